@@ -7,3 +7,7 @@ export const OPENAPI_FILE = fileURLToPath(
 );
 /** The web console as it was built: `index.html` and `assets/`. */
 export const CONSOLE_DIRECTORY = fileURLToPath(new URL('../../console/dist/', import.meta.url));
+/** The C source of the module for read-only sessions. */
+export const READ_ONLY_MODULE_SOURCE = fileURLToPath(
+  new URL('../postgresql/howdah_read_only.c', import.meta.url),
+);

@@ -182,9 +182,10 @@ export async function connectTo(
   installation: Pick<Installation, 'caPem'>,
   service: Pick<Service, 'endpoint'>,
   password: string,
-  more: { user?: string; database?: string } = {},
+  more: { user?: string; database?: string; options?: string } = {},
 ): Promise<Client> {
   const client = new Client({
+    ...(more.options === undefined ? {} : { options: more.options }),
     host: service.endpoint.host,
     port: service.endpoint.port,
     user: more.user ?? 'tsdbadmin',

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { TLSSocket } from 'node:tls';
 import { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test as anyTest } from 'vitest';
+import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { signal, waitUntilGone } from '../src/lib/processes.ts';
 import { takeNextPort } from '../src/store/regions.ts';
 import { connectTo } from './harness.ts';
@@ -331,4 +332,38 @@ test('the integrity check finds a pooler that is missing, and one that must not 
   await pgbouncerOf(service);
   await metadata.close();
   await expect.poll(() => cloud.audit(), { timeout: 60_000 }).toEqual([]);
+});
+
+test('options of the startup packet that a pooled connection cannot keep are refused', async () => {
+  const service = await createPooled('options');
+  const open = async (options: string) =>
+    connectTo(cloud, await poolerOf(service), service.initial_password, { options });
+  for (const option of [
+    'tsdb_admin.read_only_connection=true',
+    'tsdb_admin.read_only_role=true',
+    'default_transaction_read_only=on',
+    'statement_timeout=1000',
+  ])
+    await expect(open(`-c ${option}`), option).rejects.toThrow(
+      /unsupported startup parameter(: options| in options: [a-z_.]+)/,
+    );
+  // From 1.20 on, PgBouncer accepts the options that it restores for each client.
+  const [, minor = '0'] = /1\.(\d+)/.exec((await findProgram('pgbouncer'))?.version ?? '') ?? [];
+  const named = open('-c application_name=named -c timezone=Europe/Paris');
+  if (Number(minor) < 20) return expect(named).rejects.toThrow('startup parameter: options');
+  const { rows } = await (await named).query('show timezone');
+  expect(rows).toEqual([{ TimeZone: 'Europe/Paris' }]);
+  return (await named).end();
+});
+
+test('the owner of a database cannot make our sessions in it read-only', async () => {
+  const service = await cloud.create({ name: 'own', service_type: 'POSTGRES' });
+  const admin = await connectTo(cloud, service, service.initial_password);
+  await admin.query('alter database tsdb set tsdb_admin.read_only_role = true');
+  expect((await post(service, 'enablePooler')).status).toBeLessThan(300);
+  const made = async () =>
+    (await admin.query("select to_regprocedure('pg_howdah.verifier(text)') is not null as made"))
+      .rows;
+  await expect.poll(made, { timeout: 60_000 }).toEqual([{ made: true }]);
+  await admin.end();
 });

@@ -23,7 +23,9 @@ import {
   installationFor,
   missingFor,
   OLDEST_MAJOR,
+  type Installation,
 } from '../postgres/installations.ts';
+import { LOGIN_TRIGGERS_SINCE } from '../postgres/read-only-sql.ts';
 import { findLeftovers } from './leftovers.ts';
 import { dataDirectories } from './sites.ts';
 import { foreseeLimits, limitsNote } from '../host/limits.ts';
@@ -77,6 +79,7 @@ export async function doctor(
       state: 'ok',
       found: `${source}, ${bin}; extensions: ${extensions.join(', ') || 'none of timescaledb, vector'}`,
     })),
+    ...usable.map(readOnlySessions),
     ...tooOld.map(({ version, bin }): Finding => ({
       what: `PostgreSQL ${version}`,
       state: 'note',
@@ -110,6 +113,24 @@ export async function doctor(
       }),
     ),
   ];
+}
+
+/** Whether a client that asks for a session that cannot write gets one. */
+function readOnlySessions({ version, major, source, readOnly }: Installation): Finding {
+  const what = `read-only sessions on PostgreSQL ${version}`;
+  if (readOnly.path !== null || readOnly.missing === null)
+    return { what, state: 'ok', found: 'enforced by a module that is compiled at the start' };
+  return {
+    what,
+    state: 'note',
+    found:
+      major >= LOGIN_TRIGGERS_SINCE
+        ? `refused: ${readOnly.missing}`
+        : `accepted, and they can write: ${readOnly.missing}`,
+    ...(source === 'npm'
+      ? {}
+      : { remedy: './howdah up, as root on Debian 13, installs it; then restart the services' }),
+  };
 }
 
 async function mountNamespaces(namespaces: Namespaces): Promise<Finding> {

@@ -85,6 +85,8 @@ export type Layout = {
    * from under running servers.
    */
   installations: string;
+  /** Modules of ours, compiled for the PostgreSQL of this machine. */
+  modules: string;
   /** Directories that are being deleted. */
   trash: string;
   /** Copies of snapshots that are being verified, by the service's id. */
@@ -139,6 +141,7 @@ export function createLayout(root: string): Layout {
     templates: join(root, 'templates'),
     precloned: join(root, 'precloned'),
     installations: join(root, 'postgres'),
+    modules: join(root, 'modules'),
     trash: join(root, 'trash'),
     scratch: join(root, 'scratch'),
     rootfs: join(root, 'rootfs'),

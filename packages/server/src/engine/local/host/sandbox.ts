@@ -303,6 +303,9 @@ async function entriesOf(
   const { own, others, config } = view;
   const binds = [
     ...(await installationOf(view.program)).map((path) => bind(path, path, 'ro,nosuid,nodev')),
+    ...(existsSync(layout.modules)
+      ? [bind(layout.modules, layout.modules, 'ro,nosuid,nodev')]
+      : []),
     bind(own, own, 'rw,nosuid,nodev,noexec'),
     ...(await linkedArchive(own, 'rw,nosuid,nodev,noexec')),
   ];

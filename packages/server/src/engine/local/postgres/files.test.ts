@@ -12,6 +12,7 @@ const input: ServerInput = {
     bin: '/bin',
     source: 'system',
     extensions: [],
+    readOnly: { path: null, missing: null },
   },
   extensions: [],
   size: SERVICE_SIZES[0],
@@ -34,7 +35,7 @@ test('every setting appears once, on a line of its own', () => {
   expect(files['postgresql.conf']).toContain('\nssl = on\n');
 });
 
-test('who may connect: the control plane by the socket, users by TLS and SCRAM to their database', () => {
+test('who may connect: the control plane by the socket, users by TLS and SCRAM to their databases', () => {
   expect(lines(files['pg_hba.conf']).map((line) => line.split(/\s+/))).toEqual([
     ['local', 'all', 'howdah', 'peer', 'map=control'],
     ['local', 'replication', 'howdah', 'peer', 'map=replication'],
@@ -42,7 +43,8 @@ test('who may connect: the control plane by the socket, users by TLS and SCRAM t
     ['local', 'tsdb', 'howdah_pooler', 'peer', 'map=pooler'],
     ['local', 'tsdb', 'all', 'scram-sha-256'],
     ['hostssl', 'all', 'howdah,howdah_pooler,howdah_reader', 'all', 'reject'],
-    ['hostssl', 'tsdb', 'all', 'all', 'scram-sha-256'],
+    ['hostssl', 'postgres,template0,template1', 'all', 'all', 'reject'],
+    ['hostssl', 'all', 'all', 'all', 'scram-sha-256'],
   ]);
   expect(lines(files['pg_ident.conf'])).toEqual([
     'control "we""ird" howdah',
@@ -81,7 +83,8 @@ test('behind a gateway, only the writer of a drill may connect to the maintenanc
   expect(more.map((line) => line.split(/\s+/))).toEqual([
     ['hostssl', 'postgres', '_howdah_probe', '127.0.0.1/32', 'scram-sha-256'],
   ]);
-  expect(lines(files['pg_hba.conf']).filter((line) => line.includes('postgres'))).toEqual([]);
+  const ofPostgres = lines(files['pg_hba.conf']).filter((line) => line.includes('postgres'));
+  expect(ofPostgres.map((line) => line.split(/\s+/).at(-1))).toEqual(['reject']);
 });
 
 test('only the control plane may connect to a fork before it is provisioned; nothing else differs', () => {

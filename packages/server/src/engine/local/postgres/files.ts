@@ -31,6 +31,9 @@ export const MAINTENANCE_DATABASE = 'postgres';
  */
 export const PROBE_ROLE = '_howdah_probe';
 
+/** Databases that no user may connect to. */
+const CLOSED_DATABASES = `${MAINTENANCE_DATABASE},template0,template1`;
+
 /** Beside the others, while a server takes more of the disk than it may; see quota.ts. */
 export const QUOTA_FILE = 'quota.conf';
 /** Beside the others, where a service has several members. */
@@ -104,7 +107,13 @@ function postgresqlConf({
   behindGateway = false,
 }: ServerInput): string {
   const settings: Record<string, string> = {
-    ...serverSettings({ size, major: installation.major, extensions, storageGb }),
+    ...serverSettings({
+      size,
+      major: installation.major,
+      extensions,
+      storageGb,
+      readOnlyModule: installation.readOnly.path,
+    }),
     listen_addresses: quoted(listen?.address ?? ''),
     port: String(listen?.port ?? 5432),
     unix_socket_directories: quoted(paths.socket),
@@ -131,10 +140,11 @@ function postgresqlConf({
   return `# Written by Howdah from the size of the service; changes are overwritten.\n${lines.join('\n')}\n`;
 }
 
-// Our own roles over the Unix socket only; users over TLS, with SCRAM, into their database only.
-// All other connections are refused, those in plain text among them. The directory of the socket is
-// closed to others: users come that way through the pooler, and members of one service follow each
-// other. Where there is a gateway, it brings the writer of a drill.
+// Our own roles over the Unix socket only; users over TLS, with SCRAM, into their databases only:
+// "all" is no database for replication. All other connections are refused, those in plain text
+// among them. The directory of the socket is closed to others: users come that way through the
+// pooler, and members of one service follow each other. Where there is a gateway, it brings the
+// writer of a drill.
 const hba = (
   allowedNetworks: readonly string[],
   replicated = false,
@@ -146,7 +156,8 @@ local     ${DATABASE_NAME}      ${READER_ROLE}  peer map=control
 local     ${DATABASE_NAME}      ${POOLER_ROLE}  peer map=pooler
 local     ${DATABASE_NAME}      all               scram-sha-256
 hostssl   all       ${CONTROL_ROLE},${POOLER_ROLE},${READER_ROLE}  all  reject
-${replicated ? `hostssl   ${MAINTENANCE_DATABASE}  ${PROBE_ROLE}  127.0.0.1/32  scram-sha-256\n` : ''}${allowedNetworks.map((network) => `hostssl   ${DATABASE_NAME}      all     ${network}       scram-sha-256\n`).join('')}`;
+${replicated ? `hostssl   ${MAINTENANCE_DATABASE}  ${PROBE_ROLE}  127.0.0.1/32  scram-sha-256\n` : ''}hostssl   ${CLOSED_DATABASES}  all  all  reject
+${allowedNetworks.map((network) => `hostssl   all       all     ${network}       scram-sha-256\n`).join('')}`;
 
 /**
  * The service's own user, as whom a tenant may run programs one day, is our superuser in no

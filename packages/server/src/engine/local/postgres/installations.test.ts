@@ -13,6 +13,7 @@ const installation = (
   bin: `/${major}`,
   source,
   extensions,
+  readOnly: { path: null, missing: null },
 });
 const plain = installation(18, 'npm');
 const vector = installation(17, 'system', ['vector']);

@@ -6,8 +6,10 @@ import { access, cp, mkdir, readdir, readFile, rename, rm, symlink } from 'node:
 import { createRequire } from 'node:module';
 import { basename, dirname, join } from 'node:path';
 import { EXTENSION_OF_ADDON, type Addon, type AddonExtension } from '@howdah/contract';
+import type { Layout } from '../host/layout.ts';
 import { isErrno, readOrNull } from '../../../lib/processes.ts';
 import { run } from '../../../lib/run.ts';
+import { readOnlyModule, type ReadOnlyModule } from './read-only-module.ts';
 
 export type Installation = {
   /** Short and stable: `17-system`, `18-npm`. */
@@ -18,6 +20,8 @@ export type Installation = {
   bin: string;
   source: 'system' | 'npm';
   extensions: readonly AddonExtension[];
+  /** Makes sessions read-only; without it, PostgreSQL 17 and newer refuse such connections. */
+  readOnly: ReadOnlyModule;
 };
 
 /**
@@ -41,13 +45,17 @@ export type Found = { usable: Installation[]; tooOld: { version: string; bin: st
 /**
  * Looks for PostgreSQL on the machine, and copies the one npm brought beside the data.
  *
- * @param copies the directory for that copy; null: use it in place (`howdah doctor` changes
- *   nothing)
+ * @param places the directories for that copy and for compiled modules; null: use it in place
+ *   (`howdah doctor` changes nothing)
  */
-export async function findInstallations(copies: string | null): Promise<Found> {
+export async function findInstallations(
+  places: Pick<Layout, 'installations' | 'modules'> | null,
+): Promise<Found> {
+  const inspect = (bin: string, source: Installation['source']) =>
+    inspectAt(bin, source, places?.modules ?? null);
   const directories = (await Promise.all(SYSTEM_PATTERNS.map(systemDirectories))).flat();
   const system = await Promise.all(directories.map((bin) => inspect(bin, 'system')));
-  const npmBin = await npmDirectory(copies);
+  const npmBin = await npmDirectory(places?.installations ?? null);
   const npm = npmBin === null ? [] : [await inspect(npmBin, 'npm')];
   const all = [...system, ...npm].filter((found) => found !== null);
   return {
@@ -142,7 +150,11 @@ async function systemDirectories({
 /**
  * Reads what an installation is; null where there is no server in the directory (a client only).
  */
-async function inspect(bin: string, source: Installation['source']): Promise<Installation | null> {
+async function inspectAt(
+  bin: string,
+  source: Installation['source'],
+  modules: string | null,
+): Promise<Installation | null> {
   if (!(await exists(join(bin, 'postgres'))) || !(await exists(join(bin, 'initdb')))) return null;
   const version = /(\d+)(\.\d+)?/.exec(await run(join(bin, 'postgres'), ['--version']))?.[0];
   if (version === undefined) return null;
@@ -154,7 +166,9 @@ async function inspect(bin: string, source: Installation['source']): Promise<Ins
         extensions.push(extension);
     }
   }
-  return { name: `${major}-${source}`, major, version, bin, source, extensions };
+  const target = { name: `${major}-${source}`, major, bin, source };
+  const readOnly = await readOnlyModule(target, modules);
+  return { ...target, version, extensions, readOnly };
 }
 
 function shareDirectories(bin: string, major: number): string[] {

@@ -224,3 +224,11 @@ test('a quota bounds WAL and temporary files, and by default it is no narrower t
     temp_file_limit: '200MB',
   });
 });
+
+test('the module for read-only sessions is loaded last, whatever is in its path', () => {
+  const path = `/srv/a "b", it's`;
+  expect(of('shared', { readOnlyModule: path })['shared_preload_libraries']).toBe(
+    `'pg_stat_statements,"/srv/a ""b"", it''s"'`,
+  );
+  expect(of('shared')['shared_preload_libraries']).toBe("'pg_stat_statements'");
+});

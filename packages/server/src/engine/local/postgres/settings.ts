@@ -10,6 +10,8 @@ export type SettingsInput = {
   extensions: readonly AddonExtension[];
   /** The storage quota of the server; null: there is none (the metadata database, a template being made). */
   storageGb: number | null;
+  /** The path of the module for read-only sessions; none: there is none. */
+  readOnlyModule?: string | null;
 };
 
 const MB_PER_GB = 1024;
@@ -26,6 +28,7 @@ export function serverSettings({
   major,
   extensions,
   storageGb,
+  readOnlyModule = null,
 }: SettingsInput): Record<string, string> {
   const { cpuMillis, memoryGbs } = size === 'shared' ? SHARED : size;
   const memoryMb = memoryGbs * MB_PER_GB;
@@ -48,9 +51,7 @@ export function serverSettings({
     Math.max(SMALLEST_MAX_WAL_MB, Math.floor(quotaMb / 8)),
   );
   return {
-    shared_preload_libraries: quoted(
-      [...(timescale ? ['timescaledb'] : []), 'pg_stat_statements'].join(','),
-    ),
+    shared_preload_libraries: preloaded(timescale, readOnlyModule),
     max_connections: String(maxConnections),
     shared_buffers: `${sharedBuffersMb}MB`,
     // [PG] 19.7.2, [tune] three quarters: what the page cache and the shared buffers will hold together.
@@ -96,6 +97,17 @@ export function serverSettings({
     timezone: quoted('Etc/UTC'),
     ...LOGGING,
   };
+}
+
+function preloaded(timescale: boolean, readOnlyModule: string | null): string {
+  return quoted(
+    [
+      ...(timescale ? ['timescaledb'] : []),
+      'pg_stat_statements',
+      // In double quotes, its path may hold any character.
+      ...(readOnlyModule === null ? [] : [`"${readOnlyModule.replaceAll('"', '""')}"`]),
+    ].join(','),
+  );
 }
 
 /** Structured logs, rotated by size and by day; `logs.ts` reads them and takes away the oldest. */

@@ -4,16 +4,10 @@
  * (7 to 9 times the whole create). Those with extensions are clones themselves, of the one without.
  */
 import { basename, join } from 'node:path';
-import type { Client } from 'pg';
-import {
-  ADMIN_ROLE,
-  DATABASE_NAME,
-  EXTENSION_OF_ADDON,
-  type Addon,
-  type AddonExtension,
-} from '@howdah/contract';
+import { EXTENSION_OF_ADDON, type Addon, type AddonExtension } from '@howdah/contract';
 import { cloneTree, makeCloneable, removeTree } from '../host/clone.ts';
 import { assertSpaceFor } from '../host/space.ts';
+import { addExtensions, fillPlainTemplate } from './contents.ts';
 import { CONTROL_ROLE, configFiles } from './files.ts';
 import { flushFileSystem } from '../host/flush.ts';
 import { writeSystemIdentifier } from './identity.ts';
@@ -33,14 +27,12 @@ import {
   whyItEnded,
   writeConfig,
 } from './server.ts';
-import { withSuperuserSession } from './superuser.ts';
-import { revokeWriters } from './writers.ts';
 
 /** The bytes that a new template needs: a cluster, its WAL and some slack. */
 const TEMPLATE_BYTES = 120e6;
 
 /** Raised when the contents change, so that templates of older releases are recreated. */
-const TEMPLATE_EDITION = 3;
+const TEMPLATE_EDITION = 4;
 
 export type Template = { name: string; data: string };
 
@@ -214,66 +206,13 @@ async function fillTemplate(
       `the template for ${installation.name} did not start: ${await whyItEnded(paths, begunMs)}`,
     );
   try {
-    if (extensions.length === 0) {
-      await execute(paths, 'postgres', roleStatements());
-      await execute(paths, DATABASE_NAME, databaseStatements());
-      await inDatabase(paths, DATABASE_NAME, revokeWriters);
-    }
-    const more = extensions.map((extension) => `create extension ${extension} schema public`);
-    await execute(paths, DATABASE_NAME, [...more, 'vacuum (freeze, analyze)', 'checkpoint']);
+    const at = { paths, port: 5432, limitMs: STATEMENT_LIMIT_MS };
+    if (extensions.length === 0) await fillPlainTemplate(at);
+    await addExtensions(at, extensions);
   } finally {
     await stopServer(machine, server, 'fast', 60_000);
   }
 }
 
-/**
- * The rights of tsdbadmin: own its database, make and grant roles, see all statistics, replicate
- * logically. (A connection for that takes the commands of physical replication too: all that they
- * reach is its own server's. pg_hba.conf refuses the connections that are for nothing else.) What
- * it may not, because it is no superuser and belongs to none of the roles for it: read or write the
- * server's files, run programs, add untrusted languages, change our settings or our role.
- */
-function roleStatements(): string[] {
-  const admin = ADMIN_ROLE;
-  return [
-    `create role ${admin} login createrole replication`,
-    // tsdbadmin may become a role that it creates, and may end its sessions.
-    `alter role ${admin} set createrole_self_grant = 'set, inherit'`,
-    // Not pg_write_all_data: it covers tables of extensions, and TimescaleDB runs the jobs in its
-    // table as their owner.
-    `grant pg_read_all_stats, pg_read_all_settings, pg_stat_scan_tables, pg_read_all_data to ${admin} with admin option`,
-    `create database ${DATABASE_NAME} owner ${admin}`,
-    'revoke all on database postgres, template1 from public',
-  ];
-}
-
-function databaseStatements(): string[] {
-  return [
-    'create extension pg_stat_statements schema public',
-    `grant execute on all functions in schema public to ${ADMIN_ROLE}`,
-  ];
-}
-
 /** Vacuum and extensions' scripts take their time on a slow disk. */
 const STATEMENT_LIMIT_MS = 600_000;
-
-async function execute(
-  paths: InstancePaths,
-  database: string,
-  statements: readonly string[],
-): Promise<void> {
-  await inDatabase(paths, database, async (client) => {
-    for (const statement of statements) await client.query(statement);
-  });
-}
-
-function inDatabase(
-  paths: InstancePaths,
-  database: string,
-  work: (client: Client) => Promise<void>,
-): Promise<void> {
-  return withSuperuserSession(
-    { server: paths, port: 5432, name: 'howdah', database, limitMs: STATEMENT_LIMIT_MS },
-    work,
-  );
-}

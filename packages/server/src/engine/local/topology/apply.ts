@@ -12,6 +12,7 @@ import { ownService } from '../host/own.ts';
 import { ownerOf } from '../host/users.ts';
 import { endSessions } from '../network/disallowed-sessions.ts';
 import type { Listener } from '../network/listener.ts';
+import { updateContents } from '../postgres/contents.ts';
 import type { ConfigFiles } from '../postgres/files.ts';
 import { alterPassword } from '../postgres/password.ts';
 import { missingFor, type Installation } from '../postgres/installations.ts';
@@ -69,6 +70,7 @@ export async function applyStep(
     case 'limit':
     case 'renewCertificate':
     case 'reload':
+    case 'updateContents':
     case 'endSessions':
     case 'setFirstPassword':
       return applyToServer(executor, spec, step, installed);
@@ -128,7 +130,13 @@ async function applyToServer(
   executor: Executor,
   spec: PlacedSpec,
   step: StepOf<
-    'connect' | 'limit' | 'renewCertificate' | 'reload' | 'endSessions' | 'setFirstPassword'
+    | 'connect'
+    | 'limit'
+    | 'renewCertificate'
+    | 'reload'
+    | 'updateContents'
+    | 'endSessions'
+    | 'setFirstPassword'
   >,
   found: Installed,
 ): Promise<string> {
@@ -156,6 +164,9 @@ async function applyToServer(
       await writeConfig(owner, paths, files);
       if (server !== null) await reread(monitor, key, server);
       return 'without a restart';
+    case 'updateContents':
+      await updateContents({ paths, port: listen.port });
+      return 'as this release has them';
     case 'endSessions':
       return `${await endSessions(monitor, key, listener.allowedNetworks)} ended`;
     case 'setFirstPassword':

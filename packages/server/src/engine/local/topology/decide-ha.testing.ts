@@ -72,6 +72,7 @@ export function seen(
       owned: true,
       filesCurrent: first.filesCurrent,
       certificateCurrent: first.certificateCurrent,
+      contentsCurrent: true,
       pooler: null,
       disallowedSessions: 0,
     },

@@ -32,6 +32,7 @@ const anyObservation: fc.Arbitrary<Observation> = fc
     limited: fc.boolean(),
     filesCurrent: fc.boolean(),
     certificateCurrent: fc.boolean(),
+    contentsCurrent: fc.boolean(),
     pooler: fc.option(
       fc.record({
         frozen: fc.boolean(),

@@ -150,6 +150,12 @@ const TABLE: [string, PlacedSpec, Observation, Step][] = [
     { ...WELL, filesCurrent: false },
     { kind: 'reload' },
   ],
+  [
+    'up, with the roles of an older release',
+    spec(),
+    { ...WELL, contentsCurrent: false },
+    { kind: 'updateContents' },
+  ],
   ['up, and not held to its size', spec(), { ...WELL, limited: false }, { kind: 'limit' }],
   [
     'up outside of its VPC: it leaves before anything else',

@@ -31,6 +31,8 @@ export type Observation = {
   /** Whether the files on disk are those that the spec asks for. */
   filesCurrent: boolean;
   certificateCurrent: boolean;
+  /** Whether its roles, rights and functions are those of this release. */
+  contentsCurrent: boolean;
   /** Its connection pooler, if one runs. */
   pooler: PoolerSeen | null;
   /** Sessions of clients that may no longer connect. */
@@ -52,6 +54,7 @@ export type Step =
   | { kind: 'limit' }
   | { kind: 'renewCertificate' }
   | { kind: 'reload' }
+  | { kind: 'updateContents' }
   | { kind: 'endSessions' }
   | { kind: 'setFirstPassword'; verifier: string }
   | { kind: 'startPooler' }
@@ -72,6 +75,7 @@ export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refus
   limit: 'enforce resource limits',
   renewCertificate: 'renew certificate',
   reload: 'reload configuration',
+  updateContents: 'update roles and functions',
   endSessions: 'terminate disallowed sessions',
   setFirstPassword: 'set password',
   startPooler: 'start connection pooler',
@@ -147,6 +151,7 @@ function decideRunning(
   if (!seen.certificateCurrent) return { kind: 'renewCertificate' };
   if (!seen.filesCurrent) return { kind: 'reload' };
   if (seen.disallowedSessions > 0) return { kind: 'endSessions' };
+  if (!seen.contentsCurrent) return { kind: 'updateContents' };
   if (!seen.limited) return { kind: 'limit' };
   if (!seen.provisioned && spec.firstVerifier !== null)
     return { kind: 'setFirstPassword', verifier: spec.firstVerifier };

@@ -82,6 +82,8 @@ export type Executor = Tools & {
    * made has none.
    */
   readonly flushing: Map<string, Promise<void>>;
+  /** The pids of servers whose contents are known to be current, by their keys. */
+  readonly current: Map<string, number>;
 };
 
 export function createExecutor(tools: Tools): Executor {
@@ -93,6 +95,7 @@ export function createExecutor(tools: Tools): Executor {
     copies: { running: 0 },
     flush: flushOf(tools.machine.layout.services),
     flushing: new Map(),
+    current: new Map(),
   };
 }
 

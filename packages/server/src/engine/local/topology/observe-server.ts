@@ -8,6 +8,7 @@ import type { Owner } from '../host/owner.ts';
 import { configUsersOf, ownerOf } from '../host/users.ts';
 import { countDisallowedSessions } from '../network/disallowed-sessions.ts';
 import { runsInNetworkOf } from '../network/listener.ts';
+import { areContentsCurrent } from '../postgres/contents.ts';
 import { configFiles, filesWhileProvisioning, type ConfigFiles } from '../postgres/files.ts';
 import { installationOf, type Installation } from '../postgres/installations.ts';
 import { SLOW_HEARTBEAT } from '../postgres/monitor.ts';
@@ -145,21 +146,28 @@ async function observe(
   const { machine, monitor, templates, executor, certificates, poolers } = topology;
   const { key, paths, listener, marker, server, installation, files, pooler: plan } = found;
   const isOurs = marker?.id === spec.id;
-  const [templateReady, phase, filesCurrent, certificateCurrent, pooler, placed, disallowed] =
-    await Promise.all([
-      directory === 'absent' &&
-        installation !== null &&
-        templates.isReady(installation, extensionsOf(spec.addons)),
-      phaseOf(paths),
-      !isOurs || files === null || areFilesCurrent(paths, files),
-      !isOurs || isCertificateCurrent(certificates, paths, listener),
-      isBehindPooler
-        ? observePooler(poolers, machine.layout.service(spec.id), plan, listener)
-        : null,
-      server === null || runsInNetworkOf(server.postmaster.pid, listener),
-      // Behind a gateway it is the gateway that lets them in.
-      isSingle(spec) ? countDisallowedSessions(monitor, key, listener.allowedNetworks) : 0,
-    ]);
+  const [
+    templateReady,
+    phase,
+    filesCurrent,
+    certificateCurrent,
+    contentsCurrent,
+    pooler,
+    placed,
+    disallowed,
+  ] = await Promise.all([
+    directory === 'absent' &&
+      installation !== null &&
+      templates.isReady(installation, extensionsOf(spec.addons)),
+    phaseOf(paths),
+    !isOurs || files === null || areFilesCurrent(paths, files),
+    !isOurs || isCertificateCurrent(certificates, paths, listener),
+    !isOurs || !marker.provisioned || observeContents(topology, found),
+    isBehindPooler ? observePooler(poolers, machine.layout.service(spec.id), plan, listener) : null,
+    server === null || runsInNetworkOf(server.postmaster.pid, listener),
+    // Behind a gateway it is the gateway that lets them in.
+    isSingle(spec) ? countDisallowedSessions(monitor, key, listener.allowedNetworks) : 0,
+  ]);
   return {
     directory,
     provisioned: isOurs && marker.provisioned,
@@ -172,7 +180,24 @@ async function observe(
     limited: !executor.unlimited.has(key),
     filesCurrent,
     certificateCurrent,
+    contentsCurrent,
     pooler,
     disallowedSessions: disallowed,
   };
+}
+
+/**
+ * Whether the contents of a server are current; asked once for each of its starts. A server that
+ * does not answer gets the step in a later round.
+ */
+async function observeContents(
+  { monitor, executor: { current } }: Topology,
+  { key, server }: Found,
+): Promise<boolean> {
+  if (server === null || !monitor.isConnected(key)) return true;
+  const { pid } = server.postmaster;
+  if (current.get(key) === pid) return true;
+  const isCurrent = await areContentsCurrent(monitor, key).catch(() => null);
+  if (isCurrent === true) current.set(key, pid);
+  return isCurrent !== false;
 }

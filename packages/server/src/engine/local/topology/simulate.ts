@@ -23,6 +23,7 @@ export const WELL: Observation = {
   limited: true,
   filesCurrent: true,
   certificateCurrent: true,
+  contentsCurrent: true,
   pooler: null,
   disallowedSessions: 0,
 };
@@ -90,6 +91,8 @@ export function afterStep(seen: Observation, step: Step): Observation {
       return { ...seen, certificateCurrent: true };
     case 'reload':
       return { ...seen, filesCurrent: true };
+    case 'updateContents':
+      return { ...seen, contentsCurrent: true };
     case 'own':
       return { ...seen, owned: true, filesCurrent: false };
     case 'endSessions':

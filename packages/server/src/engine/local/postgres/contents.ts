@@ -1,0 +1,186 @@
+/**
+ * The roles, rights and functions of ours in every server of a service. Templates have them; a
+ * server that an older release made gets them when it is connected.
+ */
+import { ADMIN_ROLE, DATABASE_NAME, type AddonExtension } from '@howdah/contract';
+import { escapeIdentifier, type Client } from 'pg';
+import type { InstancePaths } from '../host/layout.ts';
+import { MAINTENANCE_DATABASE } from './files.ts';
+import type { Monitor } from './monitor.ts';
+import { loginGuardStatements, ROLE_PARAMETER, CONNECTION_PARAMETER } from './read-only-sql.ts';
+import { withSuperuserSession } from './superuser.ts';
+import { roleFunctionStatements } from './role-functions.ts';
+import { revokeWriters } from './writers.ts';
+
+/** A server, and how to reach it. */
+type At = { paths: Pick<InstancePaths, 'socket'>; port: number; limitMs?: number };
+
+function inDatabase(
+  { paths, port, limitMs }: At,
+  database: string,
+  work: (client: Client) => Promise<void>,
+): Promise<void> {
+  return withSuperuserSession(
+    {
+      server: paths,
+      port,
+      name: 'howdah',
+      database,
+      ...(limitMs === undefined ? {} : { limitMs }),
+    },
+    work,
+  );
+}
+
+/** In one transaction, which may change what PostgreSQL protects as part of the system. */
+async function transact(client: Client, statements: readonly string[]): Promise<void> {
+  await client.query(
+    `begin; set local allow_system_table_mods = on; ${statements.join('; ')}; commit`,
+  );
+}
+
+/** Fills the server of a new template without extensions. */
+export async function fillPlainTemplate(at: At): Promise<void> {
+  await inDatabase(at, MAINTENANCE_DATABASE, (client) => transact(client, roleStatements()));
+  await inDatabase(at, MAINTENANCE_DATABASE, async (client) => {
+    await client.query(`create database ${DATABASE_NAME} owner ${ADMIN_ROLE}`);
+  });
+  await inDatabase(at, DATABASE_NAME, async (client) => {
+    await transact(client, statisticsStatements());
+    await revokeWriters(client);
+  });
+  // Databases of users are copies of it.
+  await inDatabase(at, 'template1', revokeWriters);
+  await updateContents(at);
+}
+
+/** Adds the extensions of add-ons to a template. */
+export async function addExtensions(at: At, extensions: readonly AddonExtension[]): Promise<void> {
+  await inDatabase(at, DATABASE_NAME, async (client) => {
+    for (const extension of extensions) {
+      await client.query(`create extension ${extension} schema public`);
+      await transact(client, ownExtensionStatements(extension));
+    }
+    await client.query('vacuum (freeze, analyze)');
+    await client.query('checkpoint');
+  });
+}
+
+/**
+ * The rights of tsdbadmin: own its databases, make and grant roles, see all statistics, replicate
+ * logically. (A connection for that takes the commands of physical replication too: all that they
+ * reach is its own server's. pg_hba.conf refuses the connections that are for nothing else.) What
+ * it may not, because it is no superuser and belongs to none of the roles for it: read or write the
+ * server's files, run programs, add untrusted languages, change our settings or our role.
+ */
+function roleStatements(): string[] {
+  const admin = ADMIN_ROLE;
+  return [
+    `create role ${admin} login createrole replication`,
+    // tsdbadmin may become a role that it creates, and may end its sessions.
+    `alter role ${admin} set createrole_self_grant = 'set, inherit'`,
+    // Not pg_write_all_data: it covers tables of extensions, and TimescaleDB runs the jobs in its
+    // table as their owner.
+    `grant pg_read_all_stats, pg_read_all_settings, pg_stat_scan_tables, pg_read_all_data
+     to ${admin} with admin option`,
+    'revoke all on database postgres, template1 from public',
+  ];
+}
+
+/**
+ * The extension is in pg_catalog: tools that compare a schema with the desired one would drop its
+ * views from public. Its privileges are as if it had come with them, so that no dump grants them.
+ */
+function statisticsStatements(): string[] {
+  const functions = `(select objid from pg_depend
+    where deptype = 'e' and classid = 'pg_proc'::regclass
+      and refobjid = (select oid from pg_extension where extname = 'pg_stat_statements'))`;
+  return [
+    'create extension pg_stat_statements schema pg_catalog',
+    ...ownExtensionStatements('pg_stat_statements'),
+    `do $$ begin
+       execute (select string_agg(
+         format('grant execute on function %s to ${ADMIN_ROLE}', objid::regprocedure), '; ')
+         from unnest(array${functions}) as objid);
+     end $$`,
+    `delete from pg_init_privs where classoid = 'pg_proc'::regclass and objoid in ${functions}`,
+    `insert into pg_init_privs (objoid, classoid, objsubid, privtype, initprivs)
+     select oid, 'pg_proc'::regclass, 0, 'e', proacl from pg_proc
+     where oid in ${functions} and proacl is not null`,
+  ];
+}
+
+/**
+ * Makes tsdbadmin the owner of an extension, as of those that it creates itself: pg_dump comments
+ * on extensions, and only the owner may. The objects of the extension remain the superuser's.
+ */
+function ownExtensionStatements(name: string): string[] {
+  return [
+    `update pg_extension set extowner = '${ADMIN_ROLE}'::regrole where extname = '${name}'`,
+    `insert into pg_shdepend (dbid, classid, objid, objsubid, refclassid, refobjid, deptype)
+     select d.oid, 'pg_extension'::regclass, e.oid, 0, 'pg_authid'::regclass, e.extowner, 'o'
+     from pg_extension e, pg_database d
+     where e.extname = '${name}' and d.datname = current_database()`,
+  ];
+}
+
+type DatabaseRow = { name: string; closed: boolean };
+
+/**
+ * Brings a server that accepts writes up to this release. Can be interrupted and repeated: the
+ * rights that {@link areContentsCurrent} looks at come last.
+ */
+export async function updateContents(at: At): Promise<void> {
+  await inDatabase(at, DATABASE_NAME, (client) => transact(client, roleFunctionStatements()));
+  const databases = await databasesToGuard(at);
+  for (const { name, closed } of databases) {
+    const allow = (allowed: boolean) =>
+      inDatabase(at, MAINTENANCE_DATABASE, async (client) => {
+        const database = escapeIdentifier(name);
+        await client.query(`alter database ${database} allow_connections ${allowed}`);
+      });
+    if (closed) await allow(true);
+    try {
+      await inDatabase(at, name, (client) => transact(client, loginGuardStatements()));
+    } finally {
+      if (closed) await allow(false);
+    }
+  }
+  await inDatabase(at, MAINTENANCE_DATABASE, async (client) => {
+    await client.query(
+      `grant set on parameter ${ROLE_PARAMETER} to ${ADMIN_ROLE};
+       alter role ${ADMIN_ROLE} createdb`,
+    );
+  });
+}
+
+/** The databases whose logins nothing guards yet. PostgreSQL 16 has no triggers for that. */
+async function databasesToGuard(at: At): Promise<DatabaseRow[]> {
+  let databases: DatabaseRow[] = [];
+  await inDatabase(at, MAINTENANCE_DATABASE, async (client) => {
+    const { rows } = await client.query<DatabaseRow>(
+      `select datname as name, not datallowconn as closed from pg_database d
+       where ${IS_UNGUARDED}`,
+    );
+    databases = rows;
+  });
+  return databases;
+}
+
+/** Without the module, a database whose logins no trigger guards. */
+const IS_UNGUARDED = `current_setting('${CONNECTION_PARAMETER}', true) is null
+  and d.datname <> '${MAINTENANCE_DATABASE}'
+  and (to_jsonb(d) ->> 'dathasloginevt')::boolean is false`;
+
+/** Whether a server has the contents of this release; a standby gets them from its primary. */
+export async function areContentsCurrent(monitor: Monitor, key: string): Promise<boolean> {
+  const [row] = await monitor.query<{ current: boolean }>(
+    key,
+    `select pg_is_in_recovery()
+            or (exists (select from pg_roles where rolname = $1 and rolcreatedb)
+                and exists (select from pg_parameter_acl where parname = $2)
+                and not exists (select from pg_database d where ${IS_UNGUARDED})) as current`,
+    [ADMIN_ROLE, ROLE_PARAMETER],
+  );
+  return row?.current !== false;
+}
