@@ -297,3 +297,24 @@ describe('where connections are refused', () => {
     return undefined;
   });
 });
+
+test('a new password lets an owner write again who made its own role and database read-only', async () => {
+  await admin.query(`
+    alter role tsdbadmin set tsdb_admin.read_only_role = true;
+    alter role tsdbadmin in database tsdb set tsdb_admin.read_only_role = true;
+    alter database tsdb set tsdb_admin.read_only_role = true`);
+  const writes = async (password: string): Promise<void> => {
+    const client = await connectTo(cloud, service, password);
+    try {
+      await client.query('insert into t values (20)');
+    } finally {
+      await client.end();
+    }
+  };
+  await expect(writes(service.initial_password)).rejects.toThrow(/read-only/);
+  const { status } = await cloud.request('POST', `/services/${service.service_id}/updatePassword`, {
+    password: service.initial_password,
+  });
+  expect(status).toBe(204);
+  await writes(service.initial_password);
+});

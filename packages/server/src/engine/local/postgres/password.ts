@@ -2,6 +2,7 @@
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract';
 import type { InstancePaths } from '../host/layout.ts';
 import { NoAnswer } from './monitor.ts';
+import { ROLE_PARAMETER } from './read-only-sql.ts';
 import { portOfServer } from './server.ts';
 import { withSuperuserSession } from './superuser.ts';
 
@@ -14,8 +15,9 @@ export function alterPassword(verifier: string): string {
 }
 
 /**
- * Sets a password so that its owner can connect with it: a database whose connection limit is 0 refuses
- * every role but a superuser, and only a session in it could raise the limit, so it is removed.
+ * Sets a password so that its owner can connect with it, and change what keeps them out: a database
+ * whose connection limit is 0 refuses every role but a superuser, and a session that is read-only
+ * cannot undo that. Only a session that may write could do either, so both are removed.
  *
  * Waits for the change as for any write: a failover does not lose it. If synchronous
  * replicas are missing it does not wait for long: no standby without it takes over until they are back.
@@ -27,13 +29,22 @@ export async function setPassword(paths: InstancePaths, statement: string): Prom
   const where = { server: paths, port, name: 'howdah members', limitMs: PASSWORD_WAIT_MS };
   try {
     await withSuperuserSession(where, async (client) => {
-      const { rows } = await client.query<{ pid: number; closed: boolean }>(
-        `select pg_backend_pid() as pid, exists (
-           select from pg_catalog.pg_database where datname = $1 and datconnlimit = 0) as closed`,
-        [DATABASE_NAME],
+      const { rows } = await client.query<{ pid: number; closed: boolean; read_only: boolean }>(
+        `select pg_backend_pid() as pid,
+           exists (select from pg_catalog.pg_database
+             where datname = $1 and datconnlimit = 0) as closed,
+           exists (select from pg_catalog.pg_db_role_setting, pg_catalog.unnest(setconfig) as text
+             where pg_catalog.starts_with(text, $2)) as read_only`,
+        [DATABASE_NAME, `${ROLE_PARAMETER}=`],
       );
-      const open =
-        rows[0]?.closed === true ? `; alter database ${DATABASE_NAME} connection limit -1` : '';
+      const open = [
+        ...(rows[0]?.closed === true
+          ? [`alter database ${DATABASE_NAME} connection limit -1`]
+          : []),
+        ...(rows[0]?.read_only === true ? RESET_READ_ONLY : []),
+      ]
+        .map((more) => `; ${more}`)
+        .join('');
       // The time limit of a statement does not cover the wait of its commit. A session that cannot be
       // cancelled is closed.
       const cancel = (): void => {
@@ -51,3 +62,10 @@ export async function setPassword(paths: InstancePaths, statement: string): Prom
   }
 }
 const PASSWORD_WAIT_MS = 3000;
+
+/** For the admin role and its database only: other roles may be read-only. */
+const RESET_READ_ONLY = [
+  `alter role ${ADMIN_ROLE} reset ${ROLE_PARAMETER}`,
+  `alter role ${ADMIN_ROLE} in database ${DATABASE_NAME} reset ${ROLE_PARAMETER}`,
+  `alter database ${DATABASE_NAME} reset ${ROLE_PARAMETER}`,
+];
