@@ -88,7 +88,7 @@ export const ACCESS = {
   setProjectLimits: 'operator',
   listRegions: 'read',
   getDoctor: 'operatorRead',
-  getSimulation: 'read',
+  getSimulation: 'operatorRead',
   setSimulationScript: 'operator',
   advanceSimulationClock: 'operator',
   listKeys: 'read',

@@ -40,7 +40,8 @@ export const CALLERS: Record<string, Row> = {
   setProjectLimits: { needs: 'operator', everywhere: true, body: { services: 3 } },
   listRegions: { needs: 'read' },
   getDoctor: { needs: 'operator', reads: true },
-  getSimulation: { needs: 'read' },
+  // Its script names services of all projects.
+  getSimulation: { needs: 'operator', reads: true },
   setSimulationScript: { needs: 'operator', body: {} },
   advanceSimulationClock: { needs: 'operator', body: { seconds: 1 } },
   listKeys: { needs: 'read', everywhere: true },
@@ -212,7 +213,7 @@ export const RESTRICTED: Record<string, Restricted> = {
   setProjectLimits: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   listRegions: READ,
   getDoctor: { fork: 'no', other: 'no', dryRunOnly: 'no' },
-  getSimulation: READ,
+  getSimulation: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   setSimulationScript: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   advanceSimulationClock: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   listKeys: READ,

@@ -1187,7 +1187,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the script and the time of the simulated region */
+        /**
+         * Get the script and the time of the simulated region
+         * @description Needs an admin key of the operator project: the script names services of all projects.
+         */
         get: operations["getSimulation"];
         put?: never;
         post?: never;

@@ -24,6 +24,8 @@ export function simulationRoutes(api: App, context: ApiContext): void {
       schema: {
         operationId: 'getSimulation',
         summary: 'Get the script and the time of the simulated region',
+        description:
+          'Needs an admin key of the operator project: the script names services of all projects.',
         tags,
         response: { 200: Ref(SimulationSchema) },
       },
