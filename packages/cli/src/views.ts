@@ -254,6 +254,13 @@ export const REGION_VIEW: View<Schemas['Region']> = {
     ['POOLER', ({ pooler: { available } }) => yesOrNo(available)],
     ['VPCS', ({ vpc: { method } }) => method],
     ['A FORK', ({ fork_cost: cost }) => cost],
+    [
+      'NOT POSSIBLE',
+      ({ actions }) =>
+        actions
+          .flatMap(({ action, reason }) => (reason === undefined ? [] : [`${action}: ${reason}`]))
+          .join('; '),
+    ],
   ],
 };
 

@@ -74,6 +74,10 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
           reason: 'pgvector is missing: apt-get install postgresql-17-pgvector',
         },
       ],
+      actions: [
+        { action: 'setHA', available: true },
+        { action: 'query', available: false, reason: 'no PostgreSQL runs here' },
+      ],
       high_availability: available,
       pooler: available,
       storage: { method: 'measured', note: 'measured every ten seconds' },

@@ -4,6 +4,7 @@
  * Pages read through these hooks only.
  */
 import { HowdahError } from '@howdah/client';
+import type { RegionalAction } from '@howdah/contract/actions';
 import { isStreaming } from './events.ts';
 import { isTransitional, problemOf, type Problem } from './status.ts';
 import { QueryClient, useQuery, useQueryClient, type UseQueryOptions } from '@tanstack/react-query';
@@ -215,6 +216,17 @@ export function useFindRegion(): (name: string) => Region | undefined {
   return (name) =>
     regions.find(({ code }) => code === name) ??
     regions.find(({ aliases }) => aliases.includes(name));
+}
+
+/** Why an action is not possible in the region of a service, in the words of its engine; null: it is. */
+export function useWhyImpossible({
+  region_code: region,
+}: Pick<Service, 'region_code'>): (action: RegionalAction) => string | null {
+  const actions = useFindRegion()(region)?.actions;
+  return (action) => {
+    const found = actions?.find((one) => one.action === action);
+    return found?.available === false ? (found.reason ?? 'not possible in this region') : null;
+  };
 }
 
 /** Whether there is more than one region, so that each has to be named. */

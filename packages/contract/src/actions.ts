@@ -29,6 +29,21 @@ export const ACTIONS = [
 ] as const;
 export type Action = (typeof ACTIONS)[number];
 
+/** The actions that may be impossible in a region, whatever the status of a service. */
+export const REGIONAL_ACTIONS = [
+  'forkNow',
+  'forkPast',
+  'enablePooler',
+  'setHA',
+  'switchover',
+  'drill',
+  'attachToVPC',
+  'verifyBackup',
+  'createReplicaSet',
+  'query',
+] as const satisfies readonly Action[];
+export type RegionalAction = (typeof REGIONAL_ACTIONS)[number];
+
 /**
  * accept; underway: the same goal is already pursued (same answer, same
  * operation); refuse: 400 INVALID_STATE.

@@ -109,6 +109,13 @@ test('regions list what is available, and the reason for what is not', async () 
     fork_cost: expect.stringContaining('forks are'),
   });
   expect(region?.['sizes']).toHaveLength(9);
+  expect(region?.['actions']).toContainEqual({ action: 'query', available: true });
+  const [, simulated]: Body[] = Array.isArray(body['value']) ? body['value'] : [];
+  expect(simulated?.['actions']).toContainEqual({
+    action: 'query',
+    available: false,
+    reason: expect.stringContaining('no PostgreSQL'),
+  });
   const types = region?.['service_types'];
   expect(types).toHaveLength(3);
   for (const type of Array.isArray(types) ? types : []) {

@@ -1,6 +1,7 @@
 /** An engine that has everything and does nothing: for what depends on the metadata database alone, and goes by too fast with servers to be looked at. */
 import type { Engine } from '../src/engine/engine.ts';
 
+const possible = { possible: true } as const;
 const there = { version: '18.0' };
 
 export const fakeEngine: Engine = {
@@ -9,8 +10,20 @@ export const fakeEngine: Engine = {
     types: { POSTGRES: there, TIMESCALEDB: there, VECTOR: there },
     pooler: there,
     gateway: there,
-    vpc: { method: 'address', note: '' },
-    storage: { method: 'measured', note: '' },
+    actions: {
+      forkNow: possible,
+      forkPast: possible,
+      enablePooler: possible,
+      setHA: possible,
+      switchover: possible,
+      drill: possible,
+      attachToVPC: possible,
+      verifyBackup: possible,
+      createReplicaSet: possible,
+      query: possible,
+    },
+    vpc: { isNetwork: false, note: '' },
+    storage: { note: '' },
     isolation: { isolated: false, note: '' },
     limitsEnforced: false,
     limitsNote: '',

@@ -54,7 +54,7 @@ test('a service goes through its life without PostgreSQL, and says so', async ()
   const path = `/services/${service.service_id}`;
   await cloud.until(service.service_id, 'READY');
   expect(await cloud.request('POST', `${path}/query`, { sql: 'select 1' })).toMatchObject({
-    status: 503,
+    status: 422,
     body: { message: expect.stringContaining('a simulated service has no PostgreSQL') },
   });
   await cloud.request('POST', `${path}/stop`);

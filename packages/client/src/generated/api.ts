@@ -1721,6 +1721,14 @@ export interface components {
                 /** @description why it is not available here, and the command that adds it */
                 reason?: string;
             }[];
+            /** @description the actions on services that a region may lack */
+            actions: {
+                /** @enum {string} */
+                action: "forkNow" | "forkPast" | "enablePooler" | "setHA" | "switchover" | "drill" | "attachToVPC" | "verifyBackup" | "createReplicaSet" | "query";
+                available: boolean;
+                /** @description why it is not possible here, and what adds it */
+                reason?: string;
+            }[];
             high_availability: {
                 /** @description whether services can have replicas that can take over */
                 available: boolean;

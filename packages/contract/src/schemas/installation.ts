@@ -2,6 +2,7 @@
 import { Type } from 'typebox';
 import { Named, StringEnum } from '../schema.ts';
 import { CLONE_METHODS, STORAGE_METHODS } from './backups.ts';
+import { REGIONAL_ACTIONS } from '../actions.ts';
 import { SERVICE_TYPES, VPC_METHODS } from '../types.ts';
 
 export const RegionSchema = Named(
@@ -40,6 +41,16 @@ export const RegionSchema = Named(
         ),
       }),
     ),
+    actions: Type.Array(
+      Type.Object({
+        action: StringEnum(REGIONAL_ACTIONS),
+        available: Type.Boolean(),
+        reason: Type.Optional(
+          Type.String({ description: 'why it is not possible here, and what adds it' }),
+        ),
+      }),
+      { description: 'the actions on services that a region may lack' },
+    ),
     high_availability: Type.Object({
       available: Type.Boolean({
         description: 'whether services can have replicas that can take over',
@@ -74,6 +85,7 @@ export const RegionSchema = Named(
     }),
   }),
 );
+export type RegionDocument = Type.Static<typeof RegionSchema>;
 
 /** The result of a check: nothing to improve, something missing, or worth knowing. */
 export const FINDING_STATES = ['ok', 'missing', 'note'] as const;

@@ -15,13 +15,12 @@ import type {
   Member as MemberState,
   OperationKind,
   QueryResult,
+  RegionalAction,
   ReplicaState,
   ServiceType,
   SimulationScript,
   Size,
-  StorageMethod,
   Verification,
-  VpcMethod,
   Warning,
 } from '@howdah/contract';
 import type { ReadLagLimit } from '../config.ts';
@@ -81,10 +80,15 @@ export type Capabilities = {
   pooler: TypeCapability;
   /** The version of HAProxy, or that there is none and the command that installs it. */
   gateway: TypeCapability;
-  /** How VPCs keep other clients out; `note` explains it. */
-  vpc: { method: VpcMethod; note: string };
-  /** How quotas are enforced; `note` explains it. */
-  storage: { method: StorageMethod; note: string };
+  /** Whether each action is possible for the services here. */
+  actions: Record<RegionalAction, Possibility>;
+  /**
+   * Whether a VPC is a network of its own, in which services have addresses; otherwise it is rules
+   * for the addresses of clients. `note` explains it.
+   */
+  vpc: { isNetwork: boolean; note: string };
+  /** How quotas are enforced. */
+  storage: { note: string };
   /**
    * Whether services are isolated from each other below PostgreSQL; `note`
    * explains how, or why not.
@@ -97,6 +101,9 @@ export type Capabilities = {
   forkCost: string;
 };
 export type TypeCapability = { version: string } | { missing: string };
+
+/** Whether something is possible, or why not and what adds it. */
+export type Possibility = { possible: true } | { possible: false; why: string };
 
 /** The resources that a running server of a service uses at one moment. */
 export type Usage = {

@@ -16,6 +16,7 @@ import { type Caller, makeChange, type Outcome } from './change.ts';
 import { type Done, sizeOrRefuse } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
+import { refuseImpossible } from './regions.ts';
 import {
   type Accepted,
   changeUnderRules,
@@ -40,7 +41,7 @@ export async function verifyBackup(
 ): Promise<Done> {
   return makeChange(context.store, caller, async (tx) => {
     const { service } = await lockOwnService(tx, caller, id);
-    context.regions.of(service.region_code);
+    refuseImpossible(context.regions.of(service.region_code), 'verifyBackup');
     const underWay = await verificationUnderWay(tx, id);
     if (underWay === null && ALLOWED[service.status].verifyBackup !== 'accept')
       throw new ApiError('INVALID_STATE', refusal('verifyBackup', service.status));

@@ -67,12 +67,6 @@ function isShared({ engine, singleProject }: Region): boolean {
   return singleProject && !engine.capabilities.isolation.isolated;
 }
 
-export function refuseWithoutPooler({ engine }: Region): void {
-  const { pooler } = engine.capabilities;
-  if ('missing' in pooler)
-    throw new ApiError('UNAVAILABLE_HERE', `connection pooler: ${pooler.missing}`);
-}
-
 export function sizeOrRefuse(
   cpuMillis: SizeInput,
   memoryGbs: SizeInput,

@@ -15,18 +15,12 @@ import type { Origin } from '../engine/spec.ts';
 import { newPassword } from '../lib/ids.ts';
 import { scramVerifier } from '../lib/scram.ts';
 import { type Caller, makeChange } from './change.ts';
-import {
-  refuseFullDisk,
-  refuseSecondProject,
-  refuseWithoutPooler,
-  reserveEndpoint,
-  sizeOrRefuse,
-} from './common.ts';
+import { refuseFullDisk, refuseSecondProject, reserveEndpoint, sizeOrRefuse } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { defaultAddons } from '../domain/service/default-addons.ts';
 import { replicaCountsOrRefuse } from './replicas.ts';
-import { regionOrRefuse } from './regions.ts';
+import { refuseImpossible, regionOrRefuse } from './regions.ts';
 import type { Accepted } from './service-rules.ts';
 import { joinVpc } from './vpcs.ts';
 import { makeDue } from '../store/leases.ts';
@@ -109,7 +103,7 @@ async function specOrRefuse(region: Region, body: CreateServiceBody) {
   const capability = region.engine.lifecycle.supports(addons);
   if ('missing' in capability)
     throw new ApiError('UNAVAILABLE_HERE', `${typeOfAddons(addons)}: ${capability.missing}`);
-  if (body.enable_pooler === true) refuseWithoutPooler(region);
+  if (body.enable_pooler === true) refuseImpossible(region, 'enablePooler', 'enable_pooler');
   return { addons, size, replicas };
 }
 

@@ -18,7 +18,7 @@ import { refuseFullDisk, refuseSecondProject, sizeOrRefuse } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { insertServiceAtEndpoint } from './create-service.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
-import { regionOrRefuse } from './regions.ts';
+import { refuseImpossible, regionOrRefuse } from './regions.ts';
 import { type Accepted, lockOwnService } from './service-rules.ts';
 import { readUsedStorageGb, storageOrRefuse } from './storage-quota.ts';
 import { joinVpc } from './vpcs.ts';
@@ -37,6 +37,8 @@ export async function forkService(
   const { regions, store } = context;
   const region = regions.of(region_code);
   refuseOtherRegion(regions, region, body.region_code);
+  const action = body.fork_strategy === 'NOW' ? 'forkNow' : 'forkPast';
+  refuseImpossible(region, action);
   const origin: Origin = {
     parent: parentId,
     strategy: body.fork_strategy,
@@ -48,7 +50,6 @@ export async function forkService(
   const verifier = await scramVerifier(initialPassword);
   return makeChange(store, caller, async (tx) => {
     const { service: parent } = await lockOwnService(tx, caller, parentId);
-    const action = body.fork_strategy === 'NOW' ? 'forkNow' : 'forkPast';
     if (ALLOWED[parent.status][action] !== 'accept')
       throw new ApiError('INVALID_STATE', refusal(action, parent.status));
     const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, {

@@ -1,6 +1,14 @@
 /** Regions as services and the API see them. */
-import { ApiError, SERVICE_SIZES, SERVICE_TYPES } from '@howdah/contract';
-import type { TypeCapability } from '../engine/engine.ts';
+import {
+  ApiError,
+  REGIONAL_ACTIONS,
+  SERVICE_SIZES,
+  SERVICE_TYPES,
+  type Action,
+  type RegionalAction,
+  type RegionDocument,
+} from '@howdah/contract';
+import type { Capabilities, TypeCapability } from '../engine/engine.ts';
 import type { Region, Regions } from '../engine/regions.ts';
 
 /** A region, and the alias by which a request names it; null: its code, or no name. */
@@ -24,7 +32,25 @@ export function findRegion({ all }: Regions, name: string): Region | undefined {
   return all.find(({ code }) => code === name) ?? all.find(({ aliases }) => aliases.includes(name));
 }
 
-export function describeRegion({ code, aliases, engine }: Region) {
+export const isRegional = (action: Action): action is RegionalAction =>
+  REGIONAL_ACTIONS.some((one) => one === action);
+
+/**
+ * Refuses an action that is not possible in a region, in the words of its engine.
+ *
+ * @param subject what was asked for, as the caller named it
+ */
+export function refuseImpossible(
+  { engine }: { engine: { capabilities: Pick<Capabilities, 'actions'> } },
+  action: RegionalAction,
+  subject: string = action,
+): void {
+  const possibility = engine.capabilities.actions[action];
+  if (!possibility.possible)
+    throw new ApiError('UNAVAILABLE_HERE', `${subject}: ${possibility.why}`);
+}
+
+export function describeRegion({ code, aliases, engine }: Region): RegionDocument {
   const { capabilities } = engine;
   return {
     code,
@@ -43,10 +69,19 @@ export function describeRegion({ code, aliases, engine }: Region) {
       service_type: type,
       ...availability(capabilities.types[type]),
     })),
+    actions: REGIONAL_ACTIONS.map((action) => {
+      const possibility = capabilities.actions[action];
+      return possibility.possible
+        ? { action, available: true }
+        : { action, available: false, reason: possibility.why };
+    }),
     high_availability: availability(capabilities.gateway),
     pooler: availability(capabilities.pooler),
-    storage: capabilities.storage,
-    vpc: capabilities.vpc,
+    storage: { method: 'measured', note: capabilities.storage.note },
+    vpc: {
+      method: capabilities.vpc.isNetwork ? 'bridge' : 'address',
+      note: capabilities.vpc.note,
+    },
   };
 }
 

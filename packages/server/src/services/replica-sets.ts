@@ -31,18 +31,12 @@ import { findReplicaSet } from '../store/replica-sets.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
 import { changeService, lockService } from '../store/services.ts';
 import { insertSpare } from '../store/spares.ts';
-import {
-  refuseFullDisk,
-  refuseWithoutPooler,
-  reserveEndpoint,
-  sizeOrRefuse,
-  untilDone,
-  type Done,
-} from './common.ts';
+import { refuseFullDisk, reserveEndpoint, sizeOrRefuse, untilDone, type Done } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseByRole } from './permissions.ts';
+import { refuseImpossible } from './regions.ts';
 import { poolerColumns } from './service-network.ts';
 import { lockOwnService } from './service-rules.ts';
 
@@ -61,9 +55,7 @@ export async function createReplicaSet(
   const { store, regions } = context;
   const region = regions.of(region_code);
   const size = nodeSize(body.cpu_millis, body.memory_gbs);
-  const { gateway } = region.engine.capabilities;
-  if ('missing' in gateway)
-    throw new ApiError('UNAVAILABLE_HERE', `read replica set: ${gateway.missing}`);
+  refuseImpossible(region, 'createReplicaSet', 'read replica set');
   await refuseFullDisk(region, 'read replica sets');
   return makeChange(store, caller, async (tx) => {
     const { service: parent } = await lockOwnService(tx, caller, serviceId);
@@ -199,7 +191,7 @@ export async function enableReplicaSetPooler(
 ): Promise<Done> {
   const decide = async (set: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
     const region = context.regions.of(set.region_code);
-    refuseWithoutPooler(region);
+    refuseImpossible(region, 'enablePooler', 'connection pooler');
     return set.pooler ? null : poolerColumns(region, set, tx);
   };
   const words = () => 'the connection pooler is enabled';

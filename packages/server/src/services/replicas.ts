@@ -6,12 +6,13 @@ import type { Region } from '../engine/regions.ts';
 import type { Caller } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
+import { refuseImpossible } from './regions.ts';
 import { type Accepted, changeUnderRules } from './service-rules.ts';
 import type { Tx } from '../store/tables.ts';
 
 /** Checks the counts of a request. */
 export function replicaCountsOrRefuse(
-  { engine }: Region,
+  region: Region,
   replicaCount: number,
   syncReplicaCount: number,
 ): { replica_count: number; sync_replica_count: number } {
@@ -21,9 +22,7 @@ export function replicaCountsOrRefuse(
       `sync_replica_count: found ${syncReplicaCount} of ${replicaCount} replicas; allowed: 0 to replica_count`,
     );
   }
-  const { gateway } = engine.capabilities;
-  if (replicaCount > 0 && 'missing' in gateway)
-    throw new ApiError('UNAVAILABLE_HERE', `replica_count: ${gateway.missing}`);
+  if (replicaCount > 0) refuseImpossible(region, 'setHA', 'replica_count');
   return { replica_count: replicaCount, sync_replica_count: syncReplicaCount };
 }
 

@@ -3,7 +3,7 @@ import { ApiError } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import type { Region } from '../engine/regions.ts';
 import { amendAnswer, type Caller } from './change.ts';
-import { type Done, refuseWithoutPooler, reserveEndpoint, untilDone } from './common.ts';
+import { type Done, reserveEndpoint, untilDone } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { changeUnderRules } from './service-rules.ts';
 import { joinVpc, LEFT } from './vpcs.ts';
@@ -94,7 +94,6 @@ export async function enableServicePooler(
 ): Promise<Done> {
   const decide = (service: ServiceRow, tx: Tx) => {
     const region = context.regions.of(service.region_code);
-    refuseWithoutPooler(region);
     return service.pooler ? null : poolerColumns(region, service, tx);
   };
   return untilDone(

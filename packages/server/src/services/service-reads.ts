@@ -11,6 +11,7 @@ import {
 } from '@howdah/contract';
 import { BadCursor, type LogPage, type LogQuery, StatementRefused } from '../engine/engine.ts';
 import type { ControlContext } from './context.ts';
+import { refuseImpossible } from './regions.ts';
 import { reachEngine } from './service-rules.ts';
 import { readSeries } from '../store/samples.ts';
 import type { ServiceDoc, ServicePlace } from '../store/service-documents.ts';
@@ -46,7 +47,9 @@ export async function runStatement(
       'INVALID_REQUEST',
       'sql, parameters: found a NUL character, which no text of PostgreSQL can hold',
     );
-  const { engine } = context.regions.of(region);
+  const served = context.regions.of(region);
+  refuseImpossible(served, 'query');
+  const { engine } = served;
   try {
     return await reachEngine(() =>
       engine.sql.query(id, parent, { sql, parameters, maxRows, timeoutMs }),

@@ -14,6 +14,7 @@ import { RegionNotServed } from '../engine/regions.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { refuseByRole } from './permissions.ts';
+import { isRegional, refuseImpossible } from './regions.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, recordOperation } from '../store/operations.ts';
 import { changeService, type LockedService, lockService } from '../store/services.ts';
@@ -38,10 +39,12 @@ export async function changeUnderRules(
 ): Promise<Accepted> {
   return makeChange(context.store, caller, async (tx) => {
     const { service, operation } = await lockOwnService(tx, caller, id);
-    context.regions.of(service.region_code);
+    const region = context.regions.of(service.region_code);
     refuseByRole(caller, action, protectionOf(service.environment, service.read_replica_sets));
     const verdict = ALLOWED[service.status][action];
     if (verdict === 'refuse') throw new ApiError('INVALID_STATE', refusal(action, service.status));
+    // Replicas can be removed everywhere: setHA asks when there are more of them.
+    if (action !== 'setHA' && isRegional(action)) refuseImpossible(region, action);
     if (verdict === 'underway') return { doc: service.doc, operationId: operation?.id ?? null };
     const changed = await decide(service, tx);
     if (changed === null) return { doc: service.doc, operationId: null };

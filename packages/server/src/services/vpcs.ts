@@ -25,7 +25,7 @@ import {
 } from '../store/vpcs.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
-import { regionOrRefuse } from './regions.ts';
+import { refuseImpossible, regionOrRefuse } from './regions.ts';
 
 /** Creates a VPC, and waits a moment until the engine has made it. */
 export async function createVpc(
@@ -167,11 +167,12 @@ export const MADE_POLL_MS = 10;
  */
 export async function joinVpc(
   tx: Tx,
-  { engine }: Region,
+  region: Region,
   projectId: string,
   service: Pick<ServiceRow, 'id' | 'region_code'>,
   vpcId: string,
 ): Promise<ServiceChange> {
+  refuseImpossible(region, 'attachToVPC', 'vpc_id');
   const vpc = (await lockVpcs(tx, [vpcId])).get(vpcId);
   if (vpc === undefined || vpc.project_id !== projectId) throw vpcNotFound(vpcId);
   if (vpc.region_code !== service.region_code)
@@ -180,7 +181,7 @@ export async function joinVpc(
       `vpc_id: the VPC ${vpcId} is in ${vpc.region_code}, the service in ${service.region_code}`,
     );
   const allowed_networks = await readAllowedNetworks(tx, vpc);
-  if (engine.capabilities.vpc.method === 'address')
+  if (!region.engine.capabilities.vpc.isNetwork)
     return { vpc_id: vpc.id, vpc_address: null, allowed_networks };
   const address = await takeAddress(tx, vpc, service.id);
   if (address === null) {

@@ -18,6 +18,7 @@ import {
   useProblem,
   useReplicaSets,
   useThisService,
+  useWhyImpossible,
 } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { whyNot, type Tone } from '../../status.ts';
@@ -201,6 +202,7 @@ function Wire({ moving }: { moving: boolean }) {
 
 function Replicas({ service }: { service: Service }) {
   const me = useMe();
+  const impossible = useWhyImpossible(service);
   const { replica_count: count, sync_replica_count: sync } = service.ha_replicas;
   const [wanted, setWanted] = useState({ count, sync });
   const set = useCall(
@@ -216,7 +218,11 @@ function Replicas({ service }: { service: Service }) {
     <Card title="Standbys">
       <Form
         call={set}
-        why={whyNot('setHA', service, me) ?? (same ? 'nothing is changed' : null)}
+        why={
+          whyNot('setHA', service, me) ??
+          impossible('setHA') ??
+          (same ? 'nothing is changed' : null)
+        }
         onSubmit={() => set.run()}
         submit="Apply"
       >
@@ -279,6 +285,7 @@ function Rehearsal({
   const calls = serviceCalls(me.project.id, service.service_id);
   const [drilling, { open, close }] = useDisclosure(false);
   const switchover = useCall(calls.switchover);
+  const impossible = useWhyImpossible(service);
   const alone =
     service.ha_replicas.replica_count === 0
       ? 'the service has no standby: add one under Standbys'
@@ -297,7 +304,7 @@ function Rehearsal({
         <div className={classes.row}>
           <ActionButton
             leftSection={<ArrowLeftRight size={16} />}
-            why={whyNot('switchover', service, me) ?? alone}
+            why={whyNot('switchover', service, me) ?? impossible('switchover') ?? alone}
             loading={switchover.pending}
             onClick={() => switchover.run()}
           >
@@ -306,7 +313,7 @@ function Rehearsal({
           <ActionButton
             variant="default"
             leftSection={<Unplug size={16} />}
-            why={whyNot('drill', service, me) ?? alone}
+            why={whyNot('drill', service, me) ?? impossible('drill') ?? alone}
             onClick={open}
           >
             Drill…

@@ -17,7 +17,7 @@ import { StorageInput, whyNoStorage } from '../../components/Storage.tsx';
 import { ActionButton, Ago, Card, Denied, Empty, Facts, Notice } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { bytes, fullTime } from '../../format.ts';
-import { useBackups, useFindRegion, useThisService } from '../../live.ts';
+import { useBackups, useFindRegion, useThisService, useWhyImpossible } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { whyDenied, whyNot } from '../../status.ts';
 import create from '../create.module.css';
@@ -65,6 +65,7 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
   const me = useMe();
   const navigate = useNavigate();
   const findRegion = useFindRegion();
+  const impossible = useWhyImpossible(service);
   const { earliest, latest } = backups.window;
   const [strategy, setStrategy] = useState<ForkStrategy>('NOW');
   const [atMs, setAtMs] = useState<number | null>(null);
@@ -103,8 +104,10 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
     strategy === 'PITR' && pointMs !== null
       ? gaps.find(({ fromMs, toMs }) => pointMs > fromMs && pointMs < toMs)
       : undefined;
+  const action = strategy === 'NOW' ? 'forkNow' : 'forkPast';
   const why =
-    whyNot(strategy === 'NOW' ? 'forkNow' : 'forkPast', service, me) ??
+    whyNot(action, service, me) ??
+    impossible(action) ??
     (storage === quota ? null : whyNoStorage(storage)) ??
     (gap === undefined ? null : lostIn(gap));
   return (
@@ -309,6 +312,7 @@ function Snapshots({ backups }: { backups: BackupsDocument }) {
 
 function VerificationCard({ service, backups }: { service: Service; backups: BackupsDocument }) {
   const me = useMe();
+  const impossible = useWhyImpossible(service);
   const verify = useCall(serviceCalls(me.project.id, service.service_id).verifyBackup);
   const last = backups.last_verification;
   return (
@@ -361,7 +365,7 @@ function VerificationCard({ service, backups }: { service: Service; backups: Bac
       <ActionButton
         variant="default"
         mt="md"
-        why={whyNot('verifyBackup', service, me)}
+        why={whyNot('verifyBackup', service, me) ?? impossible('verifyBackup')}
         loading={verify.pending}
         onClick={() => verify.run()}
       >

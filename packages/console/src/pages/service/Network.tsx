@@ -9,7 +9,7 @@ import { Form } from '../../components/Form.tsx';
 import { Load } from '../../components/Load.tsx';
 import { ActionButton, Card, Code, Empty } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
-import { useFindRegion, useThisService } from '../../live.ts';
+import { useFindRegion, useThisService, useWhyImpossible } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { whyNot } from '../../status.ts';
 import classes from './service.module.css';
@@ -61,6 +61,7 @@ function Outside({ service }: { service: Service }) {
   const vpcs = useQuery(vpcsQuery(me.project.id));
   const findRegion = useFindRegion();
   const [chosen, setChosen] = useState('');
+  const impossible = useWhyImpossible(service);
   const attach = useCall(networkCalls(me.project.id, service.service_id).attach, { quiet: true });
   return (
     <Load query={vpcs}>
@@ -89,7 +90,7 @@ function Outside({ service }: { service: Service }) {
             ) : (
               <Form
                 call={attach}
-                why={whyNot('attachToVPC', service, me)}
+                why={whyNot('attachToVPC', service, me) ?? impossible('attachToVPC')}
                 onSubmit={() => attach.run(vpc)}
                 submit="Attach"
                 inline

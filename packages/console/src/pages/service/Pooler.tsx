@@ -4,7 +4,7 @@ import { Waypoints } from 'lucide-react';
 import { passwordOf, serviceCalls } from '../../api.ts';
 import { ActionButton, Card, Code, Empty } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
-import { useFindRegion, useThisService } from '../../live.ts';
+import { useThisService, useWhyImpossible } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { UNKNOWN_PASSWORD } from '../../snippets.ts';
 import { whyNot } from '../../status.ts';
@@ -13,15 +13,12 @@ import classes from './service.module.css';
 export function Pooler() {
   const me = useMe();
   const service = useThisService();
-  const findRegion = useFindRegion();
+  const missing = useWhyImpossible(service)('enablePooler');
   const calls = serviceCalls(me.project.id, service.service_id);
   const enable = useCall(calls.enablePooler);
   const disable = useCall(calls.disablePooler);
   const pooler = service.connection_pooler;
-  const capability = findRegion(service.region_code)?.pooler;
   if (pooler === undefined) {
-    const missing =
-      capability?.available === false ? (capability.reason ?? 'this region has no pooler') : null;
     return (
       <Card>
         <Empty

@@ -11,7 +11,7 @@ import { Form, NameInput } from '../../components/Form.tsx';
 import { ActionButton, Card, CopyButton, Denied, Empty, Pill } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { cores } from '../../format.ts';
-import { useThisService } from '../../live.ts';
+import { useThisService, useWhyImpossible } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { whyDenied, whyNot, type Tone } from '../../status.ts';
 import availability from './availability.module.css';
@@ -173,6 +173,7 @@ function NewSet() {
   const [name, setName] = useState('');
   const [nodes, setNodes] = useState(1);
   const [cpu, setCpu] = useState('500');
+  const impossible = useWhyImpossible(service);
   const create = useCall(
     () =>
       setCalls(me.project.id, service.service_id).create({
@@ -184,7 +185,9 @@ function NewSet() {
     { quiet: true, onDone: () => setName('') },
   );
   const why =
-    whyNot('createReplicaSet', service, me) ?? (name.trim() === '' ? 'type a name first' : null);
+    whyNot('createReplicaSet', service, me) ??
+    impossible('createReplicaSet') ??
+    (name.trim() === '' ? 'type a name first' : null);
   return (
     <div className={availability.set}>
       <Form call={create} why={why} onSubmit={() => create.run()} submit="Add the set" inline>

@@ -1,6 +1,6 @@
 /** Promises about what is read: logs, usage, backups, the disk and networks. */
 import assert from 'node:assert/strict';
-import type { LogEntry } from '@howdah/contract';
+import { REGIONAL_ACTIONS, type LogEntry } from '@howdah/contract';
 import { BadCursor, EngineUnavailable, type LogQuery } from '../engine.ts';
 import type { ServiceSpec } from '../spec.ts';
 import { settle, until, withService, type Promised, type Subject } from './subject.ts';
@@ -40,12 +40,27 @@ export const READING_PROMISES: readonly Promised[] = [
   { name: 'a verification is kept with its snapshot', check: verificationKept },
   { name: 'a verification ends with its signal', check: verificationAborted },
   { name: 'quotas and the disk have plausible figures', check: diskFigures },
+  { name: 'an impossible action has a reason, and a possible one works', check: actionsAreTrue },
   {
     name: 'networks are new once',
-    applies: ({ capabilities }) => capabilities.vpc.method === 'bridge',
+    applies: ({ capabilities }) => capabilities.vpc.isNetwork,
     check: networksOnce,
   },
 ];
+
+async function actionsAreTrue(subject: Subject): Promise<void> {
+  const { capabilities, sql } = subject.engine;
+  for (const action of REGIONAL_ACTIONS) {
+    const possibility = capabilities.actions[action];
+    assert.ok(possibility.possible || possibility.why.length > 0, action);
+  }
+  await withService(subject, {}, async ({ id }) => {
+    const statement = { sql: 'select 1', parameters: [], maxRows: 1, timeoutMs: 10_000 };
+    const asked = sql.query(id, null, statement);
+    if (capabilities.actions.query.possible) assert.equal((await asked).row_count, 1);
+    else await assert.rejects(asked, EngineUnavailable);
+  });
+}
 
 const signal = (): AbortSignal => new AbortController().signal;
 

@@ -51,8 +51,10 @@ export type Promised = {
   readonly check: (subject: Subject) => Promise<void>;
 };
 
-export const hasGateway = ({ capabilities }: Engine): boolean => 'version' in capabilities.gateway;
-export const hasPooler = ({ capabilities }: Engine): boolean => 'version' in capabilities.pooler;
+export const hasGateway = ({ capabilities }: Engine): boolean =>
+  capabilities.actions.setHA.possible;
+export const hasPooler = ({ capabilities }: Engine): boolean =>
+  capabilities.actions.enablePooler.possible;
 
 /** How long a service may take to settle, by the clock of the engine, and in rounds. */
 const SETTLE_MS = 120_000;

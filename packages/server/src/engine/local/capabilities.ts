@@ -1,6 +1,6 @@
 /** The kinds of services that this machine can run, and what it cannot do. */
 import { ADDONS_OF_TYPE, type Addon } from '@howdah/contract';
-import type { Capabilities, TypeCapability } from '../engine.ts';
+import type { Capabilities, Possibility, TypeCapability } from '../engine.ts';
 import { CLONE_COST } from './host/clone.ts';
 import { limitsNote } from './host/limits.ts';
 import type { Machine } from './host/machine-record.ts';
@@ -22,7 +22,9 @@ export function supports(
 
 /** @param gateway whether services can have a gateway here */
 export function capabilitiesOf(machine: Machine, gateway: TypeCapability): Capabilities {
-  const { pgbouncer, isolation, limits, cloneMethod } = machine;
+  const { pgbouncer, isolation, limits, cloneMethod, networks } = machine;
+  const pooler: TypeCapability =
+    pgbouncer === null ? { missing: MISSING_POOLER } : { version: pgbouncer.version };
   return {
     engine: 'local',
     types: {
@@ -30,10 +32,11 @@ export function capabilitiesOf(machine: Machine, gateway: TypeCapability): Capab
       POSTGRES: supports(machine, ADDONS_OF_TYPE.POSTGRES),
       VECTOR: supports(machine, ADDONS_OF_TYPE.VECTOR),
     },
-    pooler: pgbouncer === null ? { missing: MISSING_POOLER } : { version: pgbouncer.version },
+    pooler,
     gateway,
-    vpc: machine.networks,
-    storage: { method: 'measured', note: QUOTA_NOTE },
+    actions: actionsOf(pooler, gateway),
+    vpc: { isNetwork: networks.method === 'bridge', note: networks.note },
+    storage: { note: QUOTA_NOTE },
     isolation: {
       isolated: isolation.isolated,
       note: isolationNote(
@@ -46,5 +49,26 @@ export function capabilitiesOf(machine: Machine, gateway: TypeCapability): Capab
     limitsNote: limitsNote(limits),
     cloneMethod,
     forkCost: CLONE_COST[cloneMethod],
+  };
+}
+
+const POSSIBLE: Possibility = { possible: true };
+
+const possibleWith = (program: TypeCapability): Possibility =>
+  'missing' in program ? { possible: false, why: program.missing } : POSSIBLE;
+
+/** Several servers of a service are behind HAProxy, and poolers are PgBouncer. */
+function actionsOf(pooler: TypeCapability, gateway: TypeCapability): Capabilities['actions'] {
+  return {
+    forkNow: POSSIBLE,
+    forkPast: POSSIBLE,
+    enablePooler: possibleWith(pooler),
+    setHA: possibleWith(gateway),
+    switchover: possibleWith(gateway),
+    drill: possibleWith(gateway),
+    attachToVPC: POSSIBLE,
+    verifyBackup: POSSIBLE,
+    createReplicaSet: possibleWith(gateway),
+    query: POSSIBLE,
   };
 }

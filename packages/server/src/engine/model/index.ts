@@ -4,7 +4,7 @@
  * them fail, and its clock can be advanced. The same seed and the same calls have the same results.
  */
 import { takeUsablePort } from '../addresses.ts';
-import type { Capabilities, Engine, Observing } from '../engine.ts';
+import type { Capabilities, Engine, Observing, Possibility } from '../engine.ts';
 import { EngineUnavailable } from '../engine.ts';
 import type { ClusterRecords } from '../records.ts';
 import { createBackups } from './backups.ts';
@@ -160,6 +160,7 @@ function createStorage(model: Model, open: () => Promise<void>): Engine['storage
 }
 
 const VERSION = { version: MODEL_VERSION };
+const POSSIBLE: Possibility = { possible: true };
 const SIMULATED = 'simulated: no PostgreSQL runs';
 
 const CAPABILITIES: Capabilities = {
@@ -168,8 +169,20 @@ const CAPABILITIES: Capabilities = {
   // PgBouncer and HAProxy of Debian 13.
   pooler: { version: '1.24.1' },
   gateway: { version: '3.0.11' },
-  vpc: { method: 'bridge', note: SIMULATED },
-  storage: { method: 'measured', note: SIMULATED },
+  actions: {
+    forkNow: POSSIBLE,
+    forkPast: POSSIBLE,
+    enablePooler: POSSIBLE,
+    setHA: POSSIBLE,
+    switchover: POSSIBLE,
+    drill: POSSIBLE,
+    attachToVPC: POSSIBLE,
+    verifyBackup: POSSIBLE,
+    createReplicaSet: POSSIBLE,
+    query: { possible: false, why: NO_POSTGRESQL },
+  },
+  vpc: { isNetwork: true, note: SIMULATED },
+  storage: { note: SIMULATED },
   isolation: { isolated: true, note: SIMULATED },
   limitsEnforced: true,
   limitsNote: SIMULATED,

@@ -6,7 +6,15 @@ import type { ModelEngine } from './index.ts';
 import type { Violation } from './subject.testing.ts';
 
 type Lifecycle = ModelEngine['lifecycle'];
-type Facet = 'lifecycle' | 'addresses' | 'sql' | 'observe' | 'backups' | 'storage' | 'networks';
+type Facet =
+  | 'capabilities'
+  | 'lifecycle'
+  | 'addresses'
+  | 'sql'
+  | 'observe'
+  | 'backups'
+  | 'storage'
+  | 'networks';
 
 /** Replaces some functions of a facet. */
 export function replaced<F extends Facet | 'simulation'>(

@@ -113,14 +113,11 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
       setPassword: (id, verifier) => sql.setPassword(id, verifier).catch(() => undefined),
     })),
   'a stopped service refuses a statement as unavailable': () =>
-    replaced('sql', () => ({
-      query: async () => ({
-        columns: [],
-        rows: [],
-        row_count: 0,
-        truncated: false,
-        elapsed_ms: 0,
-      }),
+    replaced('sql', ({ sql, lifecycle }) => ({
+      query: async (id, ...more) =>
+        (await lifecycle.runs(id))
+          ? sql.query(id, ...more)
+          : { columns: [], rows: [], row_count: 0, truncated: false, elapsed_ms: 0 },
     })),
   'a stop and a resize keep the data': () => losesDataOf(({ power }) => power === 'paused'),
   'a move into a VPC and out of it keeps the data': () => losesDataOf(({ vpc }) => vpc !== null),
@@ -278,6 +275,10 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
   'quotas and the disk have plausible figures': () =>
     replaced('storage', ({ storage }) => ({
       disk: async () => ({ ...(await storage.disk()), usedPercent: 250 }),
+    })),
+  'an impossible action has a reason, and a possible one works': () =>
+    replaced('capabilities', ({ capabilities }) => ({
+      actions: { ...capabilities.actions, query: { possible: true } as const },
     })),
   'networks are new once': () =>
     replaced('networks', () => ({ converge: async (specs) => specs.map(({ id }) => id) })),
