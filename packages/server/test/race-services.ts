@@ -1,11 +1,12 @@
-/** The services that calls race for, made as a world says and without any server. */
+/** The services that calls race for, made as a world says, with a server in the engine's memory. */
 import { LOCAL_REGION } from '../src/settings.ts';
 import type { Store } from '../src/store/database.ts';
 import type { ServiceRow } from '../src/domain/service/row.ts';
 import type { Tx } from '../src/store/tables.ts';
 import type { OperationRow } from '../src/domain/operation/row.ts';
 import { beginOperation, progressOperation } from '../src/store/operations.ts';
-import { vpcColumnsOf } from '../src/domain/service/spec.ts';
+import { serviceSpec, vpcColumnsOf } from '../src/domain/service/spec.ts';
+import type { Engine } from '../src/engine/engine.ts';
 import { changeService } from '../src/store/services.ts';
 import { insertSpare } from '../src/store/spares.ts';
 import { VPC_ID } from './races.ts';
@@ -15,7 +16,7 @@ import type { World } from './race-world.ts';
 export const FIRST_PORT = 1_000_000;
 
 /** Where services are made, in which project, and the last port that one has. */
-export type Ground = { store: Store; projectId: string; lastPort: number };
+export type Ground = { store: Store; engine: Engine; projectId: string; lastPort: number };
 
 const COMMON = {
   region: LOCAL_REGION,
@@ -27,7 +28,23 @@ const COMMON = {
 const nextEndpoint = (ground: Ground) => ({ host: '127.0.0.1', port: ++ground.lastPort });
 
 /** Makes a service that is as a world says. */
-export function lay(ground: Ground, world: World) {
+export async function lay(ground: Ground, world: World) {
+  const { row, ...laid } = await layRows(ground, world);
+  await runIn(ground.engine, row);
+  return laid;
+}
+
+/** Its server runs, so that it takes a password. */
+async function runIn({ lifecycle }: Engine, row: ServiceRow): Promise<void> {
+  const server = { ...serviceSpec(row), power: 'running', ha: null, pooler: null } as const;
+  while ((await lifecycle.converge(server, async () => undefined)).outcome !== 'settled');
+}
+
+export async function removeFrom({ lifecycle }: Engine, id: string): Promise<void> {
+  while ((await lifecycle.remove(id, null, async () => undefined)).outcome !== 'settled');
+}
+
+function layRows(ground: Ground, world: World) {
   const { projectId } = ground;
   return ground.store.db.transaction().execute(async (tx) => {
     const size = { cpuMillis: world.cpuMillis, memoryGbs: 2 };
@@ -56,6 +73,7 @@ export function lay(ground: Ground, world: World) {
       world.verification === null ? null : await underWay(tx, owned, world.verification);
     const setId = await laySets(tx, ground, world, row);
     return {
+      row,
       id: row.id,
       setId,
       operationId: operation?.id ?? null,

@@ -1,10 +1,7 @@
 /**
- * Two API processes on one set of metadata, and calls that are made of both at the same time. The
- * calls are in races.ts.
+ * Two APIs on one metadata database, and calls that are made of both at the same time. The calls
+ * are in races.ts.
  */
-import { fork, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BASE_PATH } from '@howdah/contract';
 import { sql } from 'kysely';
@@ -19,16 +16,15 @@ import { insertKey } from '../src/store/keys.ts';
 import type { OperationRow } from '../src/domain/operation/row.ts';
 import { insertProject } from '../src/store/projects.ts';
 import { insertRegion } from '../src/store/regions.ts';
-import type { ApiOrder } from './api-process.ts';
 import { ROUTES } from './document.ts';
 import type { Installation } from './harness.ts';
-import { FIRST_PORT, lay, type Ground, type Laid } from './race-services.ts';
+import { createRaceEngine, openRaceApi, PORTS, type Plant, type RaceApi } from './race-api.ts';
+import { FIRST_PORT, lay, removeFrom, type Ground, type Laid } from './race-services.ts';
 import { type Call, type Slot, type World } from './race-world.ts';
 import { type Ending } from './race-endings.ts';
 
 const SLOTS = ['one', 'two'] as const;
-const PORTS: ApiOrder['portRange'] = [20_000, 29_999];
-/** The equipment of races: the metadata, sessions on it, and the two processes. */
+/** The equipment of races: the metadata, sessions on it, and the two APIs. */
 type Track = Ground & {
   database: string;
   key: string;
@@ -39,12 +35,13 @@ type Track = Ground & {
   admin: Client;
   holder: Client;
   watcher: Client;
-  children: Record<Slot, ReturnType<typeof startApi>>;
-  ports: Record<Slot, number>;
+  apis: Record<Slot, RaceApi>;
 };
+/** An answer of an API. */
+type Answer = Awaited<ReturnType<RaceApi['app']['inject']>>;
 
-/** @param plant a defect in both processes */
-export async function openTrack(cloud: Installation, plant: ApiOrder['plant'] = null) {
+/** @param plant a defect in both APIs */
+export async function openTrack(cloud: Installation, plant: Plant = null) {
   const own = storeConnection(await prepareMachine(cloud.home));
   const database = `races_${newId()}`;
   const admin = await connect(own);
@@ -68,21 +65,20 @@ export async function openTrack(cloud: Installation, plant: ApiOrder['plant'] = 
     db,
   );
   const [holder, watcher] = [await connect(connection), await connect(connection)];
-  const children = {
-    one: startApi(connection, 'one', plant),
-    two: startApi(connection, 'two', plant),
-  };
-  const ports = { one: await children.one.port, two: await children.two.port };
+  const engine = createRaceEngine();
+  const open = (slot: Slot) =>
+    openRaceApi({ ...connection, application_name: nameOf(slot) }, engine, plant);
+  const apis = { one: await open('one'), two: await open('two') };
   const track: Track = {
     store,
+    engine,
     database,
     projectId,
     key: `${publicKey}:${secret}`,
     admin,
     holder,
     watcher,
-    children,
-    ports,
+    apis,
     lastPort: FIRST_PORT,
   };
   return {
@@ -96,8 +92,8 @@ async function ask(
   slot: Slot,
   { operationId, body, needs, query = '' }: Call,
   laid: Laid,
-): Promise<Response> {
-  const { projectId, key, ports } = track;
+): Promise<Answer> {
+  const { projectId, key, apis } = track;
   const route = ROUTES.find((candidate) => candidate.operationId === operationId);
   if (route === undefined) throw new Error(`no operation is called ${operationId}`);
   const target = (needs === 'verification' ? laid.verificationId : laid.operationId) ?? newId();
@@ -106,18 +102,15 @@ async function ask(
     .replace('{service_id}', laid.id)
     .replace('{replica_set_id}', laid.setId ?? newId())
     .replace('{operation_id}', target);
-  const json = body === undefined ? {} : { body: JSON.stringify(body(slot)) };
-  return fetch(`http://127.0.0.1:${ports[slot]}${BASE_PATH}${path}${query}`, {
+  return apis[slot].app.inject({
     method: route.method,
-    headers: {
-      Authorization: `Bearer ${key}`,
-      ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
-    },
-    ...json,
+    url: `${BASE_PATH}${path}${query}`,
+    headers: { authorization: `Bearer ${key}` },
+    ...(body === undefined ? {} : { payload: body(slot) }),
   });
 }
 
-/** Whether a process waits for somebody's lock. */
+/** Whether an API waits for somebody's lock. */
 async function waits({ watcher }: Track, slot: Slot): Promise<boolean> {
   const { rowCount } = await watcher.query(
     "select from pg_stat_activity where datname = current_database() and application_name = $1 and wait_event_type = 'Lock'",
@@ -142,7 +135,7 @@ async function race(track: Track, world: World, calls: Record<Slot, Call>): Prom
   const laid = await lay(track, world);
   await holder.query('begin');
   await holder.query('select from services where id = $1 for update', [laid.id]);
-  const answers = new Map<Slot, Response>();
+  const answers = new Map<Slot, Answer>();
   const asking: Promise<unknown>[] = [];
   for (const slot of SLOTS) {
     asking.push(ask(track, slot, calls[slot], laid).then((answer) => answers.set(slot, answer)));
@@ -171,7 +164,7 @@ async function race(track: Track, world: World, calls: Record<Slot, Call>): Prom
     one: await toldBy(track, answers.get('one'), laid),
     two: await toldBy(track, answers.get('two'), laid),
   };
-  await clear(track);
+  await clear(track, laid);
   return { answers: told, ...ended };
 }
 
@@ -186,21 +179,20 @@ async function poolerChanges({ store }: Track, { operationId }: Laid): Promise<s
   return rows.map(({ id }) => id).filter((id) => id !== operationId);
 }
 
-async function toldBy({ store }: Track, answer: Response | undefined, laid: Laid): Promise<string> {
+async function toldBy({ store }: Track, answer: Answer | undefined, laid: Laid): Promise<string> {
   if (answer === undefined) return 'none';
-  if (!answer.ok) {
-    const body: unknown = await answer.json();
-    return `${answer.status} ${String(Reflect.get(Object(body), 'code'))}`;
+  if (answer.statusCode >= 400) {
+    const body: unknown = answer.json();
+    return `${answer.statusCode} ${String(Reflect.get(Object(body), 'code'))}`;
   }
-  await answer.arrayBuffer();
-  const id = answer.headers.get('Operation-Id');
-  if (id === null) return `${answer.status} nothing to do`;
+  const id = answer.headers['operation-id'];
+  if (typeof id !== 'string') return `${answer.statusCode} nothing to do`;
   const row = await store.db
     .selectFrom('operations')
     .select('kind')
     .where('id', '=', id)
     .executeTakeFirst();
-  return `${answer.status} ${row?.kind ?? `an operation that is not there, of ${laid.id}`}`;
+  return `${answer.statusCode} ${row?.kind ?? `an operation that is not there, of ${laid.id}`}`;
 }
 
 async function read({ store }: Track, laid: Laid): Promise<Omit<Ending, 'answers'>> {
@@ -251,21 +243,18 @@ async function read({ store }: Track, laid: Laid): Promise<Omit<Ending, 'answers
   };
 }
 
-async function clear({ holder }: Track): Promise<void> {
+async function clear({ holder, engine }: Track, { id }: Laid): Promise<void> {
+  await removeFrom(engine, id);
   await holder.query('begin');
   await holder.query(
-    'delete from services where parent_id is not null; delete from services; delete from operations; delete from audit_log where code is null',
+    'delete from vpc_addresses; delete from services where parent_id is not null; delete from services; delete from operations; delete from audit_log where code is null',
   );
   await holder.query('commit');
 }
 
 async function close(track: Track): Promise<void> {
-  const { admin, children, database, holder, store, watcher } = track;
-  for (const { child } of [children.one, children.two]) {
-    const ended = once(child, 'exit');
-    child.disconnect();
-    await ended;
-  }
+  const { admin, apis, database, holder, store, watcher } = track;
+  await Promise.all([apis.one.close(), apis.two.close()]);
   await Promise.all([holder.end(), watcher.end(), store.close()]);
   await admin.query(`drop database ${database} with (force)`);
   await admin.end();
@@ -285,24 +274,4 @@ async function connect(connection: ClientConfig): Promise<Client> {
   client.on('error', () => undefined);
   await client.connect();
   return client;
-}
-
-function startApi(
-  connection: ClientConfig,
-  slot: Slot,
-  plant: ApiOrder['plant'],
-): { child: ChildProcess; port: Promise<number> } {
-  const child = fork(join(import.meta.dirname, 'api-process.ts'), {
-    execArgv: ['--import', 'tsx'],
-  });
-  const order: ApiOrder = {
-    connection: { ...connection, application_name: nameOf(slot) },
-    portRange: PORTS,
-    plant,
-  };
-  child.send(order);
-  const port = once(child, 'message').then(([message]) =>
-    Number(Reflect.get(Object(message), 'port')),
-  );
-  return { child, port };
 }

@@ -1,4 +1,4 @@
-/** Two calls on one service at the same time, by two API processes: they end as one after the other would, in one of the two orders. */
+/** Two calls on one service at the same time, by two APIs: they end as one after the other would, in one of the two orders. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { install, type Installation } from './harness.ts';
 import { openTrack } from './race-track.ts';
@@ -80,7 +80,7 @@ describe('every ordered pair of calls of which one changes something', () => {
   }
 });
 
-test('processes that lock nothing are found out', async () => {
+test('APIs that lock nothing are found out', async () => {
   const track = await openTrack(cloud, 'no-lock');
   try {
     const calls = Object.entries(CALLS).filter(([name]) =>

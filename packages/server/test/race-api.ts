@@ -1,29 +1,40 @@
 /**
- * The API alone, as a process of its own on metadata that it shares with others: no reconciler, no
- * servers. It gets the place of the metadata database in a message, and answers with its port.
- * Forked by races.ts.
+ * The API alone, on metadata that it shares with others: no reconciler, no servers. Races open it
+ * twice, each with a pool and a loop of requests of its own; they meet in the metadata database.
  */
-import { once } from 'node:events';
 import { Kysely, PostgresDialect, type KyselyPlugin } from 'kysely';
 import { Pool, type ClientConfig } from 'pg';
 import pino from 'pino';
 import { createApp } from '../src/api/app.ts';
+import type { App } from '../src/api/context.ts';
 import { createEventHub } from '../src/events/hub.ts';
 import { blockListOf } from '../src/events/networks.ts';
+import { createMemoryRecords } from '../src/engine/conformance/memory-records.ts';
+import type { Engine } from '../src/engine/engine.ts';
+import { createModelEngine } from '../src/engine/model/index.ts';
 import { createRegions } from '../src/engine/regions.ts';
 import { createDurationCache } from '../src/services/operations.ts';
 import { createLogReadLimit } from '../src/services/read-limit.ts';
 import { LOCAL_REGION } from '../src/settings.ts';
 import type { Store } from '../src/store/database.ts';
 import type { Tables } from '../src/store/tables.ts';
-import { fakeEngine } from './fake-engine.ts';
 
-/** plant: a defect, to see that the races notice it. no-lock: rows are read without being locked. */
-export type ApiOrder = {
-  connection: ClientConfig;
-  portRange: [number, number];
-  plant: 'no-lock' | null;
-};
+/** A defect, to see that the races notice it. no-lock: rows are read without being locked. */
+export type Plant = 'no-lock' | null;
+
+export const PORTS: readonly [number, number] = [20_000, 29_999];
+
+/** The engine of both: its services exist in memory. */
+export function createRaceEngine(): Engine {
+  const none = (): Promise<number> => Promise.reject(new Error('no server has a port of its own'));
+  return createModelEngine({
+    seed: 'races',
+    records: createMemoryRecords({ take: none }).store,
+    changed: () => undefined,
+    policy: { windowMs: 86_400_000, snapshotEveryMs: 3_600_000, failoverCooldownMs: 60_000 },
+    readLagLimit: { bytes: 1, seconds: 1 },
+  });
+}
 
 /** Takes `for update` out of every statement. */
 const forgetLocks: KyselyPlugin = {
@@ -35,10 +46,14 @@ const forgetLocks: KyselyPlugin = {
   transformResult: async ({ result }) => result,
 };
 
-process.once('message', (order: ApiOrder) => void serve(order));
-process.once('disconnect', () => process.exit());
+export type RaceApi = { readonly app: App; readonly close: () => Promise<void> };
 
-async function serve({ connection, portRange, plant }: ApiOrder): Promise<void> {
+/** Opens an API with sessions of its own. */
+export async function openRaceApi(
+  connection: ClientConfig,
+  engine: Engine,
+  plant: Plant,
+): Promise<RaceApi> {
   const pool = new Pool({ ...connection, max: 4 });
   const db = new Kysely<Tables>({
     dialect: new PostgresDialect({ pool }),
@@ -48,8 +63,8 @@ async function serve({ connection, portRange, plant }: ApiOrder): Promise<void> 
   const regions = createRegions({
     code: LOCAL_REGION,
     aliases: [],
-    engine: fakeEngine,
-    portRange,
+    engine,
+    portRange: PORTS,
     singleProject: false,
     spares: 0,
   });
@@ -79,8 +94,12 @@ async function serve({ connection, portRange, plant }: ApiOrder): Promise<void> 
     // With a planted defect, faults are expected.
     pino({ level: plant === null ? 'error' : 'silent' }, pino.destination(2)),
   );
-  await app.listen({ host: '127.0.0.1', port: 0 });
-  const address = app.server.address();
-  process.send?.({ port: typeof address === 'object' && address !== null ? address.port : 0 });
-  await once(process, 'disconnect');
+  await app.ready();
+  return {
+    app,
+    close: async () => {
+      await app.close();
+      await store.close();
+    },
+  };
 }
