@@ -6,7 +6,7 @@
  * does, every other server of the service that could accept writes is stopped.
  */
 import { DRILL_STEP } from '../../engine.ts';
-import { decide, placeWhy, STEP_NAME, type Observation, type Step } from './decide.ts';
+import { decide, decideFirst, placeWhy, STEP_NAME, type Observation, type Step } from './decide.ts';
 import { choosePlanned, type Successor } from './failover.ts';
 import type { GatewaySeen } from '../proxy/gateway.ts';
 import type { Phase } from '../postgres/server.ts';
@@ -152,10 +152,9 @@ export function decideHa(spec: PlacedSpec, ha: PlacedCluster, seen: ClusterSeen)
       why: `the recorded primary, member ${ha.primary}, does not exist`,
     });
   const others = seen.instances.filter((instance) => instance !== primary);
-  const { directory, pooler, owned } = seen.primary;
-  const mustStopPooler =
-    pooler !== null && (spec.pooler === null || spec.power === 'paused' || !pooler.placed);
-  if (directory === 'foreign' || mustStopPooler) return on(primary.n, decide(spec, seen.primary));
+  const { owned } = seen.primary;
+  const first = decideFirst(spec, seen.primary);
+  if (first !== null) return on(primary.n, first);
   if (spec.power === 'paused') return decidePaused(primary, others, seen);
   // Members follow each other by sockets that only their user can use: they change it together.
   if (!owned) return { kind: 'own' };

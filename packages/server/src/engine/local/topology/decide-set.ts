@@ -4,7 +4,14 @@
  *
  * The first rule: no client is routed to a server that could accept writes.
  */
-import { decidePooler, placeWhy, STEP_NAME, type Observation, type Step } from './decide.ts';
+import {
+  decideFirst,
+  decidePooler,
+  placeWhy,
+  STEP_NAME,
+  type Observation,
+  type Step,
+} from './decide.ts';
 import { decideStandby, type InstanceSeen } from './decide-ha.ts';
 import type { ListenerSeen } from '../proxy/gateway.ts';
 import type { PoolerSeen } from '../proxy/pooler.ts';
@@ -85,19 +92,8 @@ const LAGGING_MS = 1000;
 
 export function decideSet(spec: PlacedSpec, seen: SetSeen): SetStep {
   const nothing = (step: Step): SetStep => ({ kind: 'pooler', step });
-  if (seen.directory === 'foreign')
-    return nothing({
-      kind: 'refuse',
-      why: 'its directory exists and was not made by Howdah; move it out of the way',
-    });
-  if (seen.pooler !== null && (spec.pooler === null || spec.power === 'paused'))
-    return {
-      kind: 'pooler',
-      step: { kind: 'stopPooler', why: spec.pooler === null ? 'disabled' : 'paused' },
-    };
-  // First the old listener is closed.
-  if (seen.pooler?.placed === false)
-    return { kind: 'pooler', step: { kind: 'stopPooler', why: placeWhy(spec) } };
+  const first = decideFirst(spec, seen);
+  if (first !== null) return nothing(first);
   if (spec.power === 'paused') return decidePaused(seen, nothing);
   if (seen.directory === 'absent') return { kind: 'make' };
   if (!seen.owned) return { kind: 'own' };

@@ -90,18 +90,31 @@ export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refus
  */
 export const KILL_AFTER_MS = 20_000;
 
-export function decide(spec: PlacedSpec, seen: Observation): Step {
-  if (seen.directory === 'foreign') {
+/**
+ * The step that comes before all others, whichever servers a service has: nothing is done in a
+ * directory that is not ours, and a pooler that must not run stops. null: none.
+ */
+export function decideFirst(
+  spec: PlacedSpec,
+  { directory, pooler }: Pick<Observation, 'directory' | 'pooler'>,
+): Step | null {
+  if (directory === 'foreign') {
     return {
       kind: 'refuse',
       why: 'its directory exists and was not made by Howdah; move it out of the way',
     };
   }
-  if (seen.pooler !== null && (spec.pooler === null || spec.power === 'paused')) {
+  if (pooler === null) return null;
+  if (spec.pooler === null || spec.power === 'paused') {
     return { kind: 'stopPooler', why: spec.pooler === null ? 'disabled' : 'paused' };
   }
-  // First the old listener is closed.
-  if (seen.pooler?.placed === false) return { kind: 'stopPooler', why: placeWhy(spec) };
+  // The old listener is closed before another one is opened.
+  return pooler.placed ? null : { kind: 'stopPooler', why: placeWhy(spec) };
+}
+
+export function decide(spec: PlacedSpec, seen: Observation): Step {
+  const first = decideFirst(spec, seen);
+  if (first !== null) return first;
   // Its pooler runs as the same user.
   if (seen.pooler !== null && !seen.owned) return { kind: 'stopPooler', why: OWN_WHY };
   if (seen.server !== null) return decideRunning(spec, seen, seen.server);

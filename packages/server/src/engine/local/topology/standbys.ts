@@ -11,6 +11,7 @@ import { cloneRunning, writeOwned } from '../backup/take.ts';
 import { copyWalFiles } from '../postgres/wal-files.ts';
 import { discard, removeTree } from '../host/clone.ts';
 import type { InstanceSeen } from './decide-ha.ts';
+import type { Observation } from './decide.ts';
 import { REPLICATION_FILE } from '../postgres/files.ts';
 import { partsOfKey, type InstancePaths } from '../host/layout.ts';
 import type { Owner } from '../host/owner.ts';
@@ -289,6 +290,32 @@ export async function dropSlots(
 export function dataOf({ data }: InstancePaths): InstanceSeen['data'] {
   if (!existsSync(data)) return 'absent';
   return isFile(join(data, 'standby.signal')) ? 'standby' : 'primary';
+}
+
+type OwnPart = 'data' | 'server' | 'connected' | 'silentMs' | 'certificateCurrent';
+
+/** The part of an observed instance or node that it has by itself, whatever it follows. */
+export function ownPartOf(
+  { found, seen }: { found: Found; seen: Observation },
+  size: Size,
+): Pick<InstanceSeen, OwnPart> {
+  const { server } = found;
+  return {
+    data: dataOf(found.paths),
+    server:
+      server === null || seen.server === null
+        ? null
+        : {
+            phase: seen.server.phase,
+            size: compareSizes(server.size, size),
+            port: server.port,
+            frozen: server.postmaster.frozen,
+            placed: seen.server.placed,
+          },
+    connected: seen.connected,
+    silentMs: seen.silentMs,
+    certificateCurrent: seen.certificateCurrent,
+  };
 }
 
 /** The settings of a server as a member or a node. */

@@ -18,14 +18,7 @@ import { gatewayPaths, watchGateway } from '../gateways.ts';
 import { instanceNumbers } from '../instances.ts';
 import { observeServer, type ObservedServer } from '../observe-server.ts';
 import { followersOf, type Followers } from '../replication-state.ts';
-import {
-  brokenOf,
-  compareSizes,
-  confOf,
-  dataOf,
-  noteOnDisk,
-  writeReplication,
-} from '../standbys.ts';
+import { brokenOf, confOf, noteOnDisk, ownPartOf, writeReplication } from '../standbys.ts';
 import { withoutFlushed } from './quorum.ts';
 import { keyOf, portOf, type ClusterRound } from './round.ts';
 import { findSuccessor } from './successor.ts';
@@ -162,33 +155,20 @@ type View = {
 
 async function observeInstance(
   { topology, spec, ha }: ClusterRound,
-  { n, found, seen }: Numbered,
+  observed: Numbered,
   { conf, followers, replication }: View,
 ): Promise<InstanceSeen> {
   const { standbys } = topology;
-  const { paths, server } = found;
+  const { n, found, seen } = observed;
   await noteOnDisk(standbys, found);
   const isPrimary = n === ha.primary;
   // A reload may have been interrupted after the file was written.
   const isRead = followers === null || followers.setting === quorumSetting(replication.current.now);
   return {
     n,
-    data: dataOf(paths),
-    server:
-      server === null || seen.server === null
-        ? null
-        : {
-            phase: seen.server.phase,
-            size: compareSizes(server.size, spec.size),
-            port: server.port,
-            frozen: server.postmaster.frozen,
-            placed: seen.server.placed,
-          },
-    connected: seen.connected,
-    silentMs: seen.silentMs,
+    ...ownPartOf(observed, spec.size),
     filesCurrent:
-      seen.filesCurrent && (await confOf(paths)) === conf.get(n) && (!isPrimary || isRead),
-    certificateCurrent: seen.certificateCurrent,
+      seen.filesCurrent && (await confOf(found.paths)) === conf.get(n) && (!isPrimary || isRead),
     streaming: replication.streaming.includes(n),
     broken: isPrimary
       ? null

@@ -16,7 +16,7 @@ import type { Found } from '../executor.ts';
 import { gatewayPaths, watchGateway } from '../gateways.ts';
 import { observeServer, type ObservedServer } from '../observe-server.ts';
 import { planPooler } from '../pooler-plan.ts';
-import { brokenOf, compareSizes, confOf, dataOf, noteOnDisk } from '../standbys.ts';
+import { brokenOf, confOf, noteOnDisk, ownPartOf } from '../standbys.ts';
 import { judge } from './judge.ts';
 import { measure } from './measure.ts';
 import type { Primary, SetState } from './set-state.ts';
@@ -100,12 +100,13 @@ type View = {
 async function observeNode(
   topology: Topology,
   known: SetState,
-  { n, found, seen }: Numbered,
+  observed: Numbered,
   { conf, primary, gateway }: View,
 ): Promise<NodeSeen> {
   const { standbys } = topology;
   const { spec } = known;
-  const { paths, server, files } = found;
+  const { n, found, seen } = observed;
+  const { paths, files } = found;
   await noteOnDisk(standbys, found);
   const name = nodeName(spec.id, n);
   const before = await confOf(paths);
@@ -120,25 +121,17 @@ async function observeNode(
         );
   conf.set(n, desired);
   const node = known.nodes.get(n);
+  const own = ownPartOf(observed, spec.size);
   const isExpected = primary !== null && seen.server?.phase === 'ready' && seen.connected;
   return {
     n,
-    data: dataOf(paths),
+    ...own,
+    // Its replay pauses where its settings leave no room for what the primary allows.
     server:
-      server === null || seen.server === null
-        ? null
-        : {
-            phase: seen.server.phase,
-            // Its replay pauses where its settings leave no room for what the primary allows.
-            size: node?.paused === true ? 'smaller' : compareSizes(server.size, spec.size),
-            port: server.port,
-            frozen: server.postmaster.frozen,
-            placed: seen.server.placed,
-          },
-    connected: seen.connected,
-    silentMs: seen.silentMs,
+      own.server !== null && node?.paused === true
+        ? { ...own.server, size: 'smaller' }
+        : own.server,
     filesCurrent: seen.filesCurrent && before === desired,
-    certificateCurrent: seen.certificateCurrent,
     streaming: node?.streaming === true,
     broken: await brokenOf(
       standbys,
