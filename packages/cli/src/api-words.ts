@@ -16,6 +16,8 @@ const LISTS: readonly [call: RegExp, command: string][] = [
   [/\/replicaSets$/, 'howdah replica-set list SERVICE'],
   [/\/metrics\/available-series$/, 'howdah metrics list SERVICE'],
   [/\/backups$/, 'howdah backup list SERVICE'],
+  [/\/backupStatus$/, 'howdah backup status SERVICE'],
+  [/\/backup-retention$/, 'howdah backup retention SERVICE'],
   [/\/members$/, 'howdah service members SERVICE'],
   [/\/limits$/, 'howdah project get'],
   [/^\/projects\/\S+\/services$/, 'howdah service list'],

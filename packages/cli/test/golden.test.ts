@@ -76,7 +76,9 @@ const CALLS: readonly Row[] = [
   row('listOperations', 'operation list --service orders --kind resize --status succeeded'),
   row('getOperation', 'operation get 01jd3k7w0c'),
   row('cancelOperation', 'operation cancel 01jd3k7w0c'),
-  row('getBackups', 'backup list orders'),
+  row('listBackups', 'backup list orders'),
+  row('getBackupStatus', 'backup status orders'),
+  row('getBackupRetention', 'backup retention orders'),
   row('verifyBackup', 'backup verify orders'),
   row(
     'queryService',

@@ -145,7 +145,7 @@ export const backupsQuery = (project: string, id: string) =>
     queryKey: ['service', id, 'backups'],
     queryFn: ({ signal }) =>
       body(
-        client.GET('/projects/{project_id}/services/{service_id}/backups', {
+        client.GET('/projects/{project_id}/services/{service_id}/backupStatus', {
           params: ofService(project, id),
           signal,
         }),
@@ -166,6 +166,7 @@ export const seriesQuery = (project: string, id: string, name: string, range: Se
             from: new Date(range.fromMs).toISOString(),
             to: new Date(range.toMs).toISOString(),
             bucket_seconds: range.bucketSeconds,
+            fn: 'avg',
           },
           signal,
         }),

@@ -23,3 +23,14 @@ export function Named<T extends TSchema>($id: string, schema: T): T & { $id: str
 export function Ref<T extends TSchema>(schema: T & { $id: string }): TUnsafe<Type.Static<T>> {
   return Type.Unsafe<Type.Static<T>>({ $ref: `${schema.$id}#` });
 }
+
+/**
+ * A property that old clients know by another spelling.
+ *
+ * @param goName its name in generated Go code, where both spellings would be the same
+ */
+export function oldSpelling<T extends TSchema>(schema: T, goName: string): TUnsafe<Type.Static<T>> {
+  // The document has nothing beside a $ref.
+  const inner = '$ref' in schema ? { allOf: [schema] } : schema;
+  return Type.Unsafe<Type.Static<T>>({ ...inner, deprecated: true, 'x-go-name': goName });
+}

@@ -7,7 +7,12 @@ import {
   WebhookSchema,
   WebhookTestSchema,
 } from './events.ts';
-import { BackupsSchema, VerificationSchema } from './schemas/backups.ts';
+import {
+  BackupRetentionSchema,
+  BackupSchema,
+  BackupsSchema,
+  VerificationSchema,
+} from './schemas/backups.ts';
 import {
   EndpointSchema,
   ErrorBody,
@@ -18,9 +23,12 @@ import {
 } from './schemas/errors-and-endpoints.ts';
 import { FindingSchema, RegionSchema } from './schemas/installation.ts';
 import {
+  ApiKeyInfoSchema,
   AuthInfoSchema,
   ConsoleLinkSchema,
   CreateKeyBody,
+  IssuingUserSchema,
+  KeyProjectSchema,
   KeySchema,
   OpenLinkBody,
 } from './schemas/keys.ts';
@@ -98,6 +106,8 @@ export const NAMED_SCHEMAS = [
   ResizeBody,
   VerificationSchema,
   BackupsSchema,
+  BackupSchema,
+  BackupRetentionSchema,
   UpdatePasswordBody,
   SetEnvironmentBody,
   RenameBody,
@@ -130,6 +140,9 @@ export const NAMED_SCHEMAS = [
   KeySchema,
   CreateKeyBody,
   DryRunSchema,
+  KeyProjectSchema,
+  IssuingUserSchema,
+  ApiKeyInfoSchema,
   AuthInfoSchema,
   AnalyticsSchema,
   EventSchema,

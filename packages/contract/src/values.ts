@@ -15,9 +15,19 @@ export type DrillKind = (typeof DRILL_KINDS)[number];
 export const PROJECT_LIMITS = ['services', 'replica_sets', 'cpu_millis', 'memory_gbs'] as const;
 export type ProjectLimit = (typeof PROJECT_LIMITS)[number];
 
-/** How the samples inside one bucket of a series are combined. */
-export const SERIES_FUNCTIONS = ['avg', 'min', 'max', 'sum', 'last'] as const;
+/** How the samples inside one bucket of a series are combined; rate: their increase per second. */
+export const SERIES_FUNCTIONS = ['last', 'avg', 'min', 'max', 'sum', 'rate'] as const;
 export type SeriesFunction = (typeof SERIES_FUNCTIONS)[number];
+
+/** The same by the names that Tiger Cloud gives them. */
+export const TIGER_SERIES_FUNCTIONS = {
+  LAST: 'last',
+  AVG: 'avg',
+  MIN: 'min',
+  MAX: 'max',
+  SUM: 'sum',
+  RATE: 'rate',
+} as const satisfies Record<string, SeriesFunction>;
 
 /**
  * Types of events. `operation.step` comes when a step begins and when it ends (`finished`), for fast steps only

@@ -5,7 +5,6 @@ import {
   cloud,
   create,
   haproxy,
-  isBody,
   metadata,
   operationOf,
   passwords,
@@ -166,7 +165,7 @@ test('a pooler is enabled or disabled when the answer comes, and has an endpoint
 test('a fork answers like a create, with its parent; backups and restore match the document', async () => {
   const { id } = await create({ name: 'has a fork', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
-  const { body: backups } = await call('GET', `/services/${id}/backups`);
+  const { body: backups } = await call('GET', `/services/${id}/backupStatus`);
   expect(backups).toMatchObject({
     window: { earliest: expect.any(String), days: 3 },
     snapshots: [{ kind: 'initial' }],
@@ -182,7 +181,7 @@ test('a fork answers like a create, with its parent; backups and restore match t
       timeout: 60_000,
     })
     .toMatchObject({ kind: 'verifyBackup', service_id: id, status: 'succeeded' });
-  expect((await call('GET', `/services/${id}/backups`)).body).toMatchObject({
+  expect((await call('GET', `/services/${id}/backupStatus`)).body).toMatchObject({
     last_verification: { succeeded: true },
   });
   const forked = await call('POST', `/services/${id}/forkService`, { fork_strategy: 'NOW' });
@@ -212,6 +211,40 @@ test('a fork answers like a create, with its parent; backups and restore match t
   await Promise.all([remove(id), remove(fork)]);
 });
 
+test('backups are listed as Tiger Cloud does; calls without effect are refused', async () => {
+  const { id } = await create({ name: 'kept', service_type: 'POSTGRES', region_code: 'us-west-2' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  const { body: status } = await call('GET', `/services/${id}/backupStatus`);
+  const [snapshot]: unknown[] = Array.isArray(status['snapshots']) ? status['snapshots'] : [];
+  const { id: label, taken } = Object(snapshot);
+  expect((await call('GET', `/services/${id}/backups`)).body['value']).toEqual([
+    {
+      label,
+      type: 'FULL',
+      started_at: taken,
+      finished_at: taken,
+      size_bytes: expect.any(Number),
+      regions: [{ region_code: 'us-west-2' }],
+    },
+  ]);
+  expect((await call('GET', `/services/${id}/backup-retention`)).body).toEqual({
+    type: 'TIME',
+    retention_days: 3,
+  });
+  for (const [method, path, part] of [
+    ['PUT', 'backup-retention', 'HOWDAH_BACKUP_DAYS'],
+    ['POST', 'enableDataTiering', 'storage_gb'],
+    ['GET', 'tags', 'setEnvironment'],
+    ['PUT', 'tags', 'setEnvironment'],
+  ] as const)
+    expect(await cloud.request(method, `/services/${id}/${path}`), path).toMatchObject({
+      status: 422,
+      body: { code: 'UNAVAILABLE_HERE', message: expect.stringContaining(part) },
+    });
+  expect((await cloud.request('PUT', '/services/nosuchidxx/tags')).status).toBe(404);
+  await remove(id);
+});
+
 test('logs return entries, and refuse wrong parameters', async () => {
   const { id } = await create({ name: 'measured', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
@@ -238,78 +271,6 @@ test('logs return entries, and refuse wrong parameters', async () => {
     [`search=${'x'.repeat(257)}`, 'search'],
   ] as const)
     expect(await call('GET', `/services/${id}/logs?${query}`), query).toMatchObject({
-      status: 400,
-      body: { code: 'INVALID_REQUEST', message: expect.stringContaining(part) },
-    });
-  await remove(id);
-});
-
-test('series have a point for each bucket, and refuse wrong spans, buckets and names', async () => {
-  const { id } = await create({ name: 'in figures', service_type: 'POSTGRES' });
-  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
-  const names = (await call('GET', `/services/${id}/metrics/available-series`)).body['value'];
-  expect(names).toEqual([
-    'cpu_millis',
-    'memory_bytes',
-    'storage_bytes',
-    'connections',
-    'transactions_per_second',
-    'lag_bytes',
-    'lag_seconds',
-  ]);
-  const span = { from: '2026-01-01T00:00:00Z', to: '2026-01-01T01:00:30Z' };
-  for (const [query, points] of [
-    [{ name: 'connections', ...span }, 61],
-    [{ name: 'connections', ...span, bucket_seconds: 600, fn: 'max' }, 7],
-    [
-      {
-        name: 'memory_bytes',
-        from: span.from,
-        to: '2026-01-01T00:10:00+00:00',
-        filters: [{ key: 'node', value: '0' }],
-      },
-      10,
-    ],
-    [{ name: 'connections', ...span, bucket_seconds: 2_592_000 }, 1],
-  ] as const) {
-    const answer = await call('POST', `/services/${id}/metrics/series`, query);
-    expect(answer.status).toBe(200);
-    const [series]: unknown[] = Array.isArray(answer.body['value']) ? answer.body['value'] : [];
-    expect(series).toMatchObject({ labels: { node: '0' }, data: expect.any(Array) });
-    const data: unknown[] = isBody(series) && Array.isArray(series['data']) ? series['data'] : [];
-    expect(data).toHaveLength(points);
-    expect(data[0]).toEqual({ time: '2026-01-01T00:00:00.000Z', value: null });
-  }
-  expect(
-    (
-      await call('POST', `/services/${id}/metrics/series`, {
-        name: 'connections',
-        ...span,
-        filters: [{ key: 'node', value: '1' }],
-      })
-    ).body,
-  ).toEqual({
-    value: [],
-  });
-  for (const [bad, part] of [
-    [{}, 'name'],
-    [{ name: 'nonsense', ...span }, 'cpu_millis, memory_bytes'],
-    [{ name: 'connections', from: span.to, to: span.from }, 'from'],
-    [{ name: 'connections', from: span.from, to: span.from }, 'from'],
-    [{ name: 'connections', from: '2026-01-01T23:59:60Z', to: '2026-01-02T00:00:00Z' }, 'from'],
-    [{ name: 'connections', ...span, bucket_seconds: 59 }, 'bucket_seconds'],
-    [{ name: 'connections', ...span, bucket_seconds: 1e300 }, 'bucket_seconds'],
-    [
-      { name: 'connections', from: '2020-01-01T00:00:00Z', to: '2026-01-01T00:00:00Z' },
-      'bucket_seconds',
-    ],
-    [{ name: 'connections', ...span, fn: 'median' }, 'avg, min, max'],
-    [{ name: 'connections', from: 'x', to: 'y' }, 'date-time'],
-  ] as const)
-    expect(
-      await call('POST', `/services/${id}/metrics/series`, bad),
-      JSON.stringify(bad),
-    ).toMatchObject({
       status: 400,
       body: { code: 'INVALID_REQUEST', message: expect.stringContaining(part) },
     });

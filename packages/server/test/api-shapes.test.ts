@@ -16,6 +16,7 @@ import {
 import './api-shapes-create.ts';
 import './api-shapes-changes.ts';
 import './api-shapes-service.ts';
+import './api-shapes-metrics.ts';
 import './api-shapes-installation.ts';
 
 beforeAll(setUp);

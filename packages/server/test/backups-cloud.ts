@@ -47,7 +47,7 @@ export async function asHowdah(service: Service, statement: string): Promise<voi
 }
 
 export async function backupsOf(service: Service, { client, projectId } = cloud) {
-  const { data } = await client.GET('/projects/{project_id}/services/{service_id}/backups', {
+  const { data } = await client.GET('/projects/{project_id}/services/{service_id}/backupStatus', {
     params: { path: { project_id: projectId, service_id: service.service_id } },
   });
   if (data === undefined) throw new Error('no backups');

@@ -32,6 +32,20 @@ const serviceCount = async (): Promise<number> => {
   return Array.isArray(body) ? body.length : -1;
 };
 
+test('a method that no route has is 405 with the methods of the path', async () => {
+  const headers = { Authorization: `Bearer ${cloud.key}`, 'Content-Type': 'application/json' };
+  const url = `${cloud.apiUrl}/projects/${cloud.projectId}/services`;
+  for (const method of ['QUERY', 'PROPFIND', 'OPTIONS', 'LOCK'])
+    for (const body of [undefined, '{"name":"x"}']) {
+      const answer = await fetch(url, { method, headers, ...(body === undefined ? {} : { body }) });
+      expect([answer.status, answer.headers.get('allow')], method).toEqual([
+        405,
+        'GET, HEAD, POST',
+      ]);
+      expect(await answer.json()).toMatchObject({ code: 'METHOD_NOT_ALLOWED' });
+    }
+});
+
 test('a misspelled query parameter is refused by every route, with the one that was meant', async () => {
   const headers = { Authorization: `Bearer ${cloud.key}`, 'Content-Type': 'application/json' };
   const ids: Record<string, string> = {
@@ -82,7 +96,7 @@ test('JSON nested without end is refused in the error contract', async () => {
         `{"name":"x","${'x'.repeat(10)}":${nested}}`,
       ]) {
         for (const more of [{}, { 'Idempotency-Key': `deep-${depth}` }]) {
-          const answer = await cloud.request('POST', '/services', body, more);
+          const answer = await cloud.request('POST', '/services?strict=true', body, more);
           expect(answer.status, JSON.stringify(answer.body)).toBe(400);
           expect(answer.body).toMatchObject({
             code: 'INVALID_REQUEST',

@@ -66,9 +66,12 @@ export const insert = (service: ServiceAccess, name: string): Promise<string> =>
   });
 
 export async function backupsOf(service: Service) {
-  const { data } = await cloud.client.GET('/projects/{project_id}/services/{service_id}/backups', {
-    params: { path: { project_id: cloud.projectId, service_id: service.service_id } },
-  });
+  const { data } = await cloud.client.GET(
+    '/projects/{project_id}/services/{service_id}/backupStatus',
+    {
+      params: { path: { project_id: cloud.projectId, service_id: service.service_id } },
+    },
+  );
   if (data === undefined) throw new Error('no backups');
   return data;
 }

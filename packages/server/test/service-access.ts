@@ -122,9 +122,12 @@ export async function latestOf(
   cloud: Installation,
   { service_id }: Pick<ServiceAccess, 'service_id'>,
 ): Promise<string> {
-  const { data } = await cloud.client.GET('/projects/{project_id}/services/{service_id}/backups', {
-    params: { path: { project_id: cloud.projectId, service_id } },
-  });
+  const { data } = await cloud.client.GET(
+    '/projects/{project_id}/services/{service_id}/backupStatus',
+    {
+      params: { path: { project_id: cloud.projectId, service_id } },
+    },
+  );
   return data?.window.latest ?? '';
 }
 

@@ -50,9 +50,12 @@ export async function fork(
 }
 
 export async function storageOf(cloud: Installation, service: Service) {
-  const { data } = await cloud.client.GET('/projects/{project_id}/services/{service_id}/backups', {
-    params: { path: { project_id: cloud.projectId, service_id: service.service_id } },
-  });
+  const { data } = await cloud.client.GET(
+    '/projects/{project_id}/services/{service_id}/backupStatus',
+    {
+      params: { path: { project_id: cloud.projectId, service_id: service.service_id } },
+    },
+  );
   if (data === undefined || data.storage === null) throw new Error('what is shared is not told');
   return data.storage;
 }

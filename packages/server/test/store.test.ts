@@ -254,7 +254,7 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
   test('a scheduled snapshot begins with a checkpoint of its own, before which it needs no WAL', async () => {
     const newest = async () => {
       const { data } = await cloud.client.GET(
-        '/projects/{project_id}/services/{service_id}/backups',
+        '/projects/{project_id}/services/{service_id}/backupStatus',
         {
           params: { path: { project_id: cloud.projectId, service_id: running.service_id } },
         },

@@ -6,23 +6,63 @@ import { Failure } from '../exit.ts';
 import { findPath } from '../find.ts';
 import { follow } from '../follow.ts';
 import { dateAndDistance, relative } from '../moment.ts';
-import { isForPrograms, say, showAs, table } from '../output.ts';
+import { isForPrograms, say, showAs, showList, table, type View } from '../output.ts';
 
 type Backups = Schemas['Backups'];
 type Verification = Schemas['Verification'];
+
+const BACKUP_VIEW: View<Schemas['Backup']> = {
+  noun: 'backup',
+  columns: [
+    ['LABEL', ({ label }) => label],
+    ['TYPE', ({ type }) => type],
+    ['FINISHED', ({ finished_at: at }) => relative(at)],
+    ['SIZE', ({ size_bytes: bytes }) => `${Math.round(bytes / 1e6)} MB`],
+  ],
+};
 
 export function addBackup(program: Command): void {
   const backup = noun(program, 'backup', 'Show and verify the backups of services.');
 
   verb(backup, 'list <service>', {
-    does: 'Show the snapshots of a service, whether they were verified, and the times that can be restored.',
+    does: 'List the snapshots of a service.',
     example: 'howdah backup list orders',
+    takes: ['output'],
+  }).action(async (name: string, { output }: Printing) => {
+    const connection = await connect();
+    const found = await answered(
+      connection.client.GET(
+        '/projects/{project_id}/services/{service_id}/backups',
+        await findPath(connection, name),
+      ),
+    );
+    await showList(output, found, BACKUP_VIEW);
+  });
+
+  verb(backup, 'retention <service>', {
+    does: 'Show how long the backups of a service are kept.',
+    example: 'howdah backup retention orders',
+    takes: ['output'],
+  }).action(async (name: string, { output }: Printing) => {
+    const connection = await connect();
+    const retention = await answered(
+      connection.client.GET(
+        '/projects/{project_id}/services/{service_id}/backup-retention',
+        await findPath(connection, name),
+      ),
+    );
+    await showAs(output, retention, 'retention', () => say(`${retention.retention_days} days`));
+  });
+
+  verb(backup, 'status <service>', {
+    does: 'Show the snapshots of a service, whether they were verified, and the times that can be restored.',
+    example: 'howdah backup status orders',
     takes: ['output'],
   }).action(async (name: string, { output }: Printing) => {
     const connection = await connect();
     const backups = await answered(
       connection.client.GET(
-        '/projects/{project_id}/services/{service_id}/backups',
+        '/projects/{project_id}/services/{service_id}/backupStatus',
         await findPath(connection, name),
       ),
     );
@@ -45,7 +85,9 @@ export function addBackup(program: Command): void {
     if (isForPrograms(options.output) || !options.wait)
       return showAs(options.output, data, 'answer', () => say(data?.message));
     const { last_verification: last } = await answered(
-      connection.client.GET('/projects/{project_id}/services/{service_id}/backups', { params }),
+      connection.client.GET('/projects/{project_id}/services/{service_id}/backupStatus', {
+        params,
+      }),
     );
     await showAs(options.output, last ?? null, 'verification', () =>
       say(`verified: ${verificationOf(last)}`),

@@ -109,7 +109,7 @@ function addFork(service: Command): void {
     .option('--last-snapshot', 'from the last snapshot')
     .option(
       '--at <time>',
-      `as it was at this time: ${MOMENTS}; howdah backup list shows the earliest`,
+      `as it was at this time: ${MOMENTS}; howdah backup status shows the earliest`,
     )
     .option('--cpu-millis <number>', "thousandths of a core, or shared; default: the parent's")
     .option('--memory-gbs <number>', "gigabytes, or shared; default: the parent's")

@@ -95,6 +95,38 @@ export const BackupsSchema = Named(
 
 export type Backups = Type.Static<typeof BackupsSchema>;
 
+/**
+ * A snapshot as Tiger Cloud lists backups, and how long they are kept.
+ * Source: what the Tiger Cloud plugin of github.com/Infrawrench/Infrawrench reads and writes.
+ */
+export const BackupSchema = Named(
+  'Backup',
+  Type.Object({
+    label: Type.String({ description: 'the id of the snapshot' }),
+    type: StringEnum(['FULL'], { description: 'each snapshot is complete' }),
+    started_at: dateTime('its state is that of this moment'),
+    finished_at: dateTime('the same: a snapshot is taken at once'),
+    size_bytes: Type.Integer({ description: 'to the megabyte, with what is shared' }),
+    regions: Type.Array(Type.Object({ region_code: Type.String() }), {
+      description: 'where it is: in the region of its service',
+    }),
+  }),
+);
+
+export type Backup = Type.Static<typeof BackupSchema>;
+
+export const BackupRetentionSchema = Named(
+  'BackupRetention',
+  Type.Object({
+    type: StringEnum(['TIME']),
+    retention_days: Type.Number({
+      description: 'the operator sets it for all services (HOWDAH_BACKUP_DAYS)',
+    }),
+  }),
+);
+
+export type BackupRetention = Type.Static<typeof BackupRetentionSchema>;
+
 /** How quotas are enforced. */
 export const STORAGE_METHODS = ['measured'] as const;
 

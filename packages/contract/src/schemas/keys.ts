@@ -1,6 +1,6 @@
 /** Schemas of keys, sessions and links. */
 import { Type } from 'typebox';
-import { Named, StringEnum } from '../schema.ts';
+import { Named, oldSpelling, Ref, StringEnum } from '../schema.ts';
 import { closed, dateTime, name } from './parts.ts';
 import { ROLES } from '../types.ts';
 
@@ -47,24 +47,45 @@ export const CreateKeyBody = Named(
 
 export type CreateKeyBody = Type.Static<typeof CreateKeyBody>;
 
-const apiKeyInfo = Type.Object({
-  public_key: Type.String(),
-  name: Type.String(),
-  role: StringEnum(ROLES, { description: 'what the key may do' }),
-  fork_only: Type.Optional(
-    Type.Boolean({ description: 'whether it changes only forks that it made' }),
-  ),
-  dry_run_only: Type.Optional(
-    Type.Boolean({ description: 'whether each change that it asks for is a dry run' }),
-  ),
-  created: dateTime('when the key was made'),
-  project: Type.Object({ id: Type.String(), name: Type.String(), plan_type: Type.String() }),
-  issuing_user: Type.Object({ id: Type.String(), name: Type.String(), email: Type.String() }),
-});
+export const KeyProjectSchema = Named(
+  'KeyProject',
+  Type.Object({ id: Type.String(), name: Type.String(), plan_type: Type.String() }),
+);
+
+export const IssuingUserSchema = Named(
+  'IssuingUser',
+  Type.Object({
+    id: Type.String(),
+    name: Type.String(),
+    email: Type.String({ format: 'email' }),
+  }),
+);
+
+export const ApiKeyInfoSchema = Named(
+  'ApiKeyInfo',
+  Type.Object({
+    public_key: Type.String(),
+    name: Type.String(),
+    role: StringEnum(ROLES, { description: 'what the key may do' }),
+    fork_only: Type.Optional(
+      Type.Boolean({ description: 'whether it changes only forks that it made' }),
+    ),
+    dry_run_only: Type.Optional(
+      Type.Boolean({ description: 'whether each change that it asks for is a dry run' }),
+    ),
+    created: dateTime('when the key was made'),
+    project: Ref(KeyProjectSchema),
+    issuing_user: Ref(IssuingUserSchema),
+  }),
+);
 
 export const AuthInfoSchema = Named(
   'AuthInfo',
-  Type.Object({ type: StringEnum(['apiKey']), api_key: apiKeyInfo, apiKey: apiKeyInfo }),
+  Type.Object({
+    type: StringEnum(['apiKey']),
+    api_key: Ref(ApiKeyInfoSchema),
+    apiKey: oldSpelling(Ref(ApiKeyInfoSchema), 'ApiKeyDeprecated'),
+  }),
 );
 
 /** A browser's way into the web console. */

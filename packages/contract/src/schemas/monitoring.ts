@@ -1,8 +1,8 @@
 /** Schemas of logs, metrics and statements. */
 import { Type } from 'typebox';
-import { Named, StringEnum } from '../schema.ts';
+import { Named, oldSpelling, StringEnum } from '../schema.ts';
 import { closed, dateTime } from './parts.ts';
-import { SERIES_FUNCTIONS } from '../values.ts';
+import { SERIES_FUNCTIONS, TIGER_SERIES_FUNCTIONS } from '../values.ts';
 
 export const LogEntrySchema = Type.Object({
   timestamp: Type.String(),
@@ -22,7 +22,9 @@ export const LogsSchema = Named(
         description: 'pass it as cursor to get the next page; absent on the last page',
       }),
     ),
-    lastCursor: Type.Optional(Type.String({ description: 'the same, old spelling' })),
+    lastCursor: Type.Optional(
+      oldSpelling(Type.String({ description: 'the same, old spelling' }), 'LastCursorDeprecated'),
+    ),
   }),
 );
 
@@ -39,6 +41,23 @@ export const SERIES_NAMES = [
 
 export type SeriesName = (typeof SERIES_NAMES)[number];
 
+/**
+ * The series of Tiger Cloud that there is a measure for, by the names that its clients ask for. A
+ * total is the limit of the size that the service has now; the shared size has none.
+ * Source: the descriptions of MetricsSeriesRequest in openapi.yaml of github.com/timescale/tiger-cli.
+ * Its names for disk operations, queries and jobs are missing: these are not sampled.
+ */
+export const TIGER_SERIES = {
+  timescale_cloud_system_cpu_usage_millicores: 'cpu_millis',
+  timescale_cloud_system_cpu_total_millicores: 'cpu_limit_millis',
+  timescale_cloud_system_memory_usage_bytes: 'memory_bytes',
+  timescale_cloud_system_memory_total_bytes: 'memory_limit_bytes',
+  timescale_cloud_system_disk_usage_bytes: 'storage_bytes',
+  timescale_cloud_database_num_connections: 'connections',
+} as const satisfies Record<string, SeriesName | 'cpu_limit_millis' | 'memory_limit_bytes'>;
+
+const tigerFunctions = Object.keys(TIGER_SERIES_FUNCTIONS);
+
 export const SeriesBody = Named(
   'SeriesQuery',
   Type.Object(
@@ -53,7 +72,13 @@ export const SeriesBody = Named(
           description: 'default 60; at most the 30 days for which samples are kept',
         }),
       ),
-      fn: Type.Optional(StringEnum(SERIES_FUNCTIONS, { default: 'avg' })),
+      // One enumeration with both would have the same constant twice in generated clients.
+      fn: Type.Optional(
+        Type.Union([StringEnum(SERIES_FUNCTIONS), StringEnum(tigerFunctions)], {
+          default: 'last',
+          description: `${SERIES_FUNCTIONS.join(', ')}, or in capitals as Tiger Cloud has them; rate: the increase per second, counted from zero after each decrease`,
+        }),
+      ),
       filters: Type.Optional(
         Type.Array(
           Type.Object(
@@ -73,7 +98,9 @@ export type SeriesBody = Type.Static<typeof SeriesBody>;
 export const SeriesSchema = Named(
   'Series',
   Type.Object({
-    labels: Type.Record(Type.String(), Type.String()),
+    labels: Type.Record(Type.String(), Type.String(), {
+      description: 'node: the number of the server; role: primary or replica, as it is now',
+    }),
     data: Type.Array(
       Type.Object({
         time: dateTime('begin of the bucket'),

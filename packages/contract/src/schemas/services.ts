@@ -1,6 +1,6 @@
 /** Schemas of services and their members. */
 import { Type } from 'typebox';
-import { Named, Ref, StringEnum } from '../schema.ts';
+import { Named, oldSpelling, Ref, StringEnum } from '../schema.ts';
 import {
   EndpointSchema,
   PoolerSchema,
@@ -55,7 +55,7 @@ export const ServiceSchema = Named(
     endpoint: Ref(EndpointSchema),
     connection_pooler: Type.Optional(Ref(PoolerSchema)),
     vpc_endpoint: Type.Optional(Ref(VpcEndpointSchema)),
-    vpcEndpoint: Type.Optional(Ref(VpcEndpointSchema)),
+    vpcEndpoint: Type.Optional(oldSpelling(Ref(VpcEndpointSchema), 'VpcEndpointDeprecated')),
     initial_password: Type.Optional(
       Type.String({ format: 'password', description: 'in the answer to create only' }),
     ),

@@ -19,7 +19,7 @@ export function addBackupTools(server: McpServer, cloud: Cloud): void {
     async (args) => {
       const found = await findService(cloud, args.service);
       const backups = body(
-        await client.GET('/projects/{project_id}/services/{service_id}/backups', {
+        await client.GET('/projects/{project_id}/services/{service_id}/backupStatus', {
           params: { path: pathOf(found) },
         }),
       );

@@ -97,7 +97,13 @@ function addGetMetrics(server: McpServer, cloud: Cloud): void {
         const series = body(
           await client.POST('/projects/{project_id}/services/{service_id}/metrics/series', {
             params: { path: pathOf(found) },
-            body: { name: one, from: from.toISOString(), to: to.toISOString(), bucket_seconds },
+            body: {
+              name: one,
+              from: from.toISOString(),
+              to: to.toISOString(),
+              bucket_seconds,
+              fn: 'avg',
+            },
           }),
         );
         return series.map(({ labels, data }) => {

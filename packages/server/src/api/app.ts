@@ -15,11 +15,11 @@ import {
   type ServerOptions,
 } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
-import type { Socket } from 'node:net';
 import { AnsweredBefore, DryRun } from '../services/change.ts';
 import { auditCalls } from './audit-log.ts';
 import { createGuard } from './auth.ts';
 import { ignoreUnknownFields, reportIgnoredFields } from './body-fields.ts';
+import { answerBrokenRequest, HEADER_BYTES, refuseTunnel } from './broken-requests.ts';
 import { answerAgain, answerDryRun, answerKept, nameCall } from './changes.ts';
 import { limitChanges } from './change-limit.ts';
 import { compileOnFirstUse } from './compilers.ts';
@@ -34,7 +34,7 @@ import {
 } from './console.ts';
 import type { ApiContext, App, HttpSettings } from './context.ts';
 import { createHostCheck } from './hosts.ts';
-import { createErrorHandler, errorBody, sendError, type ErrorHandler } from './errors.ts';
+import { createErrorHandler, sendError, type ErrorHandler } from './errors.ts';
 import { createMetrics } from './metrics.ts';
 import { refuseUnknownParameters } from './parameters.ts';
 import { auditLogRoutes } from './routes/audit-log.ts';
@@ -45,6 +45,7 @@ import { keyRoutes } from './routes/keys.ts';
 import { memberRoutes } from './routes/members.ts';
 import { operationRoutes } from './routes/operations.ts';
 import { projectRoutes } from './routes/projects.ts';
+import { refusedRoutes } from './routes/refused.ts';
 import { replicaSetRoutes } from './routes/replica-sets.ts';
 import { serviceRoutes } from './routes/services.ts';
 import { simulationRoutes } from './routes/simulation.ts';
@@ -56,7 +57,6 @@ const LIMITS = {
   bodyLimit: 64 * 1024,
   headersMs: 10_000,
   requestMs: 30_000,
-  headerBytes: 8 * 1024,
   keepAliveMs: 65_000,
 } as const;
 
@@ -86,6 +86,7 @@ export async function createApp(
   app.server.on('checkExpectation', (request, response) =>
     app.server.emit('request', request, response),
   );
+  app.server.on('connect', (_request, socket) => refuseTunnel(socket));
   app.setErrorHandler((error, request, reply) => {
     if (error instanceof DryRun) return answerDryRun(reply, error, context.regions);
     if (error instanceof AnsweredBefore) return againOrRefuse(error, request, reply, answerError);
@@ -154,6 +155,7 @@ function apiRoutes(
   auditLogRoutes(api, context);
   memberRoutes(api, context);
   simulationRoutes(api, context);
+  refusedRoutes(api);
 }
 
 /** Whether an answer is for the caller alone. */
@@ -164,7 +166,7 @@ function isPrivate({ url, routeOptions }: FastifyRequest): boolean {
 /** With TLS if there is a certificate. */
 function createServer(handler: RequestListener, { certificate }: HttpSettings): RawServerDefault {
   const options: ServerOptions = {
-    maxHeaderSize: LIMITS.headerBytes,
+    maxHeaderSize: HEADER_BYTES,
     headersTimeout: LIMITS.headersMs,
     requestTimeout: LIMITS.requestMs,
     keepAliveTimeout: LIMITS.keepAliveMs,
@@ -276,31 +278,4 @@ function refuseUnknownRoutes(app: App): void {
       ),
     );
   });
-}
-
-type ConnectionError = Error & { code?: string };
-
-/** Answers what is not HTTP, too slow or too large in its headers: there is no request yet that Fastify could answer. */
-function answerBrokenRequest(error: ConnectionError, socket: Socket): void {
-  if (error.code === 'ECONNRESET' || !socket.writable) {
-    socket.destroy();
-    return;
-  }
-  const slow = error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
-  const [status, message] =
-    error.code === 'HPE_HEADER_OVERFLOW'
-      ? ([
-          '431 Request Header Fields Too Large',
-          `the headers are larger than ${LIMITS.headerBytes / 1024} KiB, the maximum`,
-        ] as const)
-      : slow
-        ? ([
-            '408 Request Timeout',
-            'the request was not complete in time: headers within 10 s, all of it within 30 s',
-          ] as const)
-        : (['400 Bad Request', 'this is not a valid HTTP request'] as const);
-  const body = JSON.stringify(errorBody(new ApiError('INVALID_REQUEST', message), randomUUID()));
-  socket.end(
-    `HTTP/1.1 ${status}\r\nContent-Type: application/json\r\nX-Content-Type-Options: nosniff\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
-  );
 }

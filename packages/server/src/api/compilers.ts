@@ -16,6 +16,8 @@ export function compileOnFirstUse(app: App): void {
     removeAdditional: false,
     verbose: true,
     validateSchema: false,
+    // For generators of clients; without it Ajv refuses the schema of a query that has it.
+    keywords: ['x-go-name'],
   };
   const validatorOf = AjvCompiler()(named, { customOptions });
   const serializerOf = SerializerSelector()(named);

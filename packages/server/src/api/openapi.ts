@@ -6,6 +6,7 @@ import {
   ERROR_STATUS,
   ErrorBody,
   permissionOf,
+  type CallName,
   Ref,
 } from '@howdah/contract';
 import swagger from '@fastify/swagger';
@@ -52,7 +53,8 @@ export async function createOpenApiDocument({ dryRuns = true } = {}): Promise<ob
       // Every call can be answered by an error; routes declare only their own answers.
       transform: ({ schema, url, route }) => {
         const changes = permissionOf(schema?.operationId)?.changes === true;
-        const responses = { ...ERROR_ANSWERS, ...responsesOf(schema) };
+        const own = responsesOf(schema);
+        const responses = { ...ERROR_ANSWERS, ...CONNECTION_ANSWERS, ...own };
         const method = String(route.method);
         const query = {
           ...ownQuery(schema),
@@ -76,6 +78,7 @@ export async function createOpenApiDocument({ dryRuns = true } = {}): Promise<ob
   await app.ready();
   const document = app.swagger();
   await app.close();
+  addLinks(document.paths ?? {});
   return document;
 }
 
@@ -104,6 +107,45 @@ const ERROR_ANSWERS = Object.fromEntries(
     return [status, { description: codes.join(', '), ...Ref(ErrorBody) }];
   }),
 );
+
+/** Refusals of the HTTP server itself, before there is a request. */
+const CONNECTION_ANSWERS = {
+  408: { description: 'INVALID_REQUEST: the request was not complete in time', ...Ref(ErrorBody) },
+  431: { description: 'INVALID_REQUEST: the headers are larger than 8 KiB', ...Ref(ErrorBody) },
+};
+
+/**
+ * Links from the answer of a call to another call. `@fastify/swagger` has no links.
+ *
+ * `parameter`: the parameter of the other call that `field` of the answer is.
+ */
+const LINKS: Partial<Record<CallName, { to: CallName; parameter: string; field: string }>> = {
+  createService: { to: 'getService', parameter: 'service_id', field: 'service_id' },
+  forkService: { to: 'getService', parameter: 'service_id', field: 'service_id' },
+  createReplicaSet: { to: 'getReplicaSet', parameter: 'replica_set_id', field: 'id' },
+  createVpc: { to: 'getVpc', parameter: 'vpc_id', field: 'id' },
+  createPeering: { to: 'getPeering', parameter: 'peering_id', field: 'id' },
+  createKey: { to: 'getKey', parameter: 'public_key', field: 'public_key' },
+  createWebhook: { to: 'listDeliveries', parameter: 'webhook_id', field: 'id' },
+};
+
+/** Adds the links; further parameters are those of the path that was called. */
+function addLinks(paths: object): void {
+  for (const [path, methods] of entriesOf(paths))
+    for (const [, call] of entriesOf(methods)) {
+      const { operationId, responses } = Object.fromEntries(entriesOf(call));
+      const link = Object.entries(LINKS).find(([from]) => from === operationId)?.[1];
+      const answer = entriesOf(responses).find(([status]) => ['201', '202'].includes(status))?.[1];
+      if (link === undefined || typeof answer !== 'object' || answer === null) continue;
+      const own = [...path.matchAll(/\{([a-z_]+)\}/g)].map(([, name = '']) => name);
+      const inherited = Object.fromEntries(own.map((name) => [name, `$request.path.${name}`]));
+      const parameters = { ...inherited, [link.parameter]: `$response.body#/${link.field}` };
+      Object.assign(answer, { links: { [link.to]: { operationId: link.to, parameters } } });
+    }
+}
+
+const entriesOf = (value: unknown): [string, unknown][] =>
+  typeof value === 'object' && value !== null ? Object.entries(value) : [];
 
 /** A query parameter of every call that changes something. */
 const DRY_RUN = {

@@ -2,17 +2,24 @@
 import {
   ALLOWED,
   ApiError,
+  type Backup,
+  type BackupRetention,
   type Backups,
+  type Service,
   type QueryBody,
   type QueryResult,
   refusal,
+  SERIES_FUNCTIONS,
   SERIES_NAMES,
+  TIGER_SERIES,
+  type SeriesFunction,
   type SeriesBody,
 } from '@howdah/contract';
 import { BadCursor, type LogPage, type LogQuery, StatementRefused } from '../engine/engine.ts';
 import type { ControlContext } from './context.ts';
 import { refuseImpossible } from './regions.ts';
 import { reachEngine } from './service-rules.ts';
+import { readRecord } from '../store/engine-records.ts';
 import { readSeries } from '../store/samples.ts';
 import type { ServiceDoc, ServicePlace } from '../store/service-documents.ts';
 
@@ -60,18 +67,21 @@ export async function runStatement(
   }
 }
 
-/** @param firstNode the node of the empty series of a service without samples */
+/** The names of all series: ours, and those of Tiger Cloud. */
+export const AVAILABLE_SERIES = [...SERIES_NAMES, ...Object.keys(TIGER_SERIES)];
+
 export async function readMetricSeries(
   context: ControlContext,
-  id: string,
-  firstNode: number,
+  { key: id, parent_id: parent }: ServiceDoc,
   body: SeriesBody,
 ) {
-  const name = SERIES_NAMES.find((candidate) => candidate === body.name);
+  const name =
+    SERIES_NAMES.find((candidate) => candidate === body.name) ??
+    Object.entries(TIGER_SERIES).find(([candidate]) => candidate === body.name)?.[1];
   if (name === undefined)
     throw new ApiError(
       'INVALID_REQUEST',
-      `name: found ${JSON.stringify(body.name)}; allowed: ${SERIES_NAMES.join(', ')}`,
+      `name: found ${JSON.stringify(body.name)}; allowed: ${AVAILABLE_SERIES.join(', ')}`,
     );
   const [fromMs, toMs, bucketSeconds] = [
     Date.parse(body.from),
@@ -95,22 +105,33 @@ export async function readMetricSeries(
     from: new Date(fromMs),
     to: new Date(toMs),
     bucketSeconds,
-    fn: body.fn ?? 'avg',
+    fn: functionOf(body.fn ?? 'last'),
   };
   const found = await readSeries(context.store.db, id, span);
   const times = Array.from({ length: buckets }, (_, index) =>
     new Date(fromMs + index * bucketSeconds * 1000).toISOString(),
   );
-  // The only label is the node. Services without samples return an empty series.
-  const matches = (node: string) =>
-    (body.filters ?? []).every(({ key, value }) => key === 'node' && value === node);
-  const nodes = found.size === 0 ? [firstNode] : [...found.keys()];
+  const { db } = context.store;
+  const primary = parent === null ? ((await readRecord(db, id))?.primary ?? 0) : null;
+  // Services without samples return an empty series. The nodes of a set begin with 1.
+  const nodes = found.size === 0 ? [primary ?? 1] : [...found.keys()];
   return nodes
-    .filter((node) => matches(String(node)))
     .map((node) => ({
-      labels: { node: String(node) },
+      labels: { node: String(node), role: node === primary ? 'primary' : 'replica' },
       data: times.map((time, index) => ({ time, value: found.get(node)?.get(index) ?? null })),
-    }));
+    }))
+    .filter(({ labels }) =>
+      (body.filters ?? []).every(
+        ({ key, value }) => Object.hasOwn(labels, key) && Reflect.get(labels, key) === value,
+      ),
+    );
+}
+
+function functionOf(fn: string): SeriesFunction {
+  const name = fn.toLowerCase();
+  const known = SERIES_FUNCTIONS.find((candidate) => candidate === name);
+  if (known === undefined) throw new Error(`the schema allowed the function ${fn}`);
+  return known;
 }
 
 export async function readBackups(
@@ -119,6 +140,32 @@ export async function readBackups(
 ): Promise<Backups> {
   const { backups, storage } = regions.of(region).engine;
   return { ...(await backups.describe(id)), storage: await storage.shared(id) };
+}
+
+/** The snapshots of a service, in the form of Tiger Cloud. */
+export async function listBackups(
+  { regions }: ControlContext,
+  { key: id, region_code: region, doc }: ServiceDoc,
+): Promise<Backup[]> {
+  const { snapshots } = await regions.of(region).engine.backups.describe(id);
+  // The document shows the region by the name that the service was asked for.
+  const { region_code }: Pick<Service, 'region_code'> = JSON.parse(doc);
+  return snapshots.map(({ id: label, taken, storage_mb }) => ({
+    label,
+    type: 'FULL',
+    started_at: taken,
+    finished_at: taken,
+    size_bytes: storage_mb * 1_000_000,
+    regions: [{ region_code }],
+  }));
+}
+
+export async function readBackupRetention(
+  { regions }: ControlContext,
+  { key: id, region_code: region }: ServicePlace,
+): Promise<BackupRetention> {
+  const { window } = await regions.of(region).engine.backups.describe(id);
+  return { type: 'TIME', retention_days: window.days };
 }
 
 export function readServers(

@@ -1,6 +1,6 @@
 /**
  * Engines record the primary of a service with replicas here, and the ports of servers behind a
- * gateway. Only engines read these tables, and the integrity check.
+ * gateway. Only engines read these tables, the integrity check, and the labels of series.
  */
 import { sql } from 'kysely';
 import { takeUsablePort } from '../engine/addresses.ts';

@@ -66,16 +66,27 @@ export async function pruneSamples(db: Db): Promise<boolean> {
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }
 
-const AGGREGATE: Record<
-  SeriesFunction,
-  (column: ReturnType<typeof sql.ref>) => ReturnType<typeof sql>
-> = {
-  avg: (column) => sql`avg(${column})`,
-  min: (column) => sql`min(${column})`,
-  max: (column) => sql`max(${column})`,
-  sum: (column) => sql`sum(${column})`,
-  last: (column) => sql`(array_agg(${column} order by at desc))[1]`,
+/** Combines `value`, and its `change` since the sample before, in a bucket of some seconds. */
+const AGGREGATE: Record<SeriesFunction, (bucketSeconds: number) => ReturnType<typeof sql>> = {
+  avg: () => sql`avg(value)`,
+  min: () => sql`min(value)`,
+  max: () => sql`max(value)`,
+  sum: () => sql`sum(value)`,
+  last: () => sql`(array_agg(value order by at desc))[1]`,
+  rate: (seconds) => sql`sum(case when change < 0 then value else change end) / ${seconds}::float8`,
 };
+
+/** The limits of a service's size are no samples: they are the same for each of them. */
+const LIMITS = {
+  cpu_limit_millis: sql`(select cpu_millis from services where id = service_id)`,
+  memory_limit_bytes: sql`(
+    select memory_gbs * 1073741824::float8 from services where id = service_id)`,
+};
+export type SeriesColumn = SeriesName | keyof typeof LIMITS;
+
+function isLimit(name: SeriesColumn): name is keyof typeof LIMITS {
+  return Object.hasOwn(LIMITS, name);
+}
 
 /**
  * For each node, a value for every bucket of a span that has samples; buckets begin at whole
@@ -84,13 +95,20 @@ const AGGREGATE: Record<
 export async function readSeries(
   db: Db,
   serviceId: string,
-  query: { name: SeriesName; from: Date; to: Date; bucketSeconds: number; fn: SeriesFunction },
+  query: { name: SeriesColumn; from: Date; to: Date; bucketSeconds: number; fn: SeriesFunction },
 ): Promise<Map<number, Map<number, number | null>>> {
+  const { name, from, to, bucketSeconds } = query;
+  const column = isLimit(name) ? LIMITS[name] : sql.ref(name);
   const { rows } = await sql<{ node: number; bucket: number; value: number | null }>`
-    select node, floor(extract(epoch from at - ${query.from}::timestamptz) / ${query.bucketSeconds})::int as bucket,
-           ${AGGREGATE[query.fn](sql.ref(query.name))}::float8 as value
-    from samples
-    where service_id = ${serviceId} and at >= ${query.from} and at < ${query.to}
+    select node, bucket, (${AGGREGATE[query.fn](bucketSeconds)})::float8 as value
+    from (
+      select node, at, value, value - lag(value) over (partition by node order by at) as change,
+             floor(extract(epoch from at - ${from}::timestamptz) / ${bucketSeconds})::int as bucket
+      from (
+        select node, at, ${column}::float8 as value from samples
+        where service_id = ${serviceId} and at >= ${from} and at < ${to}
+      ) as taken
+    ) as changing
     group by node, bucket order by node`.execute(db);
   const series = new Map<number, Map<number, number | null>>();
   for (const { node, bucket, value } of rows)

@@ -7,7 +7,11 @@ import { ofProject } from './schemas.ts';
 
 const EventsQuery = Type.Object({
   last_event_id: Type.Optional(
-    Type.String({ maxLength: 64, description: 'instead of the header Last-Event-ID' }),
+    Type.String({
+      maxLength: 64,
+      description: 'instead of the header Last-Event-ID',
+      'x-go-name': 'LastEventIdInQuery',
+    }),
   ),
   follow: Type.Optional(
     Type.Unsafe<'true' | 'false'>({

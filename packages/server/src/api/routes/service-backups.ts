@@ -1,9 +1,18 @@
 /** Backups of a service, forks from them, and the restore of a deleted service. */
-import { BackupsSchema, ForkBody, MessageBody, Ref, ServiceSchema } from '@howdah/contract';
+import {
+  BackupRetentionSchema,
+  BackupSchema,
+  BackupsSchema,
+  ForkBody,
+  MessageBody,
+  Ref,
+  ServiceSchema,
+} from '@howdah/contract';
+import { Type } from 'typebox';
 import { verifyBackup } from '../../services/change-service.ts';
 import { restoreService } from '../../services/delete-service.ts';
 import { forkService } from '../../services/fork-service.ts';
-import { readBackups } from '../../services/service-reads.ts';
+import { listBackups, readBackupRetention, readBackups } from '../../services/service-reads.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
 import { ofService } from './schemas.ts';
@@ -31,14 +40,42 @@ export function backupRoutes(api: App, context: ApiContext): void {
     '/projects/:project_id/services/:service_id/backups',
     {
       schema: {
-        operationId: 'getBackups',
-        summary: 'List snapshots and the window that can be restored',
+        operationId: 'listBackups',
+        summary: 'List the snapshots, newest first',
+        tags: ['backups'],
+        params: ofService,
+        response: { 200: Type.Array(Ref(BackupSchema)) },
+      },
+    },
+    async (request) => listBackups(context, request.service),
+  );
+
+  api.get(
+    '/projects/:project_id/services/:service_id/backupStatus',
+    {
+      schema: {
+        operationId: 'getBackupStatus',
+        summary: 'Describe snapshots, archive and the window that can be restored',
         tags: ['backups'],
         params: ofService,
         response: { 200: Ref(BackupsSchema) },
       },
     },
     async (request) => readBackups(context, request.service),
+  );
+
+  api.get(
+    '/projects/:project_id/services/:service_id/backup-retention',
+    {
+      schema: {
+        operationId: 'getBackupRetention',
+        summary: 'Get how long backups are kept',
+        tags: ['backups'],
+        params: ofService,
+        response: { 200: Ref(BackupRetentionSchema) },
+      },
+    },
+    async (request) => readBackupRetention(context, request.service),
   );
 
   api.post(

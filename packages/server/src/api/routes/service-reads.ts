@@ -6,10 +6,14 @@ import {
   Ref,
   SeriesBody,
   SeriesSchema,
-  SERIES_NAMES,
 } from '@howdah/contract';
 import { Type } from 'typebox';
-import { readLogPage, readMetricSeries, runStatement } from '../../services/service-reads.ts';
+import {
+  AVAILABLE_SERIES,
+  readLogPage,
+  readMetricSeries,
+  runStatement,
+} from '../../services/service-reads.ts';
 import type { ApiContext, App } from '../context.ts';
 import { momentParameter, nodeParameter } from '../parameters.ts';
 import { clientOf, sendText } from '../reply.ts';
@@ -89,7 +93,7 @@ function metricRoutes(api: App, context: ApiContext): void {
         response: { 200: Type.Array(Type.String()) },
       },
     },
-    async () => [...SERIES_NAMES],
+    async () => AVAILABLE_SERIES,
   );
 
   api.post(
@@ -105,13 +109,7 @@ function metricRoutes(api: App, context: ApiContext): void {
         response: { 200: Type.Array(Ref(SeriesSchema)) },
       },
     },
-    async (request) =>
-      readMetricSeries(
-        context,
-        request.service.key,
-        request.service.parent_id === null ? 0 : 1,
-        request.body,
-      ),
+    async (request) => readMetricSeries(context, request.service, request.body),
   );
 }
 
