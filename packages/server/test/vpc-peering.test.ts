@@ -252,7 +252,7 @@ describe('address', () => {
     for (const [account, id, region, why] of [
       ['123456789012', 'vpc-0a1b2c3d', 'us-east-1', 'no provider for account 123456789012'],
       [cloud.projectId, mine.id, 'local', 'this VPC itself'],
-      [cloud.projectId, other.id, 'us-east-1', 'local only'],
+      [cloud.projectId, other.id, 'mars', 'local only'],
       [cloud.projectId, '1', 'local', 'has no VPC 1'],
       [cloud.projectId, theirs.id, 'local', `has no VPC ${theirs.id}`],
       [another.id, gone.id, 'local', 'has deleted it'],
