@@ -138,7 +138,7 @@ test('a service in each region is stopped, started, resized and read', async () 
       status: 200,
     });
   }
-  expect(await ask('POST', nowhere, '/query', { sql: 'select 1' })).toMatchObject({ status: 503 });
+  expect(await ask('POST', nowhere, '/query', { sql: 'select 1' })).toMatchObject({ status: 422 });
 });
 
 test('a fork is in the region of its parent', async () => {
