@@ -239,3 +239,21 @@ test.skipIf(haproxy === null)(
     ]);
   },
 );
+
+test('a statement is refused with the reason while the database has another name', async () => {
+  await admin.query('create database other');
+  const other = await connectTo(cloud, service, service.initial_password, { database: 'other' });
+  const rename = (from: string, to: string): Promise<unknown> =>
+    other.query(`alter database ${from} rename to ${to}`);
+  try {
+    await other.query(
+      "select pg_terminate_backend(pid) from pg_stat_activity where datname = 'tsdb' and usename = 'tsdbadmin'",
+    );
+    await rename('tsdb', 'kept');
+    expect(await refusal('select 1')).toContain('database "tsdb" does not exist');
+    await rename('kept', 'tsdb');
+  } finally {
+    await other.end();
+  }
+  expect((await query('select 1')).rows).toEqual([['1']]);
+});

@@ -4,7 +4,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DatabaseError, escapeIdentifier, type Client } from 'pg';
 import { DATABASE_NAME } from '@howdah/contract';
-import { EngineUnavailable } from '../../engine.ts';
+import { EngineUnavailable, StatementRefused } from '../../engine.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { MAINTENANCE_DATABASE, READER_ROLE } from './files.ts';
 import { NoAnswer, type Monitor } from './monitor.ts';
@@ -19,7 +19,7 @@ export const MAX_SESSIONS = 10;
 /** How long a node of a read replica set may take to have what its primary was just given. */
 export const FOLLOWS_WITHIN_MS = 5000;
 
-/** Runs work in a superuser session on a server. @throws EngineUnavailable when that fails */
+/** Runs work in a superuser session on a server. @throws EngineUnavailable, StatementRefused */
 export async function superuserAt(
   place: Place,
   database: string,
@@ -30,11 +30,20 @@ export async function superuserAt(
     await withSuperuserSession({ server: place.paths, port, name: 'howdah', database }, work);
   } catch (error) {
     if (error instanceof EngineUnavailable) throw error;
-    throw new EngineUnavailable(error instanceof Error ? error.message : String(error), {
-      cause: error,
-    });
+    const reason = error instanceof Error ? error.message : String(error);
+    throw refusedWithoutDatabase(error) ?? new EngineUnavailable(reason, { cause: error });
   }
 }
+
+/** The answer to a statement when the database is gone; null: the error is another one. */
+export function refusedWithoutDatabase(error: unknown): StatementRefused | null {
+  if (!(error instanceof DatabaseError) || error.code !== NO_SUCH_DATABASE) return null;
+  return new StatementRefused(error.message, {
+    sqlstate: NO_SUCH_DATABASE,
+    hint: `A user dropped or renamed it. CREATE DATABASE ${DATABASE_NAME}, in another database of the service, makes an empty one.`,
+  });
+}
+const NO_SUCH_DATABASE = '3D000';
 
 export async function portAt({ paths }: Place): Promise<number> {
   const server = await findServer(paths);
@@ -62,7 +71,7 @@ type RoleSeen = {
  * Makes sure that a server has the role, and that the role has no more rights than these.
  *
  * @throws EngineUnavailable when a user of the service has made a role of that name, or the
- *   server does not answer
+ *   server does not answer; StatementRefused when the database does not exist
  */
 export async function createReaderRole(monitor: Monitor, place: Place): Promise<void> {
   try {
@@ -79,7 +88,7 @@ export async function createReaderRole(monitor: Monitor, place: Place): Promise<
     });
   } catch (error) {
     if (error instanceof NoAnswer || error instanceof DatabaseError)
-      throw new EngineUnavailable(error.message, { cause: error });
+      throw refusedWithoutDatabase(error) ?? new EngineUnavailable(error.message, { cause: error });
     throw error;
   }
 }

@@ -16,6 +16,7 @@ import {
   FOLLOWS_WITHIN_MS,
   MAX_SESSIONS,
   portAt,
+  refusedWithoutDatabase,
   superuserAt,
   waitForReaderRole,
   type Place,
@@ -116,10 +117,14 @@ async function connect(place: Place, options: string): Promise<Client> {
       return await connectOnce(place, options);
     } catch (error) {
       if (error instanceof EngineUnavailable) throw error;
-      const full = error instanceof DatabaseError && error.code === TOO_MANY_CONNECTIONS;
-      if (full && performance.now() - begunMs < ANSWER_DEADLINE_MS) continue;
       const reason = error instanceof Error ? error.message : String(error);
-      throw new EngineUnavailable(full ? whyFull(error.message) : reason, { cause: error });
+      const code = error instanceof DatabaseError ? error.code : null;
+      const isFull = code === TOO_MANY_CONNECTIONS;
+      if (isFull && performance.now() - begunMs < ANSWER_DEADLINE_MS) continue;
+      throw (
+        refusedWithoutDatabase(error) ??
+        new EngineUnavailable(isFull ? whyFull(reason) : reason, { cause: error })
+      );
     }
   }
 }
