@@ -36,7 +36,7 @@ const PLANTS = {
       'server === null && takesWrites && data === "primary"',
     ],
     ['if (node.ahead) return no(', 'if (false) return no('],
-    ['if (member.data === "primary") return { kind: "seed"', 'if (false) return { kind: "seed"'],
+    ['if (standby.data === "primary") return { kind: "seed"', 'if (false) return { kind: "seed"'],
   ],
 };
 
