@@ -247,7 +247,8 @@ test('a statement is refused with the reason while the database has another name
     other.query(`alter database ${from} rename to ${to}`);
   try {
     await other.query(
-      "select pg_terminate_backend(pid) from pg_stat_activity where datname = 'tsdb' and usename = 'tsdbadmin'",
+      `select pg_terminate_backend(pid) from pg_stat_activity
+       where datname = 'tsdb' and usename = 'tsdbadmin'`,
     );
     await rename('tsdb', 'kept');
     expect(await refusal('select 1')).toContain('database "tsdb" does not exist');

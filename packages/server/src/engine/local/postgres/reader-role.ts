@@ -40,7 +40,7 @@ export function refusedWithoutDatabase(error: unknown): StatementRefused | null 
   if (!(error instanceof DatabaseError) || error.code !== NO_SUCH_DATABASE) return null;
   return new StatementRefused(error.message, {
     sqlstate: NO_SUCH_DATABASE,
-    hint: `A user dropped or renamed it. CREATE DATABASE ${DATABASE_NAME}, in another database of the service, makes an empty one.`,
+    hint: `A user dropped or renamed it: CREATE DATABASE ${DATABASE_NAME}, in another database.`,
   });
 }
 const NO_SUCH_DATABASE = '3D000';
