@@ -262,7 +262,7 @@ async function keeping({ cloud }: Testbed): Promise<Playable> {
       const names = await namesIn(cloud, child);
       await cloud.request('DELETE', `/services/${child.service_id}`);
       await until(() => isGone(cloud, child), 'a delete does not end');
-      const { body } = await cloud.request('GET', `/services/${service.service_id}/backups`);
+      const { body } = await cloud.request('GET', `/services/${service.service_id}/backupStatus`);
       return {
         oldestWasNewest: oldest === before.at(-1),
         newestIsNew: newest !== undefined && !before.includes(newest),

@@ -185,7 +185,7 @@ const incompleteIn = async (directory: string) =>
   (await readdir(directory)).filter((name) => name.endsWith('.new'));
 
 async function problemOfBackups(cloud: Installation, service: ServiceAccess): Promise<unknown> {
-  const { body } = await cloud.request('GET', `/services/${service.service_id}/backups`);
+  const { body } = await cloud.request('GET', `/services/${service.service_id}/backupStatus`);
   return typeof body === 'object' && body !== null && 'problem' in body ? body.problem : body;
 }
 

@@ -372,12 +372,12 @@ describe('backups after a failover', () => {
       await reader.end();
     }
     expect(
-      (await cloud.request('GET', `/services/${service.service_id}/backups`)).body,
+      (await cloud.request('GET', `/services/${service.service_id}/backupStatus`)).body,
     ).toMatchObject({ problem: null });
     expect(await verificationOf(cloud, service)).toEqual({ status: 'succeeded', error: undefined });
     // With the primary of now, which is not the first member any more.
     const { checks } = Object(
-      (await cloud.request('GET', `/services/${service.service_id}/backups`)).body,
+      (await cloud.request('GET', `/services/${service.service_id}/backupStatus`)).body,
     ).last_verification;
     expect(checks).toContainEqual({
       name: 'compare catalogs',

@@ -203,7 +203,7 @@ describe('in the directories of a service', () => {
         };
         // A server whose lock file is not its own ends within a minute, of itself: that comes last.
         await replace((path) => !isLockFile(path));
-        for (const get of ['/logs', '/backups', '/metrics']) {
+        for (const get of ['/logs', '/backups', '/backupStatus', '/metrics']) {
           const { status, body } = await cloud.request('GET', at(get));
           expect(status, JSON.stringify(body)).toBeLessThan(500);
           expect(JSON.stringify(body)).not.toContain('a secret of root');

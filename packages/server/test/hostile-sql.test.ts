@@ -177,7 +177,14 @@ test('every operation of a service ends, and springs no trap', async () => {
   expect([200, 400, 503]).toContain((await ask()).status);
   await asTenant((client) => client.query(`grant ${TRAP}_role, "a'b\n\u202e" to howdah_reader`));
   expect([200, 400, 503]).toContain((await ask()).status);
-  for (const path of ['', '/logs', '/backups', '/metrics/available-series', '/members'])
+  for (const path of [
+    '',
+    '/logs',
+    '/backups',
+    '/backupStatus',
+    '/metrics/available-series',
+    '/members',
+  ])
     expect((await call('GET', path)).status, path).toBe(200);
   await act('/backups/verify');
   password = 'a new password of the tenant';

@@ -18,7 +18,7 @@ afterAll(async () => {
 /** All texts about a service. The server log is PostgreSQL's own, and is left out. */
 async function textsOf(id: string): Promise<string> {
   const answers = await Promise.all(
-    ['', '/backups', '/members', '/metrics'].map((path) =>
+    ['', '/backups', '/backupStatus', '/members', '/metrics'].map((path) =>
       cloud.request('GET', `/services/${id}${path}`),
     ),
   );

@@ -40,7 +40,7 @@ test('a home that still has the names of an older release starts, and shows the 
   const cloud = await install({ HOWDAH_SPARES: '0', HOWDAH_WEBHOOK_NETWORKS: '127.0.0.1' });
   const service = await cloud.create({ name: 'older', service_type: 'POSTGRES' });
   const backups = async () =>
-    (await cloud.request('GET', `/services/${service.service_id}/backups`)).body;
+    (await cloud.request('GET', `/services/${service.service_id}/backupStatus`)).body;
   const initial = { snapshots: [{ kind: 'initial' }] };
   await expect.poll(backups, { timeout: 60_000 }).toMatchObject(initial);
   const { data: webhook } = await cloud.client.POST('/projects/{project_id}/webhooks', {
@@ -148,6 +148,8 @@ const OLDER_NAMES = [
   `alter table deliveries add constraint deliveries_status_check
     check (status in ('pending', 'delivered', 'dead'))`,
   'alter table services rename column allowed_networks to admitted',
+  'alter table services drop column region_alias',
+  'alter table vpcs drop column region_alias',
   `delete from kysely_migration where name >= '0016'`,
 ];
 
