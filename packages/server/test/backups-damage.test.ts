@@ -158,7 +158,7 @@ describe('a backup that is damaged is found', () => {
     await expect
       .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
       .toEqual([expect.objectContaining({ code: 'ARCHIVE', message: lostFor })]);
-    const listed = await cloud.cli('backup', 'list', service.service_id);
+    const listed = await cloud.cli('backup', 'status', service.service_id);
     expect(listed.stdout).toContain(
       `except between ${gap?.after} and ${gap?.before}: a WAL segment is missing from the archive`,
     );

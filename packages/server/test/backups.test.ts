@@ -117,7 +117,7 @@ describe('a backup is verified by restoring it', () => {
       asked.stderr.split('\n').flatMap((line) => /^✓ ([a-zA-Z ]+?) \d/.exec(line)?.[1] ?? []),
     ).toEqual(PARTS);
     expect(asked.stderr).toContain('not compared: the service does not run');
-    const listed = await cloud.cli('backup', 'list', 'later');
+    const listed = await cloud.cli('backup', 'status', 'later');
     expect(listed.stdout).toMatch(/scheduled .* MB .*, back in \d+\.\d s/);
     expect((await backupsOf(service)).snapshots[0]?.verification?.at).not.toBe(
       running.last_verification?.at,
@@ -254,7 +254,7 @@ describe('the archive', () => {
       .toEqual([
         {
           code: 'ARCHIVE',
-          message: expect.stringContaining(`${archive} cannot be read: ENOTDIR`),
+          message: expect.stringContaining('the WAL archive cannot be read: ENOTDIR'),
         },
       ]);
     expect(await readFile(join(cloud.home, 'logs', 'control.log'), 'utf8')).toContain(

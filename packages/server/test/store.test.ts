@@ -245,7 +245,7 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     const { owned_mb, shared_mb, total_mb } = await storageOf(cloud, now);
     expect(owned_mb + shared_mb).toBe(total_mb);
     expect(shared_mb).toBeGreaterThan(owned_mb);
-    expect((await cloud.cli('backup', 'list', now.service_id)).stdout).toMatch(
+    expect((await cloud.cli('backup', 'status', now.service_id)).stdout).toMatch(
       /data: \d+ MB, \d+ its own and \d+ shared/,
     );
     expect(await cloud.audit()).toEqual([]);
