@@ -2,6 +2,7 @@
 import { Type } from 'typebox';
 import { ERROR_CODES } from './errors.ts';
 import { Named, StringEnum } from './schema.ts';
+import { closed } from './schemas/parts.ts';
 import { VISIBLE_PATTERN } from './text.ts';
 import { AUDIT_OUTCOMES, DELIVERY_STATUSES, EVENT_TYPES } from './values.ts';
 
@@ -46,21 +47,25 @@ export const RETRY_AFTER_SECONDS = [5, 300, 1800, 7200, 18_000, 36_000, 36_000] 
 
 export const CreateWebhookBody = Named(
   'CreateWebhook',
-  Type.Object({
-    url: Type.String({
-      minLength: 1,
-      maxLength: 2048,
-      pattern: VISIBLE_PATTERN,
-      description: 'http or https, without user and password',
-    }),
-    types: Type.Optional(
-      Type.Array(StringEnum(EVENT_TYPES), {
-        maxItems: EVENT_TYPES.length,
-        uniqueItems: true,
-        description: 'of events; default: all',
+  Type.Object(
+    {
+      url: Type.String({
+        minLength: 1,
+        maxLength: 2048,
+        pattern: VISIBLE_PATTERN,
+        description: 'http or https, without user and password',
       }),
-    ),
-  }),
+      types: Type.Optional(
+        Type.Array(StringEnum(EVENT_TYPES), {
+          maxItems: EVENT_TYPES.length,
+          uniqueItems: true,
+          description: 'of events; default: all',
+        }),
+      ),
+    },
+    // A caller who sends a secret of its own expects deliveries to be signed with it.
+    closed,
+  ),
 );
 export type CreateWebhookBody = Type.Static<typeof CreateWebhookBody>;
 

@@ -118,9 +118,14 @@ export const FORBIDDEN: readonly string[] = [
   'alter system set search_path = $$trap$$',
 ];
 
-/** Sets every parameter that may be set for the database, to something that is in the way; those that need more privileges fail. */
+/**
+ * Sets every parameter that may be set for the database, to something that is in the way; those
+ * that need more privileges fail. With tsdb_admin.read_only_role the tenant itself could not go on.
+ */
 export const SETTINGS = `do $do$ declare s record; v text; begin
-  for s in select name, vartype, enumvals, setting, min_val from pg_catalog.pg_settings where context in ('user', 'superuser') order by name loop
+  for s in select name, vartype, enumvals, setting, min_val from pg_catalog.pg_settings
+           where context in ('user', 'superuser') and name <> 'tsdb_admin.read_only_role'
+           order by name loop
     v := case s.name
            when 'search_path' then '${TRAP}, public, pg_catalog'
            when 'role' then '${TRAP}_role'

@@ -176,7 +176,7 @@ async function expectCreatesRefused(list: string): Promise<void> {
     '250/1, 500/2, 1000/4',
   );
   await refused(list, { ...whole, cpu_millis: 'shared' }, 'INVALID_REQUEST', 'cpu_millis');
-  await refused(list, { ...whole, zone: 'a' }, 'INVALID_REQUEST', 'zone');
+  await refused(list, { ...whole, noodes: 1 }, 'INVALID_REQUEST', 'nodes');
 }
 
 /** Under wrong ids, and in the place of a service. */

@@ -48,7 +48,9 @@ export function Metrics() {
   const [rangeName, setRangeName] = useState<RangeName>('1 h');
   const [zoom, setZoom] = useState<Window | null>(null);
   const nowMs = useMinute();
-  const { data: names, error } = useQuery(seriesNamesQuery(project.id, id));
+  const { data: listed, error } = useQuery(seriesNamesQuery(project.id, id));
+  // Series are listed under Tiger's names as well.
+  const names = listed?.filter((name) => Object.hasOwn(SERIES, name));
   const { data: members } = useMembers();
   // Members are read often, for their lag; their roles change rarely.
   const roles = (members ?? []).map(({ node, role }) => `${role} ${node}`).join(',');
