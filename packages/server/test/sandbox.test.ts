@@ -85,7 +85,9 @@ describe('the file system of a server', () => {
     const { services, root, templates, store } = machine.layout;
     expect((await inside(service, `ls ${services}`)).trim()).toBe(service.service_id);
     const entries = (await inside(service, `ls ${root}`)).split('\n').filter(Boolean);
-    expect(entries.filter((entry) => !['services', 'postgres'].includes(entry))).toEqual([]);
+    expect(entries.filter((entry) => !['services', 'postgres', 'modules'].includes(entry))).toEqual(
+      [],
+    );
     for (const hidden of [
       pathsOf(other).root,
       templates,
