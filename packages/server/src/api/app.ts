@@ -86,6 +86,8 @@ export async function createApp(
   app.server.on('checkExpectation', (request, response) =>
     app.server.emit('request', request, response),
   );
+  // Debian's Node.js has the HTTP parser of the system, which knows QUERY, and names no method then.
+  app.server.prependListener('request', (request) => (request.method ??= 'QUERY'));
   app.server.on('connect', (_request, socket) => refuseTunnel(socket));
   app.setErrorHandler((error, request, reply) => {
     if (error instanceof DryRun) return answerDryRun(reply, error, context.regions);
