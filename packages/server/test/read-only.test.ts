@@ -55,7 +55,7 @@ afterAll(tearDown);
 const open = (options?: string): Promise<Client> =>
   connectTo(cloud, service, service.initial_password, options === undefined ? {} : { options });
 
-/** Each is tried as it stands. The first word that an answer must have, or the code. */
+/** Statements that write; each is tried by itself. */
 const WRITES = [
   'insert into t values (10)',
   'update t set i = 10',

@@ -79,6 +79,8 @@ test('howdah says that a service is simulated wherever it shows how to connect',
   const note = 'This service is simulated: no PostgreSQL answers at its endpoint.';
   const created = await cloud.cli('service', 'create', '--name', 'shown', '--region', 'simulated');
   expect(created).toMatchObject({ code: 0, stdout: expect.stringContaining(note) });
+  const program = await cloud.cli('url', 'shown', '--for', 'pg');
+  expect(program.stderr).toContain(note);
   const opened = await cloud.cli('psql', 'shown', '-c', 'select 1');
   expect(opened).toMatchObject({ code: 2, stderr: expect.stringContaining(`shown: ${note}`) });
 });

@@ -60,6 +60,8 @@ export function addUrl(program: Command): void {
       if (client !== undefined) {
         if (!isClientName(client)) throw new Failure(unknownClient(client), 'usage');
         say(programOf(client, address));
+        const simulated = simulationNote(service);
+        if (simulated !== null) note(simulated);
         return;
       }
       await showAs(output, service, 'service', () => say(urlOf(address)), variablesOf(address));
