@@ -239,46 +239,52 @@ afterAll(async () => rm(home, { recursive: true, force: true }));
 const GOLDEN = fileURLToPath(new URL('golden/', import.meta.url));
 const fileOf = (name: string): string => `${name.replaceAll(' ', '-')}.txt`;
 
+/** Each command is half a dozen processes; one of so many runs by default. */
+const SAMPLE_OF = 3;
+
 describe.concurrent('golden', () => {
-  test.for([...CALLS, ...MORE].map((one) => ({ one, ...leafOf(one) })))(
-    'howdah $name',
-    async ({ one, name, command }, { expect: expected }) => {
-      const api = await serve();
-      const env = { ...api.env, HOWDAH_HOME: home, PATH: `${home}:${process.env['PATH'] ?? ''}` };
-      const said: string[] = [];
-      const run = async (line: readonly string[], input = ''): Promise<string> => {
-        const outcome = await howdah(line, env, input);
-        said.push(
-          transcript(line, outcome).replaceAll(
-            api.apiUrl.replace(/\/public.*/, ''),
-            'http://127.0.0.1:8080',
-          ),
-        );
-        return outcome.stdout;
-      };
-      try {
-        await run([...name.split(' '), '--help']);
-        await run(one.line, one.input);
-        if (one.call !== undefined) expected(api.called).toContain(one.call);
-        const inFormat: Record<string, string> = {};
-        if (takes(command, '--output'))
-          for (const format of FORMATS.slice(1))
-            inFormat[format] = await run([...one.line, '-o', format], one.input);
-        // Whatever is written again here: programs find one document there, or one a line, and nothing else.
-        const { json } = inFormat;
-        if (json !== undefined)
-          for (const text of one.call === 'streamEvents' ? json.trim().split('\n') : [json])
-            JSON.parse(text);
-        const changed = [...api.changed];
-        if (takes(command, '--dry-run')) await run([...one.line, '--dry-run'], one.input);
-        expected(api.changed, 'a dry run').toEqual(changed);
-      } finally {
-        api.close();
-      }
-      expected(api.problems).toEqual([]);
-      await expected(said.join('\n')).toMatchFileSnapshot(join(GOLDEN, fileOf(name)));
-    },
-  );
+  const all = [...CALLS, ...MORE].map((one) => ({ one, ...leafOf(one) }));
+  for (const [position, { one, name, command }] of all.entries())
+    test(
+      `howdah ${name}`,
+      { tags: position % SAMPLE_OF === 0 ? [] : ['slow'] },
+      async ({ expect: expected }) => {
+        const api = await serve();
+        const env = { ...api.env, HOWDAH_HOME: home, PATH: `${home}:${process.env['PATH'] ?? ''}` };
+        const said: string[] = [];
+        const run = async (line: readonly string[], input = ''): Promise<string> => {
+          const outcome = await howdah(line, env, input);
+          said.push(
+            transcript(line, outcome).replaceAll(
+              api.apiUrl.replace(/\/public.*/, ''),
+              'http://127.0.0.1:8080',
+            ),
+          );
+          return outcome.stdout;
+        };
+        try {
+          await run([...name.split(' '), '--help']);
+          await run(one.line, one.input);
+          if (one.call !== undefined) expected(api.called).toContain(one.call);
+          const inFormat: Record<string, string> = {};
+          if (takes(command, '--output'))
+            for (const format of FORMATS.slice(1))
+              inFormat[format] = await run([...one.line, '-o', format], one.input);
+          // Whatever is written again here: programs find one document there, or one a line, and nothing else.
+          const { json } = inFormat;
+          if (json !== undefined)
+            for (const text of one.call === 'streamEvents' ? json.trim().split('\n') : [json])
+              JSON.parse(text);
+          const changed = [...api.changed];
+          if (takes(command, '--dry-run')) await run([...one.line, '--dry-run'], one.input);
+          expected(api.changed, 'a dry run').toEqual(changed);
+        } finally {
+          api.close();
+        }
+        expected(api.problems).toEqual([]);
+        await expected(said.join('\n')).toMatchFileSnapshot(join(GOLDEN, fileOf(name)));
+      },
+    );
 
   test.for(MACHINE)('howdah %s --help', async (name, { expect: expected }) => {
     const line = [...name.split(' '), '--help'];

@@ -120,23 +120,27 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.getByText('Paused', { exact: true }).waitFor();
   });
 
-  test('the page shows that the control plane is away for ten seconds, and continues without a reload', async () => {
-    const { page } = await enter();
-    await page.goto('/services');
-    await page.getByRole('listitem').first().waitFor();
-    await page.evaluate('globalThis.neverReloaded = true');
-    await installation.stop('SIGKILL');
-    const lost = page.getByText('The control plane does not answer.');
-    await lost.waitFor();
-    await sleep(10_000);
-    // The list that was loaded before stays on the page.
-    expect(await page.getByRole('listitem').count()).toBeGreaterThan(0);
-    await installation.up();
-    await lost.waitFor({ state: 'detached' });
-    await installation.create({ name: 'after the loss', addons: [] });
-    await page.getByRole('listitem').filter({ hasText: 'after the loss' }).waitFor();
-    expect(await page.evaluate('globalThis.neverReloaded')).toBe(true);
-  });
+  test(
+    'the page shows that the control plane is away for ten seconds, and continues without a reload',
+    { tags: 'slow' },
+    async () => {
+      const { page } = await enter();
+      await page.goto('/services');
+      await page.getByRole('listitem').first().waitFor();
+      await page.evaluate('globalThis.neverReloaded = true');
+      await installation.stop('SIGKILL');
+      const lost = page.getByText('The control plane does not answer.');
+      await lost.waitFor();
+      await sleep(10_000);
+      // The list that was loaded before stays on the page.
+      expect(await page.getByRole('listitem').count()).toBeGreaterThan(0);
+      await installation.up();
+      await lost.waitFor({ state: 'detached' });
+      await installation.create({ name: 'after the loss', addons: [] });
+      await page.getByRole('listitem').filter({ hasText: 'after the loss' }).waitFor();
+      expect(await page.evaluate('globalThis.neverReloaded')).toBe(true);
+    },
+  );
 
   test('a list of a thousand services draws only the visible rows, down to the last', async () => {
     const pattern = (await installation.request('GET', '/services')).body;
@@ -340,39 +344,41 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
   });
 
   // Colours are of a theme, and places of a width: each of both once.
-  const LOOKS: Look[] = [
-    { theme: 'light', width: 1280 },
-    { theme: 'dark', width: 390 },
+  const LOOKS: { look: Look; tags: string[] }[] = [
+    { look: { theme: 'light', width: 1280 }, tags: [] },
+    { look: { theme: 'dark', width: 390 }, tags: ['slow'] },
   ];
 
   let populated: Promise<Service> | null = null;
 
-  test.for(LOOKS)(
-    'no page has an accessibility barrier, a layout shift or an overflow: $theme, $width pixels',
-    async (look) => {
-      const service = await (populated ??= populate());
-      const bare = await installation.create({ name: 'bare', addons: [] });
-      const { page } = await enter(look);
-      const pages = pagesOf(service.service_id);
-      const found: Record<string, unknown> = {};
-      for (const path of [
-        ...pages,
-        ...pagesOf(bare.service_id).filter((one) => one.includes(bare.service_id)),
-        '/services/nonesuch00',
-      ]) {
-        await page.goto(path);
-        await page.getByRole('heading').first().waitFor();
-        await page.locator('[aria-busy=true]').first().waitFor({ state: 'detached' });
-        const over = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
-        const problems = [
-          ...(await barriers(page)),
-          ...(await jumps(page)),
-          ...(Number(over) > 0 ? [`${String(over)} pixels too wide`] : []),
-          ...((await page.getByText('Page not found').count()) > 0 ? ['is no page'] : []),
-        ];
-        if (problems.length > 0) found[path] = problems;
-      }
-      expect(found).toEqual({});
-    },
-  );
+  for (const { look, tags } of LOOKS)
+    test(
+      `no page has an accessibility barrier, a layout shift or an overflow: ${look.theme}, ${look.width} pixels`,
+      { tags },
+      async () => {
+        const service = await (populated ??= populate());
+        const bare = await installation.create({ name: 'bare', addons: [] });
+        const { page } = await enter(look);
+        const pages = pagesOf(service.service_id);
+        const found: Record<string, unknown> = {};
+        for (const path of [
+          ...pages,
+          ...pagesOf(bare.service_id).filter((one) => one.includes(bare.service_id)),
+          '/services/nonesuch00',
+        ]) {
+          await page.goto(path);
+          await page.getByRole('heading').first().waitFor();
+          await page.locator('[aria-busy=true]').first().waitFor({ state: 'detached' });
+          const over = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
+          const problems = [
+            ...(await barriers(page)),
+            ...(await jumps(page)),
+            ...(Number(over) > 0 ? [`${String(over)} pixels too wide`] : []),
+            ...((await page.getByText('Page not found').count()) > 0 ? ['is no page'] : []),
+          ];
+          if (problems.length > 0) found[path] = problems;
+        }
+        expect(found).toEqual({});
+      },
+    );
 });

@@ -190,7 +190,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     );
   });
 
-  test('a switchover changes the shown topology', async () => {
+  test('a switchover changes the shown topology', { tags: 'slow' }, async () => {
     const { data: regions } = await installation.client.GET('/projects/{project_id}/regions', {
       params: { path: { project_id: installation.projectId } },
     });
@@ -246,49 +246,53 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     ]);
   });
 
-  test('storage is chosen at creation, shown with its use, and resized without a restart', async () => {
-    const { page } = await enter();
-    await page.goto('/create');
-    await page.getByRole('textbox', { name: 'Name' }).fill('with storage');
-    const storage = page.getByRole('textbox', { name: 'Storage in GB' });
-    expect(await storage.inputValue()).toBe('10 GB');
-    await storage.fill('20');
-    await eventually(() => page.getByRole('region', { name: 'command' }).textContent()).toContain(
-      '--storage-gb 20',
-    );
-    await page.getByRole('button', { name: 'Create with storage' }).click();
-    await page.getByRole('heading', { level: 1, name: 'with storage' }).waitFor();
-    await page.getByText('Ready', { exact: true }).waitFor();
-    await page
-      .getByText(/of 20 GB/)
-      .first()
-      .waitFor();
+  test(
+    'storage is chosen at creation, shown with its use, and resized without a restart',
+    { tags: 'slow' },
+    async () => {
+      const { page } = await enter();
+      await page.goto('/create');
+      await page.getByRole('textbox', { name: 'Name' }).fill('with storage');
+      const storage = page.getByRole('textbox', { name: 'Storage in GB' });
+      expect(await storage.inputValue()).toBe('10 GB');
+      await storage.fill('20');
+      await eventually(() => page.getByRole('region', { name: 'command' }).textContent()).toContain(
+        '--storage-gb 20',
+      );
+      await page.getByRole('button', { name: 'Create with storage' }).click();
+      await page.getByRole('heading', { level: 1, name: 'with storage' }).waitFor();
+      await page.getByText('Ready', { exact: true }).waitFor();
+      await page
+        .getByText(/of 20 GB/)
+        .first()
+        .waitFor();
 
-    await page
-      .getByRole('navigation', { name: 'Service' })
-      .getByRole('link', { name: 'Settings' })
-      .click();
-    const size = page.getByRole('region', { name: 'Size' });
-    await size.getByText(/\d+ MB of 20 GB in use/).waitFor();
-    const resize = size.getByRole('button', { name: 'Resize' });
-    expect(await resize.getAttribute('aria-disabled')).toBe('true');
-    await size.getByText('The server restarts').waitFor();
-    await size.getByRole('textbox', { name: 'New storage in GB' }).fill('30');
-    await size.getByText('without a restart').waitFor();
-    await resize.click();
-    await size.getByText(/of 30 GB in use/).waitFor();
-    const services = (await installation.request('GET', '/services')).body;
-    const made = Array.isArray(services)
-      ? services.find(({ name }) => name === 'with storage')
-      : undefined;
-    await eventually(async () =>
-      (await installation.operations(made.service_id)).map(
-        ({ kind, status }) => `${kind} ${status}`,
-      ),
-    ).toContain('resize succeeded');
-    const [resized] = await installation.operations(made.service_id);
-    expect(resized?.steps.map(({ name }) => name)).not.toContain('stop PostgreSQL');
-  });
+      await page
+        .getByRole('navigation', { name: 'Service' })
+        .getByRole('link', { name: 'Settings' })
+        .click();
+      const size = page.getByRole('region', { name: 'Size' });
+      await size.getByText(/\d+ MB of 20 GB in use/).waitFor();
+      const resize = size.getByRole('button', { name: 'Resize' });
+      expect(await resize.getAttribute('aria-disabled')).toBe('true');
+      await size.getByText('The server restarts').waitFor();
+      await size.getByRole('textbox', { name: 'New storage in GB' }).fill('30');
+      await size.getByText('without a restart').waitFor();
+      await resize.click();
+      await size.getByText(/of 30 GB in use/).waitFor();
+      const services = (await installation.request('GET', '/services')).body;
+      const made = Array.isArray(services)
+        ? services.find(({ name }) => name === 'with storage')
+        : undefined;
+      await eventually(async () =>
+        (await installation.operations(made.service_id)).map(
+          ({ kind, status }) => `${kind} ${status}`,
+        ),
+      ).toContain('resize succeeded');
+      const [resized] = await installation.operations(made.service_id);
+      expect(resized?.steps.map(({ name }) => name)).not.toContain('stop PostgreSQL');
+    },
+  );
 
   test('an admin key purges a deleted service once its name is typed; other keys see the reason', async () => {
     const service = await installation.create({ name: 'not wanted', addons: [] });

@@ -107,63 +107,70 @@ describe('a backup that is damaged is found', () => {
     expect((await backupsOf(service)).problem).toBeNull();
   });
 
-  test('in the WAL, or a missing segment; the next snapshot begins a new chain', async () => {
-    const service = await cloud.create({ name: 'gap', service_type: 'POSTGRES' });
-    const { archive, data } = await pathsOf(service);
-    const archived = async () =>
-      (await readdir(archive)).filter((name) => /^[0-9A-F]{24}$/.test(name)).toSorted();
-    await execute(service, 'create table t (n int)');
-    /** The moments before and after what was written into a file. */
-    const writtenInto = new Map<string, [number, number]>();
-    for (let file = 0; file < 4; file++) {
-      const before = Date.now();
-      await execute(service, `insert into t values (${file})`);
-      const [row] = await execute(service, 'select pg_walfile_name(pg_current_wal_lsn()) as file');
-      writtenInto.set(String(row?.['file']), [before, Date.now()]);
-      await asHowdah(service, 'select pg_switch_wal()');
-    }
-    await expect.poll(async () => (await archived()).length, SEEN).toBeGreaterThan(3);
-    const [, last = '', lost = ''] = await archived();
-    // However late it was archived.
-    await utimes(join(archive, last), Date.now() / 1000 + 3600, Date.now() / 1000 + 3600);
-    await flip(join(archive, lost), FIRST_RECORD_BYTE);
-    expect(await verify(service)).toMatchObject({
-      status: 'failed',
-      error: expect.stringMatching(/^replay WAL: it ends at .*WAL between the two is damaged$/),
-    });
-    await flip(join(archive, lost), FIRST_RECORD_BYTE);
-    expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
-    await rm(join(archive, lost));
-    await rm(join(data, 'pg_wal', lost), { force: true });
-    const reason = `WAL file ${lost} is missing from the archive`;
-    expect(await verify(service)).toMatchObject({
-      status: 'failed',
-      error: expect.stringContaining(reason),
-    });
-    expect((await cloud.get(service.service_id)).warnings).toMatchObject([
-      { code: 'ARCHIVE', message: expect.stringContaining(reason) },
-      { code: 'VERIFICATION', message: expect.stringContaining(reason) },
-    ]);
-    await restart({});
-    await expect
-      .poll(async () => (await backupsOf(service)).snapshots[0]?.kind, SEEN)
-      .toBe('scheduled');
-    expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
-    // The lost stretch still cannot be reached, and the window shows it.
-    const [gap] = (await backupsOf(service)).window.gaps ?? [];
-    const [begun, ended] = writtenInto.get(last) ?? [];
-    expect(Date.parse(gap?.after ?? '')).toBeGreaterThanOrEqual(Number(begun));
-    expect(Date.parse(gap?.after ?? '')).toBeLessThanOrEqual(Number(ended));
-    const lostFor = `${reason}: nothing between ${gap?.after} and ${gap?.before} can be reached`;
-    await expect
-      .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
-      .toEqual([expect.objectContaining({ code: 'ARCHIVE', message: lostFor })]);
-    const listed = await cloud.cli('backup', 'status', service.service_id);
-    expect(listed.stdout).toContain(
-      `except between ${gap?.after} and ${gap?.before}: a WAL segment is missing from the archive`,
-    );
-    expect(listed.stderr).toContain(lostFor);
-  });
+  test(
+    'in the WAL, or a missing segment; the next snapshot begins a new chain',
+    { tags: 'slow' },
+    async () => {
+      const service = await cloud.create({ name: 'gap', service_type: 'POSTGRES' });
+      const { archive, data } = await pathsOf(service);
+      const archived = async () =>
+        (await readdir(archive)).filter((name) => /^[0-9A-F]{24}$/.test(name)).toSorted();
+      await execute(service, 'create table t (n int)');
+      /** The moments before and after what was written into a file. */
+      const writtenInto = new Map<string, [number, number]>();
+      for (let file = 0; file < 4; file++) {
+        const before = Date.now();
+        await execute(service, `insert into t values (${file})`);
+        const [row] = await execute(
+          service,
+          'select pg_walfile_name(pg_current_wal_lsn()) as file',
+        );
+        writtenInto.set(String(row?.['file']), [before, Date.now()]);
+        await asHowdah(service, 'select pg_switch_wal()');
+      }
+      await expect.poll(async () => (await archived()).length, SEEN).toBeGreaterThan(3);
+      const [, last = '', lost = ''] = await archived();
+      // However late it was archived.
+      await utimes(join(archive, last), Date.now() / 1000 + 3600, Date.now() / 1000 + 3600);
+      await flip(join(archive, lost), FIRST_RECORD_BYTE);
+      expect(await verify(service)).toMatchObject({
+        status: 'failed',
+        error: expect.stringMatching(/^replay WAL: it ends at .*WAL between the two is damaged$/),
+      });
+      await flip(join(archive, lost), FIRST_RECORD_BYTE);
+      expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
+      await rm(join(archive, lost));
+      await rm(join(data, 'pg_wal', lost), { force: true });
+      const reason = `WAL file ${lost} is missing from the archive`;
+      expect(await verify(service)).toMatchObject({
+        status: 'failed',
+        error: expect.stringContaining(reason),
+      });
+      expect((await cloud.get(service.service_id)).warnings).toMatchObject([
+        { code: 'ARCHIVE', message: expect.stringContaining(reason) },
+        { code: 'VERIFICATION', message: expect.stringContaining(reason) },
+      ]);
+      await restart({});
+      await expect
+        .poll(async () => (await backupsOf(service)).snapshots[0]?.kind, SEEN)
+        .toBe('scheduled');
+      expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
+      // The lost stretch still cannot be reached, and the window shows it.
+      const [gap] = (await backupsOf(service)).window.gaps ?? [];
+      const [begun, ended] = writtenInto.get(last) ?? [];
+      expect(Date.parse(gap?.after ?? '')).toBeGreaterThanOrEqual(Number(begun));
+      expect(Date.parse(gap?.after ?? '')).toBeLessThanOrEqual(Number(ended));
+      const lostFor = `${reason}: nothing between ${gap?.after} and ${gap?.before} can be reached`;
+      await expect
+        .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
+        .toEqual([expect.objectContaining({ code: 'ARCHIVE', message: lostFor })]);
+      const listed = await cloud.cli('backup', 'status', service.service_id);
+      expect(listed.stdout).toContain(
+        `except between ${gap?.after} and ${gap?.before}: a WAL segment is missing from the archive`,
+      );
+      expect(listed.stderr).toContain(lostFor);
+    },
+  );
 });
 
 /**

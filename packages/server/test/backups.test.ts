@@ -142,7 +142,7 @@ describe('a backup is verified by restoring it', () => {
     });
   });
 
-  test('on a schedule, one at a time', async () => {
+  test('on a schedule, one at a time', { tags: 'slow' }, async () => {
     const own = await install({ HOWDAH_VERIFY_HOURS: '0.001', ...preload('hurried.mjs') });
     const services = [
       await own.create({ name: 'one', service_type: 'POSTGRES' }),

@@ -131,45 +131,49 @@ describe('a fork of now', () => {
     expect(await namesIn(child)).toEqual(['slow', 'fast']);
   });
 
-  test('does not fail a transaction of its parent, and is consistent in itself, ten times under load', async () => {
-    const parent = await cloud.create({ name: 'busy', service_type: 'POSTGRES' });
-    await withClient(parent, (client) =>
-      client.query(
-        'create table a (v bigint); create table b (v bigint); insert into a values (0); insert into b values (0)',
-      ),
-    );
-    let writing = true;
-    const writes = withClient(parent, async (client) => {
-      let count = 0;
-      while (writing) {
-        await client.query('begin; update a set v = v + 1; update b set v = v - 1; commit');
-        count += 1;
+  test(
+    'does not fail a transaction of its parent, and is consistent in itself, ten times under load',
+    { tags: 'slow' },
+    async () => {
+      const parent = await cloud.create({ name: 'busy', service_type: 'POSTGRES' });
+      await withClient(parent, (client) =>
+        client.query(
+          'create table a (v bigint); create table b (v bigint); insert into a values (0); insert into b values (0)',
+        ),
+      );
+      let writing = true;
+      const writes = withClient(parent, async (client) => {
+        let count = 0;
+        while (writing) {
+          await client.query('begin; update a set v = v + 1; update b set v = v - 1; commit');
+          count += 1;
+        }
+        return count;
+      });
+      const children: ServiceAccess[] = [];
+      for (let round = 0; round < 5; round++) {
+        children.push(
+          ...(await Promise.all([
+            fork(parent, { fork_strategy: 'NOW' }),
+            fork(parent, { fork_strategy: 'NOW' }),
+          ])),
+        );
       }
-      return count;
-    });
-    const children: ServiceAccess[] = [];
-    for (let round = 0; round < 5; round++) {
-      children.push(
-        ...(await Promise.all([
-          fork(parent, { fork_strategy: 'NOW' }),
-          fork(parent, { fork_strategy: 'NOW' }),
-        ])),
-      );
-    }
-    writing = false;
-    expect(await writes).toBeGreaterThan(0);
-    for (const child of children) {
-      const sums = await withClient(
-        child,
-        async (client) =>
-          (await client.query('select (select sum(v) from a) + (select sum(v) from b) as sum'))
-            .rows,
-      );
-      expect(sums).toEqual([{ sum: '0' }]);
-    }
-    for (const { service_id } of [...children, parent])
-      await cloud.request('DELETE', `/services/${service_id}`);
-  });
+      writing = false;
+      expect(await writes).toBeGreaterThan(0);
+      for (const child of children) {
+        const sums = await withClient(
+          child,
+          async (client) =>
+            (await client.query('select (select sum(v) from a) + (select sum(v) from b) as sum'))
+              .rows,
+        );
+        expect(sums).toEqual([{ sum: '0' }]);
+      }
+      for (const { service_id } of [...children, parent])
+        await cloud.request('DELETE', `/services/${service_id}`);
+    },
+  );
 });
 
 describe('a fork of the past', () => {
@@ -257,71 +261,75 @@ describe('a fork of the past', () => {
     expect(await refused({ fork_strategy: 'NOW', cpu_millis: '7' })).toContain('allowed pairs');
   });
 
-  test('no fork is made of a moment in a WAL gap; of moments before it and after the next snapshot, forks are made', async () => {
-    // A control plane sees to backups when it begins, and then not for a minute.
-    const restart = async () => {
-      await cloud.stop('SIGTERM');
-      await cloud.up();
-    };
-    await restart();
-    const parent = await cloud.create({ name: 'gap', service_type: 'POSTGRES' });
-    const early = await insert(parent, 'before the gap');
-    const files = ['file 0', 'file 1', 'file 2', 'file 3'];
-    const lost = await loseFromArchive(parent, files);
-    const { problem, window } = await backupsOf(parent);
-    expect(problem).toContain(`WAL file ${lost} is missing from the archive`);
-    const askFor = (ms: number) =>
-      cloud.request('POST', `/services/${parent.service_id}/forkService`, {
-        fork_strategy: 'PITR',
-        target_time: new Date(ms).toISOString(),
+  test(
+    'no fork is made of a moment in a WAL gap; of moments before it and after the next snapshot, forks are made',
+    { tags: 'slow' },
+    async () => {
+      // A control plane sees to backups when it begins, and then not for a minute.
+      const restart = async () => {
+        await cloud.stop('SIGTERM');
+        await cloud.up();
+      };
+      await restart();
+      const parent = await cloud.create({ name: 'gap', service_type: 'POSTGRES' });
+      const early = await insert(parent, 'before the gap');
+      const files = ['file 0', 'file 1', 'file 2', 'file 3'];
+      const lost = await loseFromArchive(parent, files);
+      const { problem, window } = await backupsOf(parent);
+      expect(problem).toContain(`WAL file ${lost} is missing from the archive`);
+      const askFor = (ms: number) =>
+        cloud.request('POST', `/services/${parent.service_id}/forkService`, {
+          fork_strategy: 'PITR',
+          target_time: new Date(ms).toISOString(),
+        });
+      const refused = (message: string) => ({
+        status: 400,
+        body: { code: 'INVALID_REQUEST', message: expect.stringContaining(message) },
       });
-    const refused = (message: string) => ({
-      status: 400,
-      body: { code: 'INVALID_REQUEST', message: expect.stringContaining(message) },
-    });
-    // Not even a little after it, as a clock that is ahead would have it.
-    for (const ms of [1, 60_000])
-      expect(await askFor(Date.parse(window.latest ?? '') + ms)).toMatchObject(
+      // Not even a little after it, as a clock that is ahead would have it.
+      for (const ms of [1, 60_000])
+        expect(await askFor(Date.parse(window.latest ?? '') + ms)).toMatchObject(
+          refused('outside the window'),
+        );
+
+      await restart();
+      await expect
+        .poll(async () => (await backupsOf(parent)).snapshots[0]?.kind, { timeout: 60_000 })
+        .toBe('scheduled');
+      const late = await insert(parent, 'after the gap');
+      await sleep(20);
+      await insert(parent, 'too late');
+      expect(
+        await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: late })),
+      ).toEqual(['before the gap', ...files, 'after the gap']);
+      expect(
+        await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: early })),
+      ).toEqual(['before the gap']);
+      const seen = await backupsOf(parent);
+      const { after = '', before = '' } = seen.window.gaps?.[0] ?? {};
+      expect(Date.parse(after)).toBeGreaterThan(Date.parse(early));
+      expect(Date.parse(before)).toBeLessThan(Date.parse(late));
+      expect(seen.problem).toBe(
+        `WAL file ${lost} is missing from the archive: nothing between ${after} and ${before} can be reached`,
+      );
+      const inside = (Date.parse(after) + Date.parse(before)) / 2;
+      expect(await askFor(inside)).toMatchObject(
+        refused(
+          `is in a gap of the window: a WAL file is missing from the archive, and nothing between ${after} and ${before} can be reached; allowed: ${seen.window.earliest} to ${after}, ${before} to `,
+        ),
+      );
+      expect(await askFor(Date.parse(seen.window.earliest ?? '') - 1)).toMatchObject(
         refused('outside the window'),
       );
-
-    await restart();
-    await expect
-      .poll(async () => (await backupsOf(parent)).snapshots[0]?.kind, { timeout: 60_000 })
-      .toBe('scheduled');
-    const late = await insert(parent, 'after the gap');
-    await sleep(20);
-    await insert(parent, 'too late');
-    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: late }))).toEqual(
-      ['before the gap', ...files, 'after the gap'],
-    );
-    expect(
-      await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: early })),
-    ).toEqual(['before the gap']);
-    const seen = await backupsOf(parent);
-    const { after = '', before = '' } = seen.window.gaps?.[0] ?? {};
-    expect(Date.parse(after)).toBeGreaterThan(Date.parse(early));
-    expect(Date.parse(before)).toBeLessThan(Date.parse(late));
-    expect(seen.problem).toBe(
-      `WAL file ${lost} is missing from the archive: nothing between ${after} and ${before} can be reached`,
-    );
-    const inside = (Date.parse(after) + Date.parse(before)) / 2;
-    expect(await askFor(inside)).toMatchObject(
-      refused(
-        `is in a gap of the window: a WAL file is missing from the archive, and nothing between ${after} and ${before} can be reached; allowed: ${seen.window.earliest} to ${after}, ${before} to `,
-      ),
-    );
-    expect(await askFor(Date.parse(seen.window.earliest ?? '') - 1)).toMatchObject(
-      refused('outside the window'),
-    );
-    // Both ends of it can be reached.
-    expect(
-      await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: after })),
-    ).toEqual(['before the gap', 'file 0']);
-    expect(
-      await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: before })),
-    ).toEqual(['before the gap', ...files]);
-  });
+      // Both ends of it can be reached.
+      expect(
+        await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: after })),
+      ).toEqual(['before the gap', 'file 0']);
+      expect(
+        await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: before })),
+      ).toEqual(['before the gap', ...files]);
+    },
+  );
 });
 
 describe('undelete', () => {

@@ -329,60 +329,67 @@ describe('a failover during another change', () => {
 });
 
 describe('backups after a failover', () => {
-  test('forks of now and of points in time before and after it have their data, and a verification succeeds', async () => {
-    const service = await pair('backed up');
-    const client = await connectTo(cloud, service, service.initial_password);
-    await client.query("create table t (name text); insert into t values ('before')");
-    const { rows } = await client.query<{ now: string }>(
-      `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
-    );
-    await client.query('select pg_sleep(0.01)');
-    await client.query("insert into t values ('not archived yet')");
-    await client.end().catch(() => undefined);
-    await killPrimary(cloud, service);
-    await untilRedundant(cloud, service, 1, 1);
-    const again = await connectTo(cloud, service, service.initial_password);
-    await again.query("insert into t values ('after')");
-    const after = (
-      await again.query<{ now: string }>(
+  test(
+    'forks of now and of points in time before and after it have their data, and a verification succeeds',
+    { tags: 'slow' },
+    async () => {
+      const service = await pair('backed up');
+      const client = await connectTo(cloud, service, service.initial_password);
+      await client.query("create table t (name text); insert into t values ('before')");
+      const { rows } = await client.query<{ now: string }>(
         `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
-      )
-    ).rows[0]?.now;
-    await again.end();
-    const all = ['before', 'not archived yet', 'after'];
-    for (const [fork, expected] of [
-      [{ fork_strategy: 'NOW' }, all],
-      [{ fork_strategy: 'PITR', target_time: rows[0]?.now }, ['before']],
-      [{ fork_strategy: 'PITR', target_time: after }, all],
-    ] as const) {
-      const answer = await cloud.request(
-        'POST',
-        `/services/${service.service_id}/forkService`,
-        fork,
       );
-      accepted(answer);
-      const { service_id, initial_password } = Object(answer.body);
-      const child = await cloud.until(String(service_id), 'READY');
-      expect(child.ha_replicas).toEqual({ replica_count: 0, sync_replica_count: 0 });
-      const reader = await connectTo(cloud, child, String(initial_password));
+      await client.query('select pg_sleep(0.01)');
+      await client.query("insert into t values ('not archived yet')");
+      await client.end().catch(() => undefined);
+      await killPrimary(cloud, service);
+      await untilRedundant(cloud, service, 1, 1);
+      const again = await connectTo(cloud, service, service.initial_password);
+      await again.query("insert into t values ('after')");
+      const after = (
+        await again.query<{ now: string }>(
+          `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
+        )
+      ).rows[0]?.now;
+      await again.end();
+      const all = ['before', 'not archived yet', 'after'];
+      for (const [fork, expected] of [
+        [{ fork_strategy: 'NOW' }, all],
+        [{ fork_strategy: 'PITR', target_time: rows[0]?.now }, ['before']],
+        [{ fork_strategy: 'PITR', target_time: after }, all],
+      ] as const) {
+        const answer = await cloud.request(
+          'POST',
+          `/services/${service.service_id}/forkService`,
+          fork,
+        );
+        accepted(answer);
+        const { service_id, initial_password } = Object(answer.body);
+        const child = await cloud.until(String(service_id), 'READY');
+        expect(child.ha_replicas).toEqual({ replica_count: 0, sync_replica_count: 0 });
+        const reader = await connectTo(cloud, child, String(initial_password));
+        expect(
+          (await reader.query<{ name: string }>('select name from t')).rows.map(({ name }) => name),
+          JSON.stringify(fork),
+        ).toEqual(expected);
+        await reader.end();
+      }
       expect(
-        (await reader.query<{ name: string }>('select name from t')).rows.map(({ name }) => name),
-        JSON.stringify(fork),
-      ).toEqual(expected);
-      await reader.end();
-    }
-    expect(
-      (await cloud.request('GET', `/services/${service.service_id}/backupStatus`)).body,
-    ).toMatchObject({ problem: null });
-    expect(await verificationOf(cloud, service)).toEqual({ status: 'succeeded', error: undefined });
-    // With the primary of now, which is not the first member any more.
-    const { checks } = Object(
-      (await cloud.request('GET', `/services/${service.service_id}/backupStatus`)).body,
-    ).last_verification;
-    expect(checks).toContainEqual({
-      name: 'compare catalogs',
-      succeeded: true,
-      detail: expect.stringMatching(/^\d+ rows, the same as in the service$/),
-    });
-  });
+        (await cloud.request('GET', `/services/${service.service_id}/backupStatus`)).body,
+      ).toMatchObject({ problem: null });
+      expect(await verificationOf(cloud, service)).toEqual({
+        status: 'succeeded',
+        error: undefined,
+      });
+      // With the primary of now, which is not the first member any more.
+      const { checks } = Object(
+        (await cloud.request('GET', `/services/${service.service_id}/backupStatus`)).body,
+      ).last_verification;
+      expect(checks).toContainEqual({
+        name: 'compare catalogs',
+        succeeded: true,
+        detail: expect.stringMatching(/^\d+ rows, the same as in the service$/),
+      });
+    },
+  );
 });

@@ -86,33 +86,37 @@ describe('the primary of a pair is killed', () => {
     await (await connectTo(cloud, service, password)).end();
   });
 
-  test('a second death within the cooldown restarts the primary in place', async () => {
-    const rests = await install();
-    const service = await rests.create({
-      name: 'rests',
-      service_type: 'POSTGRES',
-      replica_count: 1,
-      sync_replica_count: 1,
-    });
-    const seen = await underLoad(
-      service,
-      async (load) => {
-        await killPrimary(rests, service);
-        await untilPrimary(rests, service, 1);
-        await untilRedundant(rests, service, 1, 1);
-        const killed = await postmasterOf(rests, service, 1);
-        await killPrimary(rests, service);
-        while ((await postmasterOf(rests, service, 1).catch(() => killed)) === killed)
-          await sleep(20);
-        await load.goesOn();
-        expect(layoutOf(rests).primaryOf(service.service_id)).toBe(1);
-      },
-      rests,
-    );
-    expect(seen).toMatchObject(NOTHING_LOST);
-    await untilRedundant(rests, service, 1, 1);
-    expect(await rests.destroy()).toEqual([]);
-  });
+  test(
+    'a second death within the cooldown restarts the primary in place',
+    { tags: 'slow' },
+    async () => {
+      const rests = await install();
+      const service = await rests.create({
+        name: 'rests',
+        service_type: 'POSTGRES',
+        replica_count: 1,
+        sync_replica_count: 1,
+      });
+      const seen = await underLoad(
+        service,
+        async (load) => {
+          await killPrimary(rests, service);
+          await untilPrimary(rests, service, 1);
+          await untilRedundant(rests, service, 1, 1);
+          const killed = await postmasterOf(rests, service, 1);
+          await killPrimary(rests, service);
+          while ((await postmasterOf(rests, service, 1).catch(() => killed)) === killed)
+            await sleep(20);
+          await load.goesOn();
+          expect(layoutOf(rests).primaryOf(service.service_id)).toBe(1);
+        },
+        rests,
+      );
+      expect(seen).toMatchObject(NOTHING_LOST);
+      await untilRedundant(rests, service, 1, 1);
+      expect(await rests.destroy()).toEqual([]);
+    },
+  );
 });
 
 describe('a primary that hangs', () => {
@@ -208,46 +212,54 @@ describe('another process dies', () => {
     expect(layoutOf(cloud).primaryOf(service.service_id)).toBe(1);
   });
 
-  test('the primary and then the control plane: the next control plane finds one writer', async () => {
-    const service = await pair('plane');
-    const seen = await underLoad(service, async (load) => {
-      for (let round = 0; round < 4; round++) {
-        await untilRedundant(cloud, service, 1, 1);
-        const delayMs = chance(100 + round) * 90;
-        await killPrimary(cloud, service);
-        await sleep(delayMs);
-        await cloud.stop('SIGKILL');
-        await cloud.up();
-        await load.goesOn();
-      }
-    });
-    expect(seen, `seed ${SEED}`).toMatchObject(NOTHING_LOST);
-    await untilRedundant(cloud, service, 1, 1);
-  });
-
-  test('the machine, before the files of a standby were on the disk: the standby is recreated; one that only died is not', async () => {
-    const service = await pair('power');
-    const made = (await newest(service, 'create'))?.steps.map(({ name }) => name);
-    expect(made).toContain('start PostgreSQL (member 0) and gateway');
-    // They come with what they are for.
-    expect(made).not.toContain('configure replication slots');
-    expect(made).not.toContain('write configuration (member 0)');
-    const { root, data } = layoutOf(cloud).member(service.service_id, 1);
-    const note = join(root, 'seeded');
-    expect(existsSync(note)).toBe(false);
-    const isRecreatedAfter = async (boot: string): Promise<boolean> => {
-      const made = await whichOf(data);
-      await cloud.stop('SIGKILL');
-      await writeFile(note, boot);
-      signal(await postmasterOf(cloud, service, 1), 'SIGKILL');
-      await cloud.up();
-      await expect.poll(() => existsSync(note), { timeout: 30_000 }).toBe(false);
+  test(
+    'the primary and then the control plane: the next control plane finds one writer',
+    { tags: 'slow' },
+    async () => {
+      const service = await pair('plane');
+      const seen = await underLoad(service, async (load) => {
+        for (let round = 0; round < 4; round++) {
+          await untilRedundant(cloud, service, 1, 1);
+          const delayMs = chance(100 + round) * 90;
+          await killPrimary(cloud, service);
+          await sleep(delayMs);
+          await cloud.stop('SIGKILL');
+          await cloud.up();
+          await load.goesOn();
+        }
+      });
+      expect(seen, `seed ${SEED}`).toMatchObject(NOTHING_LOST);
       await untilRedundant(cloud, service, 1, 1);
-      return (await whichOf(data)) !== made;
-    };
-    expect(await isRecreatedAfter('the boot before')).toBe(true);
-    expect(await isRecreatedAfter(await currentBoot())).toBe(false);
-  });
+    },
+  );
+
+  test(
+    'the machine, before the files of a standby were on the disk: the standby is recreated; one that only died is not',
+    { tags: 'slow' },
+    async () => {
+      const service = await pair('power');
+      const made = (await newest(service, 'create'))?.steps.map(({ name }) => name);
+      expect(made).toContain('start PostgreSQL (member 0) and gateway');
+      // They come with what they are for.
+      expect(made).not.toContain('configure replication slots');
+      expect(made).not.toContain('write configuration (member 0)');
+      const { root, data } = layoutOf(cloud).member(service.service_id, 1);
+      const note = join(root, 'seeded');
+      expect(existsSync(note)).toBe(false);
+      const isRecreatedAfter = async (boot: string): Promise<boolean> => {
+        const made = await whichOf(data);
+        await cloud.stop('SIGKILL');
+        await writeFile(note, boot);
+        signal(await postmasterOf(cloud, service, 1), 'SIGKILL');
+        await cloud.up();
+        await expect.poll(() => existsSync(note), { timeout: 30_000 }).toBe(false);
+        await untilRedundant(cloud, service, 1, 1);
+        return (await whichOf(data)) !== made;
+      };
+      expect(await isRecreatedAfter('the boot before')).toBe(true);
+      expect(await isRecreatedAfter(await currentBoot())).toBe(false);
+    },
+  );
 
   test('the primary while no control plane runs: the next control plane fails over', async () => {
     const service = await pair('alone');

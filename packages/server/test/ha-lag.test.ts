@@ -154,21 +154,29 @@ describe('a replica that lags', () => {
     expect(await whichOf(data)).toBe(made);
   });
 
-  test('is recreated if the primary no longer has the WAL that it lacks', async () => {
-    const { service, data, made } = await leftBehind('gone');
-    // A slot that was made later, as on a member that has taken over: nothing says that the log is lost.
-    const slot = memberName(1);
-    const drop = `select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '${slot}' and not active`;
-    while ((await askPrimary(cloud, service, drop)).length === 0) await sleep(20);
-    for (let n = 0; n < 2; n++) {
-      await fillLog(cloud, service, 100);
-      await askPrimary(cloud, service, 'checkpoint');
-    }
-    await askPrimary(cloud, service, `select pg_create_physical_replication_slot('${slot}', true)`);
-    await cloud.up();
-    await expect.poll(() => whichOf(data).catch(() => made), { timeout: 120_000 }).not.toBe(made);
-    await untilRedundant(cloud, service, 1, 0);
-  });
+  test(
+    'is recreated if the primary no longer has the WAL that it lacks',
+    { tags: 'slow' },
+    async () => {
+      const { service, data, made } = await leftBehind('gone');
+      // A slot that was made later, as on a member that has taken over: nothing says that the log is lost.
+      const slot = memberName(1);
+      const drop = `select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '${slot}' and not active`;
+      while ((await askPrimary(cloud, service, drop)).length === 0) await sleep(20);
+      for (let n = 0; n < 2; n++) {
+        await fillLog(cloud, service, 100);
+        await askPrimary(cloud, service, 'checkpoint');
+      }
+      await askPrimary(
+        cloud,
+        service,
+        `select pg_create_physical_replication_slot('${slot}', true)`,
+      );
+      await cloud.up();
+      await expect.poll(() => whichOf(data).catch(() => made), { timeout: 120_000 }).not.toBe(made);
+      await untilRedundant(cloud, service, 1, 0);
+    },
+  );
 
   const FILES = 'copyFile services/it/members/1/data.new';
   const testInCopy = anyTest.runIf(installed && COPIES_FILES);

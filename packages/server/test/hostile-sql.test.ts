@@ -225,31 +225,35 @@ test('every operation of a service ends, and springs no trap', async () => {
   expect(await sprung()).toEqual([]);
 });
 
-test.skipIf(haproxy === null)('… so does every operation of one with replicas', async () => {
-  await act('/setHA', { replica_count: 1 });
-  await untilRedundant(cloud, { ...service, initial_password: password }, 1, 0);
-  await act('/switchover');
-  await act('/drill', { kind: 'switchover' });
-  await act('/resize', { cpu_millis: 1000, memory_gbs: 4 });
-  const set = await call('POST', '/replicaSets', {
-    name: 'readers',
-    nodes: 1,
-    cpu_millis: 250,
-    memory_gbs: 1,
-  });
-  expect(set.status, JSON.stringify(set.body)).toBe(202);
-  const id = String(Object(set.body).id);
-  await cloud.until(id, 'READY');
-  expect([200, 400, 503]).toContain(
-    (await cloud.request('POST', `/services/${id}/query`, { sql: 'select 1' })).status,
-  );
-  expect((await call('DELETE', `/replicaSets/${id}`)).status).toBe(202);
-  await expect
-    .poll(async () => (await call('GET', `/replicaSets/${id}`)).status, { timeout: 60_000 })
-    .toBe(404);
-  await act('/setHA', { replica_count: 0 });
-  expect(await sprung()).toEqual([]);
-});
+test.skipIf(haproxy === null)(
+  '… so does every operation of one with replicas',
+  { tags: 'slow' },
+  async () => {
+    await act('/setHA', { replica_count: 1 });
+    await untilRedundant(cloud, { ...service, initial_password: password }, 1, 0);
+    await act('/switchover');
+    await act('/drill', { kind: 'switchover' });
+    await act('/resize', { cpu_millis: 1000, memory_gbs: 4 });
+    const set = await call('POST', '/replicaSets', {
+      name: 'readers',
+      nodes: 1,
+      cpu_millis: 250,
+      memory_gbs: 1,
+    });
+    expect(set.status, JSON.stringify(set.body)).toBe(202);
+    const id = String(Object(set.body).id);
+    await cloud.until(id, 'READY');
+    expect([200, 400, 503]).toContain(
+      (await cloud.request('POST', `/services/${id}/query`, { sql: 'select 1' })).status,
+    );
+    expect((await call('DELETE', `/replicaSets/${id}`)).status).toBe(202);
+    await expect
+      .poll(async () => (await call('GET', `/replicaSets/${id}`)).status, { timeout: 60_000 })
+      .toBe(404);
+    await act('/setHA', { replica_count: 0 });
+    expect(await sprung()).toEqual([]);
+  },
+);
 
 test('a lock of a tenant keeps a call waiting for seconds, not for ever', async () => {
   const holder = await tenant();

@@ -161,6 +161,8 @@ export const TENANT_OPTIONS = [
   'idle_in_transaction_session_timeout=0',
   'idle_session_timeout=0',
   'default_transaction_read_only=off',
+  // A parallel worker begins with the settings of the database, transaction_timeout among them.
+  'max_parallel_workers_per_gather=0',
   'client_encoding=UTF8',
 ]
   .map((setting) => `-c ${setting}`)

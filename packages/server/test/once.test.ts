@@ -138,26 +138,30 @@ test('a dry run takes no name', async () => {
   await removeAll();
 });
 
-test('killed in the middle, again and again: one service, and the answer that it has from then on', async () => {
-  for (let round = 0; round < 4; round++) {
-    const name = randomUUID();
-    const calls = Array.from({ length: 20 }, () => once(name).catch(() => null));
-    // Wherever the kill falls: before the change, between it and the answer, or after some answers.
-    if (round > 0)
-      await Promise.race([...calls, new Promise((resolve) => setTimeout(resolve, round * 3))]);
-    await cloud.stop('SIGKILL');
-    const before = (await Promise.all(calls)).filter(
-      (answer): answer is Answer => answer?.status === 202,
-    );
-    await cloud.up();
-    const after = await once(name);
-    expect(after.status).toBe(202);
-    for (const answer of before) expect(answer.body).toEqual(after.body);
-    expect(await services()).toHaveLength(1);
-    await cloud.until(idOf(after), 'READY');
-    await removeAll();
-  }
-});
+test(
+  'killed in the middle, again and again: one service, and the answer that it has from then on',
+  { tags: 'slow' },
+  async () => {
+    for (let round = 0; round < 4; round++) {
+      const name = randomUUID();
+      const calls = Array.from({ length: 20 }, () => once(name).catch(() => null));
+      // Wherever the kill falls: before the change, between it and the answer, or after some answers.
+      if (round > 0)
+        await Promise.race([...calls, new Promise((resolve) => setTimeout(resolve, round * 3))]);
+      await cloud.stop('SIGKILL');
+      const before = (await Promise.all(calls)).filter(
+        (answer): answer is Answer => answer?.status === 202,
+      );
+      await cloud.up();
+      const after = await once(name);
+      expect(after.status).toBe(202);
+      for (const answer of before) expect(answer.body).toEqual(after.body);
+      expect(await services()).toHaveLength(1);
+      await cloud.until(idOf(after), 'READY');
+      await removeAll();
+    }
+  },
+);
 
 test('killed before the answer is kept: nothing of the change is there, and the same call makes it once', async () => {
   const name = randomUUID();

@@ -122,26 +122,32 @@ describe('a process dies', () => {
     await untilSet(set, 'active');
   });
 
-  test('the control plane: sessions stay, new ones are served, and a node that died meanwhile is started again', async () => {
-    const service = await withTable('plane');
-    const set = await createSet(service, 2);
-    await untilShown(set, 1);
-    const session = await read(set);
-    const gateway = await findDaemon(layoutOf(cloud).gateway(set.id));
-    await cloud.stop('SIGKILL');
-    expect((await session.query('select n from t')).rows).toEqual([{ n: 1 }]);
-    const pid = await nodeOf(set, 1);
-    signal(pid, 'SIGKILL');
-    while ((await findProcess(pid)) !== null) await sleep(5);
-    // The one that is left answers, whichever is asked first.
-    for (let attempt = 0; attempt < 6; attempt++)
-      expect(await once(read(set), 'select n from t')).toEqual([{ n: 1 }]);
-    await cloud.up();
-    await untilServing(set, [1, 2]);
-    expect(await findDaemon(layoutOf(cloud).gateway(set.id))).toMatchObject({ pid: gateway?.pid });
-    await session.end().catch(() => undefined);
-    await untilSet(set, 'active');
-  });
+  test(
+    'the control plane: sessions stay, new ones are served, and a node that died meanwhile is started again',
+    { tags: 'slow' },
+    async () => {
+      const service = await withTable('plane');
+      const set = await createSet(service, 2);
+      await untilShown(set, 1);
+      const session = await read(set);
+      const gateway = await findDaemon(layoutOf(cloud).gateway(set.id));
+      await cloud.stop('SIGKILL');
+      expect((await session.query('select n from t')).rows).toEqual([{ n: 1 }]);
+      const pid = await nodeOf(set, 1);
+      signal(pid, 'SIGKILL');
+      while ((await findProcess(pid)) !== null) await sleep(5);
+      // The one that is left answers, whichever is asked first.
+      for (let attempt = 0; attempt < 6; attempt++)
+        expect(await once(read(set), 'select n from t')).toEqual([{ n: 1 }]);
+      await cloud.up();
+      await untilServing(set, [1, 2]);
+      expect(await findDaemon(layoutOf(cloud).gateway(set.id))).toMatchObject({
+        pid: gateway?.pid,
+      });
+      await session.end().catch(() => undefined);
+      await untilSet(set, 'active');
+    },
+  );
 
   test(
     'the control plane during the create of a set: the set is completed',
@@ -159,37 +165,41 @@ describe('a process dies', () => {
     },
   );
 
-  test('the primary of a service with replicas: nodes follow the new primary, also after a switchover', async () => {
-    const service = await withTable('failover', { replica_count: 1, sync_replica_count: 1 });
-    const set = await createSet(service, 2);
-    await untilShown(set, 1);
-    const made = await Promise.all([1, 2].map((n) => nodeOf(set, n)));
-    const readers = startReaders(set, 1);
-    await killPrimary(cloud, service);
-    await untilPrimary(cloud, service, 1);
-    await untilRedundantBeside(service, 2);
-    await once(write(service), 'insert into t values (2)');
-    await untilShown(set, 2);
-    accepted(await cloud.request('POST', `/services/${service.service_id}/switchover`));
-    await cloud.until(service.service_id, 'READY');
-    await once(write(service), 'insert into t values (3)');
-    await untilShown(set, 3);
-    await untilServing(set, [1, 2]);
-    expect(await readers.stop()).toMatchObject({ refused: [] });
-    // As they were: not one was recreated, or restarted.
-    expect(await Promise.all([1, 2].map((n) => nodeOf(set, n)))).toEqual(made);
-    await untilRedundantBeside(service, 2);
-    const client = await write(service);
-    const { rows } = await client.query<{ slot_name: string }>(
-      'select slot_name from pg_replication_slots order by 1',
-    );
-    await client.end();
-    expect(rows.map(({ slot_name }) => slot_name)).toEqual([
-      'member_1',
-      `node_${set.id}_1`,
-      `node_${set.id}_2`,
-    ]);
-  });
+  test(
+    'the primary of a service with replicas: nodes follow the new primary, also after a switchover',
+    { tags: 'slow' },
+    async () => {
+      const service = await withTable('failover', { replica_count: 1, sync_replica_count: 1 });
+      const set = await createSet(service, 2);
+      await untilShown(set, 1);
+      const made = await Promise.all([1, 2].map((n) => nodeOf(set, n)));
+      const readers = startReaders(set, 1);
+      await killPrimary(cloud, service);
+      await untilPrimary(cloud, service, 1);
+      await untilRedundantBeside(service, 2);
+      await once(write(service), 'insert into t values (2)');
+      await untilShown(set, 2);
+      accepted(await cloud.request('POST', `/services/${service.service_id}/switchover`));
+      await cloud.until(service.service_id, 'READY');
+      await once(write(service), 'insert into t values (3)');
+      await untilShown(set, 3);
+      await untilServing(set, [1, 2]);
+      expect(await readers.stop()).toMatchObject({ refused: [] });
+      // As they were: not one was recreated, or restarted.
+      expect(await Promise.all([1, 2].map((n) => nodeOf(set, n)))).toEqual(made);
+      await untilRedundantBeside(service, 2);
+      const client = await write(service);
+      const { rows } = await client.query<{ slot_name: string }>(
+        'select slot_name from pg_replication_slots order by 1',
+      );
+      await client.end();
+      expect(rows.map(({ slot_name }) => slot_name)).toEqual([
+        'member_1',
+        `node_${set.id}_1`,
+        `node_${set.id}_2`,
+      ]);
+    },
+  );
 
   test('no WAL is kept for a set that is deleted while its service sends to it', async () => {
     const service = await withTable('sends on');

@@ -251,7 +251,7 @@ async function searchFiles(id: string): Promise<{ hits: string[]; files: number 
   return { hits, files: new Set(files).size };
 }
 
-test('no secret is in logs, answers, processes, metrics or files', async () => {
+test('no secret is in logs, answers, processes, metrics or files', { tags: 'slow' }, async () => {
   const project = `/projects/${cloud.projectId}`;
   secrets.set('the first key', cloud.key.split(':')[1] ?? '');
   const fromProcesses: string[] = [];

@@ -159,31 +159,37 @@ describe.runIf(disk !== null)('disk space', () => {
       );
     });
 
-    test('archived WAL counts to the quota, and is removed with its backups first', async () => {
-      // A segment that the initial snapshot needs: others are removed before they are measured.
-      const kept = async () => {
-        const names = (await readdir(at('archive'))).filter((name) => /^[0-9A-F]{24}$/.test(name));
-        return names.toSorted().at(-1);
-      };
-      const first = await kept();
-      await until('an archived segment', async () => {
-        await write();
-        return (await kept()) !== first;
-      });
-      const old = at('archive', (await kept()) ?? '');
-      await run('fallocate', ['-l', '850M', old]);
-      await seen('the removal of backups', 'backups before');
-      await until('the end of the old segment', async () => {
-        await write();
-        return !existsSync(old);
-      });
-      // A slow machine measures it beyond the quota before the snapshot is taken.
-      await until('read-write transactions', async () => {
-        await write();
-        const [setting] = await rows(small, 'show default_transaction_read_only');
-        return setting?.['default_transaction_read_only'] === 'off';
-      });
-    });
+    test(
+      'archived WAL counts to the quota, and is removed with its backups first',
+      { tags: 'slow' },
+      async () => {
+        // A segment that the initial snapshot needs: others are removed before they are measured.
+        const kept = async () => {
+          const names = (await readdir(at('archive'))).filter((name) =>
+            /^[0-9A-F]{24}$/.test(name),
+          );
+          return names.toSorted().at(-1);
+        };
+        const first = await kept();
+        await until('an archived segment', async () => {
+          await write();
+          return (await kept()) !== first;
+        });
+        const old = at('archive', (await kept()) ?? '');
+        await run('fallocate', ['-l', '850M', old]);
+        await seen('the removal of backups', 'backups before');
+        await until('the end of the old segment', async () => {
+          await write();
+          return !existsSync(old);
+        });
+        // A slow machine measures it beyond the quota before the snapshot is taken.
+        await until('read-write transactions', async () => {
+          await write();
+          const [setting] = await rows(small, 'show default_transaction_read_only');
+          return setting?.['default_transaction_read_only'] === 'off';
+        });
+      },
+    );
 
     test('data beyond the quota makes transactions read-only, until it is gone', async () => {
       const large = at('data', 'base', 'large');
@@ -287,7 +293,7 @@ describe.runIf(disk !== null)('disk space', () => {
 
     test(
       'ends nobody: reads, a restart of the control plane, deletes and purges work, and afterwards all is as before',
-      TIMEOUT,
+      { ...TIMEOUT, tags: 'slow' },
       async () => {
         const filler = join(disk?.path ?? '', 'filler');
         const gone = await cloud.create({ name: 'gone', service_type: 'POSTGRES' });

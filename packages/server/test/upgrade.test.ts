@@ -71,6 +71,7 @@ test('a home that still has the names of an older release starts, and shows the 
 
 test.runIf((await findProgram('haproxy')) !== null)(
   'replicas of an older release keep their servers, ports and primary',
+  { tags: 'slow' },
   async () => {
     const cloud = await install({ HOWDAH_SPARES: '0' });
     const service = await cloud.create({
@@ -161,33 +162,35 @@ async function rewrite(path: string, from: string, to: string): Promise<void> {
 }
 
 // At the same time as the next test, which waits for deadlines of connections.
-test.concurrent('the metadata database can stand in a database that is named, even one of a Howdah', async ({
-  expect,
-}) => {
-  const below = await install();
-  const metadata = await below.create({ name: 'metadata', service_type: 'POSTGRES' });
-  const { host, port } = metadata.endpoint;
-  const ca = join(below.home, 'ca', 'ca.pem');
-  const url = `postgres://tsdbadmin:${metadata.initial_password}@${host}:${port}/tsdb?sslmode=verify-full&sslrootcert=${ca}`;
-  const above = await install({ DATABASE_URL: url });
-  const service = await above.create({ name: 'above', service_type: 'POSTGRES' });
-  await above.stop('SIGKILL');
-  await above.up();
-  expect((await above.get(service.service_id)).status).toBe('READY');
-  await (await connectTo(above, service, service.initial_password)).end();
-  // The metadata database's own server restarts under it: requests fail for a moment and then work again.
-  await below.request('POST', `/services/${metadata.service_id}/resize`, { cpu_millis: 1000 });
-  await below.until(metadata.service_id, 'READY');
-  for (;;) {
-    const { status } = await above.request('POST', `/services/${service.service_id}/stop`);
-    if (status === 202) break;
-    expect(status).toBe(503);
-    await sleep(50);
-  }
-  await above.until(service.service_id, 'PAUSED');
-  expect(await above.destroy()).toEqual([]);
-  expect(await below.destroy()).toEqual([]);
-});
+test.concurrent(
+  'the metadata database can stand in a database that is named, even one of a Howdah',
+  { tags: 'slow' },
+  async ({ expect }) => {
+    const below = await install();
+    const metadata = await below.create({ name: 'metadata', service_type: 'POSTGRES' });
+    const { host, port } = metadata.endpoint;
+    const ca = join(below.home, 'ca', 'ca.pem');
+    const url = `postgres://tsdbadmin:${metadata.initial_password}@${host}:${port}/tsdb?sslmode=verify-full&sslrootcert=${ca}`;
+    const above = await install({ DATABASE_URL: url });
+    const service = await above.create({ name: 'above', service_type: 'POSTGRES' });
+    await above.stop('SIGKILL');
+    await above.up();
+    expect((await above.get(service.service_id)).status).toBe('READY');
+    await (await connectTo(above, service, service.initial_password)).end();
+    // The metadata database's own server restarts under it: requests fail for a moment and then work again.
+    await below.request('POST', `/services/${metadata.service_id}/resize`, { cpu_millis: 1000 });
+    await below.until(metadata.service_id, 'READY');
+    for (;;) {
+      const { status } = await above.request('POST', `/services/${service.service_id}/stop`);
+      if (status === 202) break;
+      expect(status).toBe(503);
+      await sleep(50);
+    }
+    await above.until(service.service_id, 'PAUSED');
+    expect(await above.destroy()).toEqual([]);
+    expect(await below.destroy()).toEqual([]);
+  },
+);
 
 test.concurrent(
   'connections to the metadata database that are dropped without a word are recreated, and hold nothing',

@@ -211,6 +211,7 @@ describe.skipIf(!isRoot)('as root', () => {
 
   test.skipIf(haproxy === null)(
     'so are a pair and its read replica set, also where the control plane is killed again and again in the meantime',
+    { tags: 'slow' },
     async () => {
       const pair = await cloud.create({
         name: 'pair',
@@ -254,7 +255,6 @@ describe.skipIf(!isRoot)('as root', () => {
       }
       await expect.poll(async () => await cloud.audit(), { timeout: 60_000 }).toEqual([]);
     },
-    180_000,
   );
 });
 

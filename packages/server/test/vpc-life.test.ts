@@ -39,67 +39,80 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
     expect((await cloud.cli('doctor')).stdout).toContain('VPCs: bridge');
   });
 
-  test('networks come back after a reboot, and a fork is in the VPC of its parent', async () => {
-    const { cloud, own } = at();
-    const [a, b] = [await own.vpc('10.88.0.0/16'), await own.vpc('10.89.0.0/16')];
-    await own.peer(a, cloud.projectId, b.id);
-    const service = await cloud.create({ name: 'lasting', service_type: 'POSTGRES', vpc_id: a.id });
-    const set = haproxy === null ? null : await createSet(service, 1, cloud);
-    const forked = await own.answered(202, 'POST', `/services/${service.service_id}/forkService`, {
-      fork_strategy: 'NOW',
-    });
-    expect(forked).toMatchObject({ vpc_endpoint: { vpc_id: a.id } });
-    if (!has(forked, 'service_id', 'initial_password')) throw new Error('no fork');
-    const fork: ServiceAccess = {
-      ...(await cloud.until(forked.service_id, 'READY')),
-      initial_password: forked.initial_password,
-    };
-    expect(vpcEndpointOf(fork).host).not.toBe(vpcEndpointOf(service).host);
-    /** Each is reached from the other side of the peering, and at its public endpoint by nobody. */
-    const all = [
-      { one: service, ...service, address: '10.89.200.1' },
-      { one: fork, ...fork, address: '10.89.200.2' },
-      ...(set === null
-        ? []
-        : [{ one: service, ...(await cloud.get(set.id)), address: '10.89.200.3' }]),
-    ];
-    const areThere = async () => {
-      for (const { one, address, ...place } of all) {
-        const { within, remove } = await plug(cloud, b, address);
-        await expect
-          .poll(
-            async () =>
-              (await visit(cloud, one, vpcEndpointOf(place), { within, patienceMs: LONG })).how,
-            SOON,
-          )
-          .toMatch(/^in as/);
-        await remove();
-        expect((await visit(cloud, one, place.endpoint, {})).how).toMatch(/^refused/);
-        await cloud.until(place.service_id, 'READY');
-      }
-    };
-    await cloud.stop('SIGKILL');
-    for (const name of await namespacesOf(cloud)) await sh('ip', ['netns', 'del', name]);
-    await cloud.up();
-    for (const { one } of all) await settled(cloud, one);
-    await areThere();
-    // Parts that somebody removed while it ran.
-    for (const [name, words] of [
-      [await namespaceOf(cloud, a), ['link', 'del', 'vpc']],
-      [await namespaceOf(cloud, b), ['link', 'del', `to-${a.id}`]],
-      [await namespaceOf(cloud, a), ['addr', 'flush', 'dev', 'vpc']],
-    ] as const) {
-      await sh('ip', ['-n', name, ...words]);
-      await own.remove(await own.vpc('10.91.0.0/16')); // has all of them looked at
+  test(
+    'networks come back after a reboot, and a fork is in the VPC of its parent',
+    { tags: 'slow' },
+    async () => {
+      const { cloud, own } = at();
+      const [a, b] = [await own.vpc('10.88.0.0/16'), await own.vpc('10.89.0.0/16')];
+      await own.peer(a, cloud.projectId, b.id);
+      const service = await cloud.create({
+        name: 'lasting',
+        service_type: 'POSTGRES',
+        vpc_id: a.id,
+      });
+      const set = haproxy === null ? null : await createSet(service, 1, cloud);
+      const forked = await own.answered(
+        202,
+        'POST',
+        `/services/${service.service_id}/forkService`,
+        {
+          fork_strategy: 'NOW',
+        },
+      );
+      expect(forked).toMatchObject({ vpc_endpoint: { vpc_id: a.id } });
+      if (!has(forked, 'service_id', 'initial_password')) throw new Error('no fork');
+      const fork: ServiceAccess = {
+        ...(await cloud.until(forked.service_id, 'READY')),
+        initial_password: forked.initial_password,
+      };
+      expect(vpcEndpointOf(fork).host).not.toBe(vpcEndpointOf(service).host);
+      /** Each is reached from the other side of the peering, and at its public endpoint by nobody. */
+      const all = [
+        { one: service, ...service, address: '10.89.200.1' },
+        { one: fork, ...fork, address: '10.89.200.2' },
+        ...(set === null
+          ? []
+          : [{ one: service, ...(await cloud.get(set.id)), address: '10.89.200.3' }]),
+      ];
+      const areThere = async () => {
+        for (const { one, address, ...place } of all) {
+          const { within, remove } = await plug(cloud, b, address);
+          await expect
+            .poll(
+              async () =>
+                (await visit(cloud, one, vpcEndpointOf(place), { within, patienceMs: LONG })).how,
+              SOON,
+            )
+            .toMatch(/^in as/);
+          await remove();
+          expect((await visit(cloud, one, place.endpoint, {})).how).toMatch(/^refused/);
+          await cloud.until(place.service_id, 'READY');
+        }
+      };
+      await cloud.stop('SIGKILL');
+      for (const name of await namespacesOf(cloud)) await sh('ip', ['netns', 'del', name]);
+      await cloud.up();
+      for (const { one } of all) await settled(cloud, one);
       await areThere();
-    }
-    await sh('ip', ['netns', 'del', await namespaceOf(cloud, a)]);
-    await own.remove(await own.vpc('10.91.0.0/16'));
-    await areThere();
-    await auditEnds(cloud);
-    for (const one of [service, fork]) await destroyService(cloud, one);
-    for (const vpc of [a, b]) await goesWithoutTrace(cloud, own, vpc);
-  });
+      // Parts that somebody removed while it ran.
+      for (const [name, words] of [
+        [await namespaceOf(cloud, a), ['link', 'del', 'vpc']],
+        [await namespaceOf(cloud, b), ['link', 'del', `to-${a.id}`]],
+        [await namespaceOf(cloud, a), ['addr', 'flush', 'dev', 'vpc']],
+      ] as const) {
+        await sh('ip', ['-n', name, ...words]);
+        await own.remove(await own.vpc('10.91.0.0/16')); // has all of them looked at
+        await areThere();
+      }
+      await sh('ip', ['netns', 'del', await namespaceOf(cloud, a)]);
+      await own.remove(await own.vpc('10.91.0.0/16'));
+      await areThere();
+      await auditEnds(cloud);
+      for (const one of [service, fork]) await destroyService(cloud, one);
+      for (const vpc of [a, b]) await goesWithoutTrace(cloud, own, vpc);
+    },
+  );
 
   test('each address is assigned once, and a full VPC refuses a service', async () => {
     const { cloud, own } = at();

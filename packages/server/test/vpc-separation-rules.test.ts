@@ -151,6 +151,7 @@ describe('address', () => {
 
   test.runIf(haproxy !== null && pgbouncer !== null)(
     'the rules of a service apply to its read replica sets',
+    { tags: 'slow' },
     async () => {
       const { cloud, own, inside } = at();
       const vpc = await own.vpc('10.243.0.0/24');

@@ -260,6 +260,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
 
   test.runIf(haproxy !== null && pgbouncer !== null)(
     'read replica sets follow their service, and go on following its primary',
+    { tags: 'slow' },
     async () => {
       const { cloud, own, plugged } = at();
       const [vpc, peer] = [await own.vpc('10.92.0.0/24'), await own.vpc('10.93.0.0/24')];
