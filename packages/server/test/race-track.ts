@@ -256,7 +256,13 @@ async function close(track: Track): Promise<void> {
   const { admin, apis, database, holder, store, watcher } = track;
   await Promise.all([apis.one.close(), apis.two.close()]);
   await Promise.all([holder.end(), watcher.end(), store.close()]);
-  await admin.query(`drop database ${database} with (force)`);
+  // A pool has ended before its sessions have; one that the server ended would be an error of the run.
+  const sessions = 'select from pg_stat_activity where datname = $1';
+  await until(
+    async () => (await admin.query(sessions, [database])).rowCount === 0,
+    'the end of the sessions',
+  );
+  await admin.query(`drop database ${database}`);
   await admin.end();
 }
 
