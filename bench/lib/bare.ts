@@ -57,7 +57,7 @@ export type BareServer = { paths: InstancePaths; port: number; process: ChildPro
 /** Uses the template of a running installation. */
 export async function bareKit(cloud: Cloud): Promise<BareKit> {
   const machine = await prepareMachine(cloud.home);
-  const installation = installationFor(machine.installations.usable, []);
+  const installation = installationFor(machine.installations.usable, [], null);
   if (installation === null) throw new Error('no PostgreSQL');
   const { data: template } = await createTemplates(machine).ensure(installation, []);
   const authority = await openCertificateAuthority(join(cloud.home, 'ca'));

@@ -54,6 +54,7 @@ export const serviceView = (
       ({ metrics, resources }) =>
         `${metrics.storage_mb === null ? '' : `${metrics.storage_mb} MB of `}${resources[0]?.spec.storage_gb ?? 0} GB`,
     ],
+    ['POSTGRESQL', ({ pg_version: version }) => version ?? ''],
     ['CREATED', ({ created }) => dateAndDistance(created)],
   ],
   variables: (service) => ({
@@ -240,6 +241,13 @@ export const PROJECT_DETAIL_VIEW: View<Schemas['ProjectDetails']> = {
   ]),
 };
 
+/** The versions that a create may ask for. */
+function majorsOf(versions: Schemas['Region']['service_types'][number]['versions']): string {
+  return versions
+    .flatMap(({ pg_version: major, available }) => (available ? [major] : []))
+    .join(', ');
+}
+
 export const REGION_VIEW: View<Schemas['Region']> = {
   noun: 'region',
   columns: [
@@ -248,7 +256,11 @@ export const REGION_VIEW: View<Schemas['Region']> = {
     [
       'TYPES',
       ({ service_types: types }) =>
-        types.flatMap(({ service_type: type, available }) => (available ? [type] : [])).join(', '),
+        types
+          .flatMap(({ service_type: type, available, versions }) =>
+            available ? [`${type} (${majorsOf(versions)})`] : [],
+          )
+          .join(', '),
     ],
     ['REPLICAS', ({ high_availability: { available } }) => yesOrNo(available)],
     ['POOLER', ({ pooler: { available } }) => yesOrNo(available)],

@@ -67,11 +67,20 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
       fork_cost: 'a full copy',
       sizes: [{ cpu_millis: 500, memory_gbs: 2 }],
       service_types: [
-        { service_type: 'POSTGRES', available: true, version: '17.11' },
+        {
+          service_type: 'POSTGRES',
+          available: true,
+          version: '17.11',
+          versions: [
+            { pg_version: '18', available: true, version: '18.4' },
+            { pg_version: '17', available: true, version: '17.11' },
+          ],
+        },
         {
           service_type: 'VECTOR',
           available: false,
           reason: 'pgvector is missing: apt-get install postgresql-17-pgvector',
+          versions: [],
         },
       ],
       actions: [

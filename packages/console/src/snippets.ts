@@ -18,6 +18,7 @@ export function cliOf({
   name,
   region_code: region,
   addons,
+  pg_version: version,
   cpu_millis: cpu,
   replica_count: replicas,
   sync_replica_count: sync,
@@ -31,6 +32,7 @@ export function cliOf({
     region === undefined ? null : `--region ${region}`,
     // Without it the region would choose its default type.
     addons === undefined ? null : `--addons ${addons.join(',') || 'none'}`,
+    version === undefined ? null : `--pg-version ${version}`,
     cpu === undefined ? null : `--cpu-millis ${cpu}`,
     replicas === undefined ? null : `--replicas ${replicas}`,
     sync === undefined ? null : `--sync ${sync}`,

@@ -1,6 +1,11 @@
 /** Where the API begins on its host: clients of Tiger Cloud expect the version in it. */
 export const BASE_PATH = '/public/api/v1';
 
+/**
+ * The oldest major version of PostgreSQL that services run (docs/decisions/0004-postgresql-16.md).
+ */
+export const OLDEST_PG_VERSION = 16;
+
 /** The kind of database that a service is; each type promises its extensions. */
 export const SERVICE_TYPES = ['TIMESCALEDB', 'POSTGRES', 'VECTOR'] as const;
 export type ServiceType = (typeof SERVICE_TYPES)[number];

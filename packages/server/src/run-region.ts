@@ -1,6 +1,7 @@
 /** Runs a region: all that goes on beside requests, once for each region. */
 import type { ServiceRow } from './domain/service/row.ts';
 import type { Region, Regions } from './engine/regions.ts';
+import { recordMajors } from './reconcile/majors.ts';
 import { createReconciler } from './reconcile/reconciler.ts';
 import { createSampler } from './reconcile/sampler.ts';
 import { keepSpares } from './reconcile/spares.ts';
@@ -48,6 +49,7 @@ export function runRegion(control: Control, region: Region) {
     /** Makes VPCs, and records what died while no control plane ran, before any client reads. */
     begin: async (): Promise<void> => {
       closers.push(() => region.engine.close());
+      await recordMajors(store, region);
       const vpcs = createVpcs({ store, region, log, wakeService: reconciler.wake });
       await vpcs.start();
       closers.push(() => vpcs.close());

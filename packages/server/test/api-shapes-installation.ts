@@ -119,6 +119,9 @@ test('regions list what is available, and the reason for what is not', async () 
   const types = region?.['service_types'];
   expect(types).toHaveLength(3);
   for (const type of Array.isArray(types) ? types : []) {
+    expect(type.versions).toContainEqual(
+      expect.objectContaining({ pg_version: expect.stringMatching(/^\d+$/) }),
+    );
     if (type.available === true) expect(type.version).toMatch(/^\d+\.\d+$/);
     else expect(type.reason).toContain('apt-get install');
   }

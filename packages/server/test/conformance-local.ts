@@ -125,6 +125,7 @@ async function newSpec(port: number): Promise<ServiceSpec> {
   return {
     id: newId(),
     addons: [],
+    major: null,
     size: { cpuMillis: 500, memoryGbs: 2 },
     storageGb: 10,
     power: 'running',

@@ -22,6 +22,7 @@ const COMMON = {
   region: LOCAL_REGION,
   serviceType: 'POSTGRES',
   addons: [],
+  major: null,
   origin: null,
 } as const;
 

@@ -60,7 +60,10 @@ test('a home that still has the names of an older release starts, and shows the 
   for (const id of await readdir(paths.snapshots))
     await rewrite(join(paths.snapshots, id, 'snapshot.json'), '"initial"', '"birth"');
   await cloud.up();
-  expect((await cloud.get(service.service_id)).status).toBe('READY');
+  expect(await cloud.get(service.service_id)).toMatchObject({
+    status: 'READY',
+    pg_version: service.pg_version,
+  });
   expect(await backups()).toMatchObject(initial);
   expect((await cloud.request('GET', `${deliveries}?status=failed`)).body).toMatchObject([
     { message_id: 'older', status: 'failed' },
@@ -150,6 +153,7 @@ const OLDER_NAMES = [
     check (status in ('pending', 'delivered', 'dead'))`,
   'alter table services rename column allowed_networks to admitted',
   'alter table services drop column region_alias',
+  'alter table services drop column pg_version',
   'alter table vpcs drop column region_alias',
   `delete from kysely_migration where name >= '0016'`,
 ];

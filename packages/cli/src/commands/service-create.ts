@@ -26,6 +26,7 @@ type CreateOptions = Waiting &
     name: string;
     addons?: string;
     type?: ServiceType;
+    pgVersion?: string;
     region?: string;
     replicas?: string;
     sync?: string;
@@ -59,6 +60,7 @@ function addCreate(service: Command): void {
         SERVICE_TYPES,
       ),
     )
+    .option('--pg-version <major>', 'major version of PostgreSQL; howdah region list shows them')
     .option('--cpu-millis <number>', 'thousandths of a core, or shared')
     .option('--memory-gbs <number>', 'gigabytes, or shared')
     .option('--storage-gb <number>', 'gigabytes of disk; default: depends on the size')
@@ -75,6 +77,7 @@ function addCreate(service: Command): void {
         ...sizeOf(options),
         ...given('addons', options.addons === undefined ? undefined : addonsOf(options.addons)),
         ...given('service_type', options.type),
+        ...given('pg_version', options.pgVersion),
         ...given('region_code', options.region),
         ...given('environment_tag', environmentOf(options.environment)),
         ...given('enable_pooler', options.pooler),

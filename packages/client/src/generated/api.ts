@@ -1394,6 +1394,8 @@ export interface components {
             name: string;
             /** @enum {string} */
             service_type: "TIMESCALEDB" | "POSTGRES" | "VECTOR";
+            /** @description the major version of PostgreSQL; absent: not known yet */
+            pg_version?: string;
             /** @enum {string} */
             status: "QUEUED" | "CONFIGURING" | "READY" | "UNSTABLE" | "PAUSING" | "PAUSED" | "RESUMING" | "UPGRADING" | "DELETING" | "DELETED" | "OPTIMIZING";
             region_code: string;
@@ -1453,6 +1455,8 @@ export interface components {
              * @enum {string}
              */
             service_type?: "TIMESCALEDB" | "POSTGRES" | "VECTOR";
+            /** @description the major version of PostgreSQL, 16 or newer; default: as the region chooses for the type; GET /regions lists them */
+            pg_version?: string;
             region_code?: string;
             /** @description HA replicas, 0 to 2 */
             replica_count?: number;
@@ -1492,6 +1496,8 @@ export interface components {
             storage_gb?: number;
             /** @description the region of the parent, by any of its names */
             region_code?: string;
+            /** @description the major version of PostgreSQL, 16 or newer; that of the parent */
+            pg_version?: string;
             /**
              * @default DEV
              * @enum {string}
@@ -1790,6 +1796,16 @@ export interface components {
                 version?: string;
                 /** @description why it is not available here, and the command that adds it */
                 reason?: string;
+                /** @description the major versions of PostgreSQL that are installed here, newest first */
+                versions: {
+                    /** @description as a create asks for it */
+                    pg_version: string;
+                    available: boolean;
+                    /** @description with the minor version */
+                    version?: string;
+                    /** @description why it is not available here, and the command that adds it */
+                    reason?: string;
+                }[];
             }[];
             /** @description the actions on services that a region may lack */
             actions: {

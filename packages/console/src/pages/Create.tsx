@@ -1,5 +1,4 @@
 import { NativeSelect, Radio, SegmentedControl, Switch, TextInput } from '@mantine/core';
-import { DEFAULT_SIZE, defaultStorageGb, SERVICE_SIZES } from '@howdah/contract/sizes';
 import {
   ADDONS_OF_TYPE,
   ENVIRONMENTS,
@@ -16,7 +15,7 @@ import { useState } from 'react';
 import { createService, rememberPassword, type Region } from '../api.ts';
 import { vpcsQuery } from '../api-project.ts';
 import { Choice } from '../components/Choice.tsx';
-import { StorageInput, whyNoStorage } from '../components/Storage.tsx';
+import { whyNoStorage } from '../components/Storage.tsx';
 import { Load } from '../components/Load.tsx';
 import { ButtonLink } from '../components/links.tsx';
 import {
@@ -34,6 +33,7 @@ import { useFindRegion, useRegions } from '../live.ts';
 import { useMe } from '../session.ts';
 import { TYPE_NAMES, whyReadOnly } from '../status.ts';
 import { cliOf, curlOf } from '../snippets.ts';
+import { RegionCard, StorageCard, VersionCard } from './create-cards.tsx';
 import classes from './create.module.css';
 
 const TYPES: Record<ServiceType, { about: string; icon: LucideIcon }> = {
@@ -51,6 +51,8 @@ type CreateForm = {
   /** The code; empty: the first region. */
   region: string;
   type: ServiceType;
+  /** The major version; empty: as the region chooses. */
+  version: string;
   size: string;
   /** Gigabytes; null: the default of the size. */
   storage: number | null;
@@ -103,6 +105,7 @@ function CreateForm({ regions }: { regions: readonly [Region, ...Region[]] }) {
     name: '',
     region: '',
     type: firstType(regions[0]),
+    version: '',
     size: String(regions[0].sizes[0]?.cpu_millis ?? 'shared'),
     storage: null,
     replicas: 0,
@@ -160,6 +163,7 @@ function CreateForm({ regions }: { regions: readonly [Region, ...Region[]] }) {
               change({
                 region: chosen === regions[0] ? '' : chosen.code,
                 type: firstType(chosen),
+                version: '',
                 // A VPC is in one region.
                 vpc: '',
                 ...(chosen.high_availability.available ? {} : { replicas: 0, sync: 0 }),
@@ -173,7 +177,7 @@ function CreateForm({ regions }: { regions: readonly [Region, ...Region[]] }) {
           <Radio.Group
             aria-label="Type"
             value={form.type}
-            onChange={(type) => isType(type) && change({ type })}
+            onChange={(type) => isType(type) && change({ type, version: '' })}
           >
             <div className={classes.list}>
               {region.service_types.map(({ service_type: type, available, version, reason }) => {
@@ -200,6 +204,13 @@ function CreateForm({ regions }: { regions: readonly [Region, ...Region[]] }) {
           </Radio.Group>
         </Card>
 
+        <VersionCard
+          region={region}
+          type={form.type}
+          version={form.version}
+          onChange={(version) => change({ version })}
+        />
+
         <Card
           title="Size"
           hint={
@@ -222,7 +233,11 @@ function CreateForm({ regions }: { regions: readonly [Region, ...Region[]] }) {
           </Radio.Group>
         </Card>
 
-        <StorageCard form={form} onChange={(storage) => change({ storage })} />
+        <StorageCard
+          size={form.size}
+          storage={form.storage}
+          onChange={(storage) => change({ storage })}
+        />
 
         <Card title="High availability" hint="a standby is promoted when the primary fails">
           {ha.available ? (
@@ -316,59 +331,12 @@ function CreateForm({ regions }: { regions: readonly [Region, ...Region[]] }) {
   );
 }
 
-function RegionCard({
-  regions,
-  value,
-  onChange,
-}: {
-  regions: readonly Region[];
-  value: string;
-  onChange: (region: Region) => void;
-}) {
-  return (
-    <Card title="Region" hint="a service stays in its region, and so do its forks">
-      <NativeSelect
-        aria-label="Region"
-        value={value}
-        onChange={(event) => {
-          const chosen = regions.find(({ code }) => code === event.currentTarget.value);
-          if (chosen !== undefined) onChange(chosen);
-        }}
-        data={regions.map(({ code, engine }) => ({ value: code, label: `${code} (${engine})` }))}
-      />
-    </Card>
-  );
-}
-
-function StorageCard({
-  form: { size, storage },
-  onChange,
-}: {
-  form: CreateForm;
-  onChange: (storage: number | null) => void;
-}) {
-  const fallback = defaultStorageGb(
-    size === 'shared'
-      ? size
-      : (SERVICE_SIZES.find(({ cpuMillis }) => String(cpuMillis) === size) ?? DEFAULT_SIZE),
-  );
-  return (
-    <Card title="Storage" hint="for each server; a change needs no restart">
-      <StorageInput
-        aria-label="Storage in GB"
-        value={storage ?? fallback}
-        onChange={(gigabytes) => onChange(gigabytes === fallback ? null : gigabytes)}
-        description="Data, WAL, temporary files and logs. A service that uses more is read-only until data is dropped or the service is resized."
-      />
-    </Card>
-  );
-}
-
 /** The request of the form. Defaults are left out, so that the calls shown are short. */
 function requestOf({
   name,
   region,
   type,
+  version,
   size,
   storage,
   replicas,
@@ -381,6 +349,7 @@ function requestOf({
     name: name === '' ? 'orders' : name,
     ...(region === '' ? {} : { region_code: region }),
     addons: [...ADDONS_OF_TYPE[type]],
+    ...(version === '' ? {} : { pg_version: version }),
     ...(size === 'shared' ? { cpu_millis: 'shared', memory_gbs: 'shared' } : { cpu_millis: size }),
     ...(storage === null ? {} : { storage_gb: storage }),
     ...(replicas === 0 ? {} : { replica_count: replicas, sync_replica_count: sync }),

@@ -71,8 +71,8 @@ function RegionCard({ region }: { region: Region }) {
     <Card title={region.code} hint={`engine ${region.engine}`}>
       <Findings
         findings={[
-          ...region.service_types.map(({ service_type: type, ...capability }) =>
-            capabilityOf(TYPE_NAMES[type], 'on PostgreSQL', capability),
+          ...region.service_types.map(({ service_type: type, versions, ...capability }) =>
+            withOthers(capabilityOf(TYPE_NAMES[type], 'on PostgreSQL', capability), versions),
           ),
           capabilityOf('Connection pooler', 'PgBouncer', region.pooler),
           capabilityOf('High availability', 'HAProxy', region.high_availability),
@@ -106,6 +106,23 @@ function capabilityOf(
   return available
     ? { what, state: 'ok', found: `${program} ${version ?? ''}` }
     : { what, state: 'missing', found: reason ?? 'not available' };
+}
+
+/** Names the other versions of PostgreSQL that a service may ask for, and what others lack. */
+function withOthers(
+  finding: Finding,
+  versions: Region['service_types'][number]['versions'],
+): Finding {
+  if (finding.state !== 'ok') return finding;
+  const offered = versions.flatMap(({ version, available }) =>
+    available && version !== undefined && !finding.found.endsWith(` ${version}`) ? [version] : [],
+  );
+  const reasons = versions.flatMap(({ reason }) => reason ?? []);
+  return {
+    ...finding,
+    found: [finding.found, ...offered].join(', '),
+    ...(reasons.length === 0 ? {} : { remedy: reasons.join('; ') }),
+  };
 }
 
 const LOOK: Record<Finding['state'], ReactNode> = {

@@ -39,6 +39,19 @@ export const RegionSchema = Named(
             description: 'why it is not available here, and the command that adds it',
           }),
         ),
+        versions: Type.Array(
+          Type.Object({
+            pg_version: Type.String({ description: 'as a create asks for it' }),
+            available: Type.Boolean(),
+            version: Type.Optional(Type.String({ description: 'with the minor version' })),
+            reason: Type.Optional(
+              Type.String({
+                description: 'why it is not available here, and the command that adds it',
+              }),
+            ),
+          }),
+          { description: 'the major versions of PostgreSQL that are installed here, newest first' },
+        ),
       }),
     ),
     actions: Type.Array(

@@ -2,7 +2,7 @@
 import { Type } from 'typebox';
 import { STORAGE_GB } from '../sizes.ts';
 import { VISIBLE_PATTERN } from '../text.ts';
-import { MAX_REPLICAS, NAME_MAX_CHARACTERS } from '../types.ts';
+import { MAX_REPLICAS, NAME_MAX_CHARACTERS, OLDEST_PG_VERSION } from '../types.ts';
 
 export const NO_CONTROL_CHARACTERS = '^[^\\u0000-\\u001f\\u007f-\\u009f]*$';
 
@@ -35,6 +35,12 @@ export const sizeInput = (description: string, shared: boolean) =>
 
 export const storageGb = (description: string) =>
   Type.Integer({ minimum: STORAGE_GB.min, maximum: STORAGE_GB.max, description });
+
+export const pgVersion = (description: string) =>
+  Type.String({
+    pattern: '^(1[6-9]|[2-9][0-9])$',
+    description: `the major version of PostgreSQL, ${OLDEST_PG_VERSION} or newer; ${description}`,
+  });
 
 export const replicaCount = Type.Integer({
   minimum: 0,

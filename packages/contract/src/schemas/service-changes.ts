@@ -4,6 +4,7 @@ import { Named, StringEnum } from '../schema.ts';
 import {
   name,
   NO_CONTROL_CHARACTERS,
+  pgVersion,
   replicaCount,
   sizeInput,
   storageGb,
@@ -28,6 +29,9 @@ export const CreateServiceBody = Named(
     ),
     service_type: Type.Optional(
       StringEnum(SERVICE_TYPES, { description: 'in place of addons, or the type that they make' }),
+    ),
+    pg_version: Type.Optional(
+      pgVersion('default: as the region chooses for the type; GET /regions lists them'),
     ),
     region_code: Type.Optional(Type.String({ maxLength: 64 })),
     replica_count: Type.Optional(replicaCount),
@@ -72,6 +76,7 @@ export const ForkBody = Named(
     region_code: Type.Optional(
       Type.String({ maxLength: 64, description: 'the region of the parent, by any of its names' }),
     ),
+    pg_version: Type.Optional(pgVersion('that of the parent')),
     environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
   }),
 );

@@ -46,6 +46,9 @@ export const ServiceSchema = Named(
     project_id: Type.String(),
     name: Type.String(),
     service_type: StringEnum(SERVICE_TYPES),
+    pg_version: Type.Optional(
+      Type.String({ description: 'the major version of PostgreSQL; absent: not known yet' }),
+    ),
     status: StringEnum(SERVICE_STATUSES),
     region_code: Type.String(),
     created: dateTime('when the create was accepted'),

@@ -31,6 +31,12 @@ function addCreateService(server: McpServer, cloud: Cloud): void {
               description: 'default: TIMESCALEDB where it is available',
             }),
           ),
+          pg_version: Type.Optional(
+            Type.String({
+              maxLength: 2,
+              description: 'major version of PostgreSQL, as list_regions has them',
+            }),
+          ),
           ...size,
           region_code: Type.Optional(
             Type.String({ maxLength: 64, description: 'default: the first of list_regions' }),
@@ -47,13 +53,14 @@ function addCreateService(server: McpServer, cloud: Cloud): void {
       ),
     },
     async (args, signal) => {
-      const { name: wanted, service_type, region_code, environment } = args;
+      const { name: wanted, service_type, pg_version, region_code, environment } = args;
       const { wait_seconds = WAIT_SECONDS } = args;
       const { data, response } = await client.POST('/projects/{project_id}/services', {
         params: { path: { project_id: await projectId() }, ...askedAs(args) },
         body: {
           name: wanted,
           ...(service_type === undefined ? {} : { service_type }),
+          ...(pg_version === undefined ? {} : { pg_version }),
           ...sizeIn(args),
           ...(region_code === undefined ? {} : { region_code }),
           ...(environment === undefined ? {} : { environment_tag: environment }),

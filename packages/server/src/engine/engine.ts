@@ -76,6 +76,8 @@ export type Capabilities = {
    * command that installs it.
    */
   types: Record<ServiceType, TypeCapability>;
+  /** The major versions of PostgreSQL that are installed, newest first. */
+  versions: Record<ServiceType, readonly MajorCapability[]>;
   /** The version of PgBouncer, or that there is none and the command that installs it. */
   pooler: TypeCapability;
   /** The version of HAProxy, or that there is none and the command that installs it. */
@@ -101,6 +103,12 @@ export type Capabilities = {
   forkCost: string;
 };
 export type TypeCapability = { version: string } | { missing: string };
+
+/** The PostgreSQL that a new service gets, or why there is none and the command that adds it. */
+export type PostgresCapability = { version: string; major: number } | { missing: string };
+
+/** Whether a major version of PostgreSQL can run a set of add-ons. */
+export type MajorCapability = { major: number } & TypeCapability;
 
 /** Whether something is possible, or why not and what adds it. */
 export type Possibility = { possible: true } | { possible: false; why: string };
@@ -202,8 +210,14 @@ export class BadCursor extends Error {}
  * Whether services can run here, and the changes of a service: from its creation to its removal.
  */
 export interface Lifecycle {
-  /** Whether a service with these add-ons can run here. */
-  supports(addons: readonly Addon[]): TypeCapability;
+  /**
+   * Whether a service with these add-ons can run here.
+   *
+   * @param major the major version of PostgreSQL that was asked for; null: the region chooses
+   */
+  supports(addons: readonly Addon[], major: number | null): PostgresCapability;
+  /** The major version of the PostgreSQL that a service's data is of; null: it has no data. */
+  majorOf(id: string): Promise<number | null>;
   /**
    * Does ahead the work that a first create of a type would wait for, and removes what a crash left
    * half deleted.

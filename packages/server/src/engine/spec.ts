@@ -5,6 +5,8 @@ import type { Addon, DrillKind, ForkStrategy, Size } from '@howdah/contract';
 export type ServiceSpec = {
   id: string;
   addons: readonly Addon[];
+  /** The major version of PostgreSQL; null: not recorded yet, that of its data. */
+  major: number | null;
   size: Size;
   /** The most that each of its servers may use of the disk, in gigabytes. */
   storageGb: number;

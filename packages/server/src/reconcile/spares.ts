@@ -2,7 +2,7 @@
  * Keeps spares running, so that the next create finds one: a spare is a service without a project.
  */
 import { DEFAULT_SIZE, typeOfAddons } from '@howdah/contract';
-import { defaultAddons } from '../domain/service/default-addons.ts';
+import { defaultAddons, defaultMajor } from '../domain/service/default-addons.ts';
 import { type Addresses, NoPortLeft, type PortLedger } from '../engine/addresses.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Endpoint } from '../engine/spec.ts';
@@ -19,8 +19,9 @@ import { countSpares, insertSpare, listStaleSpares } from '../store/spares.ts';
 export async function keepSpares(store: Store, region: Region, wanted: number): Promise<void> {
   const { addresses } = region.engine;
   const addons = defaultAddons(region.engine);
+  const kind = { addons, major: defaultMajor(region.engine, addons) };
   for (const id of await listStaleSpares(store.db, region.code, {
-    addons,
+    ...kind,
     isCurrent: (endpoint) => addresses.isCurrent(endpoint),
     keep: wanted,
   })) {
@@ -31,17 +32,17 @@ export async function keepSpares(store: Store, region: Region, wanted: number): 
       await makeDue(tx, id);
     });
   }
-  const missing = wanted - ((await countSpares(store.db, region.code)).get(addons.join('+')) ?? 0);
+  const missing = wanted - (await countSpares(store.db, region.code, kind));
   for (let attempt = 0; attempt < missing; attempt++) {
     await store.db.transaction().execute(async (tx) => {
       // Locks the region: two rounds at the same time count one after the other.
       const endpoint = await reserveOrNull(addresses, createPortLedger(tx, region));
       if (endpoint === null) return;
-      if (((await countSpares(tx, region.code)).get(addons.join('+')) ?? 0) >= wanted) return;
+      if ((await countSpares(tx, region.code, kind)) >= wanted) return;
       const spare = await insertSpare(tx, {
         region: region.code,
         serviceType: typeOfAddons(addons),
-        addons,
+        ...kind,
         size: DEFAULT_SIZE,
         origin: null,
         endpoint,

@@ -37,7 +37,7 @@ export async function createService(
 ): Promise<Accepted> {
   const { regions } = context;
   const { region, alias } = regionOrRefuse(regions, body.region_code);
-  const { addons, size, replicas } = await specOrRefuse(region, body);
+  const { addons, major, size, replicas } = await specOrRefuse(region, body);
   const initialPassword = newPassword();
   const verifier = await scramVerifier(initialPassword);
   const change = {
@@ -61,8 +61,9 @@ export async function createService(
     const spare =
       highlyAvailable || body.vpc_id !== undefined
         ? null
-        : await lockSpare(tx, { region: region.code, addons, size });
-    const fresh = spare ?? (await insertServiceAtEndpoint(region, tx, addons, size, null));
+        : await lockSpare(tx, { region: region.code, addons, major, size });
+    const fresh =
+      spare ?? (await insertServiceAtEndpoint(region, tx, { addons, major, size, origin: null }));
     const operation = await beginOperation(
       tx,
       { id: fresh.id, project_id: caller.projectId },
@@ -86,7 +87,7 @@ export async function createService(
 }
 
 /**
- * Checks what a create asks for against its region: type, size, replicas, disk and pooler.
+ * Checks what a create asks for against its region: type, version, size, replicas, disk, pooler.
  */
 async function specOrRefuse(region: Region, body: CreateServiceBody) {
   const addons = chooseAddons(region, body);
@@ -100,29 +101,27 @@ async function specOrRefuse(region: Region, body: CreateServiceBody) {
     body.sync_replica_count ?? 0,
   );
   await refuseFullDisk(region, 'services');
-  const capability = region.engine.lifecycle.supports(addons);
+  const asked = body.pg_version === undefined ? null : Number(body.pg_version);
+  const capability = region.engine.lifecycle.supports(addons, asked);
   if ('missing' in capability)
     throw new ApiError('UNAVAILABLE_HERE', `${typeOfAddons(addons)}: ${capability.missing}`);
+  const { major } = capability;
   if (body.enable_pooler === true) refuseImpossible(region, 'enablePooler', 'enable_pooler');
-  return { addons, size, replicas };
+  return { addons, major, size, replicas };
 }
 
 /** Inserts a service at a new endpoint. */
 export async function insertServiceAtEndpoint(
   region: Region,
   tx: Tx,
-  addons: readonly Addon[],
-  size: Size,
-  origin: Origin | null,
+  made: { addons: readonly Addon[]; major: number | null; size: Size; origin: Origin | null },
 ): Promise<ServiceRow> {
   const endpoint = await reserveEndpoint(tx, region);
   return insertSpare(tx, {
     region: region.code,
-    serviceType: typeOfAddons(addons),
-    addons,
-    size,
+    serviceType: typeOfAddons(made.addons),
+    ...made,
     endpoint,
-    origin,
   });
 }
 

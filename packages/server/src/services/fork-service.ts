@@ -7,6 +7,7 @@ import {
   NAME_MAX_CHARACTERS,
   refusal,
 } from '@howdah/contract';
+import type { ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
 import type { Region, Regions } from '../engine/regions.ts';
 import type { Origin } from '../engine/spec.ts';
@@ -58,7 +59,9 @@ export async function forkService(
     });
     await refuseSecondProject(tx, regions, region, caller.projectId);
     await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, 1) });
-    const fresh = await insertServiceAtEndpoint(region, tx, parent.addons, size, origin);
+    refuseOtherMajor(parent, body.pg_version);
+    const { addons, pg_version: major } = parent;
+    const fresh = await insertServiceAtEndpoint(region, tx, { addons, major, size, origin });
     const operation = await beginOperation(
       tx,
       { id: fresh.id, project_id: caller.projectId },
@@ -97,6 +100,16 @@ function refuseOtherRegion(regions: Regions, own: Region, asked: string | undefi
     'INVALID_REQUEST',
     `region_code: found ${JSON.stringify(asked)}; ` +
       `a fork is in the region of its parent, ${own.code}: leave the field out`,
+  );
+}
+
+/** A fork begins with the data of its parent, which is of one major version. */
+function refuseOtherMajor({ pg_version }: ServiceRow, asked: string | undefined): void {
+  if (asked === undefined || pg_version === null || Number(asked) === pg_version) return;
+  throw new ApiError(
+    'INVALID_REQUEST',
+    `pg_version: found ${JSON.stringify(asked)}; ` +
+      `a fork has the version of its parent, ${pg_version}: leave the field out`,
   );
 }
 

@@ -68,6 +68,10 @@ export function describeRegion({ code, aliases, engine }: Region): RegionDocumen
     service_types: SERVICE_TYPES.map((type) => ({
       service_type: type,
       ...availability(capabilities.types[type]),
+      versions: capabilities.versions[type].map((one) => ({
+        pg_version: String(one.major),
+        ...availability(one),
+      })),
     })),
     actions: REGIONAL_ACTIONS.map((action) => {
       const possibility = capabilities.actions[action];

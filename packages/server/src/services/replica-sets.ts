@@ -71,6 +71,7 @@ export async function createReplicaSet(
       region: region.code,
       serviceType: parent.service_type,
       addons: parent.addons,
+      major: parent.pg_version,
       size,
       endpoint,
       origin: null,

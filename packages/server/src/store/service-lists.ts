@@ -37,6 +37,17 @@ export async function listParentsOfUnfinishedForks(db: Db): Promise<Set<string>>
   return new Set(rows.flatMap(({ origin }) => origin?.parent ?? []));
 }
 
+/** Services of a region whose major version is not recorded. */
+export async function listWithoutMajor(db: Db, region: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('services')
+    .select('id')
+    .where(isIn(region))
+    .where('pg_version', 'is', null)
+    .execute();
+  return rows.map(({ id }) => id);
+}
+
 /**
  * The storage quota of each service of a region that is meant to run, with read replica sets and
  * spares.

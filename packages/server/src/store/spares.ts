@@ -12,6 +12,8 @@ export type NewService = {
   region: string;
   serviceType: ServiceType;
   addons: readonly Addon[];
+  /** The major version of PostgreSQL; null: not known yet. */
+  major: number | null;
   size: Size;
   /** Default: by the size. */
   storageGb?: number;
@@ -32,6 +34,7 @@ export async function insertSpare(tx: Tx, spare: NewService): Promise<ServiceRow
       name: 'spare',
       service_type: spare.serviceType,
       addons: [...spare.addons],
+      pg_version: spare.major,
       environment: 'DEV',
       ...spare.endpoint,
       resource_id: newId(),
@@ -59,10 +62,10 @@ export async function insertSpare(tx: Tx, spare: NewService): Promise<ServiceRow
     .executeTakeFirstOrThrow();
 }
 
-/** Locks a running spare with these add-ons and this size; null: there is none. */
+/** Locks a running spare with these add-ons, version and size; null: there is none. */
 export async function lockSpare(
   tx: Tx,
-  wanted: { region: string; addons: readonly Addon[]; size: Size },
+  wanted: { region: string; addons: readonly Addon[]; major: number; size: Size },
 ): Promise<ServiceRow | null> {
   const { cpu_millis, memory_gbs } = sizeColumns(wanted.size);
   const row = await tx
@@ -71,6 +74,7 @@ export async function lockSpare(
     .where(isSpare)
     .where('region_code', '=', wanted.region)
     .where('reachable', '=', true)
+    .where('pg_version', '=', wanted.major)
     .where(sql<boolean>`addons = ${[...wanted.addons]}::text[]`)
     .where(
       sql<boolean>`(cpu_millis, memory_gbs) is not distinct from (${cpu_millis}::int, ${memory_gbs}::int)`,
@@ -83,41 +87,51 @@ export async function lockSpare(
   return row ?? null;
 }
 
-/** Counts spares by their add-ons, with those that do not run yet. */
-export async function countSpares(db: Db, region: string): Promise<Map<string, number>> {
-  const rows = await db
+/** The kind of the spares that are kept: a create of another kind cannot use one. */
+export type SpareKind = Readonly<{ addons: readonly Addon[]; major: number | null }>;
+
+/** Counts the spares of a kind, with those that do not run yet. */
+export async function countSpares(
+  db: Db,
+  region: string,
+  { addons, major }: SpareKind,
+): Promise<number> {
+  const { count } = await db
     .selectFrom('services')
-    .select(['addons', sql<number>`count(*)::int`.as('count')])
+    .select(sql<number>`count(*)::int`.as('count'))
     .where(isSpare)
     .where('region_code', '=', region)
-    .groupBy('addons')
-    .execute();
-  return new Map(rows.map(({ addons, count }) => [addons.join('+'), count]));
+    .where(sql<boolean>`addons = ${[...addons]}::text[]`)
+    .where(sql<boolean>`pg_version is not distinct from ${major}::int`)
+    .executeTakeFirstOrThrow();
+  return count;
 }
 
 /**
- * Spares that no create can use: other add-ons or host than wanted now, or more than are kept.
+ * Spares that no create can use: other add-ons, version or host than wanted now, or more than are
+ * kept.
  *
  * @param wanted.isCurrent whether a new service would be at the host of this endpoint
  */
 export async function listStaleSpares(
   db: Db,
   region: string,
-  wanted: {
-    addons: readonly Addon[];
+  wanted: SpareKind & {
     isCurrent: (endpoint: Endpoint) => boolean;
     keep: number;
   },
 ): Promise<string[]> {
   const rows = await db
     .selectFrom('services')
-    .select(['id', 'host', 'port', 'addons'])
+    .select(['id', 'host', 'port', 'addons', 'pg_version'])
     .where(isSpare)
     .where('region_code', '=', region)
     .orderBy('created')
     .execute();
-  const fits = (row: Endpoint & { addons: Addon[] }) =>
-    wanted.isCurrent(row) && row.addons.join() === wanted.addons.join();
+  const fits = (row: Endpoint & Pick<ServiceRow, 'addons' | 'pg_version'>) =>
+    wanted.isCurrent(row) &&
+    row.addons.join() === wanted.addons.join() &&
+    row.pg_version === wanted.major;
   const kept = new Set(
     rows
       .filter(fits)

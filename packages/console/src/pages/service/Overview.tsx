@@ -128,6 +128,7 @@ const address = ({ host, port }: { host: string; port: number }) => (
 function factsOf(service: Service, vpcName: string): (readonly [string, ReactNode])[] {
   const {
     created,
+    pg_version: version,
     endpoint,
     connection_pooler: pooler,
     vpc_endpoint: vpc,
@@ -142,6 +143,7 @@ function factsOf(service: Service, vpcName: string): (readonly [string, ReactNod
   return [
     ['Size', cpu === undefined ? 'shared' : `${cores(cpu)}, ${memory} GB`],
     ['Storage', quota === undefined ? '–' : bytes(quota * 1e9)],
+    ...(version === undefined ? [] : [['PostgreSQL', version] as const]),
     ['Created', <Ago key="created" iso={created} />],
     [
       'Standbys',

@@ -15,6 +15,7 @@ export function serviceDocument(row: ServiceRow): Service {
     project_id: row.project_id ?? '',
     name: row.name,
     service_type: row.service_type,
+    ...(row.pg_version === null ? {} : { pg_version: String(row.pg_version) }),
     status: row.status,
     region_code: row.region_alias ?? row.region_code,
     created: row.created.toISOString(),

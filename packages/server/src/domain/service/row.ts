@@ -22,6 +22,8 @@ export type ServiceRow = {
   name: string;
   service_type: ServiceType;
   addons: Addon[];
+  /** The major version of PostgreSQL; null: not known yet, of a service of an older release. */
+  pg_version: number | null;
   environment: Environment;
   created: Date;
   created_by: string | null;
@@ -77,6 +79,7 @@ export type ServiceChange = Partial<
     ServiceRow,
     | 'project_id'
     | 'region_alias'
+    | 'pg_version'
     | 'name'
     | 'environment'
     | 'created'

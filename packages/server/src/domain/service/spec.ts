@@ -7,6 +7,7 @@ export function serviceSpec(row: ServiceRow): ServiceSpec {
   return {
     id: row.id,
     addons: row.addons,
+    major: row.pg_version,
     size: sizeOf(row),
     storageGb: row.storage_gb,
     // A deleted service stops. Its row keeps the desired state for a restore.

@@ -47,6 +47,14 @@ export const DATA_PROMISES: readonly Promised[] = [
       }),
   },
   {
+    name: 'a service and its forks have the major version that was asked for',
+    check: majorsAreKept,
+  },
+  {
+    name: 'data of another major version is not started',
+    check: otherMajorIsRefused,
+  },
+  {
     name: 'a stop and a resize keep the data',
     check: (subject) =>
       withService(subject, {}, async (spec) => {
@@ -124,5 +132,37 @@ function forkAtTime(subject: Subject): Promise<void> {
     await forkOf(subject, { parent: spec.id, strategy: 'PITR', targetTime }, async (fork) => {
       assert.equal(await subject.countRows(fork), 2);
     });
+  });
+}
+
+async function majorsAreKept(subject: Subject): Promise<void> {
+  const { capabilities, lifecycle } = subject.engine;
+  const majors = capabilities.versions.POSTGRES.filter((one) => 'version' in one);
+  assert.ok(majors.length > 0);
+  for (const { major } of majors)
+    await withService(subject, { major }, async (spec) => {
+      assert.equal(await lifecycle.majorOf(spec.id), major);
+      const origin: Origin = { parent: spec.id, strategy: 'NOW', targetTime: null };
+      await withService(subject, { major, origin }, async (fork) => {
+        assert.equal(await lifecycle.majorOf(fork.id), major);
+      });
+    });
+}
+
+async function otherMajorIsRefused(subject: Subject): Promise<void> {
+  await withService(subject, {}, async (spec) => {
+    const { lifecycle } = subject.engine;
+    await settle(subject, paused(spec));
+    const major = await lifecycle.majorOf(spec.id);
+    assert.ok(major !== null);
+    const verdict = await lifecycle.converge({ ...spec, major: major + 1 }, async () => undefined);
+    assert.equal(verdict.outcome, 'failed');
+    assert.match(
+      verdict.outcome === 'failed' ? verdict.reason : '',
+      new RegExp(`PostgreSQL ${major}.*${major + 1}`),
+    );
+    assert.equal(await lifecycle.runs(spec.id), false);
+    await settle(subject, { ...spec, major });
+    assert.equal(await lifecycle.runs(spec.id), true);
   });
 }

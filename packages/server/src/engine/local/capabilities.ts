@@ -1,6 +1,12 @@
 /** The kinds of services that this machine can run, and what it cannot do. */
 import { ADDONS_OF_TYPE, type Addon } from '@howdah/contract';
-import type { Capabilities, Possibility, TypeCapability } from '../engine.ts';
+import type {
+  Capabilities,
+  MajorCapability,
+  Possibility,
+  PostgresCapability,
+  TypeCapability,
+} from '../engine.ts';
 import { CLONE_COST } from './host/clone.ts';
 import { limitsNote } from './host/limits.ts';
 import type { Machine } from './host/machine-record.ts';
@@ -9,15 +15,31 @@ import { QUOTA_NOTE } from './host/quota.ts';
 import { installationFor, missingFor } from './postgres/installations.ts';
 import { MISSING_POOLER } from './proxy/pooler.ts';
 
-/** Whether a service with these add-ons can run here. */
+/**
+ * Whether a service with these add-ons can run here.
+ *
+ * @param major the major version that was asked for; null: the preferred one
+ */
 export function supports(
   { installations }: Pick<Machine, 'installations'>,
   addons: readonly Addon[],
-): TypeCapability {
-  const installation = installationFor(installations.usable, addons);
+  major: number | null,
+): PostgresCapability {
+  const installation = installationFor(installations.usable, addons, major);
   return installation === null
-    ? { missing: missingFor(installations.usable, addons) }
-    : { version: installation.version };
+    ? { missing: missingFor(installations.usable, addons, major) }
+    : { version: installation.version, major: installation.major };
+}
+
+/** The major versions that are installed, newest first, and whether each has the add-ons. */
+function majorsFor(
+  machine: Pick<Machine, 'installations'>,
+  addons: readonly Addon[],
+): MajorCapability[] {
+  const majors = new Set(machine.installations.usable.map(({ major }) => major));
+  return [...majors]
+    .toSorted((a, b) => b - a)
+    .map((major) => ({ ...supports(machine, addons, major), major }));
 }
 
 /** @param gateway whether services can have a gateway here */
@@ -28,9 +50,14 @@ export function capabilitiesOf(machine: Machine, gateway: TypeCapability): Capab
   return {
     engine: 'local',
     types: {
-      TIMESCALEDB: supports(machine, ADDONS_OF_TYPE.TIMESCALEDB),
-      POSTGRES: supports(machine, ADDONS_OF_TYPE.POSTGRES),
-      VECTOR: supports(machine, ADDONS_OF_TYPE.VECTOR),
+      TIMESCALEDB: supports(machine, ADDONS_OF_TYPE.TIMESCALEDB, null),
+      POSTGRES: supports(machine, ADDONS_OF_TYPE.POSTGRES, null),
+      VECTOR: supports(machine, ADDONS_OF_TYPE.VECTOR, null),
+    },
+    versions: {
+      TIMESCALEDB: majorsFor(machine, ADDONS_OF_TYPE.TIMESCALEDB),
+      POSTGRES: majorsFor(machine, ADDONS_OF_TYPE.POSTGRES),
+      VECTOR: majorsFor(machine, ADDONS_OF_TYPE.VECTOR),
     },
     pooler,
     gateway,

@@ -22,7 +22,7 @@ import { reclaimUsers } from './host/users.ts';
 import { createLocal, type Local, type LocalEngineOptions } from './local.ts';
 import { makeNetworks } from './network/networks.ts';
 import { createObserving } from './observe.ts';
-import { installationFor, installationOf, missingFor } from './postgres/installations.ts';
+import { installationFor, installationOf, majorOf, missingFor } from './postgres/installations.ts';
 import { findServer, portIsFree } from './postgres/server.ts';
 import { extensionsOf, type Template } from './postgres/templates.ts';
 import { removeService } from './remove.ts';
@@ -55,7 +55,11 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
   return {
     capabilities: capabilitiesOf(machine, options.gateway),
     lifecycle: {
-      supports: (addons) => supports(machine, addons),
+      supports: (addons, major) => supports(machine, addons, major),
+      majorOf: async (id) => {
+        const marker = await readMarker(machine.layout.service(id));
+        return marker === null ? null : majorOf(marker);
+      },
       prepare: () => prepare(local, () => isClosing),
       runs: (id) => runs(machine, id),
       plan: createPlan(machine.layout, machine.networks.method === 'bridge'),
@@ -147,7 +151,7 @@ async function prepare(local: Local, isClosing: () => boolean): Promise<void> {
   let usual: Template | null = null;
   for (const type of SERVICE_TYPES) {
     const addons = ADDONS_OF_TYPE[type];
-    const installation = installationFor(machine.installations.usable, addons);
+    const installation = installationFor(machine.installations.usable, addons, null);
     if (installation === null || isClosing()) continue;
     const template = await topology.templates.ensure(installation, extensionsOf(addons));
     usual ??= template;
@@ -172,8 +176,9 @@ function createBackups(
     keep: (id, removes) => keepBackups(keeper, id, removes),
     verify: async (spec, runStep, signal) => {
       const marker = await readMarker(machine.layout.service(spec.id));
-      const installation = installationOf(installations, marker, spec.addons);
-      if (installation === null) throw new Error(missingFor(installations, spec.addons));
+      const installation = installationOf(installations, marker, spec);
+      if (installation === null)
+        throw new Error(missingFor(installations, spec.addons, spec.major));
       return holdingBackups(keeper, spec.id, () =>
         verifyBackup(verifications, spec, installation, runStep, signal),
       );

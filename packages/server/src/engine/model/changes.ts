@@ -4,8 +4,16 @@ import { chooseServers, numberNodes } from '../records.ts';
 import type { ServiceSpec } from '../spec.ts';
 import { writeLog, type ModelNode, type ModelService } from './state.ts';
 
-/** The version of PostgreSQL that services are said to run. */
-export const MODEL_VERSION = '18.4';
+/** The versions of PostgreSQL that services are said to run, by their major; newest first. */
+export const MODEL_VERSIONS = [
+  { major: 18, version: '18.4' },
+  { major: 17, version: '17.10' },
+] as const;
+
+/** The version of a service; those of older releases had no other than the newest. */
+export function versionOf({ major }: Pick<ModelService, 'major'>): string {
+  return MODEL_VERSIONS.find((one) => one.major === major)?.version ?? MODEL_VERSIONS[0].version;
+}
 
 /** The numbers of the servers that a spec asks for. They need no ports: nothing listens there. */
 export function wantedNodes(
@@ -91,6 +99,7 @@ export function addNode(
     place: placeOf(spec),
     isServing: false,
   };
+  service.major ??= spec.major ?? MODEL_VERSIONS[0].major;
   service.nodes = [...service.nodes.filter((other) => other.n !== n), node].toSorted(
     (a, b) => a.n - b.n,
   );
@@ -106,7 +115,7 @@ export function startServer(
   const node = nodeOf(service, n);
   Object.assign(node, { runs: true, size: spec.size, place: placeOf(spec) });
   if (node.data === 'primary') service.stoppedMs = null;
-  writeLog(service, n, nowMs, `starting PostgreSQL ${MODEL_VERSION} (simulated)`);
+  writeLog(service, n, nowMs, `starting PostgreSQL ${versionOf(service)} (simulated)`);
   writeLog(
     service,
     n,

@@ -64,12 +64,13 @@ export function decideData(
       change.writeFiles(changed, spec);
       changed.ports = change.portsOf(spec);
       changed.snapshots = [initialSnapshot(nowMs)];
-      return `PostgreSQL ${change.MODEL_VERSION}, simulated`;
+      return `PostgreSQL ${change.versionOf(changed)}, simulated`;
     });
   return changeBy(named(STEP.fork), 'fork', (changed, nowMs) => {
     if (parent === null || parent.nodes.length === 0)
       throw new Error(`its parent ${origin.parent} is no longer there`);
     const { atMs, detail } = originMoment(parent, origin.strategy, origin.targetTime, nowMs);
+    changed.major = parent.major;
     change.addNode(changed, spec, n, 'primary');
     change.writeFiles(changed, spec);
     changed.ports = change.portsOf(spec);

@@ -11,6 +11,15 @@ export function decide(situation: Situation): NextStep {
   const { spec } = situation;
   const stop = decidePoolerStop(situation);
   if (stop !== null) return stop;
+  const why = whyNotStartable(situation);
+  if (why !== null && spec.power === 'running') return { kind: 'refuse', why };
   if (spec.set !== null) return decideSet(situation, spec.set.parent);
   return spec.ha === null ? decideServer(situation) : decideHa(situation, spec.ha);
+}
+
+/** Data of one major version of PostgreSQL is not started with another. */
+function whyNotStartable({ spec, service }: Situation): string | null {
+  return spec.major === null || service.major === null || spec.major === service.major
+    ? null
+    : `its data is of PostgreSQL ${service.major}, and its record says ${spec.major}`;
 }

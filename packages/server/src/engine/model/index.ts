@@ -8,7 +8,7 @@ import type { Capabilities, Engine, Observing, Possibility } from '../engine.ts'
 import { EngineUnavailable } from '../engine.ts';
 import type { ClusterRecords } from '../records.ts';
 import { createBackups } from './backups.ts';
-import { MODEL_VERSION } from './changes.ts';
+import { MODEL_VERSIONS } from './changes.ts';
 import { createModelClock } from './clock.ts';
 import { createControl, reopen, type ModelControl } from './control.ts';
 import { convergeOnce, planOf, removeOnce, runs } from './lifecycle.ts';
@@ -68,7 +68,14 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
   return {
     capabilities: CAPABILITIES,
     lifecycle: {
-      supports: () => VERSION,
+      supports: (_addons, major) =>
+        MODEL_VERSIONS.find((one) => major === null || one.major === major) ?? {
+          missing: `PostgreSQL ${major} is not simulated; GET /regions lists the versions`,
+        },
+      majorOf: async (id) => {
+        await open();
+        return state.find(id)?.major ?? null;
+      },
       prepare: open,
       runs: async (id) => {
         await open();
@@ -159,13 +166,14 @@ function createStorage(model: Model, open: () => Promise<void>): Engine['storage
   };
 }
 
-const VERSION = { version: MODEL_VERSION };
+const [VERSION] = MODEL_VERSIONS;
 const POSSIBLE: Possibility = { possible: true };
 const SIMULATED = 'simulated: no PostgreSQL runs';
 
 const CAPABILITIES: Capabilities = {
   engine: 'model',
   types: { POSTGRES: VERSION, TIMESCALEDB: VERSION, VECTOR: VERSION },
+  versions: { POSTGRES: MODEL_VERSIONS, TIMESCALEDB: MODEL_VERSIONS, VECTOR: MODEL_VERSIONS },
   // PgBouncer and HAProxy of Debian 13.
   pooler: { version: '1.24.1' },
   gateway: { version: '3.0.11' },

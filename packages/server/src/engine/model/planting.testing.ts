@@ -233,6 +233,7 @@ export function afterFailover(
 export const leftover = (id: string): ServiceSpec => ({
   id,
   addons: [],
+  major: null,
   size: 'shared',
   storageGb: 1,
   power: 'running',

@@ -89,6 +89,8 @@ const ServiceSchema = Type.Object({
   /** The service that a fork that is not yet provisioned is made from. */
   origin: orNull(Type.String()),
   provisioned: Type.Boolean(),
+  /** The major version of the PostgreSQL that its data is of; null: it has no data. */
+  major: orNull(Type.Integer()),
   /** The SCRAM verifier of the admin role's password. */
   verifier: orNull(Type.String()),
   /** The contents of its configuration files. */
@@ -229,6 +231,7 @@ export function newService(id: string): ModelService {
     parent: null,
     origin: null,
     provisioned: false,
+    major: null,
     verifier: null,
     files: { size: 'shared', storageGb: 0, allowedNetworks: null },
     gateway: null,

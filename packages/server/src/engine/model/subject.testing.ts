@@ -96,6 +96,7 @@ export function newSpec(port: number): ServiceSpec {
   return {
     id: `s${port}`,
     addons: [],
+    major: null,
     size: { cpuMillis: 500, memoryGbs: 2 },
     storageGb: 10,
     power: 'running',

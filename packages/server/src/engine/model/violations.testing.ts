@@ -119,6 +119,14 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
           ? sql.query(id, ...more)
           : { columns: [], rows: [], row_count: 0, truncated: false, elapsed_ms: 0 },
     })),
+  'a service and its forks have the major version that was asked for': () =>
+    replaced('lifecycle', () => ({ majorOf: async () => 18 })),
+  'data of another major version is not started': () =>
+    otherVerdict((verdict) =>
+      verdict.outcome === 'failed' && verdict.reason.startsWith('its data is of')
+        ? { ...verdict, outcome: 'settled' }
+        : verdict,
+    ),
   'a stop and a resize keep the data': () => losesDataOf(({ power }) => power === 'paused'),
   'a move into a VPC and out of it keeps the data': () => losesDataOf(({ vpc }) => vpc !== null),
   'a fork has the data of its origin': () =>

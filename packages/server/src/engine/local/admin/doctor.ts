@@ -1,7 +1,7 @@
 /** `howdah doctor`: what the machine has, what is missing, and the command that adds it. */
 import { statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { ADDONS_OF_TYPE, SERVICE_TYPES, type Finding } from '@howdah/contract';
+import { ADDONS_OF_TYPE, OLDEST_PG_VERSION, SERVICE_TYPES, type Finding } from '@howdah/contract';
 import { CLONE_COST, probeCloneMethod } from '../host/clone.ts';
 import {
   fileSystemOf,
@@ -18,11 +18,11 @@ import { RESERVE_AGAIN_PERCENT, RESERVE_RELEASE_PERCENT } from '../../../domain/
 import type { DiskUsage } from '../../engine.ts';
 import { diskUsage, heldReserve, reserveBytes } from '../host/reserve.ts';
 import { findProgram, PROGRAMS, type ProgramName } from '../host/daemon.ts';
+import { installationPlaces } from '../host/layout.ts';
 import {
   findInstallations,
   installationFor,
   missingFor,
-  OLDEST_MAJOR,
   type Installation,
 } from '../postgres/installations.ts';
 import { LOGIN_TRIGGERS_SINCE } from '../postgres/read-only-sql.ts';
@@ -55,7 +55,7 @@ export async function doctor(
     probeNamespaces(),
     foreseeLimits('howdah', data),
   ]);
-  const { usable, tooOld } = await findInstallations(null);
+  const { usable, tooOld } = await findInstallations(installationPlaces(data), false);
   return [
     { what: 'Node', state: 'ok', found: process.version },
     await privileges(),
@@ -83,16 +83,16 @@ export async function doctor(
     ...tooOld.map(({ version, bin }): Finding => ({
       what: `PostgreSQL ${version}`,
       state: 'note',
-      found: `${bin}: not used; before ${OLDEST_MAJOR} a role that may create roles can make itself one that reads the server's files`,
+      found: `${bin}: not used; before ${OLDEST_PG_VERSION} a role that may create roles can make itself one that reads the server's files`,
     })),
     ...SERVICE_TYPES.map((type): Finding => {
-      const installation = installationFor(usable, ADDONS_OF_TYPE[type]);
+      const installation = installationFor(usable, ADDONS_OF_TYPE[type], null);
       return installation === null
         ? {
             what: `type ${type}`,
             state: 'missing',
             found: 'cannot be had',
-            remedy: missingFor(usable, ADDONS_OF_TYPE[type]),
+            remedy: missingFor(usable, ADDONS_OF_TYPE[type], null),
           }
         : {
             what: `type ${type}`,

@@ -81,8 +81,8 @@ export type Layout = {
   /** Clones of templates, made ahead. */
   precloned: string;
   /**
-   * Copies of PostgreSQL that npm brought: a reinstall of npm's packages must not pull the binaries
-   * from under running servers.
+   * PostgreSQL that the operator has put or linked there, and copies of what npm brought: a
+   * reinstall of npm's packages must not pull the binaries from under running servers.
    */
   installations: string;
   /** Modules of ours, compiled for the PostgreSQL of this machine. */
@@ -123,6 +123,11 @@ export function partsOfKey(key: string): { id: string; n: number } {
   return { id, n: Number(n) };
 }
 
+/** Where installations of PostgreSQL are, beside those of the system. */
+export function installationPlaces(root: string): Pick<Layout, 'installations' | 'modules'> {
+  return { installations: join(root, 'postgres'), modules: join(root, 'modules') };
+}
+
 /** @throws Error when the data directory's path is too long for the sockets below it */
 export function createLayout(root: string): Layout {
   const services = join(root, 'services');
@@ -140,8 +145,7 @@ export function createLayout(root: string): Layout {
     services,
     templates: join(root, 'templates'),
     precloned: join(root, 'precloned'),
-    installations: join(root, 'postgres'),
-    modules: join(root, 'modules'),
+    ...installationPlaces(root),
     trash: join(root, 'trash'),
     scratch: join(root, 'scratch'),
     rootfs: join(root, 'rootfs'),

@@ -76,7 +76,7 @@ export async function prepareMachine(
       probeNamespaces(),
       probeCloneMethod(layout.templates),
       probeLimits(group, layout.root),
-      findInstallations(layout),
+      findInstallations(layout, true),
       findProgram('pgbouncer'),
       probeNetworks(),
       probeEgress(),

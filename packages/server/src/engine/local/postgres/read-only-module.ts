@@ -13,8 +13,14 @@ import { run } from '../../../lib/run.ts';
 import { mkdir, readFile, rename, rm } from '../host/root-files.ts';
 import { READ_ONLY_MODULE_SOURCE } from '../../../paths.ts';
 
+/**
+ * Where an installation is from: a package of the system, a directory or link of the operator's in
+ * the data directory, or npm.
+ */
+export type Source = 'system' | 'linked' | 'npm';
+
 /** The PostgreSQL that a module is compiled for. */
-export type Target = { name: string; major: number; bin: string; source: 'system' | 'npm' };
+export type Target = { name: string; major: number; bin: string; source: Source };
 
 /**
  * The path of the module, or what is missing for it; null: nothing, it is compiled when Howdah
@@ -56,11 +62,11 @@ export async function readOnlyModule(
 /** npm's PostgreSQL has no headers, and those of another build may differ. */
 function headersOf({ major, bin, source }: Target): string | null {
   if (source === 'npm' || process.platform !== 'linux') return null;
-  const candidates = [
-    `/usr/include/postgresql/${major}/server`,
-    join(dirname(bin), 'include', 'server'),
-    join(OUR_HEADERS, `postgresql-${major}`),
-  ];
+  const own = join(dirname(bin), 'include', 'server');
+  const candidates =
+    source === 'linked'
+      ? [own]
+      : [`/usr/include/postgresql/${major}/server`, own, join(OUR_HEADERS, `postgresql-${major}`)];
   return candidates.find((path) => existsSync(join(path, 'postgres.h'))) ?? null;
 }
 

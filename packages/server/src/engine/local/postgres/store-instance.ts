@@ -103,8 +103,8 @@ async function installationOfStore(machine: Machine, templates: Templates): Prom
       );
     return known;
   }
-  const chosen = installationFor(usable, []);
-  if (chosen === null) throw new Error(missingFor(usable, []));
+  const chosen = installationFor(usable, [], null);
+  if (chosen === null) throw new Error(missingFor(usable, [], null));
   const template = await templates.ensure(chosen, []);
   const unfinished = instancePaths(`${paths.root}.new`);
   await removeTree(unfinished.root, machine.cloneMethod);

@@ -56,7 +56,7 @@ export async function applyStep(
   const { machine } = executor;
   const { installation, files, filesAs } = found;
   if (installation === null || files === null || filesAs === null)
-    throw new Error(missingFor(machine.installations.usable, spec.addons));
+    throw new Error(missingFor(machine.installations.usable, spec.addons, spec.major));
   const installed: Installed = { ...found, installation, files, filesAs };
   switch (step.kind) {
     case 'makeTemplate':

@@ -17,6 +17,7 @@ export const HA: PlacedCluster = {
 export const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   id: 'abcdefghij',
   addons: [],
+  major: null,
   size: 'shared',
   storageGb: 10,
   power: 'running',
@@ -61,6 +62,7 @@ export function seen(
     primary: {
       directory: 'ours',
       provisioned: true,
+      notStartable: null,
       templateReady: true,
       server:
         first.server === null

@@ -5,6 +5,7 @@ import type { PlacedSpec } from './placed-spec.ts';
 const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   id: 'abcdefghij',
   addons: [],
+  major: null,
   size: 'shared',
   storageGb: 10,
   power: 'running',

@@ -24,6 +24,7 @@ const anyObservation: fc.Arbitrary<Observation> = fc
   .record({
     directory: fc.constantFrom('absent' as const, 'incomplete' as const, 'ours' as const),
     provisioned: fc.boolean(),
+    notStartable: fc.constant(null),
     templateReady: fc.boolean(),
     server: anyServer,
     silentMs: fc.option(fc.nat({ max: 2 * KILL_AFTER_MS })),

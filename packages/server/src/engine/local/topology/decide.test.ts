@@ -40,6 +40,34 @@ const TABLE: [string, PlacedSpec, Observation, Step][] = [
     { kind: 'discard' },
   ],
   ['nothing there, and it must not run', PAUSED, NONE, { kind: 'settled' }],
+  [
+    'down, and its PostgreSQL is not installed',
+    spec(),
+    { ...DOWN, notStartable: 'missing', filesCurrent: false },
+    { kind: 'refuse', why: 'missing' },
+  ],
+  [
+    'down for good, and its PostgreSQL is not installed',
+    PAUSED,
+    { ...DOWN, notStartable: 'missing' },
+    { kind: 'settled' },
+  ],
+  [
+    'up, and its PostgreSQL is no longer installed',
+    spec(),
+    { ...WELL, notStartable: 'missing' },
+    { kind: 'settled' },
+  ],
+  [
+    'up with another size, and its PostgreSQL is no longer installed',
+    spec(),
+    {
+      ...WELL,
+      notStartable: 'missing',
+      server: { phase: 'ready', sizeCurrent: false, placed: true },
+    },
+    { kind: 'refuse', why: 'missing' },
+  ],
   ['down, files of another size', spec(), { ...DOWN, filesCurrent: false }, { kind: 'writeFiles' }],
   [
     'down, an old certificate',

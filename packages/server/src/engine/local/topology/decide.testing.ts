@@ -6,6 +6,7 @@ import { POOLER_WELL, WELL } from './simulate.ts';
 export const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   id: 'abcdefghij',
   addons: [],
+  major: null,
   size: 'shared',
   storageGb: 10,
   power: 'running',

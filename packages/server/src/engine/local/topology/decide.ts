@@ -15,6 +15,8 @@ export type Observation = {
   directory: 'absent' | 'foreign' | 'incomplete' | 'ours';
   /** Whether its first password was set. */
   provisioned: boolean;
+  /** Why no server can be started on its data; null: one can. */
+  notStartable: string | null;
   templateReady: boolean;
   /**
    * placed: whether it is in the desired network: that of its VPC, or none. sizeCurrent: whether
@@ -120,6 +122,7 @@ export function decide(spec: PlacedSpec, seen: Observation): Step {
   if (seen.server !== null) return decideRunning(spec, seen, seen.server);
   if (!seen.owned && seen.directory === 'ours') return { kind: 'own' };
   if (spec.power === 'paused') return { kind: 'settled' };
+  if (seen.notStartable !== null) return { kind: 'refuse', why: seen.notStartable };
   if (seen.directory === 'incomplete') return { kind: 'discard' };
   if (seen.directory === 'absent' && spec.origin !== null)
     return { kind: 'fork', origin: spec.origin };
@@ -157,6 +160,9 @@ function decideRunning(
       waitMs: 500,
     };
   }
+  // A server that could not be started again is not stopped.
+  if (seen.notStartable !== null && !(seen.owned && server.placed && server.sizeCurrent))
+    return { kind: 'refuse', why: seen.notStartable };
   if (!seen.owned) return { kind: 'stop', mode: 'fast', why: OWN_WHY };
   if (!server.placed) return { kind: 'stop', mode: 'fast', why: placeWhy(spec) };
   if (!server.sizeCurrent) return { kind: 'stop', mode: 'fast', why: 'for its new size' };

@@ -1,5 +1,6 @@
 /** Observes one server: a single one, an instance of a cluster, or a node of a read replica set. */
 import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { memberKey } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { currentBoot, readMarker, type Marker } from '../host/marker.ts';
@@ -10,7 +11,7 @@ import { countDisallowedSessions } from '../network/disallowed-sessions.ts';
 import { runsInNetworkOf } from '../network/listener.ts';
 import { areContentsCurrent } from '../postgres/contents.ts';
 import { configFiles, filesWhileProvisioning, type ConfigFiles } from '../postgres/files.ts';
-import { installationOf, type Installation } from '../postgres/installations.ts';
+import { installationOf, whyNotStartable, type Installation } from '../postgres/installations.ts';
 import { SLOW_HEARTBEAT } from '../postgres/monitor.ts';
 import { findServer, phaseOf, sizeLabel } from '../postgres/server.ts';
 import { extensionsOf } from '../postgres/templates.ts';
@@ -41,7 +42,7 @@ export async function observeServer(
   const listen = listenOf(spec, n, listener.address);
   const [marker, server] = await Promise.all([readMarker(paths), findServer(paths)]);
   const exists = existsSync(n === 0 ? paths.root : paths.data);
-  const installation = await installationAt(machine, spec, marker);
+  const { installation, notStartable } = await installationAt(machine, spec, marker);
   const place: Place = { paths, listen, listener, marker };
   const files = desiredFiles(machine, spec, place, installation);
   const directory = await directoryOf(spec, exists, place, server !== null);
@@ -60,7 +61,8 @@ export async function observeServer(
     ...files,
     pooler,
   };
-  return { found, seen: await observe(topology, spec, found, { directory, isBehindPooler }) };
+  const seen = await observe(topology, spec, found, { directory, isBehindPooler, notStartable });
+  return { found, seen };
 }
 
 type Place = Pick<Found, 'paths' | 'listen' | 'listener' | 'marker'>;
@@ -79,12 +81,18 @@ function listenOf({ ha, set, endpoint }: PlacedSpec, n: number, address: string)
 /** The PostgreSQL that a server runs on; a fork runs on what its parent runs on. */
 async function installationAt(
   { installations, layout }: Machine,
-  { addons, origin }: PlacedSpec,
+  spec: PlacedSpec,
   marker: Marker | null,
-): Promise<Installation | null> {
+): Promise<{ installation: Installation | null; notStartable: string | null }> {
+  const { origin } = spec;
   const made =
     marker === null && origin !== null ? await readMarker(layout.service(origin.parent)) : marker;
-  return installationOf(installations.usable, made, addons);
+  // A package may be removed, and come back, while the control plane runs.
+  const present = installations.usable.filter(({ bin }) => existsSync(join(bin, 'postgres')));
+  return {
+    installation: installationOf(present, made, spec),
+    notStartable: whyNotStartable(present, made, spec),
+  };
 }
 
 /** The desired files: now, as another user, and once the service is provisioned. */
@@ -141,7 +149,11 @@ async function observe(
   topology: Topology,
   spec: PlacedSpec,
   found: Found,
-  { directory, isBehindPooler }: { directory: Observation['directory']; isBehindPooler: boolean },
+  {
+    directory,
+    isBehindPooler,
+    notStartable,
+  }: Pick<Observation, 'directory' | 'notStartable'> & { isBehindPooler: boolean },
 ): Promise<Observation> {
   const { machine, monitor, templates, executor, certificates, poolers } = topology;
   const { key, paths, listener, marker, server, installation, files, pooler: plan } = found;
@@ -171,6 +183,7 @@ async function observe(
   return {
     directory,
     provisioned: isOurs && marker.provisioned,
+    notStartable,
     templateReady,
     server:
       server === null ? null : { phase, sizeCurrent: server.size === sizeLabel(spec.size), placed },

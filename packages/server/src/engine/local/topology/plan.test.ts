@@ -6,6 +6,7 @@ import { planOf } from './plan.ts';
 const SPEC: ServiceSpec = {
   id: 'aaaaaaaaaa',
   addons: [],
+  major: null,
   size: 'shared',
   storageGb: 10,
   power: 'running',

@@ -15,6 +15,7 @@ export const POOLER_WELL: PoolerSeen = {
 export const WELL: Observation = {
   directory: 'ours',
   provisioned: true,
+  notStartable: null,
   templateReady: true,
   server: { phase: 'ready', sizeCurrent: true, placed: true },
   silentMs: null,

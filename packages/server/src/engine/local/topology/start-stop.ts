@@ -40,7 +40,8 @@ export async function startServer(
   const { machine, monitor, poolers } = executor;
   const { key, paths, listener, heartbeat, marker, installation, pooler } = found;
   const owner = ownerOf(machine, paths);
-  if (installation === null) throw new Error(missingFor(machine.installations.usable, spec.addons));
+  if (installation === null)
+    throw new Error(missingFor(machine.installations.usable, spec.addons, spec.major));
   const { address, port } = found.listen;
   const isProvisioned = marker?.provisioned === true;
   // Clients of its pooler wait until it is ready.
