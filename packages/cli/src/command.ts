@@ -26,6 +26,7 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   'psql-options': 'passed to psql unchanged',
   shell: 'bash, zsh or fish',
   file: 'its path',
+  source: 'URL of a database, postgres://USER@HOST:PORT/DATABASE, or path of a dump',
 };
 
 /** Options that many commands take. */
@@ -74,6 +75,8 @@ export type About = {
   /** A complete command line. */
   example: string;
   takes?: readonly (keyof typeof SHARED)[];
+  /** Whether its name may be left out in its group. */
+  isDefault?: boolean;
 };
 
 /** A group of commands. */
@@ -85,10 +88,10 @@ export function noun(program: Command, name: string, does: string): Command {
 export function verb(
   parent: Command,
   usage: string,
-  { does, example, takes = [] }: About,
+  { does, example, takes = [], isDefault = false }: About,
 ): Command {
   const [name = '', ...args] = usage.split(' ');
-  const command = parent.command(name).description(does);
+  const command = parent.command(name, { isDefault }).description(does);
   for (const arg of args) {
     const kind = arg.replaceAll(/[<>[\].]/g, '');
     const meaning = ARGUMENTS[kind];

@@ -14,6 +14,8 @@ import { addDoctor } from './commands/doctor.ts';
 import { addDown } from './commands/down.ts';
 import { addEnv } from './commands/env.ts';
 import { addEvents } from './commands/events.ts';
+import { addExport } from './commands/export.ts';
+import { addImport } from './commands/import.ts';
 import { addKey } from './commands/key.ts';
 import { addLogs } from './commands/logs.ts';
 import { addMcp } from './commands/mcp.ts';
@@ -45,6 +47,8 @@ const GROUPS: readonly [title: string, add: readonly ((program: Command) => void
       addPsql,
       addQuery,
       addUrl,
+      addImport,
+      addExport,
       addLogs,
       addMetrics,
       addRegion,

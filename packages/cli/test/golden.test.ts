@@ -140,7 +140,7 @@ const MORE: readonly Row[] = [
   { line: ['completion', 'bash'] },
 ];
 
-/** Commands for the machine, which do not use the API: their own tests run them. */
+/** Commands that work on this machine, or with programs of PostgreSQL: their own tests run them. */
 const MACHINE = [
   'up',
   'down',
@@ -153,6 +153,12 @@ const MACHINE = [
   'backup-control',
   'restore-control',
   'mcp',
+  'import start',
+  'import resume',
+  'import status',
+  'import cutover',
+  'import cancel',
+  'export',
 ];
 
 /** All commands, as they are typed, with what they take. */

@@ -158,7 +158,7 @@ function addRestore(service: Command): void {
  * Waits for a new service and prints how to connect. Only the answer to create and fork has the
  * password.
  */
-async function showCreated(
+export async function showCreated(
   connection: Connection,
   made: { data?: Service; response: Response },
   options: Waiting,

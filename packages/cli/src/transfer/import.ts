@@ -1,0 +1,278 @@
+/** `howdah import` of a live database: begins it, continues it, and ends it. */
+import { simulationNote } from '@howdah/contract/simulated';
+import type { Schemas } from '@howdah/client';
+import type { Client } from 'pg';
+import type { Connection } from '../connection.ts';
+import { readRelations } from './catalog.ts';
+import { examineSource, examineTarget, type Source } from './checks.ts';
+import { copyAll, summaryOf, type Sessions } from './clone.ts';
+import { endpointOfService, nameOf, open, withPassword, type Endpoint } from './endpoint.ts';
+import { Failure } from '../exit.ts';
+import { finishCopy } from './finish.ts';
+import { readService } from '../find.ts';
+import { cutOver, downtimeOf, endFollowing, followSource, takeOver } from './follow.ts';
+import { note, paintNote, quotedWord } from '../output.ts';
+import { findProgram } from './programs.ts';
+import { dropSlot, endOthers, readLag, readProgress, tryLock } from './slot.ts';
+import { applicationOf, loadState, removeState, saveState, type State } from './state.ts';
+import { listed, step, sizeOf } from './steps.ts';
+
+const CHECKING = 'howdah import';
+
+/** A source that was examined, before there is a service. */
+export type Checked = { endpoint: Endpoint; source: Source };
+
+/**
+ * Makes all checks that need no service.
+ *
+ * @throws Failure with everything that is in the way
+ */
+export async function checkSource(from: Endpoint, follow: boolean): Promise<Checked> {
+  const endpoint = await withPassword(from, CHECKING);
+  const source = await step('check the source', async (report) => {
+    const client = await open(endpoint, CHECKING);
+    try {
+      const found = await examineSource(client, follow);
+      const { server, tables, extensions } = found;
+      report(
+        `PostgreSQL ${found.major}, ${tables.length} tables, ${sizeOf(server.bytes)}, ${server.largeObjects} large objects, extensions: ${extensions.length === 0 ? 'none' : listed(extensions.map(({ name }) => name))}`,
+      );
+      return found;
+    } finally {
+      await client.end();
+    }
+  });
+  for (const text of source.notes) note(`${paintNote.yellow('note')} ${text}`);
+  await findProgram('pg_dump', source.major);
+  return { endpoint, source };
+}
+
+/** Imports into a service, and follows the source if that was asked for. @throws Failure */
+export async function importInto(
+  connection: Connection,
+  service: Schemas['Service'],
+  password: string | null,
+  { endpoint, source }: Checked,
+  { follow, jobs }: { follow: boolean; jobs: number },
+): Promise<void> {
+  const simulated = simulationNote(service);
+  if (simulated !== null) throw new Failure(`${service.name}: ${simulated}`, 'usage');
+  const to = await endpointOfService(connection, service, password);
+  const target = await withPassword(to, CHECKING);
+  const state: State = {
+    edition: 1,
+    service: { id: service.service_id, name: service.name },
+    source: endpoint,
+    target,
+    follow,
+    jobs,
+    stage: 'copy',
+    begun: false,
+    major: source.major,
+    copied: [],
+    hypertables: [],
+    keys: [],
+    skipped: [],
+  };
+  await guarded(state, async () => {
+    const client = await open(target, CHECKING);
+    try {
+      await step('check the service', async () => {
+        await requireEmpty(client, service.name);
+        await examineTarget(client, source, storageOf(service));
+      });
+    } finally {
+      await client.end();
+    }
+    await saveState(state);
+    await run(state, source);
+  });
+}
+
+/** The storage quota in gigabytes; null: there is none. */
+function storageOf({ resources }: Schemas['Service']): number | null {
+  return resources[0]?.spec.storage_gb ?? null;
+}
+
+/** An import never changes what somebody else has made. @throws Failure conflict */
+export async function requireEmpty(client: Client, name: string): Promise<void> {
+  const found = await readRelations(client);
+  const { rows } = await client.query('select oid from pg_catalog.pg_largeobject_metadata limit 1');
+  if (found.length > 0 || rows.length > 0)
+    throw new Failure(
+      `${name} is not empty: ${found.length === 0 ? 'it has large objects' : listed(found)}; imports need an empty service (--name creates one)`,
+      'conflict',
+    );
+}
+
+/** Continues an import that was interrupted. @throws Failure */
+export async function resumeImport(connection: Connection, wanted: Wanted): Promise<void> {
+  const state = await loadState(wanted);
+  await requireService(connection, state);
+  await guarded(state, () => run(state, null));
+}
+
+type Wanted = { id: string; name: string };
+
+/** The password is known here only; a deleted service needs no import. */
+async function requireService(connection: Connection, { service }: State): Promise<void> {
+  await readService(connection, service.id);
+}
+
+/** Says in every failure how to go on. */
+async function guarded(state: State, work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    const name = quotedWord(state.service.name);
+    note(
+      `The service ${state.service.name} (${state.service.id}) stays as it is. When the cause is gone: howdah import resume ${name}. To give up: howdah import cancel ${name}, and howdah service delete ${name}`,
+    );
+    throw error;
+  }
+}
+
+/** @param examined the source; null: it is examined again, if that is needed */
+async function run(begun: State, examined: Source | null): Promise<void> {
+  await withSessions(begun, async (sessions) => {
+    if (!(await tryLock(sessions.target)))
+      throw new Failure(`another howdah import works on ${begun.service.name}`, 'conflict');
+    await endLeftSessions(begun, sessions);
+    let state = begun;
+    if (state.stage === 'copy') {
+      const source = examined ?? (await examineSource(sessions.source, state.follow));
+      // A session that was killed may have begun more than it has written down.
+      await saveState({ ...state, begun: true });
+      state = await copyAll(state, source, sessions);
+      note(summaryOf(state, source.server.bytes));
+    }
+    if (state.stage === 'finish') {
+      await finishCopy(state, sessions);
+      if (!state.follow) {
+        await removeState(state);
+        note(
+          `${paintNote.green('✓')} ${state.service.name} has what the source had: rows and checksums of every table are equal`,
+        );
+        return;
+      }
+      state = { ...state, stage: 'follow' };
+      await saveState(state);
+    }
+    if ((await readProgress(sessions.target)) === null) return endFollowing(state, sessions);
+    await followSource(state, sessions);
+  });
+}
+
+/** The programs and sessions of a process that was killed may still work. */
+async function endLeftSessions(state: State, { source, target }: Sessions): Promise<void> {
+  await endOthers(source, applicationOf(state));
+  await endOthers(target, applicationOf(state));
+}
+
+async function withSessions<T>(state: State, work: (sessions: Sessions) => Promise<T>): Promise<T> {
+  const application = applicationOf(state);
+  const source = await open(state.source, application);
+  try {
+    const target = await open(state.target, application);
+    try {
+      return await work({ source, target });
+    } finally {
+      await target.end().catch(() => undefined);
+    }
+  } finally {
+    await source.end().catch(() => undefined);
+  }
+}
+
+/** `howdah import cutover` @throws Failure */
+export async function cutoverImport(wanted: Wanted, isCompared: boolean): Promise<void> {
+  const state = await loadState(wanted);
+  if (state.stage !== 'follow')
+    throw new Failure(
+      `the import into ${wanted.name} does not follow its source: howdah import resume ${quotedWord(wanted.name)}`,
+      'conflict',
+    );
+  await guarded(state, () => cutOverAndEnd(state, isCompared));
+  note(
+    `${paintNote.green('✓')} ${wanted.name} accepts the writes from now on; the source is not changed, and no longer followed`,
+  );
+}
+
+async function cutOverAndEnd(state: State, isCompared: boolean): Promise<void> {
+  await withSessions(state, async (sessions) => {
+    await takeOver(state, sessions.target);
+    await endLeftSessions(state, sessions);
+    if ((await readProgress(sessions.target)) !== null) {
+      const lock = await open(state.source, `${applicationOf(state)} cutover`);
+      try {
+        note(downtimeOf(await cutOver(state, sessions, lock, isCompared)));
+      } finally {
+        await lock.end().catch(() => undefined);
+      }
+    }
+    await endFollowing(state, sessions);
+  });
+}
+
+/** `howdah import cancel` @throws Failure */
+export async function cancelImport(wanted: Wanted): Promise<void> {
+  const state = await loadState(wanted);
+  if (state.follow) {
+    const isThere = await open(state.target, applicationOf(state)).then(
+      (client) => client.end().then(() => true),
+      () => false,
+    );
+    if (isThere)
+      await withSessions(state, async (sessions) => {
+        await takeOver(state, sessions.target);
+        await endLeftSessions(state, sessions);
+        await endFollowing(state, sessions);
+      });
+    else await freeSource(state);
+  }
+  await removeState(state);
+  note(
+    `The import is cancelled, and the source keeps nothing of it. The service stays: howdah service delete ${quotedWord(wanted.name)}`,
+  );
+}
+
+/** The service is stopped or deleted; its source must not keep WAL for it. */
+async function freeSource(state: State): Promise<void> {
+  const source = await open(state.source, applicationOf(state));
+  try {
+    await dropSlot(state, source);
+  } finally {
+    await source.end().catch(() => undefined);
+  }
+}
+
+/** How far an import is. */
+export type Report = {
+  service_id: string;
+  name: string;
+  source: string;
+  stage: State['stage'];
+  follow: boolean;
+  running: boolean;
+  behind_bytes: number | null;
+  kept_bytes: number | null;
+};
+
+/** `howdah import status` @throws Failure */
+export async function reportImport(wanted: Wanted): Promise<Report> {
+  const state = await loadState(wanted);
+  return withSessions(state, async ({ source, target }) => {
+    const running = !(await tryLock(target));
+    const lag = state.stage === 'follow' ? await readLag(source, state) : null;
+    return {
+      service_id: state.service.id,
+      name: state.service.name,
+      source: nameOf(state.source),
+      stage: state.stage,
+      follow: state.follow,
+      running,
+      behind_bytes: lag?.behindBytes ?? null,
+      kept_bytes: lag?.keptBytes ?? null,
+    };
+  });
+}

@@ -1,0 +1,177 @@
+/** A PostgreSQL server that is no service: the source of imports. Its programs are the system's. */
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readdirSync } from 'node:fs';
+import { chmod, chown, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { Client } from 'pg';
+import { claimPorts } from './harness.ts';
+
+const PROGRAMS = ['initdb', 'postgres', 'pg_dump', 'pg_restore', 'psql'];
+const PACKAGES = '/usr/lib/postgresql';
+
+/** The newest installation of the system that has a server and its client programs. */
+function findBin(): string | null {
+  const versions = existsSync(PACKAGES) ? readdirSync(PACKAGES) : [];
+  const bins = versions
+    .toSorted((a, b) => Number(b) - Number(a))
+    .map((version) => join(PACKAGES, version, 'bin'));
+  return bins.find((bin) => PROGRAMS.every((name) => existsSync(join(bin, name)))) ?? null;
+}
+
+export const SOURCE_BIN = findBin();
+
+/** The reason that is part of the title where the tests cannot run. */
+export const WHY_NOT = 'skipped: this machine has no PostgreSQL of the system with pg_dump';
+
+/** It contains what a URL has to escape. */
+const PASSWORD = 'p@ss/w:rd #1';
+
+export type Source = Awaited<ReturnType<typeof startSource>>;
+
+/** Starts a server with the database `shop` of the role `app`, which is no superuser. */
+export async function startSource() {
+  const bin = SOURCE_BIN ?? '';
+  const directory = await mkdtemp(join(tmpdir(), 'hd-source-'));
+  const user = await otherUser();
+  await chmod(directory, 0o755);
+  const passwordFile = join(directory, 'password');
+  await writeFile(passwordFile, PASSWORD);
+  if (user.uid !== undefined) {
+    await chown(directory, user.uid, user.gid ?? user.uid);
+    await chown(passwordFile, user.uid, user.gid ?? user.uid);
+  }
+  const data = join(directory, 'data');
+  await promisify(execFile)(
+    join(bin, 'initdb'),
+    [
+      '-D',
+      data,
+      '-U',
+      'root_of_source',
+      '-A',
+      'scram-sha-256',
+      '--pwfile',
+      passwordFile,
+      '-N',
+      '-E',
+      'UTF8',
+      '--locale=C.UTF-8',
+    ],
+    { ...user, cwd: '/' },
+  );
+  const port = await claimPorts();
+  let child: ChildProcess | null = null;
+
+  const connect = async (who: string, database: string): Promise<Client> => {
+    const client = new Client({ host: '127.0.0.1', port, user: who, password: PASSWORD, database });
+    client.on('error', () => undefined);
+    await client.connect();
+    return client;
+  };
+
+  const start = async (): Promise<void> => {
+    const settings = [
+      'wal_level=logical',
+      'fsync=off',
+      'listen_addresses=127.0.0.1',
+      'unix_socket_directories=',
+    ];
+    child = spawn(
+      join(bin, 'postgres'),
+      ['-D', data, '-p', String(port), ...settings.flatMap((one) => ['-c', one])],
+      { ...user, cwd: '/', stdio: 'ignore' },
+    );
+    for (;;) {
+      const client = await connect('root_of_source', 'postgres').catch(() => null);
+      if (client !== null) return client.end();
+      if (child.exitCode !== null) throw new Error(`the source ended with ${child.exitCode}`);
+      await sleep(50);
+    }
+  };
+
+  /** At once, as a crash; the next start recovers. */
+  const stop = async (): Promise<void> => {
+    if (child === null || child.exitCode !== null) return;
+    const ended = once(child, 'exit');
+    child.kill('SIGQUIT');
+    await ended;
+  };
+
+  await start();
+  const root = await connect('root_of_source', 'postgres');
+  await root.query(`create role app login replication password '${PASSWORD}'`);
+  await root.query('create database shop owner app');
+  await root.end();
+  return {
+    bin,
+    start,
+    stop,
+    connect: () => connect('app', 'shop'),
+    asRoot: () => connect('root_of_source', 'shop'),
+    url: `postgres://app:${encodeURIComponent(PASSWORD)}@127.0.0.1:${port}/shop`,
+    password: PASSWORD,
+    destroy: async (): Promise<void> => {
+      await stop();
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+/** PostgreSQL refuses to run as root. */
+async function otherUser(): Promise<{ uid?: number; gid?: number }> {
+  if (process.getuid?.() !== 0) return {};
+  const id = async (flag: string): Promise<number> =>
+    Number((await promisify(execFile)('id', [flag, 'nobody'])).stdout);
+  return { uid: await id('-u'), gid: await id('-g') };
+}
+
+/** A schema with everything that an import has to carry over. */
+export const SHOP = `
+  create role "Reader ""1""" nologin;
+  create schema "Sales; drop";
+  create domain "Sales; drop".amount as numeric(12, 2) check (value >= 0);
+  create type mood as enum ('sad', 'ok', 'it''s fine');
+  create table customers (
+    id bigint generated always as identity primary key,
+    "na""me
+with a line" text not null, note text, mood mood default 'ok',
+    total numeric generated always as (id * 2) stored, tags text[], data jsonb, raw bytea,
+    at timestamptz default '2026-01-02 03:04:05.678+02', span interval, f float8);
+  comment on table customers is 'people \u001b[31m who pay';
+  create table "Sales; drop"."Order
+Items" (id serial primary key, customer bigint not null references customers,
+    price "Sales; drop".amount, at date not null);
+  create table parted (k int, day date, v text, primary key (k, day)) partition by range (day);
+  create table parted_old partition of parted for values from (minvalue) to ('2026-01-01');
+  create table parted_new partition of parted for values from ('2026-01-01') to (maxvalue);
+  create table no_columns ();
+  create table child () inherits (customers);
+  alter table child add primary key (id), alter id set default 1;
+  create view "a view" as select id, mood from customers;
+  create materialized view sums as select count(*) as n from customers;
+  create unique index on sums (n);
+  create function audit() returns trigger language plpgsql as $$
+    begin insert into audits (what) values (tg_op); return new; end $$;
+  create table audits (id int generated by default as identity primary key, what text);
+  create trigger audited after insert or update on customers for each row execute function audit();
+  create index on customers using gin (tags);
+  grant select on customers to "Reader ""1""";
+  insert into customers ("na""me
+with a line", note, mood, tags, data, raw, span, f)
+    select 'name ' || i, case when i % 7 = 0 then null else repeat(E'\\\\.\\n\\t\\\\N' || i, i % 5) end,
+      (array['sad', 'ok', 'it''s fine'])[1 + i % 3]::mood, array['a', null, '{"b\\\\"}'],
+      jsonb_build_object('i', i), decode(md5(i::text), 'hex'), i * interval '1 day 1 sec', i / 3.0
+    from generate_series(1, 1000) i;
+  insert into child ("na""me
+with a line", id) values ('inherited', 5000);
+  insert into "Sales; drop"."Order
+Items" (customer, price, at) select i, i / 10.0, '2026-01-01'::date + i
+    from generate_series(1, 500) i;
+  insert into parted select i, '2025-12-01'::date + i, 'v' || i from generate_series(1, 60) i;
+  refresh materialized view sums;
+  create sequence spare_numbers increment 7 start 100;
+  select nextval('spare_numbers'), nextval('spare_numbers');`;

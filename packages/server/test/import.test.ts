@@ -1,0 +1,377 @@
+/** Imports of live databases and of dumps, and exports, by the command line that users have. */
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { once } from 'node:events';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Client } from 'pg';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { connectTo, HOWDAH, install, type Installation } from './harness.ts';
+import { SHOP, SOURCE_BIN, startSource, WHY_NOT, type Source } from './import-source.ts';
+
+let cloud: Installation;
+let source: Source;
+let state: string;
+
+const canRun = SOURCE_BIN !== null;
+const title = (name: string): string => (canRun ? name : `${name} (${WHY_NOT})`);
+
+beforeAll(async () => {
+  cloud = await install();
+  state = await mkdtemp(join(tmpdir(), 'hd-state-'));
+  cloud.env['XDG_STATE_HOME'] = state;
+  if (canRun) source = await startSource();
+});
+afterAll(async () => {
+  await source?.destroy();
+  await rm(state, { recursive: true, force: true });
+  expect(await cloud?.destroy()).toEqual([]);
+});
+
+type Running = { output: () => string; ended: Promise<number | null>; kill: () => void };
+
+/** Starts the command line, and leaves it running. */
+function begin(...args: string[]): Running {
+  const child = spawn(process.execPath, [HOWDAH, ...args], {
+    env: { ...cloud.env, NO_COLOR: '1' },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let text = '';
+  child.stdout.setEncoding('utf8').on('data', (part: string) => (text += part));
+  child.stderr.setEncoding('utf8').on('data', (part: string) => (text += part));
+  const ended = once(child, 'close').then(() => child.exitCode);
+  return { output: () => text, ended, kill: () => void child.kill('SIGKILL') };
+}
+
+/** Waits for a text that a running command prints. */
+async function until(running: Running, text: string): Promise<void> {
+  const isOver = running.ended.then(() => true);
+  while (!running.output().includes(text)) {
+    const over = await Promise.race([isOver, sleep(20).then(() => false)]);
+    if (over && !running.output().includes(text))
+      throw new Error(`ended without ${text}: ${running.output()}`);
+  }
+}
+
+const passwordIn = (output: string): string => {
+  const found = /tsdbadmin:([^@]+)@/.exec(output)?.[1];
+  if (found === undefined) throw new Error(`no password: ${output}`);
+  return decodeURIComponent(found);
+};
+
+async function connectBy(name: string, password: string): Promise<Client> {
+  const { body } = await cloud.request('GET', '/services');
+  const services: unknown[] = Array.isArray(body) ? body : [];
+  const found = services.find((one) => Reflect.get(Object(one), 'name') === name);
+  const endpoint = Object(Reflect.get(Object(found), 'endpoint'));
+  const [host, port] = [
+    String(Reflect.get(endpoint, 'host')),
+    Number(Reflect.get(endpoint, 'port')),
+  ];
+  return connectTo(cloud, { endpoint: { host, port } }, password);
+}
+
+/** Everything that is compared between the source and a service, read in the same way from both. */
+const QUESTIONS = {
+  customers: 'select c.*, c.ctid is null as x from only customers c order by id',
+  items: 'select * from "Sales; drop"."Order\nItems" order by id',
+  parted: 'select tableoid::regclass::text as part, * from parted order by k',
+  view: 'select * from "a view" order by id',
+  sums: 'select * from sums',
+  audits: 'select count(*)::int from audits',
+  sequence: 'select last_value, is_called from spare_numbers',
+  comments: "select obj_description('customers'::regclass)",
+  triggers: 'select tgname, tgenabled from pg_trigger where not tgisinternal order by 1',
+  constraints: `select conname, contype, pg_get_constraintdef(oid) as def from pg_constraint
+    where connamespace in (select oid from pg_namespace where nspname in ('public', 'Sales; drop'))
+      and contype <> 'n' order by 1, 3`,
+  indexes: `select indexdef from pg_indexes where schemaname in ('public', 'Sales; drop') order by 1`,
+  grants: `select grantee, privilege_type from information_schema.role_table_grants
+    where table_name = 'customers' and grantee = 'Reader "1"'`,
+  large: 'select oid::text, md5(lo_get(oid)) from pg_largeobject_metadata order by oid',
+} as const;
+
+async function answers(client: Client): Promise<Record<string, unknown>> {
+  const found: Record<string, unknown> = {};
+  for (const [name, text] of Object.entries(QUESTIONS))
+    found[name] = (await client.query(text)).rows;
+  return found;
+}
+
+describe('imports', () => {
+  test.runIf(canRun)(
+    title('a live database is copied with all that it has, wherever the import is killed'),
+    async () => {
+      const app = await source.connect();
+      await (
+        await source.asRoot().then(async (root) => {
+          await root.query('alter role app createrole');
+          return root;
+        })
+      ).end();
+      await app.query(SHOP);
+      await app.query("select lo_from_bytea(0, decode(repeat('00ff', 700000), 'hex'))");
+      const before = await answers(app);
+
+      const dry = await cloud.cli('import', source.url, '--dry-run');
+      expect(dry).toMatchObject({ code: 0, stdout: '' });
+      expect(dry.stderr).toContain('Nothing was done.');
+
+      const steps = [
+        'dump the schema',
+        'restore the schema',
+        'copy rows',
+        'copy large objects',
+        'create indexes',
+        'finish the schema',
+      ];
+      let output = '';
+      for (const [index, name] of steps.entries()) {
+        const running =
+          index === 0
+            ? begin('import', source.url, '--name', 'shop')
+            : begin('import', 'resume', 'shop');
+        await until(running, `✓ ${name}`);
+        running.kill();
+        await running.ended;
+        output += running.output();
+        // The state has passwords: it is for its owner only.
+        const [id = ''] = await readdir(join(state, 'howdah', 'imports'));
+        if (id !== '') {
+          const file = join(state, 'howdah', 'imports', id, 'state.json');
+          if (existsSync(file)) expect((await stat(file)).mode & 0o077).toBe(0);
+        }
+      }
+      const last = await cloud.cli('import', 'resume', 'shop');
+      expect(last).toMatchObject({ code: 0, stdout: '' });
+      expect(last.stderr).toContain('rows and checksums of every table are equal');
+      expect(await readdir(join(state, 'howdah', 'imports'))).toEqual([]);
+      // Neither the password nor a terminal's escape is printed.
+      expect(output + last.stderr).not.toMatch(/p%40ss|p@ss|\u001b/);
+
+      const service = await connectBy('shop', passwordIn(output));
+      expect(await answers(service)).toEqual(before);
+      await service.query(`insert into customers ("na""me\nwith a line") values ('new')`);
+      const { rows } = await service.query(
+        'select max(id)::int as id, (select count(*)::int from audits) as audits from only customers',
+      );
+      expect(rows).toEqual([{ id: 1001, audits: 1001 }]);
+      await service.end();
+      await app.end();
+
+      // An import never touches what somebody else has made.
+      cloud.env['PGPASSWORD'] = passwordIn(output);
+      const again = await cloud.cli('import', source.url, '--into', 'shop');
+      delete cloud.env['PGPASSWORD'];
+      expect([again.code, again.stderr]).toEqual([5, expect.stringContaining('is not empty')]);
+    },
+  );
+
+  test.runIf(canRun)(
+    title('a followed import loses and doubles nothing, and ends with a measured downtime'),
+    async () => {
+      const app = await source.connect();
+      await app
+        .query(`drop owned by app; drop role if exists "Reader ""1"""`)
+        .catch(() => undefined);
+      await app.query(`
+        create table accounts (id int primary key, balance numeric not null, memo text);
+        create table ledger (id bigint generated always as identity primary key,
+          payer int not null references accounts, amount numeric not null);
+        create table log (what text, at point);
+        alter table log replica identity full;
+        create table moved (k text primary key, n int);
+        insert into accounts select i, 100, string_agg(md5((i * 1000 + j)::text), '')
+          from generate_series(1, 20) i, generate_series(1, 300) j group by i;
+        insert into moved values ('a', 1)`);
+      let [isWriting, written] = [true, 0];
+      const writer = await source.connect();
+      const writing = (async () => {
+        while (isWriting) {
+          const payer = 1 + (written % 20);
+          await writer.query(`begin;
+            update accounts set balance = balance - 1 where id = ${payer};
+            insert into ledger (payer, amount) values (${payer}, 1), (${payer}, 0);
+            delete from ledger where amount = 0;
+            insert into log values ('paid', '(1,2)'), (null, null);
+            update log set what = 'old' where what = 'paid';
+            delete from log where what is null;
+            update moved set k = k || 'x', n = n + 1 where length(k) < 50;
+            commit`);
+          written++;
+          await sleep(10);
+        }
+      })();
+      let running = begin('import', source.url, '--name', 'books', '--follow');
+      await until(running, 'follows it');
+      const password = passwordIn(running.output());
+      const service = await connectBy('books', password);
+      const seen = async (): Promise<number> =>
+        Number((await service.query('select count(*) from ledger')).rows[0]?.count);
+      for (let kill = 0; kill < 2; kill++) {
+        const [from, at] = [await seen(), written];
+        await expect.poll(seen, { timeout: 60_000 }).toBeGreaterThan(Math.max(from, at));
+        running.kill();
+        await running.ended;
+        running = begin('import', 'resume', 'books');
+        await until(running, 'follows it');
+      }
+
+      // The source goes away, and comes back.
+      isWriting = false;
+      await writing;
+      await source.stop();
+      expect(await running.ended).toBe(1);
+      expect(running.output()).toContain('howdah import resume books');
+      await source.start();
+      const back = await source.connect();
+      await back.query("truncate log; insert into log values ('last', null)");
+      const status = await cloud.cli('import', 'status', 'books', '-o', 'json');
+      expect(JSON.parse(status.stdout)).toMatchObject({ stage: 'follow', running: false });
+      running = begin('import', 'resume', 'books');
+      await until(running, 'follows it');
+
+      const cutover = await cloud.cli('import', 'cutover', 'books');
+      expect(cutover).toMatchObject({ code: 0, stdout: '' });
+      expect(cutover.stderr).toMatch(/accepted no writes for [0-9.]+ m?s, in which all rows/);
+      expect(await running.ended).toBe(0);
+      for (const table of ['accounts', 'ledger', 'log', 'moved']) {
+        const text = `select t::text from ${table} t order by 1`;
+        expect((await service.query(text)).rows).toEqual((await back.query(text)).rows);
+      }
+      expect(await seen()).toBe(written);
+      // Foreign keys, sequences and identities work; nothing of the import is left on either side.
+      await expect(
+        service.query('insert into ledger (payer, amount) values (99, 1)'),
+      ).rejects.toThrow('foreign key');
+      await service.query('insert into ledger (payer, amount) values (1, 1)');
+      const left = `select (select count(*)::int from pg_replication_slots) as slots,
+        (select count(*)::int from pg_publication) as publications,
+        to_regnamespace('howdah_import') is null as gone`;
+      expect((await back.query(left)).rows).toEqual([{ slots: 0, publications: 0, gone: true }]);
+      expect((await service.query(left)).rows).toEqual([{ slots: 0, publications: 0, gone: true }]);
+      await Promise.all(
+        [app, writer, service, back].map((client) => client.end().catch(() => undefined)),
+      );
+    },
+  );
+
+  test.runIf(canRun)(title('what is in the way is named before anything is done'), async () => {
+    const app = await source.connect();
+    await app.query('create table "no key\n\u001b[2J" (i int)');
+    const followed = await cloud.cli('import', source.url, '--name', 'refused', '--follow');
+    expect(followed.code).toBe(2);
+    expect(followed.stderr).toContain('has no replica identity');
+    expect(followed.stderr).toContain('nothing was done');
+    expect(followed.stderr).not.toContain('\u001b');
+    const wrong = await cloud.cli(
+      'import',
+      source.url.replace('/shop', '/none'),
+      '--name',
+      'refused',
+    );
+    expect(wrong).toMatchObject({ code: 1, stdout: '' });
+    expect(wrong.stderr).toContain('database "none" does not exist');
+    const list = await cloud.cli('service', 'list', '-o', 'json');
+    expect(list.stdout).not.toContain('refused');
+    await app.query('drop table "no key\n\u001b[2J"');
+    await app.end();
+  });
+
+  test.runIf(canRun)(
+    title('dumps are restored in one transaction, and run no commands'),
+    async () => {
+      const { spawnSync } = await import('node:child_process');
+      const directory = await mkdtemp(join(tmpdir(), 'hd-dump-'));
+      const dump = (format: string, file: string): string => {
+        const path = join(directory, file);
+        const url = new URL(source.url);
+        const { status, stderr } = spawnSync(
+          join(source.bin, 'pg_dump'),
+          [
+            '-O',
+            '-x',
+            `-F${format}`,
+            '-f',
+            path,
+            '-h',
+            '127.0.0.1',
+            '-p',
+            url.port,
+            '-U',
+            'app',
+            'shop',
+          ],
+          { env: { PGPASSWORD: source.password }, encoding: 'utf8' },
+        );
+        expect([status, stderr]).toEqual([0, '']);
+        return path;
+      };
+      const app = await source.connect();
+      const text = 'select id, md5(memo) from accounts order by id';
+      const expected = (await app.query(text)).rows;
+      for (const [format, file] of [
+        ['c', 'custom'],
+        ['p', 'sql'],
+        ['d', 'directory'],
+        ['t', 'tar'],
+      ] as const) {
+        const name = `from ${file}`;
+        const done = await cloud.cli('import', dump(format, file), '--name', name);
+        expect(done.code, done.stderr).toBe(0);
+        const client = await connectBy(name, passwordIn(done.stdout));
+        expect((await client.query(text)).rows).toEqual(expected);
+        await client.end();
+        await cloud.cli('service', 'delete', name);
+      }
+      // A script is not from somebody who may run programs here.
+      const script = join(directory, 'script.sql');
+      const mark = join(directory, 'mark');
+      await writeFile(script, `create table t (i int);\n\\! touch ${mark}\n`);
+      const refused = await cloud.cli('import', script, '--name', 'scripted');
+      expect(refused.code).toBe(1);
+      expect(refused.stderr).toContain('is empty as before');
+      expect(existsSync(mark)).toBe(false);
+      await writeFile(script, 'create table t (i int);\n');
+      const client = await connectBy('scripted', passwordIn(refused.stdout));
+      expect((await client.query("select to_regclass('t') is null as gone")).rows).toEqual([
+        { gone: true },
+      ]);
+      await client.end();
+      await app.end();
+      await rm(directory, { recursive: true });
+    },
+  );
+});
+
+test('an export is restored into a new service, or names the package that it needs', async () => {
+  const created = await cloud.cli('service', 'create', '--name', 'exported', '-o', 'json');
+  const password = String(Reflect.get(Object(JSON.parse(created.stdout)), 'initial_password'));
+  const client = await connectBy('exported', password);
+  await client.query('create table kept as select i, md5(i::text) from generate_series(1, 1000) i');
+  const file = join(state, 'exported.dump');
+  const run = async (...args: string[]) => {
+    cloud.env['PGPASSWORD'] = password;
+    const outcome = await cloud.cli(...args);
+    delete cloud.env['PGPASSWORD'];
+    return outcome;
+  };
+  const exported = await run('export', 'exported', '--file', file);
+  if (exported.code === 9) {
+    expect(exported.stderr).toMatch(/apt-get install postgresql-client-\d+/);
+    expect(existsSync(file)).toBe(false);
+  } else {
+    expect(exported).toMatchObject({ code: 0, stdout: '' });
+    expect((await stat(file)).mode & 0o077).toBe(0);
+    expect((await readFile(file)).toString('latin1', 0, 5)).toBe('PGDMP');
+    const imported = await cloud.cli('import', file, '--name', 'imported');
+    expect(imported.code, imported.stderr).toBe(0);
+    const other = await connectBy('imported', passwordIn(imported.stdout));
+    const text = 'select count(*), md5(string_agg(k::text, $1 order by i)) from kept k';
+    expect((await other.query(text, [','])).rows).toEqual((await client.query(text, [','])).rows);
+    await other.end();
+  }
+  await client.end();
+});
