@@ -34,35 +34,7 @@ export type Source = Awaited<ReturnType<typeof startSource>>;
 
 /** Starts a server with the database `shop` of the role `app`, which is no superuser. */
 export async function startSource() {
-  const bin = SOURCE_BIN ?? '';
-  const directory = await mkdtemp(join(tmpdir(), 'hd-source-'));
-  const user = await otherUser();
-  await chmod(directory, 0o755);
-  const passwordFile = join(directory, 'password');
-  await writeFile(passwordFile, PASSWORD);
-  if (user.uid !== undefined) {
-    await chown(directory, user.uid, user.gid ?? user.uid);
-    await chown(passwordFile, user.uid, user.gid ?? user.uid);
-  }
-  const data = join(directory, 'data');
-  await promisify(execFile)(
-    join(bin, 'initdb'),
-    [
-      '-D',
-      data,
-      '-U',
-      'root_of_source',
-      '-A',
-      'scram-sha-256',
-      '--pwfile',
-      passwordFile,
-      '-N',
-      '-E',
-      'UTF8',
-      '--locale=C.UTF-8',
-    ],
-    { ...user, cwd: '/' },
-  );
+  const { bin, directory, data, user } = await initialise();
   const port = await claimPorts();
   let child: ChildProcess | null = null;
 
@@ -121,6 +93,39 @@ export async function startSource() {
   };
 }
 
+async function initialise() {
+  const bin = SOURCE_BIN ?? '';
+  const directory = await mkdtemp(join(tmpdir(), 'hd-source-'));
+  const user = await otherUser();
+  await chmod(directory, 0o755);
+  const passwordFile = join(directory, 'password');
+  await writeFile(passwordFile, PASSWORD);
+  if (user.uid !== undefined) {
+    await chown(directory, user.uid, user.gid ?? user.uid);
+    await chown(passwordFile, user.uid, user.gid ?? user.uid);
+  }
+  const data = join(directory, 'data');
+  await promisify(execFile)(
+    join(bin, 'initdb'),
+    [
+      '-D',
+      data,
+      '-U',
+      'root_of_source',
+      '-A',
+      'scram-sha-256',
+      '--pwfile',
+      passwordFile,
+      '-N',
+      '-E',
+      'UTF8',
+      '--locale=C.UTF-8',
+    ],
+    { ...user, cwd: '/' },
+  );
+  return { bin, directory, data, user };
+}
+
 /** PostgreSQL refuses to run as root. */
 async function otherUser(): Promise<{ uid?: number; gid?: number }> {
   if (process.getuid?.() !== 0) return {};
@@ -162,7 +167,8 @@ Items" (id serial primary key, customer bigint not null references customers,
   grant select on customers to "Reader ""1""";
   insert into customers ("na""me
 with a line", note, mood, tags, data, raw, span, f)
-    select 'name ' || i, case when i % 7 = 0 then null else repeat(E'\\\\.\\n\\t\\\\N' || i, i % 5) end,
+    select 'name ' || i,
+      case when i % 7 = 0 then null else repeat(E'\\\\.\\n\\t\\\\N' || i, i % 5) end,
       (array['sad', 'ok', 'it''s fine'])[1 + i % 3]::mood, array['a', null, '{"b\\\\"}'],
       jsonb_build_object('i', i), decode(md5(i::text), 'hex'), i * interval '1 day 1 sec', i / 3.0
     from generate_series(1, 1000) i;
@@ -175,3 +181,44 @@ Items" (customer, price, at) select i, i / 10.0, '2026-01-01'::date + i
   refresh materialized view sums;
   create sequence spare_numbers increment 7 start 100;
   select nextval('spare_numbers'), nextval('spare_numbers');`;
+
+/** Tables with each kind of replica identity and of change. */
+export const BOOKS = `
+  create table accounts (id int primary key, balance numeric not null, memo text);
+  create table ledger (id bigint generated always as identity primary key,
+    payer int not null references accounts, amount numeric not null);
+  create table log (what text, at point);
+  alter table log replica identity full;
+  create table moved (k text primary key, n int);
+  insert into accounts select i, 100, string_agg(md5((i * 1000 + j)::text), '')
+    from generate_series(1, 20) i, generate_series(1, 300) j group by i;
+  insert into moved values ('a', 1)`;
+
+/** Pays until it is stopped; each payment is one row of the ledger. */
+export async function startWriter(source: Source) {
+  const client = await source.connect();
+  let [isWriting, written] = [true, 0];
+  const pay = async (): Promise<void> => {
+    while (isWriting) {
+      const payer = 1 + (written % 20);
+      await client.query(`begin;
+        update accounts set balance = balance - 1 where id = ${payer};
+        insert into ledger (payer, amount) values (${payer}, 1), (${payer}, 0);
+        delete from ledger where amount = 0;
+        insert into log values ('paid', '(1,2)'), (null, null);
+        update log set what = 'old' where what = 'paid';
+        delete from log where what is null;
+        update moved set k = k || 'x', n = n + 1 where length(k) < 50;
+        commit`);
+      written++;
+      await sleep(10);
+    }
+  };
+  const paying = pay();
+  const stop = async (): Promise<void> => {
+    isWriting = false;
+    await paying;
+    await client.end();
+  };
+  return { written: () => written, stop };
+}

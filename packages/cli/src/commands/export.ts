@@ -9,7 +9,9 @@ type ExportFormat = 'custom' | 'plain' | 'tar' | 'directory';
 
 export function addExport(program: Command): void {
   verb(program, 'export <service>', {
-    does: 'Dump a service with the pg_dump of its version. The password comes from PGPASSWORD, ~/.pgpass or the prompt.',
+    does:
+      'Dump a service with the pg_dump of its version. The password comes from ' +
+      'PGPASSWORD, ~/.pgpass or the prompt.',
     example: 'howdah export orders --file orders.dump',
   })
     .option('--file <file>', 'where to write it; default: to standard output')

@@ -19,7 +19,7 @@ type ImportOptions = Size & {
   dryRun?: true;
 };
 
-/** `howdah import …`. What it needs is loaded when it runs: other commands start without it. */
+/** `howdah import …`. Its modules are loaded when it runs: other commands start without them. */
 export function addImport(program: Command): void {
   const group = noun(
     program,
@@ -35,7 +35,10 @@ export function addImport(program: Command): void {
 
 function addStart(group: Command): void {
   verb(group, 'start <source>', {
-    does: 'Import a live database or a file of pg_dump into a new service, with checks before and a comparison of all rows after. The password of the source comes from the URL, PGPASSWORD, ~/.pgpass or the prompt.',
+    does:
+      'Import a live database or a file of pg_dump into a new service, with checks ' +
+      'before and a comparison of all rows after. The password of the source comes from ' +
+      'the URL, PGPASSWORD, ~/.pgpass or the prompt.',
     example: 'howdah import start postgres://app@db.example.com/shop --name shop --follow',
     isDefault: true,
   })
@@ -44,7 +47,8 @@ function addStart(group: Command): void {
     .option('--follow', 'apply the changes of the source until howdah import cutover')
     .option(
       '--jobs <number>',
-      'tables or indexes at a time; default: 4 from a database, 1 from a file, which is then one transaction',
+      'tables or indexes at a time; default: 4 from a database, 1 from a file, which is ' +
+        'then one transaction',
     )
     .option('--cpu-millis <number>', 'thousandths of a core, or shared')
     .option('--memory-gbs <number>', 'gigabytes, or shared')
@@ -110,7 +114,8 @@ async function restoreDump(
     note(
       jobs > 1
         ? `${name} (${id}) has a part of the dump: howdah service delete ${id}, and import again`
-        : `${name} (${id}) is empty as before. When the cause is gone: howdah import ${dump.path} --into ${id}. To give up: howdah service delete ${id}`,
+        : `${name} (${id}) is empty as before. When the cause is gone: howdah import ` +
+            `${dump.path} --into ${id}. To give up: howdah service delete ${id}`,
     );
     throw error;
   }
@@ -186,7 +191,10 @@ const STAGES: Readonly<Record<Report['stage'], string>> = {
 
 function addCutover(group: Command): void {
   verb(group, 'cutover <service>', {
-    does: 'End a followed import: lock the source against writes, apply the last changes, compare all rows, and make triggers and foreign keys. Prints for how long the source accepted no writes.',
+    does:
+      'End a followed import: lock the source against writes, apply the last changes, ' +
+      'compare all rows, and make triggers and foreign keys. Prints for how long the ' +
+      'source accepted no writes.',
     example: 'howdah import cutover shop',
   })
     .option('--no-compare', 'do not compare all rows, which takes most of the time')
@@ -198,7 +206,9 @@ function addCutover(group: Command): void {
 
 function addCancel(group: Command): void {
   verb(group, 'cancel <service>', {
-    does: 'Give up an import, and remove its replication slot and publication from the source. The service stays.',
+    does:
+      'Give up an import, and remove its replication slot and publication from the ' +
+      'source. The service stays.',
     example: 'howdah import cancel shop',
   }).action(async (wanted: string) => {
     const { cancelImport } = await import('../transfer/import.ts');

@@ -3,7 +3,7 @@ import { escapeIdentifier, type Client } from 'pg';
 import { sqlOf } from './catalog.ts';
 import { decode, lsnOf, numberOf, type Change, type Relation, type Value } from './decode.ts';
 import { Failure } from '../exit.ts';
-import type { Sessions } from './clone.ts';
+import type { Sessions } from './slot.ts';
 import { slotOf, type State } from './state.ts';
 import { messageOf } from './steps.ts';
 import type { Lsn } from './slot.ts';
@@ -165,7 +165,8 @@ async function insertRows(target: Client, { relation, rows }: Inserts): Promise<
     (_, row) => `(${relation.columns.map((_column, at) => `$${row * width + at + 1}`).join(', ')})`,
   );
   await target.query(
-    `insert into ${sqlOf(relation)} (${columns}) overriding system value values ${tuples.join(', ')}`,
+    `insert into ${sqlOf(relation)} (${columns}) overriding system value values ` +
+      tuples.join(', '),
     rows.flat().map((value) => value ?? null),
   );
 }
@@ -230,7 +231,8 @@ async function changeOne(
   const { rowCount } = await target.query(text, values);
   if (rowCount !== 1)
     throw new Failure(
-      `${relation.schema}.${relation.name}: the source changed a row that the service does not have: somebody wrote to the service`,
+      `${relation.schema}.${relation.name}: the source changed a row that the service does ` +
+        'not have: somebody wrote to the service',
     );
 }
 

@@ -6,7 +6,7 @@ import { collect } from './text.ts';
 
 /** A line of the list that `pg_restore --list` prints. */
 export type Entry = {
-  /** Of the catalog and of the object in the source. */
+  /** The ids of the catalog and of the object in the source. */
   classOid: string;
   oid: string;
   /** `TABLE public orders app`: the kind of object comes first. */
@@ -38,6 +38,9 @@ const beginsWith =
   ({ what }: Entry): boolean =>
     kinds.some((kind) => what.startsWith(`${kind} `));
 
+/** TimescaleDB's own rows, which its extension protects. Without hypertables they mean nothing. */
+export const isTimescaleData = ({ what }: Entry): boolean =>
+  /^(TABLE DATA|SEQUENCE SET) _timescaledb_/.test(what);
 /** The kinds that come after the rows: pg_restore's section post-data, and comments on all. */
 export const isAfterRows = beginsWith(
   'INDEX',
@@ -57,10 +60,10 @@ export const isExtension = beginsWith('EXTENSION', 'COMMENT - EXTENSION');
 export const isEventTrigger = beginsWith('EVENT TRIGGER', 'COMMENT - EVENT TRIGGER');
 export const isSchema = beginsWith('SCHEMA');
 export const isPrivilege = beginsWith('ACL', 'DEFAULT ACL');
-/** Connections of the source to other servers, some with passwords; a service connects to nobody. */
+/** Connections to other servers, some with passwords; a service connects to nobody. */
 export const isForeign = beginsWith('SERVER', 'USER MAPPING', 'FOREIGN DATA WRAPPER');
 export const isReplication = beginsWith('PUBLICATION', 'SUBSCRIPTION');
-/** What acts on rows, or checks rows of other tables: it comes after the last followed change. */
+/** Objects that act on rows or check other tables: they come after the last followed change. */
 export const isLate = beginsWith(
   'CHECK CONSTRAINT',
   'FK CONSTRAINT',

@@ -40,7 +40,8 @@ const noExtension = (catalog: string, oid: string): string =>
 /** The relations of users, of some kinds. @param joins further tables */
 const relations = (kinds: string, joins = ''): string =>
   `pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace ${joins}
-   where c.relkind in (${kinds}) and ${USER_SCHEMA} and ${noExtension('pg_catalog.pg_class', 'c.oid')}`;
+   where c.relkind in (${kinds}) and ${USER_SCHEMA}
+     and ${noExtension('pg_catalog.pg_class', 'c.oid')}`;
 
 type TableRow = Omit<Table, 'bytes' | 'isHypertable' | 'cannotFollow' | 'isReadable'> & {
   bytes: string;
@@ -60,11 +61,13 @@ export async function readTables(
     `select c.oid::text, n.nspname as schema, c.relname as name,
        pg_catalog.pg_table_size(c.oid)::text as bytes,
        array(select a.attname::text from pg_catalog.pg_attribute a where a.attrelid = c.oid
-         and a.attnum > 0 and not a.attisdropped and a.attgenerated = '' order by a.attnum) as columns,
+         and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+         order by a.attnum) as columns,
        array(select a.attname::text from pg_catalog.pg_attribute a where a.attrelid = c.oid
          and a.attnum > 0 and not a.attisdropped order by a.attnum) as "allColumns",
        c.relreplident::text as identity, c.relpersistence::text as persistence,
-       exists (select from pg_catalog.pg_index i where i.indrelid = c.oid and i.indisprimary) as has_key,
+       exists (select from pg_catalog.pg_index i
+         where i.indrelid = c.oid and i.indisprimary) as has_key,
        pg_catalog.pg_has_role(c.relowner, 'USAGE') as is_owned,
        pg_catalog.has_schema_privilege(n.oid, 'USAGE')
          and pg_catalog.has_table_privilege(c.oid, 'SELECT') as is_readable
@@ -99,7 +102,7 @@ function whyNotFollowed(
   return null;
 }
 
-/** What TimescaleDB has beside plain tables. */
+/** The objects of TimescaleDB. */
 export type Timescale = {
   hypertables: Hypertable[];
   /** Names of continuous aggregates, and of hypertables with compression. */
@@ -144,7 +147,8 @@ export async function readTimescale(client: ClientBase): Promise<Timescale | nul
      from timescaledb_information.continuous_aggregates order by 1, 2`,
   );
   const jobs = await client.query<{ name: string }>(
-    'select proc_name::text as name from timescaledb_information.jobs where job_id >= 1000 order by job_id',
+    `select proc_name::text as name from timescaledb_information.jobs
+     where job_id >= 1000 order by job_id`,
   );
   const foreignKeys = await client.query<Named & { constraint: string; definition: string }>(
     `select n.nspname as schema, c.relname as name, k.conname as constraint,
@@ -173,7 +177,7 @@ export async function readTimescale(client: ClientBase): Promise<Timescale | nul
   };
 }
 
-/** What a service cannot have, by its kind: names for messages. */
+/** Names of objects that a service cannot have, by their kind. */
 export async function readImpossible(
   client: ClientBase,
 ): Promise<{ foreign: string[]; untrusted: string[]; triggers: string[]; servers: string[] }> {

@@ -30,7 +30,7 @@ export type Source = {
   schemas: string[];
   tables: Table[];
   timescale: Timescale | null;
-  /** What is not imported, although the import works. */
+  /** Texts about objects that are not imported, although the import works. */
   notes: string[];
 };
 
@@ -56,7 +56,8 @@ export async function examineSource(client: ClientBase, follow: boolean): Promis
   ];
   if (problems.length > 0)
     throw new Failure(
-      `the source cannot be imported${follow ? ' with --follow' : ''}; nothing was done:\n${problems.map((one) => `  ${one}`).join('\n')}`,
+      `the source cannot be imported${follow ? ' with --follow' : ''}; nothing was ` +
+        `done:\n${problems.map((one) => `  ${one}`).join('\n')}`,
       'usage',
     );
   const notes = notesOf(impossible, timescale);
@@ -94,11 +95,13 @@ function problemsOfFollowing(server: Server, tables: readonly Table[]): string[]
   return [
     ...setting(
       server.walLevel !== 'logical',
-      `wal_level is ${server.walLevel}: set it to logical and restart the source (Amazon RDS: rds.logical_replication = 1)`,
+      `wal_level is ${server.walLevel}: set it to logical and restart the source (Amazon ` +
+        'RDS: rds.logical_replication = 1)',
     ),
     ...setting(
       !server.mayReplicate,
-      'the user of the URL may not replicate: alter role … replication (Amazon RDS: grant rds_replication to …)',
+      'the user of the URL may not replicate: alter role … replication (Amazon RDS: grant ' +
+        'rds_replication to …)',
     ),
     ...setting(server.isStandby, 'the source is a standby: name its primary'),
     ...setting(
@@ -108,7 +111,8 @@ function problemsOfFollowing(server: Server, tables: readonly Table[]): string[]
     ...setting(server.freeSlots < 1, 'no replication slot is free: raise max_replication_slots'),
     ...setting(
       server.largeObjects > 0,
-      `${server.largeObjects} large objects, whose changes cannot be followed: import without --follow`,
+      `${server.largeObjects} large objects, whose changes cannot be followed: import ` +
+        'without --follow',
     ),
     ...tables.flatMap(({ cannotFollow, ...table }) =>
       cannotFollow === null ? [] : [`${shownOf(table)} ${cannotFollow}`],
@@ -148,7 +152,8 @@ export async function examineTarget(
   const major = Math.floor(version / 10_000);
   if (major < source.major)
     throw new Failure(
-      `the source runs PostgreSQL ${source.major}, the service ${major}: a service needs the same version or a newer one`,
+      `the source runs PostgreSQL ${source.major}, the service ${major}: a service needs ` +
+        'the same version or a newer one',
       'conflict',
     );
   const { rows } = await client.query<{ name: string }>(
@@ -158,13 +163,16 @@ export async function examineTarget(
   const missing = source.extensions.map(({ name }) => name).filter((name) => !available.has(name));
   if (missing.length > 0)
     throw new Failure(
-      `this installation lacks extensions of the source: ${listed(missing)}; the administrator installs their packages (postgresql-${major}-…), or drop them from the source`,
+      `this installation lacks extensions of the source: ${listed(missing)}; the ` +
+        `administrator installs their packages (postgresql-${major}-…), or drop them from the ` +
+        'source',
       'unavailableHere',
     );
   const { bytes } = source.server;
   if (limitGb !== null && bytes > limitGb * 1e9)
     throw new Failure(
-      `the source has ${sizeOf(bytes)}, the storage quota of the service is ${limitGb} GB: howdah service resize … --storage-gb ${Math.ceil((bytes * 1.3) / 1e9)}`,
+      `the source has ${sizeOf(bytes)}, the storage quota of the service is ${limitGb} GB: ` +
+        `howdah service resize … --storage-gb ${Math.ceil((bytes * 1.3) / 1e9)}`,
       'limit',
     );
 }

@@ -1,39 +1,34 @@
-/** The import of a live database, up to the point where the service has all rows of one snapshot. */
+/** The import of a live database, until the service has all rows of one snapshot. */
 import { escapeIdentifier, escapeLiteral, type Client } from 'pg';
 import {
   isAfterRows,
   isEventTrigger,
   isExtension,
   isForeign,
-  isLate,
   isPrivilege,
   isReplication,
   isSchema,
   listEntries,
   restore,
-  restorePrivileges,
   type Entry,
   type Restoring,
 } from './archive.ts';
-import {
-  readMaterialized,
-  readPartsOf,
-  sqlOf,
-  type Extension,
-  type Hypertable,
-} from './catalog.ts';
+import { readPartsOf, sqlOf, type Extension, type Hypertable } from './catalog.ts';
 import type { Source } from './checks.ts';
 import { copyLargeObjects, copyTables, enterSnapshot } from './copy.ts';
 import { open, variablesOf } from './endpoint.ts';
 import { Failure } from '../exit.ts';
-import { note, paintNote } from '../output.ts';
 import { findProgram, runProgram } from './programs.ts';
-import { beginFollowing, createSlot, dropFollowing, markUnfinished } from './slot.ts';
+import {
+  beginFollowing,
+  createSlot,
+  dropFollowing,
+  markUnfinished,
+  type HeldSnapshot,
+  type Sessions,
+} from './slot.ts';
 import { applicationOf, archiveOf, listOf, saveState, type State } from './state.ts';
-import { listed, messageOf, only, step, sizeOf } from './steps.ts';
-
-/** Sessions on both sides that live as long as the import. */
-export type Sessions = { source: Client; target: Client };
+import { messageOf, only, step, sizeOf } from './steps.ts';
 
 /**
  * Copies the schema and all rows, from the beginning: nothing of an earlier attempt remains.
@@ -103,9 +98,6 @@ export async function copyAll(state: State, source: Source, sessions: Sessions):
     await held.release();
   }
 }
-
-/** A snapshot of the source, valid until it is released. */
-export type HeldSnapshot = { snapshot: string; release: () => Promise<void> };
 
 async function holdSnapshot(state: State): Promise<HeldSnapshot> {
   const client = await open(state.source, applicationOf(state));
@@ -208,7 +200,8 @@ async function createHypertable(target: Client, table: Hypertable): Promise<void
         : `${escapeLiteral(dimension.timeInterval)}::interval`;
     const call = dimension.isTime
       ? index === 0
-        ? `create_hypertable(${name}, ${column}, chunk_time_interval => ${interval}, create_default_indexes => false)`
+        ? `create_hypertable(${name}, ${column}, chunk_time_interval => ${interval}, ` +
+          'create_default_indexes => false)'
         : `add_dimension(${name}, ${column}, chunk_time_interval => ${interval})`
       : `add_dimension(${name}, ${column}, number_partitions => ${dimension.partitions ?? 1})`;
     await target.query(`select ${schema}.${call}`);

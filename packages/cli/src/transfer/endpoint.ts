@@ -38,7 +38,8 @@ export function endpointOfUrl(text: string): Endpoint {
     url = new URL(text.replace(/^postgres(ql)?:/i, 'http:'));
   } catch {
     throw new Failure(
-      'the source is not a URL of the form postgres://USER@HOST:PORT/DATABASE; characters such as @ : / # in a password are written %40 %3A %2F %23',
+      'the source is not a URL of the form postgres://USER@HOST:PORT/DATABASE; characters ' +
+        'such as @ : / # in a password are written %40 %3A %2F %23',
       'usage',
     );
   }

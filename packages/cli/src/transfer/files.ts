@@ -11,6 +11,7 @@ import {
   isForeign,
   isPrivilege,
   isReplication,
+  isTimescaleData,
   listEntries,
   restore,
   restorePrivileges,
@@ -25,7 +26,7 @@ import { step, sizeOf } from './steps.ts';
 
 const APPLICATION = 'howdah import';
 
-/** What a file is: an archive of pg_dump (custom, tar or directory), or SQL. */
+/** A dump: an archive of pg_dump (custom, tar or directory), or SQL. */
 export type Dump = { path: string; kind: 'archive' | 'sql'; bytes: number };
 
 /** @throws Failure usage */
@@ -33,7 +34,8 @@ export async function examineDump(path: string): Promise<Dump> {
   const found = await stat(path).catch(() => null);
   if (found === null)
     throw new Failure(
-      `${path}: there is no such file; a database is named by its URL, postgres://USER@HOST:PORT/DATABASE`,
+      `${path}: there is no such file; a database is named by its URL, ` +
+        'postgres://USER@HOST:PORT/DATABASE',
       'usage',
     );
   if (found.isDirectory()) {
@@ -79,7 +81,8 @@ export async function importDump(dump: Dump, target: Endpoint, jobs: number): Pr
       await step('analyze', async () => void (await client.query('analyze')));
       const names = await readRelations(client);
       note(
-        `${paintNote.green('✓')} restored: ${names.length < 100 ? names.length : 'more than 100'} tables, views and sequences`,
+        `${paintNote.green('✓')} restored: ` +
+          `${names.length < 100 ? names.length : 'more than 100'} tables, views and sequences`,
       );
     } finally {
       await client.end();
@@ -99,12 +102,17 @@ async function importArchive(
   const major = await versionOfArchive(await findNewest('pg_restore'), path);
   const program = await findProgram('pg_restore', major);
   const entries = (await listEntries(program, path)).filter(
-    (entry) => !isEventTrigger(entry) && !isForeign(entry) && !isReplication(entry),
+    (entry) =>
+      !isEventTrigger(entry) &&
+      !isForeign(entry) &&
+      !isReplication(entry) &&
+      !isTimescaleData(entry),
   );
-  const hypertables = entries.filter(({ what }) => /^TABLE _timescaledb_internal /.test(what));
+  const hypertables = entries.filter(({ what }) => what.startsWith('TABLE _timescaledb_internal '));
   if (hypertables.length > 0)
     throw new Failure(
-      'the archive has hypertables, which a dump restores only with rights that no tenant has: import from the live database, postgres://…',
+      'the archive has hypertables, which a dump restores only with rights that no tenant ' +
+        'has: import from the live database, postgres://…',
       'usage',
     );
   const restoring = { program, archive: path, target, application: APPLICATION, list };
@@ -131,7 +139,8 @@ async function importArchive(
   );
   if (errors > 0)
     note(
-      `${paintNote.yellow('warning')} ${errors} privileges could not be granted: a dump has no roles. Create them, and grant again`,
+      `${paintNote.yellow('warning')} ${errors} privileges could not be granted: a dump has ` +
+        'no roles. Create them, and grant again',
     );
 }
 

@@ -1,4 +1,4 @@
-/** What comes after the rows: indexes, keys, triggers, foreign keys, sequences, privileges. */
+/** Makes what comes after the rows: indexes, keys, triggers, sequences, privileges. */
 import { escapeIdentifier, type Client } from 'pg';
 import {
   isAfterRows,
@@ -9,12 +9,12 @@ import {
   scriptOf,
 } from './archive.ts';
 import { readIndexes, readMaterialized, sqlOf, type Hypertable } from './catalog.ts';
-import { entriesOf, idOf, restoringOf, type Sessions } from './clone.ts';
+import { entriesOf, idOf, restoringOf } from './clone.ts';
 import { compare, copySequences } from './copy.ts';
 import { Failure } from '../exit.ts';
 import { note, paintNote } from '../output.ts';
 import { findProgram } from './programs.ts';
-import { readProgress } from './slot.ts';
+import { readProgress, type Sessions } from './slot.ts';
 import type { State } from './state.ts';
 import { listed, messageOf, step } from './steps.ts';
 
@@ -41,7 +41,8 @@ export async function finishCopy(state: State, sessions: Sessions): Promise<void
   );
   if (errors > 0)
     note(
-      `${paintNote.yellow('warning')} ${errors} privileges could not be granted: compare \\dp of both`,
+      `${paintNote.yellow('warning')} ${errors} privileges could not be granted: compare ` +
+        '\\dp of both',
     );
   await step('analyze', async () => void (await sessions.target.query('analyze')));
   const different = await step('compare with the source', (report) =>
@@ -55,7 +56,7 @@ export async function finishCopy(state: State, sessions: Sessions): Promise<void
 async function createIndexes(state: State, { source, target }: Sessions): Promise<number> {
   const program = await findProgram('pg_restore', state.major);
   const early = new Set(state.keys);
-  const there = new Set([...(await readIndexes(target)).values()]);
+  const there = new Set((await readIndexes(target)).values());
   const names = await readIndexes(source);
   const chosen = (await entriesOf(state, program)).filter((entry) => {
     const name = names.get(idOf(entry));
@@ -88,7 +89,10 @@ export async function finishSchema(state: State, { source, target }: Sessions): 
     for (const view of views) await target.query(`refresh materialized view ${sqlOf(view)}`);
     await target.query('drop schema howdah_import cascade');
     await target.query('commit');
-    return `${sequences} sequences; ${late.length} triggers, foreign keys, rules, policies and comments; ${views.length} materialized views`;
+    return (
+      `${sequences} sequences; ${views.length} materialized views; ` +
+      `${late.length} triggers, foreign keys, rules, policies and comments`
+    );
   } catch (error) {
     await target.query('rollback').catch(() => undefined);
     throw new Failure(`finishing the schema of ${state.service.name}: ${messageOf(error)}`);

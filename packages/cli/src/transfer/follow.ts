@@ -3,7 +3,7 @@ import type { Client } from 'pg';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { applyBatch } from './apply.ts';
 import { readTables, shownOf, sqlOf } from './catalog.ts';
-import type { Sessions } from './clone.ts';
+import type { Sessions } from './slot.ts';
 import { compare, readContents, type Copied } from './copy.ts';
 import { finishSchema } from './finish.ts';
 import { Failure } from '../exit.ts';
@@ -53,7 +53,9 @@ export async function followSource(state: State, sessions: Sessions): Promise<vo
   const { name } = state.service;
   await sessions.target.query('update howdah_import.progress set stop = false');
   note(
-    `The service has the rows of the source and follows it. Ctrl-C ends this command, not the import: howdah import resume ${name}. When the application can pause: howdah import cutover ${name}`,
+    'The service has the rows of the source and follows it. Ctrl-C ends this command, not ' +
+      `the import: howdah import resume ${name}. When the application can pause: howdah ` +
+      `import cutover ${name}`,
   );
   await step('follow the source', async (report) => {
     let rows = 0;
@@ -84,7 +86,7 @@ export async function takeOver(state: State, target: Client): Promise<void> {
   }
 }
 
-/** What the cutover found and how long writers of the source waited. */
+/** The end of a cutover, and how long the source accepted no writes. */
 export type Cutover = { downtimeMs: number; compared: boolean };
 
 /**
@@ -100,7 +102,7 @@ export async function cutOver(
   lock: Client,
   isCompared: boolean,
 ): Promise<Cutover> {
-  const { source, target } = sessions;
+  const { source } = sessions;
   await step('catch up', async (report) => {
     for (;;) {
       await catchUp(state, sessions, false);
@@ -135,14 +137,16 @@ async function lockTables(state: State, lock: Client): Promise<void> {
       await lock.query(`lock table only ${tables.join(', only ')} in exclusive mode`);
   } catch (error) {
     throw new Failure(
-      `the tables of the source could not be locked; end what writes to them, and try again: ${messageOf(error)}`,
+      'the tables of the source could not be locked; end what writes to them, and try ' +
+        `again: ${messageOf(error)}`,
       'conflict',
     );
   }
   const added = (await readTables(lock, [])).filter((table) => !tables.includes(sqlOf(table)));
   if (added.length > 0)
     throw new Failure(
-      `the source has tables that are not followed, since they are newer than the import: ${listed(added.map(shownOf))}; drop them, or cancel the import and begin again`,
+      'the source has tables that are not followed, since they are newer than the import: ' +
+        `${listed(added.map(shownOf))}; drop them, or cancel the import and begin again`,
       'conflict',
     );
 }
@@ -191,7 +195,8 @@ async function warnOfWaiting(lock: Client, source: Client): Promise<void> {
   );
   if (rows.length > 0)
     note(
-      `${paintNote.yellow('warning')} these clients still write to the source, where their writes are lost for the service: ${listed(rows.map(({ name }) => name))}`,
+      `${paintNote.yellow('warning')} these clients still write to the source, where their ` +
+        `writes are lost for the service: ${listed(rows.map(({ name }) => name))}`,
     );
 }
 
@@ -203,4 +208,5 @@ export async function endFollowing(state: State, sessions: Sessions): Promise<vo
 
 /** The downtime for people. */
 export const downtimeOf = ({ downtimeMs, compared }: Cutover): string =>
-  `The source accepted no writes for ${duration(downtimeMs)}${compared ? ', in which all rows were compared' : ''}.`;
+  'The source accepted no writes for ' +
+  `${duration(downtimeMs)}${compared ? ', in which all rows were compared' : ''}.`;

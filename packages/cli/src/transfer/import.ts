@@ -5,7 +5,7 @@ import type { Client } from 'pg';
 import type { Connection } from '../connection.ts';
 import { readRelations } from './catalog.ts';
 import { examineSource, examineTarget, type Source } from './checks.ts';
-import { copyAll, summaryOf, type Sessions } from './clone.ts';
+import { copyAll, summaryOf } from './clone.ts';
 import { endpointOfService, nameOf, open, withPassword, type Endpoint } from './endpoint.ts';
 import { Failure } from '../exit.ts';
 import { finishCopy } from './finish.ts';
@@ -13,7 +13,7 @@ import { readService } from '../find.ts';
 import { cutOver, downtimeOf, endFollowing, followSource, takeOver } from './follow.ts';
 import { note, paintNote, quotedWord } from '../output.ts';
 import { findProgram } from './programs.ts';
-import { dropSlot, endOthers, readLag, readProgress, tryLock } from './slot.ts';
+import { dropSlot, endOthers, readLag, readProgress, tryLock, type Sessions } from './slot.ts';
 import { applicationOf, loadState, removeState, saveState, type State } from './state.ts';
 import { listed, step, sizeOf } from './steps.ts';
 
@@ -35,7 +35,9 @@ export async function checkSource(from: Endpoint, follow: boolean): Promise<Chec
       const found = await examineSource(client, follow);
       const { server, tables, extensions } = found;
       report(
-        `PostgreSQL ${found.major}, ${tables.length} tables, ${sizeOf(server.bytes)}, ${server.largeObjects} large objects, extensions: ${extensions.length === 0 ? 'none' : listed(extensions.map(({ name }) => name))}`,
+        `PostgreSQL ${found.major}, ${tables.length} tables, ${sizeOf(server.bytes)}, ` +
+          `${server.largeObjects} large objects, extensions: ` +
+          (extensions.length === 0 ? 'none' : listed(extensions.map(({ name }) => name))),
       );
       return found;
     } finally {
@@ -100,7 +102,9 @@ export async function requireEmpty(client: Client, name: string): Promise<void> 
   const { rows } = await client.query('select oid from pg_catalog.pg_largeobject_metadata limit 1');
   if (found.length > 0 || rows.length > 0)
     throw new Failure(
-      `${name} is not empty: ${found.length === 0 ? 'it has large objects' : listed(found)}; imports need an empty service (--name creates one)`,
+      `${name} is not empty: ` +
+        `${found.length === 0 ? 'it has large objects' : listed(found)}; imports need an ` +
+        'empty service (--name creates one)',
       'conflict',
     );
 }
@@ -126,7 +130,9 @@ async function guarded(state: State, work: () => Promise<void>): Promise<void> {
   } catch (error) {
     const name = quotedWord(state.service.name);
     note(
-      `The service ${state.service.name} (${state.service.id}) stays as it is. When the cause is gone: howdah import resume ${name}. To give up: howdah import cancel ${name}, and howdah service delete ${name}`,
+      `The service ${state.service.name} (${state.service.id}) stays as it is. When the ` +
+        `cause is gone: howdah import resume ${name}. To give up: howdah import cancel ` +
+        `${name}, and howdah service delete ${name}`,
     );
     throw error;
   }
@@ -151,7 +157,8 @@ async function run(begun: State, examined: Source | null): Promise<void> {
       if (!state.follow) {
         await removeState(state);
         note(
-          `${paintNote.green('✓')} ${state.service.name} has what the source had: rows and checksums of every table are equal`,
+          `${paintNote.green('✓')} ${state.service.name} has what the source had: rows and ` +
+            'checksums of every table are equal',
         );
         return;
       }
@@ -189,12 +196,14 @@ export async function cutoverImport(wanted: Wanted, isCompared: boolean): Promis
   const state = await loadState(wanted);
   if (state.stage !== 'follow')
     throw new Failure(
-      `the import into ${wanted.name} does not follow its source: howdah import resume ${quotedWord(wanted.name)}`,
+      `the import into ${wanted.name} does not follow its source: howdah import resume ` +
+        quotedWord(wanted.name),
       'conflict',
     );
   await guarded(state, () => cutOverAndEnd(state, isCompared));
   note(
-    `${paintNote.green('✓')} ${wanted.name} accepts the writes from now on; the source is not changed, and no longer followed`,
+    `${paintNote.green('✓')} ${wanted.name} accepts the writes from now on; the source is ` +
+      'not changed, and no longer followed',
   );
 }
 
@@ -232,7 +241,8 @@ export async function cancelImport(wanted: Wanted): Promise<void> {
   }
   await removeState(state);
   note(
-    `The import is cancelled, and the source keeps nothing of it. The service stays: howdah service delete ${quotedWord(wanted.name)}`,
+    'The import is cancelled, and the source keeps nothing of it. The service stays: howdah ' +
+      `service delete ${quotedWord(wanted.name)}`,
   );
 }
 

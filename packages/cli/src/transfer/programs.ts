@@ -14,7 +14,7 @@ export type ProgramName = 'pg_dump' | 'pg_restore' | 'psql';
 /** The directories of the packages of Debian; PATH may have more. */
 const PACKAGES = '/usr/lib/postgresql';
 
-/** What is kept of what a program prints on stderr: the first error is the cause. */
+/** The part of a program's stderr that is kept: the first error is the cause. */
 const KEPT_CHARACTERS = 4000;
 
 /** A program that ended with an error. */
@@ -41,7 +41,10 @@ export async function findProgram(name: ProgramName, major: number): Promise<str
   if (chosen !== undefined) return chosen.path;
   const others = [...new Set(known.map((one) => one.major))].join(', ');
   throw new Failure(
-    `this needs ${name} of PostgreSQL ${major} or newer on this machine; ${others === '' ? 'there is none' : `there is only that of ${others}`}: apt-get install postgresql-client-${major} (Debian 13 has 17; the repository apt.postgresql.org has all versions)`,
+    `this needs ${name} of PostgreSQL ${major} or newer on this machine; ` +
+      `${others === '' ? 'there is none' : `there is only that of ${others}`}: apt-get ` +
+      `install postgresql-client-${major} (Debian 13 has 17; the repository ` +
+      'apt.postgresql.org has all versions)',
     'unavailableHere',
   );
 }

@@ -4,11 +4,16 @@
  */
 import { escapeIdentifier, type Client } from 'pg';
 import { sqlOf, type Table } from './catalog.ts';
-import type { HeldSnapshot, Sessions } from './clone.ts';
 import { open } from './endpoint.ts';
 import { Failure } from '../exit.ts';
 import { applicationOf, slotOf, type State } from './state.ts';
 import { only } from './steps.ts';
+
+/** Sessions on both sides that live as long as the import. */
+export type Sessions = { source: Client; target: Client };
+
+/** A snapshot of the source, valid until it is released. */
+export type HeldSnapshot = { snapshot: string; release: () => Promise<void> };
 
 /** The position of a source's WAL, as PostgreSQL writes it: `16/B374D848`. */
 export type Lsn = string;
@@ -67,7 +72,8 @@ export async function endOthers(client: Client, application: string): Promise<vo
   for (;;) {
     const { rows } = await client.query(
       `select pg_catalog.pg_terminate_backend(pid) from pg_catalog.pg_stat_activity
-       where application_name = $1 and usename = current_user and pid <> pg_catalog.pg_backend_pid()`,
+       where application_name = $1 and usename = current_user
+         and pid <> pg_catalog.pg_backend_pid()`,
       [application],
     );
     if (rows.length === 0) return;
@@ -108,7 +114,8 @@ export async function readLag(
   const [row] = rows;
   if (row === undefined)
     throw new Failure(
-      `the replication slot ${slotOf(state)} is gone from the source: howdah import cancel ${state.service.id}, and begin again`,
+      `the replication slot ${slotOf(state)} is gone from the source: howdah import cancel ` +
+        `${state.service.id}, and begin again`,
     );
   return { keptBytes: Number(row.kept ?? 0), behindBytes: Number(row.behind) };
 }

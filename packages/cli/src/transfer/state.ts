@@ -26,7 +26,7 @@ export type State = {
   stage: Stage;
   /** Whether the schema may be there already, from an interrupted copy. */
   begun: boolean;
-  /** Of the PostgreSQL of the source. */
+  /** The version of the source. */
   major: number;
   copied: Copied[];
   hypertables: Hypertable[];
@@ -77,7 +77,8 @@ export async function loadState({ id, name }: { id: string; name: string }): Pro
   if (found !== undefined) return found;
   const others = states.map(({ service }) => `${service.name} (${service.id})`).join(', ');
   throw new Failure(
-    `no import into ${name} is under way for this user on this machine${others === '' ? '' : `; there are imports into ${others}`}`,
+    `no import into ${name} is under way for this user on this ` +
+      `machine${others === '' ? '' : `; there are imports into ${others}`}`,
     'notFound',
   );
 }

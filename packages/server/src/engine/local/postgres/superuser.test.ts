@@ -12,6 +12,7 @@ const textOf = (path: string): string => readFileSync(join(PACKAGES, path), 'utf
 
 /** Modules that make a client of PostgreSQL themselves, how many, and of what. */
 const EXCEPTIONS: Record<string, { clients: number; why: string }> = {
+  'cli/src/transfer/endpoint.ts': { clients: 1, why: 'the user’s own, on the user’s machine' },
   'contract/src/connect.ts': { clients: 1, why: 'text that is shown to users' },
   'server/src/engine/local/postgres/superuser.ts': {
     clients: 1,
