@@ -36,6 +36,8 @@ const TABLE: Record<Action, string> = {
   createReplicaSet: '| x | x | + | x | x | x | x | x | x |',
   changeReplicaSet: '| x | x | + | + | x | x | x | x | x |',
   query: '| x | x | + | x | x | x | x | x | x |',
+  enableExtension: '| x | x | + | x | x | x | x | x | x |',
+  disableExtension: '| x | x | + | x | x | x | x | x | x |',
   deleteReplicaSet: '| x | + | + | + | + | + | + | + | ~ |',
 };
 const SIGN: Record<Verdict, string> = { accept: '+', underway: '~', refuse: 'x' };
@@ -52,7 +54,7 @@ test.each(ACTIONS)('%s is allowed as the contract prints it', (action) => {
 
 test('a refusal names the action, the state, where it is allowed and what is allowed now', () => {
   expect(refusal('start', 'READY')).toBe(
-    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, resize, forkNow, forkPast, enablePooler, disablePooler, setHA, switchover, drill, attachToVPC, detachFromVPC, updatePassword, setEnvironment, rename, verifyBackup, createReplicaSet, changeReplicaSet, deleteReplicaSet, query',
+    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, resize, forkNow, forkPast, enablePooler, disablePooler, setHA, switchover, drill, attachToVPC, detachFromVPC, updatePassword, setEnvironment, rename, verifyBackup, createReplicaSet, changeReplicaSet, deleteReplicaSet, query, enableExtension, disableExtension',
   );
   const refused = COLUMNS.flatMap((status) =>
     ACTIONS.filter((action) => ALLOWED[status][action] === 'refuse').map(

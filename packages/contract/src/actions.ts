@@ -26,6 +26,8 @@ export const ACTIONS = [
   'changeReplicaSet', // its size, its pooler
   'deleteReplicaSet',
   'query',
+  'enableExtension',
+  'disableExtension',
 ] as const;
 export type Action = (typeof ACTIONS)[number];
 
@@ -77,6 +79,8 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
     changeReplicaSet: verdict('changeReplicaSet'),
     deleteReplicaSet: verdict('deleteReplicaSet'),
     query: verdict('query'),
+    enableExtension: verdict('enableExtension'),
+    disableExtension: verdict('disableExtension'),
   };
 };
 
@@ -109,6 +113,8 @@ export const ALLOWED: Record<LiveStatus, Row> = {
     'changeReplicaSet',
     'deleteReplicaSet',
     'query',
+    'enableExtension',
+    'disableExtension',
   ]),
   UNSTABLE: row([
     'delete',

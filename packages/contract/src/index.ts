@@ -12,6 +12,7 @@ export * from './schema.ts';
 export * from './schemas.ts';
 export * from './schemas/backups.ts';
 export * from './schemas/errors-and-endpoints.ts';
+export * from './schemas/extensions.ts';
 export * from './schemas/installation.ts';
 export * from './schemas/simulation.ts';
 export * from './simulated.ts';

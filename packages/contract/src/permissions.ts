@@ -130,6 +130,10 @@ export const ACCESS = {
   listSeries: 'read',
   querySeries: 'read',
   queryService: 'data',
+  listExtensions: 'read',
+  listServiceExtensions: 'read',
+  enableExtension: 'change',
+  disableExtension: 'change',
   attachToVPC: 'change',
   detachFromVPC: 'change',
   listVpcs: 'read',
@@ -185,6 +189,8 @@ const CALL_OF_ACTION: Record<Action, CallName> = {
   changeReplicaSet: 'resizeReplicaSet',
   deleteReplicaSet: 'deleteReplicaSet',
   query: 'queryService',
+  enableExtension: 'enableExtension',
+  disableExtension: 'disableExtension',
 };
 
 const BY_CALL: ReadonlyMap<string, Permission> = new Map(

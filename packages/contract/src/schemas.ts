@@ -21,6 +21,12 @@ import {
   ResourceSchema,
   VpcEndpointSchema,
 } from './schemas/errors-and-endpoints.ts';
+import {
+  EnableExtensionBody,
+  ExtensionSchema,
+  InstalledExtensionsSchema,
+  ServiceExtensionSchema,
+} from './schemas/extensions.ts';
 import { FindingSchema, RegionSchema } from './schemas/installation.ts';
 import {
   ApiKeyInfoSchema,
@@ -121,6 +127,10 @@ export const NAMED_SCHEMAS = [
   QueryResultSchema,
   RegionSchema,
   FindingSchema,
+  ExtensionSchema,
+  InstalledExtensionsSchema,
+  ServiceExtensionSchema,
+  EnableExtensionBody,
   SimulationScriptSchema,
   SimulationSchema,
   AdvanceClockBody,

@@ -66,7 +66,13 @@ test('an operation without an error shows its transitional status in any observe
       }
       expect(statusOf('running', reachable, operation('repair', { begun }))).toBe('UNSTABLE');
       expect(statusOf('running', reachable, operation('failover', { begun }))).toBe('UNSTABLE');
-      for (const kind of ['setHA', 'switchover', 'drill'] as const)
+      for (const kind of [
+        'setHA',
+        'switchover',
+        'drill',
+        'enableExtension',
+        'disableExtension',
+      ] as const)
         expect(statusOf('running', reachable, operation(kind, { begun }))).toBe('CONFIGURING');
     }
   }
@@ -136,6 +142,8 @@ function move(facts: Facts, event: Event): Facts | null {
       case 'drill':
       case 'attachToVPC':
       case 'detachFromVPC':
+      case 'enableExtension':
+      case 'disableExtension':
         return begin(event.action);
       case 'delete':
         return begin('delete');

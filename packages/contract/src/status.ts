@@ -62,6 +62,8 @@ export const OPERATION_KINDS = [
   'delete',
   'restore',
   'verifyBackup',
+  'enableExtension',
+  'disableExtension',
 ] as const;
 export type OperationKind = (typeof OPERATION_KINDS)[number];
 
@@ -91,6 +93,8 @@ export const CANCEL: Record<OperationKind, 'always' | 'queued' | { no: string }>
   delete: { no: 'restore the service once it is deleted' },
   restore: { no: 'delete the service again' },
   verifyBackup: 'always',
+  enableExtension: { no: 'disable the extension once it is done' },
+  disableExtension: { no: 'enable the extension once it is done' },
 };
 
 export const OPERATION_STATUSES = ['queued', 'running', 'succeeded', 'failed'] as const;
@@ -151,6 +155,8 @@ export function statusOf(
     case 'drill':
     case 'attachToVPC':
     case 'detachFromVPC':
+    case 'enableExtension':
+    case 'disableExtension':
       return 'CONFIGURING';
     case 'repair':
     case 'failover':

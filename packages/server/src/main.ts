@@ -19,6 +19,7 @@ export { openLog } from './lib/log.ts';
 export { checkIntegrity, checkMachine } from './engine/local/admin/integrity.ts';
 export { backupControl, restoreControl } from './engine/local/admin/control-backup.ts';
 export { doctor } from './engine/local/admin/doctor.ts';
+export { planInstall } from './engine/local/admin/install-extension.ts';
 export { createStore, describeData, resizeStore } from './engine/local/admin/data-place.ts';
 export { gigabytes } from './engine/local/host/image.ts';
 export { stopDatabases } from './engine/local/admin/stop-databases.ts';

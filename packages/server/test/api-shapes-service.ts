@@ -162,6 +162,52 @@ test('a pooler is enabled or disabled when the answer comes, and has an endpoint
   await remove(id);
 });
 
+test('extensions are listed with their reasons, enabled and disabled', async () => {
+  const { body: installed } = await call('GET', '/extensions');
+  expect(installed['value']).toMatchObject([
+    { region_code: 'local', postgres_version: expect.any(String), extensions: expect.any(Array) },
+  ]);
+  const { id } = await create({ name: 'extended', service_type: 'POSTGRES' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  const path = `/services/${id}/extensions`;
+  const stateOf = async (name: string) => {
+    const { value } = (await call('GET', path)).body;
+    return (Array.isArray(value) ? value : []).find(
+      (one: object) => Reflect.get(one, 'name') === name,
+    );
+  };
+  expect(await stateOf('pg_trgm')).toMatchObject({
+    allowed: true,
+    state: 'disabled',
+    statement: 'CREATE EXTENSION pg_trgm',
+    preload: false,
+  });
+  expect(await stateOf('dblink')).toMatchObject({ allowed: false, reason: expect.any(String) });
+  for (const [name, code] of [
+    ['dblink', 'UNAVAILABLE_HERE'],
+    ['no_such_extension', 'UNAVAILABLE_HERE'],
+    ['Robert"; drop', 'INVALID_REQUEST'],
+  ])
+    expect((await call('POST', path, { name })).body).toMatchObject({ code });
+  const enabled = await call('POST', path, { name: 'pg_trgm' });
+  expect(enabled).toMatchObject({ status: 202, body: { status: 'CONFIGURING' } });
+  await reach(id, 'READY', 'CONFIGURING');
+  expect((await call('GET', `/operations/${operationOf(enabled)}`)).body).toMatchObject({
+    kind: 'enableExtension',
+    status: 'succeeded',
+    steps: [{ name: 'create extension' }],
+  });
+  expect(await stateOf('pg_trgm')).toMatchObject({ state: 'enabled', version: expect.any(String) });
+  const again = await call('POST', path, { name: 'pg_trgm' });
+  expect([again.status, again.headers.get('Operation-Id')]).toEqual([202, null]);
+  expect((await call('DELETE', `${path}/plpgsql`)).status).toBe(400);
+  expect((await call('DELETE', `${path}/no_such_extension`)).status).toBe(404);
+  expect((await call('DELETE', `${path}/pg_trgm`)).status).toBe(202);
+  await reach(id, 'READY', 'CONFIGURING');
+  expect(await stateOf('pg_trgm')).toMatchObject({ state: 'disabled' });
+  await remove(id);
+});
+
 test('a fork answers like a create, with its parent; backups and restore match the document', async () => {
   const { id } = await create({ name: 'has a fork', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');

@@ -300,6 +300,8 @@ export async function setUp(): Promise<void> {
     await newVpc(OURS, callers.admin ?? ''),
     await newVpc(THEIRS, callers.otherAdmin ?? ''),
   ];
+  // Every service can have it.
+  things['extension_name'] = { ours: 'pg_trgm', theirs: 'pg_trgm' };
   things['vpc_id'] = { ours: ourVpc.vpc, theirs: theirVpc.vpc };
   things['peering_id'] = { ours: ourVpc.peering, theirs: theirVpc.peering };
   things['webhook_id'] = { ours: await newWebhook(OURS), theirs: await newWebhook(THEIRS) };

@@ -126,6 +126,8 @@ async function newSpec(port: number): Promise<ServiceSpec> {
     id: newId(),
     addons: [],
     major: null,
+    preload: [],
+    extension: null,
     size: { cpuMillis: 500, memoryGbs: 2 },
     storageGb: 10,
     power: 'running',

@@ -173,6 +173,15 @@ async function changeScenes({ cloud }: Testbed): Promise<Playable[]> {
       shows: async () => (await now()).metadata.environment,
       after: nothing,
     }),
+    change(cloud, service, 'enable extension', {
+      before: async () => {
+        await cloud.request('DELETE', `/services/${id}/extensions/pg_prewarm`);
+        await until(() => nothingGoesOn(cloud), 'the extension is not disabled');
+      },
+      ask: ['POST', '/extensions', () => ({ name: 'pg_prewarm' })],
+      becomes: 'READY',
+      after: nothing,
+    }),
     change(cloud, service, 'verify backup', {
       before: nothing,
       ask: ['POST', '/backups/verify'],

@@ -100,6 +100,7 @@ async function ask(
   const path = route.path
     .replace('{project_id}', projectId)
     .replace('{service_id}', laid.id)
+    .replace('{extension_name}', 'pgstattuple')
     .replace('{replica_set_id}', laid.setId ?? newId())
     .replace('{operation_id}', target);
   return apis[slot].app.inject({

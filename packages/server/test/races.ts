@@ -260,6 +260,12 @@ export const CALLS: Record<string, Call> = {
     ),
     needs: 'VPC',
   },
+  'enable an extension': {
+    ...changing('enableExtension', 'enableExtension', () => ({})),
+    body: () => ({ name: 'pgstattuple' }),
+  },
+  // It is not enabled.
+  'disable an extension': changing('disableExtension', 'disableExtension', () => null),
   'new password': {
     ...noting('updatePassword', 'updatePassword', () => ({})),
     body: () => ({ password: 'long enough' }),

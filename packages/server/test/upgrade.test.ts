@@ -152,6 +152,8 @@ const OLDER_NAMES = [
   `alter table deliveries add constraint deliveries_status_check
     check (status in ('pending', 'delivered', 'dead'))`,
   'alter table services rename column allowed_networks to admitted',
+  `alter table services
+    drop column preload, drop column creates_extension, drop column drops_extension`,
   'alter table services drop column region_alias',
   'alter table services drop column pg_version',
   'alter table vpcs drop column region_alias',

@@ -757,6 +757,67 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/projects/{project_id}/extensions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the extensions that are installed
+         * @description Of each PostgreSQL of a region; the first is the one that new services get. An extension that is not allowed has the reason.
+         */
+        get: operations["listExtensions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{project_id}/services/{service_id}/extensions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the extensions that a service has or can have */
+        get: operations["listServiceExtensions"];
+        put?: never;
+        /**
+         * Enable an extension
+         * @description It is created in the database. Where PostgreSQL must load its library at the start, the service restarts first.
+         */
+        post: operations["enableExtension"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{project_id}/services/{service_id}/extensions/{extension_name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Disable an extension
+         * @description It is dropped, which fails while anything depends on it. If its library was loaded at the start, the service restarts.
+         */
+        delete: operations["disableExtension"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/projects/{project_id}/vpcs": {
         parameters: {
             query?: never;
@@ -1650,7 +1711,7 @@ export interface components {
         Operation: {
             id: string;
             /** @enum {string} */
-            kind: "create" | "fork" | "start" | "stop" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "repair" | "failover" | "delete" | "restore" | "verifyBackup";
+            kind: "create" | "fork" | "start" | "stop" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "enableExtension" | "disableExtension";
             service_id: string;
             /** @enum {string} */
             status: "queued" | "running" | "succeeded" | "failed";
@@ -1794,6 +1855,8 @@ export interface components {
                 available: boolean;
                 /** @description of PostgreSQL */
                 version?: string;
+                /** @description the edition of TimescaleDB */
+                note?: string;
                 /** @description why it is not available here, and the command that adds it */
                 reason?: string;
                 /** @description the major versions of PostgreSQL that are installed here, newest first */
@@ -1861,6 +1924,106 @@ export interface components {
             found: string;
             /** @description what adds or fixes it: a command, mostly */
             remedy?: string;
+        };
+        Extension: {
+            name: string;
+            /**
+             * @description output_plugin: for logical replication slots; it needs no extension
+             * @enum {string}
+             */
+            kind: "extension" | "output_plugin";
+            /** @description the version that a new one gets; a plugin has none */
+            default_version?: string;
+            /** @description the versions that can be created */
+            versions: string[];
+            /** @description what it is, in the words of its authors */
+            comment: string;
+            /** @description extensions that it needs */
+            requires: string[];
+            /** @description whether a service may have it */
+            allowed: boolean;
+            /** @description why it is allowed, or why it is not */
+            reason: string;
+            /** @description the statement with which tsdbadmin creates it without this API */
+            statement?: string;
+            /** @description whether enabling it restarts the service: PostgreSQL loads it at its start */
+            preload: boolean;
+            /** @description the package that brings it */
+            package?: string;
+        };
+        InstalledExtensions: {
+            region_code: string;
+            postgres_version: string;
+            /** @description system: of a package of the system; npm: of npm */
+            source: string;
+            /**
+             * @description apache lacks compression, continuous aggregates and policies
+             * @enum {string}
+             */
+            timescaledb_edition?: "apache" | "community";
+            extensions: {
+                name: string;
+                /**
+                 * @description output_plugin: for logical replication slots; it needs no extension
+                 * @enum {string}
+                 */
+                kind: "extension" | "output_plugin";
+                /** @description the version that a new one gets; a plugin has none */
+                default_version?: string;
+                /** @description the versions that can be created */
+                versions: string[];
+                /** @description what it is, in the words of its authors */
+                comment: string;
+                /** @description extensions that it needs */
+                requires: string[];
+                /** @description whether a service may have it */
+                allowed: boolean;
+                /** @description why it is allowed, or why it is not */
+                reason: string;
+                /** @description the statement with which tsdbadmin creates it without this API */
+                statement?: string;
+                /** @description whether enabling it restarts the service: PostgreSQL loads it at its start */
+                preload: boolean;
+                /** @description the package that brings it */
+                package?: string;
+            }[];
+        };
+        ServiceExtension: {
+            name: string;
+            /**
+             * @description output_plugin: for logical replication slots; it needs no extension
+             * @enum {string}
+             */
+            kind: "extension" | "output_plugin";
+            /** @description the version that a new one gets; a plugin has none */
+            default_version?: string;
+            /** @description the versions that can be created */
+            versions: string[];
+            /** @description what it is, in the words of its authors */
+            comment: string;
+            /** @description extensions that it needs */
+            requires: string[];
+            /** @description whether a service may have it */
+            allowed: boolean;
+            /** @description why it is allowed, or why it is not */
+            reason: string;
+            /** @description the statement with which tsdbadmin creates it without this API */
+            statement?: string;
+            /** @description whether enabling it restarts the service: PostgreSQL loads it at its start */
+            preload: boolean;
+            /** @description the package that brings it */
+            package?: string;
+            /**
+             * @description whether the database has it; unknown: the service does not run
+             * @enum {string}
+             */
+            state: "enabled" | "disabled" | "unknown";
+            /** @description the version that the database has */
+            version?: string;
+        };
+        EnableExtension: {
+            /** @description the name of an extension that is installed and allowed */
+            name: string;
         };
         SimulationScript: {
             /**
@@ -2098,7 +2261,7 @@ export interface components {
             /** @description null: none, since nothing would change, or the call changes no service */
             operation: {
                 /** @enum {string} */
-                kind: "create" | "fork" | "start" | "stop" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "repair" | "failover" | "delete" | "restore" | "verifyBackup";
+                kind: "create" | "fork" | "start" | "stop" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "enableExtension" | "disableExtension";
                 /** @description null: it would be made */
                 service_id: string | null;
                 /** @description the steps, if nothing is in the way */
@@ -9257,6 +9420,620 @@ export interface operations {
             };
         };
     };
+    listExtensions: {
+        parameters: {
+            query?: {
+                /** @description default: the first region */
+                region_code?: string;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InstalledExtensions"][];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    listServiceExtensions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                service_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceExtension"][];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    enableExtension: {
+        parameters: {
+            query?: {
+                /** @description true: nothing is changed; the answer describes the change */
+                dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
+            header?: {
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                project_id: string;
+                service_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EnableExtension"];
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Service"];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    disableExtension: {
+        parameters: {
+            query?: {
+                /** @description true: nothing is changed; the answer describes the change */
+                dry_run?: "true" | "false";
+            };
+            header?: never;
+            path: {
+                project_id: string;
+                service_id: string;
+                extension_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Service"];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     listVpcs: {
         parameters: {
             query?: never;
@@ -11895,7 +12672,7 @@ export interface operations {
                 /** @description from the header Link */
                 cursor?: string;
                 service_id?: string;
-                kind?: "create" | "fork" | "start" | "stop" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "repair" | "failover" | "delete" | "restore" | "verifyBackup";
+                kind?: "create" | "fork" | "start" | "stop" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "enableExtension" | "disableExtension";
                 status?: "queued" | "running" | "succeeded" | "failed";
             };
             header?: never;

@@ -34,6 +34,7 @@ export const RegionSchema = Named(
         service_type: StringEnum(SERVICE_TYPES),
         available: Type.Boolean(),
         version: Type.Optional(Type.String({ description: 'of PostgreSQL' })),
+        note: Type.Optional(Type.String({ description: 'the edition of TimescaleDB' })),
         reason: Type.Optional(
           Type.String({
             description: 'why it is not available here, and the command that adds it',

@@ -11,12 +11,14 @@ import type {
   Addon,
   Backups,
   CloneMethod,
+  InstalledExtensions,
   LogEntry,
   Member as MemberState,
   OperationKind,
   QueryResult,
   RegionalAction,
   ReplicaState,
+  ServiceExtension,
   ServiceType,
   SimulationScript,
   Size,
@@ -29,6 +31,8 @@ import type { ServiceSpec, VpcSpec } from './spec.ts';
 
 /** The step of an operation that performs a drill. */
 export const DRILL_STEP = 'drill';
+/** The steps that create or drop an extension. */
+export const EXTENSION_STEPS = ['create extension', 'drop extension'] as const;
 
 /** One step toward a spec. */
 export type Verdict = {
@@ -44,8 +48,8 @@ export type Verdict = {
 } & (
   | { outcome: 'settled' } // the service is as the spec wants it
   | { outcome: 'again'; waitMs: number } // call again, after a wait
-  // the step did not work; the caller backs off and tries again
-  | { outcome: 'failed'; reason: string }
+  // the step did not work; the caller backs off and tries again, unless it would fail again
+  | { outcome: 'failed'; reason: string; isFinal?: true }
 );
 
 /**
@@ -102,10 +106,13 @@ export type Capabilities = {
   cloneMethod: CloneMethod;
   forkCost: string;
 };
-export type TypeCapability = { version: string } | { missing: string };
+/** `note`: what is missing of it, in words. */
+export type TypeCapability = { version: string; note?: string } | { missing: string };
 
 /** The PostgreSQL that a new service gets, or why there is none and the command that adds it. */
-export type PostgresCapability = { version: string; major: number } | { missing: string };
+export type PostgresCapability =
+  | { version: string; major: number; note?: string }
+  | { missing: string };
 
 /** Whether a major version of PostgreSQL can run a set of add-ons. */
 export type MajorCapability = { major: number } & TypeCapability;
@@ -256,6 +263,18 @@ export interface Sql {
   query(id: string, parent: string | null, statement: ReadStatement): Promise<QueryResult>;
 }
 
+/** The extensions of PostgreSQL. */
+export interface Extensions {
+  /** The extensions of each PostgreSQL of the region; the one that new services get is first. */
+  installed(): Promise<Omit<InstalledExtensions, 'region_code'>[]>;
+  /**
+   * The extensions of the PostgreSQL of a service, and which of them its database has.
+   *
+   * @throws EngineUnavailable when it runs and does not answer
+   */
+  of(id: string): Promise<ServiceExtension[]>;
+}
+
 /** The state of running services, as users read it. */
 export interface Observing {
   /** The problems of a service's backups, and which of its replicas are missing. */
@@ -364,6 +383,7 @@ export interface Engine {
   readonly lifecycle: Lifecycle;
   readonly addresses: Addresses;
   readonly sql: Sql;
+  readonly extensions: Extensions;
   readonly observe: Observing;
   readonly backups: BackupKeeping;
   readonly storage: Storage;

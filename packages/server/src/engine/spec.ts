@@ -7,6 +7,10 @@ export type ServiceSpec = {
   addons: readonly Addon[];
   /** The major version of PostgreSQL; null: not recorded yet, that of its data. */
   major: number | null;
+  /** Extensions beside those of the add-ons whose libraries its servers load at their start. */
+  preload: readonly string[];
+  /** A requested change of the extensions in its database; null: none. */
+  extension: ExtensionChange | null;
   size: Size;
   /** The most that each of its servers may use of the disk, in gigabytes. */
   storageGb: number;
@@ -30,6 +34,9 @@ export type ServiceSpec = {
   /** The service that a read replica set follows, and its nodes; null: it is no set. */
   set: ReplicaSet | null;
 };
+
+/** An extension that the database must have, or must not have any more. */
+export type ExtensionChange = { readonly name: string; readonly wanted: 'created' | 'dropped' };
 
 /** A read replica set: the service whose primary its nodes follow, and their number. */
 export type ReplicaSet = { parent: string; nodes: number };

@@ -27,6 +27,9 @@ const RECHECK_MS = 3_600_000;
 /** Steps kept of an operation that is tried again and again: the last ones. */
 const MAX_STEPS = 100;
 
+/** No change of an extension is asked for any more. */
+const NO_REQUEST: ServiceChange = { creates_extension: null, drops_extension: null };
+
 /** `isReleased`: the lease was given back. */
 type Recorded = { isSettled: boolean; next: Work; isReleased: boolean };
 
@@ -172,7 +175,7 @@ async function recordSettled(recording: Recording): Promise<Recorded> {
     await releaseAddresses(tx, service.id, service.vpc_id);
   return giveLeaseBack(
     recording,
-    { ...seenIn(recording), attempt: 0 },
+    { ...NO_REQUEST, ...seenIn(recording), attempt: 0 },
     null,
     service.power === 'running' ? RECHECK_MS : null,
   );
@@ -196,7 +199,7 @@ async function recordProgress(
 
 async function recordFailure(
   recording: Recording,
-  { did, reason }: Extract<Verdict, { outcome: 'failed' }>,
+  { did, reason, isFinal }: Extract<Verdict, { outcome: 'failed' }>,
 ): Promise<Recorded> {
   const { context, tx, work, service, operation } = recording;
   const attempt = service.attempt + 1;
@@ -206,10 +209,13 @@ async function recordFailure(
   );
   const steps = work.steps.slice(-MAX_STEPS);
   const seen = seenIn(recording);
-  if (operation?.kind === 'drill' && did === DRILL_STEP) {
-    // A drill is not tried again; the next round repairs what it left undone.
+  if (
+    operation !== null &&
+    (isFinal === true || (operation.kind === 'drill' && did === DRILL_STEP))
+  ) {
+    // It is not tried again; the next round repairs what it left undone.
     await endOperation(tx, operation.id, 'failed', reason, steps);
-    return giveLeaseBack(recording, { ...seen, attempt: 0 }, null, 0);
+    return giveLeaseBack(recording, { ...NO_REQUEST, ...seen, attempt: 0 }, null, 0);
   }
   const failing =
     operation === null ? null : await progressOperation(tx, operation.id, steps, reason);

@@ -80,6 +80,7 @@ export async function forkService(
       created: new Date(),
       created_by: caller.publicKey,
       first_verifier: verifier,
+      preload: parent.preload,
       storage_gb: storageOrRefuse(body.storage_gb ?? parent.storage_gb, usedGb),
     };
     // A copy must be as private as its parent.

@@ -91,6 +91,10 @@ export function describeRegion({ code, aliases, engine }: Region): RegionDocumen
 
 function availability(capability: TypeCapability) {
   return 'version' in capability
-    ? { available: true, version: capability.version }
+    ? {
+        available: true,
+        version: capability.version,
+        ...(capability.note === undefined ? {} : { note: capability.note }),
+      }
     : { available: false, reason: capability.missing };
 }

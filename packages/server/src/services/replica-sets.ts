@@ -92,6 +92,7 @@ export async function createReplicaSet(
       created: new Date(),
       created_by: caller.publicKey,
       nodes: body.nodes,
+      preload: parent.preload,
       ...vpcColumnsOf(parent),
     };
     const row = await changeService(tx, fresh, change, operation);

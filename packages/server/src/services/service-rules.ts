@@ -49,7 +49,9 @@ export async function changeUnderRules(
     const changed = await decide(service, tx);
     if (changed === null) return { doc: service.doc, operationId: null };
     const next = await beginOperation(tx, service, kind, caller, operation);
-    const row = await changeService(tx, service, { ...changed, attempt: 0 }, next);
+    // An operation that takes the place of another ends what that one was asked for.
+    const request = { creates_extension: null, drops_extension: null };
+    const row = await changeService(tx, service, { ...request, ...changed, attempt: 0 }, next);
     await makeDue(tx, id);
     return { doc: row.doc, operationId: next.id, sizeBefore: sizeOf(service) };
   });

@@ -122,8 +122,8 @@ async function writeSetsIntoDocument(tx: Tx, parentId: string): Promise<void> {
 }
 
 /**
- * Passes power, visibility and VPC of a service on to its sets. Each set follows in an operation of
- * its own.
+ * Passes power, visibility, libraries and VPC of a service on to its sets. Each set follows in an
+ * operation of its own.
  */
 async function passOnToSets(tx: Tx, parent: ServiceRow): Promise<void> {
   const power = parent.deleting ? 'paused' : parent.power;
@@ -131,7 +131,8 @@ async function passOnToSets(tx: Tx, parent: ServiceRow): Promise<void> {
     const locked = await lockService(tx, id);
     if (locked === null) continue;
     const { service: set, operation } = locked;
-    const change = { ...vpcColumnsOf(parent), attempt: 0, due_at: new Date() };
+    const { preload } = parent;
+    const change = { ...vpcColumnsOf(parent), preload, attempt: 0, due_at: new Date() };
     if (set.deleting) await changeService(tx, set, change, operation);
     else {
       const kind = inheritedOperation(set, parent, power, operation);

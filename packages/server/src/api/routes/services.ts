@@ -32,6 +32,7 @@ import { ofProject, ofService } from './schemas.ts';
 import { backupRoutes } from './service-backups.ts';
 import { highAvailabilityRoutes } from './service-ha.ts';
 import { networkRoutes } from './service-network.ts';
+import { extensionRoutes } from './service-extensions.ts';
 import { readRoutes } from './service-reads.ts';
 
 const DeleteQuery = Type.Object({
@@ -63,6 +64,7 @@ export function serviceRoutes(api: App, context: ApiContext): void {
   highAvailabilityRoutes(api, context);
   settingRoutes(api, context);
   readRoutes(api, context);
+  extensionRoutes(api, context);
 }
 
 function lifeRoutes(api: App, context: ApiContext): void {

@@ -4,14 +4,15 @@ import type { ServiceChange, ServiceRow } from '../service/row.ts';
 import type { OperationRow } from '../operation/row.ts';
 
 /**
- * A change of one of these columns of a service is passed on to its sets. A larger primary needs
- * other settings of its followers.
+ * A change of one of these columns of a service is passed on to its sets. A larger primary, or
+ * one that loads more libraries, needs other settings of its followers.
  */
 export const INHERITED_COLUMNS = [
   'power',
   'deleting',
   'deleted_at',
   'cpu_millis',
+  'preload',
   'vpc_id',
 ] as const satisfies (keyof ServiceChange)[];
 

@@ -24,6 +24,11 @@ export type ServiceRow = {
   addons: Addon[];
   /** The major version of PostgreSQL; null: not known yet, of a service of an older release. */
   pg_version: number | null;
+  /** Extensions beside those of the add-ons whose libraries are loaded. */
+  preload: string[];
+  /** The extension that was asked to be created, or to be dropped. */
+  creates_extension: string | null;
+  drops_extension: string | null;
   environment: Environment;
   created: Date;
   created_by: string | null;
@@ -84,6 +89,9 @@ export type ServiceChange = Partial<
     | 'environment'
     | 'created'
     | 'created_by'
+    | 'preload'
+    | 'creates_extension'
+    | 'drops_extension'
     | 'cpu_millis'
     | 'memory_gbs'
     | 'storage_gb'

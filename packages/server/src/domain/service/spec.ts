@@ -1,13 +1,20 @@
 /** The spec of a service for the engine, from its row. */
 import type { Size } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from './row.ts';
-import type { HighAvailability, ServiceSpec, ServiceVpc } from '../../engine/spec.ts';
+import type {
+  ExtensionChange,
+  HighAvailability,
+  ServiceSpec,
+  ServiceVpc,
+} from '../../engine/spec.ts';
 
 export function serviceSpec(row: ServiceRow): ServiceSpec {
   return {
     id: row.id,
     addons: row.addons,
     major: row.pg_version,
+    preload: row.preload,
+    extension: extensionChange(row),
     size: sizeOf(row),
     storageGb: row.storage_gb,
     // A deleted service stops. Its row keeps the desired state for a restore.
@@ -20,6 +27,11 @@ export function serviceSpec(row: ServiceRow): ServiceSpec {
     vpc: vpcSpec(row),
     set: row.parent_id === null ? null : { parent: row.parent_id, nodes: row.nodes },
   };
+}
+
+function extensionChange(row: ServiceRow): ExtensionChange | null {
+  if (row.creates_extension !== null) return { name: row.creates_extension, wanted: 'created' };
+  return row.drops_extension === null ? null : { name: row.drops_extension, wanted: 'dropped' };
 }
 
 /** The listener of the pooler; null: there is none. */

@@ -34,6 +34,10 @@ export const LIFECYCLE_PROMISES: readonly Promised[] = [
   { name: 'an engine that ends between two steps continues', check: endsBetweenSteps },
   { name: 'the plan of a change has the steps that are made', check: planIsMade },
   {
+    name: 'a requested extension is created and dropped, with a restart for its library',
+    check: extensionsChange,
+  },
+  {
     name: 'the plan of replicas has the steps that are made',
     applies: hasGateway,
     check: planOfReplicas,
@@ -141,6 +145,37 @@ async function assertPlanned(
   const planned = subject.engine.lifecycle.plan(kind, spec, running, sizeBefore);
   const { steps } = await settle(subject, spec);
   assert.deepEqual(steps, planned, `the plan of ${kind}`);
+}
+
+/** Extensions that every engine has: one with a library, and one without. */
+const EXTENSIONS = ['pg_prewarm', 'pgstattuple'] as const;
+
+async function extensionsChange(subject: Subject): Promise<void> {
+  const { lifecycle, extensions } = subject.engine;
+  const [installed] = await extensions.installed();
+  for (const name of EXTENSIONS) {
+    const found = installed?.extensions.find((one) => one.name === name);
+    assert.ok(found?.allowed, `${name} is installed and allowed`);
+    await withService(subject, {}, async (spec) => {
+      const stateOf = async () =>
+        (await extensions.of(spec.id)).find((one) => one.name === name)?.state;
+      assert.equal(await stateOf(), 'disabled');
+      const preload = found.preload ? [name] : [];
+      const created = { ...spec, preload, extension: { name, wanted: 'created' as const } };
+      const planned = lifecycle.plan('enableExtension', created, true, spec.size);
+      assert.equal(planned.includes('start PostgreSQL'), found.preload, planned.join());
+      assert.equal(planned.at(-1), 'create extension');
+      await assertPlanned(subject, 'enableExtension', created, true);
+      assert.equal(await stateOf(), 'enabled');
+      await settle(subject, { ...created, extension: null, power: 'paused' });
+      assert.equal(await stateOf(), 'unknown', 'while it does not run');
+      await settle(subject, { ...created, extension: null });
+      assert.equal(await stateOf(), 'enabled', 'after a start');
+      const dropped = { ...spec, extension: { name, wanted: 'dropped' as const } };
+      await assertPlanned(subject, 'disableExtension', dropped, true);
+      assert.equal(await stateOf(), 'disabled');
+    });
+  }
 }
 
 async function planIsMade(subject: Subject): Promise<void> {

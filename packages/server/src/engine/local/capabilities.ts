@@ -12,7 +12,7 @@ import { limitsNote } from './host/limits.ts';
 import type { Machine } from './host/machine-record.ts';
 import { isolationNote } from './host/machine.ts';
 import { QUOTA_NOTE } from './host/quota.ts';
-import { installationFor, missingFor } from './postgres/installations.ts';
+import { EDITION_NOTE, installationFor, missingFor } from './postgres/installations.ts';
 import { MISSING_POOLER } from './proxy/pooler.ts';
 
 /**
@@ -28,7 +28,13 @@ export function supports(
   const installation = installationFor(installations.usable, addons, major);
   return installation === null
     ? { missing: missingFor(installations.usable, addons, major) }
-    : { version: installation.version, major: installation.major };
+    : {
+        version: installation.version,
+        major: installation.major,
+        ...(addons.includes('time-series') && installation.timescaledb !== null
+          ? { note: EDITION_NOTE[installation.timescaledb] }
+          : {}),
+      };
 }
 
 /** The major versions that are installed, newest first, and whether each has the add-ons. */

@@ -19,6 +19,7 @@ import { findDaemon } from './host/daemon.ts';
 import type { Machine } from './host/machine-record.ts';
 import { readMarker } from './host/marker.ts';
 import { reclaimUsers } from './host/users.ts';
+import { createExtensions } from './extensions.ts';
 import { createLocal, type Local, type LocalEngineOptions } from './local.ts';
 import { makeNetworks } from './network/networks.ts';
 import { createObserving } from './observe.ts';
@@ -74,6 +75,7 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
           : Promise.resolve([]),
     },
     sql: createSql(local),
+    extensions: createExtensions(local),
     observe: createObserving(local),
     backups: createBackups(local, options.backups),
     storage: createStorage(local),

@@ -21,7 +21,7 @@ export function pathCleaner(root: string): Clean {
 /** @returns the engine, with texts and errors that name no path of its data directory */
 export function withoutPaths(engine: Engine, root: string): Engine {
   const clean = pathCleaner(root);
-  const { lifecycle, sql, observe, backups } = engine;
+  const { lifecycle, sql, extensions, observe, backups } = engine;
   return {
     ...engine,
     lifecycle: {
@@ -34,6 +34,10 @@ export function withoutPaths(engine: Engine, root: string): Engine {
     sql: {
       setPassword: (id, verifier) => cleaned(clean, () => sql.setPassword(id, verifier)),
       query: (id, parent, statement) => cleaned(clean, () => sql.query(id, parent, statement)),
+    },
+    extensions: {
+      installed: () => extensions.installed(),
+      of: (id) => cleaned(clean, () => extensions.of(id)),
     },
     observe: {
       ...observe,

@@ -14,6 +14,8 @@ export const MODEL_VERSIONS = [
 export function versionOf({ major }: Pick<ModelService, 'major'>): string {
   return MODEL_VERSIONS.find((one) => one.major === major)?.version ?? MODEL_VERSIONS[0].version;
 }
+/** Why a server is started again: for another size, or other libraries. */
+export const SETTINGS_WHY = 'for its new settings';
 
 /** The numbers of the servers that a spec asks for. They need no ports: nothing listens there. */
 export function wantedNodes(
@@ -60,6 +62,16 @@ const sizeKey = (size: Size): { cpuMillis: number; memoryGbs: number } =>
     ? { cpuMillis: 0, memoryGbs: 0 }
     : { cpuMillis: size.cpuMillis, memoryGbs: size.memoryGbs };
 
+/** The same for the settings of a server: its size, and the libraries that it loads. */
+export function compareSettings(
+  { size, libraries = [] }: Pick<ModelNode, 'size' | 'libraries'>,
+  { size: wanted, preload }: Pick<ServiceSpec, 'size' | 'preload'>,
+): 'current' | 'smaller' | 'larger' {
+  const compared = compareSizes(size, wanted);
+  if (compared !== 'current' || libraries.join() === preload.join()) return compared;
+  return libraries.length < preload.length ? 'smaller' : 'larger';
+}
+
 /** The node of this number. @throws Error when there is none */
 export function nodeOf(service: ModelService, n: number): ModelNode {
   const node = service.nodes.find((candidate) => candidate.n === n);
@@ -71,6 +83,7 @@ export function nodeOf(service: ModelService, n: number): ModelNode {
 export function writeFiles(service: ModelService, spec: ServiceSpec): void {
   service.files = {
     size: spec.size,
+    libraries: [...spec.preload],
     storageGb: spec.storageGb,
     allowedNetworks: allowedNetworksOf(spec),
   };
@@ -78,7 +91,7 @@ export function writeFiles(service: ModelService, spec: ServiceSpec): void {
 
 export function areFilesCurrent({ files }: ModelService, spec: ServiceSpec): boolean {
   return (
-    compareSizes(files.size, spec.size) === 'current' &&
+    compareSettings(files, spec) === 'current' &&
     files.storageGb === spec.storageGb &&
     sameNetworks(files.allowedNetworks, allowedNetworksOf(spec))
   );
@@ -96,6 +109,7 @@ export function addNode(
     data,
     runs: false,
     size: spec.size,
+    libraries: [...spec.preload],
     place: placeOf(spec),
     isServing: false,
   };
@@ -113,7 +127,12 @@ export function startServer(
   nowMs: number,
 ): void {
   const node = nodeOf(service, n);
-  Object.assign(node, { runs: true, size: spec.size, place: placeOf(spec) });
+  Object.assign(node, {
+    runs: true,
+    size: spec.size,
+    libraries: [...spec.preload],
+    place: placeOf(spec),
+  });
   if (node.data === 'primary') service.stoppedMs = null;
   writeLog(service, n, nowMs, `starting PostgreSQL ${versionOf(service)} (simulated)`);
   writeLog(

@@ -2,7 +2,13 @@
 import { DRILL_STEP } from '../engine.ts';
 import type { HighAvailability, ServiceSpec } from '../spec.ts';
 import * as change from './changes.ts';
-import { decideData, decideFiles, decideRunning, startDetail } from './decide-server.ts';
+import {
+  decideData,
+  decideDropped,
+  decideFiles,
+  decideRunning,
+  startDetail,
+} from './decide-server.ts';
 import { changeBy, SETTLED, type NextStep, type Situation } from './next-step.ts';
 import { primaryOf, streamingOf, type ModelNode, type ModelService } from './state.ts';
 import * as step from './steps.ts';
@@ -115,6 +121,8 @@ function decidePrimary(pair: Pair): NextStep | null {
       change.openGateway(changed, spec);
       return change.placeWhy(spec);
     });
+  const dropped = decideDropped(pair, named);
+  if (dropped !== null) return dropped;
   // Before a standby goes, no write waits for it any more.
   if (service.sync > ha.sync) return setSync(pair);
   const own = decideRunning(pair, named(STEP.setPassword), named);
@@ -155,12 +163,12 @@ function decideOthers(pair: Pair): NextStep | null {
       changed.nodes = changed.nodes.filter(({ n }) => n !== extra.n);
       return 'as requested';
     });
-  const size = change.compareSizes(primary.size, spec.size);
+  const size = change.compareSettings(primary, spec);
   if (size === 'larger' || (size === 'smaller' && others.length === 0))
     return changeBy(STEP.restartPrimary, 'resize', (changed, nowMs) => {
       change.stopServer(changed, primary.n, nowMs, 'fast');
       change.startServer(changed, spec, primary.n, nowMs);
-      return 'for its new size';
+      return change.SETTINGS_WHY;
     });
   for (const n of wanted.filter((other) => other !== primary.n)) {
     const found = decideStandby(
@@ -185,10 +193,10 @@ function decideStandby(spec: ServiceSpec, n: number, node: ModelNode | undefined
       return 'it follows the primary';
     });
   const isPlaced = node.place === change.placeOf(spec);
-  if (isPlaced && change.compareSizes(node.size, spec.size) === 'current') return null;
+  if (isPlaced && change.compareSettings(node, spec) === 'current') return null;
   return changeBy(onServer(STEP.stop, n), 'stop', (changed, nowMs) => {
     change.stopServer(changed, n, nowMs, 'fast');
-    return isPlaced ? 'for its new size' : change.placeWhy(spec);
+    return isPlaced ? change.SETTINGS_WHY : change.placeWhy(spec);
   });
 }
 
@@ -204,8 +212,7 @@ function decidePlanned({ spec, ha, service, primary }: Pair): NextStep {
     to,
     why,
   });
-  if (change.compareSizes(primary.size, spec.size) === 'smaller')
-    return switchOver('for its new size');
+  if (change.compareSettings(primary, spec) === 'smaller') return switchOver(change.SETTINGS_WHY);
   if (ha.switchover) return switchOver('as requested');
   if (ha.drill === null) return SETTLED;
   return { kind: 'drill', name: DRILL_STEP, transition: 'drill', to, why: ha.drill };

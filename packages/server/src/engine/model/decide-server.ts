@@ -1,5 +1,5 @@
 /** The next step of a model service that is one server. Pure. */
-import type { SimulatedTransition } from '@howdah/contract';
+import { EXTENSION_OF_ADDON, type SimulatedTransition } from '@howdah/contract';
 import type { ServiceSpec } from '../spec.ts';
 import * as change from './changes.ts';
 import { changeBy, SETTLED, type Change, type NextStep, type Situation } from './next-step.ts';
@@ -26,9 +26,10 @@ export function decideServer(situation: Situation): NextStep {
       return why;
     });
   if (spec.power === 'paused') return stop('stop', 'paused');
+  const dropped = decideDropped(situation);
+  if (dropped !== null) return dropped;
   if (server.place !== change.placeOf(spec)) return stop('vpc', change.placeWhy(spec));
-  if (change.compareSizes(server.size, spec.size) !== 'current')
-    return stop('stop', 'for its new size');
+  if (change.compareSettings(server, spec) !== 'current') return stop('stop', change.SETTINGS_WHY);
   return decideRunning(situation, STEP.setPassword) ?? SETTLED;
 }
 
@@ -63,6 +64,7 @@ export function decideData(
       change.addNode(changed, spec, n, 'primary');
       change.writeFiles(changed, spec);
       changed.ports = change.portsOf(spec);
+      changed.extensions = spec.addons.map((addon) => EXTENSION_OF_ADDON[addon]);
       changed.snapshots = [initialSnapshot(nowMs)];
       return `PostgreSQL ${change.versionOf(changed)}, simulated`;
     });
@@ -76,6 +78,7 @@ export function decideData(
     changed.ports = change.portsOf(spec);
     changed.origin = origin.parent;
     changed.commits = [{ atMs: nowMs, rows: rowsAt(parent, atMs) }];
+    changed.extensions = [...(parent.extensions ?? [])];
     return detail;
   });
 }
@@ -141,6 +144,8 @@ export function decideRunning(
       change.writeFiles(changed, spec);
       return 'without a restart';
     });
+  const created = decideCreated(spec, service, named);
+  if (created !== null) return created;
   if (!service.provisioned && firstVerifier !== null)
     return changeBy(passwordStep, null, (changed, nowMs) => {
       Object.assign(changed, { provisioned: true, verifier: firstVerifier, origin: null });
@@ -149,6 +154,37 @@ export function decideRunning(
     });
   if (spec.pooler !== null && service.pooler === null) return startPooler(spec, named);
   return null;
+}
+
+/** An extension is dropped before its library goes. */
+export function decideDropped(
+  { spec: { extension }, service }: Situation,
+  named: (name: string) => string = (name) => name,
+): Change | null {
+  if (extension?.wanted !== 'dropped') return null;
+  const { name } = extension;
+  if (service.extensions?.includes(name) !== true) return null;
+  return changeBy(named(STEP.dropExtension), null, (changed) => {
+    changed.extensions = changed.extensions?.filter((other) => other !== name) ?? [];
+    return 'with its objects';
+  });
+}
+
+/** An extension is created once its library is loaded. */
+function decideCreated(
+  { extension, size, preload }: ServiceSpec,
+  service: ModelService,
+  named: (name: string) => string,
+): Change | null {
+  if (extension?.wanted !== 'created') return null;
+  const { name } = extension;
+  const primary = service.nodes.find(({ n }) => n === service.primary);
+  if (primary === undefined || service.extensions?.includes(name) === true) return null;
+  if (change.compareSettings(primary, { size, preload }) !== 'current') return null;
+  return changeBy(named(STEP.createExtension), null, (changed) => {
+    changed.extensions = [...(changed.extensions ?? []), name];
+    return `${name}, simulated`;
+  });
 }
 
 export function startPooler(

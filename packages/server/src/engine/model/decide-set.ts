@@ -88,13 +88,13 @@ function decideNodes({ spec, service, parent }: Situation): NextStep {
       ? startPooler(spec)
       : { kind: 'wait', why: 'its pooler waits for the primary', waitMs: WAIT_MS };
   const late = service.nodes.find(
-    ({ size, place }) =>
-      place !== change.placeOf(spec) || change.compareSizes(size, spec.size) !== 'current',
+    (node) =>
+      node.place !== change.placeOf(spec) || change.compareSettings(node, spec) !== 'current',
   );
   if (late === undefined) return SETTLED;
   return changeBy(step.restartNodeName(late.n), 'resize', (changed, nowMs) => {
     change.stopServer(changed, late.n, nowMs, 'fast');
     change.startServer(changed, spec, late.n, nowMs);
-    return 'for its new size';
+    return change.SETTINGS_WHY;
   });
 }

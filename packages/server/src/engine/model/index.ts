@@ -10,6 +10,7 @@ import type { ClusterRecords } from '../records.ts';
 import { createBackups } from './backups.ts';
 import { MODEL_VERSIONS } from './changes.ts';
 import { createModelClock } from './clock.ts';
+import { createExtensions } from './extensions.ts';
 import { createControl, reopen, type ModelControl } from './control.ts';
 import { convergeOnce, planOf, removeOnce, runs } from './lifecycle.ts';
 import { createTurns, type Model, type ModelPolicy } from './model.ts';
@@ -100,6 +101,7 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
       isCurrent: ({ host }) => host === NOWHERE,
     },
     sql: createSql(model, open),
+    extensions: createExtensions(model, open),
     observe: createObserving(model, open, options.readLagLimit),
     backups: createBackups(model, open),
     storage: createStorage(model, open),

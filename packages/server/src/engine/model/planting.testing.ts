@@ -11,6 +11,7 @@ type Facet =
   | 'lifecycle'
   | 'addresses'
   | 'sql'
+  | 'extensions'
   | 'observe'
   | 'backups'
   | 'storage'
@@ -234,6 +235,8 @@ export const leftover = (id: string): ServiceSpec => ({
   id,
   addons: [],
   major: null,
+  preload: [],
+  extension: null,
   size: 'shared',
   storageGb: 1,
   power: 'running',

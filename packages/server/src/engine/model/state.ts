@@ -41,8 +41,9 @@ const NodeSchema = Type.Object({
   /** The role that its server has, or would have if it started on the data. */
   data: Type.Union([Type.Literal('primary'), Type.Literal('standby')]),
   runs: Type.Boolean(),
-  /** The size that it was started with. */
+  /** The size and the libraries that it was started with; older documents have none. */
   size: SizeSchema,
+  libraries: Type.Optional(Type.Array(Type.String())),
   /** The VPC whose network it runs in; null: none. */
   place: PlaceSchema,
   /** Whether the gateway of its read replica set routes to it. */
@@ -96,9 +97,12 @@ const ServiceSchema = Type.Object({
   /** The contents of its configuration files. */
   files: Type.Object({
     size: SizeSchema,
+    libraries: Type.Optional(Type.Array(Type.String())),
     storageGb: Type.Number(),
     allowedNetworks: orNull(Type.Array(Type.String())),
   }),
+  /** The names of the extensions in its database; older documents have none. */
+  extensions: Type.Optional(Type.Array(Type.String())),
   gateway: orNull(
     Type.Object({ place: PlaceSchema, allowedNetworks: orNull(Type.Array(Type.String())) }),
   ),

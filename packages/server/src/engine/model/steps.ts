@@ -1,4 +1,5 @@
 /** The names of steps as users read them: those of the engine that runs PostgreSQL. */
+import { EXTENSION_STEPS } from '../engine.ts';
 
 export const STEP = {
   clone: 'clone template',
@@ -7,6 +8,8 @@ export const STEP = {
   start: 'start PostgreSQL',
   stop: 'stop PostgreSQL',
   reload: 'reload configuration',
+  createExtension: EXTENSION_STEPS[0],
+  dropExtension: EXTENSION_STEPS[1],
   setPassword: 'set password',
   startPooler: 'start connection pooler',
   stopPooler: 'stop connection pooler',

@@ -97,6 +97,8 @@ export function newSpec(port: number): ServiceSpec {
     id: `s${port}`,
     addons: [],
     major: null,
+    preload: [],
+    extension: null,
     size: { cpuMillis: 500, memoryGbs: 2 },
     storageGb: 10,
     power: 'running',

@@ -20,6 +20,7 @@ import { diskUsage, heldReserve, reserveBytes } from '../host/reserve.ts';
 import { findProgram, PROGRAMS, type ProgramName } from '../host/daemon.ts';
 import { installationPlaces } from '../host/layout.ts';
 import {
+  EDITION_NOTE,
   findInstallations,
   installationFor,
   missingFor,
@@ -74,10 +75,13 @@ export async function doctor(
       state: limits.kind === 'none' ? 'note' : 'ok',
       found: limitsNote(limits),
     },
-    ...usable.map(({ version, source, bin, extensions }): Finding => ({
+    ...usable.map(({ version, source, bin, extensions, timescaledb }): Finding => ({
       what: `PostgreSQL ${version}`,
       state: 'ok',
-      found: `${source}, ${bin}; extensions: ${extensions.join(', ') || 'none of timescaledb, vector'}`,
+      found:
+        `${source}, ${bin}; ` +
+        `extensions: ${extensions.join(', ') || 'none of timescaledb, vector'}` +
+        (timescaledb === null ? '' : ` (TimescaleDB: ${EDITION_NOTE[timescaledb]})`),
     })),
     ...usable.map(readOnlySessions),
     ...tooOld.map(({ version, bin }): Finding => ({

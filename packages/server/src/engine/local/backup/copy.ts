@@ -24,7 +24,7 @@ import {
   writeConfig,
 } from '../postgres/server.ts';
 import type { Where } from '../postgres/superuser.ts';
-import { extensionsOf } from '../postgres/templates.ts';
+import { loadedExtensions } from '../postgres/templates.ts';
 import { materialise } from './fork.ts';
 import { recoveryConf } from './recovery.ts';
 import type { KeptSnapshot } from './snapshots.ts';
@@ -139,7 +139,7 @@ export async function startCopy(
   const input = {
     paths: copy,
     installation,
-    extensions: extensionsOf(spec.addons),
+    extensions: loadedExtensions(spec),
     size: 'shared',
     storageGb: null,
     listen: null,

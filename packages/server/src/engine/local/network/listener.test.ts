@@ -64,6 +64,7 @@ test('the rules of all three name the networks that are let in, and no other', (
     bin: '/bin',
     source: 'system',
     extensions: [],
+    timescaledb: null,
     readOnly: { path: null, missing: null },
   } as const;
   const hba = (allowedNetworks: readonly string[] | null): string[] => {

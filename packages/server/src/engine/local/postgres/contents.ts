@@ -8,6 +8,7 @@ import type { InstancePaths } from '../host/layout.ts';
 import { MAINTENANCE_DATABASE } from './files.ts';
 import type { Monitor } from './monitor.ts';
 import { loginGuardStatements, ROLE_PARAMETER, CONNECTION_PARAMETER } from './read-only-sql.ts';
+import { ownExtensionStatements } from './own-extension.ts';
 import { withSuperuserSession } from './superuser.ts';
 import { roleFunctionStatements } from './role-functions.ts';
 import { revokeWriters } from './writers.ts';
@@ -107,20 +108,6 @@ function statisticsStatements(): string[] {
     `insert into pg_init_privs (objoid, classoid, objsubid, privtype, initprivs)
      select oid, 'pg_proc'::regclass, 0, 'e', proacl from pg_proc
      where oid in ${functions} and proacl is not null`,
-  ];
-}
-
-/**
- * Makes tsdbadmin the owner of an extension, as of those that it creates itself: pg_dump comments
- * on extensions, and only the owner may. The objects of the extension remain the superuser's.
- */
-function ownExtensionStatements(name: string): string[] {
-  return [
-    `update pg_extension set extowner = '${ADMIN_ROLE}'::regrole where extname = '${name}'`,
-    `insert into pg_shdepend (dbid, classid, objid, objsubid, refclassid, refobjid, deptype)
-     select d.oid, 'pg_extension'::regclass, e.oid, 0, 'pg_authid'::regclass, e.extowner, 'o'
-     from pg_extension e, pg_database d
-     where e.extname = '${name}' and d.datname = current_database()`,
   ];
 }
 

@@ -12,6 +12,7 @@ const input: ServerInput = {
     bin: '/bin',
     source: 'system',
     extensions: [],
+    timescaledb: null,
     readOnly: { path: null, missing: null },
   },
   extensions: [],

@@ -4,7 +4,7 @@ import type { InstancePaths } from '../host/layout.ts';
 import type { ConfigUsers } from '../host/owner.ts';
 import { accountFiles, SERVICE_USER } from '../host/users.ts';
 import { quoted, serverSettings } from './settings.ts';
-import { DATABASE_NAME, type AddonExtension, type Size } from '@howdah/contract';
+import { DATABASE_NAME, type Size } from '@howdah/contract';
 
 /**
  * The superuser of every server. Only the control plane's own user can connect with it, over the
@@ -42,7 +42,7 @@ export const REPLICATION_FILE = 'replication.conf';
 export type ServerInput = {
   paths: InstancePaths;
   installation: Installation;
-  extensions: readonly AddonExtension[];
+  extensions: readonly string[];
   size: Size;
   /** null: there is no quota. */
   storageGb: number | null;

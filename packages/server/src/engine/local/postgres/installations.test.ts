@@ -19,6 +19,7 @@ const installation = (
   bin: `/${major}`,
   source,
   extensions,
+  timescaledb: null,
   readOnly: { path: null, missing: null },
 });
 const plain = installation(18, 'npm');

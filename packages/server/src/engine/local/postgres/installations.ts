@@ -20,6 +20,7 @@ import {
   OLDEST_PG_VERSION,
   type Addon,
   type AddonExtension,
+  type TimescaledbEdition,
 } from '@howdah/contract';
 import type { Layout } from '../host/layout.ts';
 import { isErrno, readOrNull } from '../../../lib/processes.ts';
@@ -35,6 +36,8 @@ export type Installation = {
   bin: string;
   source: Source;
   extensions: readonly AddonExtension[];
+  /** The edition of its TimescaleDB; null: it has none. */
+  timescaledb: TimescaledbEdition | null;
   /** Makes sessions read-only; without it, PostgreSQL 17 and newer refuse such connections. */
   readOnly: ReadOnlyModule;
 };
@@ -219,14 +222,9 @@ async function systemDirectories({
   bin,
   name,
 }: (typeof SYSTEM_PATTERNS)[number]): Promise<string[]> {
-  try {
-    return (await readdir(parent))
-      .filter((entry) => name.test(entry))
-      .map((entry) => join(parent, entry, bin));
-  } catch (error) {
-    if (isErrno(error, 'ENOENT', 'EACCES')) return [];
-    throw error;
-  }
+  return (await entriesOf(parent))
+    .filter((entry) => name.test(entry))
+    .map((entry) => join(parent, entry, bin));
 }
 
 /**
@@ -250,10 +248,44 @@ async function inspectAt(
   }
   const target = { name: `${major}-${source}`, major, bin, source };
   const readOnly = await readOnlyModule(target, modules);
-  return { ...target, version, extensions, readOnly };
+  const timescaledb = await timescaledbEdition(bin);
+  return { ...target, version, extensions, timescaledb, readOnly };
 }
 
-function shareDirectories(bin: string, major: number): string[] {
+/**
+ * The edition of TimescaleDB: what is under the Timescale License is in a library of its own.
+ *
+ * @returns null: there is no TimescaleDB
+ */
+async function timescaledbEdition(bin: string): Promise<TimescaledbEdition | null> {
+  const files = (await Promise.all(libraryDirectories(bin).map(entriesOf))).flat();
+  if (!files.includes('timescaledb.so')) return null;
+  return files.some((file) => /^timescaledb-tsl-.*\.so$/.test(file)) ? 'community' : 'apache';
+}
+
+/** The editions in words; docs/timescaledb.md has the rest. */
+export const EDITION_NOTE: Record<TimescaledbEdition, string> = {
+  apache: 'Apache edition, without compression, continuous aggregates and policies',
+  community: 'community edition',
+};
+
+/** Where modules are: `$libdir`. */
+export function libraryDirectories(bin: string): string[] {
+  return [join(dirname(bin), 'lib'), join(dirname(bin), 'lib', 'postgresql')];
+}
+
+/** The names in a directory; none where there is no such directory. */
+export async function entriesOf(directory: string): Promise<string[]> {
+  try {
+    return await readdir(directory);
+  } catch (error) {
+    if (isErrno(error, 'ENOENT', 'ENOTDIR', 'EACCES')) return [];
+    throw error;
+  }
+}
+
+/** Where control files and other data of an installation may be. */
+export function shareDirectories(bin: string, major: number): string[] {
   return [
     `/usr/share/postgresql/${major}`,
     join(dirname(bin), 'share'),

@@ -49,9 +49,13 @@ export type Phase = 'starting' | 'ready' | 'stopping';
  */
 const SIZE_SETTING = 'howdah.size=';
 
-/** A size as a command line has it. */
-export function sizeLabel(size: Size): string {
-  return size === 'shared' ? 'shared' : `${size.cpuMillis}m-${size.memoryGbs}g`;
+/**
+ * A size as a command line has it, with the libraries beside those of the add-ons: a server with
+ * others has to be started again.
+ */
+export function sizeLabel(size: Size, libraries: readonly string[] = []): string {
+  const label = size === 'shared' ? 'shared' : `${size.cpuMillis}m-${size.memoryGbs}g`;
+  return [label, ...libraries.toSorted()].join('+');
 }
 
 /**
@@ -60,6 +64,7 @@ export function sizeLabel(size: Size): string {
  *
  * @param owner the user that it runs as; null: our own
  * @param others the directories of services that it reads beside its own
+ * @param libraries those that it loads beside those of its add-ons
  */
 export async function launch(
   machine: Machine,
@@ -69,6 +74,7 @@ export async function launch(
   size: Size,
   listener = LOCAL_LISTENER,
   others: readonly string[] = [],
+  libraries: readonly string[] = [],
 ): Promise<void> {
   if (machine.namespaces === 'none') await endOrphans(paths);
   // A server that was killed leaves these; with nothing running they only mislead
@@ -86,7 +92,7 @@ export async function launch(
     '-c',
     `config_file=${join(paths.config, 'postgresql.conf')}`,
     '-c',
-    `${SIZE_SETTING}${sizeLabel(size)}`,
+    `${SIZE_SETTING}${sizeLabel(size, libraries)}`,
   ];
   await launchDetached({
     command: postgres,

@@ -2,12 +2,13 @@
  * The settings of a PostgreSQL server as a pure function of its size. Each rule names its source:
  * [PG] the PostgreSQL manual, [tune] timescaledb-tune's published rules, [TC] what Tiger Cloud's documentation states, [H] ours.
  */
-import type { AddonExtension, Size } from '@howdah/contract';
+import type { Size } from '@howdah/contract';
+import { LIBRARIES, needsPreload } from './extension-rules.ts';
 
 export type SettingsInput = {
   size: Size;
   major: number;
-  extensions: readonly AddonExtension[];
+  extensions: readonly string[];
   /** The storage quota of the server; null: there is none (the metadata database, a template being made). */
   storageGb: number | null;
   /** The path of the module for read-only sessions; none: there is none. */
@@ -44,6 +45,8 @@ export function serverSettings({
   const timescale = extensions.includes('timescaledb');
   // [tune] a scheduler and a launcher for a database, and as many jobs at a time as there are cores, 2 at the least.
   const timescaleWorkers = timescale ? Math.max(4, 2 + cores) : 0;
+  const others = extensions.filter((name) => name !== 'timescaledb' && needsPreload(name));
+  const otherWorkers = others.reduce((sum, name) => sum + (LIBRARIES[name]?.workers ?? 0), 0);
   const parallelWorkers = cores;
   const quotaMb = storageGb === null ? Infinity : storageGb * 1000;
   const maxWalMb = Math.min(
@@ -51,7 +54,7 @@ export function serverSettings({
     Math.max(SMALLEST_MAX_WAL_MB, Math.floor(quotaMb / 8)),
   );
   return {
-    shared_preload_libraries: preloaded(timescale, readOnlyModule),
+    shared_preload_libraries: preloaded(timescale, others, readOnlyModule),
     max_connections: String(maxConnections),
     shared_buffers: `${sharedBuffersMb}MB`,
     // [PG] 19.7.2, [tune] three quarters: what the page cache and the shared buffers will hold together.
@@ -59,8 +62,8 @@ export function serverSettings({
     work_mem: `${workMemMb}MB`,
     // [tune] a sixteenth, 2 GB at the most.
     maintenance_work_mem: `${Math.min(2048, Math.max(32, Math.floor(memoryMb / 16)))}MB`,
-    // [PG] 19.4.6 background workers: parallel ones, TimescaleDB's, and logical replication's launcher with a worker or two.
-    max_worker_processes: String(3 + parallelWorkers + timescaleWorkers),
+    // [PG] 19.4.6 background workers: parallel ones, those of extensions, and logical replication's launcher with a worker or two.
+    max_worker_processes: String(3 + parallelWorkers + timescaleWorkers + otherWorkers),
     max_parallel_workers: String(parallelWorkers),
     max_parallel_workers_per_gather: String(Math.max(cores > 1 ? 1 : 0, Math.floor(cores / 2))),
     max_parallel_maintenance_workers: String(Math.max(cores > 1 ? 1 : 0, Math.floor(cores / 2))),
@@ -99,11 +102,16 @@ export function serverSettings({
   };
 }
 
-function preloaded(timescale: boolean, readOnlyModule: string | null): string {
+function preloaded(
+  timescale: boolean,
+  others: readonly string[],
+  readOnlyModule: string | null,
+): string {
   return quoted(
     [
       ...(timescale ? ['timescaledb'] : []),
       'pg_stat_statements',
+      ...others,
       // In double quotes, its path may hold any character.
       ...(readOnlyModule === null ? [] : [`"${readOnlyModule.replaceAll('"', '""')}"`]),
     ].join(','),

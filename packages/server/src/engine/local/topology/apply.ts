@@ -8,11 +8,15 @@ import { discard } from '../host/clone.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { enforceLimits } from '../host/limits.ts';
 import { writeMarker } from '../host/marker.ts';
+import { Refused } from '../host/not-yet.ts';
 import { ownService } from '../host/own.ts';
 import { ownerOf } from '../host/users.ts';
 import { endSessions } from '../network/disallowed-sessions.ts';
 import type { Listener } from '../network/listener.ts';
 import { updateContents } from '../postgres/contents.ts';
+import { readControlFiles } from '../postgres/extension-files.ts';
+import { judge } from '../postgres/extension-rules.ts';
+import { createExtension, dropExtension } from '../postgres/extension-sql.ts';
 import type { ConfigFiles } from '../postgres/files.ts';
 import { alterPassword } from '../postgres/password.ts';
 import { missingFor, type Installation } from '../postgres/installations.ts';
@@ -71,6 +75,8 @@ export async function applyStep(
     case 'renewCertificate':
     case 'reload':
     case 'updateContents':
+    case 'createExtension':
+    case 'dropExtension':
     case 'endSessions':
     case 'setFirstPassword':
       return applyToServer(executor, spec, step, installed);
@@ -135,6 +141,8 @@ async function applyToServer(
     | 'renewCertificate'
     | 'reload'
     | 'updateContents'
+    | 'createExtension'
+    | 'dropExtension'
     | 'endSessions'
     | 'setFirstPassword'
   >,
@@ -167,11 +175,29 @@ async function applyToServer(
     case 'updateContents':
       await updateContents({ paths, port: listen.port });
       return 'as this release has them';
+    case 'createExtension':
+    case 'dropExtension':
+      return changeExtension(spec.extension, found);
     case 'endSessions':
       return `${await endSessions(monitor, key, listener.allowedNetworks)} ended`;
     case 'setFirstPassword':
       return setFirstPassword(executor, spec, step.verifier, found);
   }
+}
+
+/** @throws Error when it is not installed or not allowed any more, or PostgreSQL refuses it */
+async function changeExtension(
+  wanted: PlacedSpec['extension'],
+  { paths, listen, installation }: Installed,
+): Promise<string> {
+  if (wanted === null) return 'nothing was asked for';
+  const at = { paths, port: listen.port };
+  if (wanted.wanted === 'dropped') return dropExtension(at, wanted.name);
+  const control = (await readControlFiles(installation)).find(({ name }) => name === wanted.name);
+  if (control === undefined) throw new Refused(`${wanted.name} is not installed any more`);
+  const { allowed, reason } = judge(control);
+  if (!allowed) throw new Refused(reason);
+  return createExtension(at, control);
 }
 
 /** The last step of a create: from here on the service is provisioned. */

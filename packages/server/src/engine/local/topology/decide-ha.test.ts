@@ -204,13 +204,13 @@ const ROWS: [string, Partial<PlacedCluster>, ClusterSeen, unknown][] = [
     'larger: then they are swapped',
     {},
     seen({ server: smaller }),
-    { kind: 'switchOver', to: 1, why: 'for its new size' },
+    { kind: 'switchOver', to: 1, why: 'for its new settings' },
   ],
   [
     'smaller: the primary first, since a standby may not allow less',
     {},
     seen({ server: larger }, { server: { ...larger, port: 20002 } }),
-    { kind: 'restart', why: 'for its new size' },
+    { kind: 'restart', why: 'for its new settings' },
   ],
   [
     'the primary is dead and the standby is not connected yet',

@@ -6,7 +6,15 @@
  * does, every other server of the service that could accept writes is stopped.
  */
 import { DRILL_STEP } from '../../engine.ts';
-import { decide, decideFirst, placeWhy, STEP_NAME, type Observation, type Step } from './decide.ts';
+import {
+  decide,
+  decideFirst,
+  placeWhy,
+  SETTINGS_WHY,
+  STEP_NAME,
+  type Observation,
+  type Step,
+} from './decide.ts';
 import { choosePlanned, type Successor } from './failover.ts';
 import type { GatewaySeen } from '../proxy/gateway.ts';
 import type { Phase } from '../postgres/server.ts';
@@ -232,7 +240,7 @@ function decideOthers({ spec, ha, seen, primary, others }: Pair): HaStep | null 
   if (!seen.slotsCurrent) return { kind: 'setSlots' };
   const size = primary.server?.size;
   if (size === 'larger' || (size === 'smaller' && others.length === 0))
-    return { kind: 'restart', why: 'for its new size' };
+    return { kind: 'restart', why: SETTINGS_WHY };
   // This wait takes moments; seeding, which comes after it, may take hours.
   if (seen.settling)
     return on(primary.n, {
@@ -260,7 +268,7 @@ function decidePlanned({ ha, seen, primary, others }: Pair): HaStep {
   const successor = choosePlanned(others);
   if (successor !== undefined) {
     if (primary.server?.size === 'smaller')
-      return { kind: 'switchOver', to: successor.n, why: 'for its new size' };
+      return { kind: 'switchOver', to: successor.n, why: SETTINGS_WHY };
     if (ha.leave === primary.n) return { kind: 'switchOver', to: successor.n, why: 'as requested' };
     if (ha.drill !== null) return { kind: 'drill' };
   }
@@ -303,6 +311,6 @@ export function decideStandby(
   if (!standby.connected) return on({ kind: 'connect' });
   if (!standby.certificateCurrent) return on({ kind: 'renewCertificate' });
   if (!standby.filesCurrent) return on({ kind: 'reload' });
-  if (server.size !== 'current') return on({ kind: 'stop', mode: 'fast', why: 'for its new size' });
+  if (server.size !== 'current') return on({ kind: 'stop', mode: 'fast', why: SETTINGS_WHY });
   return null;
 }

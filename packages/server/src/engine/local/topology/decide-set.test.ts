@@ -6,6 +6,8 @@ const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   id: 'abcdefghij',
   addons: [],
   major: null,
+  preload: [],
+  extension: null,
   size: 'shared',
   storageGb: 10,
   power: 'running',

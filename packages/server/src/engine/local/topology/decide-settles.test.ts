@@ -34,6 +34,7 @@ const anyObservation: fc.Arbitrary<Observation> = fc
     filesCurrent: fc.boolean(),
     certificateCurrent: fc.boolean(),
     contentsCurrent: fc.boolean(),
+    extension: fc.constantFrom(null, 'create' as const, 'drop' as const),
     pooler: fc.option(
       fc.record({
         frozen: fc.boolean(),

@@ -157,13 +157,13 @@ const TABLE: [string, PlacedSpec, Observation, Step][] = [
     'up with another size',
     spec(),
     { ...WELL, server: { phase: 'ready', sizeCurrent: false, placed: true }, filesCurrent: false },
-    { kind: 'stop', mode: 'fast', why: 'for its new size' },
+    { kind: 'stop', mode: 'fast', why: 'for its new settings' },
   ],
   [
     'up with another size, and not watched',
     spec(),
     { ...WELL, server: { phase: 'ready', sizeCurrent: false, placed: true }, connected: false },
-    { kind: 'stop', mode: 'fast', why: 'for its new size' },
+    { kind: 'stop', mode: 'fast', why: 'for its new settings' },
   ],
   ['up and not watched', spec(), { ...WELL, connected: false }, { kind: 'connect' }],
   [
@@ -183,6 +183,28 @@ const TABLE: [string, PlacedSpec, Observation, Step][] = [
     spec(),
     { ...WELL, contentsCurrent: false },
     { kind: 'updateContents' },
+  ],
+  [
+    'up, with an extension that is asked for',
+    spec({ extension: { name: 'hypopg', wanted: 'created' } }),
+    { ...WELL, extension: 'create', limited: false },
+    { kind: 'createExtension' },
+  ],
+  [
+    'up, with an extension that is asked for and needs another library',
+    spec({ extension: { name: 'pgaudit', wanted: 'created' } }),
+    { ...WELL, server: { phase: 'ready', sizeCurrent: false, placed: true } },
+    { kind: 'stop', mode: 'fast', why: 'for its new settings' },
+  ],
+  [
+    'up, with an extension that must go before its library',
+    spec({ extension: { name: 'pgaudit', wanted: 'dropped' } }),
+    {
+      ...WELL,
+      extension: 'drop',
+      server: { phase: 'ready', sizeCurrent: false, placed: true },
+    },
+    { kind: 'dropExtension' },
   ],
   ['up, and not held to its size', spec(), { ...WELL, limited: false }, { kind: 'limit' }],
   [

@@ -2,6 +2,7 @@
  * Chooses the next step for a service: a pure function of the desired and the observed state.
  * apply.ts performs it.
  */
+import { EXTENSION_STEPS } from '../../engine.ts';
 import type { Origin } from '../../spec.ts';
 import type { PoolerSeen } from '../proxy/pooler.ts';
 import type { Phase, StopMode } from '../postgres/server.ts';
@@ -20,7 +21,8 @@ export type Observation = {
   templateReady: boolean;
   /**
    * placed: whether it is in the desired network: that of its VPC, or none. sizeCurrent: whether
-   * the server was started with the size that is wanted; only another size is worth a restart.
+   * the server was started with the size and libraries that are wanted; only these are worth a
+   * restart.
    */
   server: { phase: Phase; sizeCurrent: boolean; placed: boolean } | null;
   /** For how long it has not answered; null: it answers. */
@@ -35,6 +37,8 @@ export type Observation = {
   certificateCurrent: boolean;
   /** Whether its roles, rights and functions are those of this release. */
   contentsCurrent: boolean;
+  /** The requested change of its extensions, if it can be made now and is not made yet. */
+  extension: 'create' | 'drop' | null;
   /** Its connection pooler, if one runs. */
   pooler: PoolerSeen | null;
   /** Sessions of clients that may no longer connect. */
@@ -57,6 +61,8 @@ export type Step =
   | { kind: 'renewCertificate' }
   | { kind: 'reload' }
   | { kind: 'updateContents' }
+  | { kind: 'createExtension' }
+  | { kind: 'dropExtension' }
   | { kind: 'endSessions' }
   | { kind: 'setFirstPassword'; verifier: string }
   | { kind: 'startPooler' }
@@ -78,6 +84,8 @@ export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refus
   renewCertificate: 'renew certificate',
   reload: 'reload configuration',
   updateContents: 'update roles and functions',
+  createExtension: EXTENSION_STEPS[0],
+  dropExtension: EXTENSION_STEPS[1],
   endSessions: 'terminate disallowed sessions',
   setFirstPassword: 'set password',
   startPooler: 'start connection pooler',
@@ -164,19 +172,24 @@ function decideRunning(
   if (seen.notStartable !== null && !(seen.owned && server.placed && server.sizeCurrent))
     return { kind: 'refuse', why: seen.notStartable };
   if (!seen.owned) return { kind: 'stop', mode: 'fast', why: OWN_WHY };
+  // An extension goes before its library does.
+  if (seen.connected && seen.extension === 'drop') return { kind: 'dropExtension' };
   if (!server.placed) return { kind: 'stop', mode: 'fast', why: placeWhy(spec) };
-  if (!server.sizeCurrent) return { kind: 'stop', mode: 'fast', why: 'for its new size' };
+  if (!server.sizeCurrent) return { kind: 'stop', mode: 'fast', why: SETTINGS_WHY };
   if (!seen.connected) return { kind: 'connect' };
   if (!seen.certificateCurrent) return { kind: 'renewCertificate' };
   if (!seen.filesCurrent) return { kind: 'reload' };
   if (seen.disallowedSessions > 0) return { kind: 'endSessions' };
   if (!seen.contentsCurrent) return { kind: 'updateContents' };
+  if (seen.extension === 'create') return { kind: 'createExtension' };
   if (!seen.limited) return { kind: 'limit' };
   if (!seen.provisioned && spec.firstVerifier !== null)
     return { kind: 'setFirstPassword', verifier: spec.firstVerifier };
   return spec.pooler === null ? { kind: 'settled' } : decidePooler(seen.pooler);
 }
 
+/** Why a server is started again: for another size, or other libraries. */
+export const SETTINGS_WHY = 'for its new settings';
 const OWN_WHY = 'to run as a user of its own';
 
 /** Why something is moved to the desired network. */

@@ -3,7 +3,7 @@
  * step is performed, and the reconciler gets its verdict.
  */
 import type { BeginStep, Seen, Verdict } from '../../engine.ts';
-import { NotYet } from '../host/not-yet.ts';
+import { NotYet, Refused } from '../host/not-yet.ts';
 import type { ActiveStep } from './apply.ts';
 import type { Step } from './decide.ts';
 
@@ -73,7 +73,17 @@ async function performStep(
     const reason = error instanceof Error ? error.message : String(error);
     if (error instanceof NotYet)
       return { did: null, detail: reason, seen: before, outcome: 'again', waitMs: NOT_YET_MS };
-    const seen = { reachable: isReachableAfter(false), present: before.present };
-    return { did: name, detail: reason, seen, outcome: 'failed', reason: `${name}: ${reason}` };
+    const isFinal = error instanceof Refused;
+    // A refusal leaves the service as it was.
+    const reachable = isFinal ? before.reachable : isReachableAfter(false);
+    const seen = { reachable, present: before.present };
+    return {
+      did: name,
+      detail: reason,
+      seen,
+      outcome: 'failed',
+      reason: `${name}: ${reason}`,
+      ...(isFinal ? { isFinal } : {}),
+    };
   }
 }

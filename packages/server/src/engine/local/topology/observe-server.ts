@@ -10,11 +10,12 @@ import { configUsersOf, ownerOf } from '../host/users.ts';
 import { countDisallowedSessions } from '../network/disallowed-sessions.ts';
 import { runsInNetworkOf } from '../network/listener.ts';
 import { areContentsCurrent } from '../postgres/contents.ts';
+import { readCreated } from '../postgres/extension-sql.ts';
 import { configFiles, filesWhileProvisioning, type ConfigFiles } from '../postgres/files.ts';
 import { installationOf, whyNotStartable, type Installation } from '../postgres/installations.ts';
 import { SLOW_HEARTBEAT } from '../postgres/monitor.ts';
 import { findServer, phaseOf, sizeLabel } from '../postgres/server.ts';
-import { extensionsOf } from '../postgres/templates.ts';
+import { extensionsOf, loadedExtensions } from '../postgres/templates.ts';
 import { observePooler } from '../proxy/pooler.ts';
 import { areFilesCurrent, isCertificateCurrent } from './configure.ts';
 import { listenerFor, type Topology } from './context.ts';
@@ -112,7 +113,7 @@ function desiredFiles(
       {
         paths,
         installation,
-        extensions: extensionsOf(spec.addons),
+        extensions: loadedExtensions(spec),
         size: spec.size,
         storageGb: spec.storageGb,
         listen,
@@ -164,6 +165,7 @@ async function observe(
     filesCurrent,
     certificateCurrent,
     contentsCurrent,
+    extension,
     pooler,
     placed,
     disallowed,
@@ -175,6 +177,7 @@ async function observe(
     !isOurs || files === null || areFilesCurrent(paths, files),
     !isOurs || isCertificateCurrent(certificates, paths, listener),
     !isOurs || !marker.provisioned || observeContents(topology, found),
+    isBehindPooler ? observeExtension(topology, spec, found) : null,
     isBehindPooler ? observePooler(poolers, machine.layout.service(spec.id), plan, listener) : null,
     server === null || runsInNetworkOf(server.postmaster.pid, listener),
     // Behind a gateway it is the gateway that lets them in.
@@ -186,7 +189,9 @@ async function observe(
     notStartable,
     templateReady,
     server:
-      server === null ? null : { phase, sizeCurrent: server.size === sizeLabel(spec.size), placed },
+      server === null
+        ? null
+        : { phase, sizeCurrent: server.size === sizeLabel(spec.size, spec.preload), placed },
     silentMs: monitor.silentMs(key),
     owned: !isOurs || (await isOwned(machine, spec, marker)),
     connected: monitor.isConnected(key),
@@ -194,6 +199,7 @@ async function observe(
     filesCurrent,
     certificateCurrent,
     contentsCurrent,
+    extension,
     pooler,
     disallowedSessions: disallowed,
   };
@@ -213,4 +219,20 @@ async function observeContents(
   const isCurrent = await areContentsCurrent(monitor, key).catch(() => null);
   if (isCurrent === true) current.set(key, pid);
   return isCurrent !== false;
+}
+
+/** Whether the requested change of the extensions of a primary is still to be made. */
+async function observeExtension(
+  { monitor }: Topology,
+  { size, preload, extension }: PlacedSpec,
+  { key, paths, server, listen }: Found,
+): Promise<Observation['extension']> {
+  if (extension === null || server === null || !monitor.isConnected(key)) return null;
+  const isCreated = extension.wanted === 'created';
+  // It needs its library.
+  if (isCreated && server.size !== sizeLabel(size, preload)) return null;
+  const created = await readCreated({ paths, port: listen.port }).catch(() => null);
+  // The step fails with the reason why the database cannot be asked.
+  if (created !== null && created.has(extension.name) === isCreated) return null;
+  return isCreated ? 'create' : 'drop';
 }

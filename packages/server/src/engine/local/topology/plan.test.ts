@@ -7,6 +7,8 @@ const SPEC: ServiceSpec = {
   id: 'aaaaaaaaaa',
   addons: [],
   major: null,
+  preload: [],
+  extension: null,
   size: 'shared',
   storageGb: 10,
   power: 'running',
@@ -42,6 +44,24 @@ test.each([
   ['attachToVPC', { vpc: VPC }, true, ['reload configuration', 'terminate disallowed sessions']],
   ['detachFromVPC', {}, true, ['reload configuration']],
   ['attachToVPC', { vpc: VPC }, false, []],
+  [
+    'enableExtension',
+    { extension: { name: 'hypopg', wanted: 'created' } },
+    true,
+    ['create extension'],
+  ],
+  [
+    'enableExtension',
+    { preload: ['pgaudit'], extension: { name: 'pgaudit', wanted: 'created' } },
+    true,
+    ['stop PostgreSQL', 'write configuration', 'start PostgreSQL', 'create extension'],
+  ],
+  [
+    'disableExtension',
+    { extension: { name: 'pgaudit', wanted: 'dropped' } },
+    true,
+    ['drop extension', 'stop PostgreSQL', 'write configuration', 'start PostgreSQL'],
+  ],
   ['rename', {}, true, []],
 ] as const)('%s of %j, running: %s', (kind, more, running, steps) => {
   expect(planOf(kind, { ...SPEC, ...more }, running)).toEqual(steps);

@@ -9,6 +9,7 @@ import { chooseServers, numberNodes } from '../../records.ts';
 import type { HighAvailability, ServiceSpec } from '../../spec.ts';
 import { VERIFICATION_STEPS } from '../backup/verify.ts';
 import type { Layout } from '../host/layout.ts';
+import { needsPreload } from '../postgres/extension-rules.ts';
 import { sizeLabel } from '../postgres/server.ts';
 import { NOBODY } from '../postgres/replication.ts';
 import { decideHa, haStepName, type InstanceSeen } from './decide-ha.ts';
@@ -64,7 +65,7 @@ export function planOf(
   if (kind === 'verifyBackup') return [...VERIFICATION_STEPS];
   const before = stateBefore(kind, spec, running, there.movesIntoVpc);
   if (before === null) return [];
-  const size = compareSizes(sizeLabel(sizeBefore), spec.size);
+  const size = loads(kind, spec) ?? compareSizes(sizeLabel(sizeBefore), spec.size);
   // The password of a dry run is not known; whether there is one decides on its step.
   const named = { ...spec, firstVerifier: spec.firstVerifier ?? '' };
   if (spec.set !== null) return stepsOfSet(named, numberNodes(spec.set.nodes), before, size);
@@ -73,12 +74,20 @@ export function planOf(
     : stepsOfCluster(named, spec.ha, before, size, there);
 }
 
+/** How the libraries of a service before a change compare with the desired ones; null: they are. */
+function loads(kind: OperationKind, { extension }: ServiceSpec): 'smaller' | 'larger' | null {
+  if (extension === null || !needsPreload(extension.name)) return null;
+  if (kind === 'enableExtension') return 'smaller';
+  return kind === 'disableExtension' ? 'larger' : null;
+}
+
 /** The assumed state of a service before a change, whichever servers it has. */
 type Before = {
   /** spare: it runs, and is not provisioned. */
   state: 'absent' | 'spare' | 'stopped' | 'running';
   hasPooler: boolean;
   filesCurrent: boolean;
+  extension: Observation['extension'];
   /** moves: its servers run in another network after it. otherClients: others may connect. */
   network: 'same' | 'moves' | 'otherClients';
 };
@@ -95,6 +104,7 @@ function stateBefore(
     state,
     hasPooler: running && spec.pooler !== null,
     filesCurrent: true,
+    extension: null,
     network: 'same',
   };
   switch (kind) {
@@ -114,6 +124,10 @@ function stateBefore(
       return running ? same : null;
     case 'resize':
       return { ...same, filesCurrent: false };
+    case 'enableExtension':
+      return { ...same, extension: 'create', filesCurrent: loads(kind, spec) === null };
+    case 'disableExtension':
+      return { ...same, extension: 'drop', filesCurrent: loads(kind, spec) === null };
     case 'enablePooler':
       return running ? { ...same, hasPooler: false } : null;
     case 'disablePooler':
@@ -134,7 +148,7 @@ function stateBefore(
 type SizeSeen = NonNullable<InstanceSeen['server']>['size'];
 
 /** A service as `decide` observes it, whichever servers it has. */
-function rulesOf({ state, hasPooler, network }: Before): Observation {
+function rulesOf({ state, hasPooler, extension, network }: Before): Observation {
   const exists = state !== 'absent';
   return {
     ...WELL,
@@ -142,6 +156,7 @@ function rulesOf({ state, hasPooler, network }: Before): Observation {
     provisioned: exists && state !== 'spare',
     server: null,
     connected: false,
+    extension,
     pooler: hasPooler ? { ...POOLER_WELL, placed: network !== 'moves' } : null,
   };
 }

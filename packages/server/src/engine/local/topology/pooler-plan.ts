@@ -6,7 +6,7 @@ import type { Machine } from '../host/machine-record.ts';
 import type { Listener } from '../network/listener.ts';
 import type { Installation } from '../postgres/installations.ts';
 import { serverSettings } from '../postgres/settings.ts';
-import { extensionsOf } from '../postgres/templates.ts';
+import { loadedExtensions } from '../postgres/templates.ts';
 import { poolerConf } from '../proxy/pooler-conf.ts';
 import type { PoolerPlan } from '../proxy/pooler.ts';
 import type { PlacedSpec } from './placed-spec.ts';
@@ -33,7 +33,7 @@ export async function planPooler(
   const { max_connections: maxConnections } = serverSettings({
     size: spec.size,
     major: installation.major,
-    extensions: extensionsOf(spec.addons),
+    extensions: loadedExtensions(spec),
     storageGb: spec.storageGb,
   });
   const { port } = spec.pooler;

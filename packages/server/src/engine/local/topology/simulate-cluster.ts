@@ -59,6 +59,9 @@ export function observed(spec: PlacedSpec, assumed: AssumedCluster): ClusterSeen
       ...asSingle(own, rules),
       filesCurrent: areFilesCurrent(assumed, own),
       silentMs: others.length === 0 ? own.silentMs : null,
+      // It needs its library.
+      extension:
+        rules.extension === 'create' && own.server?.size !== 'current' ? null : rules.extension,
       ...(own.server === null
         ? {}
         : { server: { phase: own.server.phase, sizeCurrent: true, placed: true } }),

@@ -25,6 +25,7 @@ export const WELL: Observation = {
   filesCurrent: true,
   certificateCurrent: true,
   contentsCurrent: true,
+  extension: null,
   pooler: null,
   disallowedSessions: 0,
 };
@@ -94,6 +95,9 @@ export function afterStep(seen: Observation, step: Step): Observation {
       return { ...seen, filesCurrent: true };
     case 'updateContents':
       return { ...seen, contentsCurrent: true };
+    case 'createExtension':
+    case 'dropExtension':
+      return { ...seen, extension: null };
     case 'own':
       return { ...seen, owned: true, filesCurrent: false };
     case 'endSessions':

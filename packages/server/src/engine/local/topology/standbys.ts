@@ -26,6 +26,7 @@ import { fence, makeInstanceDirectories, sizeLabel, writeConfig } from '../postg
 import { ownerOf } from '../host/users.ts';
 import { isFile } from '../host/service-files.ts';
 import type { Size } from '@howdah/contract';
+import type { PlacedSpec } from './placed-spec.ts';
 
 /**
  * A standby that runs, receives no WAL and has none left to replay for this long is seeded again.
@@ -297,7 +298,7 @@ type OwnPart = 'data' | 'server' | 'connected' | 'silentMs' | 'certificateCurren
 /** The part of an observed instance or node that it has by itself, whatever it follows. */
 export function ownPartOf(
   { found, seen }: { found: Found; seen: Observation },
-  size: Size,
+  { size, preload }: Pick<PlacedSpec, 'size' | 'preload'>,
 ): Pick<InstanceSeen, OwnPart> {
   const { server } = found;
   return {
@@ -307,7 +308,7 @@ export function ownPartOf(
         ? null
         : {
             phase: seen.server.phase,
-            size: compareSizes(server.size, size),
+            size: compareSizes(server.size, size, preload),
             port: server.port,
             frozen: server.postmaster.frozen,
             placed: seen.server.placed,
@@ -333,10 +334,19 @@ export async function tidyReplicated(
   await Promise.all([capLog(layout.service(id).pooler), capLog(layout.gateway(id))]);
 }
 
-/** Compares a server's size with the desired one, by their labels: "500m-2g". */
-export function compareSizes(label: string | null, size: Size): 'current' | 'smaller' | 'larger' {
-  const wanted = sizeLabel(size);
+/**
+ * Compares a server's size and libraries with the desired ones, by their labels: "500m-2g+pgaudit".
+ * A larger size, or more libraries, may need larger settings of standbys.
+ */
+export function compareSizes(
+  label: string | null,
+  size: Size,
+  libraries: readonly string[] = [],
+): 'current' | 'smaller' | 'larger' {
+  const wanted = sizeLabel(size, libraries);
   if (label === wanted) return 'current';
-  const memory = (text: string | null): number => Number(/-(\d+)g$/.exec(text ?? '')?.[1] ?? '0');
-  return memory(label) < memory(wanted) ? 'smaller' : 'larger';
+  const memory = (text: string): number => Number(/-(\d+)g(?:\+|$)/.exec(text)?.[1] ?? '0');
+  const [before, after] = [memory(label ?? ''), memory(wanted)];
+  if (before !== after) return before < after ? 'smaller' : 'larger';
+  return (label ?? '').split('+').length - 1 < libraries.length ? 'smaller' : 'larger';
 }

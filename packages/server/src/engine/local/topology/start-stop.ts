@@ -60,6 +60,7 @@ export async function startServer(
     spec.size,
     listener,
     followedBy(machine, spec),
+    spec.preload,
   );
   const state = await waitUntilReady(paths, START_PATIENCE_MS);
   if (state === 'ended')

@@ -166,7 +166,7 @@ async function observeInstance(
   const isRead = followers === null || followers.setting === quorumSetting(replication.current.now);
   return {
     n,
-    ...ownPartOf(observed, spec.size),
+    ...ownPartOf(observed, spec),
     filesCurrent:
       seen.filesCurrent && (await confOf(found.paths)) === conf.get(n) && (!isPrimary || isRead),
     streaming: replication.streaming.includes(n),

@@ -121,7 +121,7 @@ async function observeNode(
         );
   conf.set(n, desired);
   const node = known.nodes.get(n);
-  const own = ownPartOf(observed, spec.size);
+  const own = ownPartOf(observed, spec);
   const isExpected = primary !== null && seen.server?.phase === 'ready' && seen.connected;
   return {
     n,

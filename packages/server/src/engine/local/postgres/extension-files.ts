@@ -1,0 +1,105 @@
+/** The extensions of a PostgreSQL installation, by their files. */
+import { join } from 'node:path';
+import { EXTENSION_NAME_PATTERN } from '@howdah/contract';
+import { readFile } from '../host/root-files.ts';
+import {
+  entriesOf,
+  libraryDirectories,
+  shareDirectories,
+  type Installation,
+} from './installations.ts';
+import { OUTPUT_PLUGINS } from './extension-rules.ts';
+
+/** The control file of an extension ([PG] 36.17.1). */
+export type ControlFile = {
+  readonly name: string;
+  /** The directory that it is in. */
+  readonly directory: string;
+  readonly defaultVersion: string | null;
+  readonly comment: string;
+  readonly requires: readonly string[];
+  readonly trusted: boolean;
+  readonly superuser: boolean;
+  readonly relocatable: boolean;
+  /** The schema that its objects must be in; null: any. */
+  readonly schema: string | null;
+  /** The versions that can be created, by the scripts that are there. */
+  readonly versions: readonly string[];
+};
+
+type Place = Pick<Installation, 'bin' | 'major'>;
+
+const NAME = new RegExp(EXTENSION_NAME_PATTERN);
+
+/** The control files of an installation, by name. */
+export async function readControlFiles({ bin, major }: Place): Promise<ControlFile[]> {
+  const found = new Map<string, ControlFile>();
+  for (const share of shareDirectories(bin, major)) {
+    const directory = join(share, 'extension');
+    const files = await entriesOf(directory);
+    for (const file of files.filter((entry) => entry.endsWith('.control'))) {
+      const name = file.slice(0, -'.control'.length);
+      if (!NAME.test(name) || found.has(name)) continue;
+      const text = await readFile(join(directory, file), 'utf8').catch(() => null);
+      if (text !== null) found.set(name, parseControlFile({ name, directory, files }, text));
+    }
+  }
+  return [...found.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+type Source = Pick<ControlFile, 'name' | 'directory'> & { readonly files: readonly string[] };
+
+/** @param files the names of the files beside it */
+export function parseControlFile({ name, directory, files }: Source, text: string): ControlFile {
+  const values = new Map<string, string>();
+  for (const line of text.split('\n')) {
+    const [, key, inQuotes, bare] =
+      /^\s*(\w+)\s*=?\s*(?:'((?:[^']|'')*)'|([^\s#']+))\s*(?:#.*)?$/.exec(line) ?? [];
+    if (key !== undefined) values.set(key, (inQuotes ?? bare ?? '').replaceAll("''", "'"));
+  }
+  const isOn = (key: string, fallback: boolean): boolean =>
+    values.has(key) ? /^(true|on|yes|1)$/i.test(values.get(key) ?? '') : fallback;
+  return {
+    name,
+    directory,
+    defaultVersion: values.get('default_version') ?? null,
+    comment: values.get('comment') ?? '',
+    requires: (values.get('requires') ?? '').split(/[\s,]+/).filter((one) => one !== ''),
+    trusted: isOn('trusted', false),
+    superuser: isOn('superuser', true),
+    relocatable: isOn('relocatable', false),
+    schema: values.get('schema') ?? null,
+    versions: versionsOf(name, files),
+  };
+}
+
+/** A script `name--version.sql` creates that version; others update from one to another. */
+function versionsOf(name: string, files: readonly string[]): string[] {
+  return files.flatMap((file) => {
+    if (!file.startsWith(`${name}--`) || !file.endsWith('.sql')) return [];
+    const version = file.slice(name.length + 2, -'.sql'.length);
+    return version.includes('--') ? [] : [version];
+  });
+}
+
+/** The output plugins of an installation that the rules know. */
+export async function findOutputPlugins(place: Place) {
+  const files = (await Promise.all(libraryDirectories(place.bin).map(entriesOf))).flat();
+  return OUTPUT_PLUGINS.filter((name) => files.includes(`${name}.so`));
+}
+
+const DPKG_LISTS = '/var/lib/dpkg/info';
+
+/** The Debian package of each control file, by its path. */
+export async function packagesOfControlFiles(): Promise<ReadonlyMap<string, string>> {
+  const packages = new Map<string, string>();
+  const lists = (await entriesOf(DPKG_LISTS)).filter(
+    (file) => file.includes('postgresql') && file.endsWith('.list'),
+  );
+  for (const list of lists) {
+    const text = await readFile(join(DPKG_LISTS, list), 'utf8').catch(() => '');
+    const name = list.slice(0, -'.list'.length).replace(/:\w+$/, '');
+    for (const path of text.split('\n')) if (path.endsWith('.control')) packages.set(path, name);
+  }
+  return packages;
+}

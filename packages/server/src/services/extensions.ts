@@ -1,0 +1,105 @@
+/** Extensions of services: what there is, enable, disable. */
+import { ApiError, EXTENSION_OF_ADDON, type ServiceExtension } from '@howdah/contract';
+import type { ServiceRow } from '../domain/service/row.ts';
+import type { Caller } from './change.ts';
+import type { ControlContext } from './context.ts';
+import { regionOrRefuse } from './regions.ts';
+import { type Accepted, changeUnderRules, reachEngine } from './service-rules.ts';
+import type { ServicePlace } from '../store/service-documents.ts';
+
+/** Lists the extensions of each PostgreSQL of a region. @param code default: the first region */
+export async function listExtensions({ regions }: ControlContext, code: string | undefined) {
+  const { region, alias } = regionOrRefuse(regions, code);
+  const all = await region.engine.extensions.installed();
+  return all.map((one) => ({ region_code: alias ?? region.code, ...one }));
+}
+
+/** Lists the extensions that a service has or can have. */
+export function listServiceExtensions(
+  { regions }: ControlContext,
+  { key: id, region_code: region }: ServicePlace,
+): Promise<ServiceExtension[]> {
+  return reachEngine(() => regions.of(region).engine.extensions.of(id));
+}
+
+/** Creates an extension in the database of a service; loads its library before, if it has one. */
+export async function enableExtension(
+  context: ControlContext,
+  caller: Caller,
+  place: ServicePlace,
+  name: string,
+): Promise<Accepted> {
+  const all = await listServiceExtensions(context, place);
+  const extension = allowedOrRefuse(all, name);
+  const decide = ({ addons, preload }: ServiceRow) => {
+    if (extension.state === 'enabled') return null;
+    const isLoaded = !extension.preload || isOfAddon(addons, name) || preload.includes(name);
+    return {
+      preload: isLoaded ? preload : [...preload, name].toSorted(),
+      creates_extension: name,
+    };
+  };
+  return changeUnderRules(context, caller, place.key, 'enableExtension', decide, 'enableExtension');
+}
+
+/** Drops an extension, which nothing may depend on, and unloads its library. */
+export async function disableExtension(
+  context: ControlContext,
+  caller: Caller,
+  place: ServicePlace,
+  name: string,
+): Promise<Accepted> {
+  const all = await listServiceExtensions(context, place);
+  const extension = all.find((one) => one.name === name);
+  if (extension === undefined)
+    throw new ApiError(
+      'NOT_FOUND',
+      `extension_name: ${JSON.stringify(name.slice(0, 64))} is no extension of this service; ` +
+        'GET …/extensions lists them',
+    );
+  const decide = ({ addons, preload }: ServiceRow) => {
+    if (ALWAYS.has(name) || isOfAddon(addons, name))
+      throw new ApiError(
+        'INVALID_REQUEST',
+        `extension_name: ${name} belongs to every service of this type; it cannot be disabled`,
+      );
+    if (extension.state !== 'enabled' && !preload.includes(name)) return null;
+    return { preload: preload.filter((one) => one !== name), drops_extension: name };
+  };
+  return changeUnderRules(
+    context,
+    caller,
+    place.key,
+    'disableExtension',
+    decide,
+    'disableExtension',
+  );
+}
+
+/** Parts of every service: the functions of Howdah are members of the first. */
+const ALWAYS: ReadonlySet<string> = new Set(['plpgsql', 'pg_stat_statements']);
+
+const isOfAddon = (addons: ServiceRow['addons'], name: string): boolean =>
+  addons.some((addon) => EXTENSION_OF_ADDON[addon] === name);
+
+/** @throws ApiError when it is not installed, not allowed, or needs another one first */
+function allowedOrRefuse(all: readonly ServiceExtension[], name: string): ServiceExtension {
+  const found = all.find((extension) => extension.name === name && extension.kind === 'extension');
+  if (found === undefined)
+    throw new ApiError(
+      'UNAVAILABLE_HERE',
+      `${name}: the PostgreSQL of this service does not have it; the operator can add it: ` +
+        `howdah extension install ${name}`,
+    );
+  if (!found.allowed) throw new ApiError('UNAVAILABLE_HERE', `${name}: ${found.reason}`);
+  if (found.state === 'enabled') return found;
+  const missing = all.filter(
+    (other) => found.requires.includes(other.name) && other.state === 'disabled',
+  );
+  if (missing.length > 0)
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `name: ${name} requires ${missing.map((other) => other.name).join(', ')}: enable that first`,
+    );
+  return found;
+}
