@@ -18,6 +18,7 @@ const LISTS: readonly [call: RegExp, command: string][] = [
   [/\/backups$/, 'howdah backup list SERVICE'],
   [/\/backupStatus$/, 'howdah backup status SERVICE'],
   [/\/backup-retention$/, 'howdah backup retention SERVICE'],
+  [/\/extensions$/, 'howdah extension list SERVICE'],
   [/\/members$/, 'howdah service members SERVICE'],
   [/\/limits$/, 'howdah project get'],
   [/^\/projects\/\S+\/services$/, 'howdah service list'],
@@ -38,6 +39,8 @@ const COMMANDS: Readonly<Record<string, string>> = {
   resizeReplicaSet: 'replica-set resize',
   deleteReplicaSet: 'replica-set delete',
   verifyBackup: 'backup verify',
+  enableExtension: 'extension enable',
+  disableExtension: 'extension disable',
 };
 
 /** The options that set a field of a body or query. */

@@ -25,6 +25,7 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   token: 'the token of a link that howdah console printed',
   'psql-options': 'passed to psql unchanged',
   shell: 'bash, zsh or fish',
+  extension: 'its name, like postgis',
   file: 'its path',
   source: 'URL of a database, postgres://USER@HOST:PORT/DATABASE, or path of a dump',
 };

@@ -13,6 +13,7 @@ import { addControl } from './commands/control.ts';
 import { addDoctor } from './commands/doctor.ts';
 import { addDown } from './commands/down.ts';
 import { addEnv } from './commands/env.ts';
+import { addExtension } from './commands/extension.ts';
 import { addEvents } from './commands/events.ts';
 import { addExport } from './commands/export.ts';
 import { addImport } from './commands/import.ts';
@@ -44,6 +45,7 @@ const GROUPS: readonly [title: string, add: readonly ((program: Command) => void
       addService,
       addReplicaSet,
       addBackup,
+      addExtension,
       addPsql,
       addQuery,
       addUrl,

@@ -276,6 +276,31 @@ export const REGION_VIEW: View<Schemas['Region']> = {
   ],
 };
 
+export const EXTENSION_VIEW: View<Schemas['ServiceExtension']> = {
+  noun: 'extension',
+  columns: [
+    ['NAME', ({ name }) => name],
+    ['STATE', ({ allowed, state }) => (allowed || state === 'enabled' ? state : 'refused')],
+    ['VERSION', ({ version, default_version: newest }) => version ?? newest ?? ''],
+    ['RESTARTS', ({ preload }) => yesOrNo(preload)],
+    ['WHY', ({ reason }) => reason],
+  ],
+};
+
+export const INSTALLED_EXTENSIONS_VIEW: View<Schemas['InstalledExtensions']> = {
+  noun: 'installation',
+  columns: [
+    ['POSTGRESQL', ({ postgres_version: version }) => version],
+    ['SOURCE', ({ source }) => source],
+    ['TIMESCALEDB', ({ timescaledb_edition: edition }) => edition ?? 'none'],
+    ['ALLOWED', ({ extensions }) => namesOf(extensions.filter(({ allowed }) => allowed))],
+    ['REFUSED', ({ extensions }) => namesOf(extensions.filter(({ allowed }) => !allowed))],
+  ],
+};
+
+const namesOf = (extensions: readonly Schemas['Extension'][]): string =>
+  extensions.map(({ name }) => name).join(', ');
+
 export const FINDING_VIEW: View<Schemas['Finding']> = {
   noun: 'finding',
   columns: [

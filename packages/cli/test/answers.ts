@@ -5,6 +5,7 @@ import {
   authKey,
   available,
   backups,
+  extensions,
   creating,
   delivery,
   events,
@@ -152,6 +153,24 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   getBackupStatus: ok(backups),
   getBackupRetention: ok({ type: 'TIME', retention_days: 3 }),
   verifyBackup: accepted({ message: 'the backup is being verified' }),
+  listExtensions: ok([
+    {
+      region_code: 'local',
+      postgres_version: '17.6',
+      source: 'system',
+      timescaledb_edition: 'apache',
+      extensions,
+    },
+  ]),
+  listServiceExtensions: ok(
+    extensions.map((extension) =>
+      extension.name === 'pg_trgm'
+        ? { ...extension, state: 'enabled', version: '1.6' }
+        : { ...extension, state: 'disabled' },
+    ),
+  ),
+  enableExtension: accepted({ ...SERVICE, status: 'CONFIGURING' }),
+  disableExtension: accepted({ ...SERVICE, status: 'CONFIGURING' }),
   restoreService: accepted(SERVICE),
   startService: accepted({ ...SERVICE, status: 'RESUMING' }),
   stopService: accepted({ ...SERVICE, status: 'PAUSING' }),

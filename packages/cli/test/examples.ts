@@ -169,6 +169,23 @@ const verification = {
   checks: [{ name: 'pages', succeeded: true, detail: '4096 pages' }],
 };
 
+const extension = {
+  kind: 'extension',
+  default_version: '1.6',
+  versions: ['1.6'],
+  comment: 'text similarity measurement and index searching based on trigrams',
+  requires: [],
+  allowed: true,
+  preload: false,
+  package: 'postgresql-17',
+};
+
+export const extensions = [
+  { ...extension, name: 'dblink', allowed: false, reason: 'it connects to other servers' },
+  { ...extension, name: 'pg_trgm', reason: 'its authors trust it' },
+  { ...extension, name: 'timescaledb', preload: true, reason: 'it reaches no files' },
+];
+
 export const backups = {
   window: {
     earliest: '2026-01-28T12:00:00.000Z',

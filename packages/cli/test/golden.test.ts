@@ -80,6 +80,10 @@ const CALLS: readonly Row[] = [
   row('getBackupStatus', 'backup status orders'),
   row('getBackupRetention', 'backup retention orders'),
   row('verifyBackup', 'backup verify orders'),
+  row('listExtensions', 'extension installed'),
+  row('listServiceExtensions', 'extension list orders'),
+  row('enableExtension', 'extension enable orders timescaledb'),
+  row('disableExtension', 'extension disable orders timescaledb'),
   row(
     'queryService',
     'query orders',
@@ -147,6 +151,7 @@ const MACHINE = [
   'status',
   'doctor',
   'audit',
+  'extension install',
   'store create',
   'store show',
   'store resize',
