@@ -12,6 +12,7 @@ export type Operation = Schemas['Operation'];
 export type Member = Schemas['Member'];
 export type Region = Schemas['Region'];
 export type Backups = Schemas['Backups'];
+export type ServiceExtension = Schemas['ServiceExtension'];
 export type LogEntry = Schemas['ServiceLogs']['entries'][number];
 export type DeletedService = Schemas['DeletedService'];
 export type Me = Schemas['AuthInfo']['api_key'];
@@ -152,6 +153,18 @@ export const backupsQuery = (project: string, id: string) =>
       ),
   });
 
+export const extensionsQuery = (project: string, id: string) =>
+  queryOptions({
+    queryKey: ['service', id, 'extensions'],
+    queryFn: ({ signal }) =>
+      body(
+        client.GET('/projects/{project_id}/services/{service_id}/extensions', {
+          params: ofService(project, id),
+          signal,
+        }),
+      ),
+  });
+
 export type SeriesRange = { fromMs: number; toMs: number; bucketSeconds: number };
 
 export const seriesQuery = (project: string, id: string, name: string, range: SeriesRange) =>
@@ -258,6 +271,7 @@ export function serviceCalls(project: string, id: string) {
     drill: (body: Schemas['DrillInput']) => client.POST(`${at}/drill`, { params, body }),
     enablePooler: () => client.POST(`${at}/enablePooler`, { params }),
     disablePooler: () => client.POST(`${at}/disablePooler`, { params }),
+    enableExtension: (name: string) => client.POST(`${at}/extensions`, { params, body: { name } }),
     verifyBackup: () => client.POST(`${at}/backups/verify`, { params }),
     fork: (request: Schemas['ForkService']) =>
       created(client.POST(`${at}/forkService`, { params, body: request })),

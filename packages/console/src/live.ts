@@ -14,6 +14,7 @@ import { useCallback, useEffect, useMemo } from 'react';
 import {
   backupsQuery,
   deletedQuery,
+  extensionsQuery,
   meQuery,
   membersQuery,
   operationQuery,
@@ -204,6 +205,7 @@ export function useReplicaSets() {
   return useQuery({ ...setsQuery(project.id, useServiceId()), refetchInterval: QUICK_MS });
 }
 export const useBackups = () => useOfService(backupsQuery);
+export const useExtensions = () => useOfService(extensionsQuery);
 
 export function useRegions() {
   const { project } = useMe();

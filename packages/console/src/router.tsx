@@ -112,6 +112,11 @@ const pooler = createRoute({
   path: '/pooler',
   component: lazyRouteComponent(() => import('./pages/service/Pooler.tsx'), 'Pooler'),
 });
+const extensions = createRoute({
+  getParentRoute: () => service,
+  path: '/extensions',
+  component: lazyRouteComponent(() => import('./pages/service/Extensions.tsx'), 'Extensions'),
+});
 const network = createRoute({
   getParentRoute: () => service,
   path: '/network',
@@ -145,6 +150,7 @@ export const router = createRouter({
         backups,
         availability,
         pooler,
+        extensions,
         network,
         settings,
       ]),

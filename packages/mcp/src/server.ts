@@ -4,6 +4,7 @@ import { addBackupTools } from './tools/backups.ts';
 import { addCreateTools } from './tools/create-services.ts';
 import { addDatabaseTools } from './tools/database.ts';
 import { addDeleteTools } from './tools/delete-services.ts';
+import { addExtensionTools } from './tools/extensions.ts';
 import { addObserveTools } from './tools/observe.ts';
 import { addOperationTools } from './tools/operations.ts';
 import { addProjectTools } from './tools/project.ts';
@@ -30,6 +31,7 @@ export function createMcpServer(cloud: Cloud): McpServer {
     addDeleteTools,
     addPurgeTool,
     addBackupTools,
+    addExtensionTools,
     addOperationTools,
     addObserveTools,
     addDatabaseTools,

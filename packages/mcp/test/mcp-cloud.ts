@@ -115,6 +115,7 @@ export const READS = [
   'list_services',
   'get_service',
   'list_backups',
+  'list_extensions',
   'list_operations',
   'get_operation',
   'wait_for_operation',
@@ -135,6 +136,7 @@ export const CHANGES = [
   'resize_service',
   'restore_service',
   'verify_backup',
+  'enable_extension',
   'cancel_operation',
   ...DESTROYS,
 ];

@@ -157,6 +157,11 @@ export async function pauseAndResize(call: Call): Promise<void> {
 /** Backups, operations, logs, metrics, usage and regions. */
 export async function lookAfter(call: Call): Promise<void> {
   expect((await call('list_backups', { service: 'shop' })).data['snapshots']).toHaveLength(1);
+  const trigrams = { service: 'shop', extension: 'pg_trgm' };
+  expect((await call('enable_extension', trigrams)).data).toMatchObject({ status: 'READY' });
+  expect((await call('list_extensions', { service: 'shop' })).data['extensions']).toContainEqual(
+    expect.objectContaining({ name: 'pg_trgm', state: 'enabled' }),
+  );
   const verification = await call('verify_backup', { service: 'shop' });
   expect(
     (

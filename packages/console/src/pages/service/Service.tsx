@@ -30,6 +30,7 @@ const TABS = [
   { to: '/services/$id/backups', label: 'Backups' },
   { to: '/services/$id/availability', label: 'Availability' },
   { to: '/services/$id/pooler', label: 'Pooler' },
+  { to: '/services/$id/extensions', label: 'Extensions' },
   { to: '/services/$id/network', label: 'Network' },
   { to: '/services/$id/settings', label: 'Settings' },
 ] as const;
