@@ -1,5 +1,5 @@
 /** Which packages bring an extension to the PostgreSQL of this machine. */
-import { EXTENSION_NAME_PATTERN } from '@howdah/contract';
+import { EXTENSION_NAME_PATTERN, OLDEST_PG_VERSION } from '@howdah/contract';
 import { exists } from '../../../lib/processes.ts';
 import { entriesOf } from '../postgres/installations.ts';
 
@@ -35,7 +35,9 @@ export type InstallPlan =
 export async function planInstall(name: string): Promise<InstallPlan> {
   if (!new RegExp(EXTENSION_NAME_PATTERN).test(name))
     return { why: `extension: found ${JSON.stringify(name)}; expected a name like postgis` };
-  const majors = (await entriesOf(DEBIAN_VERSIONS)).map(Number).filter((major) => major > 0);
+  const majors = (await entriesOf(DEBIAN_VERSIONS))
+    .map(Number)
+    .filter((major) => major >= OLDEST_PG_VERSION);
   if (majors.length === 0)
     return {
       why:
