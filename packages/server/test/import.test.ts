@@ -1,88 +1,29 @@
 /** Imports of live databases and of dumps, and exports, by the command line that users have. */
-import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { connectTo, HOWDAH, install, type Installation } from './harness.ts';
 import {
-  BOOKS,
-  SHOP,
-  SOURCE_BIN,
-  startSource,
-  startWriter,
-  WHY_NOT,
-  type Source,
-} from './import-source.ts';
+  begin,
+  canRun,
+  cloud,
+  connectBy,
+  passwordIn,
+  setUp,
+  source,
+  state,
+  tearDown,
+  TIMESCALE,
+  title,
+  until,
+  type Running,
+} from './import-cloud.ts';
+import { BOOKS, SHOP, startWriter } from './import-source.ts';
 
-let cloud: Installation;
-let source: Source;
-let state: string;
-
-const canRun = SOURCE_BIN !== null;
-/** TimescaleDB's module, in the newest PostgreSQL of the system. */
-const TIMESCALE =
-  SOURCE_BIN !== null && existsSync(join(SOURCE_BIN, '../lib/timescaledb.so')) ? SOURCE_BIN : null;
-const title = (name: string): string => (canRun ? name : `${name} (${WHY_NOT})`);
-
-beforeAll(async () => {
-  cloud = await install();
-  state = await mkdtemp(join(tmpdir(), 'hd-state-'));
-  cloud.env['XDG_STATE_HOME'] = state;
-  if (canRun) source = await startSource();
-});
-afterAll(async () => {
-  await source?.destroy();
-  await rm(state, { recursive: true, force: true });
-  expect(await cloud?.destroy()).toEqual([]);
-});
-
-type Running = { output: () => string; ended: Promise<number | null>; kill: () => void };
-
-/** Starts the command line, and leaves it running. */
-function begin(...args: string[]): Running {
-  const child = spawn(process.execPath, [HOWDAH, ...args], {
-    env: { ...cloud.env, NO_COLOR: '1' },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  let text = '';
-  child.stdout.setEncoding('utf8').on('data', (part: string) => (text += part));
-  child.stderr.setEncoding('utf8').on('data', (part: string) => (text += part));
-  const ended = once(child, 'close').then(() => child.exitCode);
-  return { output: () => text, ended, kill: () => void child.kill('SIGKILL') };
-}
-
-/** Waits for a text that a running command prints. */
-async function until(running: Running, text: string): Promise<void> {
-  const isOver = running.ended.then(() => true);
-  while (!running.output().includes(text)) {
-    const over = await Promise.race([isOver, sleep(20).then(() => false)]);
-    if (over && !running.output().includes(text))
-      throw new Error(`ended without ${text}: ${running.output()}`);
-  }
-}
-
-const passwordIn = (output: string): string => {
-  const found = /tsdbadmin:([^@]+)@/.exec(output)?.[1];
-  if (found === undefined) throw new Error(`no password: ${output}`);
-  return decodeURIComponent(found);
-};
-
-async function connectBy(name: string, password: string): Promise<Client> {
-  const { body } = await cloud.request('GET', '/services');
-  const services: unknown[] = Array.isArray(body) ? body : [];
-  const found = services.find((one) => Reflect.get(Object(one), 'name') === name);
-  const endpoint = Object(Reflect.get(Object(found), 'endpoint'));
-  const [host, port] = [
-    String(Reflect.get(endpoint, 'host')),
-    Number(Reflect.get(endpoint, 'port')),
-  ];
-  return connectTo(cloud, { endpoint: { host, port } }, password);
-}
+beforeAll(setUp);
+afterAll(tearDown);
 
 /** Everything that is compared between the source and a service, read in the same way from both. */
 const QUESTIONS = {
@@ -110,6 +51,59 @@ async function answers(client: Client): Promise<Record<string, unknown>> {
   for (const [name, text] of Object.entries(QUESTIONS))
     found[name] = (await client.query(text)).rows;
   return found;
+}
+
+/** The sessions that wait for a lock. */
+const WAITING =
+  "select application_name as name from pg_stat_activity where wait_event_type = 'Lock'";
+
+/** Cuts over from the source `back` to the service, after a first attempt that is killed. */
+async function expectCutover(running: Running, service: Client, back: Client): Promise<void> {
+  // A cutover that is killed before its commit has changed nothing. A lock in the service makes
+  // it wait for its foreign keys.
+  await service.query('begin; lock table ledger in share mode');
+  const killed = begin('import', 'cutover', 'books');
+  await until(killed, '✓ compare with the source');
+  killed.kill();
+  await killed.ended;
+  expect(await running.ended).toBe(0);
+  await service.query('rollback');
+  await back.query("insert into log values ('after the kill', null)");
+
+  // Readers of the source continue; a writer waits, and is named.
+  await service.query('begin; lock table ledger in share mode');
+  const forgotten = await source.connect();
+  await forgotten.query("set application_name = 'forgotten'");
+  await forgotten.query("begin; insert into log values ('last', null)");
+  const cutover = begin('import', 'cutover', 'books');
+  // Its lock waits for the transaction, whose rows come after the first catching up.
+  await expect
+    .poll(async () => (await back.query(WAITING)).rows, { timeout: 60_000 })
+    .toEqual([{ name: expect.stringMatching(/^howdah import .* cutover$/) }]);
+  await forgotten.query('commit');
+  await until(cutover, '✓ compare with the source');
+  const tables = ['accounts', 'ledger', 'log', 'moved'];
+  const read = async (client: Client): Promise<unknown[]> => {
+    const found: unknown[] = [];
+    for (const table of tables)
+      found.push((await client.query(`select t::text from ${table} t order by 1`)).rows);
+    return found;
+  };
+  const last = await read(back);
+  const late = forgotten.query("insert into log values ('too late', null)");
+  await expect
+    .poll(async () => (await back.query(WAITING)).rows, { timeout: 60_000 })
+    .toEqual([{ name: 'forgotten' }]);
+  await service.query('rollback');
+  expect([await cutover.ended, cutover.output()]).toEqual([
+    0,
+    expect.stringMatching(/accepted no writes for [0-9.]+ m?s, in which all rows/),
+  ]);
+  expect(cutover.output()).toContain('still write to the source');
+  expect(cutover.output()).toContain('forgotten');
+  await late;
+  await forgotten.end();
+  expect(await read(service)).toEqual(last);
 }
 
 describe('imports', () => {
@@ -186,9 +180,7 @@ describe('imports', () => {
     title('a followed import loses and doubles nothing, and ends with a measured downtime'),
     async () => {
       const app = await source.connect();
-      await app
-        .query(`drop owned by app; drop role if exists "Reader ""1"""`)
-        .catch(() => undefined);
+      await app.query('drop owned by app cascade');
       await app.query(BOOKS);
       const writer = await startWriter(source);
       let running = begin('import', source.url, '--name', 'books', '--follow');
@@ -219,14 +211,8 @@ describe('imports', () => {
       running = begin('import', 'resume', 'books');
       await until(running, 'follows it');
 
-      const cutover = await cloud.cli('import', 'cutover', 'books');
-      expect(cutover).toMatchObject({ code: 0, stdout: '' });
-      expect(cutover.stderr).toMatch(/accepted no writes for [0-9.]+ m?s, in which all rows/);
-      expect(await running.ended).toBe(0);
-      for (const table of ['accounts', 'ledger', 'log', 'moved']) {
-        const text = `select t::text from ${table} t order by 1`;
-        expect((await service.query(text)).rows).toEqual((await back.query(text)).rows);
-      }
+      await expect.poll(seen, { timeout: 60_000 }).toBe(writer.written());
+      await expectCutover(running, service, back);
       expect(await seen()).toBe(writer.written());
       // Foreign keys, sequences and identities work; nothing of the import is left on either side.
       await expect(
@@ -294,6 +280,8 @@ describe('imports', () => {
         return path;
       };
       const app = await source.connect();
+      await app.query('drop owned by app cascade');
+      await app.query(BOOKS);
       const text = 'select id, md5(memo) from accounts order by id';
       const expected = (await app.query(text)).rows;
       for (const [format, file] of [
