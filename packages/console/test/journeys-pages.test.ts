@@ -263,6 +263,19 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.getByText('Paused', { exact: true }).waitFor();
   });
 
+  test('an extension is enabled by a button, and a refused one shows the reason', async () => {
+    const service = await installation.create({ name: 'extended', addons: [] });
+    const { page } = await enter();
+    await openService(page, service, 'extensions');
+    const row = (name: string) => page.getByRole('row').filter({ hasText: name }).first();
+    await row('dblink').getByText('Refused: it connects to other servers').waitFor();
+    expect(await row('dblink').getByRole('button').count()).toBe(0);
+    await row('pgstattuple').getByRole('button', { name: 'Enable pgstattuple' }).click();
+    await row('pgstattuple').getByText('enabled', { exact: true }).waitFor();
+    const kinds = (await installation.operations(service.service_id)).map(({ kind }) => kind);
+    expect(kinds).toContain('enableExtension');
+  });
+
   test('an unknown address shows a page with a way back', async () => {
     const { page } = await enter();
     for (const path of ['/nowhere', '/project/nowhere']) {
