@@ -9,6 +9,7 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   'deleted-service': 'its id or name',
   set: 'id or name of the read replica set',
   vpc: 'its id or name',
+  'allow-list': 'its id or description',
   peering: 'its id',
   operation: 'its id',
   webhook: 'its id or URL',

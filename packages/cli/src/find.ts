@@ -133,6 +133,23 @@ export async function readVpc(connection: Connection, id: string): Promise<Schem
   );
 }
 
+/** The allow list with this id, or the only one with this description. */
+export async function findAllowList(
+  connection: Connection,
+  wanted: string,
+): Promise<Schemas['AllowList']> {
+  const lists = await answered(
+    connection.client.GET('/projects/{project_id}/allow-lists', { params: ofProject(connection) }),
+  );
+  return pick(lists, wanted, {
+    one: 'allow list',
+    many: 'allow lists',
+    shownBy: 'howdah allow-list list',
+    id: (list) => list.allow_list_id,
+    name: (list) => list.description,
+  });
+}
+
 /** The webhook with this id, or the only one with this URL. */
 export async function findWebhook(
   connection: Connection,

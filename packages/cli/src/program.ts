@@ -3,6 +3,7 @@
  * and …-control work on this machine.
  */
 import { Command } from 'commander';
+import { addAllowList } from './commands/allow-list.ts';
 import { addAudit } from './commands/audit.ts';
 import { addAuditLog } from './commands/audit-log.ts';
 import { addAuth } from './commands/auth.ts';
@@ -57,7 +58,7 @@ const GROUPS: readonly [title: string, add: readonly ((program: Command) => void
       addSimulation,
     ],
   ],
-  ['Networks:', [addVpc, addPeering]],
+  ['Networks:', [addVpc, addPeering, addAllowList]],
   ['What happens:', [addOperation, addEvents, addWebhook, addAuditLog]],
   ['Access:', [addProject, addKey, addAuth, addConsole, addEnv, addMcp]],
   ['Shells:', [addCompletion]],

@@ -32,6 +32,7 @@ export const serviceView = (
       ({ vpc_endpoint: inside }) =>
         inside === undefined ? '' : named(inside.vpc_id, names.vpcName),
     ],
+    ['ALLOW LIST', ({ allow_list_id: list }) => list ?? ''],
     ['ENVIRONMENT', ({ metadata }) => metadata.environment],
     ['REGION', ({ region_code: region }) => region],
     [

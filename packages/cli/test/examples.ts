@@ -21,6 +21,7 @@ export const set = {
 export const SERVICE = {
   service_id: 'linltu4hxx',
   project_id: 'n765kku04j',
+  allow_list_id: 'list2allow',
   name: 'orders',
   service_type: 'TIMESCALEDB',
   status: 'READY',
@@ -94,6 +95,14 @@ export const operation = {
   ],
   created: AT,
   finished: '2026-01-31T12:00:01.300Z',
+};
+
+export const allowList = {
+  allow_list_id: 'list2allow',
+  project_id: 'n765kku04j',
+  description: 'office',
+  cidr_blocks: ['203.0.113.0/24', '2001:db8::/32'],
+  created_at: '2026-01-31T12:00:00.000Z',
 };
 
 export const vpc = { id: '1001', name: 'office', cidr: '10.1.0.0/16', region_code: 'local' };

@@ -1,6 +1,6 @@
 /**
- * The calls of a project: keys, limits, webhooks, the audit log, VPCs; and those of a service that
- * came with them.
+ * The calls of a project: keys, limits, webhooks, the audit log, VPCs, allow lists; and those of a
+ * service that came with them.
  */
 import type { Schemas } from '@howdah/client';
 import type { AuditOutcome } from '@howdah/contract/values';
@@ -12,6 +12,7 @@ export type Webhook = Schemas['Webhook'];
 export type Delivery = Schemas['Delivery'];
 export type AuditEntry = Schemas['AuditEntry'];
 export type Vpc = Schemas['Vpc'];
+export type AllowList = Schemas['AllowList'];
 export type Finding = Schemas['Finding'];
 export type Peering = Schemas['Peering'];
 export type ReplicaSet = Schemas['ReadReplicaSetDetail'];
@@ -185,6 +186,29 @@ export function vpcCalls(project: string, id: string) {
   };
 }
 
+// ── allow lists ──────────────────────────────────────────────────────────────────────────────────
+
+export const allowListsQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['allow-lists', project],
+    queryFn: ({ signal }) =>
+      body(
+        client.GET('/projects/{project_id}/allow-lists', { params: ofProject(project), signal }),
+      ),
+  });
+
+export const createAllowList = (project: string, request: Schemas['CreateAllowList']) =>
+  client.POST('/projects/{project_id}/allow-lists', { params: ofProject(project), body: request });
+
+export function allowListCalls(project: string, id: string) {
+  const params = { path: { project_id: project, allow_list_id: id } };
+  return {
+    change: (request: Schemas['UpdateAllowList']) =>
+      client.PATCH('/projects/{project_id}/allow-lists/{allow_list_id}', { params, body: request }),
+    delete: () => client.DELETE('/projects/{project_id}/allow-lists/{allow_list_id}', { params }),
+  };
+}
+
 export function networkCalls(project: string, id: string) {
   const params = { path: { project_id: project, service_id: id } };
   return {
@@ -197,6 +221,16 @@ export function networkCalls(project: string, id: string) {
       client.POST('/projects/{project_id}/services/{service_id}/detachFromVPC', {
         params,
         body: {},
+      }),
+    attachList: (list: string) =>
+      client.POST('/projects/{project_id}/services/{service_id}/attachToAllowList', {
+        params,
+        body: { allow_list_id: list },
+      }),
+    detachList: (list: string) =>
+      client.POST('/projects/{project_id}/services/{service_id}/detachFromAllowList', {
+        params,
+        body: { allow_list_id: list },
       }),
   };
 }

@@ -56,6 +56,11 @@ const keys = createRoute({
   path: '/project/keys',
   component: lazyRouteComponent(() => import('./pages/Keys.tsx'), 'Keys'),
 });
+const allowLists = createRoute({
+  getParentRoute: () => shell,
+  path: '/project/allow-lists',
+  component: lazyRouteComponent(() => import('./pages/AllowLists.tsx'), 'AllowLists'),
+});
 const webhooks = createRoute({
   getParentRoute: () => shell,
   path: '/project/webhooks',
@@ -138,6 +143,7 @@ export const router = createRouter({
       regions,
       deleted,
       vpcs,
+      allowLists,
       keys,
       webhooks,
       audit,

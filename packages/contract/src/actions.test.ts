@@ -30,6 +30,8 @@ const TABLE: Record<Action, string> = {
   drill: '| x | x | + | x | x | x | x | x | x |',
   attachToVPC: '| x | x | + | + | x | + | x | x | x |',
   detachFromVPC: '| x | x | + | + | x | + | x | x | x |',
+  attachToAllowList: '| x | x | + | + | x | + | x | x | x |',
+  detachFromAllowList: '| x | x | + | + | x | + | x | x | x |',
   setEnvironment: '| + | + | + | + | + | + | + | + | x |',
   rename: '| + | + | + | + | + | + | + | + | x |',
   verifyBackup: '| x | x | + | + | x | + | x | x | x |',
@@ -54,7 +56,7 @@ test.each(ACTIONS)('%s is allowed as the contract prints it', (action) => {
 
 test('a refusal names the action, the state, where it is allowed and what is allowed now', () => {
   expect(refusal('start', 'READY')).toBe(
-    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, resize, forkNow, forkPast, enablePooler, disablePooler, setHA, switchover, drill, attachToVPC, detachFromVPC, updatePassword, setEnvironment, rename, verifyBackup, createReplicaSet, changeReplicaSet, deleteReplicaSet, query, enableExtension, disableExtension',
+    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, resize, forkNow, forkPast, enablePooler, disablePooler, setHA, switchover, drill, attachToVPC, detachFromVPC, attachToAllowList, detachFromAllowList, updatePassword, setEnvironment, rename, verifyBackup, createReplicaSet, changeReplicaSet, deleteReplicaSet, query, enableExtension, disableExtension',
   );
   const refused = COLUMNS.flatMap((status) =>
     ACTIONS.filter((action) => ALLOWED[status][action] === 'refuse').map(

@@ -18,6 +18,8 @@ export const ACTIONS = [
   'drill',
   'attachToVPC',
   'detachFromVPC',
+  'attachToAllowList',
+  'detachFromAllowList',
   'updatePassword',
   'setEnvironment',
   'rename',
@@ -71,6 +73,8 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
     drill: verdict('drill'),
     attachToVPC: verdict('attachToVPC'),
     detachFromVPC: verdict('detachFromVPC'),
+    attachToAllowList: verdict('attachToAllowList'),
+    detachFromAllowList: verdict('detachFromAllowList'),
     updatePassword: verdict('updatePassword'),
     setEnvironment: verdict('setEnvironment'),
     rename: verdict('rename'),
@@ -86,7 +90,12 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
 
 /** Allowed while the service is paused: it takes effect at the start. */
 const POOLER = ['enablePooler', 'disablePooler'] as const;
-const VPC = ['attachToVPC', 'detachFromVPC'] as const;
+const NETWORK = [
+  'attachToVPC',
+  'detachFromVPC',
+  'attachToAllowList',
+  'detachFromAllowList',
+] as const;
 
 /**
  * The actions that each status allows: the API, the CLI, the console and the tests read this table.
@@ -104,7 +113,7 @@ export const ALLOWED: Record<LiveStatus, Row> = {
     'setHA',
     'switchover',
     'drill',
-    ...VPC,
+    ...NETWORK,
     'updatePassword',
     'setEnvironment',
     'rename',
@@ -123,7 +132,7 @@ export const ALLOWED: Record<LiveStatus, Row> = {
     'resize',
     'forkPast',
     ...POOLER,
-    ...VPC,
+    ...NETWORK,
     'setEnvironment',
     'rename',
     'verifyBackup',
@@ -138,7 +147,7 @@ export const ALLOWED: Record<LiveStatus, Row> = {
     'forkNow',
     'forkPast',
     ...POOLER,
-    ...VPC,
+    ...NETWORK,
     'setEnvironment',
     'rename',
     'verifyBackup',

@@ -23,11 +23,22 @@ export const EventSchema = Named(
         operation_id: Type.Optional(Type.String()),
         vpc_id: Type.Optional(Type.String()),
         peering_id: Type.Optional(Type.String()),
+        allow_list_id: Type.Optional(Type.String()),
       },
       {
         additionalProperties: true,
         description:
-          'service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is to leave and to join; disk.reserve: region_code, state (released: the disk was full; held: it is there again), bytes; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message',
+          'service.status: from, status; service.warnings: warnings, all of now; ' +
+          'operation.started: kind, requested_by; operation.step: step; ' +
+          'operation.failing: error, it is tried again; operation.finished: status, error; ' +
+          'service.purged: name, reason, a deleted service that cannot be restored any more; ' +
+          'service.vpc: from, vpc_id, the VPCs that it is to leave and to join; ' +
+          'disk.reserve: region_code, state (released: the disk was full; ' +
+          'held: it is there again), bytes; ' +
+          'vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); ' +
+          'peering.status: from, status (deleted as well), error_message; ' +
+          'allow_list.status: description, cidr_blocks, status (created, changed, deleted); ' +
+          'service.allow_list: from, allow_list_id, the allow lists that it had and has',
       },
     ),
   }),

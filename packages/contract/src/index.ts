@@ -10,6 +10,7 @@ export * from './ids.ts';
 export * from './permissions.ts';
 export * from './schema.ts';
 export * from './schemas.ts';
+export * from './schemas/allow-lists.ts';
 export * from './schemas/backups.ts';
 export * from './schemas/errors-and-endpoints.ts';
 export * from './schemas/extensions.ts';

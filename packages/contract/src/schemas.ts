@@ -8,6 +8,12 @@ import {
   WebhookTestSchema,
 } from './events.ts';
 import {
+  AllowListInputBody,
+  AllowListSchema,
+  CreateAllowListBody,
+  UpdateAllowListBody,
+} from './schemas/allow-lists.ts';
+import {
   BackupRetentionSchema,
   BackupSchema,
   BackupsSchema,
@@ -142,6 +148,10 @@ export const NAMED_SCHEMAS = [
   CreatePeeringBody,
   AttachBody,
   DetachBody,
+  AllowListSchema,
+  CreateAllowListBody,
+  UpdateAllowListBody,
+  AllowListInputBody,
   ProjectSchema,
   ProjectLimitsSchema,
   ProjectDetailsSchema,

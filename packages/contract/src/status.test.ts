@@ -60,6 +60,8 @@ test('an operation without an error shows its transitional status in any observe
         'disablePooler',
         'attachToVPC',
         'detachFromVPC',
+        'attachToAllowList',
+        'detachFromAllowList',
       ] as const) {
         expect(statusOf('running', reachable, operation(kind, { begun }))).toBe('CONFIGURING');
         expect(statusOf('paused', reachable, operation(kind, { begun }))).toBe('PAUSED');
@@ -144,6 +146,8 @@ function move(facts: Facts, event: Event): Facts | null {
       case 'detachFromVPC':
       case 'enableExtension':
       case 'disableExtension':
+      case 'attachToAllowList':
+      case 'detachFromAllowList':
         return begin(event.action);
       case 'delete':
         return begin('delete');

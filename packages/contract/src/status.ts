@@ -57,6 +57,8 @@ export const OPERATION_KINDS = [
   'drill',
   'attachToVPC',
   'detachFromVPC',
+  'attachToAllowList',
+  'detachFromAllowList',
   'repair',
   'failover',
   'delete',
@@ -88,6 +90,8 @@ export const CANCEL: Record<OperationKind, 'always' | 'queued' | { no: string }>
   drill: 'queued',
   attachToVPC: { no: 'detach the service once it is done' },
   detachFromVPC: { no: 'attach the service once it is done' },
+  attachToAllowList: { no: 'detach the service once it is done' },
+  detachFromAllowList: { no: 'attach the service once it is done' },
   repair: { no: 'the service would stay unreachable; stop it, or delete it' },
   failover: { no: 'the service would stay without a primary' },
   delete: { no: 'restore the service once it is deleted' },
@@ -116,6 +120,8 @@ const STAYS_PAUSED: readonly OperationKind[] = [
   'disablePooler',
   'attachToVPC',
   'detachFromVPC',
+  'attachToAllowList',
+  'detachFromAllowList',
 ];
 
 /**
@@ -134,7 +140,7 @@ export function statusOf(
     wanted === 'paused' ? 'PAUSED' : reachable ? 'READY' : 'UNSTABLE';
   if (underWay === null) return settled();
   if (underWay.kind === 'delete') return 'DELETING';
-  // A paused service cannot be unreachable, also while its size, pooler or VPC changes.
+  // A paused service cannot be unreachable, also while its size, pooler or networks change.
   if (wanted === 'paused' && STAYS_PAUSED.includes(underWay.kind)) return 'PAUSED';
   if (underWay.failing) return 'UNSTABLE';
   switch (underWay.kind) {
@@ -157,6 +163,8 @@ export function statusOf(
     case 'detachFromVPC':
     case 'enableExtension':
     case 'disableExtension':
+    case 'attachToAllowList':
+    case 'detachFromAllowList':
       return 'CONFIGURING';
     case 'repair':
     case 'failover':

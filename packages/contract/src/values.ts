@@ -30,10 +30,10 @@ export const TIGER_SERIES_FUNCTIONS = {
 } as const satisfies Record<string, SeriesFunction>;
 
 /**
- * Types of events. `operation.step` comes when a step begins and when it ends (`finished`), for fast steps only
- * at the end. packages/server/migrations/0009_events.sql and 0011_vpc_events.sql write the events;
- * service.purged comes from store/services.ts; disk.reserve, which only the operator's project gets, from
- * store/events.ts.
+ * Types of events. `operation.step` comes when a step begins and when it ends (`finished`), for fast
+ * steps only at the end. In packages/server/migrations, 0009_events.sql, 0011_vpc_events.sql and
+ * 0024_allow_lists.sql write the events; service.purged comes from store/services.ts; disk.reserve,
+ * which only the operator's project gets, from store/events.ts.
  */
 export const EVENT_TYPES = [
   'service.status',
@@ -47,6 +47,8 @@ export const EVENT_TYPES = [
   'disk.reserve',
   'vpc.status',
   'peering.status',
+  'allow_list.status',
+  'service.allow_list',
 ] as const;
 export type EventType = (typeof EVENT_TYPES)[number];
 

@@ -206,6 +206,8 @@ test('a viewer reads and changes nothing', async () => {
       'drill',
       'attachToVPC',
       'detachFromVPC',
+      'attachToAllowList',
+      'detachFromAllowList',
       'updatePassword',
       'setEnvironment',
       'rename',

@@ -242,6 +242,45 @@ test('VPCs and peerings are managed, and a service is attached and detached', as
   for (const vpc of [id, other]) expect((await call('DELETE', `/vpcs/${vpc}`)).status).toBe(204);
 });
 
+test('allow lists are managed, attached to a service and detached', async () => {
+  const description = 'office';
+  const made = await call('POST', '/allow-lists', {
+    description,
+    cidr_blocks: ['127.0.0.0/8', '2001:db8::/32'],
+  });
+  const id = String(made.body['allow_list_id']);
+  expect(made).toMatchObject({
+    status: 201,
+    body: {
+      allow_list_id: id,
+      project_id: cloud.projectId,
+      description,
+      cidr_blocks: ['127.0.0.0/8', '2001:db8::/32'],
+      created_at: expect.any(String),
+    },
+  });
+  const path = `/allow-lists/${id}`;
+  expect((await call('GET', '/allow-lists')).body['value']).toEqual([made.body]);
+  expect((await call('GET', path)).body).toEqual(made.body);
+  const changed = { ...made.body, cidr_blocks: ['127.0.0.0/8'] };
+  expect((await call('PATCH', path, { cidr_blocks: ['127.0.0.0/8'] })).body).toEqual(changed);
+
+  const { id: service } = await create({ name: 'listed', service_type: 'POSTGRES' });
+  await reach(service, 'READY', 'QUEUED', 'CONFIGURING');
+  const attach = (action: string) =>
+    call('POST', `/services/${service}/${action}`, { allow_list_id: id });
+  expect(await attach('attachToAllowList')).toMatchObject({
+    status: 202,
+    body: { message: expect.stringContaining(id) },
+  });
+  expect(await reach(service, 'READY', 'CONFIGURING')).toMatchObject({ allow_list_id: id });
+  expect((await attach('detachFromAllowList')).status).toBe(202);
+  await reach(service, 'READY', 'CONFIGURING');
+  expect((await attach('detachFromAllowList')).status).toBe(409);
+  await remove(service);
+  expect((await call('DELETE', path)).status).toBe(204);
+});
+
 test('a console session begins with a key, or with a link that works once', async () => {
   expect((await callApi('POST', '/auth/sessions')).headers.get('set-cookie')).toMatch(/HttpOnly/);
   const link = await callApi('POST', '/auth/links');

@@ -88,6 +88,13 @@ async function newService(
   return { service, operation: made.headers.get('operation-id') ?? '' };
 }
 
+async function newAllowList(projectId: string, key: string): Promise<string> {
+  const body = { description: 'a list', cidr_blocks: ['203.0.113.0/24'] };
+  const made = await call('POST', `/projects/${projectId}/allow-lists`, key, body);
+  const list: unknown = JSON.parse(made.text);
+  return String(Reflect.get(Object(list), 'allow_list_id'));
+}
+
 /** A VPC in a project, with a peering that never holds. */
 async function newVpc(projectId: string, key: string): Promise<{ vpc: string; peering: string }> {
   const idOf = (text: string): string => String(Reflect.get(JSON.parse(text), 'id'));
@@ -196,11 +203,15 @@ function pathFor(
 /** Everything that a call could have changed. */
 export async function everything(): Promise<unknown> {
   const { rows } = await sql`
-    select (select json_agg(s order by id) from (select id, name, environment, power, deleting, pooler, cpu_millis, replica_count, vpc_id from services) s) as services,
+    select (select json_agg(s order by id)
+            from (select id, name, environment, power, deleting, pooler, cpu_millis,
+                         replica_count, vpc_id, allow_list_id from services) s) as services,
            (select json_agg(o order by id) from (select id, kind, requested_by from operations) o) as operations,
            (select json_agg(k order by public_key) from (select public_key, name, role, revoked_at from api_keys) k) as keys,
            (select json_agg(p order by id) from projects p) as projects,
            (select json_agg(v order by id) from (select id, name, deleting from vpcs) v) as vpcs,
+           (select json_agg(l order by id)
+            from (select id, description, cidr_blocks from allow_lists) l) as allow_lists,
            (select json_agg(p order by id) from (select id, status from peerings) p) as peerings,
            (select json_agg(w order by id) from (select id, url from webhooks) w) as webhooks,
            (select json_agg(d order by id) from (select id, status, attempts from deliveries) d) as deliveries,
@@ -304,6 +315,10 @@ export async function setUp(): Promise<void> {
   things['extension_name'] = { ours: 'pg_trgm', theirs: 'pg_trgm' };
   things['vpc_id'] = { ours: ourVpc.vpc, theirs: theirVpc.vpc };
   things['peering_id'] = { ours: ourVpc.peering, theirs: theirVpc.peering };
+  things['allow_list_id'] = {
+    ours: await newAllowList(OURS, callers.admin ?? ''),
+    theirs: await newAllowList(THEIRS, callers.otherAdmin ?? ''),
+  };
   things['webhook_id'] = { ours: await newWebhook(OURS), theirs: await newWebhook(THEIRS) };
   things['delivery_id'] = {
     ours: await newDelivery(things['webhook_id'].ours),

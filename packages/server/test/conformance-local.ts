@@ -137,6 +137,7 @@ async function newSpec(port: number): Promise<ServiceSpec> {
     pooler: null,
     ha: null,
     vpc: null,
+    allowedNetworks: null,
     set: null,
   };
 }

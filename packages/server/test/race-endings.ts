@@ -46,6 +46,7 @@ export function worldFor(start: Start, one: Call, two: Call): World {
     cpuMillis: 250,
     pooler: needs.includes('pooler of the set'),
     inVpc: needs.includes('VPC'),
+    hasList: needs.includes('allow list'),
     operation: null,
   };
   const hasSet = needs.includes('set') || needs.includes('pooler of the set');
@@ -62,6 +63,7 @@ export function worldFor(start: Start, one: Call, two: Call): World {
     replicas: 1,
     pooler: needs.includes('pooler'),
     inVpc: needs.includes('VPC'),
+    hasList: needs.includes('allow list'),
     operation:
       operation === null ? null : { kind: operation[0], begun: operation[1], original: true },
     verification: verified ? { kind: 'verifyBackup', begun: false, original: true } : null,
@@ -110,6 +112,7 @@ function endingOf(world: World, answers: Record<Slot, string>): Ending {
     replicas,
     pooler,
     inVpc,
+    hasList,
     sets,
   } = world;
   const goesOn = (on: string, operation: UnderWay | null) =>
@@ -128,6 +131,7 @@ function endingOf(world: World, answers: Record<Slot, string>): Ending {
       replicas,
       pooler,
       inVpc,
+      hasList,
     },
     sets: sets.map((set) => ({
       status: setStatusIn(set),
@@ -137,6 +141,7 @@ function endingOf(world: World, answers: Record<Slot, string>): Ending {
       cpuMillis: set.cpuMillis,
       pooler: set.pooler,
       inVpc: set.inVpc,
+      hasList: set.hasList,
     })),
     operations: [
       ...world.ended,

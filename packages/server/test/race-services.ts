@@ -5,11 +5,11 @@ import type { ServiceRow } from '../src/domain/service/row.ts';
 import type { Tx } from '../src/store/tables.ts';
 import type { OperationRow } from '../src/domain/operation/row.ts';
 import { beginOperation, progressOperation } from '../src/store/operations.ts';
-import { serviceSpec, vpcColumnsOf } from '../src/domain/service/spec.ts';
+import { serviceSpec, networkColumnsOf } from '../src/domain/service/spec.ts';
 import type { Engine } from '../src/engine/engine.ts';
 import { changeService } from '../src/store/services.ts';
 import { insertSpare } from '../src/store/spares.ts';
-import { VPC_ID } from './races.ts';
+import { LIST_ID, VPC_ID } from './races.ts';
 import type { World } from './race-world.ts';
 
 /** Ports of the services that are raced for: the engine hands out none of these. */
@@ -66,7 +66,9 @@ function layRows(ground: Ground, world: World) {
         replica_count: world.replicas,
         has_gateway: true,
         ...(world.pooler ? { pooler: true, pooler_port: ++ground.lastPort } : {}),
-        ...(world.inVpc ? { vpc_id: VPC_ID, allowed_networks: [] } : {}),
+        ...(world.inVpc ? { vpc_id: VPC_ID } : {}),
+        ...(world.hasList ? { allow_list_id: LIST_ID } : {}),
+        ...(world.inVpc || world.hasList ? { allowed_networks: [] } : {}),
       },
       operation,
     );
@@ -110,7 +112,7 @@ async function laySets(
       nodes: 1,
       deleted_at: row.deleted_at,
       ...pooler,
-      ...vpcColumnsOf(row),
+      ...networkColumnsOf(row),
     };
     setId = (await changeService(tx, spare, made, null)).id;
   }

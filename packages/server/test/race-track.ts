@@ -22,6 +22,7 @@ import { createRaceEngine, openRaceApi, PORTS, type Plant, type RaceApi } from '
 import { FIRST_PORT, lay, removeFrom, type Ground, type Laid } from './race-services.ts';
 import { type Call, type Slot, type World } from './race-world.ts';
 import { type Ending } from './race-endings.ts';
+import { LIST_ID } from './races.ts';
 
 const SLOTS = ['one', 'two'] as const;
 /** The equipment of races: the metadata, sessions on it, and the two APIs. */
@@ -64,6 +65,8 @@ export async function openTrack(cloud: Installation, plant: Plant = null) {
   await sql`insert into vpcs (project_id, region_code, name, cidr, made) values (${projectId}, ${LOCAL_REGION}, 'races', '10.1.0.0/16', 1)`.execute(
     db,
   );
+  await sql`insert into allow_lists (id, project_id, description, cidr_blocks)
+    values (${LIST_ID}, ${projectId}, 'races', '{10.2.0.0/16}')`.execute(db);
   const [holder, watcher] = [await connect(connection), await connect(connection)];
   const engine = createRaceEngine();
   const open = (slot: Slot) =>
@@ -227,6 +230,7 @@ async function read({ store }: Track, laid: Laid): Promise<Omit<Ending, 'answers
       replicas: service.replica_count,
       pooler: service.pooler,
       inVpc: service.vpc_id !== null,
+      hasList: service.allow_list_id !== null,
     },
     sets: sets.map((set) => ({
       status: set.status,
@@ -236,6 +240,7 @@ async function read({ store }: Track, laid: Laid): Promise<Omit<Ending, 'answers
       cpuMillis: set.cpu_millis,
       pooler: set.pooler,
       inVpc: set.vpc_id !== null,
+      hasList: set.allow_list_id !== null,
     })),
     operations: operations
       .map((one) => `${onWhat(one.service_id)} ${one.kind} ${howItEnded(one)}`)

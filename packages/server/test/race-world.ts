@@ -29,6 +29,8 @@ export type SetWorld = {
   cpuMillis: number;
   pooler: boolean;
   inVpc: boolean;
+  /** Whether it has the allow list. */
+  hasList: boolean;
   operation: UnderWay | null;
 };
 
@@ -47,6 +49,7 @@ export type World = {
   replicas: number;
   pooler: boolean;
   inVpc: boolean;
+  hasList: boolean;
   operation: UnderWay | null;
   verification: UnderWay | null;
   /** The operation that was under way before both calls: a cancel names it. */
@@ -66,7 +69,7 @@ export type Call = {
   body?: (slot: Slot) => object;
   query?: string;
   /** The things that it finds besides a service with a replica. */
-  needs?: 'set' | 'pooler' | 'pooler of the set' | 'VPC' | 'verification';
+  needs?: 'set' | 'pooler' | 'pooler of the set' | 'VPC' | 'allow list' | 'verification';
   /** Changes a world, and answers; the order of the checks is that of the contract. */
   act: (world: World, slot: Slot) => Effect;
 };
@@ -114,15 +117,26 @@ export function begun(world: World, kind: OperationKind, change: Partial<World>)
 /** Sets run while their service does, and stand where it does. */
 function followed(world: World): World {
   const power = world.deleting ? 'paused' : world.power;
-  const { inVpc } = world;
+  const { inVpc, hasList } = world;
+  const networks = { inVpc, hasList };
   let after = world;
   for (const [index, set] of world.sets.entries()) {
-    if (set.deleting) after = { ...after, sets: after.sets.with(index, { ...set, inVpc }) };
+    if (set.deleting) after = { ...after, sets: after.sets.with(index, { ...set, ...networks }) };
     else if (set.power !== power)
-      after = begunOnSet(after, index, power === 'running' ? 'start' : 'stop', { power, inVpc });
+      after = begunOnSet(after, index, power === 'running' ? 'start' : 'stop', {
+        power,
+        ...networks,
+      });
     else if (set.inVpc !== inVpc && set.operation === null)
-      after = begunOnSet(after, index, inVpc ? 'attachToVPC' : 'detachFromVPC', { inVpc });
-    else after = { ...after, sets: after.sets.with(index, { ...set, inVpc }) };
+      after = begunOnSet(after, index, inVpc ? 'attachToVPC' : 'detachFromVPC', networks);
+    else if (set.hasList !== hasList && set.operation === null)
+      after = begunOnSet(
+        after,
+        index,
+        hasList ? 'attachToAllowList' : 'detachFromAllowList',
+        networks,
+      );
+    else after = { ...after, sets: after.sets.with(index, { ...set, ...networks }) };
   }
   return after;
 }

@@ -31,7 +31,7 @@ import {
 function changing(
   operationId: string,
   action: Action & OperationKind,
-  decide: (world: World, slot: Slot) => Partial<World> | null | 'refuse',
+  decide: (world: World, slot: Slot) => Partial<World> | null | 'refuse' | 'conflict',
 ): Pick<Call, 'operationId' | 'action' | 'act'> {
   const act = (world: World, slot: Slot): Effect => {
     if (world.deleted) return missing(world);
@@ -40,6 +40,7 @@ function changing(
     if (verdict === 'underway') return done(world, operationId, world.operation?.kind ?? null);
     const change = decide(world, slot);
     if (change === 'refuse') return refused(world);
+    if (change === 'conflict') return { world, answer: '409 CONFLICT' };
     return change === null
       ? done(world, operationId, null)
       : done(begun(world, action, change), operationId, action);
@@ -164,7 +165,7 @@ function creatingSet(): Pick<Call, 'operationId' | 'action' | 'act'> {
   const act = (world: World): Effect => {
     if (world.deleted) return missing(world);
     if (ALLOWED[statusIn(world)].createReplicaSet !== 'accept') return refused(world);
-    const { environment, inVpc } = world;
+    const { environment, inVpc, hasList } = world;
     const operation = { kind: 'create', begun: false, original: false } as const;
     const set: SetWorld = {
       power: 'running',
@@ -174,6 +175,7 @@ function creatingSet(): Pick<Call, 'operationId' | 'action' | 'act'> {
       cpuMillis: 250,
       pooler: false,
       inVpc,
+      hasList,
       operation,
     };
     return done({ ...world, sets: [...world.sets, set] }, 'createReplicaSet', 'create');
@@ -266,6 +268,19 @@ export const CALLS: Record<string, Call> = {
   },
   // It is not enabled.
   'disable an extension': changing('disableExtension', 'disableExtension', () => null),
+  'attach the list': {
+    ...changing('attachToAllowList', 'attachToAllowList', (world) =>
+      world.hasList ? null : { hasList: true },
+    ),
+    body: () => ({ allow_list_id: LIST_ID }),
+  },
+  'detach the list': {
+    ...changing('detachFromAllowList', 'detachFromAllowList', (world) =>
+      world.hasList ? { hasList: false } : 'conflict',
+    ),
+    body: () => ({ allow_list_id: LIST_ID }),
+    needs: 'allow list',
+  },
   'new password': {
     ...noting('updatePassword', 'updatePassword', () => ({})),
     body: () => ({ password: 'long enough' }),
@@ -315,6 +330,8 @@ export const CALLS: Record<string, Call> = {
 
 /** The one VPC that there is. */
 export const VPC_ID = '1000';
+/** The one allow list that there is. */
+export const LIST_ID = 'onlyonelis';
 
 /** Every operation of the document that changes one service, or what is under way on it. */
 export const RACING = ROUTES.filter(

@@ -31,6 +31,7 @@ afterAll(async () => {
 
 /** How each table is kept from growing without bound: by nothing that a key can do, by a cap, or by a pruning (with a cap or a rate). */
 const CLASSES: Record<string, 'fixed' | 'capped' | 'pruned'> = {
+  allow_lists: 'capped',
   api_keys: 'pruned',
   audit_log: 'pruned',
   console_tokens: 'pruned',

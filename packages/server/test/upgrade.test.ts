@@ -151,9 +151,16 @@ const OLDER_NAMES = [
   `update deliveries set status = 'dead' where status = 'failed'`,
   `alter table deliveries add constraint deliveries_status_check
     check (status in ('pending', 'delivered', 'dead'))`,
+  'drop trigger service_allow_list_changed on services',
+  `alter table services drop constraint services_allowed_networks_check,
+    drop column allow_list_id`,
+  'drop table allow_lists',
+  'drop function allow_list_changed, service_allow_list_changed',
   'alter table services rename column allowed_networks to admitted',
   `alter table services
     drop column preload, drop column creates_extension, drop column drops_extension`,
+  `alter table services add constraint services_check4
+    check ((vpc_id is null) = (admitted is null))`,
   'alter table services drop column region_alias',
   'alter table services drop column pg_version',
   'alter table vpcs drop column region_alias',

@@ -90,6 +90,20 @@ const LISTERS: Readonly<Record<string, Lister>> = {
     return named(vpcs.map(({ id, name, cidr }) => ({ id, name, about: cidr })));
   },
 
+  'allow-list': async (connection) => {
+    const lists = await answered(
+      connection.client.GET('/projects/{project_id}/allow-lists', {
+        params: ofProject(connection),
+      }),
+    );
+    return named(
+      lists.map(({ allow_list_id: id, description: name, cidr_blocks: networks }) => ({
+        id,
+        name,
+        about: networks.join(', '),
+      })),
+    );
+  },
   peering: async (connection, vpc) => {
     const { id } = await findVpc(connection, vpc);
     const peerings = await answered(

@@ -13,7 +13,8 @@ import {
 } from '../command.ts';
 import { confirmName, readSecret } from '../confirm.ts';
 import { connect } from '../connection.ts';
-import { findService, findVpc, pathOf } from '../find.ts';
+import { Failure } from '../exit.ts';
+import { findAllowList, findService, findVpc, pathOf } from '../find.ts';
 import { note } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
 import { change, changeFound, CHANGES, sizeOf, type Call, type Size } from './service-shared.ts';
@@ -22,6 +23,7 @@ export function addChanges(service: Command): void {
   addPlainChanges(service);
   addStop(service);
   addAttachVpc(service);
+  addAllowLists(service);
   addResize(service);
   addHa(service);
   addDrill(service);
@@ -99,6 +101,40 @@ function addAttachVpc(service: Command): void {
     const body = { vpc_id: (await findVpc(connection, vpc)).id };
     await change(connection, id, options, (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/attachToVPC', { params, body }),
+    );
+  });
+}
+
+function addAllowLists(service: Command): void {
+  verb(service, 'attach-allow-list <service> <allow-list>', {
+    does: 'Attach an allow list to a service: only clients of its networks can connect then.',
+    example: 'howdah service attach-allow-list orders office',
+    takes: CHANGES,
+  }).action(async (wanted: string, list: string, options: Waiting) => {
+    const connection = await connect(options);
+    const { service_id: id } = await findService(connection, wanted);
+    const body = { allow_list_id: (await findAllowList(connection, list)).allow_list_id };
+    await change(connection, id, options, (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/attachToAllowList', {
+        params,
+        body,
+      }),
+    );
+  });
+
+  verb(service, 'detach-allow-list <service>', {
+    does: 'Detach the allow list from a service: its endpoint accepts all clients again.',
+    example: 'howdah service detach-allow-list orders',
+    takes: CHANGES,
+  }).action(async (wanted: string, options: Waiting) => {
+    const connection = await connect(options);
+    const { service_id: id, name, allow_list_id: list } = await findService(connection, wanted);
+    if (list === undefined) throw new Failure(`${name} has no allow list`);
+    await change(connection, id, options, (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/detachFromAllowList', {
+        params,
+        body: { allow_list_id: list },
+      }),
     );
   });
 }

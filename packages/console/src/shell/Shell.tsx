@@ -25,6 +25,7 @@ import {
   Moon,
   Network,
   ScrollText,
+  ShieldCheck,
   Sun,
   Unplug,
   Webhook,
@@ -136,6 +137,7 @@ function Navigation() {
         <NavLink to="/project/deleted" icon={<Archive size={17} />} label="Deleted" />
         <div className={classes.group}>Project</div>
         <NavLink to="/project/vpcs" icon={<Network size={17} />} label="VPCs" />
+        <NavLink to="/project/allow-lists" icon={<ShieldCheck size={17} />} label="Allow lists" />
         <NavLink to="/project/keys" icon={<KeyRound size={17} />} label="Keys" />
         <NavLink to="/project/webhooks" icon={<Webhook size={17} />} label="Webhooks" />
         <NavLink to="/project/audit" icon={<ScrollText size={17} />} label="Audit log" />

@@ -59,6 +59,11 @@ export const ServiceSchema = Named(
     connection_pooler: Type.Optional(Ref(PoolerSchema)),
     vpc_endpoint: Type.Optional(Ref(VpcEndpointSchema)),
     vpcEndpoint: Type.Optional(oldSpelling(Ref(VpcEndpointSchema), 'VpcEndpointDeprecated')),
+    allow_list_id: Type.Optional(
+      Type.String({
+        description: 'the allow list of its endpoint; it has no effect while it is in a VPC',
+      }),
+    ),
     initial_password: Type.Optional(
       Type.String({ format: 'password', description: 'in the answer to create only' }),
     ),

@@ -37,6 +37,7 @@ import { createHostCheck } from './hosts.ts';
 import { createErrorHandler, sendError, type ErrorHandler } from './errors.ts';
 import { createMetrics } from './metrics.ts';
 import { refuseUnknownParameters } from './parameters.ts';
+import { allowListRoutes } from './routes/allow-lists.ts';
 import { auditLogRoutes } from './routes/audit-log.ts';
 import { authRoutes } from './routes/auth.ts';
 import { eventRoutes } from './routes/events.ts';
@@ -150,6 +151,7 @@ function apiRoutes(
   keyRoutes(api, context);
   serviceRoutes(api, context);
   vpcRoutes(api, context);
+  allowListRoutes(api, context);
   replicaSetRoutes(api, context);
   operationRoutes(api, context);
   eventRoutes(api, context);

@@ -124,6 +124,7 @@ const LINKS: Partial<Record<CallName, { to: CallName; parameter: string; field: 
   forkService: { to: 'getService', parameter: 'service_id', field: 'service_id' },
   createReplicaSet: { to: 'getReplicaSet', parameter: 'replica_set_id', field: 'id' },
   createVpc: { to: 'getVpc', parameter: 'vpc_id', field: 'id' },
+  createAllowList: { to: 'getAllowList', parameter: 'allow_list_id', field: 'allow_list_id' },
   createPeering: { to: 'getPeering', parameter: 'peering_id', field: 'id' },
   createKey: { to: 'getKey', parameter: 'public_key', field: 'public_key' },
   createWebhook: { to: 'listDeliveries', parameter: 'webhook_id', field: 'id' },

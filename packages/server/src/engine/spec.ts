@@ -29,8 +29,13 @@ export type ServiceSpec = {
   pooler: { port: number } | null;
   /** Its replicas; null: it never had any, and one server listens on the endpoint's port itself. */
   ha: HighAvailability | null;
-  /** The VPC that it is in; null: its endpoint is open to all. */
+  /** The VPC that it is in; null: clients use its endpoint. */
   vpc: ServiceVpc | null;
+  /**
+   * The networks whose clients may connect, IPv4 and IPv6: those of its VPC and of its peers, or
+   * those of its allow list; null: all.
+   */
+  allowedNetworks: readonly string[] | null;
   /** The service that a read replica set follows, and its nodes; null: it is no set. */
   set: ReplicaSet | null;
 };
@@ -49,8 +54,6 @@ export type ServiceVpc = {
    * rules for the addresses of clients.
    */
   address: string | null;
-  /** The networks whose clients may connect: the VPC's own, and those that it is peered with. */
-  allowedNetworks: readonly string[];
 };
 
 /** The desired state of a VPC. */

@@ -1,10 +1,11 @@
 /**
- * Makes the VPCs of a region true: all of them in one go, when one was changed, and now and then in
- * case the machine lost something.
+ * Makes the VPCs and allow lists of a region true: all of them in one go, when one was changed, and
+ * now and then in case the machine lost something.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Region } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
+import { refreshAllowLists } from '../store/allow-lists.ts';
 import { expirePeeringRequests } from '../store/peerings.ts';
 import { refreshAllowedNetworks } from '../store/vpc-addresses.ts';
 import {
@@ -40,6 +41,8 @@ export function createVpcs({ store, region, log, wakeService }: VpcsOptions) {
 
   const makeTrue = async (): Promise<void> => {
     const { db } = store;
+    // They need no networks of the machine, and do not wait for any.
+    for (const id of await refreshAllowLists(db, region.code)) wakeService(id);
     await expirePeeringRequests(
       db,
       ANSWER_WITHIN_MS,

@@ -22,6 +22,7 @@ import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
 import { type Accepted, lockOwnService } from './service-rules.ts';
 import { readUsedStorageGb, storageOrRefuse } from './storage-quota.ts';
+import { useAllowList } from './allow-lists.ts';
 import { joinVpc } from './vpcs.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation } from '../store/operations.ts';
@@ -88,7 +89,11 @@ export async function forkService(
       parent.vpc_id === null
         ? {}
         : await joinVpc(tx, region, caller.projectId, fresh, parent.vpc_id);
-    const row = await changeService(tx, fresh, { ...change, ...vpc }, operation);
+    const list =
+      parent.allow_list_id === null
+        ? {}
+        : await useAllowList(tx, caller.projectId, parent, parent.allow_list_id);
+    const row = await changeService(tx, fresh, { ...change, ...vpc, ...list }, operation);
     await makeDue(tx, row.id);
     return { doc: row.doc, operationId: operation.id, initialPassword };
   });

@@ -26,7 +26,7 @@ import type { OperationRow } from '../domain/operation/row.ts';
 import { beginOperation, recordOperation } from '../store/operations.ts';
 import { replicaSetDocument } from '../domain/replica-set/document.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
-import { sizeColumns, sizeOf, vpcColumnsOf } from '../domain/service/spec.ts';
+import { sizeColumns, sizeOf, networkColumnsOf } from '../domain/service/spec.ts';
 import { findReplicaSet } from '../store/replica-sets.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
 import { changeService, lockService } from '../store/services.ts';
@@ -93,7 +93,7 @@ export async function createReplicaSet(
       created_by: caller.publicKey,
       nodes: body.nodes,
       preload: parent.preload,
-      ...vpcColumnsOf(parent),
+      ...networkColumnsOf(parent),
     };
     const row = await changeService(tx, fresh, change, operation);
     // A peering that begins or ends at this moment does not see the set yet.

@@ -6,7 +6,7 @@ import { amendAnswer, type Caller } from './change.ts';
 import { type Done, reserveEndpoint, untilDone } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { changeUnderRules } from './service-rules.ts';
-import { joinVpc, LEFT } from './vpcs.ts';
+import { joinVpc, leaveVpc } from './vpcs.ts';
 import type { Tx } from '../store/tables.ts';
 
 export async function attachToVpc(
@@ -48,14 +48,14 @@ export async function detachFromVpc(
   id: string,
   vpcId: string | null,
 ): Promise<Done> {
-  const decide = (service: ServiceRow): ServiceChange | null => {
+  const decide = (service: ServiceRow, tx: Tx): Promise<ServiceChange> | null => {
     if (service.vpc_id === null) return null;
     if (vpcId !== null && service.vpc_id !== vpcId)
       throw new ApiError(
         'CONFLICT',
         `vpc_id: found ${JSON.stringify(vpcId)}; the service is in the VPC ${service.vpc_id}`,
       );
-    return LEFT;
+    return leaveVpc(tx, service);
   };
   const { operationId } = await changeUnderRules(
     context,

@@ -12,6 +12,7 @@ import type { Tx } from '../store/tables.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { changeService, lockService } from '../store/services.ts';
 import { listPeerings, refusePeeringRequests } from '../store/peerings.ts';
+import { readNetworksOfList } from '../store/allow-lists.ts';
 import { readAllowedNetworks, releaseAddresses, takeAddress } from '../store/vpc-addresses.ts';
 import {
   changeVpcs,
@@ -131,12 +132,8 @@ async function refuseOccupied(tx: Tx, id: string): Promise<void> {
 async function expel(tx: Tx, serviceId: string): Promise<void> {
   const locked = await lockService(tx, serviceId);
   if (locked === null || locked.service.deleted_at === null) return;
-  await changeService(
-    tx,
-    locked.service,
-    { vpc_id: null, vpc_address: null, allowed_networks: null, power: 'paused' },
-    locked.operation,
-  );
+  const left = await leaveVpc(tx, locked.service);
+  await changeService(tx, locked.service, { ...left, power: 'paused' }, locked.operation);
   await releaseAddresses(tx, serviceId, null);
 }
 
@@ -194,8 +191,14 @@ export async function joinVpc(
   return { vpc_id: vpc.id, vpc_address: address, allowed_networks };
 }
 
-/** Detaches a service from its VPC. It keeps its address there until the engine has moved it. */
-export const LEFT: ServiceChange = { vpc_id: null, vpc_address: null, allowed_networks: null };
+/**
+ * Detaches a locked service from its VPC: then its allow list holds, if it has one. It keeps its
+ * address in the VPC until the engine has moved it.
+ */
+export async function leaveVpc(tx: Tx, service: ServiceRow): Promise<ServiceChange> {
+  const allowed_networks = await readNetworksOfList(tx, service.allow_list_id);
+  return { vpc_id: null, vpc_address: null, allowed_networks };
+}
 
 export function vpcNotFound(id: string): ApiError {
   return new ApiError(

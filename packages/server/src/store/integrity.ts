@@ -106,9 +106,15 @@ const CONTRADICTIONS = `
   from vpc_addresses a join services s on s.id = a.service_id
   where s.vpc_id is distinct from a.vpc_id and s.operation_id is null and s.deleted_at is null
   union all
-  select format('read replica set %s is in VPC %s and its service %s in %s', s.id, s.vpc_id, p.id, p.vpc_id)
+  select format('read replica set %s has other networks than its service %s', s.id, p.id)
   from services s join services p on p.id = s.parent_id
-  where (s.vpc_id, s.vpc_address, s.allowed_networks) is distinct from (p.vpc_id, p.vpc_address, p.allowed_networks)
+  where (s.vpc_id, s.vpc_address, s.allow_list_id, s.allowed_networks)
+    is distinct from (p.vpc_id, p.vpc_address, p.allow_list_id, p.allowed_networks)
+  union all
+  select format('the document of service %s says another allow list than its record', id)
+  from services
+  where doc <> '' and parent_id is null
+    and (doc::json ->> 'allow_list_id') is distinct from allow_list_id
   union all
   select format('peering %s of VPC %s is %s, and there is no other side to it', p.id, p.vpc_id, p.status)
   from peerings p join vpcs v on v.id = p.vpc_id

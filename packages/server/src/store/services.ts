@@ -6,7 +6,7 @@ import { INHERITED_COLUMNS, inheritedOperation } from '../domain/replica-set/cas
 import { replicaSetDocument } from '../domain/replica-set/document.ts';
 import { serviceDocument } from '../domain/service/document.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
-import { vpcColumnsOf } from '../domain/service/spec.ts';
+import { networkColumnsOf } from '../domain/service/spec.ts';
 import { refuseUnknownTransition, serviceStatus } from '../domain/service/status.ts';
 import { notifyService } from './notifications.ts';
 import type { OperationRow } from '../domain/operation/row.ts';
@@ -122,7 +122,7 @@ async function writeSetsIntoDocument(tx: Tx, parentId: string): Promise<void> {
 }
 
 /**
- * Passes power, visibility, libraries and VPC of a service on to its sets. Each set follows in an
+ * Passes power, visibility, libraries and networks of a service on to its sets. Each follows in an
  * operation of its own.
  */
 async function passOnToSets(tx: Tx, parent: ServiceRow): Promise<void> {
@@ -132,7 +132,7 @@ async function passOnToSets(tx: Tx, parent: ServiceRow): Promise<void> {
     if (locked === null) continue;
     const { service: set, operation } = locked;
     const { preload } = parent;
-    const change = { ...vpcColumnsOf(parent), preload, attempt: 0, due_at: new Date() };
+    const change = { ...networkColumnsOf(parent), preload, attempt: 0, due_at: new Date() };
     if (set.deleting) await changeService(tx, set, change, operation);
     else {
       const kind = inheritedOperation(set, parent, power, operation);

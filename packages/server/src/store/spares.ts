@@ -48,6 +48,7 @@ export async function insertSpare(tx: Tx, spare: NewService): Promise<ServiceRow
       drill: null,
       vpc_id: null,
       vpc_address: null,
+      allow_list_id: null,
       allowed_networks: null,
       memory_mb: null,
       milli_cpu: null,

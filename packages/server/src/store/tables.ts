@@ -124,6 +124,13 @@ export interface Tables {
     provisioned_id: string | null;
     created: Generated<Date>;
   };
+  allow_lists: {
+    id: string;
+    project_id: string;
+    description: string;
+    cidr_blocks: string[];
+    created: Generated<Date>;
+  };
   vpc_addresses: { vpc_id: string; address: string; service_id: string };
   events: {
     seq: ColumnType<string, never, never>;

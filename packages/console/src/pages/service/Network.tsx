@@ -12,14 +12,20 @@ import { useCall } from '../../components/use-call.tsx';
 import { useFindRegion, useThisService, useWhyImpossible } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { whyNot } from '../../status.ts';
+import { AllowListCard } from './AllowList.tsx';
 import classes from './service.module.css';
 
 export function Network() {
   const service = useThisService();
-  return service.vpc_endpoint === undefined ? (
-    <Outside service={service} />
-  ) : (
-    <Inside service={service} vpc={service.vpc_endpoint.vpc_id} />
+  return (
+    <div className={classes.stack}>
+      {service.vpc_endpoint === undefined ? (
+        <Outside service={service} />
+      ) : (
+        <Inside service={service} vpc={service.vpc_endpoint.vpc_id} />
+      )}
+      <AllowListCard service={service} />
+    </div>
   );
 }
 
@@ -72,7 +78,11 @@ function Outside({ service }: { service: Service }) {
         const vpc = chosen === '' ? (here[0]?.id ?? '') : chosen;
         return (
           <Card
-            title="All networks may connect"
+            title={
+              service.allow_list_id === undefined
+                ? 'All networks may connect'
+                : 'The networks of the allow list may connect'
+            }
             hint="in a VPC, only its clients and those of its active peers may connect"
           >
             {here.length === 0 ? (

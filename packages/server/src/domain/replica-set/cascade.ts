@@ -14,6 +14,7 @@ export const INHERITED_COLUMNS = [
   'cpu_millis',
   'preload',
   'vpc_id',
+  'allow_list_id',
 ] as const satisfies (keyof ServiceChange)[];
 
 /**
@@ -27,6 +28,8 @@ export function inheritedOperation(
   underWay: OperationRow | null,
 ): OperationKind | null {
   if (power !== set.power) return power === 'running' ? 'start' : 'stop';
-  if (set.vpc_id === parent.vpc_id || underWay !== null || parent.deleted_at !== null) return null;
-  return parent.vpc_id === null ? 'detachFromVPC' : 'attachToVPC';
+  if (underWay !== null || parent.deleted_at !== null) return null;
+  if (set.vpc_id !== parent.vpc_id) return parent.vpc_id === null ? 'detachFromVPC' : 'attachToVPC';
+  if (set.allow_list_id === parent.allow_list_id) return null;
+  return parent.allow_list_id === null ? 'detachFromAllowList' : 'attachToAllowList';
 }

@@ -57,6 +57,8 @@ export type ServiceRow = {
   drill: DrillKind | null;
   vpc_id: string | null;
   vpc_address: string | null;
+  allow_list_id: string | null;
+  /** The networks of its VPC, or without one of its allow list; null: it has neither. */
   allowed_networks: string[] | null;
   /** The service that a read replica set follows; null: not a set. */
   parent_id: string | null;
@@ -116,6 +118,7 @@ export type ServiceChange = Partial<
     | 'pooler_port'
     | 'vpc_id'
     | 'vpc_address'
+    | 'allow_list_id'
     | 'allowed_networks'
     | 'due_at'
     | 'attempt'

@@ -1,12 +1,7 @@
 /** The spec of a service for the engine, from its row. */
 import type { Size } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from './row.ts';
-import type {
-  ExtensionChange,
-  HighAvailability,
-  ServiceSpec,
-  ServiceVpc,
-} from '../../engine/spec.ts';
+import type { ExtensionChange, HighAvailability, ServiceSpec } from '../../engine/spec.ts';
 
 export function serviceSpec(row: ServiceRow): ServiceSpec {
   return {
@@ -24,7 +19,8 @@ export function serviceSpec(row: ServiceRow): ServiceSpec {
     origin: row.origin,
     pooler: poolerSpec(row),
     ha: highAvailabilitySpec(row),
-    vpc: vpcSpec(row),
+    vpc: row.vpc_id === null ? null : { id: row.vpc_id, address: row.vpc_address },
+    allowedNetworks: row.allowed_networks,
     set: row.parent_id === null ? null : { parent: row.parent_id, nodes: row.nodes },
   };
 }
@@ -49,12 +45,6 @@ function highAvailabilitySpec(row: ServiceRow): HighAvailability | null {
   };
 }
 
-function vpcSpec(row: ServiceRow): ServiceVpc | null {
-  return row.vpc_id === null || row.allowed_networks === null
-    ? null
-    : { id: row.vpc_id, address: row.vpc_address, allowedNetworks: row.allowed_networks };
-}
-
 export function sizeOf(row: Pick<ServiceRow, 'cpu_millis' | 'memory_gbs'>): Size {
   return row.cpu_millis === null || row.memory_gbs === null
     ? 'shared'
@@ -68,8 +58,10 @@ export function sizeColumns(size: Size): { cpu_millis: number | null; memory_gbs
 }
 
 /**
- * The columns that place a service in a network. Its sets have the same, each with its own port.
+ * The columns that say where a service is and who may connect. Its sets have the same, each with its
+ * own port.
  */
-export function vpcColumnsOf({ vpc_id, vpc_address, allowed_networks }: ServiceRow): ServiceChange {
-  return { vpc_id, vpc_address, allowed_networks };
+export function networkColumnsOf(row: ServiceRow): ServiceChange {
+  const { vpc_id, vpc_address, allow_list_id, allowed_networks } = row;
+  return { vpc_id, vpc_address, allow_list_id, allowed_networks };
 }

@@ -71,11 +71,26 @@ export const DATA_PROMISES: readonly Promised[] = [
     check: (subject) =>
       withService(subject, {}, async (spec) => {
         await subject.insertRows(spec, 2);
-        const vpc = { id: '421300', address: null, allowedNetworks: ['127.0.0.0/8'] };
-        await settle(subject, { ...spec, vpc });
+        const vpc = { id: '421300', address: null };
+        await settle(subject, { ...spec, vpc, allowedNetworks: ['127.0.0.0/8'] });
         assert.equal(await subject.countRows(spec), 2, 'inside');
         await settle(subject, spec);
         assert.equal(await subject.countRows(spec), 2, 'outside');
+      }),
+  },
+  {
+    name: 'only clients of the allowed networks log in',
+    check: (subject) =>
+      withService(subject, {}, async (spec) => {
+        const logsIn = () => subject.canLogIn(spec, subject.firstPassword);
+        // Whether the first password is active is a promise of its own.
+        const before = await logsIn();
+        await settle(subject, { ...spec, allowedNetworks: ['192.0.2.0/24', '2001:db8::/32'] });
+        assert.equal(await logsIn(), false, 'from another network');
+        await settle(subject, { ...spec, allowedNetworks: ['192.0.2.0/24', '127.0.0.0/8'] });
+        assert.equal(await logsIn(), before, 'from an allowed network');
+        await settle(subject, spec);
+        assert.equal(await logsIn(), before, 'from any network');
       }),
   },
   { name: 'a fork has the data of its origin', check: forkNow },

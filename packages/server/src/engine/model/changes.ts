@@ -43,9 +43,8 @@ export function placeWhy({ vpc }: Pick<ServiceSpec, 'vpc'>): string {
   return vpc === null ? 'to leave its VPC' : `to move into the VPC ${vpc.id}`;
 }
 
-export function allowedNetworksOf({ vpc }: Pick<ServiceSpec, 'vpc'>): string[] | null {
-  return vpc === null ? null : [...vpc.allowedNetworks];
-}
+const copyOf = (networks: readonly string[] | null): string[] | null =>
+  networks === null ? null : [...networks];
 
 export function sameNetworks(a: readonly string[] | null, b: readonly string[] | null): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
@@ -85,7 +84,7 @@ export function writeFiles(service: ModelService, spec: ServiceSpec): void {
     size: spec.size,
     libraries: [...spec.preload],
     storageGb: spec.storageGb,
-    allowedNetworks: allowedNetworksOf(spec),
+    allowedNetworks: copyOf(spec.allowedNetworks),
   };
 }
 
@@ -93,7 +92,7 @@ export function areFilesCurrent({ files }: ModelService, spec: ServiceSpec): boo
   return (
     compareSettings(files, spec) === 'current' &&
     files.storageGb === spec.storageGb &&
-    sameNetworks(files.allowedNetworks, allowedNetworksOf(spec))
+    sameNetworks(files.allowedNetworks, spec.allowedNetworks)
   );
 }
 
@@ -175,6 +174,6 @@ export function changePrimary(service: ModelService, to: number, nowMs: number):
 
 /** Starts the gateway where it must be, or gives it what it must know. */
 export function openGateway(service: ModelService, spec: ServiceSpec): void {
-  service.gateway = { place: placeOf(spec), allowedNetworks: allowedNetworksOf(spec) };
+  service.gateway = { place: placeOf(spec), allowedNetworks: copyOf(spec.allowedNetworks) };
   service.ports = portsOf(spec);
 }

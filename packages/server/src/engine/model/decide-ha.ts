@@ -127,8 +127,7 @@ function decidePrimary(pair: Pair): NextStep | null {
   if (service.sync > ha.sync) return setSync(pair);
   const own = decideRunning(pair, named(STEP.setPassword), named);
   if (own !== null) return own;
-  const allowed = change.allowedNetworksOf(spec);
-  if (change.sameNetworks(service.gateway.allowedNetworks, allowed)) return null;
+  if (change.sameNetworks(service.gateway.allowedNetworks, spec.allowedNetworks)) return null;
   return changeBy(STEP.allowNetworks, 'vpc', (changed) => {
     change.openGateway(changed, spec);
     return '0 sessions of others ended';

@@ -33,7 +33,7 @@ export function decideSet(situation: Situation, parentId: string): NextStep {
       change.openGateway(changed, spec);
       return startDetail(spec);
     });
-  if (!change.sameNetworks(gateway.allowedNetworks, change.allowedNetworksOf(spec)))
+  if (!change.sameNetworks(gateway.allowedNetworks, spec.allowedNetworks))
     return changeBy(STEP.allowNetworks, 'vpc', (changed) => {
       change.openGateway(changed, spec);
       return '0 sessions of others ended';

@@ -246,6 +246,7 @@ export const leftover = (id: string): ServiceSpec => ({
   pooler: null,
   ha: null,
   vpc: null,
+  allowedNetworks: null,
   set: null,
 });
 

@@ -62,8 +62,8 @@ export function createModelSubject(violation: Violation = {}): Subject {
     verifierOf: async (password) => verifierOf(password),
     canLogIn: async ({ id }, password) => {
       const document = await documentOf(id);
-      if (!(await engine.lifecycle.runs(id)) || typeof document !== 'object') return false;
-      return document !== null && Reflect.get(document, 'verifier') === verifierOf(password);
+      if (!(await engine.lifecycle.runs(id)) || !allowsLocal(document)) return false;
+      return Reflect.get(Object(document), 'verifier') === verifierOf(password);
     },
     insertRows: ({ id }, rows) => engine.simulation.write(id, rows),
     countRows: async ({ id }) => {
@@ -80,6 +80,13 @@ export function createModelSubject(violation: Violation = {}): Subject {
     },
     leftovers: async (id) => [...(await store.load()).keys()].filter((key) => key.endsWith(id)),
   };
+}
+
+/** Whether the document of a service allows clients at 127.0.0.1. */
+function allowsLocal(document: unknown): boolean {
+  const files: unknown = Reflect.get(Object(document), 'files');
+  const networks: unknown = Reflect.get(Object(files), 'allowedNetworks');
+  return networks === null || (Array.isArray(networks) && networks.includes('127.0.0.0/8'));
 }
 
 /** Whether a document is that of a service which uses a port. */
@@ -108,6 +115,7 @@ export function newSpec(port: number): ServiceSpec {
     pooler: null,
     ha: null,
     vpc: null,
+    allowedNetworks: null,
     set: null,
   };
 }

@@ -134,6 +134,8 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
     ),
   'a stop and a resize keep the data': () => losesDataOf(({ power }) => power === 'paused'),
   'a move into a VPC and out of it keeps the data': () => losesDataOf(({ vpc }) => vpc !== null),
+  'only clients of the allowed networks log in': () =>
+    otherSpec((spec) => ({ ...spec, allowedNetworks: null })),
   'a fork has the data of its origin': () =>
     losesDataOf(({ origin }) => origin?.strategy === 'NOW'),
   'a fork of the last snapshot has the data of the snapshot': () => forkedNow('LAST_SNAPSHOT'),

@@ -5,27 +5,31 @@ import { configFiles } from '../postgres/files.ts';
 import { instancePaths, daemonPaths } from '../host/layout.ts';
 import { poolerConf } from '../proxy/pooler-conf.ts';
 
-const ALLOWED_NETWORKS = ['10.1.0.0/16', '10.2.0.0/24'];
-const NETWORK = { id: '1000', address: '10.1.0.2', allowedNetworks: ALLOWED_NETWORKS };
-const RULES = { id: '1000', address: null, allowedNetworks: ALLOWED_NETWORKS };
-const listener = (vpc: Parameters<typeof listenerOf>[0]) =>
-  listenerOf(vpc, '127.0.0.1', 'howdah-1a2b3c4d-');
+const ALLOWED_NETWORKS = ['10.1.0.0/16', '10.2.0.0/24', '2001:db8::/32'];
+const OPEN = { vpc: null, allowedNetworks: null };
+const NETWORK = { vpc: { id: '1000', address: '10.1.0.2' }, allowedNetworks: ALLOWED_NETWORKS };
+const RULES = { vpc: { id: '1000', address: null }, allowedNetworks: ALLOWED_NETWORKS };
+const ALLOW_LIST = { vpc: null, allowedNetworks: ALLOWED_NETWORKS };
+const listener = (spec: Parameters<typeof listenerOf>[0]) =>
+  listenerOf(spec, '127.0.0.1', 'howdah-1a2b3c4d-');
 
 test('listeners are in the network of their VPC and allow all clients there, or stay where they were and check addresses', () => {
-  expect(listener(null)).toEqual({ address: '127.0.0.1', namespace: null, allowedNetworks: null });
+  expect(listener(OPEN)).toEqual({ address: '127.0.0.1', namespace: null, allowedNetworks: null });
   expect(listener(NETWORK)).toEqual({
     address: '10.1.0.2',
     namespace: 'howdah-1a2b3c4d-1000',
     allowedNetworks: null,
   });
-  expect(listener(RULES)).toEqual({
-    address: '127.0.0.1',
-    namespace: null,
-    allowedNetworks: ALLOWED_NETWORKS,
-  });
-  expect([null, NETWORK, RULES].map((vpc) => hostsOf(listener(vpc)))).toEqual([
+  for (const spec of [RULES, ALLOW_LIST])
+    expect(listener(spec)).toEqual({
+      address: '127.0.0.1',
+      namespace: null,
+      allowedNetworks: ALLOWED_NETWORKS,
+    });
+  expect([OPEN, NETWORK, RULES, ALLOW_LIST].map((spec) => hostsOf(listener(spec)))).toEqual([
     [],
     ['10.1.0.2'],
+    [],
     [],
   ]);
 });
@@ -36,7 +40,7 @@ test('a server in another network is recognised by its namespace', async () => {
     within: ['nsenter', '--net=/run/netns/howdah-1a2b3c4d-1000', '--'],
     environment: { HOWDAH_PLACE: 'howdah-1a2b3c4d-1000 - 10.1.0.2' },
   });
-  expect(await runsInNetworkOf(process.pid, listener(null))).toBe(true);
+  expect(await runsInNetworkOf(process.pid, listener(OPEN))).toBe(true);
   expect(await runsInNetworkOf(process.pid, listener(RULES))).toBe(true);
   expect(await runsInNetworkOf(process.pid, listener(NETWORK))).toBe(false);
 });
@@ -50,6 +54,8 @@ test.each([
   ['127.0.0.1', false],
   ['::ffff:10.1.0.1', true],
   ['::1', false],
+  ['2001:db8::7', true],
+  ['2001:db9::7', false],
 ])('%s is let in: %s', (address, expected) => {
   expect(isAllowed(ALLOWED_NETWORKS, address)).toBe(expected);
 });
@@ -89,16 +95,10 @@ test('the rules of all three name the networks that are let in, and no other', (
   expect(hba(null)).toEqual(['all']);
   expect(hba(ALLOWED_NETWORKS)).toEqual(ALLOWED_NETWORKS);
 
-  const gateway = (vpc: Parameters<typeof listenerOf>[0]) =>
-    gatewayConfig(daemonPaths('/x/haproxy'), listen, listener(vpc));
-  expect(gateway(null)).not.toMatch(/reject|unix@/);
-  expect(gateway(RULES)).toContain(
-    'tcp-request connection reject unless { src -f /x/haproxy.allowed }',
-  );
-  expect(gateway(NETWORK)).not.toContain('reject');
+  const gateway = gatewayConfig(daemonPaths('/x/haproxy'), listen);
+  expect(gateway).toContain('tcp-request connection reject unless { src -f /x/haproxy.allowed }');
   // Its own way in is for the control plane's user alone.
-  for (const vpc of [RULES, NETWORK])
-    expect(gateway(vpc)).toContain('bind unix@/x/haproxy/.s.PGSQL.20000 mode 600');
+  expect(gateway).toContain('bind unix@/x/haproxy/.s.PGSQL.20000 mode 600');
 
   const pooler = (allowedNetworks: readonly string[] | null) =>
     poolerConf({
@@ -110,5 +110,7 @@ test('the rules of all three name the networks that are let in, and no other', (
       certificatePem: 'x',
     });
   expect(pooler(null)).not.toContain('For clients of');
-  expect(pooler(ALLOWED_NETWORKS)).toContain('; For clients of 10.1.0.0/16, 10.2.0.0/24.');
+  expect(pooler(ALLOWED_NETWORKS)).toContain(
+    '; For clients of 10.1.0.0/16, 10.2.0.0/24, 2001:db8::/32.',
+  );
 });

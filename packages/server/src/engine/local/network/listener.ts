@@ -6,7 +6,7 @@ import { statSync } from 'node:fs';
 import { BlockList, isIPv6 } from 'node:net';
 import { join } from 'node:path';
 import { isWildcard } from '../../../config.ts';
-import type { ServiceVpc } from '../../spec.ts';
+import type { ServiceSpec } from '../../spec.ts';
 import { isErrno, readOrNull } from '../../../lib/processes.ts';
 
 /** Where `ip netns` keeps namespaces; nothing in it outlives a start of the machine. */
@@ -26,7 +26,7 @@ export type Listener = {
   address: string;
   /** The network namespace that it runs in; null: the machine's own. */
   namespace: string | null;
-  /** The networks whose clients may connect, as 10.1.0.0/16; null: all. */
+  /** The networks whose clients may connect, as 10.1.0.0/16 or 2001:db8::/32; null: all. */
   allowedNetworks: readonly string[] | null;
 };
 
@@ -42,15 +42,14 @@ export const LOCAL_LISTENER: Listener = {
 
 /** @param listenAddress the one of services that are in no VPC */
 export function listenerOf(
-  vpc: ServiceVpc | null,
+  { vpc, allowedNetworks }: Pick<ServiceSpec, 'vpc' | 'allowedNetworks'>,
   listenAddress: string,
   prefix: string,
 ): Listener {
-  if (vpc === null) return { address: listenAddress, namespace: null, allowedNetworks: null };
   // No other client can reach it: there is nothing to refuse.
-  if (vpc.address !== null)
+  if (vpc !== null && vpc.address !== null)
     return { address: vpc.address, namespace: namespaceOf(prefix, vpc.id), allowedNetworks: null };
-  return { address: listenAddress, namespace: null, allowedNetworks: vpc.allowedNetworks };
+  return { address: listenAddress, namespace: null, allowedNetworks };
 }
 
 /**
@@ -99,12 +98,15 @@ export async function runsInNetworkOf(pid: number, listener: Listener): Promise<
   return place === placeOf(listener);
 }
 
+/** All networks, as the rules of gateways and poolers name them. */
+export const ALL_NETWORKS = ['0.0.0.0/0', '::/0'] as const;
+
 /** Whether a client comes from one of the allowed networks. */
 export function isAllowed(allowedNetworks: readonly string[], address: string): boolean {
   const list = new BlockList();
   for (const network of allowedNetworks) {
     const [first = '', bits] = network.split('/');
-    list.addSubnet(first, Number(bits), 'ipv4');
+    list.addSubnet(first, Number(bits), isIPv6(first) ? 'ipv6' : 'ipv4');
   }
   return list.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
 }

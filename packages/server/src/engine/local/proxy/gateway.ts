@@ -18,7 +18,7 @@ import {
   type DaemonWatch,
 } from '../host/daemon.ts';
 import { findProgram, pathOfProgram, PROGRAMS } from '../host/daemon.ts';
-import { isAllowed, runsInNetworkOf, type Listener } from '../network/listener.ts';
+import { ALL_NETWORKS, isAllowed, runsInNetworkOf, type Listener } from '../network/listener.ts';
 import type { DaemonPaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/owner.ts';
@@ -57,18 +57,14 @@ export async function gatewayCapability(): Promise<TypeCapability> {
 }
 
 /**
- * The configuration of a gateway. Sessions, TLS included, are passed through unchanged. In a VPC the
- * control plane itself cannot reach it or is not allowed: it uses a socket of its own, for drills.
+ * The configuration of a gateway. Sessions, TLS included, are passed through unchanged. The control
+ * plane itself may be unable to reach it, or not be allowed: it uses a socket of its own, for drills.
  */
-export function gatewayConfig(paths: DaemonPaths, listen: Listen, listener: Listener): string {
-  const own =
-    listener.namespace === null && listener.allowedNetworks === null
-      ? ''
-      : `frontend control
+export function gatewayConfig(paths: DaemonPaths, listen: Listen): string {
+  return `${head(paths)}${frontend(paths, listen, 'members')}frontend control
   bind unix@${ownSocket(paths, listen.port)} mode 600
   default_backend members
-`;
-  return `${head(paths)}${frontend(paths, listen, listener, 'members')}${own}backend members
+backend members
   server primary 127.0.0.1:${NOWHERE}
 `;
 }
@@ -86,14 +82,13 @@ export function setGatewayConfig(
   paths: DaemonPaths,
   listen: Listen,
   nodes: readonly GatewayNode[],
-  listener: Listener,
 ): string {
   const backend = (name: string, address: (node: GatewayNode) => string) => `backend ${name}
   balance leastconn
 ${nodes.map((node) => `  server ${nodeServer(node.n)} ${address(node)} disabled`).join('\n')}
   server nowhere 127.0.0.1:${NOWHERE} backup
 `;
-  return `${head(paths)}${frontend(paths, listen, listener, 'nodes')}frontend pooler
+  return `${head(paths)}${frontend(paths, listen, 'nodes')}frontend pooler
   bind ${unixAddress(paths.root, listen.port)} mode 660
   default_backend sockets
 ${backend('nodes', ({ port }) => `127.0.0.1:${port}`)}${backend('sockets', ({ port, socketDirectory }) => unixAddress(socketDirectory, port))}`;
@@ -122,15 +117,18 @@ defaults
   option srvtcpka
 `;
 
-/** The frontend of clients from the allowed networks. */
+/**
+ * The frontend of clients from the allowed networks. The rule is there where all are allowed too:
+ * networks change at run time, a rule only with a restart, which ends all sessions.
+ */
 const frontend = (
   paths: DaemonPaths,
   { address, port }: Listen,
-  { allowedNetworks }: Listener,
   backend: string,
 ): string => `frontend service
   bind ${address}:${port}
-${allowedNetworks === null ? '' : `  tcp-request connection reject unless { src -f ${allowedNetworksFile(paths)} }\n`}  default_backend ${backend}
+  tcp-request connection reject unless { src -f ${allowedNetworksFile(paths)} }
+  default_backend ${backend}
 `;
 
 /** The allowed networks, a line each; changes for a running gateway are written here as well. */
@@ -173,13 +171,12 @@ async function observeListener(
   listener: Listener,
 ): Promise<ListenerSeen> {
   const { allowedNetworks } = listener;
-  const placed =
-    (await runsInNetworkOf(pid, listener)) && (await hasRule(paths)) === (allowedNetworks !== null);
+  // A gateway that an older release started has no rule if all networks were allowed then.
+  const isRuled = await hasRule(paths);
+  const placed = (await runsInNetworkOf(pid, listener)) && (isRuled || allowedNetworks === null);
   // A gateway that does not answer reports no sessions either.
   const allowedNetworksCurrent =
-    !placed ||
-    allowedNetworks === null ||
-    (await allowsExactly(paths, allowedNetworks).catch(() => true));
+    !placed || !isRuled || (await allowsExactly(paths, allowedNetworks).catch(() => true));
   return { placed, allowedNetworksCurrent };
 }
 
@@ -198,8 +195,9 @@ async function currentNetworks(paths: DaemonPaths): Promise<string[]> {
 /** The sessions of clients that may no longer connect. A session that still waits for its server is found once it has one. */
 async function disallowedSessions(
   paths: DaemonPaths,
-  allowedNetworks: readonly string[],
+  allowedNetworks: readonly string[] | null,
 ): Promise<string[]> {
+  if (allowedNetworks === null) return [];
   const lines = (await command(paths, 'show sess'))
     .split('\n')
     .filter((line) => line.includes(' fe=service '));
@@ -213,11 +211,11 @@ async function disallowedSessions(
 
 async function allowsExactly(
   paths: DaemonPaths,
-  allowedNetworks: readonly string[],
+  allowedNetworks: readonly string[] | null,
 ): Promise<boolean> {
   const now = await currentNetworks(paths);
   return (
-    now.toSorted().join() === allowedNetworks.toSorted().join() &&
+    now.toSorted().join() === (allowedNetworks ?? ALL_NETWORKS).toSorted().join() &&
     (await disallowedSessions(paths, allowedNetworks)).length === 0
   );
 }
@@ -226,13 +224,14 @@ async function allowsExactly(
 export async function applyAllowedNetworks(
   owner: Owner | null,
   paths: DaemonPaths,
-  allowedNetworks: readonly string[],
+  allowedNetworks: readonly string[] | null,
 ): Promise<number> {
-  await writeAllowedNetworks(owner, paths, allowedNetworks);
+  const wanted: readonly string[] = allowedNetworks ?? ALL_NETWORKS;
+  await writeAllowedNetworks(owner, paths, wanted);
   const now = await currentNetworks(paths);
-  for (const network of allowedNetworks.filter((one) => !now.includes(one)))
+  for (const network of wanted.filter((one) => !now.includes(one)))
     await command(paths, `add acl ${allowedNetworksFile(paths)} ${network}`);
-  for (const network of now.filter((one) => !allowedNetworks.includes(one)))
+  for (const network of now.filter((one) => !wanted.includes(one)))
     await command(paths, `del acl ${allowedNetworksFile(paths)} ${network}`);
   const ended = await disallowedSessions(paths, allowedNetworks);
   for (const session of ended) await command(paths, `shutdown session ${session}`);
@@ -259,13 +258,10 @@ export async function prepareGateway(
   text: string,
   listener: Listener,
 ): Promise<void> {
-  if (listener.allowedNetworks !== null) {
-    await mkdir(paths.root, { recursive: true, mode: MODE });
-    await writeAllowedNetworks(owner, paths, listener.allowedNetworks);
-  }
+  await mkdir(paths.root, { recursive: true, mode: MODE });
+  await writeAllowedNetworks(owner, paths, listener.allowedNetworks ?? ALL_NETWORKS);
   if ((await readOrNull(paths.conf)) === text) return;
   const program = await haproxy();
-  await mkdir(paths.root, { recursive: true, mode: MODE });
   await replaceConfig(owner, paths.conf, text, (path) => run(program, ['-c', '-q', '-f', path]));
 }
 

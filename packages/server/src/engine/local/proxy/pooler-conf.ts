@@ -122,7 +122,6 @@ host      all        ${CONTROL_ROLE},${POOLER_ROLE},${READER_ROLE}  ::/0       r
 ${allowedNetworks.map((network) => `hostssl   ${DATABASE_NAME},${TRANSACTION_POOL_NAME}  all  ${network}  scram-sha-256\n`).join('')}`,
   [USERS_FILE]: `"${CONTROL_ROLE}" ""\n`,
 });
-export const ALL_NETWORKS = ['0.0.0.0/0', '::/0'] as const;
 
 function isAtLeast(version: string, [major, minor]: readonly [number, number]): boolean {
   const found = /(\d+)\.(\d+)/.exec(version);

@@ -30,10 +30,10 @@ import type { Owner } from '../host/owner.ts';
 import { rm } from '../host/root-files.ts';
 import { serviceSocket } from '../host/service-socket.ts';
 import { ownerOf } from '../host/users.ts';
-import { isAllowed, runsInNetworkOf, type Listener } from '../network/listener.ts';
+import { ALL_NETWORKS, isAllowed, runsInNetworkOf, type Listener } from '../network/listener.ts';
 import { CONTROL_ROLE } from '../postgres/files.ts';
 import { writeConfig } from '../postgres/server.ts';
-import { accessFiles, ALL_NETWORKS, CONF_FILE, HBA_FILE, USERS_FILE } from './pooler-conf.ts';
+import { accessFiles, CONF_FILE, HBA_FILE, USERS_FILE } from './pooler-conf.ts';
 import { createPoolerRole } from './pooler-role.ts';
 
 /** A desired pooler: where it listens and what its configuration is. */

@@ -51,7 +51,7 @@ export type Topology = Means & {
 /** Where a service listens, and who may connect. */
 export function listenerFor(
   { machine, listenAddress }: Pick<Topology, 'machine' | 'listenAddress'>,
-  { vpc }: Pick<PlacedSpec, 'vpc'>,
+  spec: Pick<PlacedSpec, 'vpc' | 'allowedNetworks'>,
 ): Listener {
-  return listenerOf(vpc, listenAddress, machine.networkPrefix);
+  return listenerOf(spec, listenAddress, machine.networkPrefix);
 }

@@ -29,6 +29,7 @@ export const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   pooler: null,
   ha: HA,
   vpc: null,
+  allowedNetworks: null,
   set: null,
   ...more,
 });

@@ -17,6 +17,7 @@ const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   pooler: null,
   ha: null,
   vpc: null,
+  allowedNetworks: null,
   set: {
     parent: 'klmnopqrst',
     nodes: [
@@ -77,7 +78,7 @@ const seen = (
 const POOLED = { pooler: { port: 20009 } };
 const POOLER = { frozen: false, watched: true, current: true, placed: true, disallowedSessions: 0 };
 
-const IN_VPC = { vpc: { id: '1000', address: '10.1.0.2', allowedNetworks: ['10.1.0.0/16'] } };
+const IN_VPC = { vpc: { id: '1000', address: '10.1.0.2' } };
 const MOVES = 'to move into the VPC 1000';
 const ELSEWHERE: Partial<NodeSeen> = {
   server: { phase: 'ready', size: 'current', port: 20001, frozen: false, placed: false },

@@ -18,13 +18,15 @@ export const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   pooler: null,
   ha: null,
   vpc: null,
+  allowedNetworks: null,
   set: null,
   ...more,
 });
 export const PAUSED = spec({ power: 'paused' });
 export const POOLED = spec({ pooler: { port: 20001 } });
 export const INSIDE = spec({
-  vpc: { id: '1000', address: '10.1.0.2', allowedNetworks: ['10.1.0.0/16'] },
+  vpc: { id: '1000', address: '10.1.0.2' },
+  allowedNetworks: ['10.1.0.0/16'],
 });
 export const SPARE = spec({ firstVerifier: null });
 export const ORIGIN = { parent: 'jihgfedcba', strategy: 'NOW', targetTime: null } as const;

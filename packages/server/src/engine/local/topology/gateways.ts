@@ -46,16 +46,15 @@ export async function writeGatewayFiles(topology: Topology, spec: PlacedSpec): P
 /** The configuration of a gateway: to one primary, or to the nodes of a set. */
 function configOf(topology: Topology, spec: PlacedSpec): string {
   const { id, set, endpoint } = spec;
-  const listener = listenerFor(topology, spec);
-  const listen = { address: listener.address, port: endpoint.port };
+  const listen = { address: listenerFor(topology, spec).address, port: endpoint.port };
   const paths = gatewayPaths(topology, id);
-  if (set === null) return gatewayConfig(paths, listen, listener);
+  if (set === null) return gatewayConfig(paths, listen);
   const nodes = set.nodes.map(({ n, port }) => ({
     n,
     port,
     socketDirectory: topology.machine.layout.member(id, n).socket,
   }));
-  return setGatewayConfig(paths, listen, nodes, listener);
+  return setGatewayConfig(paths, listen, nodes);
 }
 
 /** Starts a gateway whose files are written; it routes nowhere until it is configured. */
@@ -96,7 +95,7 @@ export async function allowNetworks(topology: Topology, spec: PlacedSpec): Promi
   const ended = await applyAllowedNetworks(
     ownerFor(topology, spec.id),
     gatewayPaths(topology, spec.id),
-    allowedNetworks ?? [],
+    allowedNetworks,
   );
   return `${ended} sessions of others ended`;
 }

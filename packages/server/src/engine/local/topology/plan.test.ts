@@ -19,8 +19,10 @@ const SPEC: ServiceSpec = {
   ha: null,
   set: null,
   vpc: null,
+  allowedNetworks: null,
 };
-const VPC = { id: 'cccccccccc', address: null, allowedNetworks: ['10.0.0.0/24'] };
+const VPC = { id: 'cccccccccc', address: null };
+const allowedNetworks = ['10.0.0.0/24'];
 const origin = { parent: 'bbbbbbbbbb', strategy: 'NOW', targetTime: null } as const;
 
 test.each([
@@ -41,9 +43,13 @@ test.each([
   ['enablePooler', { pooler: { port: 20003 } }, true, ['start connection pooler']],
   ['enablePooler', { pooler: { port: 20003 }, power: 'paused' }, false, []],
   ['disablePooler', {}, true, ['stop connection pooler']],
-  ['attachToVPC', { vpc: VPC }, true, ['reload configuration', 'terminate disallowed sessions']],
+  [
+    'attachToVPC',
+    { vpc: VPC, allowedNetworks },
+    true,
+    ['reload configuration', 'terminate disallowed sessions'],
+  ],
   ['detachFromVPC', {}, true, ['reload configuration']],
-  ['attachToVPC', { vpc: VPC }, false, []],
   [
     'enableExtension',
     { extension: { name: 'hypopg', wanted: 'created' } },
@@ -62,6 +68,16 @@ test.each([
     true,
     ['drop extension', 'stop PostgreSQL', 'write configuration', 'start PostgreSQL'],
   ],
+  ['attachToVPC', { vpc: VPC, allowedNetworks }, false, []],
+  [
+    'attachToAllowList',
+    { allowedNetworks },
+    true,
+    ['reload configuration', 'terminate disallowed sessions'],
+  ],
+  ['attachToAllowList', { vpc: VPC, allowedNetworks }, true, []],
+  ['attachToAllowList', { allowedNetworks }, false, []],
+  ['detachFromAllowList', {}, true, ['reload configuration']],
   ['rename', {}, true, []],
 ] as const)('%s of %j, running: %s', (kind, more, running, steps) => {
   expect(planOf(kind, { ...SPEC, ...more }, running)).toEqual(steps);
@@ -185,9 +201,8 @@ test('a cluster moves into a VPC with its pooler, its gateway and its replicas',
     'stop PostgreSQL (member 1)',
     'start PostgreSQL (member 1)',
   ]);
-  expect(planOf('attachToVPC', withReplicas(1, { vpc: VPC }), true, 'shared', two)).toEqual([
-    'configure allowed networks',
-  ]);
+  const rules = withReplicas(1, { vpc: VPC, allowedNetworks });
+  expect(planOf('attachToVPC', rules, true, 'shared', two)).toEqual(['configure allowed networks']);
 });
 
 test('a spare gets its gateway before its password', () => {

@@ -137,6 +137,9 @@ function stateBefore(
       const moves = spec.vpc === null ? movesIntoVpc : spec.vpc.address !== null;
       return running ? { ...same, network: moves ? 'moves' : 'otherClients' } : null;
     }
+    case 'attachToAllowList':
+    case 'detachFromAllowList':
+      return running && spec.vpc === null ? { ...same, network: 'otherClients' } : null;
     case 'verifyBackup':
     case 'updatePassword':
     case 'setEnvironment':
@@ -170,9 +173,9 @@ function stepsOfServer(spec: PlacedSpec, before: Before, size: SizeSeen): string
     ...rulesOf(before),
     server: runs(before) ? { phase: 'ready', sizeCurrent: size === 'current', placed } : null,
     connected: runs(before),
-    // It allows the networks of its VPC by itself.
+    // It allows the networks of its VPC or allow list by itself.
     filesCurrent: before.filesCurrent && network === 'same',
-    disallowedSessions: network === 'otherClients' && spec.vpc !== null ? 1 : 0,
+    disallowedSessions: network === 'otherClients' && spec.allowedNetworks !== null ? 1 : 0,
   };
   return namesOfSteps(seen, (now) => {
     const step = decide(spec, now);
