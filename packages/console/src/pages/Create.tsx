@@ -38,7 +38,7 @@ import classes from './create.module.css';
 
 const TYPES: Record<ServiceType, { about: string; icon: LucideIcon }> = {
   TIMESCALEDB: {
-    about: 'Time series and events: hypertables, compression, continuous aggregates.',
+    about: 'Time series and events, in hypertables (TimescaleDB).',
     icon: Activity,
   },
   POSTGRES: { about: 'Plain PostgreSQL with its own extensions.', icon: Database },

@@ -32,8 +32,9 @@ export async function enableExtension(
   const all = await listServiceExtensions(context, place);
   const extension = allowedOrRefuse(all, name);
   const decide = ({ addons, preload }: ServiceRow) => {
-    if (extension.state === 'enabled') return null;
     const isLoaded = !extension.preload || isOfAddon(addons, name) || preload.includes(name);
+    // A fork to a point in time can have the extension, and the libraries of a later one.
+    if (extension.state === 'enabled' && isLoaded) return null;
     return {
       preload: isLoaded ? preload : [...preload, name].toSorted(),
       creates_extension: name,

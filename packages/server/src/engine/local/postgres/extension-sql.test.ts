@@ -28,6 +28,11 @@ test('an untrusted extension that searches the schema of another is refused', ()
   expect(statementsOf("requires = 'cube'\ntrusted = true")).toHaveLength(4);
 });
 
+test('an extension that needs no superuser is left to tsdbadmin', () => {
+  expect(() => statementsOf('superuser = false')).toThrow(/create it by SQL/);
+  expect(statementsOf('superuser = false\ntrusted = true')).not.toEqual([]);
+});
+
 test('tsdbadmin may set the parameters that an extension is of no use without', () => {
   expect(statementsOf('relocatable = true', 'pgaudit').at(-1)).toBe(
     'grant set on parameter pgaudit.log to tsdbadmin',

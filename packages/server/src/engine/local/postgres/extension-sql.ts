@@ -48,6 +48,11 @@ export async function createExtension(at: At, control: ControlFile): Promise<str
 
 /** The statements that create an extension, in a transaction of their own. */
 export function creating(control: ControlFile): string[] {
+  // Its objects belong to the role that creates it: with ours, tsdbadmin could not use them.
+  if (!control.superuser && !control.trusted)
+    throw new Refused(
+      `${control.name} needs no superuser: create it by SQL, as the list of extensions shows`,
+    );
   const parameters = LIBRARIES[control.name]?.parameters ?? [];
   return [
     ...inSafeSchema(control),
