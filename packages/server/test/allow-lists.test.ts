@@ -199,6 +199,7 @@ async function vpcComesFirst({ service_id: id }: Service): Promise<void> {
 
 test.runIf(haproxy !== null)(
   'gateways let in the networks of the list, and keep the sessions of their clients',
+  { tags: 'slow' },
   async () => {
     const service = await cloud.create({
       name: 'listed members',

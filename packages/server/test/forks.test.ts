@@ -66,38 +66,42 @@ describe('a fork of now', () => {
     ]);
   });
 
-  test('accepts no sessions before it is provisioned, also not of users of its parent', async () => {
-    const parent = await cloud.create({ name: 'open', service_type: 'POSTGRES' });
-    await withClient(parent, (client) =>
-      client.query(`create role early login password 'early-password'`),
-    );
-    const layout = createLayout(join(cloud.home, 'data'));
-    const firstSeen = async (child: Service): Promise<boolean | undefined> => {
-      for (;;) {
-        const client = await connectTo(cloud, child, 'early-password', { user: 'early' }).catch(
-          (error: unknown) => {
-            // Not there yet, or closed; any other error is a defect.
-            expect(String(error)).toMatch(
-              /ECONNREFUSED|ECONNRESET|Connection terminated|the database system is|no pg_hba.conf entry/,
-            );
-            return null;
-          },
-        );
-        if (client === null) continue;
-        const provisioned = (await readMarker(layout.service(child.service_id)))?.provisioned;
-        await client.end();
-        return provisioned;
+  test(
+    'accepts no sessions before it is provisioned, also not of users of its parent',
+    { tags: 'slow' },
+    async () => {
+      const parent = await cloud.create({ name: 'open', service_type: 'POSTGRES' });
+      await withClient(parent, (client) =>
+        client.query(`create role early login password 'early-password'`),
+      );
+      const layout = createLayout(join(cloud.home, 'data'));
+      const firstSeen = async (child: Service): Promise<boolean | undefined> => {
+        for (;;) {
+          const client = await connectTo(cloud, child, 'early-password', { user: 'early' }).catch(
+            (error: unknown) => {
+              // Not there yet, or closed; any other error is a defect.
+              expect(String(error)).toMatch(
+                /ECONNREFUSED|ECONNRESET|Connection terminated|the database system is|no pg_hba.conf entry/,
+              );
+              return null;
+            },
+          );
+          if (client === null) continue;
+          const provisioned = (await readMarker(layout.service(child.service_id)))?.provisioned;
+          await client.end();
+          return provisioned;
+        }
+      };
+      for (let n = 0; n < 5; n++) {
+        const answer = await cloud.request('POST', `/services/${parent.service_id}/forkService`, {
+          fork_strategy: 'NOW',
+        });
+        const child = await cloud.get(accessOf(answer).service_id);
+        expect(await firstSeen(child)).toBe(true);
+        await cloud.until(child.service_id, 'READY');
       }
-    };
-    for (let n = 0; n < 5; n++) {
-      const answer = await cloud.request('POST', `/services/${parent.service_id}/forkService`, {
-        fork_strategy: 'NOW',
-      });
-      const child = await cloud.get(accessOf(answer).service_id);
-      expect(await firstSeen(child)).toBe(true);
-      await cloud.until(child.service_id, 'READY');
-    }
-  });
+    },
+  );
 
   test('a fork of a paused parent, with another size and name, can be forked again', async () => {
     const parent = await cloud.create({ name: 'sleeps', service_type: 'POSTGRES' });

@@ -96,21 +96,25 @@ describe('planned changes', () => {
     await untilRedundant(cloud, service, 2, 1);
   });
 
-  test('a stop, a start, a delete and a restore keep replicas and port', async () => {
-    const service = await pair('paused', 1, 2);
-    await act(service, 'switchover');
-    accepted(await cloud.request('POST', `/services/${service.service_id}/stop`));
-    await cloud.until(service.service_id, 'PAUSED');
-    expect(await cloud.audit()).toEqual([]);
-    await act(service, 'start');
-    await untilRedundant(cloud, service, 2, 1);
-    expect((await cloud.request('DELETE', `/services/${service.service_id}`)).status).toBe(202);
-    while ((await cloud.request('GET', `/services/${service.service_id}`)).status !== 404)
-      await sleep(20);
-    await act(service, 'restore');
-    await untilRedundant(cloud, service, 2, 1);
-    await (await connectTo(cloud, service, service.initial_password)).end();
-  });
+  test(
+    'a stop, a start, a delete and a restore keep replicas and port',
+    { tags: 'slow' },
+    async () => {
+      const service = await pair('paused', 1, 2);
+      await act(service, 'switchover');
+      accepted(await cloud.request('POST', `/services/${service.service_id}/stop`));
+      await cloud.until(service.service_id, 'PAUSED');
+      expect(await cloud.audit()).toEqual([]);
+      await act(service, 'start');
+      await untilRedundant(cloud, service, 2, 1);
+      expect((await cloud.request('DELETE', `/services/${service.service_id}`)).status).toBe(202);
+      while ((await cloud.request('GET', `/services/${service.service_id}`)).status !== 404)
+        await sleep(20);
+      await act(service, 'restore');
+      await untilRedundant(cloud, service, 2, 1);
+      await (await connectTo(cloud, service, service.initial_password)).end();
+    },
+  );
 });
 
 describe('a drill', () => {
@@ -243,7 +247,7 @@ describe('a failover during another change', () => {
     await killedDuring(202, service, 'switchover', {}, 2, 1);
   });
 
-  test('a read replica set follows the new primary', async () => {
+  test('a read replica set follows the new primary', { tags: 'slow' }, async () => {
     const service = await pair('followed');
     const seen = await underLoad(service, async () => {
       const { status, body } = await cloud.request(

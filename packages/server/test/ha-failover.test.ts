@@ -322,7 +322,7 @@ describe.concurrent('planted defects are noticed', () => {
       ...preload('planted.mjs'),
     });
 
-  test('without fencing two instances accept writes', async () => {
+  test('without fencing two instances accept writes', { tags: 'slow' }, async () => {
     const broken = await planted('no-fence');
     const service = await broken.create({
       name: 'planted',

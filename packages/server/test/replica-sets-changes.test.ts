@@ -160,6 +160,7 @@ describe('changes', () => {
 
   test.each(['0', '0.0005'])(
     'a service that is removed for good removes its sets (HOWDAH_RESTORE_HOURS=%s)',
+    { tags: 'slow' },
     async (hours) => {
       const on = await install({ HOWDAH_RESTORE_HOURS: hours });
       const service = await withTable('removed', {}, on);

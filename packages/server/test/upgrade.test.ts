@@ -12,29 +12,33 @@ import { createLayout } from '../src/engine/local/host/layout.ts';
 import { connectTo, install } from './harness.ts';
 import { openMetadata } from './metadata.ts';
 
-test('another public host and other settings for the same size reach a running server without ending a session', async () => {
-  const cloud = await install();
-  const service = await cloud.create({ name: 'stays', service_type: 'POSTGRES' });
-  const client = await connectTo(cloud, service, service.initial_password);
-  const { config } = createLayout(join(cloud.home, 'data')).service(service.service_id);
-  await cloud.stop('SIGTERM');
-  // As if an older release had written it.
-  await appendFile(join(config, 'postgresql.conf'), "log_min_duration_statement = '1s'\n");
-  cloud.env['HOWDAH_PUBLIC_HOST'] = 'db.example.test';
-  await cloud.up();
-  await expect
-    .poll(async () => (await client.query('show log_min_duration_statement')).rows[0], {
-      timeout: 60_000,
-    })
-    .toEqual({ log_min_duration_statement: '10s' });
-  // The endpoint is the one that was promised; the certificate covers the new name as well, for new sessions.
-  expect((await cloud.get(service.service_id)).endpoint).toEqual(service.endpoint);
-  await expect
-    .poll(async () => certificateNames(service.endpoint.port), { timeout: 60_000 })
-    .toContain('DNS:db.example.test');
-  await client.end();
-  expect(await cloud.destroy()).toEqual([]);
-});
+test(
+  'another public host and other settings for the same size reach a running server without ending a session',
+  { tags: 'slow' },
+  async () => {
+    const cloud = await install();
+    const service = await cloud.create({ name: 'stays', service_type: 'POSTGRES' });
+    const client = await connectTo(cloud, service, service.initial_password);
+    const { config } = createLayout(join(cloud.home, 'data')).service(service.service_id);
+    await cloud.stop('SIGTERM');
+    // As if an older release had written it.
+    await appendFile(join(config, 'postgresql.conf'), "log_min_duration_statement = '1s'\n");
+    cloud.env['HOWDAH_PUBLIC_HOST'] = 'db.example.test';
+    await cloud.up();
+    await expect
+      .poll(async () => (await client.query('show log_min_duration_statement')).rows[0], {
+        timeout: 60_000,
+      })
+      .toEqual({ log_min_duration_statement: '10s' });
+    // The endpoint is the one that was promised; the certificate covers the new name as well, for new sessions.
+    expect((await cloud.get(service.service_id)).endpoint).toEqual(service.endpoint);
+    await expect
+      .poll(async () => certificateNames(service.endpoint.port), { timeout: 60_000 })
+      .toContain('DNS:db.example.test');
+    await client.end();
+    expect(await cloud.destroy()).toEqual([]);
+  },
+);
 
 test('a home that still has the names of an older release starts, and shows the new names', async () => {
   const cloud = await install({ HOWDAH_SPARES: '0', HOWDAH_WEBHOOK_NETWORKS: '127.0.0.1' });

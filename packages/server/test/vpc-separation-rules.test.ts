@@ -49,7 +49,7 @@ describe('address', () => {
     await own.remove(vpc);
   });
 
-  test('the gateway applies the rules for its members', async () => {
+  test('the gateway applies the rules for its members', { tags: 'slow' }, async () => {
     const { cloud, own, inside } = at();
     if (haproxy === null)
       return expect(
