@@ -13,7 +13,7 @@ afterAll(async () => {
 });
 
 /** The model engine is asked for all of them by its unit test; here one of so many runs by default. */
-const SAMPLE_OF = 3;
+const SAMPLE_OF = 5;
 
 for (const [position, { name, applies, check }] of PROMISES.entries())
   test(name, { tags: position % SAMPLE_OF === 0 ? [] : ['slow'] }, async ({ skip }) => {

@@ -76,34 +76,42 @@ describe('a parent that changes while it is forked', () => {
     await clear(child, parent);
   });
 
-  testInCopy('a stop: the fork is made of the stopped data directory', async () => {
-    const parent = await newParent('falls asleep');
-    await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
-    const child = await askFork(parent, { fork_strategy: 'NOW' });
-    await testbed.held();
-    await turnPage(parent);
-    await power(cloud, parent, 'stop');
-    await testbed.release();
-    await cloud.until(child.service_id, 'READY');
-    expect(await pagesOf(child)).toEqual([1]);
-    expect((await cloud.get(parent.service_id)).status).toBe('PAUSED');
-    await clear(child, parent);
-  });
+  testInCopy(
+    'a stop: the fork is made of the stopped data directory',
+    { tags: 'slow' },
+    async () => {
+      const parent = await newParent('falls asleep');
+      await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
+      const child = await askFork(parent, { fork_strategy: 'NOW' });
+      await testbed.held();
+      await turnPage(parent);
+      await power(cloud, parent, 'stop');
+      await testbed.release();
+      await cloud.until(child.service_id, 'READY');
+      expect(await pagesOf(child)).toEqual([1]);
+      expect((await cloud.get(parent.service_id)).status).toBe('PAUSED');
+      await clear(child, parent);
+    },
+  );
 
-  testInCopy('a crash: both become READY, and the fork is of one moment', async () => {
-    const parent = await newParent('dies');
-    await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
-    const child = await askFork(parent, { fork_strategy: 'NOW' });
-    await testbed.held();
-    await turnPage(parent);
-    await kill(parent);
-    await cloud.until(parent.service_id, 'UNSTABLE');
-    await cloud.until(parent.service_id, 'READY');
-    await testbed.release();
-    await cloud.until(child.service_id, 'READY');
-    expect(await pagesOf(child)).toEqual([1]);
-    await clear(child, parent);
-  });
+  testInCopy(
+    'a crash: both become READY, and the fork is of one moment',
+    { tags: 'slow' },
+    async () => {
+      const parent = await newParent('dies');
+      await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
+      const child = await askFork(parent, { fork_strategy: 'NOW' });
+      await testbed.held();
+      await turnPage(parent);
+      await kill(parent);
+      await cloud.until(parent.service_id, 'UNSTABLE');
+      await cloud.until(parent.service_id, 'READY');
+      await testbed.release();
+      await cloud.until(child.service_id, 'READY');
+      expect(await pagesOf(child)).toEqual([1]);
+      await clear(child, parent);
+    },
+  );
 
   testInCopy('a resize: both become READY, and the fork is of one moment', async () => {
     const parent = await newParent('grows');
@@ -220,23 +228,27 @@ describe('a parent that is deleted while it is forked', () => {
     },
   );
 
-  testInCopy('a fork of a fork stays when its grandparent and its parent are deleted', async () => {
-    const grandparent = await newParent('grandparent');
-    await turnPage(grandparent);
-    const parent = await fork(grandparent, { fork_strategy: 'NOW' });
-    await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
-    const child = await askFork(parent, { fork_strategy: 'NOW' });
-    await testbed.held();
-    await remove(grandparent);
-    await remove(parent);
-    await gone(grandparent);
-    await hasBegun(parent, 'delete');
-    await testbed.release();
-    await cloud.until(child.service_id, 'READY');
-    await gone(parent);
-    expect(await pagesOf(child)).toEqual([1]);
-    await clear(child);
-  });
+  testInCopy(
+    'a fork of a fork stays when its grandparent and its parent are deleted',
+    { tags: 'slow' },
+    async () => {
+      const grandparent = await newParent('grandparent');
+      await turnPage(grandparent);
+      const parent = await fork(grandparent, { fork_strategy: 'NOW' });
+      await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
+      const child = await askFork(parent, { fork_strategy: 'NOW' });
+      await testbed.held();
+      await remove(grandparent);
+      await remove(parent);
+      await gone(grandparent);
+      await hasBegun(parent, 'delete');
+      await testbed.release();
+      await cloud.until(child.service_id, 'READY');
+      await gone(parent);
+      expect(await pagesOf(child)).toEqual([1]);
+      await clear(child);
+    },
+  );
 });
 
 describe('snapshots that are pruned', () => {

@@ -283,33 +283,37 @@ describe('asynchronous replicas', () => {
     signal(receiver, 'SIGCONT');
   }
 
-  test('a replica within the lag limit takes over, and the operation says what may be lost', async () => {
-    const service = await pair('lossy', 0);
-    await untilRedundant(cloud, service, 1, 0);
-    const letGoOn = await holdBack(service, 1);
-    const client = await connectTo(cloud, service, service.initial_password);
-    // More than the buffers of a connection hold, and less than a megabyte.
-    await client.query("create table t as select repeat('x', 1000) from generate_series(1, 600)");
-    await client.end();
-    await killPrimary(cloud, service);
-    await untilPrimary(cloud, service, 1);
-    letGoOn();
-    await expect
-      .poll(() => newest(service, 'failover'), { timeout: 60_000 })
-      .toMatchObject({
-        status: 'succeeded',
-        steps: [
-          { name: 'fence' },
-          {
-            name: 'promote',
-            detail: expect.stringMatching(
-              /^member 1: \d+ bytes of WAL may be lost, [0-9A-F]+\/[0-9A-F]+ to [0-9A-F]+\/[0-9A-F]+$/,
-            ),
-          },
-        ],
-      });
-    await untilRedundant(cloud, service, 1, 0);
-  });
+  test(
+    'a replica within the lag limit takes over, and the operation says what may be lost',
+    { tags: 'slow' },
+    async () => {
+      const service = await pair('lossy', 0);
+      await untilRedundant(cloud, service, 1, 0);
+      const letGoOn = await holdBack(service, 1);
+      const client = await connectTo(cloud, service, service.initial_password);
+      // More than the buffers of a connection hold, and less than a megabyte.
+      await client.query("create table t as select repeat('x', 1000) from generate_series(1, 600)");
+      await client.end();
+      await killPrimary(cloud, service);
+      await untilPrimary(cloud, service, 1);
+      letGoOn();
+      await expect
+        .poll(() => newest(service, 'failover'), { timeout: 60_000 })
+        .toMatchObject({
+          status: 'succeeded',
+          steps: [
+            { name: 'fence' },
+            {
+              name: 'promote',
+              detail: expect.stringMatching(
+                /^member 1: \d+ bytes of WAL may be lost, [0-9A-F]+\/[0-9A-F]+ to [0-9A-F]+\/[0-9A-F]+$/,
+              ),
+            },
+          ],
+        });
+      await untilRedundant(cloud, service, 1, 0);
+    },
+  );
 
   test('a replica beyond the lag limit is not promoted: the primary is restarted and loses nothing', async () => {
     const service = await pair('behind', 0);

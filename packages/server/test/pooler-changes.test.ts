@@ -192,32 +192,36 @@ test('PgBouncer is started again after a signal has killed or stopped it, and di
   await direct.end();
 });
 
-test('PgBouncer outlives the control plane, which finds it again or starts it', async () => {
-  const service = await createPooled('outlives');
-  const session = await through(service, 'tsdb');
-  const transaction = await through(service, 'tsdb_transaction');
-  const before = await pgbouncerOf(service);
-  await cloud.stop('SIGKILL');
-  expect(await pidOf(session)).toBeGreaterThan(0);
-  expect(await pidOf(transaction)).toBeGreaterThan(0);
-  await cloud.up();
-  await untilLookedAt(service);
-  expect(await pidOf(session)).toBeGreaterThan(0);
-  expect((await pgbouncerOf(service)).startTicks).toBe(before.startTicks);
-  // It is watched again.
-  signal(before.pid, 'SIGKILL');
-  const second = await pgbouncerOf(service, before);
+test(
+  'PgBouncer outlives the control plane, which finds it again or starts it',
+  { tags: 'slow' },
+  async () => {
+    const service = await createPooled('outlives');
+    const session = await through(service, 'tsdb');
+    const transaction = await through(service, 'tsdb_transaction');
+    const before = await pgbouncerOf(service);
+    await cloud.stop('SIGKILL');
+    expect(await pidOf(session)).toBeGreaterThan(0);
+    expect(await pidOf(transaction)).toBeGreaterThan(0);
+    await cloud.up();
+    await untilLookedAt(service);
+    expect(await pidOf(session)).toBeGreaterThan(0);
+    expect((await pgbouncerOf(service)).startTicks).toBe(before.startTicks);
+    // It is watched again.
+    signal(before.pid, 'SIGKILL');
+    const second = await pgbouncerOf(service, before);
 
-  await cloud.stop('SIGTERM');
-  signal(second.pid, 'SIGKILL');
-  expect(await waitUntilGone(second, 5000)).toBe(true);
-  await cloud.up();
-  await pgbouncerOf(service, second);
-  await expect
-    .poll(async () => (await through(service, 'tsdb')).end(), { timeout: 60_000 })
-    .toBeUndefined();
-  for (const client of [session, transaction]) await client.end().catch(() => undefined);
-});
+    await cloud.stop('SIGTERM');
+    signal(second.pid, 'SIGKILL');
+    expect(await waitUntilGone(second, 5000)).toBe(true);
+    await cloud.up();
+    await pgbouncerOf(service, second);
+    await expect
+      .poll(async () => (await through(service, 'tsdb')).end(), { timeout: 60_000 })
+      .toBeUndefined();
+    for (const client of [session, transaction]) await client.end().catch(() => undefined);
+  },
+);
 
 /** Clients that each insert a row and commit, again and again, one transaction at a time. */
 async function startLoad(service: Created, count: number) {
@@ -321,7 +325,7 @@ test('a crash of PostgreSQL does not affect idle clients of the pool', async () 
   await idle.end();
 });
 
-test('clients of the pool wait for a server that cannot start', async () => {
+test('clients of the pool wait for a server that cannot start', { tags: 'slow' }, async () => {
   const service = await createPooled('waiting');
   const client = await through(service, 'tsdb_transaction');
   await cloud.stop('SIGTERM');

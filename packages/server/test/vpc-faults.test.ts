@@ -190,48 +190,52 @@ describe.runIf(ability.method === 'bridge' && haproxy !== null)('held in the mid
     expect(await testbed.destroy()).toEqual([]);
   });
 
-  test('an address is its service’s until the last of its sets has left it', async () => {
-    const { cloud } = testbed;
-    const own = project(cloud.request);
-    const vpc = await own.vpc('10.100.0.0/28');
-    const service = await withTable('leaving', {}, cloud);
-    const set = await createSet(service, 1, cloud);
-    const { host } = vpcEndpointOf(await attach(cloud, service, vpc));
-    const holds = async () =>
-      (await findNetworks(await prefixOf(cloud)))
-        .find(({ vpcId }) => vpcId === vpc.id)
-        ?.addresses.includes(`${host}/28`);
-    /** Before the gateway of the set is opened in the desired network. */
-    const holdSet = (effect: 'writeFile' | 'chown') =>
-      testbed.holdAt({ [set.id]: 'set' }, `${effect} services/set/haproxy.conf.new`);
-    const operation = async () => (await cloud.operations(service.service_id))[0];
-    await holdSet('writeFile');
-    await own.answered(202, 'POST', `/services/${service.service_id}/detachFromVPC`);
-    await testbed.held();
-    // The service itself has left by then, or does soon.
-    await (await connectPatiently(cloud, service)).end();
-    expect(await operation()).toMatchObject({ kind: 'detachFromVPC', status: 'running' });
-    expect(await holds()).toBe(true);
-    await own.remove(await own.vpc('10.101.0.0/28')); // has all of them looked at
-    expect(await holds()).toBe(true);
-    await testbed.release();
-    await withSets(cloud, service.service_id);
-    expect(await operation()).toMatchObject({ kind: 'detachFromVPC', status: 'succeeded' });
-    await expect.poll(holds, SOON).toBe(false);
-    await auditEnds(cloud);
+  test(
+    'an address is its service’s until the last of its sets has left it',
+    { tags: 'slow' },
+    async () => {
+      const { cloud } = testbed;
+      const own = project(cloud.request);
+      const vpc = await own.vpc('10.100.0.0/28');
+      const service = await withTable('leaving', {}, cloud);
+      const set = await createSet(service, 1, cloud);
+      const { host } = vpcEndpointOf(await attach(cloud, service, vpc));
+      const holds = async () =>
+        (await findNetworks(await prefixOf(cloud)))
+          .find(({ vpcId }) => vpcId === vpc.id)
+          ?.addresses.includes(`${host}/28`);
+      /** Before the gateway of the set is opened in the desired network. */
+      const holdSet = (effect: 'writeFile' | 'chown') =>
+        testbed.holdAt({ [set.id]: 'set' }, `${effect} services/set/haproxy.conf.new`);
+      const operation = async () => (await cloud.operations(service.service_id))[0];
+      await holdSet('writeFile');
+      await own.answered(202, 'POST', `/services/${service.service_id}/detachFromVPC`);
+      await testbed.held();
+      // The service itself has left by then, or does soon.
+      await (await connectPatiently(cloud, service)).end();
+      expect(await operation()).toMatchObject({ kind: 'detachFromVPC', status: 'running' });
+      expect(await holds()).toBe(true);
+      await own.remove(await own.vpc('10.101.0.0/28')); // has all of them looked at
+      expect(await holds()).toBe(true);
+      await testbed.release();
+      await withSets(cloud, service.service_id);
+      expect(await operation()).toMatchObject({ kind: 'detachFromVPC', status: 'succeeded' });
+      await expect.poll(holds, SOON).toBe(false);
+      await auditEnds(cloud);
 
-    // Deleted in the middle of it, nothing is left either.
-    await holdSet('chown');
-    await own.answered(202, 'POST', `/services/${service.service_id}/attachToVPC`, {
-      vpc_id: vpc.id,
-    });
-    await testbed.held();
-    await own.answered(202, 'DELETE', `/services/${service.service_id}`);
-    await testbed.release();
-    await destroyService(cloud, service);
-    await testbed.disarm();
-    await goesWithoutTrace(cloud, own, vpc);
-  });
+      // Deleted in the middle of it, nothing is left either.
+      await holdSet('chown');
+      await own.answered(202, 'POST', `/services/${service.service_id}/attachToVPC`, {
+        vpc_id: vpc.id,
+      });
+      await testbed.held();
+      await own.answered(202, 'DELETE', `/services/${service.service_id}`);
+      await testbed.release();
+      await destroyService(cloud, service);
+      await testbed.disarm();
+      await goesWithoutTrace(cloud, own, vpc);
+    },
+  );
 });
 
 /** A client that comes as soon as it is let in. */
