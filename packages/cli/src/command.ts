@@ -10,6 +10,7 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   set: 'id or name of the read replica set',
   vpc: 'its id or name',
   'allow-list': 'its id or description',
+  exporter: 'its id or name',
   peering: 'its id',
   operation: 'its id',
   webhook: 'its id or URL',

@@ -150,6 +150,23 @@ export async function findAllowList(
   });
 }
 
+/** The exporter with this id, or the only one with this name. */
+export async function findExporter(
+  connection: Connection,
+  wanted: string,
+): Promise<Schemas['Exporter']> {
+  const exporters = await answered(
+    connection.client.GET('/projects/{project_id}/exporters', { params: ofProject(connection) }),
+  );
+  return pick(exporters, wanted, {
+    one: 'exporter',
+    many: 'exporters',
+    shownBy: 'howdah exporter list',
+    id: (exporter) => exporter.exporter_id,
+    name: (exporter) => exporter.name,
+  });
+}
+
 /** The webhook with this id, or the only one with this URL. */
 export async function findWebhook(
   connection: Connection,

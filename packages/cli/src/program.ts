@@ -18,6 +18,7 @@ import { addExtension } from './commands/extension.ts';
 import { addEvents } from './commands/events.ts';
 import { addExport } from './commands/export.ts';
 import { addImport } from './commands/import.ts';
+import { addExporter } from './commands/exporter.ts';
 import { addKey } from './commands/key.ts';
 import { addLogs } from './commands/logs.ts';
 import { addMcp } from './commands/mcp.ts';
@@ -59,7 +60,7 @@ const GROUPS: readonly [title: string, add: readonly ((program: Command) => void
     ],
   ],
   ['Networks:', [addVpc, addPeering, addAllowList]],
-  ['What happens:', [addOperation, addEvents, addWebhook, addAuditLog]],
+  ['What happens:', [addOperation, addEvents, addWebhook, addExporter, addAuditLog]],
   ['Access:', [addProject, addKey, addAuth, addConsole, addEnv, addMcp]],
   ['Shells:', [addCompletion]],
 ];

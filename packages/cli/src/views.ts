@@ -33,6 +33,7 @@ export const serviceView = (
         inside === undefined ? '' : named(inside.vpc_id, names.vpcName),
     ],
     ['ALLOW LIST', ({ allow_list_id: list }) => list ?? ''],
+    ['EXPORTER', ({ metric_exporter_id: exporter }) => exporter ?? ''],
     ['ENVIRONMENT', ({ metadata }) => metadata.environment],
     ['REGION', ({ region_code: region }) => region],
     [
@@ -130,27 +131,6 @@ export const SET_DETAIL_VIEW: View<Schemas['ReadReplicaSetDetail']> = {
           .map(({ node, serving, detail }) => `${node}: ${serving ? 'yes' : 'no'}, ${detail}`)
           .join('; '),
     ],
-  ],
-};
-
-export const VPC_VIEW: View<Schemas['Vpc']> = {
-  noun: 'vpc',
-  columns: [
-    ['ID', ({ id }) => id],
-    ['NAME', ({ name }) => name],
-    ['CIDR', ({ cidr }) => cidr],
-    ['REGION', ({ region_code: region }) => region],
-  ],
-};
-
-export const PEERING_VIEW: View<Schemas['Peering']> = {
-  noun: 'peering',
-  columns: [
-    ['ID', ({ id }) => id],
-    ['PROJECT', ({ peer_account_id: project }) => project],
-    ['VPC', ({ peer_vpc_id: vpc }) => vpc],
-    ['STATUS', ({ status }) => status],
-    ['WHY', ({ error_message: why }) => why ?? ''],
   ],
 };
 
@@ -339,6 +319,24 @@ export const DELIVERY_VIEW: View<Schemas['Delivery']> = {
     ['ATTEMPTS', ({ attempts }) => String(attempts)],
     ['NEXT', ({ next_attempt: next }) => next ?? ''],
     ['LAST', ({ error, response_status: status }) => error ?? String(status ?? '')],
+  ],
+};
+
+export const EXPORTER_VIEW: View<Schemas['Exporter']> = {
+  noun: 'exporter',
+  columns: [
+    ['ID', ({ exporter_id: id }) => id],
+    ['NAME', ({ name }) => name],
+    ['TYPE', ({ type }) => type],
+    ['URL', ({ config: { url, endpoint } }) => url ?? endpoint ?? ''],
+    ['LAST SUCCESS', ({ last_success: at }) => (typeof at === 'string' ? relative(at) : '')],
+  ],
+  details: [
+    ['USERNAME', ({ config: { username } }) => username ?? ''],
+    ['HEADERS', ({ config: { header_names: names } }) => names?.join(', ') ?? ''],
+    ['REGION', ({ region_code: region }) => region],
+    ['WARNING', ({ warning }) => warning ?? ''],
+    ['CREATED', ({ created }) => dateAndDistance(created)],
   ],
 };
 

@@ -22,6 +22,7 @@ export const SERVICE = {
   service_id: 'linltu4hxx',
   project_id: 'n765kku04j',
   allow_list_id: 'list2allow',
+  metric_exporter_id: 'exporter01',
   name: 'orders',
   service_type: 'TIMESCALEDB',
   status: 'READY',
@@ -103,6 +104,18 @@ export const allowList = {
   description: 'office',
   cidr_blocks: ['203.0.113.0/24', '2001:db8::/32'],
   created_at: '2026-01-31T12:00:00.000Z',
+};
+
+export const exporter = {
+  exporter_id: 'exporter01',
+  project_id: 'n765kku04j',
+  name: 'grafana',
+  type: 'PROMETHEUS_REMOTE_WRITE',
+  region_code: 'local',
+  created: AT,
+  config: { url: 'https://example.com/write', username: 'howdah' },
+  last_success: AT,
+  warning: 'the last samples were not accepted: the receiver answered 500',
 };
 
 export const vpc = { id: '1001', name: 'office', cidr: '10.1.0.0/16', region_code: 'local' };

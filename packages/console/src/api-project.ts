@@ -1,6 +1,6 @@
 /**
- * The calls of a project: keys, limits, webhooks, the audit log, VPCs, allow lists; and those of a
- * service that came with them.
+ * The calls of a project: keys, limits, webhooks, the audit log, VPCs, allow lists, exporters; and
+ * those of a service that came with them.
  */
 import type { Schemas } from '@howdah/client';
 import type { AuditOutcome } from '@howdah/contract/values';
@@ -13,6 +13,8 @@ export type Delivery = Schemas['Delivery'];
 export type AuditEntry = Schemas['AuditEntry'];
 export type Vpc = Schemas['Vpc'];
 export type AllowList = Schemas['AllowList'];
+export type Exporter = Schemas['Exporter'];
+export type ExporterConfig = Schemas['CreateExporter']['config'];
 export type Finding = Schemas['Finding'];
 export type Peering = Schemas['Peering'];
 export type ReplicaSet = Schemas['ReadReplicaSetDetail'];
@@ -232,6 +234,35 @@ export function networkCalls(project: string, id: string) {
         params,
         body: { allow_list_id: list },
       }),
+  };
+}
+
+// ── exporters ────────────────────────────────────────────────────────────────────────────────────
+
+export const exportersQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['exporters', project],
+    queryFn: ({ signal }) =>
+      body(client.GET('/projects/{project_id}/exporters', { params: ofProject(project), signal })),
+  });
+
+export const createExporter = (project: string, request: Schemas['CreateExporter']) =>
+  client.POST('/projects/{project_id}/exporters', { params: ofProject(project), body: request });
+
+export function exporterCalls(project: string, id: string) {
+  const of = (service: string) => ({
+    params: { path: { project_id: project, service_id: service } },
+    body: { exporter_id: id },
+  });
+  return {
+    delete: () =>
+      client.DELETE('/projects/{project_id}/exporters/{exporter_id}', {
+        params: { path: { project_id: project, exporter_id: id } },
+      }),
+    attach: (service: string) =>
+      client.POST('/projects/{project_id}/services/{service_id}/attachToExporter', of(service)),
+    detach: (service: string) =>
+      client.POST('/projects/{project_id}/services/{service_id}/detachFromExporter', of(service)),
   };
 }
 

@@ -61,6 +61,11 @@ const allowLists = createRoute({
   path: '/project/allow-lists',
   component: lazyRouteComponent(() => import('./pages/AllowLists.tsx'), 'AllowLists'),
 });
+const exporters = createRoute({
+  getParentRoute: () => shell,
+  path: '/project/exporters',
+  component: lazyRouteComponent(() => import('./pages/Exporters.tsx'), 'Exporters'),
+});
 const webhooks = createRoute({
   getParentRoute: () => shell,
   path: '/project/webhooks',
@@ -144,6 +149,7 @@ export const router = createRouter({
       deleted,
       vpcs,
       allowLists,
+      exporters,
       keys,
       webhooks,
       audit,

@@ -13,6 +13,7 @@ export * from './schemas.ts';
 export * from './schemas/allow-lists.ts';
 export * from './schemas/backups.ts';
 export * from './schemas/errors-and-endpoints.ts';
+export * from './schemas/exporters.ts';
 export * from './schemas/extensions.ts';
 export * from './schemas/installation.ts';
 export * from './schemas/simulation.ts';

@@ -28,6 +28,12 @@ import {
   VpcEndpointSchema,
 } from './schemas/errors-and-endpoints.ts';
 import {
+  CreateExporterBody,
+  ExporterInputBody,
+  ExporterSchema,
+  UpdateExporterBody,
+} from './schemas/exporters.ts';
+import {
   EnableExtensionBody,
   ExtensionSchema,
   InstalledExtensionsSchema,
@@ -152,6 +158,10 @@ export const NAMED_SCHEMAS = [
   CreateAllowListBody,
   UpdateAllowListBody,
   AllowListInputBody,
+  ExporterSchema,
+  CreateExporterBody,
+  UpdateExporterBody,
+  ExporterInputBody,
   ProjectSchema,
   ProjectLimitsSchema,
   ProjectDetailsSchema,

@@ -52,6 +52,23 @@ export const EVENT_TYPES = [
 ] as const;
 export type EventType = (typeof EVENT_TYPES)[number];
 
+/** Types of exporters. Howdah pushes the last two; Tiger Cloud does not have them. */
+export const EXPORTER_TYPES = [
+  'PROMETHEUS_METRICS',
+  'PROMETHEUS_REMOTE_WRITE',
+  'OTLP_METRICS',
+] as const;
+export type ExporterType = (typeof EXPORTER_TYPES)[number];
+
+/** Types of Tiger Cloud that have nothing behind them here. */
+export const REFUSED_EXPORTER_TYPES = [
+  'DATADOG_METRICS',
+  'CLOUDWATCH_METRICS',
+  'CLOUDWATCH_LOGS',
+  'AZURE_MONITOR_METRICS',
+] as const;
+export type RefusedExporterType = (typeof REFUSED_EXPORTER_TYPES)[number];
+
 export const DELIVERY_STATUSES = ['pending', 'delivered', 'failed'] as const;
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
 

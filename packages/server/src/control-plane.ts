@@ -15,6 +15,7 @@ import { createDispatcher } from './events/dispatcher.ts';
 import { createEventHub } from './events/hub.ts';
 import { blockListOf } from './events/networks.ts';
 import { openSealer } from './events/sealer.ts';
+import { createPusher } from './export/pusher.ts';
 import { ensureFirstKey } from './first-key.ts';
 import { announceControl, retractControl } from './installation.ts';
 import { openMetadataDatabase, watchStore } from './metadata-database.ts';
@@ -58,11 +59,12 @@ export async function assemble(startup: Startup): Promise<Store> {
 }
 
 /** Begins to answer requests, and what goes on beside them for all regions. */
-async function serve(control: Control, { app, events, dispatcher }: Api): Promise<void> {
+async function serve(control: Control, { app, events, dispatcher, pusher }: Api): Promise<void> {
   const { config, log, timed, closers, store } = control;
   const history = createHistory(store, log, config.historyMs);
   closers.push(
     () => dispatcher.close(),
+    () => pusher.close(),
     () => history.close(),
     () => app.close(),
     () => events.close(),
@@ -70,6 +72,7 @@ async function serve(control: Control, { app, events, dispatcher }: Api): Promis
   await timed('listen', () => app.listen({ host: config.host, port: config.port }));
   await announce(control);
   dispatcher.start();
+  pusher.start();
   history.start();
 }
 
@@ -82,6 +85,7 @@ async function createApi(control: Control) {
   const allowed = blockListOf(config.webhookNetworks);
   const events = createEventHub(store);
   const dispatcher = createDispatcher({ store, log, sealer, allowed });
+  const pusher = createPusher({ store, log, sealer, allowed });
   const context: ApiContext = {
     store,
     regions,
@@ -102,7 +106,7 @@ async function createApi(control: Control) {
   };
   const app = await createApp(context, log);
   if (tls !== null) closers.push(tls.keepCurrent(app.server, log));
-  return { app, events, dispatcher };
+  return { app, events, dispatcher, pusher };
 }
 
 function httpSettings({ config }: Control, certificate: HttpSettings['certificate']): HttpSettings {

@@ -214,7 +214,7 @@ export const SETTINGS = Type.Object({
     default: [],
     example: '127.0.0.0/8,10.0.0.0/8',
     allowed: NETWORKS,
-    description: 'private networks that webhooks may be delivered to',
+    description: 'private networks that webhooks and exporters may send to',
   }),
   HOWDAH_READ_LAG_BYTES: Type.Integer({
     default: 134_217_728,

@@ -281,6 +281,49 @@ test('allow lists are managed, attached to a service and detached', async () => 
   expect((await call('DELETE', path)).status).toBe(204);
 });
 
+test('exporters are managed, attached to a service and detached', async () => {
+  const secret = 'the password of a scrape';
+  const made = await call('POST', '/exporters', {
+    name: 'prometheus',
+    type: 'PROMETHEUS_METRICS',
+    region_code: 'local',
+    config: { username: 'prometheus', password: secret, include_pg_metrics: false },
+  });
+  const id = String(made.body['exporter_id']);
+  expect(made).toMatchObject({
+    status: 201,
+    body: {
+      exporter_id: id,
+      project_id: cloud.projectId,
+      name: 'prometheus',
+      type: 'PROMETHEUS_METRICS',
+      region_code: 'local',
+      config: { username: 'prometheus', endpoint: expect.stringContaining(id) },
+    },
+  });
+  expect(JSON.stringify(made.body)).not.toContain(secret);
+  const path = `/exporters/${id}`;
+  expect((await call('GET', '/exporters')).body['value']).toEqual([made.body]);
+  expect((await call('GET', path)).body).toEqual(made.body);
+  // Clients of Tiger Cloud send the type, and the configuration without its secret.
+  const config = { username: 'prometheus', include_pg_metrics: true };
+  const changed = await call('PATCH', path, { type: 'PROMETHEUS_METRICS', config });
+  expect(changed).toMatchObject({ status: 200, body: { config } });
+
+  const { id: service } = await create({ name: 'exported', service_type: 'POSTGRES' });
+  await reach(service, 'READY', 'QUEUED', 'CONFIGURING');
+  const act = (action: string) =>
+    call('POST', `/services/${service}/${action}`, { exporter_id: id });
+  expect((await act('attachToExporter')).status).toBe(200);
+  expect((await call('GET', `/services/${service}`)).body).toMatchObject({
+    metric_exporter_id: id,
+  });
+  expect((await act('detachFromExporter')).status).toBe(200);
+  expect((await act('detachFromExporter')).status).toBe(409);
+  await remove(service);
+  expect((await call('DELETE', path)).status).toBe(204);
+});
+
 test('a console session begins with a key, or with a link that works once', async () => {
   expect((await callApi('POST', '/auth/sessions')).headers.get('set-cookie')).toMatch(/HttpOnly/);
   const link = await callApi('POST', '/auth/links');

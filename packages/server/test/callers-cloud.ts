@@ -88,6 +88,17 @@ async function newService(
   return { service, operation: made.headers.get('operation-id') ?? '' };
 }
 
+async function newExporter(projectId: string, key: string): Promise<string> {
+  const made = await call('POST', `/projects/${projectId}/exporters`, key, {
+    name: 'an exporter',
+    type: 'PROMETHEUS_METRICS',
+    region_code: 'local',
+    config: { username: 'prometheus', password: 'a password' },
+  });
+  const exporter: unknown = JSON.parse(made.text);
+  return String(Reflect.get(Object(exporter), 'exporter_id'));
+}
+
 async function newAllowList(projectId: string, key: string): Promise<string> {
   const body = { description: 'a list', cidr_blocks: ['203.0.113.0/24'] };
   const made = await call('POST', `/projects/${projectId}/allow-lists`, key, body);
@@ -205,11 +216,14 @@ export async function everything(): Promise<unknown> {
   const { rows } = await sql`
     select (select json_agg(s order by id)
             from (select id, name, environment, power, deleting, pooler, cpu_millis,
-                         replica_count, vpc_id, allow_list_id from services) s) as services,
+                         replica_count, vpc_id, allow_list_id, metric_exporter_id
+                  from services) s) as services,
            (select json_agg(o order by id) from (select id, kind, requested_by from operations) o) as operations,
            (select json_agg(k order by public_key) from (select public_key, name, role, revoked_at from api_keys) k) as keys,
            (select json_agg(p order by id) from projects p) as projects,
            (select json_agg(v order by id) from (select id, name, deleting from vpcs) v) as vpcs,
+           (select json_agg(e order by id)
+            from (select id, name, config from exporters) e) as exporters,
            (select json_agg(l order by id)
             from (select id, description, cidr_blocks from allow_lists) l) as allow_lists,
            (select json_agg(p order by id) from (select id, status from peerings) p) as peerings,
@@ -318,6 +332,10 @@ export async function setUp(): Promise<void> {
   things['allow_list_id'] = {
     ours: await newAllowList(OURS, callers.admin ?? ''),
     theirs: await newAllowList(THEIRS, callers.otherAdmin ?? ''),
+  };
+  things['exporter_id'] = {
+    ours: await newExporter(OURS, callers.admin ?? ''),
+    theirs: await newExporter(THEIRS, callers.otherAdmin ?? ''),
   };
   things['webhook_id'] = { ours: await newWebhook(OURS), theirs: await newWebhook(THEIRS) };
   things['delivery_id'] = {

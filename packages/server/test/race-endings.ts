@@ -64,6 +64,7 @@ export function worldFor(start: Start, one: Call, two: Call): World {
     pooler: needs.includes('pooler'),
     inVpc: needs.includes('VPC'),
     hasList: needs.includes('allow list'),
+    hasExporter: needs.includes('exporter'),
     operation:
       operation === null ? null : { kind: operation[0], begun: operation[1], original: true },
     verification: verified ? { kind: 'verifyBackup', begun: false, original: true } : null,
@@ -113,6 +114,7 @@ function endingOf(world: World, answers: Record<Slot, string>): Ending {
     pooler,
     inVpc,
     hasList,
+    hasExporter,
     sets,
   } = world;
   const goesOn = (on: string, operation: UnderWay | null) =>
@@ -132,6 +134,7 @@ function endingOf(world: World, answers: Record<Slot, string>): Ending {
       pooler,
       inVpc,
       hasList,
+      hasExporter,
     },
     sets: sets.map((set) => ({
       status: setStatusIn(set),

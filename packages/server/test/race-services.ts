@@ -9,7 +9,7 @@ import { serviceSpec, networkColumnsOf } from '../src/domain/service/spec.ts';
 import type { Engine } from '../src/engine/engine.ts';
 import { changeService } from '../src/store/services.ts';
 import { insertSpare } from '../src/store/spares.ts';
-import { LIST_ID, VPC_ID } from './races.ts';
+import { EXPORTER_ID, LIST_ID, VPC_ID } from './races.ts';
 import type { World } from './race-world.ts';
 
 /** Ports of the services that are raced for: the engine hands out none of these. */
@@ -67,6 +67,7 @@ function layRows(ground: Ground, world: World) {
         has_gateway: true,
         ...(world.pooler ? { pooler: true, pooler_port: ++ground.lastPort } : {}),
         ...(world.inVpc ? { vpc_id: VPC_ID } : {}),
+        ...(world.hasExporter ? { metric_exporter_id: EXPORTER_ID } : {}),
         ...(world.hasList ? { allow_list_id: LIST_ID } : {}),
         ...(world.inVpc || world.hasList ? { allowed_networks: [] } : {}),
       },

@@ -22,7 +22,7 @@ import { createRaceEngine, openRaceApi, PORTS, type Plant, type RaceApi } from '
 import { FIRST_PORT, lay, removeFrom, type Ground, type Laid } from './race-services.ts';
 import { type Call, type Slot, type World } from './race-world.ts';
 import { type Ending } from './race-endings.ts';
-import { LIST_ID } from './races.ts';
+import { EXPORTER_ID, LIST_ID } from './races.ts';
 
 const SLOTS = ['one', 'two'] as const;
 /** The equipment of races: the metadata, sessions on it, and the two APIs. */
@@ -67,6 +67,9 @@ export async function openTrack(cloud: Installation, plant: Plant = null) {
   );
   await sql`insert into allow_lists (id, project_id, description, cidr_blocks)
     values (${LIST_ID}, ${projectId}, 'races', '{10.2.0.0/16}')`.execute(db);
+  await sql`insert into exporters (id, project_id, region_code, name, type, config)
+    values (${EXPORTER_ID}, ${projectId}, ${LOCAL_REGION}, 'races', 'PROMETHEUS_METRICS',
+            '{}')`.execute(db);
   const [holder, watcher] = [await connect(connection), await connect(connection)];
   const engine = createRaceEngine();
   const open = (slot: Slot) =>
@@ -231,6 +234,7 @@ async function read({ store }: Track, laid: Laid): Promise<Omit<Ending, 'answers
       pooler: service.pooler,
       inVpc: service.vpc_id !== null,
       hasList: service.allow_list_id !== null,
+      hasExporter: service.metric_exporter_id !== null,
     },
     sets: sets.map((set) => ({
       status: set.status,

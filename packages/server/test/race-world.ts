@@ -50,6 +50,7 @@ export type World = {
   pooler: boolean;
   inVpc: boolean;
   hasList: boolean;
+  hasExporter: boolean;
   operation: UnderWay | null;
   verification: UnderWay | null;
   /** The operation that was under way before both calls: a cancel names it. */
@@ -69,7 +70,14 @@ export type Call = {
   body?: (slot: Slot) => object;
   query?: string;
   /** The things that it finds besides a service with a replica. */
-  needs?: 'set' | 'pooler' | 'pooler of the set' | 'VPC' | 'allow list' | 'verification';
+  needs?:
+    | 'set'
+    | 'pooler'
+    | 'pooler of the set'
+    | 'VPC'
+    | 'allow list'
+    | 'exporter'
+    | 'verification';
   /** Changes a world, and answers; the order of the checks is that of the contract. */
   act: (world: World, slot: Slot) => Effect;
 };

@@ -66,6 +66,21 @@ function noting(
   return { operationId, action, act };
 }
 
+/** A change of the exporter, which depends on no status and begins no operation. */
+function exporting(
+  operationId: string,
+  decide: (world: World) => boolean | 'conflict',
+): Pick<Call, 'operationId' | 'action' | 'act'> {
+  const act = (world: World): Effect => {
+    if (world.deleted) return missing(world);
+    const hasExporter = decide(world);
+    if (hasExporter === 'conflict') return { world, answer: '409 CONFLICT' };
+    const after = world.hasExporter === hasExporter ? world : { ...world, hasExporter };
+    return done(after, operationId, null);
+  };
+  return { operationId, action: null, act };
+}
+
 function forking(action: 'forkNow' | 'forkPast'): Pick<Call, 'operationId' | 'action' | 'act'> {
   const act = (world: World): Effect => {
     if (world.deleted) return missing(world);
@@ -281,6 +296,15 @@ export const CALLS: Record<string, Call> = {
     body: () => ({ allow_list_id: LIST_ID }),
     needs: 'allow list',
   },
+  'attach the exporter': {
+    ...exporting('attachToExporter', () => true),
+    body: () => ({ exporter_id: EXPORTER_ID }),
+  },
+  'detach the exporter': {
+    ...exporting('detachFromExporter', (world) => (world.hasExporter ? false : 'conflict')),
+    body: () => ({ exporter_id: EXPORTER_ID }),
+    needs: 'exporter',
+  },
   'new password': {
     ...noting('updatePassword', 'updatePassword', () => ({})),
     body: () => ({ password: 'long enough' }),
@@ -332,6 +356,8 @@ export const CALLS: Record<string, Call> = {
 export const VPC_ID = '1000';
 /** The one allow list that there is. */
 export const LIST_ID = 'onlyonelis';
+/** The one exporter that there is. */
+export const EXPORTER_ID = 'onlyoneexp';
 
 /** Every operation of the document that changes one service, or what is under way on it. */
 export const RACING = ROUTES.filter(

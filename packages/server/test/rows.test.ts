@@ -38,6 +38,7 @@ const CLASSES: Record<string, 'fixed' | 'capped' | 'pruned'> = {
   deliveries: 'pruned',
   event_horizon: 'fixed',
   events: 'pruned',
+  exporters: 'capped',
   kept_answers: 'pruned',
   kysely_migration: 'fixed',
   kysely_migration_lock: 'fixed',

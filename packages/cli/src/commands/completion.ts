@@ -104,6 +104,12 @@ const LISTERS: Readonly<Record<string, Lister>> = {
       })),
     );
   },
+  exporter: async (connection) => {
+    const exporters = await answered(
+      connection.client.GET('/projects/{project_id}/exporters', { params: ofProject(connection) }),
+    );
+    return named(exporters.map(({ exporter_id: id, name, type }) => ({ id, name, about: type })));
+  },
   peering: async (connection, vpc) => {
     const { id } = await findVpc(connection, vpc);
     const peerings = await answered(

@@ -6,7 +6,7 @@ import { answered, connect, type Connection } from '../connection.ts';
 import { findVpc, pathOfVpc } from '../find.ts';
 import { note, show, showList } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
-import { PEERING_VIEW } from '../views.ts';
+import { PEERING_VIEW } from '../views-network.ts';
 
 type CreateOptions = Changing & { peer: string; project?: string; region: string };
 

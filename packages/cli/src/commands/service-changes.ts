@@ -14,7 +14,7 @@ import {
 import { confirmName, readSecret } from '../confirm.ts';
 import { connect } from '../connection.ts';
 import { Failure } from '../exit.ts';
-import { findAllowList, findService, findVpc, pathOf } from '../find.ts';
+import { findAllowList, findExporter, findService, findVpc, pathOf } from '../find.ts';
 import { note } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
 import { change, changeFound, CHANGES, sizeOf, type Call, type Size } from './service-shared.ts';
@@ -24,6 +24,7 @@ export function addChanges(service: Command): void {
   addStop(service);
   addAttachVpc(service);
   addAllowLists(service);
+  addExporters(service);
   addResize(service);
   addHa(service);
   addDrill(service);
@@ -134,6 +135,44 @@ function addAllowLists(service: Command): void {
       client.POST('/projects/{project_id}/services/{service_id}/detachFromAllowList', {
         params,
         body: { allow_list_id: list },
+      }),
+    );
+  });
+}
+
+function addExporters(service: Command): void {
+  verb(service, 'attach-exporter <service> <exporter>', {
+    does: 'Attach an exporter to a service: it gets its samples from now on.',
+    example: 'howdah service attach-exporter orders grafana',
+    takes: ['output', 'dryRun'],
+  }).action(async (wanted: string, exporter: string, options: Changing) => {
+    const connection = await connect(options);
+    const { service_id: id } = await findService(connection, wanted);
+    const body = { exporter_id: (await findExporter(connection, exporter)).exporter_id };
+    await change(connection, id, { ...options, wait: false }, (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/attachToExporter', {
+        params,
+        body,
+      }),
+    );
+  });
+
+  verb(service, 'detach-exporter <service>', {
+    does: 'Detach the exporter from a service: it gets no more samples.',
+    example: 'howdah service detach-exporter orders',
+    takes: ['output', 'dryRun'],
+  }).action(async (wanted: string, options: Changing) => {
+    const connection = await connect(options);
+    const {
+      service_id: id,
+      name,
+      metric_exporter_id: exporter,
+    } = await findService(connection, wanted);
+    if (exporter === undefined) throw new Failure(`${name} has no exporter`);
+    await change(connection, id, { ...options, wait: false }, (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/detachFromExporter', {
+        params,
+        body: { exporter_id: exporter },
       }),
     );
   });

@@ -25,6 +25,7 @@ import {
   Moon,
   Network,
   ScrollText,
+  Send,
   ShieldCheck,
   Sun,
   Unplug,
@@ -139,6 +140,7 @@ function Navigation() {
         <NavLink to="/project/vpcs" icon={<Network size={17} />} label="VPCs" />
         <NavLink to="/project/allow-lists" icon={<ShieldCheck size={17} />} label="Allow lists" />
         <NavLink to="/project/keys" icon={<KeyRound size={17} />} label="Keys" />
+        <NavLink to="/project/exporters" icon={<Send size={17} />} label="Exporters" />
         <NavLink to="/project/webhooks" icon={<Webhook size={17} />} label="Webhooks" />
         <NavLink to="/project/audit" icon={<ScrollText size={17} />} label="Audit log" />
         <NavLink to="/project/usage" icon={<Gauge size={17} />} label="Usage" />

@@ -64,6 +64,9 @@ export const ServiceSchema = Named(
         description: 'the allow list of its endpoint; it has no effect while it is in a VPC',
       }),
     ),
+    metric_exporter_id: Type.Optional(
+      Type.String({ description: 'the exporter that gets its samples' }),
+    ),
     initial_password: Type.Optional(
       Type.String({ format: 'password', description: 'in the answer to create only' }),
     ),

@@ -41,6 +41,7 @@ import { allowListRoutes } from './routes/allow-lists.ts';
 import { auditLogRoutes } from './routes/audit-log.ts';
 import { authRoutes } from './routes/auth.ts';
 import { eventRoutes } from './routes/events.ts';
+import { exporterRoutes } from './routes/exporters.ts';
 import { installationRoutes } from './routes/installation.ts';
 import { keyRoutes } from './routes/keys.ts';
 import { memberRoutes } from './routes/members.ts';
@@ -48,6 +49,7 @@ import { operationRoutes } from './routes/operations.ts';
 import { projectRoutes } from './routes/projects.ts';
 import { refusedRoutes } from './routes/refused.ts';
 import { replicaSetRoutes } from './routes/replica-sets.ts';
+import { scrapeRoute } from './routes/scrape.ts';
 import { serviceRoutes } from './routes/services.ts';
 import { simulationRoutes } from './routes/simulation.ts';
 import { vpcRoutes } from './routes/vpcs.ts';
@@ -113,6 +115,7 @@ export async function createApp(
 
   const metrics = createMetrics(app, context);
   installationRoutes(app, context, metrics);
+  scrapeRoute(app, context);
   const sessions = createSessions(context.store);
   consolePages(app);
   await app.register(async (api: App) => apiRoutes(api, context, sessions, log), {
@@ -152,6 +155,7 @@ function apiRoutes(
   serviceRoutes(api, context);
   vpcRoutes(api, context);
   allowListRoutes(api, context);
+  exporterRoutes(api, context);
   replicaSetRoutes(api, context);
   operationRoutes(api, context);
   eventRoutes(api, context);

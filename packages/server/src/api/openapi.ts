@@ -125,6 +125,7 @@ const LINKS: Partial<Record<CallName, { to: CallName; parameter: string; field: 
   createReplicaSet: { to: 'getReplicaSet', parameter: 'replica_set_id', field: 'id' },
   createVpc: { to: 'getVpc', parameter: 'vpc_id', field: 'id' },
   createAllowList: { to: 'getAllowList', parameter: 'allow_list_id', field: 'allow_list_id' },
+  createExporter: { to: 'getExporter', parameter: 'exporter_id', field: 'exporter_id' },
   createPeering: { to: 'getPeering', parameter: 'peering_id', field: 'id' },
   createKey: { to: 'getKey', parameter: 'public_key', field: 'public_key' },
   createWebhook: { to: 'listDeliveries', parameter: 'webhook_id', field: 'id' },

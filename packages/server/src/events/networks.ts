@@ -1,6 +1,6 @@
 /**
- * The addresses that webhooks may be delivered to: none of this machine or
- * its network, unless configured.
+ * The addresses that webhooks and exporters may send to: none of this machine or its network,
+ * unless configured.
  */
 import { BlockList, isIP } from 'node:net';
 
@@ -54,8 +54,8 @@ export function blockListOf(networks: readonly string[]): BlockList {
 }
 
 /**
- * Whether a webhook may be delivered to an address. An IPv4 address inside an IPv6 one counts as
- * the IPv4 address.
+ * Whether a webhook or an exporter may send to an address. An IPv4 address inside an IPv6 one counts
+ * as the IPv4 address.
  *
  * @param allowed networks that may be reached although they are private
  */

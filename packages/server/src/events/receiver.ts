@@ -1,28 +1,13 @@
-/**
- * One attempt to deliver a message to a webhook: signed as in Standard Webhooks, to an allowed
- * address, within a time limit.
- */
-import { lookup as resolve, type LookupAddress } from 'node:dns';
-import { request as requestHttp, type ClientRequest, type IncomingMessage } from 'node:http';
-import { request as requestHttps } from 'node:https';
-import { isIP, type BlockList, type LookupFunction } from 'node:net';
+/** One attempt to deliver a message to a webhook: signed as in Standard Webhooks. */
+import type { BlockList } from 'node:net';
 import { Webhook } from 'standardwebhooks';
 import type { Attempt } from '../store/webhooks.ts';
-import { mayReach } from './networks.ts';
-
-/** The time from the begin of an attempt to the status of its response. */
-const ATTEMPT_DEADLINE_MS = 10_000;
-
-/** The setting that lets private addresses be reached. */
-export const ALLOW_SETTING = 'HOWDAH_WEBHOOK_NETWORKS';
+import { post, whyNotUrl } from './outgoing.ts';
 
 export type Message = { id: string; body: string };
 
-/** The address is not allowed. */
-class Refused extends Error {}
-
 /**
- * Sends a message. Redirects are not followed: their target was not checked.
+ * Sends a message.
  *
  * @param secret `whsec_…`
  * @returns error: null when the receiver answered 2xx
@@ -36,116 +21,15 @@ export async function deliver(
   const at = new Date();
   const headers = {
     'Content-Type': 'application/json',
-    'Content-Length': Buffer.byteLength(message.body),
     'User-Agent': 'Howdah-Webhooks',
     'webhook-id': message.id,
     'webhook-timestamp': String(Math.floor(at.getTime() / 1000)),
     'webhook-signature': new Webhook(secret).sign(message.id, at, message.body),
   };
-  try {
-    const target = new URL(url);
-    const literal = literalAddress(target.hostname);
-    if (literal !== null && !mayReach(literal, allowed)) throw refusal(target.hostname, literal);
-    const send = target.protocol === 'https:' ? requestHttps : requestHttp;
-    const signal = AbortSignal.timeout(ATTEMPT_DEADLINE_MS);
-    // No connection is kept: each one is made to an address that was checked.
-    const responseStatus = await answerOf(
-      send(target, {
-        method: 'POST',
-        headers,
-        agent: false,
-        signal,
-        lookup: lookupAllowed(allowed),
-      }),
-      message.body,
-    );
-    return { responseStatus, error: problemOf(responseStatus) };
-  } catch (error) {
-    return { responseStatus: null, error: explain(error) };
-  }
+  return post(url, headers, message.body, allowed);
 }
 
-/**
- * Why a URL can never be delivered to; null: it may be possible. A name that cannot be resolved now
- * may be later.
- */
-export async function whyNotReceiver(text: string, allowed: BlockList): Promise<string | null> {
-  if (!URL.canParse(text)) return 'is no URL';
-  const url = new URL(text);
-  if (url.protocol !== 'https:' && url.protocol !== 'http:')
-    return `found the scheme ${url.protocol.slice(0, -1)}; allowed: https, http`;
-  if (url.username !== '' || url.password !== '')
-    return 'carries a user or a password, which everybody could read; the signature shows who sends';
-  const literal = literalAddress(url.hostname);
-  const addresses = literal === null ? await addressesOf(url.hostname) : [literal];
-  const closed = addresses.find((address) => !mayReach(address, allowed));
-  return closed === undefined ? null : refusal(url.hostname, closed).message;
-}
-
-/**
- * The address in a URL, null for a host name. URLs put IPv6 addresses in brackets, and normalise
- * other ways of writing IPv4.
- */
-function literalAddress(hostname: string): string | null {
-  const bare = hostname.replace(/^\[(.*)\]$/, '$1');
-  return isIP(bare) === 0 ? null : bare;
-}
-
-async function addressesOf(hostname: string): Promise<string[]> {
-  return new Promise((settle) => {
-    resolve(hostname, { all: true }, (error, found) =>
-      settle(error === null ? found.map(({ address }) => address) : []),
-    );
-  });
-}
-
-/**
- * Resolves a name for the connection that is being made, so that the address cannot change between
- * check and connection.
- */
-function lookupAllowed(allowed: BlockList): LookupFunction {
-  return (hostname, options, callback) => {
-    resolve(hostname, { ...options, all: true }, (error, found: LookupAddress[]) => {
-      if (error !== null) return callback(error, '', 0);
-      const closed = found.find(({ address }) => !mayReach(address, allowed));
-      if (closed !== undefined) return callback(refusal(hostname, closed.address), '', 0);
-      const [first] = found;
-      if (options.all === true) return callback(null, found);
-      return callback(null, first?.address ?? '', first?.family ?? 0);
-    });
-  };
-}
-
-function refusal(hostname: string, address: string): Refused {
-  const which =
-    hostname.replace(/^\[(.*)\]$/, '$1') === address ? address : `${hostname} is ${address}, which`;
-  return new Refused(
-    `${which} is an address of this machine or a private network; ${ALLOW_SETTING} can allow it`,
-  );
-}
-
-/** The status of the response; its body is not read. */
-async function answerOf(request: ClientRequest, body: string): Promise<number> {
-  const response = await new Promise<IncomingMessage>((settle, reject) => {
-    request.once('response', settle).once('error', reject);
-    request.end(body);
-  });
-  request.on('error', () => undefined);
-  response.destroy();
-  return response.statusCode ?? 0;
-}
-
-function problemOf(status: number): string | null {
-  if (status >= 200 && status < 300) return null;
-  if (status >= 300 && status < 400)
-    return `the receiver answered ${status}, a redirect, which is not followed: name the URL that it redirects to`;
-  return `the receiver answered ${status}`;
-}
-
-function explain(error: unknown): string {
-  if (error instanceof Refused) return error.message;
-  if (!(error instanceof Error)) return String(error);
-  if (error.name === 'AbortError' || error.name === 'TimeoutError')
-    return `no answer within ${ATTEMPT_DEADLINE_MS / 1000} s`;
-  return `no answer: ${error.message}`;
+/** Why a URL can never be delivered to; null: it may be possible. */
+export function whyNotReceiver(text: string, allowed: BlockList): Promise<string | null> {
+  return whyNotUrl(text, allowed, 'the signature shows who sends');
 }

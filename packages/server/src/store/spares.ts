@@ -49,6 +49,8 @@ export async function insertSpare(tx: Tx, spare: NewService): Promise<ServiceRow
       vpc_id: null,
       vpc_address: null,
       allow_list_id: null,
+      metric_exporter_id: null,
+      exported_until: null,
       allowed_networks: null,
       memory_mb: null,
       milli_cpu: null,

@@ -1,6 +1,14 @@
 /** The tables of the metadata database, as Kysely knows them. */
-import type { DeliveryStatus, ErrorCode, EventType, PeeringStatus, Role } from '@howdah/contract';
+import type {
+  DeliveryStatus,
+  ErrorCode,
+  EventType,
+  ExporterType,
+  PeeringStatus,
+  Role,
+} from '@howdah/contract';
 import { type ColumnType, type Generated, Kysely, type Transaction } from 'kysely';
+import type { PublicConfig } from '../domain/exporter/document.ts';
 import type { OperationRow } from '../domain/operation/row.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 
@@ -130,6 +138,21 @@ export interface Tables {
     description: string;
     cidr_blocks: string[];
     created: Generated<Date>;
+  };
+  exporters: {
+    id: string;
+    project_id: string;
+    region_code: string;
+    region_alias: string | null;
+    name: string;
+    type: ExporterType;
+    config: ColumnType<PublicConfig, string, string>;
+    secret: Buffer | null;
+    created: Generated<Date>;
+    next_at: Generated<Date>;
+    failures: Generated<number>;
+    last_success: Moment | null;
+    last_error: string | null;
   };
   vpc_addresses: { vpc_id: string; address: string; service_id: string };
   events: {

@@ -25,6 +25,7 @@ export function serviceDocument(row: ServiceRow): Service {
       ? {}
       : { connection_pooler: { endpoint: { host: row.host, port: pooler.port } } }),
     ...(vpcEndpoint === null ? {} : { vpc_endpoint: vpcEndpoint, vpcEndpoint }),
+    ...(row.metric_exporter_id === null ? {} : { metric_exporter_id: row.metric_exporter_id }),
     ...(row.allow_list_id === null ? {} : { allow_list_id: row.allow_list_id }),
     ...(row.origin === null
       ? {}

@@ -58,6 +58,9 @@ export type ServiceRow = {
   vpc_id: string | null;
   vpc_address: string | null;
   allow_list_id: string | null;
+  metric_exporter_id: string | null;
+  /** Samples up to this time are pushed; null: none was. */
+  exported_until: Date | null;
   /** The networks of its VPC, or without one of its allow list; null: it has neither. */
   allowed_networks: string[] | null;
   /** The service that a read replica set follows; null: not a set. */
@@ -119,6 +122,7 @@ export type ServiceChange = Partial<
     | 'vpc_id'
     | 'vpc_address'
     | 'allow_list_id'
+    | 'metric_exporter_id'
     | 'allowed_networks'
     | 'due_at'
     | 'attempt'

@@ -1,0 +1,173 @@
+/** Exporters, and the services that they are attached to. */
+import {
+  CreateExporterBody,
+  ExporterInputBody,
+  ExporterSchema,
+  MessageBody,
+  Ref,
+  UpdateExporterBody,
+} from '@howdah/contract';
+import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import { exporterDocument } from '../../domain/exporter/document.ts';
+import {
+  attachToExporter,
+  createExporter,
+  deleteExporter,
+  detachFromExporter,
+  findExporterOrRefuse,
+  updateExporter,
+} from '../../services/exporters.ts';
+import { listExporters } from '../../store/exporters.ts';
+import { answer, callerOf } from '../changes.ts';
+import type { ApiContext, App } from '../context.ts';
+import { ofProject, ofService } from './schemas.ts';
+
+const ofExporter = Type.Object({ project_id: Type.String(), exporter_id: Type.String() });
+const tags = ['exporters'];
+
+/** The address by which the caller reaches the API; createHostCheck has checked its name. */
+const originOf = ({ protocol, host }: FastifyRequest): string => `${protocol}://${host}`;
+
+export function exporterRoutes(api: App, context: ApiContext): void {
+  readingRoutes(api, context);
+  changingRoutes(api, context);
+  attachmentRoutes(api, context);
+}
+
+function readingRoutes(api: App, { store }: ApiContext): void {
+  api.get(
+    '/projects/:project_id/exporters',
+    {
+      schema: {
+        operationId: 'listExporters',
+        summary: 'List the exporters, oldest first',
+        tags,
+        params: ofProject,
+        response: { 200: Type.Array(Ref(ExporterSchema)) },
+      },
+    },
+    async (request) =>
+      (await listExporters(store.db, request.key.project_id)).map((row) =>
+        exporterDocument(row, originOf(request)),
+      ),
+  );
+
+  api.get(
+    '/projects/:project_id/exporters/:exporter_id',
+    {
+      schema: {
+        operationId: 'getExporter',
+        summary: 'Get an exporter',
+        tags,
+        params: ofExporter,
+        response: { 200: Ref(ExporterSchema) },
+      },
+    },
+    async (request) => {
+      const { exporter_id: id } = request.params;
+      const found = await findExporterOrRefuse(store.db, request.key.project_id, id);
+      return exporterDocument(found, originOf(request));
+    },
+  );
+}
+
+function changingRoutes(api: App, context: ApiContext): void {
+  api.post(
+    '/projects/:project_id/exporters',
+    {
+      schema: {
+        operationId: 'createExporter',
+        summary: 'Create an exporter',
+        description:
+          'A receiver of the metrics of services: a Prometheus that scrapes, or a URL that ' +
+          'samples are pushed to once a minute. No answer shows its secrets.',
+        tags,
+        params: ofProject,
+        body: Ref(CreateExporterBody),
+        response: { 201: Ref(ExporterSchema) },
+      },
+    },
+    async (request, reply) => {
+      const origin = originOf(request);
+      return answer(reply, await createExporter(context, callerOf(request), request.body, origin));
+    },
+  );
+
+  api.patch(
+    '/projects/:project_id/exporters/:exporter_id',
+    {
+      schema: {
+        operationId: 'updateExporter',
+        summary: 'Change an exporter',
+        description:
+          'Secrets that are left out stay as they are, unless the URL changes. The type stays.',
+        tags,
+        params: ofExporter,
+        body: Ref(UpdateExporterBody),
+        response: { 200: Ref(ExporterSchema) },
+      },
+    },
+    async (request, reply) => {
+      const { exporter_id: id } = request.params;
+      const origin = originOf(request);
+      return answer(
+        reply,
+        await updateExporter(context, callerOf(request), id, request.body, origin),
+      );
+    },
+  );
+
+  api.delete(
+    '/projects/:project_id/exporters/:exporter_id',
+    {
+      schema: {
+        operationId: 'deleteExporter',
+        summary: 'Delete an exporter that no service has',
+        tags,
+        params: ofExporter,
+        response: { 204: Type.Null({ description: 'deleted' }) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await deleteExporter(context, callerOf(request), request.params.exporter_id)),
+  );
+}
+
+function attachmentRoutes(api: App, context: ApiContext): void {
+  for (const [operationId, change, summary, description] of [
+    [
+      'attachToExporter',
+      attachToExporter,
+      'Attach an exporter to a service',
+      'It gets the samples of the service and of its read replica sets from now on. ' +
+        'It takes the place of another exporter.',
+    ],
+    [
+      'detachFromExporter',
+      detachFromExporter,
+      'Detach an exporter from a service',
+      'It gets no more samples of the service.',
+    ],
+  ] as const) {
+    api.post(
+      `/projects/:project_id/services/:service_id/${operationId}`,
+      {
+        schema: {
+          operationId,
+          summary,
+          description,
+          tags,
+          params: ofService,
+          body: Ref(ExporterInputBody),
+          response: { 200: Ref(MessageBody) },
+        },
+      },
+      async (request, reply) => {
+        const { exporter_id: exporterId } = request.body;
+        const { key: id } = request.service;
+        return answer(reply, await change(context, callerOf(request), id, exporterId));
+      },
+    );
+  }
+}

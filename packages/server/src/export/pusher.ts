@@ -1,0 +1,117 @@
+/**
+ * Pushes the samples of services to the receivers of their exporters. The samples in the metadata
+ * database are the queue: each service has the time up to which its samples are pushed. Exporters
+ * are independent: a slow receiver delays its own samples only.
+ */
+import type { BlockList } from 'node:net';
+import type { Sealer } from '../events/sealer.ts';
+import type { Log } from '../lib/log.ts';
+import type { Store } from '../store/database.ts';
+import {
+  listDueExporters,
+  noteExported,
+  notePush,
+  readUnsent,
+  type ExporterRow,
+} from '../store/exporters.ts';
+import type { ExportedSample } from '../domain/exporter/figures.ts';
+import { isRejected, push } from './push.ts';
+import { openSecrets, UNREADABLE_SECRETS } from './secrets.ts';
+
+/** Samples are taken once a minute; new ones are pushed within this time. */
+const LOOK_EVERY_MS = 5000;
+/** The wait after the first failure; it doubles with each further one. */
+const FIRST_RETRY_MS = 10_000;
+const LONGEST_RETRY_MS = 300_000;
+
+export type PusherOptions = { store: Store; log: Log; sealer: Sealer; allowed: BlockList };
+
+type Pusher = Readonly<PusherOptions> & {
+  readonly working: Map<string, Promise<void>>;
+  timer: NodeJS.Timeout | undefined;
+  closing: boolean;
+  round: Promise<void> | undefined;
+};
+
+export function createPusher(options: PusherOptions) {
+  const pusher: Pusher = {
+    ...options,
+    working: new Map(),
+    timer: undefined,
+    closing: false,
+    round: undefined,
+  };
+  return {
+    start: (): void => {
+      pusher.timer = setInterval(() => look(pusher), LOOK_EVERY_MS);
+    },
+    /** Waits for the pushes that are under way. */
+    close: async (): Promise<void> => {
+      pusher.closing = true;
+      clearInterval(pusher.timer);
+      await pusher.round;
+      await Promise.all(pusher.working.values());
+    },
+  };
+}
+
+function look(pusher: Pusher): void {
+  if (pusher.closing) return;
+  pusher.round ??= pushDue(pusher)
+    .catch((error: unknown) =>
+      pusher.log.warn({ err: error }, 'could not read which samples must be pushed'),
+    )
+    .finally(() => {
+      pusher.round = undefined;
+    });
+}
+
+async function pushDue(pusher: Pusher): Promise<void> {
+  const { store, log, working } = pusher;
+  for (const exporter of await listDueExporters(store.db)) {
+    const { id } = exporter;
+    if (working.has(id) || pusher.closing) continue;
+    const done = pushAll(pusher, exporter)
+      .catch((error: unknown) =>
+        log.warn({ exporter: id, err: error }, 'a push of samples was interrupted; trying again'),
+      )
+      .finally(() => working.delete(id));
+    working.set(id, done);
+  }
+}
+
+/** Pushes all samples of an exporter, the oldest first, until one push fails. */
+async function pushAll(pusher: Pusher, exporter: ExporterRow): Promise<void> {
+  const {
+    store: { db },
+    sealer,
+    allowed,
+    log,
+  } = pusher;
+  const { id, failures } = exporter;
+  const secrets = openSecrets(sealer, exporter.secret);
+  for (;;) {
+    const samples = await readUnsent(db, id);
+    if (samples.length === 0 || pusher.closing) return;
+    const outcome =
+      secrets === null
+        ? { responseStatus: null, error: UNREADABLE_SECRETS }
+        : await push(exporter, secrets, samples, allowed);
+    const { error } = outcome;
+    if (error === null || isRejected(outcome))
+      for (const [serviceId, until] of lastOf(samples)) await noteExported(db, serviceId, until);
+    await notePush(db, id, error === null ? null : { error, retryAfterMs: retryAfterMs(failures) });
+    if (error === null) continue;
+    log.info({ exporter: id, reason: error }, 'samples were not accepted');
+    return;
+  }
+}
+
+/** The time of the last sample of each service. */
+function lastOf(samples: readonly ExportedSample[]): Map<string, Date> {
+  // They are in the order of their time.
+  return new Map(samples.map(({ serviceId, at }) => [serviceId, at]));
+}
+
+const retryAfterMs = (failures: number): number =>
+  Math.min(FIRST_RETRY_MS * 2 ** Math.min(failures, 10), LONGEST_RETRY_MS);
