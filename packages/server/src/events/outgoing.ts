@@ -8,6 +8,9 @@ import { mayReach } from './networks.ts';
 /** The time from the begin of a request to the status of its response. */
 const DEADLINE_MS = 10_000;
 
+/** Interim responses (1xx) before the response; more of them are an attack. */
+const MAX_INTERIM = 10;
+
 /** The setting that lets private addresses be reached. */
 export const ALLOW_SETTING = 'HOWDAH_WEBHOOK_NETWORKS';
 
@@ -111,10 +114,16 @@ function refusal(hostname: string, address: string): Refused {
   );
 }
 
-/** The status of the response; its body is not read. */
+/** The status of the response; its body is not read, however long it is. */
 async function answerOf(request: ClientRequest, body: string | Buffer): Promise<number> {
+  let interim = 0;
   const response = await new Promise<IncomingMessage>((settle, reject) => {
     request.once('response', settle).once('error', reject);
+    request.on('information', () => {
+      interim++;
+      if (interim > MAX_INTERIM)
+        request.destroy(new Error(`more than ${MAX_INTERIM} interim responses`));
+    });
     request.end(body);
   });
   request.on('error', () => undefined);
