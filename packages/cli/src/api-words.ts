@@ -22,6 +22,7 @@ const LISTS: readonly [call: RegExp, command: string][] = [
   [/\/backup-retention$/, 'howdah backup retention SERVICE'],
   [/\/extensions$/, 'howdah extension list SERVICE'],
   [/\/members$/, 'howdah service members SERVICE'],
+  [/\/logs$/, 'howdah logs SERVICE'],
   [/\/limits$/, 'howdah project get'],
   [/^\/projects\/\S+\/services$/, 'howdah service list'],
   [/^\/projects$/, 'howdah project list'],

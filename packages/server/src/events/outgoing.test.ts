@@ -60,6 +60,6 @@ test.each([
 ])('a %s without end is not read', async (_, start, more, outcome) => {
   const { url, sent } = await flood(start, more);
   expect(await post(url, {}, '{}', allowed)).toEqual(outcome);
-  // What the buffers of both sockets hold, at most: the connection was closed.
+  // The buffers of both sockets hold less: the connection was closed.
   expect(await sent).toBeLessThan(32 * 1024 * 1024);
 });
