@@ -8,6 +8,7 @@ import {
   stopServer,
   waitUntilReady,
 } from '../packages/server/src/engine/local/postgres/server.ts';
+import { PLAIN_START } from '../packages/server/src/engine/local/postgres/server-start.ts';
 import type { Machine } from '../packages/server/src/engine/local/host/machine-record.ts';
 import { bareKit, makeBare, type BareKit, type BareServer } from './lib/bare.ts';
 import type { Bench } from './lib/bench.ts';
@@ -65,7 +66,7 @@ async function startAndLoad(
 ): Promise<Sample> {
   await idle();
   const watch = stopwatch();
-  await launch(machine, machine.owner, paths, installation.bin, 'shared');
+  await launch(machine, machine.owner, paths, installation.bin, PLAIN_START);
   const state = await waitUntilReady(paths, 60_000);
   watch.lap('ready');
   const server = await findServer(paths);

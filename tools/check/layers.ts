@@ -49,7 +49,7 @@ export const LAYERS: readonly Layer[] = [
     name: 'config',
     holds:
       '`settings.ts`, `config*.ts`, `paths.ts`: the settings, read once, and the places of our own files',
-    path: `^${SERVER}/(settings|config|config-regions|paths)\\.ts$`,
+    path: `^${SERVER}/(settings|config|config-maintenance|config-regions|paths)\\.ts$`,
     imports: ['contract', 'lib'],
   },
   {

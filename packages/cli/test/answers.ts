@@ -180,6 +180,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   enablePooler: ok({ message: 'the connection pooler is enabled' }),
   disablePooler: ok({ message: 'the connection pooler is disabled' }),
   setHA: accepted({ ...SERVICE, status: 'CONFIGURING' }),
+  restartService: accepted({ ...SERVICE, status: 'UPGRADING' }),
   switchover: accepted({ ...SERVICE, status: 'CONFIGURING' }),
   drill: accepted({ ...SERVICE, status: 'CONFIGURING' }),
   listReplicaSets: ok([set]),

@@ -69,6 +69,7 @@ const CALLS: readonly Row[] = [
   row('attachToAllowList', 'service attach-allow-list orders office'),
   row('detachFromAllowList', 'service detach-allow-list orders'),
   row('setHA', 'service ha orders --replicas 2 --sync 1'),
+  row('restartService', 'service restart orders'),
   row('switchover', 'service switchover orders'),
   row('drill', 'service drill orders --kind failover --confirm orders'),
   row('renameService', 'service rename orders shop'),

@@ -44,7 +44,7 @@ async function apiFor(role: Role) {
 
 test('a developer is not asked for the name of a PROD service, but told that it takes an admin', async () => {
   const { env, changed } = await apiFor('developer');
-  for (const verb of ['delete', 'stop', 'purge']) {
+  for (const verb of ['delete', 'stop', 'restart', 'purge']) {
     const { code, text } = await onTerminal(`service ${verb} orders`, env);
     expect(code, verb).toBe(4);
     expect(text, verb).toMatch(/a key with the role developer may not .* the role admin/);

@@ -78,11 +78,12 @@ test('at a terminal a delete asks; --yes and --dry-run do not ask', async () => 
   expect(changed).toEqual(['deleteService', 'deleteVpc']);
 });
 
-test('at a terminal a delete or stop of a PROD service asks for its name', async () => {
+test('at a terminal a delete, stop or restart of a PROD service asks for its name', async () => {
   const { env, run, changed } = await api();
   for (const [verb, purpose] of [
     ['delete', 'delete the PROD service orders (linltu4hxx) with all its data'],
     ['stop', 'stop the PROD service orders (linltu4hxx)'],
+    ['restart', 'restart the PROD service orders (linltu4hxx)'],
   ]) {
     const question = { at: `Type orders to ${purpose}: ` };
     const line = `howdah service ${verb} orders`;
@@ -263,7 +264,7 @@ test('completion offers commands, options, values of options and names', async (
       .flatMap((text) => text.split('\t', 1))
       .filter((text) => text !== '');
   expect(await offered('serv')).toEqual(['service']);
-  expect(await offered('service', 're')).toEqual(['restore', 'resize', 'rename']);
+  expect(await offered('service', 're')).toEqual(['restore', 'restart', 'resize', 'rename']);
   expect(await offered('service', 'resize', '--m')).toEqual(['--memory-gbs']);
   expect(await offered('service', 'get', '')).toEqual(['orders', 'mq45ho2ud1', 'zzzzzzzzzz']);
   expect(await offered('service', 'attach-vpc', 'orders', '')).toEqual(['office']);

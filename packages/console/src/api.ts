@@ -260,6 +260,7 @@ export function serviceCalls(project: string, id: string) {
   return {
     start: () => client.POST(`${at}/start`, { params }),
     stop: () => client.POST(`${at}/stop`, { params }),
+    restart: () => client.POST(`${at}/restart`, { params }),
     resize: (body: Schemas['ResizeInput']) => client.POST(`${at}/resize`, { params, body }),
     rename: (name: string) => client.POST(`${at}/rename`, { params, body: { name } }),
     setEnvironment: (environment: Environment) =>

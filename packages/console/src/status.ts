@@ -22,7 +22,7 @@ const LOOK: Record<LiveStatus, { tone: Tone; label: string }> = {
   PAUSING: { tone: 'busy', label: 'Pausing' },
   PAUSED: { tone: 'idle', label: 'Paused' },
   RESUMING: { tone: 'busy', label: 'Resuming' },
-  UPGRADING: { tone: 'busy', label: 'Resizing' },
+  UPGRADING: { tone: 'busy', label: 'Upgrading' },
   DELETING: { tone: 'busy', label: 'Deleting' },
 };
 

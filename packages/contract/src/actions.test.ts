@@ -19,6 +19,7 @@ const TABLE: Record<Action, string> = {
   delete: '| + | + | + | + | + | + | + | + | ~ |',
   start: '| x | x | x | + | x | + | ~ | x | x |',
   stop: '| x | x | + | + | ~ | x | x | x | x |',
+  restart: '| x | x | + | + | x | x | x | x | x |',
   resize: '| x | x | + | + | x | + | x | x | x |',
   forkNow: '| x | x | + | x | x | + | x | x | x |',
   forkPast: '| x | x | + | + | x | + | x | x | x |',
@@ -56,7 +57,7 @@ test.each(ACTIONS)('%s is allowed as the contract prints it', (action) => {
 
 test('a refusal names the action, the state, where it is allowed and what is allowed now', () => {
   expect(refusal('start', 'READY')).toBe(
-    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, resize, forkNow, forkPast, enablePooler, disablePooler, setHA, switchover, drill, attachToVPC, detachFromVPC, attachToAllowList, detachFromAllowList, updatePassword, setEnvironment, rename, verifyBackup, createReplicaSet, changeReplicaSet, deleteReplicaSet, query, enableExtension, disableExtension',
+    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, restart, resize, forkNow, forkPast, enablePooler, disablePooler, setHA, switchover, drill, attachToVPC, detachFromVPC, attachToAllowList, detachFromAllowList, updatePassword, setEnvironment, rename, verifyBackup, createReplicaSet, changeReplicaSet, deleteReplicaSet, query, enableExtension, disableExtension',
   );
   const refused = COLUMNS.flatMap((status) =>
     ACTIONS.filter((action) => ALLOWED[status][action] === 'refuse').map(

@@ -8,6 +8,7 @@ export const ACTIONS = [
   'delete',
   'start',
   'stop',
+  'restart',
   'resize',
   'forkNow', // the data of this moment
   'forkPast', // the data of the last snapshot, or of a point in time
@@ -63,6 +64,7 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
     delete: verdict('delete'),
     start: verdict('start'),
     stop: verdict('stop'),
+    restart: verdict('restart'),
     resize: verdict('resize'),
     forkNow: verdict('forkNow'),
     forkPast: verdict('forkPast'),
@@ -106,6 +108,7 @@ export const ALLOWED: Record<LiveStatus, Row> = {
   READY: row([
     'delete',
     'stop',
+    'restart',
     'resize',
     'forkNow',
     'forkPast',
@@ -129,6 +132,7 @@ export const ALLOWED: Record<LiveStatus, Row> = {
     'delete',
     'start',
     'stop',
+    'restart',
     'resize',
     'forkPast',
     ...POOLER,

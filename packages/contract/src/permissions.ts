@@ -50,7 +50,7 @@ export const PERMISSIONS = {
     forkOnly: 'ownForks',
     dryRunOnly: 'dryRun',
   },
-  /** Stops or deletes something that serves clients. */
+  /** Stops, restarts or deletes something that serves clients. */
   end: { changes: true, DEV: WRITERS, PROD: ADMINS, forkOnly: 'ownForks', dryRunOnly: 'dryRun' },
   fork: { changes: true, DEV: WRITERS, PROD: WRITERS, forkOnly: 'asRole', dryRunOnly: 'dryRun' },
   admin: { changes: true, DEV: ADMINS, PROD: ADMINS, forkOnly: 'ownForks', dryRunOnly: 'dryRun' },
@@ -109,6 +109,7 @@ export const ACCESS = {
   restoreService: 'change',
   startService: 'change',
   stopService: 'end',
+  restartService: 'end',
   resizeService: 'change',
   enablePooler: 'change',
   disablePooler: 'change',
@@ -185,6 +186,7 @@ const CALL_OF_ACTION: Record<Action, CallName> = {
   delete: 'deleteService',
   start: 'startService',
   stop: 'stopService',
+  restart: 'restartService',
   resize: 'resizeService',
   forkNow: 'forkService',
   forkPast: 'forkService',
@@ -226,7 +228,7 @@ export function denial(
   const allowed = environment === 'PROD' ? PROD : DEV;
   if (allowed.includes(role)) return null;
   const what = DEV.includes(role)
-    ? 'stop or delete a PROD service, or one with a PROD read replica set'
+    ? 'stop, restart or delete a PROD service, or one with a PROD read replica set'
     : 'do this';
   return `a key with the role ${role} may not ${what}; this needs a key with the role ${allowed.join(' or ')}`;
 }
@@ -320,7 +322,7 @@ type Tagged = { metadata: { environment: Environment } };
 
 /**
  * The environment that protects a service: a service takes its read replica sets along when it
- * stops or goes.
+ * stops, restarts or goes.
  */
 export function protectionOf(environment: Environment, sets: readonly Tagged[]): Environment {
   return sets.some(({ metadata }) => metadata.environment === 'PROD') ? 'PROD' : environment;
@@ -342,6 +344,7 @@ export function subjectOf({
 export const ROLE_SUMMARIES: Record<Role, string> = {
   admin: 'may do everything',
   developer:
-    'may do everything but manage keys, rename the project, and stop or delete PROD services',
+    'may do everything but manage keys, rename the project, and stop, restart or delete ' +
+    'PROD services',
   viewer: 'reads everything but secrets and the contents of databases, and changes nothing',
 };

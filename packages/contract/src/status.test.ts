@@ -135,8 +135,9 @@ function move(facts: Facts, event: Event): Facts | null {
         return begin('start', 'running');
       case 'stop':
         return begin('stop', 'paused');
+      case 'restart':
       case 'resize':
-        return begin('resize');
+        return begin(event.action);
       case 'enablePooler':
       case 'disablePooler':
       case 'setHA':

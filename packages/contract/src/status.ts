@@ -46,6 +46,7 @@ export const OPERATION_KINDS = [
   'fork',
   'start',
   'stop',
+  'restart',
   'resize',
   'enablePooler',
   'disablePooler',
@@ -79,6 +80,7 @@ export const CANCEL: Record<OperationKind, 'always' | 'queued' | { no: string }>
   fork: { no: 'delete the fork' },
   start: { no: 'stop the service once it runs' },
   stop: { no: 'start the service once it has stopped' },
+  restart: { no: 'it ends by itself' },
   resize: { no: 'resize again once it is done' },
   enablePooler: { no: 'disable the pooler once it is done' },
   disablePooler: { no: 'enable the pooler once it is done' },
@@ -114,6 +116,7 @@ export type UnderWay = {
 };
 
 const STAYS_PAUSED: readonly OperationKind[] = [
+  'restart',
   'resize',
   'restore',
   'enablePooler',
@@ -153,6 +156,7 @@ export function statusOf(
     case 'stop':
       return 'PAUSING';
     case 'resize':
+    case 'restart':
       return 'UPGRADING';
     case 'enablePooler':
     case 'disablePooler':

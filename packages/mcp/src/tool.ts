@@ -158,7 +158,7 @@ export const wait = {
 };
 export const WAIT_SECONDS = 45;
 
-/** The name once more, so that nothing is stopped or deleted by mistake. */
+/** The name once more, so that nothing is stopped, restarted or deleted by mistake. */
 export const confirm = Type.String({
   description: 'the exact name of the service, to confirm that you mean it; ask the user first',
 });

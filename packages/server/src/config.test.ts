@@ -30,6 +30,7 @@ test('the defaults', () => {
     failover: { cooldownMs: 30_000, lagLimitBytes: 1_048_576 },
     readLagLimit: { bytes: 134_217_728, seconds: 60 },
     historyMs: 365 * 86_400_000,
+    maintenanceWindow: null,
     restoreWindowMs: 86_400_000,
     webhookNetworks: [],
     databaseUrl: null,
@@ -47,6 +48,11 @@ test('the defaults', () => {
 });
 
 const GOOD: [SettingName, string, Partial<Config>][] = [
+  [
+    'HOWDAH_MAINTENANCE_WINDOW',
+    'Sun 03:00-05:00',
+    { maintenanceWindow: { day: 0, from: 180, to: 300 } },
+  ],
   ['HOWDAH_HOME', '/srv/howdah', { home: '/srv/howdah' }],
   ['HOWDAH_HOME', '~/cloud', { home: join(homedir(), 'cloud') }],
   ['HOWDAH_HOME', '~', { home: homedir() }],
@@ -154,6 +160,7 @@ const BAD: [SettingName, string, string][] = [
   ['HOWDAH_BACKUP_DAYS', '0', '0.001 to 3650'],
   ['HOWDAH_BACKUP_DAYS', '1e1', '0.001 to 3650'],
   ['HOWDAH_RESTORE_HOURS', '87601', '0 to 87600'],
+  ['HOWDAH_MAINTENANCE_WINDOW', 'Sun 3-5', 'HH:MM-HH:MM'],
   ['HOWDAH_HEARTBEAT_MS', '99', '100 to 60000'],
   ['HOWDAH_TLS', 'ON', 'auto, on, off'],
   ['HOWDAH_WEBHOOK_NETWORKS', '10.0.0.0/33', 'networks'],

@@ -6,6 +6,7 @@ import { homedir } from 'node:os';
 import { resolve } from 'node:path';
 import { Check, Default } from 'typebox/value';
 import { problemOfRegions } from './config-regions.ts';
+import { parseMaintenanceWindow, type MaintenanceWindow } from './config-maintenance.ts';
 import {
   describeSetting,
   isSettingName,
@@ -35,6 +36,8 @@ export type Config = Readonly<{
   /** How many spares are kept, so that a create takes a fraction of the time. */
   spares: number;
   backups: BackupPolicy;
+  /** When services are restarted for a newer minor version; null: never. */
+  maintenanceWindow: MaintenanceWindow | null;
   /** A member of a service with replicas that a signal has stopped hangs after this long, in ms. */
   heartbeatMs: number;
   failover: FailoverPolicy;
@@ -201,6 +204,7 @@ function configOf(settings: Settings): Config {
       snapshotEveryMs: settings.HOWDAH_SNAPSHOT_HOURS * HOUR_MS,
       verifyEveryMs: settings.HOWDAH_VERIFY_HOURS * HOUR_MS,
     }),
+    maintenanceWindow: parseMaintenanceWindow(settings.HOWDAH_MAINTENANCE_WINDOW ?? ''),
     heartbeatMs: settings.HOWDAH_HEARTBEAT_MS,
     failover: Object.freeze({
       cooldownMs: settings.HOWDAH_FAILOVER_COOLDOWN_SECONDS * SECOND_MS,

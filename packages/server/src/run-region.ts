@@ -1,6 +1,7 @@
 /** Runs a region: all that goes on beside requests, once for each region. */
 import type { ServiceRow } from './domain/service/row.ts';
 import type { Region, Regions } from './engine/regions.ts';
+import { createMaintenance } from './reconcile/maintenance.ts';
 import { recordMajors } from './reconcile/majors.ts';
 import { createReconciler } from './reconcile/reconciler.ts';
 import { createSampler } from './reconcile/sampler.ts';
@@ -73,6 +74,7 @@ function createTasks({ config, store, log }: Control, region: Region) {
   return {
     sampler: createSampler(store, region, log, warnings.look),
     warnings,
+    maintenance: createMaintenance(store, region, log, config.maintenanceWindow),
     storage: createStorageGuard(store, region, log, warnings.look),
     verifier: createVerifier({
       store,

@@ -8,6 +8,7 @@ import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { Type, type Static, type TSchema } from 'typebox';
 import { Check } from 'typebox/value';
+import { MaintenanceWindowText } from './config-maintenance.ts';
 import { TIGER_REGIONS } from './tiger-regions.ts';
 
 /** None of Debian's adduser (1000-59999), systemd's DynamicUser (61184-65519) or subordinate users (from 100000 on). */
@@ -129,6 +130,7 @@ export const SETTINGS = Type.Object({
     maximum: 87_600,
     description: 'hours within which a deleted service can be restored; 0: it cannot',
   }),
+  HOWDAH_MAINTENANCE_WINDOW: Type.Optional(MaintenanceWindowText),
   HOWDAH_HISTORY_DAYS: Type.Number({
     default: 365,
     minimum: 0.001,

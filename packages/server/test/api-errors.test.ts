@@ -198,6 +198,7 @@ test('a viewer reads and changes nothing', async () => {
     ...[
       'start',
       'stop',
+      'restart',
       'resize',
       'enablePooler',
       'disablePooler',
@@ -263,6 +264,7 @@ test('a key of another project finds nothing of this one, by any path', async ()
     'start',
     'stop',
     'rename',
+    'restart',
     'resize',
     'enablePooler',
     'disablePooler',

@@ -35,6 +35,7 @@ async function expectTurns(id: string): Promise<void> {
       });
       const refusals: [string, unknown][] = [
         [opposite, undefined],
+        ['restart', undefined],
         ['resize', { cpu_millis: 2000 }],
         ['updatePassword', { password: 'long-enough' }],
       ];
@@ -57,8 +58,14 @@ async function expectTurns(id: string): Promise<void> {
       name: `while ${transitional}`,
       metadata: { environment: 'PROD' },
     });
-    if (end === 'PAUSED')
+    if (end === 'PAUSED') {
       expect(done['metrics']).toEqual({ memory_mb: null, milli_cpu: null, storage_mb: null });
+      const refused = expect.stringMatching(/^cannot restart a service that is PAUSED: .* start/);
+      expect(await call('POST', `/services/${id}/restart`)).toMatchObject({
+        status: 400,
+        body: { code: 'INVALID_STATE', message: refused },
+      });
+    }
     // An action whose state is reached already is refused here, by the table.
     expect(await call('POST', `/services/${id}/${action}`)).toMatchObject({
       status: 400,
@@ -83,6 +90,23 @@ async function expectResize(id: string): Promise<void> {
           action === 'resize' ? { cpu_millis: 500 } : undefined,
         ),
       ).toMatchObject({
+        status: 400,
+        body: { code: 'INVALID_STATE', message: expect.stringContaining('UPGRADING') },
+      });
+  });
+  await reach(id, 'READY', 'UPGRADING');
+}
+
+async function expectRestart(id: string): Promise<void> {
+  await metadata.holdingReconciler(async () => {
+    const first = await call('POST', `/services/${id}/restart`);
+    expect(first).toMatchObject({ status: 202, body: { service_id: id, status: 'UPGRADING' } });
+    expect((await call('GET', `/operations/${operationOf(first)}`)).body).toMatchObject({
+      kind: 'restart',
+      status: 'queued',
+    });
+    for (const action of ['restart', 'start', 'stop'])
+      expect(await call('POST', `/services/${id}/${action}`), action).toMatchObject({
         status: 400,
         body: { code: 'INVALID_STATE', message: expect.stringContaining('UPGRADING') },
       });
@@ -125,6 +149,7 @@ const CALLS_ON_A_SERVICE = [
   ['DELETE', '', undefined],
   ['POST', '/start', undefined],
   ['POST', '/stop', undefined],
+  ['POST', '/restart', undefined],
   ['POST', '/resize', { cpu_millis: 500 }],
   ['POST', '/enablePooler', undefined],
   ['POST', '/disablePooler', undefined],
@@ -160,6 +185,7 @@ test('every change returns its transitional status and passes no other, and a re
 
   await expectTurns(id);
   await expectResize(id);
+  await expectRestart(id);
   await expectDelete(id);
   await expectGone(id);
   // Its operations stay.
@@ -169,6 +195,7 @@ test('every change returns its transitional status and passes no other, and a re
   );
   expect(kinds).toEqual([
     'delete succeeded',
+    'restart succeeded',
     'resize succeeded',
     'setEnvironment succeeded',
     'rename succeeded',

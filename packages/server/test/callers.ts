@@ -62,6 +62,7 @@ export const CALLERS: Record<string, Row> = {
   restoreService: { needs: 'change', own: 400 },
   startService: { needs: 'change', own: 400 },
   stopService: { needs: 'change' },
+  restartService: { needs: 'change' },
   resizeService: { needs: 'change', body: { cpu_millis: '1000' } },
   enablePooler: { needs: 'change' },
   disablePooler: { needs: 'change' },
@@ -199,11 +200,12 @@ export const TAGS: readonly Tags[] = [
 ];
 
 /**
- * "developer may do everything but … stop or delete PROD services": the calls that do, and the tags
- * for which. A service takes its sets along when it stops or is deleted.
+ * "developer may do everything but … stop, restart or delete PROD services": the calls that do, and
+ * the tags for which. A service takes its sets along when it stops, restarts or is deleted.
  */
 const NOT_FOR_DEVELOPERS: Record<string, (tags: Tags) => boolean> = {
   stopService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
+  restartService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
   deleteService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
   deleteReplicaSet: ({ set: of }) => of === 'PROD',
 };
@@ -262,6 +264,7 @@ export const RESTRICTED: Record<string, Restricted> = {
   restoreService: OWN_FORK,
   startService: OWN_FORK,
   stopService: OWN_FORK,
+  restartService: OWN_FORK,
   resizeService: OWN_FORK,
   enablePooler: OWN_FORK,
   listExtensions: READ,

@@ -130,6 +130,7 @@ async function newSpec(port: number): Promise<ServiceSpec> {
     extension: null,
     size: { cpuMillis: 500, memoryGbs: 2 },
     storageGb: 10,
+    restarts: 0,
     power: 'running',
     endpoint: { host: HOST, port },
     firstVerifier: await scramVerifier(FIRST_PASSWORD),

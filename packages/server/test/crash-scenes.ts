@@ -113,6 +113,12 @@ async function powerScenes({ cloud }: Testbed): Promise<Playable[]> {
       becomes: 'READY',
       after: on,
     }),
+    change(cloud, service, 'restart', {
+      before: on,
+      ask: ['POST', '/restart'],
+      becomes: 'READY',
+      after: on,
+    }),
     change(cloud, service, 'resize', {
       before: async () => void (cpu = 1500 - cpu),
       ask: ['POST', '/resize', () => ({ cpu_millis: String(cpu) })],

@@ -23,7 +23,7 @@ let metadata: Awaited<ReturnType<typeof openMetadata>>;
 let model: Service;
 let removeFleet: () => Promise<void>;
 beforeAll(async () => {
-  cloud = await install();
+  cloud = await install({ HOWDAH_MAINTENANCE_WINDOW: 'daily 00:00-24:00' });
   model = await cloud.create({ name: 'model', service_type: 'POSTGRES' });
   await cloud.request('POST', `/services/${model.service_id}/stop`);
   await cloud.until(model.service_id, 'PAUSED');

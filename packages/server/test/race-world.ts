@@ -135,6 +135,8 @@ function followed(world: World): World {
         power,
         ...networks,
       });
+    else if (world.operation?.kind === 'restart' && set.operation === null)
+      after = begunOnSet(after, index, 'restart', networks);
     else if (set.inVpc !== inVpc && set.operation === null)
       after = begunOnSet(after, index, inVpc ? 'attachToVPC' : 'detachFromVPC', networks);
     else if (set.hasList !== hasList && set.operation === null)

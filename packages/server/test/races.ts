@@ -260,6 +260,7 @@ export const CALLS: Record<string, Call> = {
     ),
     body: (slot) => ({ replica_count: replicasOf(slot) }),
   },
+  restart: changing('restartService', 'restart', () => ({})),
   switchover: changing('switchover', 'switchover', (world) =>
     world.replicas === 0 ? 'refuse' : {},
   ),

@@ -169,6 +169,7 @@ const OLDER_NAMES = [
     check ((vpc_id is null) = (admitted is null))`,
   'alter table services drop column region_alias',
   'alter table services drop column pg_version',
+  'alter table services drop column restarts',
   'alter table vpcs drop column region_alias',
   `delete from kysely_migration where name >= '0016'`,
 ];

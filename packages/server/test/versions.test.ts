@@ -3,7 +3,7 @@ import { mkdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { install, makeHome, type Installation } from './harness.ts';
+import { install, makeHome, preload, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { putPostgresql } from './npm-postgresql.ts';
 import {
@@ -27,7 +27,7 @@ beforeAll(async () => {
   installed = join(home, 'data', 'postgres', 'older');
   await mkdir(join(home, 'data', 'postgres'), { recursive: true });
   await putPostgresql(PACKAGE, installed);
-  cloud = await install({ HOWDAH_HOME: home, HOWDAH_SPARES: '1' });
+  cloud = await install({ HOWDAH_HOME: home, HOWDAH_SPARES: '1', ...preload('hurried.mjs') });
 });
 afterAll(async () => {
   expect(await cloud?.destroy()).toEqual([]);
@@ -141,6 +141,10 @@ test('a service whose PostgreSQL was removed runs on, and says what brings it ba
   await change(paused, 'stop');
   await rename(installed, join(cloud.home, 'elsewhere'));
 
+  const missing = expect.stringContaining(`apt-get install postgresql-${MAJOR}`);
+  await expect
+    .poll(async () => (await cloud.get(running.service_id)).warnings, { timeout: 60_000 })
+    .toContainEqual({ code: 'NOT_INSTALLED', message: missing });
   expect(await namesIn(cloud, running)).toEqual([]);
   expect(await call(paused, 'start')).toMatchObject({ status: 202 });
   expect(await call(running, 'resize', { cpu_millis: 1000 })).toMatchObject({ status: 202 });

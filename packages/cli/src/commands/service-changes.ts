@@ -21,7 +21,7 @@ import { change, changeFound, CHANGES, sizeOf, type Call, type Size } from './se
 
 export function addChanges(service: Command): void {
   addPlainChanges(service);
-  addStop(service);
+  addEnding(service);
   addAttachVpc(service);
   addAllowLists(service);
   addExporters(service);
@@ -73,22 +73,32 @@ function addPlainChanges(service: Command): void {
   );
 }
 
-function addStop(service: Command): void {
-  verb(service, 'stop <service>', {
-    does: 'Stop a service; its data, endpoint and settings stay. Asks for the name of a PROD service, on a terminal.',
-    example: 'howdah service stop orders',
-    takes: [...CHANGES, 'yes'],
-  }).action(async (wanted: string, options: Waiting & Destroying) => {
-    const connection = await connect(options);
-    const found = await findService(connection, wanted);
-    const { service_id: id, name, metadata } = found;
-    await refuseBeforeAsking(connection, options, permissionOfAction('stop'), subjectOf(found));
-    if (metadata.environment === 'PROD')
-      await confirmName(`stop the PROD service ${name} (${id})`, name, options);
-    await change(connection, id, options, (client, params) =>
-      client.POST('/projects/{project_id}/services/{service_id}/stop', { params }),
-    );
-  });
+/** Changes that end all sessions: at a terminal they ask for the name of a PROD service. */
+function addEnding(service: Command): void {
+  const ending = (name: 'stop' | 'restart', does: string, call: Call): void => {
+    verb(service, `${name} <service>`, {
+      does: `${does} Asks for the name of a PROD service, on a terminal.`,
+      example: `howdah service ${name} orders`,
+      takes: [...CHANGES, 'yes'],
+    }).action(async (wanted: string, options: Waiting & Destroying) => {
+      const connection = await connect(options);
+      const found = await findService(connection, wanted);
+      const { service_id: id, name: named, metadata } = found;
+      await refuseBeforeAsking(connection, options, permissionOfAction(name), subjectOf(found));
+      if (metadata.environment === 'PROD')
+        await confirmName(`${name} the PROD service ${named} (${id})`, named, options);
+      await change(connection, id, options, call);
+    });
+  };
+  ending('stop', 'Stop a service; its data, endpoint and settings stay.', (client, params) =>
+    client.POST('/projects/{project_id}/services/{service_id}/stop', { params }),
+  );
+  ending(
+    'restart',
+    'Restart a service, for a newer minor version of PostgreSQL; standbys first, then a switchover.',
+    (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/restart', { params }),
+  );
 }
 
 function addAttachVpc(service: Command): void {
@@ -256,7 +266,7 @@ function addNames(service: Command): void {
   );
 
   verb(service, 'set-environment <service> <environment>', {
-    does: 'Set the environment of a service: DEV or PROD. A PROD service is harder to stop or delete.',
+    does: 'Set the environment of a service: DEV or PROD. PROD is harder to stop, restart or delete.',
     example: 'howdah service set-environment orders PROD',
     takes: ['output', 'dryRun'],
   }).action(async (wanted: string, tag: string, options: Changing) => {

@@ -61,6 +61,11 @@ export const SETTINGS: readonly { name: string; flag: string; help: string }[] =
     "help": "hours within which a deleted service can be restored; 0: it cannot (HOWDAH_RESTORE_HOURS; default 24; allowed: a number from 0 to 87600)"
   },
   {
+    "name": "HOWDAH_MAINTENANCE_WINDOW",
+    "flag": "--maintenance-window <value>",
+    "help": "when services are restarted, one after the other, whose PostgreSQL has a newer minor version (HOWDAH_MAINTENANCE_WINDOW; default none; allowed: a day (Sun, Mon, … or daily) and two times of the local clock, HH:MM-HH:MM)"
+  },
+  {
     "name": "HOWDAH_HISTORY_DAYS",
     "flag": "--history-days <value>",
     "help": "days for which ended operations and audit entries are kept (HOWDAH_HISTORY_DAYS; default 365; allowed: a number from 0.001 to 36500)"

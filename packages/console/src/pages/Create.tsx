@@ -305,7 +305,7 @@ function CreateForm({ regions }: { regions: readonly [Region, ...Region[]] }) {
           />
         </Card>
 
-        <Card title="Environment" hint="only admin keys may stop or delete a PROD service">
+        <Card title="Environment" hint="only admin keys may stop, restart or delete a PROD service">
           <SegmentedControl<Environment>
             aria-label="Environment"
             value={form.environment}

@@ -15,7 +15,8 @@ import { ENVIRONMENTS, SERVICE_TYPES } from '../types.ts';
 /**
  * What a warning is about: the disk that services stand on, WAL that is not archived, a snapshot
  * not taken, a backup that did not verify itself, a replica that is missing, processes ended by the
- * memory limit, the quota of the service.
+ * memory limit, the quota of the service, a PostgreSQL that was replaced or removed under a running
+ * server.
  */
 export const WARNING_CODES = [
   'DISK',
@@ -25,6 +26,8 @@ export const WARNING_CODES = [
   'VERIFICATION',
   'REPLICA_MISSING',
   'MEMORY',
+  'MINOR_VERSION',
+  'NOT_INSTALLED',
 ] as const;
 
 export const WarningSchema = Named(

@@ -20,6 +20,7 @@ import { Problem } from '../problem.ts';
 export function addRunTools(server: McpServer, cloud: Cloud): void {
   addStartService(server, cloud);
   addStopService(server, cloud);
+  addRestartService(server, cloud);
   addResizeService(server, cloud);
 }
 
@@ -84,6 +85,40 @@ function addStopService(server: McpServer, cloud: Cloud): void {
         body({ data }),
         response,
         'PAUSED',
+        args.wait_seconds ?? WAIT_SECONDS,
+        signal,
+      );
+    },
+  );
+}
+
+function addRestartService(server: McpServer, cloud: Cloud): void {
+  const { client } = cloud;
+  addTool(
+    server,
+    'restart_service',
+    {
+      title: 'Restart a service',
+      description:
+        'Starts the servers of a service again: its sessions end, new ones wait about a second. ' +
+        'It applies the update that get_service shows as the warning MINOR_VERSION. Refused for ' +
+        'PROD unless the key is admin. Ask the user first.',
+      kind: 'destroy',
+      input: Type.Object({ service, confirm, ...wait, ...changing }, closed),
+    },
+    async (args, signal) => {
+      const named = await findService(cloud, args.service);
+      await refuseDenied(cloud, permissionOfAction('restart'), subjectOf(named));
+      const found = confirmed(named, args.confirm);
+      const { data, response } = await client.POST(
+        '/projects/{project_id}/services/{service_id}/restart',
+        { params: { path: pathOf(found), ...askedAs(args) }, signal },
+      );
+      return became(
+        cloud,
+        body({ data }),
+        response,
+        'READY',
         args.wait_seconds ?? WAIT_SECONDS,
         signal,
       );

@@ -14,6 +14,8 @@ export type ServiceSpec = {
   size: Size;
   /** The most that each of its servers may use of the disk, in gigabytes. */
   storageGb: number;
+  /** How many restarts were requested; its servers are started again for each. */
+  restarts: number;
   /** Whether it must run. */
   power: 'running' | 'paused';
   /** Where clients connect; reserved when the create was accepted, never changed. */

@@ -123,6 +123,16 @@ export function stopService(
   return changeUnderRules(context, caller, id, 'stop', () => ({ power: 'paused' }), 'stop');
 }
 
+/** Starts the servers again: standbys first, then the primary, by a switchover where it can be. */
+export function restartService(
+  context: ControlContext,
+  caller: Caller,
+  id: string,
+): Promise<Accepted> {
+  const again = ({ restarts }: ServiceRow): ServiceChange => ({ restarts: restarts + 1 });
+  return changeUnderRules(context, caller, id, 'restart', again, 'restart');
+}
+
 export function renameService(
   context: ControlContext,
   caller: Caller,

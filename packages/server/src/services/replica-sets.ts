@@ -93,6 +93,7 @@ export async function createReplicaSet(
       created_by: caller.publicKey,
       nodes: body.nodes,
       preload: parent.preload,
+      restarts: parent.restarts,
       ...networkColumnsOf(parent),
     };
     const row = await changeService(tx, fresh, change, operation);

@@ -46,7 +46,8 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
               vpc_address as "vpcAddress", parent_id as "parentId",
               project_id is not null and status <> 'READY' and not exists (
                 select from operations o
-                where o.service_id = s.id and o.status = 'succeeded' and o.kind in ('create', 'fork', 'start', 'resize', 'restore', 'repair')
+                where o.service_id = s.id and o.status = 'succeeded'
+                  and o.kind in ('create', 'fork', 'start', 'restart', 'resize', 'restore', 'repair')
               ) as provisioning
        from services s`,
     );

@@ -156,6 +156,23 @@ export async function isUnderWay(db: Db, id: string): Promise<boolean> {
   );
 }
 
+/** Whether an operation of a kind has not ended in a region. */
+export async function isUnderWayInRegion(
+  db: Db,
+  region: string,
+  kind: OperationKind,
+): Promise<boolean> {
+  const found = await db
+    .selectFrom('operations')
+    .innerJoin('services', 'services.id', 'operations.service_id')
+    .select('operations.id')
+    .where('operations.kind', '=', kind)
+    .where('operations.finished', 'is', null)
+    .where('services.region_code', '=', region)
+    .executeTakeFirst();
+  return found !== undefined;
+}
+
 /** Records an operation that is done when its request is answered. */
 export async function recordOperation(
   tx: Tx,

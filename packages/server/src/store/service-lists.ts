@@ -30,11 +30,30 @@ export async function listParentsOfUnfinishedForks(db: Db): Promise<Set<string>>
         .select('done.id')
         .whereRef('done.service_id', '=', 'services.id')
         .where('done.status', '=', 'succeeded')
-        .where('done.kind', 'in', ['fork', 'start', 'resize', 'restore', 'repair']);
+        .where('done.kind', 'in', ['fork', 'start', 'restart', 'resize', 'restore', 'repair']);
       return where.not(where.exists(made));
     })
     .execute();
   return new Set(rows.flatMap(({ origin }) => origin?.parent ?? []));
+}
+
+/** Services of a region that are READY and warn of something. */
+export async function listServicesWithWarning(
+  db: Db,
+  region: string,
+  code: Warning['code'],
+): Promise<string[]> {
+  const rows = await db
+    .selectFrom('services')
+    .select('id')
+    .where(isIn(region))
+    .where(isListed)
+    .where('status', '=', 'READY')
+    .where(sql<boolean>`warnings <> '[]'`)
+    .where(sql<boolean>`warnings @> ${JSON.stringify([{ code }])}::jsonb`)
+    .orderBy('id')
+    .execute();
+  return rows.map(({ id }) => id);
 }
 
 /** Services of a region whose major version is not recorded. */

@@ -131,8 +131,9 @@ async function passOnToSets(tx: Tx, parent: ServiceRow): Promise<void> {
     const locked = await lockService(tx, id);
     if (locked === null) continue;
     const { service: set, operation } = locked;
-    const { preload } = parent;
-    const change = { ...networkColumnsOf(parent), preload, attempt: 0, due_at: new Date() };
+    const { preload, restarts } = parent;
+    const inherited = { ...networkColumnsOf(parent), preload, restarts };
+    const change = { ...inherited, attempt: 0, due_at: new Date() };
     if (set.deleting) await changeService(tx, set, change, operation);
     else {
       const kind = inheritedOperation(set, parent, power, operation);

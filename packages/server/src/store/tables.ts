@@ -90,6 +90,7 @@ export interface Tables {
     | 'creates_extension'
     | 'drops_extension'
     | 'purge'
+    | 'restarts'
     | 'deleting'
     | 'pooler'
     | 'pooler_port'

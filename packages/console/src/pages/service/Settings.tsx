@@ -95,7 +95,7 @@ function Environment({ service }: { service: Service }) {
   return (
     <Setting
       title="Environment"
-      about="Only keys with the role admin may stop or delete a PROD service, and must type its name."
+      about="Only admin keys may stop, restart or delete a PROD service, and must type its name."
     >
       <SegmentedControl<EnvironmentTag>
         aria-label="Environment tag"

@@ -18,6 +18,7 @@ import {
   startService,
   stopService,
   resizeService,
+  restartService,
   setServiceEnvironment,
   updatePassword,
 } from '../../services/change-service.ts';
@@ -176,6 +177,25 @@ function powerRoutes(api: App, context: ApiContext): void {
         answer(reply, await change(context, callerOf(request), request.service.key)),
     );
   }
+
+  api.post(
+    '/projects/:project_id/services/:service_id/restart',
+    {
+      schema: {
+        operationId: 'restartService',
+        summary: 'Restart a service',
+        description:
+          'Its servers start again, with the minor version of PostgreSQL that is installed now. ' +
+          'Standbys and read replicas restart one after the other, then a standby becomes the ' +
+          'primary; without one, new connections wait about a second. Sessions end.',
+        tags: ['services'],
+        params: ofService,
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await restartService(context, callerOf(request), request.service.key)),
+  );
 
   api.post(
     '/projects/:project_id/services/:service_id/resize',

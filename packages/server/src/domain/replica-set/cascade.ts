@@ -13,6 +13,7 @@ export const INHERITED_COLUMNS = [
   'deleted_at',
   'cpu_millis',
   'preload',
+  'restarts',
   'vpc_id',
   'allow_list_id',
 ] as const satisfies (keyof ServiceChange)[];
@@ -29,6 +30,7 @@ export function inheritedOperation(
 ): OperationKind | null {
   if (power !== set.power) return power === 'running' ? 'start' : 'stop';
   if (underWay !== null || parent.deleted_at !== null) return null;
+  if (set.restarts !== parent.restarts && power === 'running') return 'restart';
   if (set.vpc_id !== parent.vpc_id) return parent.vpc_id === null ? 'detachFromVPC' : 'attachToVPC';
   if (set.allow_list_id === parent.allow_list_id) return null;
   return parent.allow_list_id === null ? 'detachFromAllowList' : 'attachToAllowList';

@@ -41,6 +41,8 @@ export type ServiceRow = {
   storage_gb: number;
   /** Its data is removed without the time for a restore. */
   purge: boolean;
+  /** How many restarts were requested. */
+  restarts: number;
   power: 'running' | 'paused';
   deleting: boolean;
   first_verifier: string | null;
@@ -101,6 +103,7 @@ export type ServiceChange = Partial<
     | 'memory_gbs'
     | 'storage_gb'
     | 'purge'
+    | 'restarts'
     | 'power'
     | 'deleting'
     | 'deleted_at'

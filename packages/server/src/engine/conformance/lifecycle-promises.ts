@@ -183,12 +183,14 @@ async function planIsMade(subject: Subject): Promise<void> {
     await removeAll(subject, id); // the first create of an engine makes its template
   });
   const spec = await subject.newSpec();
-  const larger = { ...spec, size: LARGER };
+  let larger = { ...spec, size: LARGER };
   try {
     await assertPlanned(subject, 'create', spec, false);
     await assertPlanned(subject, 'stop', paused(spec), true);
     await assertPlanned(subject, 'start', spec, false);
     await assertPlanned(subject, 'resize', larger, true, spec.size);
+    larger = { ...larger, restarts: 1 };
+    await assertPlanned(subject, 'restart', larger, true);
     if (hasPooler(subject.engine)) {
       const pooled = { ...larger, pooler: { port: await subject.newPort() } };
       await assertPlanned(subject, 'enablePooler', pooled, true);
@@ -221,7 +223,7 @@ async function assertAsked(
 
 async function planOfReplicas(subject: Subject): Promise<void> {
   await withService(subject, {}, async (spec) => {
-    const wanted = replicated(subject, spec, 1);
+    let wanted = replicated(subject, spec, 1);
     const { ha } = wanted;
     if (ha === null) return assert.fail('it has replicas');
     const larger = { ...wanted, size: LARGER };
@@ -230,6 +232,8 @@ async function planOfReplicas(subject: Subject): Promise<void> {
     await assertAsked(subject, 'start', wanted, { running: false });
     await assertAsked(subject, 'resize', larger, { sizeBefore: wanted.size });
     await assertAsked(subject, 'resize', wanted, { sizeBefore: LARGER });
+    wanted = { ...wanted, restarts: 1 };
+    await assertAsked(subject, 'restart', wanted);
     await assertAsked(subject, 'setHA', { ...wanted, ha: { ...ha, replicas: 0, sync: 0 } });
   });
 }
@@ -238,10 +242,11 @@ async function planOfSet(subject: Subject): Promise<void> {
   await withService(subject, {}, async ({ id }) => {
     const base = await subject.newSpec();
     const set: ServiceSpec = { ...base, firstVerifier: null, set: { parent: id, nodes: 2 } };
-    const larger = { ...set, size: LARGER };
+    const larger = { ...set, size: LARGER, restarts: 1 };
     try {
       await assertAsked(subject, 'create', set, { running: false });
-      await assertAsked(subject, 'resize', larger, { sizeBefore: set.size });
+      await assertAsked(subject, 'resize', { ...larger, restarts: 0 }, { sizeBefore: set.size });
+      await assertAsked(subject, 'restart', larger);
       await assertAsked(subject, 'stop', paused(larger));
       await assertAsked(subject, 'start', larger, { running: false });
     } finally {

@@ -23,6 +23,7 @@ import { createPoolers } from './proxy/pooler.ts';
 import { noticed } from './topology/cluster/failover.ts';
 import type { Topology } from './topology/context.ts';
 import { createExecutor } from './topology/executor.ts';
+import { createMinorVersions, type MinorVersions } from './topology/minor-versions.ts';
 import { createStandbys } from './topology/standbys.ts';
 
 export type LocalEngineOptions = {
@@ -58,6 +59,7 @@ export type Local = Readonly<{
   reader: ReturnType<typeof createReader>;
   meter: ReturnType<typeof createStorageMeter>;
   quotas: Quotas;
+  minorVersions: MinorVersions;
   /** The last figures of each server, by its key: rates are differences. */
   glances: Map<string, Glance>;
 }>;
@@ -107,6 +109,7 @@ export function createLocal(options: LocalEngineOptions): Local {
     reader: createReader(monitor),
     meter: createStorageMeter(machine.cloneMethod),
     quotas: createQuotas(machine, monitor),
+    minorVersions: createMinorVersions(machine, monitor),
     glances: new Map(),
   };
 }

@@ -12,10 +12,11 @@ import { findServer } from './postgres/server.ts';
 import { replicaStates, replicaWarnings, serverStates } from './topology/cluster/states.ts';
 import type { Topology } from './topology/context.ts';
 import { firstNode, instanceNumbers } from './topology/instances.ts';
-import { nodeStates, setWarnings } from './topology/read-replicas/states.ts';
+import { versionWarnings } from './topology/minor-versions.ts';
+import { nodeStates, setsOf, setWarnings } from './topology/read-replicas/states.ts';
 
 export function createObserving(local: Local): Observing {
-  const { machine, topology, keeper, quotas } = local;
+  const { machine, topology, keeper, quotas, minorVersions } = local;
   return {
     readLagLimit: topology.readLagLimit,
     usage: (id) => usageOf(local, id),
@@ -37,6 +38,7 @@ export function createObserving(local: Local): Observing {
       ...(await replicaWarnings(topology, id)),
       ...setWarnings(topology, id),
       ...(await memoryWarnings(local, id)),
+      ...(await versionWarnings(minorVersions, id, setsOf(topology, id))),
     ],
   };
 }

@@ -14,8 +14,6 @@ export const MODEL_VERSIONS = [
 export function versionOf({ major }: Pick<ModelService, 'major'>): string {
   return MODEL_VERSIONS.find((one) => one.major === major)?.version ?? MODEL_VERSIONS[0].version;
 }
-/** Why a server is started again: for another size, or other libraries. */
-export const SETTINGS_WHY = 'for its new settings';
 
 /** The numbers of the servers that a spec asks for. They need no ports: nothing listens there. */
 export function wantedNodes(
@@ -48,6 +46,15 @@ const copyOf = (networks: readonly string[] | null): string[] | null =>
 
 export function sameNetworks(a: readonly string[] | null, b: readonly string[] | null): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
+}
+
+/** Why a server must be started again; null: it need not. */
+export function restartWhy(
+  node: Pick<ModelNode, 'size' | 'libraries' | 'restarts'>,
+  spec: Pick<ServiceSpec, 'size' | 'preload' | 'restarts'>,
+): string | null {
+  if (compareSettings(node, spec) !== 'current') return 'for its new settings';
+  return (node.restarts ?? 0) === spec.restarts ? null : 'as requested';
 }
 
 /** Whether a size is the desired one, or has less or more memory. */
@@ -126,10 +133,12 @@ export function startServer(
   nowMs: number,
 ): void {
   const node = nodeOf(service, n);
+  const { size, preload, restarts } = spec;
   Object.assign(node, {
     runs: true,
-    size: spec.size,
-    libraries: [...spec.preload],
+    size,
+    libraries: [...preload],
+    restarts,
     place: placeOf(spec),
   });
   if (node.data === 'primary') service.stoppedMs = null;

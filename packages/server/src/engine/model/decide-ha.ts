@@ -162,12 +162,13 @@ function decideOthers(pair: Pair): NextStep | null {
       changed.nodes = changed.nodes.filter(({ n }) => n !== extra.n);
       return 'as requested';
     });
-  const size = change.compareSettings(primary, spec);
-  if (size === 'larger' || (size === 'smaller' && others.length === 0))
+  const why = change.restartWhy(primary, spec);
+  const isLarger = change.compareSettings(primary, spec) === 'larger';
+  if (why !== null && (isLarger || others.length === 0))
     return changeBy(STEP.restartPrimary, 'resize', (changed, nowMs) => {
       change.stopServer(changed, primary.n, nowMs, 'fast');
       change.startServer(changed, spec, primary.n, nowMs);
-      return change.SETTINGS_WHY;
+      return why;
     });
   for (const n of wanted.filter((other) => other !== primary.n)) {
     const found = decideStandby(
@@ -192,10 +193,11 @@ function decideStandby(spec: ServiceSpec, n: number, node: ModelNode | undefined
       return 'it follows the primary';
     });
   const isPlaced = node.place === change.placeOf(spec);
-  if (isPlaced && change.compareSettings(node, spec) === 'current') return null;
+  const why = isPlaced ? change.restartWhy(node, spec) : change.placeWhy(spec);
+  if (why === null) return null;
   return changeBy(onServer(STEP.stop, n), 'stop', (changed, nowMs) => {
     change.stopServer(changed, n, nowMs, 'fast');
-    return isPlaced ? change.SETTINGS_WHY : change.placeWhy(spec);
+    return why;
   });
 }
 
@@ -211,7 +213,8 @@ function decidePlanned({ spec, ha, service, primary }: Pair): NextStep {
     to,
     why,
   });
-  if (change.compareSettings(primary, spec) === 'smaller') return switchOver(change.SETTINGS_WHY);
+  const why = change.restartWhy(primary, spec);
+  if (why !== null) return switchOver(why);
   if (ha.switchover) return switchOver('as requested');
   if (ha.drill === null) return SETTLED;
   return { kind: 'drill', name: DRILL_STEP, transition: 'drill', to, why: ha.drill };

@@ -29,7 +29,8 @@ export function decideServer(situation: Situation): NextStep {
   const dropped = decideDropped(situation);
   if (dropped !== null) return dropped;
   if (server.place !== change.placeOf(spec)) return stop('vpc', change.placeWhy(spec));
-  if (change.compareSettings(server, spec) !== 'current') return stop('stop', change.SETTINGS_WHY);
+  const why = change.restartWhy(server, spec);
+  if (why !== null) return stop('stop', why);
   return decideRunning(situation, STEP.setPassword) ?? SETTLED;
 }
 

@@ -88,13 +88,12 @@ function decideNodes({ spec, service, parent }: Situation): NextStep {
       ? startPooler(spec)
       : { kind: 'wait', why: 'its pooler waits for the primary', waitMs: WAIT_MS };
   const late = service.nodes.find(
-    (node) =>
-      node.place !== change.placeOf(spec) || change.compareSettings(node, spec) !== 'current',
+    (node) => node.place !== change.placeOf(spec) || change.restartWhy(node, spec) !== null,
   );
   if (late === undefined) return SETTLED;
   return changeBy(step.restartNodeName(late.n), 'resize', (changed, nowMs) => {
     change.stopServer(changed, late.n, nowMs, 'fast');
     change.startServer(changed, spec, late.n, nowMs);
-    return change.SETTINGS_WHY;
+    return change.restartWhy(late, spec) ?? change.placeWhy(spec);
   });
 }

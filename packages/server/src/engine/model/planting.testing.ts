@@ -239,6 +239,7 @@ export const leftover = (id: string): ServiceSpec => ({
   extension: null,
   size: 'shared',
   storageGb: 1,
+  restarts: 0,
   power: 'running',
   endpoint: { host: '', port: 1 },
   firstVerifier: null,

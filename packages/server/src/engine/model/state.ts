@@ -44,6 +44,8 @@ const NodeSchema = Type.Object({
   /** The size and the libraries that it was started with; older documents have none. */
   size: SizeSchema,
   libraries: Type.Optional(Type.Array(Type.String())),
+  /** How many restarts had been requested when it was started; absent: none. */
+  restarts: Type.Optional(Type.Integer()),
   /** The VPC whose network it runs in; null: none. */
   place: PlaceSchema,
   /** Whether the gateway of its read replica set routes to it. */

@@ -108,6 +108,7 @@ export function newSpec(port: number): ServiceSpec {
     extension: null,
     size: { cpuMillis: 500, memoryGbs: 2 },
     storageGb: 10,
+    restarts: 0,
     power: 'running',
     endpoint: { host: 'simulated.invalid', port },
     firstVerifier: verifierOf(FIRST_PASSWORD),

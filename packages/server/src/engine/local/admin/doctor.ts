@@ -28,6 +28,7 @@ import {
 } from '../postgres/installations.ts';
 import { LOGIN_TRIGGERS_SINCE } from '../postgres/read-only-sql.ts';
 import { findLeftovers } from './leftovers.ts';
+import { replacedBinaries } from './replaced-binaries.ts';
 import { dataDirectories } from './sites.ts';
 import { foreseeLimits, limitsNote } from '../host/limits.ts';
 import { readRegionPlaces } from '../../../installation.ts';
@@ -104,6 +105,7 @@ export async function doctor(
             found: `on PostgreSQL ${installation.version} (${installation.source})`,
           };
     }),
+    ...(await replacedBinaries(usable, await dataDirectories(home))),
     await program('pgbouncer'),
     await program('haproxy'),
     await egress(),

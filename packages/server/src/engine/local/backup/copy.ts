@@ -23,6 +23,7 @@ import {
   whyItEnded,
   writeConfig,
 } from '../postgres/server.ts';
+import { PLAIN_START } from '../postgres/server-start.ts';
 import type { Where } from '../postgres/superuser.ts';
 import { loadedExtensions } from '../postgres/templates.ts';
 import { materialise } from './fork.ts';
@@ -148,7 +149,7 @@ export async function startCopy(
   const owner = ownerOf(machine, paths);
   await writeConfig(owner, copy, configFiles(input, configUsersOf(owner)));
   const launchedMs = Date.now();
-  await launch(machine, owner, copy, installation.bin, 'shared', LOCAL_LISTENER, [
+  await launch(machine, owner, copy, installation.bin, PLAIN_START, LOCAL_LISTENER, [
     machine.layout.service(spec.id).root,
   ]);
   for (;;) {

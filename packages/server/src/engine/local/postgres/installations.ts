@@ -13,6 +13,7 @@ import {
   rm,
   symlink,
 } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { basename, dirname, join } from 'node:path';
 import {
@@ -118,6 +119,11 @@ export function installationFor(
         needed.every((extension) => found.extensions.includes(extension)),
     ) ?? null
   );
+}
+
+/** Those that are there now: a package may be removed, and come back, while Howdah runs. */
+export function presentOf(installations: readonly Installation[]): Installation[] {
+  return installations.filter(({ bin }) => existsSync(join(bin, 'postgres')));
 }
 
 /** The needs of a service: the add-ons, and the major version if it is recorded. */
@@ -236,8 +242,8 @@ async function inspectAt(
   modules: string | null,
 ): Promise<Installation | null> {
   if (!(await exists(join(bin, 'postgres'))) || !(await exists(join(bin, 'initdb')))) return null;
-  const version = /(\d+)(\.\d+)?/.exec(await run(join(bin, 'postgres'), ['--version']))?.[0];
-  if (version === undefined) return null;
+  const version = await versionOf(join(bin, 'postgres'));
+  if (version === null) return null;
   const major = Number.parseInt(version, 10);
   const extensions: AddonExtension[] = [];
   for (const extension of Object.values(EXTENSION_OF_ADDON)) {
@@ -250,6 +256,11 @@ async function inspectAt(
   const readOnly = await readOnlyModule(target, modules);
   const timescaledb = await timescaledbEdition(bin);
   return { ...target, version, extensions, timescaledb, readOnly };
+}
+
+/** The version that a PostgreSQL reports; null: it is none. */
+export async function versionOf(postgres: string): Promise<string | null> {
+  return /(\d+)(\.\d+)?/.exec(await run(postgres, ['--version']))?.[0] ?? null;
 }
 
 /**

@@ -3,11 +3,11 @@ import { lstat } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Size } from '@howdah/contract';
 import { launchDetached } from '../host/detached.ts';
 import { LOCAL_LISTENER, launchOptionsOf } from '../network/listener.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { readLogs } from './logs.ts';
+import { argumentsOfStart, startedBy, type Start, type Started } from './server-start.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/owner.ts';
 import {
@@ -35,28 +35,10 @@ export type Server = {
   postmaster: Process;
   /** The port it listens on, by its own pid file; null: it has only just begun. */
   port: number | null;
-  /** The size it was started with; see {@link sizeLabel}. */
-  size: string | null;
-};
+} & Started;
 
 /** Where a running server is in its life, from its own pid file. */
 export type Phase = 'starting' | 'ready' | 'stopping';
-
-/**
- * On the command line of every server of ours: the size it was started with. A newer Howdah may
- * write other settings for the same size; they wait for the next start, since an upgrade of the
- * control plane must not end sessions.
- */
-const SIZE_SETTING = 'howdah.size=';
-
-/**
- * A size as a command line has it, with the libraries beside those of the add-ons: a server with
- * others has to be started again.
- */
-export function sizeLabel(size: Size, libraries: readonly string[] = []): string {
-  const label = size === 'shared' ? 'shared' : `${size.cpuMillis}m-${size.memoryGbs}g`;
-  return [label, ...libraries.toSorted()].join('+');
-}
 
 /**
  * Starts a server, detached: it outlives the control plane. Returns at once; ask {@link findServer}
@@ -64,17 +46,15 @@ export function sizeLabel(size: Size, libraries: readonly string[] = []): string
  *
  * @param owner the user that it runs as; null: our own
  * @param others the directories of services that it reads beside its own
- * @param libraries those that it loads beside those of its add-ons
  */
 export async function launch(
   machine: Machine,
   owner: Owner | null,
   paths: InstancePaths,
   bin: string,
-  size: Size,
+  start: Start,
   listener = LOCAL_LISTENER,
   others: readonly string[] = [],
-  libraries: readonly string[] = [],
 ): Promise<void> {
   if (machine.namespaces === 'none') await endOrphans(paths);
   // A server that was killed leaves these; with nothing running they only mislead
@@ -91,8 +71,7 @@ export async function launch(
     paths.data,
     '-c',
     `config_file=${join(paths.config, 'postgresql.conf')}`,
-    '-c',
-    `${SIZE_SETTING}${sizeLabel(size, libraries)}`,
+    ...argumentsOfStart(start),
   ];
   await launchDetached({
     command: postgres,
@@ -107,7 +86,7 @@ export async function launch(
       own: dirname(paths.marker),
       others,
       config: paths.config,
-      sharedMemoryBytes: sharedMemoryBytes(size),
+      sharedMemoryBytes: sharedMemoryBytes(start.size),
     }),
   });
 }
@@ -181,9 +160,11 @@ async function serverAt(pid: number, paths: InstancePaths): Promise<Server | nul
   if (!isOwnersProcess(pid, paths.data)) return null;
   const postmaster = await findProcess(pid);
   if (postmaster === null) return null;
-  const size =
-    rest.find((argument) => argument.startsWith(SIZE_SETTING))?.slice(SIZE_SETTING.length) ?? null;
-  return { postmaster, size, port: portOfServer(paths) };
+  return {
+    postmaster,
+    ...startedBy(rest),
+    port: portOfServer(paths),
+  };
 }
 
 /**
@@ -191,14 +172,17 @@ async function serverAt(pid: number, paths: InstancePaths): Promise<Server | nul
  * for each server.
  */
 export async function runningServers(): Promise<string[]> {
+  return (await runningPostmasters()).map(({ data }) => data);
+}
+
+/** The same, with the process of each. */
+export async function runningPostmasters(): Promise<{ data: string; pid: number }[]> {
   const candidates = await Promise.all(
     (await allPids()).map(async (pid) => ({ pid, args: await argumentsOf(pid) })),
   );
   const servers = candidates.filter(
     ({ args }) =>
-      args[0]?.endsWith('/postgres') === true &&
-      args[1] === '-D' &&
-      args.some((argument) => argument.startsWith(SIZE_SETTING)),
+      args[0]?.endsWith('/postgres') === true && args[1] === '-D' && startedBy(args).size !== null,
   );
   const pids = new Set(servers.map(({ pid }) => pid));
   const tops = await Promise.all(
@@ -212,10 +196,10 @@ export async function runningServers(): Promise<string[]> {
         workingDirectoryOf(pid) !== data ||
         !isOwnersProcess(pid, data)
         ? undefined
-        : data;
+        : { data, pid };
     }),
   );
-  return tops.filter((directory) => directory !== undefined);
+  return tops.filter((server) => server !== undefined);
 }
 
 /** The port that a server listens on, by its own pid file; null: it has only just begun. */

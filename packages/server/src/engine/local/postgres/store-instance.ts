@@ -22,6 +22,7 @@ import {
   whyItEnded,
   writeConfig,
 } from './server.ts';
+import { PLAIN_START } from './server-start.ts';
 import type { Templates } from './templates.ts';
 import { configUsersOf } from '../host/users.ts';
 
@@ -61,7 +62,7 @@ export async function ensureStoreRunning(
   await writeConfig(machine.owner, paths, files);
   if (running !== null) signal(running.postmaster.pid, 'SIGHUP');
   if (running === null || (await findServer(paths)) === null) {
-    await launch(machine, machine.owner, paths, installation.bin, SIZE);
+    await launch(machine, machine.owner, paths, installation.bin, { ...PLAIN_START, size: SIZE });
   }
   if ((await waitUntilReady(paths, START_DEADLINE_MS)) !== 'ready') {
     throw new Error(

@@ -28,6 +28,7 @@ import {
   whyItEnded,
   writeConfig,
 } from './server.ts';
+import { PLAIN_START } from './server-start.ts';
 
 /** The bytes that a new template needs: a cluster, its WAL and some slack. */
 const TEMPLATE_BYTES = 120e6;
@@ -204,7 +205,7 @@ async function fillTemplate(
   );
   await writeConfig(machine.owner, paths, files);
   const begunMs = Date.now();
-  await launch(machine, machine.owner, paths, installation.bin, 'shared');
+  await launch(machine, machine.owner, paths, installation.bin, PLAIN_START);
   const state = await waitUntilReady(paths, 60_000);
   const server = await findServer(paths);
   if (state !== 'ready' || server === null)

@@ -22,6 +22,7 @@ export const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   extension: null,
   size: 'shared',
   storageGb: 10,
+  restarts: 0,
   power: 'running',
   endpoint: { host: 'localhost', port: 20000 },
   firstVerifier: 'SCRAM',
@@ -70,7 +71,7 @@ export function seen(
       server:
         first.server === null
           ? null
-          : { phase: first.server.phase, sizeCurrent: true, placed: true },
+          : { phase: first.server.phase, start: 'current', placed: true },
       silentMs: null,
       connected: first.connected,
       limited: true,

@@ -10,7 +10,7 @@ import {
   decide,
   decideFirst,
   placeWhy,
-  SETTINGS_WHY,
+  RESTART_WHY,
   STEP_NAME,
   type Observation,
   type Step,
@@ -25,12 +25,12 @@ export type InstanceSeen = {
   /** The role that a server would have if it started on the data. */
   data: 'absent' | 'standby' | 'primary';
   /**
-   * `size`: compared with the desired one; `port`: where it listens; `placed`: whether it is in the
-   * desired network.
+   * `size`: compared with the desired one, restart: the same, and a restart was requested; `port`:
+   * where it listens; `placed`: whether it is in the desired network.
    */
   server: {
     phase: Phase;
-    size: 'current' | 'smaller' | 'larger';
+    size: 'current' | 'smaller' | 'larger' | 'restart';
     port: number | null;
     frozen: boolean;
     placed: boolean;
@@ -239,8 +239,8 @@ function decideOthers({ spec, ha, seen, primary, others }: Pair): HaStep | null 
   if (extra !== undefined) return { kind: 'retire', n: extra.n };
   if (!seen.slotsCurrent) return { kind: 'setSlots' };
   const size = primary.server?.size;
-  if (size === 'larger' || (size === 'smaller' && others.length === 0))
-    return { kind: 'restart', why: SETTINGS_WHY };
+  if (size !== undefined && (size === 'larger' || (size !== 'current' && others.length === 0)))
+    return { kind: 'restart', why: restartWhy(size) };
   // This wait takes moments; seeding, which comes after it, may take hours.
   if (seen.settling)
     return on(primary.n, {
@@ -261,14 +261,18 @@ function decideOthers({ spec, ha, seen, primary, others }: Pair): HaStep | null 
   });
 }
 
+const restartWhy = (size: 'smaller' | 'larger' | 'restart'): string =>
+  RESTART_WHY[size === 'restart' ? 'restart' : 'otherSettings'];
+
 /** Planned changes, once all members are well. */
 function decidePlanned({ ha, seen, primary, others }: Pair): HaStep {
   // Commits of the drill's writer wait for the standbys and hold locks: first these must be back.
   if (seen.rehearsed && ha.drill === null) return { kind: 'sweepDrill' };
   const successor = choosePlanned(others);
   if (successor !== undefined) {
-    if (primary.server?.size === 'smaller')
-      return { kind: 'switchOver', to: successor.n, why: SETTINGS_WHY };
+    const size = primary.server?.size;
+    if (size === 'smaller' || size === 'restart')
+      return { kind: 'switchOver', to: successor.n, why: restartWhy(size) };
     if (ha.leave === primary.n) return { kind: 'switchOver', to: successor.n, why: 'as requested' };
     if (ha.drill !== null) return { kind: 'drill' };
   }
@@ -311,6 +315,7 @@ export function decideStandby(
   if (!standby.connected) return on({ kind: 'connect' });
   if (!standby.certificateCurrent) return on({ kind: 'renewCertificate' });
   if (!standby.filesCurrent) return on({ kind: 'reload' });
-  if (server.size !== 'current') return on({ kind: 'stop', mode: 'fast', why: SETTINGS_WHY });
+  if (server.size !== 'current')
+    return on({ kind: 'stop', mode: 'fast', why: restartWhy(server.size) });
   return null;
 }

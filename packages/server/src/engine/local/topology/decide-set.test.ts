@@ -10,6 +10,7 @@ const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   extension: null,
   size: 'shared',
   storageGb: 10,
+  restarts: 0,
   power: 'running',
   endpoint: { host: 'localhost', port: 20000 },
   firstVerifier: null,

@@ -16,7 +16,7 @@ const anySpec = fc.constantFrom(
 const anyServer = fc.option(
   fc.record({
     phase: fc.constantFrom('starting' as const, 'ready' as const, 'stopping' as const),
-    sizeCurrent: fc.boolean(),
+    start: fc.constantFrom('current' as const, 'otherSettings' as const, 'restart' as const),
     placed: fc.boolean(),
   }),
 );
@@ -66,7 +66,7 @@ function after(seen: Observation, step: Step, luck: boolean): Observation {
   if (step.kind === 'start')
     return {
       ...afterStep(seen, step),
-      server: { phase: 'starting', sizeCurrent: true, placed: true },
+      server: { phase: 'starting', start: 'current', placed: true },
       connected: false,
     };
   if (step.kind !== 'wait') return afterStep(seen, step);
@@ -98,7 +98,7 @@ test('from any observed state, step by step, it settles in the desired state', (
         else
           expect(seen).toMatchObject({
             directory: 'ours',
-            server: { phase: 'ready', sizeCurrent: true, placed: true },
+            server: { phase: 'ready', start: 'current', placed: true },
             connected: true,
             silentMs: null,
             filesCurrent: true,

@@ -59,12 +59,18 @@ const TABLE: [string, PlacedSpec, Observation, Step][] = [
     { kind: 'settled' },
   ],
   [
+    'up, and a restart was requested',
+    spec(),
+    { ...WELL, server: { phase: 'ready', start: 'restart', placed: true } },
+    { kind: 'stop', mode: 'fast', why: 'as requested' },
+  ],
+  [
     'up with another size, and its PostgreSQL is no longer installed',
     spec(),
     {
       ...WELL,
       notStartable: 'missing',
-      server: { phase: 'ready', sizeCurrent: false, placed: true },
+      server: { phase: 'ready', start: 'otherSettings', placed: true },
     },
     { kind: 'refuse', why: 'missing' },
   ],
@@ -123,7 +129,7 @@ const TABLE: [string, PlacedSpec, Observation, Step][] = [
     {
       ...WELL,
       silentMs: KILL_AFTER_MS - 1,
-      server: { phase: 'ready', sizeCurrent: false, placed: true },
+      server: { phase: 'ready', start: 'otherSettings', placed: true },
     },
     {
       kind: 'wait',
@@ -156,13 +162,17 @@ const TABLE: [string, PlacedSpec, Observation, Step][] = [
   [
     'up with another size',
     spec(),
-    { ...WELL, server: { phase: 'ready', sizeCurrent: false, placed: true }, filesCurrent: false },
+    {
+      ...WELL,
+      server: { phase: 'ready', start: 'otherSettings', placed: true },
+      filesCurrent: false,
+    },
     { kind: 'stop', mode: 'fast', why: 'for its new settings' },
   ],
   [
     'up with another size, and not watched',
     spec(),
-    { ...WELL, server: { phase: 'ready', sizeCurrent: false, placed: true }, connected: false },
+    { ...WELL, server: { phase: 'ready', start: 'otherSettings', placed: true }, connected: false },
     { kind: 'stop', mode: 'fast', why: 'for its new settings' },
   ],
   ['up and not watched', spec(), { ...WELL, connected: false }, { kind: 'connect' }],
@@ -193,7 +203,7 @@ const TABLE: [string, PlacedSpec, Observation, Step][] = [
   [
     'up, with an extension that is asked for and needs another library',
     spec({ extension: { name: 'pgaudit', wanted: 'created' } }),
-    { ...WELL, server: { phase: 'ready', sizeCurrent: false, placed: true } },
+    { ...WELL, server: { phase: 'ready', start: 'otherSettings', placed: true } },
     { kind: 'stop', mode: 'fast', why: 'for its new settings' },
   ],
   [
@@ -202,7 +212,7 @@ const TABLE: [string, PlacedSpec, Observation, Step][] = [
     {
       ...WELL,
       extension: 'drop',
-      server: { phase: 'ready', sizeCurrent: false, placed: true },
+      server: { phase: 'ready', start: 'otherSettings', placed: true },
     },
     { kind: 'dropExtension' },
   ],
@@ -210,13 +220,17 @@ const TABLE: [string, PlacedSpec, Observation, Step][] = [
   [
     'up outside of its VPC: it leaves before anything else',
     INSIDE,
-    { ...WELL, server: { phase: 'ready', sizeCurrent: false, placed: false }, filesCurrent: false },
+    {
+      ...WELL,
+      server: { phase: 'ready', start: 'otherSettings', placed: false },
+      filesCurrent: false,
+    },
     { kind: 'stop', mode: 'fast', why: 'to move into the VPC 1000' },
   ],
   [
     'up in a VPC that it has left',
     spec(),
-    { ...WELL, server: { phase: 'ready', sizeCurrent: true, placed: false } },
+    { ...WELL, server: { phase: 'ready', start: 'current', placed: false } },
     { kind: 'stop', mode: 'fast', why: 'to leave its VPC' },
   ],
   [
@@ -224,7 +238,7 @@ const TABLE: [string, PlacedSpec, Observation, Step][] = [
     spec({ pooler: { port: 20001 }, vpc: INSIDE.vpc }),
     {
       ...WELL,
-      server: { phase: 'ready', sizeCurrent: true, placed: false },
+      server: { phase: 'ready', start: 'current', placed: false },
       pooler: { ...pooler, placed: false },
     },
     { kind: 'stopPooler', why: 'to move into the VPC 1000' },

@@ -11,6 +11,7 @@ export const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   extension: null,
   size: 'shared',
   storageGb: 10,
+  restarts: 0,
   power: 'running',
   endpoint: { host: 'localhost', port: 20000 },
   firstVerifier: 'SCRAM',
@@ -41,6 +42,6 @@ export const NONE: Observation = {
   templateReady: false,
 };
 export const phase = (phase: 'starting' | 'stopping') => ({
-  server: { phase, sizeCurrent: true, placed: true },
+  server: { phase, start: 'current' as const, placed: true },
   connected: false,
 });

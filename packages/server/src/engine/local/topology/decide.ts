@@ -8,6 +8,15 @@ import type { PoolerSeen } from '../proxy/pooler.ts';
 import type { Phase, StopMode } from '../postgres/server.ts';
 import type { PlacedSpec } from './placed-spec.ts';
 
+/** How the start of a server compares with the desired one. */
+export type StartSeen = 'current' | 'otherSettings' | 'restart';
+
+/** Why a server is started again: settings are its size and its libraries. */
+export const RESTART_WHY: Record<Exclude<StartSeen, 'current'>, string> = {
+  otherSettings: 'for its new settings',
+  restart: 'as requested',
+};
+
 export type Observation = {
   /**
    * foreign: the directory of the service exists without our marker with its id. incomplete: it was
@@ -20,11 +29,11 @@ export type Observation = {
   notStartable: string | null;
   templateReady: boolean;
   /**
-   * placed: whether it is in the desired network: that of its VPC, or none. sizeCurrent: whether
-   * the server was started with the size and libraries that are wanted; only these are worth a
-   * restart.
+   * placed: whether it is in the desired network: that of its VPC, or none. start: whether the
+   * server was started with the size and libraries that are wanted, and since a restart was
+   * requested.
    */
-  server: { phase: Phase; sizeCurrent: boolean; placed: boolean } | null;
+  server: { phase: Phase; start: StartSeen; placed: boolean } | null;
   /** For how long it has not answered; null: it answers. */
   silentMs: number | null;
   /** Whether its files belong to the desired user, as which its server runs. */
@@ -169,13 +178,14 @@ function decideRunning(
     };
   }
   // A server that could not be started again is not stopped.
-  if (seen.notStartable !== null && !(seen.owned && server.placed && server.sizeCurrent))
+  if (seen.notStartable !== null && !(seen.owned && server.placed && server.start === 'current'))
     return { kind: 'refuse', why: seen.notStartable };
   if (!seen.owned) return { kind: 'stop', mode: 'fast', why: OWN_WHY };
   // An extension goes before its library does.
   if (seen.connected && seen.extension === 'drop') return { kind: 'dropExtension' };
   if (!server.placed) return { kind: 'stop', mode: 'fast', why: placeWhy(spec) };
-  if (!server.sizeCurrent) return { kind: 'stop', mode: 'fast', why: SETTINGS_WHY };
+  if (server.start !== 'current')
+    return { kind: 'stop', mode: 'fast', why: RESTART_WHY[server.start] };
   if (!seen.connected) return { kind: 'connect' };
   if (!seen.certificateCurrent) return { kind: 'renewCertificate' };
   if (!seen.filesCurrent) return { kind: 'reload' };
@@ -188,8 +198,6 @@ function decideRunning(
   return spec.pooler === null ? { kind: 'settled' } : decidePooler(seen.pooler);
 }
 
-/** Why a server is started again: for another size, or other libraries. */
-export const SETTINGS_WHY = 'for its new settings';
 const OWN_WHY = 'to run as a user of its own';
 
 /** Why something is moved to the desired network. */

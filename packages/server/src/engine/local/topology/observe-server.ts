@@ -1,6 +1,5 @@
 /** Observes one server: a single one, an instance of a cluster, or a node of a read replica set. */
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { memberKey } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { currentBoot, readMarker, type Marker } from '../host/marker.ts';
@@ -12,14 +11,20 @@ import { runsInNetworkOf } from '../network/listener.ts';
 import { areContentsCurrent } from '../postgres/contents.ts';
 import { readCreated } from '../postgres/extension-sql.ts';
 import { configFiles, filesWhileProvisioning, type ConfigFiles } from '../postgres/files.ts';
-import { installationOf, whyNotStartable, type Installation } from '../postgres/installations.ts';
+import {
+  installationOf,
+  presentOf,
+  whyNotStartable,
+  type Installation,
+} from '../postgres/installations.ts';
 import { SLOW_HEARTBEAT } from '../postgres/monitor.ts';
-import { findServer, phaseOf, sizeLabel } from '../postgres/server.ts';
+import { findServer, phaseOf } from '../postgres/server.ts';
+import { sizeLabel, type Started } from '../postgres/server-start.ts';
 import { extensionsOf, loadedExtensions } from '../postgres/templates.ts';
 import { observePooler } from '../proxy/pooler.ts';
 import { areFilesCurrent, isCertificateCurrent } from './configure.ts';
 import { listenerFor, type Topology } from './context.ts';
-import type { Observation } from './decide.ts';
+import type { Observation, StartSeen } from './decide.ts';
 import type { Found } from './executor.ts';
 import { LOOPBACK } from './place-servers.ts';
 import { planPooler } from './pooler-plan.ts';
@@ -88,8 +93,7 @@ async function installationAt(
   const { origin } = spec;
   const made =
     marker === null && origin !== null ? await readMarker(layout.service(origin.parent)) : marker;
-  // A package may be removed, and come back, while the control plane runs.
-  const present = installations.usable.filter(({ bin }) => existsSync(join(bin, 'postgres')));
+  const present = presentOf(installations.usable);
   return {
     installation: installationOf(present, made, spec),
     notStartable: whyNotStartable(present, made, spec),
@@ -188,10 +192,7 @@ async function observe(
     provisioned: isOurs && marker.provisioned,
     notStartable,
     templateReady,
-    server:
-      server === null
-        ? null
-        : { phase, sizeCurrent: server.size === sizeLabel(spec.size, spec.preload), placed },
+    server: server === null ? null : { phase, start: startOf(server, spec), placed },
     silentMs: monitor.silentMs(key),
     owned: !isOurs || (await isOwned(machine, spec, marker)),
     connected: monitor.isConnected(key),
@@ -203,6 +204,11 @@ async function observe(
     pooler,
     disallowedSessions: disallowed,
   };
+}
+
+function startOf(server: Started, { size, preload, restarts }: PlacedSpec): StartSeen {
+  if (server.size !== sizeLabel(size, preload)) return 'otherSettings';
+  return server.restarts === restarts ? 'current' : 'restart';
 }
 
 /**

@@ -11,6 +11,7 @@ const SPEC: ServiceSpec = {
   extension: null,
   size: 'shared',
   storageGb: 10,
+  restarts: 0,
   power: 'running',
   endpoint: { host: '127.0.0.1', port: 20000 },
   firstVerifier: null,
@@ -126,6 +127,7 @@ const withReplicas = (replicas: number, more: Partial<ServiceSpec> = {}): Servic
   ha: { replicas, sync: Math.min(1, replicas), switchover: false, drill: null },
   ...more,
 });
+const SET: ServiceSpec = { ...SPEC, set: { parent: 'bbbbbbbbbb', nodes: 2 } };
 const THREE = { hasGateway: true, primary: 0, servers: [0, 1, 2], movesIntoVpc: true };
 const ALONE = { ...THREE, hasGateway: false, servers: [0] };
 
@@ -175,6 +177,19 @@ test('replicas get more memory before their primary, and less after it', () => {
   ]);
 });
 
+test('a restart restarts standbys and nodes first, then a standby becomes the primary', () => {
+  expect(planOf('restart', SPEC, true)).toEqual(['stop PostgreSQL', 'start PostgreSQL']);
+  expect(planOf('restart', { ...SPEC, power: 'paused' }, false)).toEqual([]);
+  const two = { ...THREE, servers: [0, 1] };
+  expect(without(planOf('restart', withReplicas(1), true, 'shared', two))).toEqual([
+    'stop PostgreSQL (member 1)',
+    'start PostgreSQL (member 1)',
+    'switch over to member 1',
+    'start PostgreSQL (member 0)',
+  ]);
+  expect(without(planOf('restart', SET, true))).toEqual(['restart node 1', 'restart node 2']);
+});
+
 test('a former primary follows after a switchover, and is made again after a failover', () => {
   const { ha } = withReplicas(1);
   if (ha === null) return expect.unreachable();
@@ -211,8 +226,6 @@ test('a spare gets its gateway before its password', () => {
     'set password (member 0)',
   ]);
 });
-
-const SET: ServiceSpec = { ...SPEC, set: { parent: 'bbbbbbbbbb', nodes: 2 } };
 
 test('the nodes of a read replica set are made and restarted one after the other', () => {
   expect(planOf('create', SET, false)).toEqual([

@@ -10,7 +10,7 @@ import type { HighAvailability, ServiceSpec } from '../../spec.ts';
 import { VERIFICATION_STEPS } from '../backup/verify.ts';
 import type { Layout } from '../host/layout.ts';
 import { needsPreload } from '../postgres/extension-rules.ts';
-import { sizeLabel } from '../postgres/server.ts';
+import { sizeLabel } from '../postgres/server-start.ts';
 import { NOBODY } from '../postgres/replication.ts';
 import { decideHa, haStepName, type InstanceSeen } from './decide-ha.ts';
 import { decideSet, setStepName, type SetSeen } from './decide-set.ts';
@@ -65,7 +65,10 @@ export function planOf(
   if (kind === 'verifyBackup') return [...VERIFICATION_STEPS];
   const before = stateBefore(kind, spec, running, there.movesIntoVpc);
   if (before === null) return [];
-  const size = loads(kind, spec) ?? compareSizes(sizeLabel(sizeBefore), spec.size);
+  const size =
+    kind === 'restart'
+      ? 'restart'
+      : (loads(kind, spec) ?? compareSizes(sizeLabel(sizeBefore), spec.size));
   // The password of a dry run is not known; whether there is one decides on its step.
   const named = { ...spec, firstVerifier: spec.firstVerifier ?? '' };
   if (spec.set !== null) return stepsOfSet(named, numberNodes(spec.set.nodes), before, size);
@@ -116,6 +119,7 @@ function stateBefore(
     case 'repair':
       return { ...same, state: 'stopped', hasPooler: false };
     case 'stop':
+    case 'restart':
     case 'delete':
     case 'setHA':
     case 'switchover':
@@ -171,7 +175,7 @@ function stepsOfServer(spec: PlacedSpec, before: Before, size: SizeSeen): string
   const placed = network !== 'moves';
   const seen: Observation = {
     ...rulesOf(before),
-    server: runs(before) ? { phase: 'ready', sizeCurrent: size === 'current', placed } : null,
+    server: runs(before) ? { phase: 'ready', start: cluster.startOf(size), placed } : null,
     connected: runs(before),
     // It allows the networks of its VPC or allow list by itself.
     filesCurrent: before.filesCurrent && network === 'same',

@@ -2,7 +2,7 @@
 import { nextQuorum, NOBODY, quorumSetting, type Quorum } from '../postgres/replication.ts';
 import type { GatewaySeen } from '../proxy/gateway.ts';
 import { hangs, type HaStep, type InstanceSeen, type ClusterSeen } from './decide-ha.ts';
-import type { Observation, Step } from './decide.ts';
+import type { Observation, Step, StartSeen } from './decide.ts';
 import { choosePlanned, type Successor } from './failover.ts';
 import type { PlacedCluster, PlacedSpec } from './placed-spec.ts';
 import { afterStep, WELL } from './simulate.ts';
@@ -64,7 +64,7 @@ export function observed(spec: PlacedSpec, assumed: AssumedCluster): ClusterSeen
         rules.extension === 'create' && own.server?.size !== 'current' ? null : rules.extension,
       ...(own.server === null
         ? {}
-        : { server: { phase: own.server.phase, sizeCurrent: true, placed: true } }),
+        : { server: { phase: own.server.phase, start: 'current', placed: true } }),
     },
     instances: servers.map((server) => ({
       ...server,
@@ -164,13 +164,17 @@ function asSingle(
     server:
       server === null
         ? null
-        : { phase: server.phase, sizeCurrent: server.size === 'current', placed: server.placed },
+        : { phase: server.phase, start: startOf(server.size), placed: server.placed },
     connected,
     silentMs,
     filesCurrent,
     certificateCurrent,
   };
 }
+
+/** The start of a server as `decide` sees it. */
+export const startOf = (size: NonNullable<InstanceSeen['server']>['size']): StartSeen =>
+  size === 'current' || size === 'restart' ? size : 'otherSettings';
 
 /** The server after a step at it. */
 export function afterServerStep(
@@ -196,7 +200,7 @@ export function afterServerStep(
             ...(server.server ?? { port }),
             ...(step.kind === 'start' ? { port } : {}),
             phase: next.server.phase,
-            size: next.server.sizeCurrent ? 'current' : (server.server?.size ?? 'current'),
+            size: next.server.start === 'current' ? 'current' : (server.server?.size ?? 'current'),
             placed: next.server.placed,
           },
     connected: next.connected,

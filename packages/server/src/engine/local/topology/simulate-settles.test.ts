@@ -27,7 +27,12 @@ const anySpec = fc
 const anyProcess = (n: number) =>
   fc.record({
     phase: fc.constantFrom('starting' as const, 'ready' as const, 'stopping' as const),
-    size: fc.constantFrom('current' as const, 'smaller' as const, 'larger' as const),
+    size: fc.constantFrom(
+      'current' as const,
+      'smaller' as const,
+      'larger' as const,
+      'restart' as const,
+    ),
     port: fc.constantFrom(20001 + n, n === 0 ? 20000 : 20001 + n),
     frozen: fc.boolean(),
     placed: fc.boolean(),

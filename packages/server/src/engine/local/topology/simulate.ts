@@ -17,7 +17,7 @@ export const WELL: Observation = {
   provisioned: true,
   notStartable: null,
   templateReady: true,
-  server: { phase: 'ready', sizeCurrent: true, placed: true },
+  server: { phase: 'ready', start: 'current', placed: true },
   silentMs: null,
   owned: true,
   connected: true,

@@ -22,7 +22,8 @@ import { currentBoot } from '../host/marker.ts';
 import type { Monitor } from '../postgres/monitor.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import { mkdir, rename, rm, writeFile } from '../host/root-files.ts';
-import { fence, makeInstanceDirectories, sizeLabel, writeConfig } from '../postgres/server.ts';
+import { fence, makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
+import { sizeLabel } from '../postgres/server-start.ts';
 import { ownerOf } from '../host/users.ts';
 import { isFile } from '../host/service-files.ts';
 import type { Size } from '@howdah/contract';
@@ -308,7 +309,10 @@ export function ownPartOf(
         ? null
         : {
             phase: seen.server.phase,
-            size: compareSizes(server.size, size, preload),
+            size:
+              seen.server.start === 'restart'
+                ? 'restart'
+                : compareSizes(server.size, size, preload),
             port: server.port,
             frozen: server.postmaster.frozen,
             placed: seen.server.placed,

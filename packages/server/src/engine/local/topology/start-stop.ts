@@ -52,16 +52,7 @@ export async function startServer(
   if (marker !== null && !isProvisioned) await ensureFlush(executor, paths);
   const why = (await hasDied(paths, isProvisioned)) ? 'it had ended without being shut down; ' : '';
   const begunMs = Date.now();
-  await launch(
-    machine,
-    owner,
-    paths,
-    installation.bin,
-    spec.size,
-    listener,
-    followedBy(machine, spec),
-    spec.preload,
-  );
+  await launch(machine, owner, paths, installation.bin, spec, listener, followedBy(machine, spec));
   const state = await waitUntilReady(paths, START_PATIENCE_MS);
   if (state === 'ended')
     throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths, begunMs)}`);

@@ -194,7 +194,7 @@ function rulesFor(
     filesCurrent: own?.filesCurrent === true,
     // With others beside it, how long it may be silent is not the rules' for one server to say.
     silentMs: isAlone ? seen.silentMs : null,
-    server: seen.server === null ? null : { ...seen.server, sizeCurrent: true, placed: true },
+    server: seen.server === null ? null : { ...seen.server, start: 'current', placed: true },
   };
 }
 

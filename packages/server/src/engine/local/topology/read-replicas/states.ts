@@ -20,6 +20,11 @@ export function nodeStates(topology: Topology, id: string): ReplicaState[] | nul
   });
 }
 
+/** The read replica sets of a service that were observed. */
+export function setsOf({ sets }: Topology, parent: string): string[] {
+  return [...sets.values()].filter(({ set }) => set.parent === parent).map(({ spec }) => spec.id);
+}
+
 /** The problems of the read replica sets of a service. */
 export function setWarnings(topology: Topology, parent: string): Warning[] {
   const missing = [...topology.sets.values()]
