@@ -273,6 +273,10 @@ export function serviceCalls(project: string, id: string) {
     enablePooler: () => client.POST(`${at}/enablePooler`, { params }),
     disablePooler: () => client.POST(`${at}/disablePooler`, { params }),
     enableExtension: (name: string) => client.POST(`${at}/extensions`, { params, body: { name } }),
+    disableExtension: (name: string) =>
+      client.DELETE(`${at}/extensions/{extension_name}`, {
+        params: { path: { ...params.path, extension_name: name } },
+      }),
     verifyBackup: () => client.POST(`${at}/backups/verify`, { params }),
     fork: (request: Schemas['ForkService']) =>
       created(client.POST(`${at}/forkService`, { params, body: request })),

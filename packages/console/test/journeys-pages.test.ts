@@ -228,54 +228,6 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await reader.context.close();
   });
 
-  test('stopping a PROD service needs its name and an admin', async () => {
-    const service = await installation.create({
-      name: 'in production',
-      addons: [],
-      environment_tag: 'PROD',
-    });
-    const { data: key } = await installation.client.POST('/projects/{project_id}/keys', {
-      params: { path: { project_id: installation.projectId } },
-      body: { name: 'developer', role: 'developer' },
-    });
-    const other = await openWindow(browser, installation);
-    other.page.setDefaultTimeout(PATIENCE_MS);
-    await logIn(other.context, { ...installation, key: `${key?.public_key}:${key?.secret_key}` });
-    await openService(other.page, service);
-    const refused = other.page.getByRole('button', { name: 'Stop…' });
-    expect(await refused.getAttribute('aria-disabled')).toBe('true');
-    await refused.hover({ force: true });
-    await other.page.getByRole('tooltip').filter({ hasText: 'PROD' }).waitFor();
-    await other.context.close();
-
-    const { page } = await enter();
-    await openService(page, service);
-    await page.getByRole('button', { name: 'Stop…' }).click();
-    const dialog = page.getByRole('dialog', { name: 'Stop in production' });
-    const stop = dialog.getByRole('button', { name: 'Stop the service' });
-    await dialog.getByRole('textbox').fill('in productio');
-    expect(await stop.getAttribute('aria-disabled')).toBe('true');
-    expect((await installation.operations(service.service_id)).map(({ kind }) => kind)).toEqual([
-      'create',
-    ]);
-    await dialog.getByRole('textbox').fill('in production');
-    await stop.click();
-    await page.getByText('Paused', { exact: true }).waitFor();
-  });
-
-  test('an extension is enabled by a button, and a refused one shows the reason', async () => {
-    const service = await installation.create({ name: 'extended', addons: [] });
-    const { page } = await enter();
-    await openService(page, service, 'extensions');
-    const row = (name: string) => page.getByRole('row').filter({ hasText: name }).first();
-    await row('dblink').getByText('Refused: it connects to other servers').waitFor();
-    expect(await row('dblink').getByRole('button').count()).toBe(0);
-    await row('pgstattuple').getByRole('button', { name: 'Enable pgstattuple' }).click();
-    await row('pgstattuple').getByText('enabled', { exact: true }).waitFor();
-    const kinds = (await installation.operations(service.service_id)).map(({ kind }) => kind);
-    expect(kinds).toContain('enableExtension');
-  });
-
   test('an unknown address shows a page with a way back', async () => {
     const { page } = await enter();
     for (const path of ['/nowhere', '/project/nowhere']) {

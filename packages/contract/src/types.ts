@@ -24,6 +24,16 @@ export const EXTENSION_OF_ADDON = {
 } as const satisfies Record<Addon, string>;
 export type AddonExtension = (typeof EXTENSION_OF_ADDON)[Addon];
 
+/** Parts of every service: the functions of Howdah are members of the first. */
+const ALWAYS: ReadonlySet<string> = new Set(['plpgsql', 'pg_stat_statements']);
+
+/** Why a service with these add-ons keeps an extension; null: it can be disabled. */
+export function whyKept(name: string, addons: readonly Addon[]): string | null {
+  return ALWAYS.has(name) || addons.some((addon) => EXTENSION_OF_ADDON[addon] === name)
+    ? `${name} belongs to every service of this type; it cannot be disabled`
+    : null;
+}
+
 /** The add-ons of a type that is requested by name. */
 export const ADDONS_OF_TYPE: Record<ServiceType, readonly Addon[]> = {
   POSTGRES: [],

@@ -7,6 +7,7 @@ import { ActionButton } from './ui.tsx';
 export function Confirm({
   label,
   title,
+  'aria-label': longer,
   why,
   pending,
   onConfirm,
@@ -14,6 +15,8 @@ export function Confirm({
 }: {
   label: string;
   title: string;
+  /** The button's name where others on the page have the same label. */
+  'aria-label'?: string;
   why: string | null;
   pending: boolean;
   onConfirm: () => void;
@@ -22,7 +25,14 @@ export function Confirm({
   const [opened, { open, close }] = useDisclosure(false);
   return (
     <>
-      <ActionButton variant="default" size="xs" why={why} loading={pending} onClick={open}>
+      <ActionButton
+        variant="default"
+        size="xs"
+        why={why}
+        loading={pending}
+        onClick={open}
+        {...(longer === undefined ? {} : { 'aria-label': longer })}
+      >
         {label}
       </ActionButton>
       <Modal

@@ -1,5 +1,5 @@
 /** Extensions of services: what there is, enable, disable. */
-import { ApiError, EXTENSION_OF_ADDON, type ServiceExtension } from '@howdah/contract';
+import { ApiError, EXTENSION_OF_ADDON, whyKept, type ServiceExtension } from '@howdah/contract';
 import type { ServiceRow } from '../domain/service/row.ts';
 import type { Caller } from './change.ts';
 import type { ControlContext } from './context.ts';
@@ -59,11 +59,8 @@ export async function disableExtension(
         'GET …/extensions lists them',
     );
   const decide = ({ addons, preload }: ServiceRow) => {
-    if (ALWAYS.has(name) || isOfAddon(addons, name))
-      throw new ApiError(
-        'INVALID_REQUEST',
-        `extension_name: ${name} belongs to every service of this type; it cannot be disabled`,
-      );
+    const kept = whyKept(name, addons);
+    if (kept !== null) throw new ApiError('INVALID_REQUEST', `extension_name: ${kept}`);
     if (extension.state !== 'enabled' && !preload.includes(name)) return null;
     return { preload: preload.filter((one) => one !== name), drops_extension: name };
   };
@@ -76,9 +73,6 @@ export async function disableExtension(
     'disableExtension',
   );
 }
-
-/** Parts of every service: the functions of Howdah are members of the first. */
-const ALWAYS: ReadonlySet<string> = new Set(['plpgsql', 'pg_stat_statements']);
 
 const isOfAddon = (addons: ServiceRow['addons'], name: string): boolean =>
   addons.some((addon) => EXTENSION_OF_ADDON[addon] === name);

@@ -1,6 +1,8 @@
 /** The extensions of a service: what it has, what it can have, and why not the others. */
+import { ADDONS_OF_TYPE, whyKept } from '@howdah/contract/types';
 import { Puzzle } from 'lucide-react';
 import { serviceCalls, type Operation, type ServiceExtension } from '../../api.ts';
+import { Confirm } from '../../components/Confirm.tsx';
 import { Load } from '../../components/Load.tsx';
 import { Rows } from '../../components/Rows.tsx';
 import { Steps } from '../../components/Steps.tsx';
@@ -72,7 +74,7 @@ function List({ extensions }: { extensions: readonly ServiceExtension[] }) {
             </>
           ),
         },
-        { title: null, show: (extension) => <Change extension={extension} /> },
+        { title: null, show: (extension) => <Change extension={extension} all={extensions} /> },
       ]}
     />
   );
@@ -84,15 +86,21 @@ function State({ extension: { state, allowed, preload } }: { extension: ServiceE
   return <span className={classes.hint}>{preload ? 'available, restarts' : 'available'}</span>;
 }
 
-function Change({ extension }: { extension: ServiceExtension }) {
+type Changing = { extension: ServiceExtension; all: readonly ServiceExtension[] };
+
+function Change(props: Changing) {
+  const { kind, state, allowed } = props.extension;
+  // No call changes plugins.
+  if (kind !== 'extension') return null;
+  if (state === 'enabled') return <Disable {...props} />;
+  return allowed ? <Enable extension={props.extension} /> : null;
+}
+
+function Enable({ extension }: { extension: ServiceExtension }) {
   const me = useMe();
   const service = useThisService();
-  const calls = serviceCalls(me.project.id, service.service_id);
-  const enable = useCall(calls.enableExtension);
-  const { name, kind, state, allowed, statement, requires } = extension;
-  // No call changes plugins and parts of every service.
-  if (kind !== 'extension' || state === 'enabled' || !allowed) return null;
-  const why = whyNot('enableExtension', service, me);
+  const enable = useCall(serviceCalls(me.project.id, service.service_id).enableExtension);
+  const { name, statement, requires } = extension;
   const hint = [
     ...(requires.length === 0 ? [] : [`needs ${requires.join(', ')}`]),
     ...(statement === undefined ? [] : [`or as tsdbadmin: ${statement}`]),
@@ -100,7 +108,8 @@ function Change({ extension }: { extension: ServiceExtension }) {
   return (
     <ActionButton
       variant="default"
-      why={why}
+      size="xs"
+      why={whyNot('enableExtension', service, me)}
       loading={enable.pending}
       onClick={() => enable.run(name)}
       aria-label={`Enable ${name}`}
@@ -108,5 +117,32 @@ function Change({ extension }: { extension: ServiceExtension }) {
     >
       Enable
     </ActionButton>
+  );
+}
+
+function Disable({ extension: { name, preload }, all }: Changing) {
+  const me = useMe();
+  const service = useThisService();
+  const disable = useCall(serviceCalls(me.project.id, service.service_id).disableExtension);
+  const needing = all.filter(
+    ({ state, requires }) => state === 'enabled' && requires.includes(name),
+  );
+  const why =
+    whyKept(name, ADDONS_OF_TYPE[service.service_type]) ??
+    (needing.length === 0
+      ? whyNot('disableExtension', service, me)
+      : `${needing.map((other) => other.name).join(', ')} needs it: disable that first`);
+  return (
+    <Confirm
+      label="Disable"
+      title={`Disable ${name}`}
+      aria-label={`Disable ${name}`}
+      why={why}
+      pending={disable.pending}
+      onConfirm={() => disable.run(name)}
+    >
+      It is dropped from the database. This fails while tables or functions use it.
+      {preload && ' The service restarts: its sessions end.'}
+    </Confirm>
   );
 }

@@ -1,7 +1,7 @@
 /** The frame of a service's pages: its name, status, problem and actions. */
 import { ButtonLink } from '../../components/links.tsx';
 import { Link, Outlet, useRouterState } from '@tanstack/react-router';
-import { GitFork, Pause, Play, SearchX } from 'lucide-react';
+import { GitFork, Pause, Play, RotateCw, SearchX } from 'lucide-react';
 import { useEffect, useRef } from 'react';
 import { serviceCalls, type Service as ServiceDocument } from '../../api.ts';
 import {
@@ -41,7 +41,7 @@ export function Service() {
   const path = useRouterState({ select: ({ location }) => location.pathname });
   const tabs = useRef<HTMLElement>(null);
   const known = service !== undefined;
-  // On a phone the tabs are wider than the window.
+  // On a phone the tabs are wider than the window, and scroll.
   useEffect(() => {
     tabs.current
       ?.querySelector('[data-status=active]')
@@ -105,7 +105,10 @@ function Head({ service }: { service: ServiceDocument }) {
             Start
           </ActionButton>
         ) : (
-          <Stop service={service} />
+          <>
+            <Ending service={service} action="stop" />
+            <Ending service={service} action="restart" />
+          </>
         )}
         {whyNoFork === null ? (
           <ButtonLink
@@ -125,35 +128,49 @@ function Head({ service }: { service: ServiceDocument }) {
   );
 }
 
-/** Stops the service: at once, or by its name if it is PROD or has a PROD read replica set. */
-function Stop({ service }: { service: ServiceDocument }) {
+/** The actions that end all sessions. */
+const ENDINGS = {
+  stop: {
+    label: 'Stop',
+    icon: <Pause size={16} />,
+    about:
+      'All its sessions end, and those of its read replica sets. Nobody can connect until it is started again.',
+  },
+  restart: {
+    label: 'Restart',
+    icon: <RotateCw size={16} />,
+    about: 'All its sessions end, and those of its read replica sets. New ones wait for a moment.',
+  },
+} as const;
+
+/** Stops or restarts: at once, or by the name of a service that is PROD or has a PROD set. */
+function Ending({ service, action }: { service: ServiceDocument; action: keyof typeof ENDINGS }) {
   const me = useMe();
-  const calls = serviceCalls(me.project.id, service.service_id);
-  const stop = useCall(calls.stop);
-  const why = whyNot('stop', service, me);
-  const icon = <Pause size={16} />;
+  const call = serviceCalls(me.project.id, service.service_id)[action];
+  const { run, pending } = useCall<[], unknown>(call);
+  const why = whyNot(action, service, me);
+  const { label, icon, about } = ENDINGS[action];
   return protectionOfService(service) === 'PROD' ? (
     <ConfirmName
-      label="Stop…"
-      title={`Stop ${service.name}`}
-      submit="Stop the service"
+      label={`${label}…`}
+      title={`${label} ${service.name}`}
+      submit={`${label} the service`}
       name={service.name}
       why={why}
       button={{ leftSection: icon }}
-      call={calls.stop}
+      call={call}
     >
-      All its sessions end, and those of its read replica sets. Nobody can connect until it is
-      started again.
+      {about}
     </ConfirmName>
   ) : (
     <ActionButton
       variant="default"
       leftSection={icon}
-      loading={stop.pending}
+      loading={pending}
       why={why}
-      onClick={() => stop.run()}
+      onClick={() => run()}
     >
-      Stop
+      {label}
     </ActionButton>
   );
 }
