@@ -80,6 +80,7 @@ export async function startSource() {
   await root.end();
   return {
     bin,
+    data,
     start,
     stop,
     connect: () => connect('app', 'shop'),

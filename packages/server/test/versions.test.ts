@@ -1,5 +1,5 @@
 /** Services on two major versions: one from npm in `data/postgres`, beside those of the machine. */
-import { mkdir, rename } from 'node:fs/promises';
+import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { findProgram } from '../src/engine/local/host/daemon.ts';
@@ -132,6 +132,28 @@ test('a version that cannot be had is refused with the reason', async () => {
     status: 400,
     body: { message: expect.stringContaining('a fork has the version of its parent') },
   });
+});
+
+test('an import into an older version is refused', async () => {
+  const [newer, older] = [await create('newer'), await create('target', { pg_version: MAJOR })];
+  // No dump is made: a program that only says its version is enough.
+  const programs = join(cloud.home, 'programs');
+  await mkdir(programs);
+  await writeFile(join(programs, 'pg_dump'), '#!/bin/sh\necho pg_dump 99.0\n', { mode: 0o755 });
+  const { host, port } = newer.endpoint;
+  const url = `postgres://tsdbadmin:${newer.initial_password}@${host}:${port}/tsdb?sslmode=require`;
+  const { PATH = '' } = cloud.env;
+  Object.assign(cloud.env, {
+    PATH: `${programs}:${PATH}`,
+    PGPASSWORD: older.initial_password,
+  });
+  const refused = await cloud.cli('import', url, '--into', older.service_id);
+  cloud.env['PATH'] = PATH;
+  delete cloud.env['PGPASSWORD'];
+  expect(refused.code, refused.stderr).toBe(5);
+  expect(refused.stderr).toContain(
+    `the source runs PostgreSQL ${await majorOf(newer)}, the service ${MAJOR}: a service needs`,
+  );
 });
 
 test('a service whose PostgreSQL was removed runs on, and says what brings it back', async () => {

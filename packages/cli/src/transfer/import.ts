@@ -76,19 +76,36 @@ export async function importInto(
     keys: [],
     skipped: [],
   };
-  await guarded(state, async () => {
-    const client = await open(target, CHECKING);
-    try {
-      await step('check the service', async () => {
-        await requireEmpty(client, service.name);
-        await examineTarget(client, source, storageOf(service));
-      });
-    } finally {
-      await client.end();
-    }
-    await saveState(state);
-    await run(state, source);
-  });
+  await checkService(service, target, source, password !== null);
+  await saveState(state);
+  await guarded(state, () => run(state, source));
+}
+
+/** @param isNew whether the service was created for this import @throws Failure */
+async function checkService(
+  service: Schemas['Service'],
+  target: Endpoint,
+  source: Source,
+  isNew: boolean,
+): Promise<void> {
+  const client = await open(target, CHECKING);
+  try {
+    await step('check the service', async () => {
+      await requireEmpty(client, service.name);
+      await examineTarget(client, source, storageOf(service));
+    });
+  } catch (error) {
+    const { service_id: id, name } = service;
+    // Nothing is kept that an import could be continued from.
+    if (isNew)
+      note(
+        `${name} (${id}) is empty. When the cause is gone: howdah import … --into ${id}. ` +
+          `To give up: howdah service delete ${id}`,
+      );
+    throw error;
+  } finally {
+    await client.end();
+  }
 }
 
 /** The storage quota in gigabytes; null: there is none. */
