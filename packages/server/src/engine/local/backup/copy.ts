@@ -10,6 +10,7 @@ import type { ServiceSpec } from '../../spec.ts';
 import { removeTree } from '../host/clone.ts';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
+import { bytesBelow } from '../host/space.ts';
 import { configUsersOf, ownerOf } from '../host/users.ts';
 import { LOCAL_LISTENER } from '../network/listener.ts';
 import { configFiles } from '../postgres/files.ts';
@@ -98,7 +99,7 @@ export async function restoreCopy(
   }
   await assertRoom(
     machine.layout.scratch,
-    copiedBytes(machine, snapshot) + files * WAL_FILE_BYTES + SLACK_BYTES,
+    copiedBytes(machine, snapshot) + (await walBytes(paths, files)) + SLACK_BYTES,
   );
   const owner = ownerOf(machine, paths);
   await makeInstanceDirectories(owner, copy);
@@ -111,6 +112,13 @@ export async function restoreCopy(
   await writeOwned(owner, join(copy.data, 'recovery.signal'), '');
   const taken = new Date(snapshot.takenMs).toISOString();
   return `of ${taken}, by ${machine.cloneMethod} in ${Date.now() - begunMs} ms; ${files} WAL files to replay`;
+}
+
+/** The disk space that WAL files to replay take at most: many may have been left early. */
+async function walBytes({ archive, data }: InstancePaths, files: number): Promise<number> {
+  const places = [archive, join(data, 'pg_wal')];
+  const sizes = await Promise.all(places.map((place) => bytesBelow(place).catch(() => Infinity)));
+  return Math.min(files * WAL_FILE_BYTES, (sizes[0] ?? 0) + (sizes[1] ?? 0));
 }
 
 /** The disk space that the data directory of a copy takes. */

@@ -12,10 +12,9 @@ import { isErrno, noneOf } from '../../../lib/processes.ts';
 import { chown, mkdir } from '../host/root-files.ts';
 import { quoted } from '../postgres/settings.ts';
 import { findServer } from '../postgres/server.ts';
-import { copyInto, entryExists, listEntries } from '../host/service-files.ts';
+import { copyInto, entryExists, listEntries, statEntry } from '../host/service-files.ts';
 import { endOfRecord, endOfWal, newestTimeline, parseLsn, walFileName } from '../postgres/wal.ts';
 import {
-  WAL_FILE_BYTES,
   isWalFile,
   nextWalFile,
   isHistory,
@@ -87,7 +86,15 @@ export async function copyWalFrom(
   );
   const [there = [], archived = []] = await Promise.all(places);
   const names = [...new Set([...archived, ...there])].toSorted();
-  if (machine.cloneMethod === 'copy') await assertSpaceFor(names.length * WAL_FILE_BYTES, target);
+  if (machine.cloneMethod === 'copy') {
+    const found = names.map(
+      (name) => statEntry(join(archive, name)) ?? statEntry(join(inPlace, name)),
+    );
+    await assertSpaceFor(
+      found.reduce((sum, entry) => sum + (entry?.blocks ?? 0) * 512, 0),
+      target,
+    );
+  }
   // A snapshot of a server that ran comes without it.
   const status = join(target, 'pg_wal', 'archive_status');
   await mkdir(status, { recursive: true, mode: 0o700 });

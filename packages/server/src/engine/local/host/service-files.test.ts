@@ -17,6 +17,7 @@ import {
   realpath,
   rm,
   symlink,
+  truncate,
   writeFile,
 } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
@@ -146,6 +147,18 @@ describe.each(Object.entries(HOSTILE))('in the place of a file stands %s', (kind
       expect(await lstat(path)).toMatchObject({ nlink: 1, ...owner });
     }
     expect(withoutLinks(await stateOfOutside())).toEqual(withoutLinks(before));
+  });
+
+  test('a copy of a file that ends early takes no more of the disk than the file', async () => {
+    const from = join(data, 'early');
+    await writeFile(from, 'x');
+    await truncate(from, 16 * 1024 ** 2);
+    if (isRoot) await chown(from, TENANT.uid, TENANT.gid);
+    await copyInto(from, join(data, 'copy'), isRoot ? TENANT : null);
+    const { size, blocks } = await lstat(join(data, 'copy'));
+    expect(size).toBe(16 * 1024 ** 2);
+    expect(blocks * 512).toBeLessThan(1024 ** 2);
+    expect((await readFile(join(data, 'copy'))).equals(await readFile(from))).toBe(true);
   });
 
   test('a writer whose temporary name is taken writes all the same', async () => {

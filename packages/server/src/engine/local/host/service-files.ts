@@ -15,12 +15,15 @@ import {
   unsafe,
   UnsafeEntry,
 } from './service-directory.ts';
+import { usedBytes } from './zeros.ts';
 
 /** A user and group of the operating system; null in its place: our own. */
 export type FileOwner = { uid: number; gid: number };
 
 const { O_RDONLY, O_RDWR, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
 const IS_ROOT = process.getuid?.() === 0;
+/** Of such files only WAL is sparse. */
+const SPARSE_MAX_BYTES = 64 * 1024 ** 2;
 /** For text that is small when PostgreSQL or a daemon of ours wrote it. */
 const TEXT_MAX_BYTES = 1024 ** 2;
 
@@ -227,13 +230,7 @@ export async function copyInto(
         name,
         owner,
         async (target) => {
-          if (HAS_PROC)
-            await copyFile(
-              pathOfOpen(source.fd, from),
-              pathOfOpen(target.fd, to),
-              constants.COPYFILE_FICLONE,
-            );
-          else await target.writeFile(await source.readFile());
+          await copyContents(source, from, target, to);
           // Neither the mode of the source nor its owner, which libuv copies from version 1.49 on.
           await target.chmod(0o600);
           if (IS_ROOT) await target.chown(owner?.uid ?? 0, owner?.gid ?? 0);
@@ -246,6 +243,27 @@ export async function copyInto(
     await source.close();
   }
 }
+
+/** Copies by reference if the file system can. Space that a file does not take, its copy neither. */
+async function copyContents(
+  source: FileHandle,
+  from: string,
+  target: FileHandle,
+  to: string,
+): Promise<void> {
+  const { size, blocks } = await source.stat();
+  const isSparse = blocks * 512 < size && size <= SPARSE_MAX_BYTES;
+  const { COPYFILE_FICLONE, COPYFILE_FICLONE_FORCE } = constants;
+  const copy = (mode: number) =>
+    copyFile(pathOfOpen(source.fd, from), pathOfOpen(target.fd, to), mode);
+  if (HAS_PROC && !isSparse) return copy(COPYFILE_FICLONE);
+  if (HAS_PROC && (await copy(COPYFILE_FICLONE_FORCE).then(isDone, notDone))) return;
+  const contents = await source.readFile();
+  await target.write(contents, 0, usedBytes(contents), 0);
+  await target.truncate(contents.length);
+}
+const isDone = (): boolean => true;
+const notDone = (): boolean => false;
 
 /** Replaces an entry by a new file, which belongs to its owner before it has any content. */
 async function replace(
