@@ -54,7 +54,7 @@ export async function recordInitialSnapshot(
   const wal = (await listEntries(join(unfinished.data, 'pg_wal'))).filter(isWalFile).toSorted();
   const takenMs = Date.now();
   const id = snapshotId(takenMs);
-  await mkdir(join(unfinished.snapshots, id), { mode: 0o710 });
+  await mkdir(join(unfinished.snapshots, id), { mode: 0o700 });
   await writeSnapshot(unfinished, {
     id,
     kind: 'initial',

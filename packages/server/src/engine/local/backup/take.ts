@@ -15,7 +15,7 @@ import { flushFileSystem } from '../host/flush.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/owner.ts';
-import { chown, mkdir, readFile, writeFile } from '../host/root-files.ts';
+import { mkdir, readFile, writeFile } from '../host/root-files.ts';
 import { writeText } from '../host/service-files.ts';
 import { closeSession, openSuperuserSession } from '../postgres/superuser.ts';
 import { formatLsn, parseLsn } from '../postgres/wal.ts';
@@ -63,8 +63,7 @@ export async function takeSnapshot(
   const id = snapshotId(Date.now());
   const unfinished = join(paths.snapshots, `${id}.new`);
   await removeTree(unfinished, machine.cloneMethod);
-  await mkdir(unfinished, { mode: 0o710 });
-  if (owner !== null) await chown(unfinished, 0, owner.gid);
+  await mkdir(unfinished, { mode: 0o700 });
   try {
     // Begun again from a checkpoint, it needs nothing of the archive from before: there may be a
     // gap in it.

@@ -2,7 +2,7 @@
  * Gives the files of services to users of their own: of new ones as they are made, of those made
  * before at their next start.
  */
-import { existsSync, lstatSync } from 'node:fs';
+import { lstatSync } from 'node:fs';
 import { readdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ReplicaSet, ServiceSpec } from '../../spec.ts';
@@ -87,8 +87,7 @@ export async function ownService(
     await giveInstance(instance, owner);
   await giveArchive(paths.archive, owner, former);
   for (const snapshot of await readdir(paths.snapshots).catch(() => [])) {
-    await chown(join(paths.snapshots, snapshot), 0, owner.gid);
-    await give(join(paths.snapshots, snapshot, 'data'), owner);
+    await giveTree(join(paths.snapshots, snapshot, 'data'), owner);
   }
   await writeMarker(paths, {
     ...marker,
@@ -99,13 +98,12 @@ export async function ownService(
 }
 
 async function giveInstance(
-  { root, config, snapshots, data, socket, logs }: InstancePaths,
+  { root, config, data, socket, logs }: InstancePaths,
   owner: Owner,
 ): Promise<void> {
   await chown(root, 0, owner.gid);
-  if (existsSync(snapshots)) await chown(snapshots, 0, owner.gid);
-  for (const path of [data, `${data}.new`, socket, logs]) await give(path, owner);
-  await give(config, { ...owner, uid: 0 });
+  for (const path of [data, `${data}.new`, socket, logs]) await giveTree(path, owner);
+  await giveTree(config, { ...owner, uid: 0 });
 }
 
 /**
@@ -114,7 +112,7 @@ async function giveInstance(
 async function giveArchive(archive: string, owner: Owner, former: number): Promise<void> {
   const target = await realpath(archive).catch(() => null); // a disk that is not there
   if (target !== null)
-    await give(target, owner, target === archive ? [] : ['-uid', String(former)]);
+    await giveTree(target, owner, target === archive ? [] : ['-uid', String(former)]);
 }
 
 /**
@@ -122,7 +120,7 @@ async function giveArchive(archive: string, owner: Owner, former: number): Promi
  * file with several names may belong to another service, and keeps its owner. `find` works in
  * directories that it has opened, so changes of their paths do not redirect it.
  */
-async function give(
+export async function giveTree(
   path: string,
   { uid, gid }: Owner,
   condition: readonly string[] = [],

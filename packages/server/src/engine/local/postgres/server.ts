@@ -320,7 +320,7 @@ export async function makeInstanceDirectories(
     [paths.socket, 0o700],
     [paths.logs, 0o700],
     ...(ownArchive ? ([[paths.archive, 0o700]] as const) : []),
-    [paths.snapshots, 0o710],
+    [paths.snapshots, 0o700],
   ] as const;
   await Promise.all(made.map(([path, mode]) => mkdir(path, { recursive: true, mode })));
   if (owner === null) return;
@@ -331,10 +331,19 @@ export async function makeInstanceDirectories(
     chown(paths.socket, uid, gid),
     // The gateway of a read replica set is in this group: it connects to the sockets of the nodes.
     ...(owner.name === SERVICE_USER ? [chmod(paths.socket, 0o710)] : []),
-    chown(paths.snapshots, 0, gid),
+    closeSnapshots(paths),
     chown(paths.logs, uid, gid),
     ...(ownArchive ? [chown(paths.archive, uid, gid)] : []),
   ]);
+}
+
+/**
+ * Only root enters the snapshots of a service: they are what is restored, and backed up off this
+ * machine. Older releases let the service's user in.
+ */
+export async function closeSnapshots({ snapshots }: InstancePaths): Promise<void> {
+  await chown(snapshots, 0, 0);
+  await chmod(snapshots, 0o700);
 }
 
 /**
