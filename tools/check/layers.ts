@@ -53,6 +53,12 @@ export const LAYERS: readonly Layer[] = [
     imports: ['contract', 'lib'],
   },
   {
+    name: 'repository',
+    holds: 'places for backups off this machine, by pgBackRest: knows nothing of services',
+    path: `^${SERVER}/repository/`,
+    imports: ['contract', 'lib'],
+  },
+  {
     name: 'domain',
     holds: 'rules without input or output: pure functions of what they are given',
     path: `^${SERVER}/domain/`,
@@ -127,6 +133,7 @@ export const LAYERS: readonly Layer[] = [
     imports: [
       'contract',
       'lib',
+      'repository',
       'engine interface',
       'config',
       'domain',
@@ -139,7 +146,7 @@ export const LAYERS: readonly Layer[] = [
     name: 'engine/local',
     holds: 'servers on this machine',
     path: `^${SERVER}/engine/local/(?!admin/)`,
-    imports: ['contract', 'lib', 'engine interface', 'config', 'domain'],
+    imports: ['contract', 'lib', 'repository', 'engine interface', 'config', 'domain'],
   },
   {
     name: 'engine/model',

@@ -167,6 +167,7 @@ async function openLocalEngine(
     failover: config.failover,
     readLagLimit: config.readLagLimit,
     records,
+    offMachine: () => false,
     egress,
     changed,
   });

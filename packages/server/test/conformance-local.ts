@@ -63,6 +63,7 @@ export async function createLocalSubject(): Promise<LocalSubject> {
       failover: { cooldownMs: 60_000, lagLimitBytes: 16 * 1024 * 1024 },
       readLagLimit: { bytes: 64 * 1024 * 1024, seconds: 30 },
       records: records.store,
+      offMachine: () => false,
       egress,
       changed: (id) => void changed.add(id),
     });

@@ -86,6 +86,11 @@ export type Capabilities = {
   pooler: TypeCapability;
   /** The version of HAProxy, or that there is none and the command that installs it. */
   gateway: TypeCapability;
+  /**
+   * The version of pgBackRest, or that backups off this machine are not possible and the command
+   * that changes that. `note`: which major versions of PostgreSQL it cannot back up.
+   */
+  offMachine: TypeCapability;
   /** Whether each action is possible for the services here. */
   actions: Record<RegionalAction, Possibility>;
   /**

@@ -1,5 +1,6 @@
 /** The kinds of services that this machine can run, and what it cannot do. */
-import { ADDONS_OF_TYPE, type Addon } from '@howdah/contract';
+import { ADDONS_OF_TYPE, OLDEST_PG_VERSION, type Addon } from '@howdah/contract';
+import { PGBACKREST_REMEDY, whyNotServed } from '../../repository/pgbackrest.ts';
 import type {
   Capabilities,
   MajorCapability,
@@ -67,6 +68,7 @@ export function capabilitiesOf(machine: Machine, gateway: TypeCapability): Capab
     },
     pooler,
     gateway,
+    offMachine: offMachineOf(machine),
     actions: actionsOf(pooler, gateway),
     vpc: { isNetwork: networks.method === 'bridge', note: networks.note },
     storage: { note: QUOTA_NOTE },
@@ -82,6 +84,22 @@ export function capabilitiesOf(machine: Machine, gateway: TypeCapability): Capab
     limitsNote: limitsNote(limits),
     cloneMethod,
     forkCost: CLONE_COST[cloneMethod],
+  };
+}
+
+/** Whether pgBackRest is there, and new enough for the installed versions of PostgreSQL. */
+export function offMachineOf({
+  pgbackrest,
+  installations,
+}: Pick<Machine, 'pgbackrest' | 'installations'>): TypeCapability {
+  const majors = new Set(installations.usable.map(({ major }) => major));
+  const reasons = [...majors].flatMap((major) => whyNotServed(pgbackrest, major) ?? []);
+  if (pgbackrest === null)
+    return { missing: whyNotServed(null, OLDEST_PG_VERSION) ?? PGBACKREST_REMEDY };
+  if (majors.size > 0 && reasons.length === majors.size) return { missing: reasons.join('; ') };
+  return {
+    version: pgbackrest.version,
+    ...(reasons.length === 0 ? {} : { note: reasons.join('; ') }),
   };
 }
 

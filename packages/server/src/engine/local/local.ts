@@ -43,6 +43,8 @@ export type LocalEngineOptions = {
   failover: FailoverPolicy;
   readLagLimit: ReadLagLimit;
   records: ClusterRecords;
+  /** Whether the installation has a repository for backups off this machine, at this moment. */
+  offMachine: () => boolean;
   egress: Egress;
   /** Called when something watched changed by itself, with the service's id. */
   changed: (id: string) => void;
@@ -90,6 +92,7 @@ export function createLocal(options: LocalEngineOptions): Local {
     failover: options.failover,
     readLagLimit: options.readLagLimit,
     records: options.records,
+    offMachine: options.offMachine,
     changed,
     gateways: createDaemonWatch(changed),
     standbys: createStandbys(executor),

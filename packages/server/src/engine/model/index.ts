@@ -179,6 +179,7 @@ const CAPABILITIES: Capabilities = {
   // PgBouncer and HAProxy of Debian 13.
   pooler: { version: '1.24.1' },
   gateway: { version: '3.0.11' },
+  offMachine: { missing: 'services of this region are simulated: they have no files' },
   actions: {
     forkNow: POSSIBLE,
     forkPast: POSSIBLE,

@@ -2,6 +2,8 @@
 import { statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { ADDONS_OF_TYPE, OLDEST_PG_VERSION, SERVICE_TYPES, type Finding } from '@howdah/contract';
+import { lookUpPgBackRest, PGBACKREST_REMEDY } from '../../../repository/pgbackrest.ts';
+import { offMachineOf } from '../capabilities.ts';
 import { CLONE_COST, probeCloneMethod } from '../host/clone.ts';
 import {
   fileSystemOf,
@@ -36,7 +38,6 @@ import { DEFAULT_UID_RANGE, LOCAL_REGION } from '../../../settings.ts';
 import type { UidRange } from '../host/users.ts';
 import {
   dataDirectory,
-  findServerUser,
   isEgressClosed,
   isolationNote,
   probeNamespaces,
@@ -45,6 +46,7 @@ import {
 } from '../host/machine.ts';
 import { probeNetworks } from '../network/networks.ts';
 import { exists, isErrno } from '../../../lib/processes.ts';
+import { findSystemUser } from '../../../lib/system-users.ts';
 import { foreseeSandbox, type Namespaces } from '../host/sandbox.ts';
 
 /** Changes nothing, but for a probe of the file system that is gone when it returns. */
@@ -108,6 +110,7 @@ export async function doctor(
     ...(await replacedBinaries(usable, await dataDirectories(home))),
     await program('pgbouncer'),
     await program('haproxy'),
+    await pgBackRest(usable),
     await egress(),
     await vpcs(),
     ...(await findLeftovers(await dataDirectories(home), uidRange)).map(
@@ -157,7 +160,7 @@ async function privileges(): Promise<Finding> {
     const remedy = 'as root, each service can run as a user of its own and limits can be enforced';
     return { what, state: 'note', found: 'not root: databases run as this user', remedy };
   }
-  const user = await findServerUser(SERVER_USER);
+  const user = await findSystemUser(SERVER_USER);
   return {
     what,
     state: 'ok',
@@ -312,6 +315,28 @@ async function egress(): Promise<Finding> {
 async function vpcs(): Promise<Finding> {
   const { method, note } = await probeNetworks();
   return { what: 'VPCs', state: method === 'bridge' ? 'ok' : 'note', found: note };
+}
+
+/** Whether services can be backed up off this machine. */
+async function pgBackRest(usable: readonly Installation[]): Promise<Finding> {
+  const what = 'pgBackRest';
+  const pgbackrest = await lookUpPgBackRest();
+  const capability = offMachineOf({
+    pgbackrest,
+    installations: { usable: [...usable], tooOld: [] },
+  });
+  if (pgbackrest === null)
+    return {
+      what,
+      state: 'note',
+      found: 'not installed: there are no backups off this machine',
+      remedy: PGBACKREST_REMEDY,
+    };
+  const place = `${pgbackrest.version}, ${pgbackrest.program}`;
+  const why = 'missing' in capability ? capability.missing : capability.note;
+  return why === undefined
+    ? { what, state: 'ok', found: place }
+    : { what, state: 'note', found: place, remedy: why };
 }
 
 async function program(name: ProgramName): Promise<Finding> {

@@ -8,7 +8,8 @@ import { lstat, readdir, realpath } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { listTables, type Table } from '../host/egress.ts';
 import { listGroups, type Group } from '../host/limits.ts';
-import { findServerUser, groupName, SERVER_USERS } from '../host/machine.ts';
+import { findSystemUser } from '../../../lib/system-users.ts';
+import { groupName, SERVER_USERS } from '../host/machine.ts';
 import { strayNetworks } from '../network/networks.ts';
 import { allPids, exists, noneOf, openRegular, readOrNull } from '../../../lib/processes.ts';
 import { REGISTRY, type UidRange } from '../host/users.ts';
@@ -33,7 +34,7 @@ export async function findLeftovers(
     isRoot ? strayNetworks(exists) : [],
   ]);
   const server = isRoot
-    ? ((await findServerUser(...SERVER_USERS))?.uid ?? null)
+    ? ((await findSystemUser(...SERVER_USERS))?.uid ?? null)
     : (process.getuid?.() ?? null);
   const isOurs = (uid: number): boolean =>
     uid === server || (isRoot && uid >= uidRange[0] && uid <= uidRange[1]);

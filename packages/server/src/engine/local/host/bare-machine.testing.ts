@@ -15,6 +15,7 @@ export function bareMachine(layout: Layout): Machine {
     limits: { kind: 'none', why: 'a test' },
     installations: { usable: [], tooOld: [] },
     pgbouncer: null,
+    pgbackrest: null,
     networks: { method: 'address', note: '' },
     egress: { refused: false, note: '' },
     networkPrefix: 'none-',

@@ -91,6 +91,8 @@ export type Layout = {
   trash: string;
   /** Copies of snapshots that are being verified, by the service's id. */
   scratch: string;
+  /** Files on their way to a repository or from it, by the service's id. */
+  spool: string;
   /** Empty mount points: the root of the file system that servers see; see sandbox.ts. */
   rootfs: string;
   /** The metadata database. */
@@ -148,6 +150,7 @@ export function createLayout(root: string): Layout {
     ...installationPlaces(root),
     trash: join(root, 'trash'),
     scratch: join(root, 'scratch'),
+    spool: join(root, 'spool'),
     rootfs: join(root, 'rootfs'),
     store: instancePaths(join(root, 'store')),
     service,

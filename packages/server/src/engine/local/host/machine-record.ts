@@ -3,6 +3,7 @@
  * them out.
  */
 import type { CloneMethod } from '@howdah/contract';
+import type { PgBackRest } from '../../../repository/repository.ts';
 import type { NetworkAbility } from '../network/networks.ts';
 import type { Found } from '../postgres/installations.ts';
 import type { EgressAbility } from './egress.ts';
@@ -40,6 +41,8 @@ export type Machine = Site & {
   installations: Found;
   /** For connection poolers; null: not installed. */
   pgbouncer: Program | null;
+  /** For backups off this machine; null: not installed. */
+  pgbackrest: PgBackRest | null;
   /** Whether VPCs can be networks of their own. */
   networks: NetworkAbility;
   /** Whether connections that servers begin can be refused. */

@@ -5,6 +5,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { probeCloneMethod } from './clone.ts';
 import { findProgram } from './daemon.ts';
 import { probeEgress, type EgressAbility } from './egress.ts';
+import { findPgBackRest } from '../../../repository/pgbackrest.ts';
 import type { Machine, Site } from './machine-record.ts';
 import type { Owner } from './owner.ts';
 import { attachImage, imagePaths } from './image.ts';
@@ -16,6 +17,7 @@ import { exists, isErrno } from '../../../lib/processes.ts';
 import { keepReserve } from './reserve.ts';
 import { markerOf } from './marker.ts';
 import { run } from '../../../lib/run.ts';
+import { ensureSystemUser, findSystemUser } from '../../../lib/system-users.ts';
 import {
   prepareSandbox,
   UNSHARE_AS_ROOT,
@@ -61,6 +63,7 @@ export async function prepareMachine(
     layout.precloned,
     layout.trash,
     layout.scratch,
+    layout.spool,
   ]) {
     await mkdir(directory, { recursive: true, mode: 0o711 });
   }
@@ -71,13 +74,14 @@ export async function prepareMachine(
   }
   const group = await groupName(layout.root);
   const networkPrefix = `${group}-`;
-  const [namespaces, cloneMethod, limits, installations, pgbouncer, networks, egress] =
+  const [namespaces, cloneMethod, limits, installations, pgbouncer, pgbackrest, networks, egress] =
     await Promise.all([
       probeNamespaces(),
       probeCloneMethod(layout.templates),
       probeLimits(group, layout.root),
       findInstallations(layout, true),
       findProgram('pgbouncer'),
+      findPgBackRest(),
       probeNetworks(),
       probeEgress(),
     ]);
@@ -95,6 +99,7 @@ export async function prepareMachine(
     limits,
     installations,
     pgbouncer,
+    pgbackrest,
     networks,
     networkPrefix,
     egress,
@@ -110,7 +115,7 @@ async function isolate(
 ): Promise<Isolation> {
   const why = (await whyNotIsolated(namespaces, sandbox, range)) ?? makeRegistry(REGISTRY);
   if (why !== null) return { isolated: false, why };
-  const gateway = await systemUser(GATEWAY_USER);
+  const gateway = await ensureSystemUser(GATEWAY_USER);
   if (gateway === null)
     return {
       isolated: false,
@@ -205,51 +210,11 @@ export async function probeNamespaces(): Promise<Namespaces> {
 
 /** PostgreSQL refuses to run as root: a system user of our own, else one that is there. */
 async function serverUser(): Promise<Owner> {
-  const found = (await systemUser(SERVER_USER)) ?? (await findServerUser(...SERVER_USERS));
+  const found = (await ensureSystemUser(SERVER_USER)) ?? (await findSystemUser(...SERVER_USERS));
   if (found !== null) return found;
   throw new Error(
     `PostgreSQL cannot run as root, and this machine has none of the users ${SERVER_USERS.join(', ')}: useradd --system ${SERVER_USER}`,
   );
-}
-
-/** A system user that is there, or is made; null: it cannot be made. */
-async function systemUser(name: string): Promise<Owner | null> {
-  const known = await findServerUser(name);
-  if (known !== null) return known;
-  try {
-    await run('useradd', [
-      '--system',
-      '--user-group',
-      '--no-create-home',
-      '--home-dir',
-      '/nonexistent',
-      '--shell',
-      '/usr/sbin/nologin',
-      name,
-    ]);
-  } catch (error) {
-    process.emitWarning(`no system user ${name} could be made: ${String(error)}`);
-  }
-  return findServerUser(name);
-}
-/** The first of these users that is there. */
-export async function findServerUser(...candidates: readonly string[]): Promise<Owner | null> {
-  for (const candidate of candidates) {
-    const found = await lookUp(candidate);
-    if (found !== null) return found;
-  }
-  return null;
-}
-
-async function lookUp(name: string): Promise<Owner | null> {
-  try {
-    const [uid, gid] = (await Promise.all([run('id', ['-u', name]), run('id', ['-g', name])])).map(
-      Number,
-    );
-    return uid === undefined || gid === undefined ? null : { name, uid, gid };
-  } catch {
-    return null; // no such user
-  }
 }
 
 /**

@@ -22,7 +22,7 @@ export type FileOwner = { uid: number; gid: number };
 
 const { O_RDONLY, O_RDWR, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
 const IS_ROOT = process.getuid?.() === 0;
-/** Of such files only WAL is sparse. */
+/** Larger files with unused space are not WAL. */
 const SPARSE_MAX_BYTES = 64 * 1024 ** 2;
 /** For text that is small when PostgreSQL or a daemon of ours wrote it. */
 const TEXT_MAX_BYTES = 1024 ** 2;
@@ -244,7 +244,7 @@ export async function copyInto(
   }
 }
 
-/** Copies by reference if the file system can. Space that a file does not take, its copy neither. */
+/** Copies by reference if the file system can. The copy takes no more space than the file. */
 async function copyContents(
   source: FileHandle,
   from: string,

@@ -59,6 +59,8 @@ export type ServerInput = {
    * Whether the gateway of a read replica set, which is of its group, comes in by its Unix socket.
    */
   behindGateway?: boolean;
+  /** Whether its WAL goes to a repository off this machine: a file of it then, once a minute. */
+  offMachine?: boolean;
 };
 
 export type ConfigFiles = {
@@ -105,6 +107,7 @@ function postgresqlConf({
   listen,
   replicated = false,
   behindGateway = false,
+  offMachine = false,
 }: ServerInput): string {
   const settings: Record<string, string> = {
     ...serverSettings({
@@ -128,6 +131,7 @@ function postgresqlConf({
           archive_mode: 'on',
           archive_library: quoted('basic_archive'),
           'basic_archive.archive_directory': quoted(paths.archive),
+          ...(offMachine ? { archive_timeout: '60s' } : {}),
           ssl: 'on',
           ssl_cert_file: quoted(`${paths.config}/server.crt`),
           ssl_key_file: quoted(`${paths.config}/server.key`),

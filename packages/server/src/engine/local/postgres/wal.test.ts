@@ -9,7 +9,7 @@ import {
   record,
   walFile,
 } from './wal.testing.ts';
-import { lastCommitMs } from './wal.ts';
+import { beginsInRecord, firstCommitMs, lastCommitMs } from './wal.ts';
 
 const [one, two, three] = [
   '2026-01-31T12:00:00.001Z',
@@ -63,5 +63,32 @@ describe('the last commit of a WAL file', () => {
   ])('%s', (_, contents, expected) => {
     const found = lastCommitMs(contents);
     expect(found === null ? null : new Date(found).toISOString()).toBe(expected);
+  });
+});
+
+describe('the first commit in a WAL file', () => {
+  const NAME = '000000010000000000000002';
+  /** Gives each page its position, as the server does; those of a recycled file are older. */
+  const placed = (contents: Buffer, pages: number): Buffer => {
+    for (let page = 0; page * PAGE < contents.length; page++)
+      contents.writeBigUInt64LE(
+        BigInt((page < pages ? 2 : 1) * 16 * 1024 ** 2 + page * PAGE),
+        page * PAGE + 8,
+      );
+    return contents;
+  };
+  const early = commitAt('2026-01-02T03:04:05.678Z');
+  const late = commitAt('2026-01-02T03:04:06.000Z');
+
+  test('is found, not the last one', () => {
+    const contents = placed(walFile([early, late]), 4);
+    expect(firstCommitMs(contents, NAME)).toBe(Date.parse('2026-01-02T03:04:05.678Z'));
+    expect(beginsInRecord(contents)).toBe(false);
+    expect(beginsInRecord(walFile([late], 4, 100))).toBe(true);
+  });
+
+  test('is none of a file that was recycled and is not written yet', () => {
+    expect(firstCommitMs(placed(walFile([early]), 0), NAME)).toBeNull();
+    expect(firstCommitMs(placed(walFile([]), 4), NAME)).toBeNull();
   });
 });

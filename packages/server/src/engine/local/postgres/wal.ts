@@ -157,6 +157,41 @@ const EPOCH_MS = Date.UTC(2000, 0, 1);
  */
 export function lastCommitMs(contents: Buffer): number | null {
   let latest: number | null = null;
+  for (const ms of commitTimes(contents)) if (latest === null || ms > latest) latest = ms;
+  return latest;
+}
+
+/**
+ * The time of the first commit in a WAL file, as {@link lastCommitMs}. The file may be one that the
+ * server writes: the rest of a recycled one does not count.
+ *
+ * @param name of the file
+ */
+export function firstCommitMs(contents: Buffer, name: string): number | null {
+  for (const ms of commitTimes(writtenPart(contents, name))) return ms;
+  return null;
+}
+
+/** Whether a WAL file begins in the middle of a record. */
+export function beginsInRecord(contents: Buffer): boolean {
+  return contents.length >= FILE_HEADER_BYTES && contents.readUInt32LE(CONTINUED_OFFSET) > 0;
+}
+
+/** The pages of a file that belong to it: a recycled one has those of an older file after them. */
+function writtenPart(contents: Buffer, name: string): Buffer {
+  const pageBytes = Number(PAGE_BYTES);
+  const begin =
+    (BigInt(`0x${name.slice(8, 16)}`) << 32n) + BigInt(`0x${name.slice(16)}`) * SEGMENT_BYTES;
+  let end = 0;
+  while (
+    end + pageBytes <= contents.length &&
+    contents.readBigUInt64LE(end + PAGE_POSITION_OFFSET) === begin + BigInt(end)
+  )
+    end += pageBytes;
+  return contents.subarray(0, end);
+}
+
+function* commitTimes(contents: Buffer): Generator<number> {
   for (const { log, begin } of piecesOf(contents)) {
     for (let at = begin; at + RECORD_HEADER_BYTES <= log.length;) {
       const lengthBytes = log.readUInt32LE(at);
@@ -165,11 +200,10 @@ export function lastCommitMs(contents: Buffer): number | null {
       const ms = isCommit(log, at)
         ? commitMs(log.subarray(at + RECORD_HEADER_BYTES, at + lengthBytes))
         : null;
-      if (ms !== null && (latest === null || ms > latest)) latest = ms;
+      if (ms !== null) yield ms;
       at += Math.ceil(lengthBytes / 8) * 8;
     }
   }
-  return latest;
 }
 
 /**

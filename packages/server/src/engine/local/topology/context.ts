@@ -32,6 +32,8 @@ type Means = {
   readonly failover: FailoverPolicy;
   readonly readLagLimit: ReadLagLimit;
   readonly records: ClusterRecords;
+  /** Whether the installation has a repository for backups off this machine, at this moment. */
+  readonly offMachine: () => boolean;
   /** Called when something watched changed by itself, with the service's id. */
   readonly changed: (id: string) => void;
 };

@@ -50,7 +50,7 @@ export async function observeServer(
   const exists = existsSync(n === 0 ? paths.root : paths.data);
   const { installation, notStartable } = await installationAt(machine, spec, marker);
   const place: Place = { paths, listen, listener, marker };
-  const files = desiredFiles(machine, spec, place, installation);
+  const files = desiredFiles(topology, spec, place, installation);
   const directory = await directoryOf(spec, exists, place, server !== null);
   // The pooler of a set is in front of all its nodes.
   const isBehindPooler =
@@ -102,7 +102,7 @@ async function installationAt(
 
 /** The desired files: now, as another user, and once the service is provisioned. */
 function desiredFiles(
-  machine: Machine,
+  { machine, offMachine }: Topology,
   spec: PlacedSpec,
   { paths, listen, listener, marker }: Place,
   installation: Installation | null,
@@ -124,6 +124,7 @@ function desiredFiles(
         allowedNetworks: isSingle(spec) ? listener.allowedNetworks : null,
         replicated: !isSingle(spec),
         behindGateway: spec.set !== null,
+        offMachine: offMachine(),
       },
       configUsersOf(
         owner,

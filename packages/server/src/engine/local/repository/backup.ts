@@ -1,0 +1,127 @@
+/** Backs up a snapshot of a service into a repository. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { whyNotServed } from '../../../repository/pgbackrest.ts';
+import { RepositoryProblem, type Repository } from '../../../repository/repository.ts';
+import { materialise } from '../backup/fork.ts';
+import { listSnapshots, type KeptSnapshot, type Snapshot } from '../backup/snapshots.ts';
+import { cloneTree } from '../host/clone.ts';
+import type { InstancePaths } from '../host/layout.ts';
+import { closeSnapshots } from '../postgres/server.ts';
+import { ownerOf } from '../host/users.ts';
+import { readText } from '../host/service-files.ts';
+import type { ShipContext, ShipPolicy } from './context.ts';
+import { makeSpool, removeSpool, spoolOf } from './spool.ts';
+import { annotations, ensureStanza, listBackups, runForService } from './stanza.ts';
+import type { ShipState } from './state.ts';
+
+export type DueBackup = { snapshot: KeptSnapshot; type: 'full' | 'incr' };
+
+/** The snapshot to back up now; null: none. */
+export async function dueBackup(
+  paths: InstancePaths,
+  { backups, run }: ShipState,
+  { backupEveryMs, fullEveryMs }: ShipPolicy,
+): Promise<DueBackup | null> {
+  const [snapshot] = await listSnapshots(paths);
+  const [newest] = backups;
+  if (snapshot === undefined || snapshot.id === newest?.snapshot) return null;
+  // Moments after a WAL gap can only be reached from a backup of a later snapshot.
+  const isCutOff =
+    newest !== undefined && run !== null && newest.firstWal.slice(8) < run.first.slice(8);
+  if (newest !== undefined && !isCutOff && snapshot.takenMs - newest.takenMs < backupEveryMs)
+    return null;
+  const full = backups.find(({ type }) => type === 'full');
+  const isFullDue = full === undefined || snapshot.takenMs - full.takenMs >= fullEveryMs;
+  return { snapshot, type: isFullDue ? 'full' : 'incr' };
+}
+
+/**
+ * Backs up a snapshot. If it is pruned meanwhile, this ends with an error, and the next call takes
+ * a newer one.
+ *
+ * @throws RepositoryProblem
+ */
+export async function backUp(
+  context: ShipContext,
+  id: string,
+  repository: Repository,
+  paths: InstancePaths,
+  state: ShipState,
+  { snapshot, type }: DueBackup,
+  signal: AbortSignal,
+): Promise<void> {
+  // Those that an older release has made are open to the service's user until its next start.
+  if (context.machine.owner !== null) await closeSnapshots(paths);
+  const spool = spoolOf(context, id, 'backup');
+  await removeSpool(context, spool);
+  await makeSpool(context, spool);
+  try {
+    const data = await dataOf(context, paths, snapshot, join(spool, 'data'));
+    const major = Number(readText(join(data, 'PG_VERSION')));
+    const why = whyNotServed(context.program, major);
+    if (why !== null) throw new RepositoryProblem(why);
+    await ensureStanza(context, id, repository, data, signal);
+    const { verification: _, ...facts } = snapshot;
+    await runForService(context, id, repository, {
+      command: [
+        'backup',
+        `--type=${type}`,
+        ...annotations(asTaken(facts), readText(join(data, 'backup_label'))),
+      ],
+      asked: 'take a backup',
+      options: { 'pg1-path': data },
+      readsAll: true,
+      signal,
+    });
+  } finally {
+    await removeSpool(context, spool);
+  }
+  await refreshBackups(context, id, repository, state);
+}
+
+/** Updates what is known of the backups of a service. */
+export async function refreshBackups(
+  context: Pick<ShipContext, 'program'>,
+  id: string,
+  repository: Repository,
+  state: ShipState,
+): Promise<void> {
+  const backups = await listBackups(context, id, repository);
+  state.backups = backups.map(({ label, snapshot, takenMs, firstWal, type, storageBytes }) => ({
+    label,
+    snapshot,
+    takenMs,
+    firstWal,
+    type,
+    storageBytes,
+  }));
+}
+
+/** An initial snapshot is backed up with its data: the template is not in the repository. */
+const asTaken = (snapshot: Snapshot): Snapshot => ({
+  ...snapshot,
+  template: null,
+  systemIdentifier: null,
+});
+
+/**
+ * The data directory of a snapshot. Where that costs nothing it is a clone, which stays when the
+ * snapshot is pruned.
+ */
+async function dataOf(
+  { machine }: ShipContext,
+  paths: InstancePaths,
+  snapshot: KeptSnapshot,
+  clone: string,
+): Promise<string> {
+  if (snapshot.template !== null) {
+    await materialise(machine, ownerOf(machine, paths), paths, snapshot, clone);
+    return clone;
+  }
+  const data = join(paths.snapshots, snapshot.id, 'data');
+  if (machine.cloneMethod === 'copy') return data;
+  if (!existsSync(clone))
+    await cloneTree(data, clone, machine.cloneMethod, ownerOf(machine, paths));
+  return clone;
+}

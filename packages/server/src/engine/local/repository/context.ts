@@ -1,0 +1,12 @@
+/** The means of backups off the machine. */
+import type { PgBackRest } from '../../../repository/repository.ts';
+import type { Machine } from '../host/machine-record.ts';
+
+export type ShipContext = Readonly<{ machine: Machine; program: PgBackRest }>;
+
+/** How often a service is backed up off the machine, and for how long a backup is kept. */
+export type ShipPolicy = {
+  retentionDays: number;
+  fullEveryMs: number;
+  backupEveryMs: number;
+};

@@ -1,0 +1,100 @@
+/** Fetches WAL from a repository into the archive of a service. */
+import { join } from 'node:path';
+import type { Repository } from '../../../repository/repository.ts';
+import type { InstancePaths } from '../host/layout.ts';
+import type { Owner } from '../host/owner.ts';
+import { copyInto, entryExists, readBytes } from '../host/service-files.ts';
+import { rm } from '../host/root-files.ts';
+import { lastCommitMs } from '../postgres/wal.ts';
+import {
+  followingWalFile,
+  isHistory,
+  isWalFile,
+  onItsTimeline,
+  timelineHistory,
+  WAL_FILE_BYTES,
+} from '../postgres/wal-files.ts';
+import type { ShipContext } from './context.ts';
+import { makeSpool, removeSpool, spoolOf } from './spool.ts';
+import { runForService, type StoredBackup } from './stanza.ts';
+
+/** A moment, in ms since the epoch, or all that there is. */
+export type FetchTarget = { timeMs: number } | 'newest';
+
+/** A service whose backups are fetched, and the service that gets them. */
+export type Fetch = Readonly<{
+  context: ShipContext;
+  id: string;
+  repository: Repository;
+  into: InstancePaths;
+  owner: Owner | null;
+  target: FetchTarget;
+  progress: (line: string) => void;
+  signal: AbortSignal;
+}>;
+
+/** A network has a delay for each file. */
+const GETS_AT_A_TIME = 4;
+/** Lines for the operation are at least so many files apart. */
+const TOLD_EVERY = 64;
+
+/**
+ * Fetches the WAL from the begin of a backup on, along the newest timeline, as far as there is any:
+ * to a commit after the point in time, which recovery needs to stop at.
+ *
+ * @param files of the archive of the repository, by their paths in it
+ * @param data a data directory of the service
+ * @throws RepositoryProblem
+ */
+export async function fetchWal(
+  fetch: Fetch,
+  { firstWal }: StoredBackup,
+  files: readonly string[],
+  data: string,
+): Promise<void> {
+  const { context, id, into, target, progress } = fetch;
+  const spool = spoolOf(context, id, 'fetch');
+  await makeSpool(context, spool);
+  const names = files.map((file) => (file.split('/').at(-1) ?? '').replace(/-[0-9a-f]{40}.*$/, ''));
+  for (const name of names.filter(isHistory)) await fetchFile(fetch, data, name);
+  const there = new Set(names.filter(isWalFile));
+  const history = await timelineHistory(into, [...there].toSorted().at(-1) ?? firstWal);
+  let count = 0;
+  let next = onItsTimeline(firstWal, history);
+  for (let isReached = false; !isReached && there.has(next);) {
+    const batch: string[] = [];
+    for (; batch.length < GETS_AT_A_TIME && there.has(next); next = followingWalFile(next, history))
+      batch.push(next);
+    const ends = await Promise.all(batch.map((name) => fetchFile(fetch, data, name)));
+    isReached = target !== 'newest' && ends.some((ms) => ms !== null && ms > target.timeMs);
+    if (Math.floor(count / TOLD_EVERY) < Math.floor((count + batch.length) / TOLD_EVERY))
+      progress(`${count + batch.length} WAL files`);
+    count += batch.length;
+  }
+  progress(`${count} WAL files`);
+  await removeSpool(context, spool);
+}
+
+/** Fetches a file that the archive lacks. @returns the time of the last commit in it; null: none */
+async function fetchFile(
+  { context, id, repository, into, owner, target, signal }: Fetch,
+  data: string,
+  name: string,
+): Promise<number | null> {
+  const archived = join(into.archive, name);
+  if (!entryExists(archived)) {
+    const spooled = join(spoolOf(context, id, 'fetch'), name);
+    await runForService(context, id, repository, {
+      command: ['archive-get', name, spooled],
+      asked: 'give back WAL',
+      options: { 'pg1-path': data },
+      readsAll: true,
+      signal,
+    });
+    await copyInto(spooled, archived, owner, true);
+    await rm(spooled);
+  }
+  return target === 'newest' || !isWalFile(name)
+    ? null
+    : lastCommitMs(await readBytes(archived, WAL_FILE_BYTES));
+}

@@ -1,0 +1,126 @@
+/** Brings the backups of a service back from a repository. */
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { listFiles } from '../../../repository/objects.ts';
+import { RepositoryProblem, type Repository } from '../../../repository/repository.ts';
+import { renameDurably } from '../../../lib/durable.ts';
+import type { Snapshot } from '../backup/snapshots.ts';
+import { writeOwned } from '../backup/take.ts';
+import { makeCloneable, removeTree } from '../host/clone.ts';
+import { flushFileSystem } from '../host/flush.ts';
+import type { InstancePaths } from '../host/layout.ts';
+import { giveTree } from '../host/own.ts';
+import { chown, mkdir, rename, writeFile } from '../host/root-files.ts';
+import { assertSpaceFor } from '../host/space.ts';
+import { ownerOf } from '../host/users.ts';
+import type { ShipContext } from './context.ts';
+import { fetchWal, type Fetch, type FetchTarget } from './fetch-wal.ts';
+import { makeSpool, removeSpool, spoolOf } from './spool.ts';
+import { listBackups, runForService, type StoredBackup } from './stanza.ts';
+
+/**
+ * Fetches the backup that a point in time is restored from, and the WAL up to that point. Snapshot
+ * and archive are then as if they had never been lost: forks, verification and recovery use them.
+ * It goes on where an interrupted call ended.
+ *
+ * @param id the service whose backups are fetched
+ * @param into the service that gets them; its root exists, and its marker names the owner
+ * @param progress called with a line for the operation
+ * @throws RepositoryProblem; what `signal` was aborted with
+ */
+export async function fetchBackup(
+  context: ShipContext,
+  id: string,
+  repository: Repository,
+  into: InstancePaths,
+  target: FetchTarget,
+  progress: (line: string) => void,
+  signal: AbortSignal,
+): Promise<{ snapshot: Snapshot }> {
+  const owner = ownerOf(context.machine, into);
+  const fetch = { context, id, repository, into, owner, target, progress, signal };
+  const backup = choose(await listBackups(context, id, repository), fetch);
+  await makeDirectories(fetch);
+  const kept = join(into.snapshots, backup.snapshot);
+  if (!existsSync(kept)) await fetchData(fetch, backup, kept);
+  const files = await listFiles(context.program, repository, `archive/${id}`);
+  await fetchWal(fetch, backup, files, join(kept, 'data'));
+  return { snapshot: backup.facts };
+}
+
+/** The newest backup that is not later than the target. @throws RepositoryProblem: there is none */
+function choose(backups: readonly StoredBackup[], { id, repository, target }: Fetch): StoredBackup {
+  const found =
+    target === 'newest' ? backups[0] : backups.find(({ takenMs }) => takenMs <= target.timeMs);
+  if (found !== undefined) return found;
+  const what = `the repository ${repository.name} has no backup of service ${id}`;
+  const oldest = backups.at(-1);
+  if (oldest === undefined || target === 'newest')
+    throw new RepositoryProblem(`${what}; howdah repo check says whether it is the right one`);
+  const [asked, first] = [target.timeMs, oldest.takenMs].map((ms) => new Date(ms).toISOString());
+  throw new RepositoryProblem(`${what} from before ${asked}; choose a time from ${first} on`);
+}
+
+async function makeDirectories({ into, owner }: Fetch): Promise<void> {
+  await mkdir(into.snapshots, { recursive: true, mode: 0o700 });
+  if (existsSync(into.archive)) return;
+  await mkdir(into.archive, { mode: 0o700 });
+  if (owner !== null) await chown(into.archive, owner.uid, owner.gid);
+}
+
+/** Restores the data of a backup beside, and makes a snapshot of it. */
+async function fetchData(fetch: Fetch, backup: StoredBackup, kept: string): Promise<void> {
+  const { context, owner } = fetch;
+  const { cloneMethod } = context.machine;
+  const spool = spoolOf(context, fetch.id, 'fetch');
+  // An interrupted call may have left files of another backup.
+  if (!existsSync(join(spool, backup.label))) await removeSpool(context, spool);
+  await makeSpool(context, spool);
+  await writeFile(join(spool, backup.label), '');
+  const data = join(spool, 'data');
+  if (!existsSync(data)) {
+    await restore(fetch, backup, `${data}.new`);
+    await rename(`${data}.new`, data);
+  }
+  if (owner !== null) await giveTree(data, owner);
+  if (backup.backupLabel !== null)
+    await writeOwned(owner, join(data, 'backup_label'), backup.backupLabel);
+  const unfinished = `${kept}.new`;
+  await removeTree(unfinished, cloneMethod);
+  await mkdir(unfinished, { mode: 0o700 });
+  await rename(data, join(unfinished, 'data'));
+  await writeFile(join(unfinished, 'snapshot.json'), JSON.stringify(backup.facts), { flush: true });
+  await flushFileSystem(unfinished);
+  await renameDurably(unfinished, kept);
+  await removeSpool(context, spool);
+}
+
+/** The directory that pgBackRest restores into, or goes on in: without a manifest it does not. */
+async function makeTarget({ context }: Fetch, data: string, neededBytes: number): Promise<void> {
+  const { user } = context.program;
+  if (existsSync(join(data, 'backup.manifest')) || existsSync(join(data, 'PG_VERSION'))) return;
+  await removeTree(data, context.machine.cloneMethod);
+  await assertSpaceFor(neededBytes, dirname(data));
+  await makeCloneable(data, context.machine.cloneMethod);
+  if (user !== null) await chown(data, user.uid, user.gid);
+}
+
+async function restore(fetch: Fetch, backup: StoredBackup, data: string): Promise<void> {
+  const { context, id, repository, progress, signal } = fetch;
+  await makeTarget(fetch, data, backup.dataBytes);
+  const taken = new Date(backup.takenMs).toISOString();
+  const megabytes = Math.ceil(backup.dataBytes / 1e6);
+  let told = -10;
+  await runForService(context, id, repository, {
+    command: ['restore', '--type=none', `--set=${backup.label}`],
+    asked: 'give back a backup',
+    options: { 'pg1-path': data },
+    signal,
+    onLine: (line) => {
+      const percent = Number(/restore file .*, ([\d.]+)%\)/.exec(line)?.[1] ?? '0');
+      if (percent < told + 10) return;
+      told = percent;
+      progress(`backup of ${taken}: ${Math.floor(percent)} % of ${megabytes} MB`);
+    },
+  });
+}

@@ -1,0 +1,61 @@
+import { mkdtemp, mkdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { instancePaths, type InstancePaths } from '../host/layout.ts';
+import { usedBytes } from '../host/zeros.ts';
+import { directoriesBefore } from './expire.ts';
+import { emptyState, pendingFiles, readState, writeState } from './state.ts';
+
+let paths: InstancePaths;
+beforeEach(async () => {
+  paths = instancePaths(await mkdtemp(join(tmpdir(), 'howdah-')));
+  await mkdir(paths.archive);
+});
+afterEach(() => rm(paths.root, { recursive: true }));
+
+const wal = (timeline: number, n: number): string =>
+  `0000000${timeline}00000000000000${n.toString(16).toUpperCase().padStart(2, '0')}`;
+
+test('WAL is pushed in order, once, with histories, and none that no backup needs', async () => {
+  const names = [wal(1, 1), wal(1, 2), wal(1, 3), '00000002.history', wal(2, 3), wal(2, 4)];
+  const others = ['archtemp.x', `${wal(1, 4)}.partial`, `${wal(1, 2)}.00000028.backup`];
+  for (const name of [...others, ...names.toReversed()])
+    await writeFile(join(paths.archive, name), '');
+  const state = emptyState('r');
+  expect(await pendingFiles(paths, state)).toEqual(names);
+  const backup = { label: 'x', snapshot: 's', takenMs: 1, type: 'full', storageBytes: 1 } as const;
+  const known = { ...state, backups: [{ ...backup, firstWal: wal(1, 2) }] };
+  expect(await pendingFiles(paths, known)).toEqual(names.slice(1));
+  const pushed = { ...known, pushed: { '00000001': wal(1, 3), '00000002': wal(2, 3) } };
+  expect(await pendingFiles(paths, pushed)).toEqual(['00000002.history', wal(2, 4)]);
+  expect(await pendingFiles(paths, { ...pushed, histories: ['00000002.history'] })).toEqual([
+    wal(2, 4),
+  ]);
+});
+
+test('the state of another repository does not count', async () => {
+  await writeState(paths, emptyState('one'));
+  expect(await readState(paths, 'one')).toEqual(emptyState('one'));
+  expect(await readState(paths, 'two')).toBeNull();
+});
+
+test('the end of a file that was left early is found', () => {
+  const contents = Buffer.alloc(1024 ** 2);
+  expect(usedBytes(contents)).toBe(0);
+  contents[200_000] = 1;
+  expect(usedBytes(contents)).toBe(262_144);
+  contents[contents.length - 1] = 1;
+  expect(usedBytes(contents)).toBe(contents.length);
+});
+
+test('a directory of WAL is removed when all of it is older than the oldest backup', () => {
+  const directory = (high: number): string => `17-1/000000010000000${high}`;
+  const files = [1, 2, 3].flatMap((high) => [
+    `${directory(high)}/000000010000000${high}000000FF-${'a'.repeat(40)}.zst`,
+    `${directory(high)}/000000010000000${high}00000001-${'b'.repeat(40)}.zst`,
+  ]);
+  const all = [...files, 'archive.info', '17-1/00000002.history'];
+  expect(directoriesBefore('000000020000000300000002', all)).toEqual([directory(1), directory(2)]);
+  expect(directoriesBefore('000000010000000100000000', all)).toEqual([]);
+});

@@ -1,0 +1,29 @@
+/**
+ * The directory through which files go to pgBackRest and come from it, outside of the directories
+ * of services: what their users have written is read with the checks of service-files.ts, once, and
+ * cannot change after that.
+ */
+import { join } from 'node:path';
+import { removeTree } from '../host/clone.ts';
+import { chmod, chown, mkdir } from '../host/root-files.ts';
+import type { ShipContext } from './context.ts';
+
+/** @param purpose a name beside which others of the service can be used at the same time */
+export function spoolOf(
+  { machine }: Pick<ShipContext, 'machine'>,
+  id: string,
+  purpose: 'ship' | 'backup' | 'fetch',
+): string {
+  return join(machine.layout.spool, `${id}-${purpose}`);
+}
+
+/** Makes a directory that only root and pgBackRest can enter. An existing one is kept. */
+export async function makeSpool({ program }: ShipContext, path: string): Promise<void> {
+  await mkdir(path, { recursive: true, mode: 0o700 });
+  await chmod(path, 0o700);
+  if (program.user !== null) await chown(path, program.user.uid, program.user.gid);
+}
+
+export async function removeSpool({ machine }: ShipContext, path: string): Promise<void> {
+  await removeTree(path, machine.cloneMethod);
+}

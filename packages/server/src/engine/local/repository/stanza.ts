@@ -1,0 +1,134 @@
+/** A service in a repository: pgBackRest's stanza, whose name is the id of the service. */
+import { runPgBackRest, type Call, type Result } from '../../../repository/run.ts';
+import type { Repository } from '../../../repository/repository.ts';
+import { ERRORS, PgBackRestError, problemOf } from '../../../repository/problem.ts';
+import type { Snapshot } from '../backup/snapshots.ts';
+import type { ShipContext } from './context.ts';
+import type { KnownBackup } from './state.ts';
+
+/** Processes of pgBackRest that transfer at the same time. */
+const PROCESSES = '2';
+
+/**
+ * Common to all commands of a stanza. Small files are bundled, changed blocks are stored of large
+ * ones; whether a file has changed is found by its checksum, since clones have new times.
+ */
+const OPTIONS = {
+  online: 'n',
+  delta: 'y',
+  'compress-type': 'zst',
+  'repo1-bundle': 'y',
+  'repo1-block': 'y',
+  'process-max': PROCESSES,
+  'expire-auto': 'n',
+} as const;
+
+/** Runs a command of pgBackRest for a service. @throws RepositoryProblem */
+export async function runForService(
+  { program }: Pick<ShipContext, 'program'>,
+  id: string,
+  repository: Repository,
+  { options, ...call }: Call,
+): Promise<Result> {
+  return runPgBackRest(program, repository, {
+    ...call,
+    options: { ...OPTIONS, stanza: id, ...options },
+  });
+}
+
+/**
+ * Makes the stanza of a service, or adds to it the system identifier or the version that its data
+ * has got since.
+ *
+ * @param data a data directory of it
+ */
+export async function ensureStanza(
+  context: Pick<ShipContext, 'program'>,
+  id: string,
+  repository: Repository,
+  data: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const call = (command: string): Call => ({
+    command: [command],
+    asked: 'take the service',
+    options: { 'pg1-path': data },
+    readsAll: true,
+    signal,
+  });
+  try {
+    await runForService(context, id, repository, call('stanza-create'));
+  } catch (error) {
+    if (!(error instanceof PgBackRestError && error.code === ERRORS.stanzaMismatch)) throw error;
+    await runForService(context, id, repository, call('stanza-upgrade'));
+  }
+}
+
+/** A backup, with what pgBackRest leaves out of it: the facts of the snapshot, and its label. */
+export type StoredBackup = KnownBackup & {
+  facts: Snapshot;
+  /** The file backup_label; null: the snapshot has none. */
+  backupLabel: string | null;
+  dataBytes: number;
+};
+
+const encode = (text: string): string => Buffer.from(text, 'utf8').toString('base64');
+const decode = (text: string): string => Buffer.from(text, 'base64').toString('utf8');
+
+/** The facts of a snapshot as annotations of its backup. */
+export function annotations(snapshot: Snapshot, backupLabel: string | null): string[] {
+  return [
+    `--annotation=snapshot=${encode(JSON.stringify(snapshot))}`,
+    ...(backupLabel === null ? [] : [`--annotation=label=${encode(backupLabel)}`]),
+  ];
+}
+
+/** The status of a stanza that cannot be read; a missing one has another. */
+const UNREADABLE = 99;
+
+/** The backups of a service in a repository, newest first. @throws RepositoryProblem */
+export async function listBackups(
+  context: Pick<ShipContext, 'program'>,
+  id: string,
+  repository: Repository,
+): Promise<StoredBackup[]> {
+  const { stdout } = await runForService(context, id, repository, {
+    command: ['info', '--output=json'],
+    asked: 'list the backups of the service',
+  });
+  // pgBackRest does not escape the line ends of its messages.
+  const stanzas: unknown = JSON.parse(stdout.toString('utf8').replaceAll(/\p{Cc}/gu, ' '));
+  const [stanza] = Array.isArray(stanzas) ? stanzas : [];
+  const repositories = property(stanza, 'repo');
+  const status = property(Array.isArray(repositories) ? repositories[0] : null, 'status');
+  if (property(status, 'code') === UNREADABLE)
+    throw problemOf(repository, 'be read', UNREADABLE, String(property(status, 'message')));
+  const backups = property(stanza, 'backup');
+  return (Array.isArray(backups) ? backups : [])
+    .flatMap((backup) => parseBackup(backup) ?? [])
+    .toReversed();
+}
+
+/** @returns null: not one of ours, or one that is damaged */
+function parseBackup(backup: unknown): StoredBackup | null {
+  const annotation = property(backup, 'annotation');
+  const [facts, label] = [property(annotation, 'snapshot'), property(annotation, 'label')];
+  if (typeof facts !== 'string' || property(backup, 'error') === true) return null;
+  const parsed: Snapshot = JSON.parse(decode(facts));
+  const info = property(backup, 'info');
+  return {
+    label: String(property(backup, 'label')),
+    snapshot: parsed.id,
+    takenMs: parsed.takenMs,
+    firstWal: parsed.firstWal,
+    type: property(backup, 'type') === 'full' ? 'full' : 'incr',
+    storageBytes: Number(property(property(info, 'repository'), 'delta') ?? 0),
+    dataBytes: Number(property(info, 'size') ?? 0),
+    facts: parsed,
+    backupLabel: typeof label === 'string' ? decode(label) : null,
+  };
+}
+
+function property(of: unknown, name: string): unknown {
+  return typeof of === 'object' && of !== null ? Reflect.get(of, name) : undefined;
+}

@@ -1,0 +1,75 @@
+import { expect, test } from 'vitest';
+import { repositoryOptions } from './options.ts';
+import { whyNotServed } from './pgbackrest.ts';
+import type { Storage } from './repository.ts';
+
+const optionsOf = (storage: Storage) =>
+  repositoryOptions({ id: '1', name: 'offsite', storage, passphrase: 'secret' });
+
+test('contents are encrypted on this machine, whatever the storage', () => {
+  const storages: Storage[] = [
+    { type: 'path', directory: '/mnt/backups' },
+    { type: 'gcs', bucket: 'b', key: '{}', prefix: '' },
+    { type: 'azure', account: 'a', container: 'c', key: 'k', keyType: 'sas', prefix: 'p' },
+  ];
+  for (const storage of storages)
+    expect(optionsOf(storage).values).toMatchObject({
+      'repo1-cipher-type': 'aes-256-cbc',
+      'repo1-cipher-pass': 'secret',
+    });
+});
+
+test('the port of an S3 endpoint is an option of its own, and so is the authority', () => {
+  const storage: Storage = {
+    type: 's3',
+    endpoint: 'https://s3.example.com:9000',
+    bucket: 'b',
+    region: 'r',
+    keyId: 'id',
+    key: 'k',
+    uriStyle: 'path',
+    ca: 'PEM',
+    prefix: '/howdah/',
+  };
+  const { values, files } = optionsOf(storage);
+  expect(values).toMatchObject({
+    'repo1-s3-endpoint': 's3.example.com',
+    'repo1-storage-port': '9000',
+    'repo1-path': '/howdah',
+  });
+  expect(files).toEqual({ 'repo1-storage-ca-file': 'PEM' });
+  expect(optionsOf({ ...storage, endpoint: 'https://s3.example.com', ca: null })).toMatchObject({
+    values: expect.not.objectContaining({ 'repo1-storage-port': expect.anything() }),
+    files: {},
+  });
+});
+
+test('keys that pgBackRest reads from files are no values', () => {
+  const { values, files } = optionsOf({
+    type: 'sftp',
+    host: 'h',
+    port: 22,
+    user: 'u',
+    privateKey: 'PEM',
+    hostFingerprint: 'ab',
+    directory: '/backups',
+  });
+  expect(files).toEqual({ 'repo1-sftp-private-key-file': 'PEM' });
+  expect(Object.values(values)).not.toContain('PEM');
+});
+
+test.each([
+  ['2.45', 17, /pgBackRest 2.45 cannot back up PostgreSQL 17, pgBackRest 2.54 or newer can/],
+  ['2.54.2', 18, /2.55 or newer/],
+  ['2.55.1', 18, null],
+  ['2.60', 19, null],
+  ['3.0', 18, null],
+])('pgBackRest %s and PostgreSQL %i', (version, major, expected) => {
+  const why = whyNotServed({ program: '/usr/bin/pgbackrest', version, user: null }, major);
+  if (expected === null) expect(why).toBeNull();
+  else expect(why).toMatch(expected);
+});
+
+test('a missing pgBackRest is said with the command that adds it', () => {
+  expect(whyNotServed(null, 17)).toMatch(/apt-get install pgbackrest/);
+});

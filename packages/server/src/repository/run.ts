@@ -1,0 +1,209 @@
+/**
+ * Runs pgBackRest: without a configuration file, with all options in its environment, as a user
+ * that can read and otherwise change nothing of the machine, and with the lowest priority.
+ */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { chown, mkdtemp, open, rm, statfs, type FileHandle } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { repositoryOptions } from './options.ts';
+import { problemOf } from './problem.ts';
+import type { BackupUser, PgBackRest, Repository } from './repository.ts';
+
+export type Call = {
+  /** The command, and its arguments: nothing secret. */
+  command: readonly [string, ...string[]];
+  /** The purpose, as the end of "the repository cannot …". */
+  asked: string;
+  options?: Record<string, string>;
+  input?: Buffer;
+  signal?: AbortSignal;
+  /** After this long its server counts as one that does not answer; none: it may take hours. */
+  deadlineMs?: number;
+  /** Whether it reads files of other users, which only root and pgBackRest's own user can. */
+  readsAll?: boolean;
+  /** Codes of an ending that is no error, beside 0. */
+  expected?: readonly number[];
+  /** Called with each line that it logs. */
+  onLine?: (line: string) => void;
+};
+
+export type Result = { code: number; stdout: Buffer };
+
+/** How long pgBackRest waits for an answer, in seconds. It tries again several times. */
+const IO_TIMEOUT_S = 15;
+const LOWEST_PRIORITY = ['nice', '-n', '19', 'ionice', '-c', '3'] as const;
+/** File descriptors of a child from here on are files of ours. */
+const FIRST_FILE = 3;
+/** Less than a WAL file. */
+const LEAST_FREE_BYTES = 16e6;
+/** The end of what it prints as errors. */
+const ERRORS_MAX_BYTES = 16_384;
+
+/**
+ * Runs a command of pgBackRest to its end.
+ *
+ * @throws RepositoryProblem when it fails; what `signal` was aborted with
+ */
+export async function runPgBackRest(
+  { program, user }: PgBackRest,
+  repository: Repository,
+  call: Call,
+): Promise<Result> {
+  call.signal?.throwIfAborted();
+  const { values, files } = repositoryOptions(repository);
+  const opened: FileHandle[] = [];
+  const lockPath = await mkdtemp(join(tmpdir(), 'howdah-repository-'));
+  try {
+    if (user !== null) await chown(lockPath, user.uid, user.gid);
+    const named: Record<string, string> = {};
+    for (const [option, text] of Object.entries(files)) {
+      named[option] = `/proc/self/fd/${FIRST_FILE + opened.length}`;
+      opened.push(await nameless(lockPath, text, user));
+    }
+    const env = environment(
+      { ...values, ...named, 'lock-path': lockPath, 'spool-path': lockPath, ...call.options },
+      call,
+    );
+    const [first, ...words] = enclosed(user, call.readsAll === true, [
+      program,
+      '--no-config',
+      ...call.command,
+    ]);
+    const child = spawn(first, words, {
+      cwd: '/',
+      env,
+      stdio: ['pipe', 'pipe', 'pipe', ...opened.map(({ fd }) => fd)],
+    });
+    const { code, stdout, stderr, isLate } = await ended(child, call);
+    call.signal?.throwIfAborted();
+    if (isLate) throw problemOf(repository, call.asked, code, 'timeout');
+    if (code !== 0 && !(call.expected ?? []).includes(code ?? -1))
+      throw problemOf(
+        repository,
+        call.asked,
+        code,
+        (await isFull(repository)) ? `no space left\n${stderr}` : stderr,
+      );
+    return { code: code ?? 0, stdout };
+  } finally {
+    for (const file of opened) await file.close();
+    await rm(lockPath, { recursive: true, force: true });
+  }
+}
+
+/** Whether a directory is on a full disk, which pgBackRest reports as a missing file. */
+async function isFull({ storage }: Repository): Promise<boolean> {
+  if (storage.type !== 'path') return false;
+  const found = await statfs(storage.directory).catch(() => null);
+  return found !== null && found.bavail * found.bsize < LEAST_FREE_BYTES;
+}
+
+function environment(
+  options: Readonly<Record<string, string>>,
+  { onLine }: Call,
+): Record<string, string> {
+  const all = {
+    'log-level-file': 'off',
+    'log-level-stderr': 'error',
+    'log-level-console': onLine === undefined ? 'off' : 'detail',
+    'log-timestamp': 'n',
+    'io-timeout': String(IO_TIMEOUT_S),
+    ...options,
+  };
+  return {
+    PATH: process.env['PATH'] ?? '/usr/bin:/bin',
+    // The names of backups are times.
+    TZ: 'UTC',
+    ...Object.fromEntries(
+      Object.entries(all).map(([name, value]) => [
+        `PGBACKREST_${name.toUpperCase().replaceAll('-', '_')}`,
+        value,
+      ]),
+    ),
+  };
+}
+
+/** A file without a name, which the child opens by its descriptor: no other process can. */
+async function nameless(
+  directory: string,
+  text: string,
+  user: BackupUser | null,
+): Promise<FileHandle> {
+  const path = join(directory, 'file');
+  const file = await open(path, 'wx+', 0o600);
+  await rm(path);
+  if (user !== null) await file.chown(user.uid, user.gid);
+  await file.writeFile(text);
+  return file;
+}
+
+/**
+ * A command that has the lowest priority and ends with us. As root, also with another user, whose
+ * only privilege is to read all files, if that.
+ */
+function enclosed(
+  user: BackupUser | null,
+  readsAll: boolean,
+  command: readonly string[],
+): [string, ...string[]] {
+  const capabilities = readsAll ? '-all,+dac_read_search' : '-all';
+  const as =
+    user === null
+      ? []
+      : [
+          '--reuid',
+          String(user.uid),
+          '--regid',
+          String(user.gid),
+          '--clear-groups',
+          ...['inh-caps', 'ambient-caps', 'bounding-set'].map((set) => `--${set}=${capabilities}`),
+        ];
+  return [
+    'setpriv',
+    ...as,
+    '--no-new-privs',
+    '--pdeathsig',
+    'KILL',
+    '--',
+    ...LOWEST_PRIORITY,
+    ...command,
+  ];
+}
+
+async function ended(
+  child: ChildProcess,
+  { input, signal, deadlineMs, onLine }: Call,
+): Promise<{ code: number | null; stdout: Buffer; stderr: string; isLate: boolean }> {
+  const stdout: Buffer[] = [];
+  let stderr = '';
+  let rest = '';
+  child.stdout?.on('data', (bytes: Buffer) => {
+    if (onLine === undefined) return void stdout.push(bytes);
+    const lines = (rest + bytes.toString('utf8')).split('\n');
+    rest = lines.pop() ?? '';
+    for (const line of lines) onLine(line);
+  });
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+    stderr = (stderr + text).slice(-ERRORS_MAX_BYTES);
+  });
+  // It may end without reading its input.
+  child.stdin?.on('error', () => undefined).end(input);
+  const kill = (): void => void child.kill('SIGTERM');
+  signal?.addEventListener('abort', kill, { once: true });
+  let isLate = false;
+  const end = (): void => {
+    isLate = true;
+    child.kill('SIGKILL');
+  };
+  const timer = deadlineMs === undefined ? null : setTimeout(end, deadlineMs);
+  try {
+    return await new Promise((resolve, reject) => {
+      child.on('error', reject);
+      child.on('close', (code) => resolve({ code, stdout: Buffer.concat(stdout), stderr, isLate }));
+    });
+  } finally {
+    signal?.removeEventListener('abort', kill);
+    if (timer !== null) clearTimeout(timer);
+  }
+}

@@ -1,0 +1,189 @@
+/** A service, and a repository that its backups are shipped to and fetched from. */
+import { chmod, chown, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
+import { expect } from 'vitest';
+import { materialise } from '../src/engine/local/backup/fork.ts';
+import { copyWalFrom, forkRecoveryConf } from '../src/engine/local/backup/recovery.ts';
+import { removeTree } from '../src/engine/local/host/clone.ts';
+import { prepareMachine } from '../src/engine/local/host/machine.ts';
+import { writeText } from '../src/engine/local/host/service-files.ts';
+import { ownerOf } from '../src/engine/local/host/users.ts';
+import { findServer } from '../src/engine/local/postgres/server.ts';
+import type { ShipContext, ShipPolicy } from '../src/engine/local/repository/context.ts';
+import { fetchBackup } from '../src/engine/local/repository/fetch.ts';
+import { ship } from '../src/engine/local/repository/ship.ts';
+import type { OffMachine } from '../src/engine/local/repository/state.ts';
+import { signal, waitUntilGone } from '../src/lib/processes.ts';
+import { findPgBackRest } from '../src/repository/pgbackrest.ts';
+import type { Repository, Storage } from '../src/repository/repository.ts';
+import { connectTo, install, preload, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
+
+export let cloud: Installation;
+export let context: ShipContext;
+/** A directory for repositories. */
+export let place: string;
+
+export type ServiceAccess = Service & { initial_password: string };
+
+/** A backup is due with every new snapshot. */
+export const POLICY: ShipPolicy = {
+  retentionDays: 7,
+  fullEveryMs: 7 * 86_400_000,
+  backupEveryMs: 1,
+};
+
+export const NEVER = new AbortController().signal;
+
+export async function setUp(): Promise<void> {
+  cloud = await install({ HOWDAH_SNAPSHOT_HOURS: '0.001', ...preload('hurried.mjs') });
+  const program = await findPgBackRest();
+  if (program === null) throw new Error('no pgBackRest');
+  context = { machine: await prepareMachine(cloud.home), program };
+  place = await mkdtemp(join(tmpdir(), 'hd-repository-'));
+  await chmod(place, 0o755);
+}
+
+export async function tearDown(): Promise<void> {
+  await rm(place, { recursive: true, force: true });
+  expect(await cloud.destroy()).toEqual([]);
+}
+
+export function repositoryAt(storage: Storage, passphrase = 'a passphrase of a test'): Repository {
+  return { id: storage.type, name: 'offsite', storage, passphrase };
+}
+
+/** A new repository in a directory. */
+export async function newDirectory(name: string): Promise<Repository> {
+  const directory = join(place, name);
+  await mkdir(directory, { mode: 0o700 });
+  const { user } = context.program;
+  if (user !== null) await chown(directory, user.uid, user.gid);
+  return repositoryAt({ type: 'path', directory });
+}
+
+/** Ships all that there is. */
+export async function shipAll(
+  service: Service,
+  repository: Repository,
+  by = context,
+): Promise<OffMachine> {
+  for (;;) {
+    const { state, more } = await ship(by, service.service_id, repository, POLICY, NEVER);
+    if (!more) return state;
+  }
+}
+
+export const pathsOf = (service: Service) => context.machine.layout.service(service.service_id);
+
+/** Ends a WAL segment of a service, and waits until it is archived. */
+export async function switchWal(service: ServiceAccess): Promise<void> {
+  const control = new Client({
+    host: pathsOf(service).socket,
+    port: service.endpoint.port,
+    user: 'howdah',
+    database: 'postgres',
+  });
+  await control.connect();
+  try {
+    const { rows } = await control.query<{ name: string }>(
+      'select pg_walfile_name(pg_switch_wal()) as name',
+    );
+    const archived = async () =>
+      (
+        await control.query<{ last: string }>(
+          'select last_archived_wal as last from pg_stat_archiver',
+        )
+      ).rows[0]?.last ?? '';
+    while ((await archived()) < (rows[0]?.name ?? '')) await sleep(50);
+  } finally {
+    await control.end();
+  }
+}
+
+export async function execute(service: ServiceAccess, sql: string): Promise<unknown[]> {
+  const client = await connectTo(cloud, service, service.initial_password);
+  try {
+    return (await client.query<Record<string, unknown>>(sql)).rows;
+  } finally {
+    await client.end();
+  }
+}
+
+/** Loses all of a service but its rows in the metadata database, as the loss of a disk would. */
+export async function loseService(service: Service): Promise<void> {
+  await cloud.stop('SIGKILL');
+  const paths = pathsOf(service);
+  const server = await findServer(paths);
+  if (server !== null) {
+    signal(server.postmaster.pid, 'SIGKILL');
+    await waitUntilGone(server.postmaster, 60_000);
+  }
+  const marker = await readFile(paths.marker, 'utf8');
+  const owner = ownerOf(context.machine, paths);
+  await removeTree(paths.root, context.machine.cloneMethod);
+  await mkdir(paths.root, { mode: 0o710 });
+  if (owner !== null) await chown(paths.root, 0, owner.gid);
+  await writeFile(paths.marker, marker);
+}
+
+/** Fetches a lost service, and lets the control plane start it. */
+export async function recoverService(
+  service: Service,
+  repository: Repository,
+  by = context,
+): Promise<void> {
+  const { machine } = context;
+  const paths = pathsOf(service);
+  const lines: string[] = [];
+  const { snapshot } = await fetchBackup(
+    by,
+    service.service_id,
+    repository,
+    paths,
+    'newest',
+    (line) => lines.push(line),
+    NEVER,
+  );
+  expect(lines.at(-1)).toMatch(/^\d+ WAL files$/);
+  const owner = ownerOf(machine, paths);
+  await materialise(machine, owner, paths, snapshot, paths.data);
+  await copyWalFrom(machine, owner, paths, snapshot.firstWal, paths.data);
+  await writeText(join(paths.data, 'postgresql.auto.conf'), forkRecoveryConf(null), owner);
+  await writeText(join(paths.data, 'recovery.signal'), '', owner);
+  await cloud.up();
+  await cloud.until(service.service_id, 'READY');
+}
+
+/**
+ * pgBackRest that is killed 50 ms after its n-th command has begun, once; before, and after that,
+ * it is as it is.
+ */
+export async function killedAt(
+  n: number,
+): Promise<{ by: ShipContext; isDone: () => Promise<boolean> }> {
+  const directory = await mkdtemp(join(place, 'killed-'));
+  const { program, user } = context.program;
+  const script = join(directory, 'pgbackrest');
+  const left = join(directory, 'left');
+  await writeFile(left, String(n));
+  await writeFile(
+    script,
+    `#!/bin/sh
+n=$(cat ${left}); n=$((n - 1)); echo $n >${left}
+[ $n = 0 ] || exec ${program} "$@"
+${program} "$@" &
+sleep 0.05; kill -KILL $!; wait $!; exit 137
+`,
+    { mode: 0o755 },
+  );
+  if (user !== null) for (const path of [directory, left]) await chown(path, user.uid, user.gid);
+  await chmod(directory, 0o755);
+  return {
+    by: { ...context, program: { ...context.program, program: script } },
+    isDone: async () => Number(await readFile(left, 'utf8')) > 0,
+  };
+}
