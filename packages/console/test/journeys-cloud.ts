@@ -66,6 +66,13 @@ export const populate = async (): Promise<Service> => {
   });
   await ask('/keys', { name: 'to look at', role: 'viewer', expires_at: '2099-01-01T00:00:00Z' });
   await ask('/webhooks', { url: 'https://receiver.invalid/' });
+  const { body: exporter } = await installation.request('POST', '/exporters', {
+    name: 'to look at',
+    type: 'PROMETHEUS_METRICS',
+    region_code: 'local',
+    config: { username: 'prometheus', password: 'not shown' },
+  });
+  await ask(`${at}/attachToExporter`, { exporter_id: Object(exporter).exporter_id });
   await ask('/setLimits', { services: 1000 });
   const gone = await installation.create({ name: 'gone', addons: [] });
   await installation.request('DELETE', `/services/${gone.service_id}`);

@@ -294,6 +294,31 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     },
   );
 
+  test('an exporter is made, attached to a service and detached, and its secret is not shown', async () => {
+    const service = await installation.create({ name: 'exported', addons: [] });
+    const { page } = await enter();
+    await page.goto('/project/exporters');
+    const form = page.getByRole('region', { name: 'New exporter' });
+    await form.getByLabel('Type').selectOption('OTLP_METRICS');
+    await form.getByLabel('Name').fill('collector');
+    await form.getByLabel('Address').fill('https://receiver.invalid/v1/metrics');
+    await form.getByLabel('Header', { exact: true }).fill('Authorization');
+    await form.getByLabel('Value of the header').fill('Bearer of-secrets');
+    await form.getByRole('button', { name: 'Create the exporter' }).click();
+    const card = page.getByRole('region', { name: 'collector' });
+    await card.getByText('with the header Authorization, nothing was accepted yet').waitFor();
+    await card.getByLabel('Service', { exact: true }).selectOption(service.service_id);
+    await card.getByRole('button', { name: 'Attach', exact: true }).click();
+    await card.getByRole('link', { name: 'exported' }).waitFor();
+    expect(await installation.get(service.service_id)).toHaveProperty('metric_exporter_id');
+    expect(await page.content()).not.toContain('of-secrets');
+    await card.getByRole('button', { name: 'Detach' }).click();
+    await card.getByText('No service has this exporter.').waitFor();
+    await card.getByRole('button', { name: 'Delete' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+    await card.waitFor({ state: 'detached' });
+  });
+
   test('an admin key purges a deleted service once its name is typed; other keys see the reason', async () => {
     const service = await installation.create({ name: 'not wanted', addons: [] });
     await installation.request('DELETE', `/services/${service.service_id}`);

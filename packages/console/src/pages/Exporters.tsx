@@ -150,7 +150,7 @@ function ConfigFields({
         <TextInput
           type="url"
           label="Address"
-          placeholder="https://example.com/api/v1/write"
+          placeholder={`https://example.com/${type === 'OTLP_METRICS' ? 'v1/metrics' : 'api/v1/write'}`}
           value={form.url}
           onChange={(event) => onChange({ ...form, url: event.currentTarget.value })}
           style={{ flex: '2 1 240px' }}
@@ -247,12 +247,12 @@ function One({ exporter }: { exporter: Exporter }) {
 /** Who gets the metrics, and how that goes. */
 function Receiver({ exporter: { type, config, last_success: last } }: { exporter: Exporter }) {
   const { endpoint, url, username, header_names: headers } = config;
-  const login = username ?? headers?.join(', ');
   return (
     <div className={ui.peers}>
       <p className={ui.muted}>
         {TYPE_NAMES[type]}
-        {login === undefined ? '' : `, with ${login}`}
+        {username === undefined ? '' : `, as ${username}`}
+        {headers === undefined ? '' : `, with the header ${headers.join(', ')}`}
         {last === undefined ? '' : ', '}
         {last === null && 'nothing was accepted yet'}
         {typeof last === 'string' && (
