@@ -69,17 +69,52 @@ export async function listServices(connection: Connection): Promise<Schemas['Ser
   );
 }
 
+export async function listDeleted(connection: Connection): Promise<Schemas['DeletedService'][]> {
+  return answered(
+    connection.client.GET('/projects/{project_id}/deletedServices', {
+      params: ofProject(connection),
+    }),
+  );
+}
+
+export async function listVpcs(connection: Connection): Promise<Schemas['Vpc'][]> {
+  return answered(
+    connection.client.GET('/projects/{project_id}/vpcs', { params: ofProject(connection) }),
+  );
+}
+
+export async function listAllowLists(connection: Connection): Promise<Schemas['AllowList'][]> {
+  return answered(
+    connection.client.GET('/projects/{project_id}/allow-lists', { params: ofProject(connection) }),
+  );
+}
+
+export async function listExporters(connection: Connection): Promise<Schemas['Exporter'][]> {
+  return answered(
+    connection.client.GET('/projects/{project_id}/exporters', { params: ofProject(connection) }),
+  );
+}
+
+export async function listWebhooks(connection: Connection): Promise<Schemas['Webhook'][]> {
+  return answered(
+    connection.client.GET('/projects/{project_id}/webhooks', { params: ofProject(connection) }),
+  );
+}
+
+export async function listKeys(
+  { client }: Connection,
+  projectId: string,
+): Promise<Schemas['Key'][]> {
+  const params = { path: { project_id: projectId } };
+  return answered(client.GET('/projects/{project_id}/keys', { params }));
+}
+
 /** The deleted service with this id, or the only one with this name. */
 export async function findDeleted(
   connection: Connection,
   wanted: string,
 ): Promise<Schemas['DeletedService']> {
-  const deleted = await answered(
-    connection.client.GET('/projects/{project_id}/deletedServices', {
-      params: ofProject(connection),
-    }),
-  );
-  return pick(deleted, wanted, {
+  return pick(await listDeleted(connection), wanted, {
     one: 'deleted service',
     many: 'deleted services',
     shownBy: 'howdah service list-deleted',
@@ -113,10 +148,7 @@ export async function findPath(connection: Connection, wanted: string) {
 export async function findVpc(connection: Connection, wanted: string): Promise<Schemas['Vpc']> {
   const byId = /^[0-9]+$/.test(wanted) ? await readOrNull(readVpc(connection, wanted)) : null;
   if (byId !== null) return byId;
-  const vpcs = await answered(
-    connection.client.GET('/projects/{project_id}/vpcs', { params: ofProject(connection) }),
-  );
-  return pick(vpcs, wanted, {
+  return pick(await listVpcs(connection), wanted, {
     one: 'VPC',
     many: 'VPCs',
     shownBy: 'howdah vpc list',
@@ -138,10 +170,7 @@ export async function findAllowList(
   connection: Connection,
   wanted: string,
 ): Promise<Schemas['AllowList']> {
-  const lists = await answered(
-    connection.client.GET('/projects/{project_id}/allow-lists', { params: ofProject(connection) }),
-  );
-  return pick(lists, wanted, {
+  return pick(await listAllowLists(connection), wanted, {
     one: 'allow list',
     many: 'allow lists',
     shownBy: 'howdah allow-list list',
@@ -155,10 +184,7 @@ export async function findExporter(
   connection: Connection,
   wanted: string,
 ): Promise<Schemas['Exporter']> {
-  const exporters = await answered(
-    connection.client.GET('/projects/{project_id}/exporters', { params: ofProject(connection) }),
-  );
-  return pick(exporters, wanted, {
+  return pick(await listExporters(connection), wanted, {
     one: 'exporter',
     many: 'exporters',
     shownBy: 'howdah exporter list',
@@ -172,10 +198,7 @@ export async function findWebhook(
   connection: Connection,
   wanted: string,
 ): Promise<Schemas['Webhook']> {
-  const webhooks = await answered(
-    connection.client.GET('/projects/{project_id}/webhooks', { params: ofProject(connection) }),
-  );
-  return pick(webhooks, wanted, {
+  return pick(await listWebhooks(connection), wanted, {
     one: 'webhook',
     many: 'webhooks',
     shownBy: 'howdah webhook list',
@@ -190,18 +213,13 @@ export async function findKey(
   projectId: string,
   wanted: string,
 ): Promise<Schemas['Key']> {
-  const params = { path: { project_id: projectId } };
-  return pick(
-    await answered(connection.client.GET('/projects/{project_id}/keys', { params })),
-    wanted,
-    {
-      one: 'key',
-      many: 'keys',
-      shownBy: 'howdah key list',
-      id: (key) => key.public_key,
-      name: (key) => key.name,
-    },
-  );
+  return pick(await listKeys(connection, projectId), wanted, {
+    one: 'key',
+    many: 'keys',
+    shownBy: 'howdah key list',
+    id: (key) => key.public_key,
+    name: (key) => key.name,
+  });
 }
 
 /**

@@ -1,7 +1,7 @@
 /** Names in place of ids, for tables that people read. They are looked up once. */
 import { HowdahError } from '@howdah/client';
-import { answered, type Connection } from './connection.ts';
-import { ofProject } from './find.ts';
+import type { Connection } from './connection.ts';
+import { listDeleted, listKeys, listServices, listVpcs } from './find.ts';
 import type { Format } from './output.ts';
 
 /** The name of a thing with this id, or the id if the name is unknown. */
@@ -12,11 +12,9 @@ export const noNames: NameOf = (id) => id;
 /** The names of services, including deleted ones. Formats for programs need none. */
 export async function serviceNames(connection: Connection, format: Format): Promise<NameOf> {
   if (format !== 'table') return noNames;
-  const { client } = connection;
-  const params = ofProject(connection);
   const [services, deleted] = await Promise.all([
-    answered(client.GET('/projects/{project_id}/services', { params })),
-    answered(client.GET('/projects/{project_id}/deletedServices', { params })),
+    listServices(connection),
+    listDeleted(connection),
   ]);
   return lookup([...deleted, ...services].map(({ service_id: id, name }) => [id, name]));
 }
@@ -25,8 +23,7 @@ export async function serviceNames(connection: Connection, format: Format): Prom
 export async function keyNames(connection: Connection, format: Format): Promise<NameOf> {
   if (format !== 'table') return noNames;
   try {
-    const params = ofProject(connection);
-    const keys = await answered(connection.client.GET('/projects/{project_id}/keys', { params }));
+    const keys = await listKeys(connection, connection.projectId);
     return lookup(keys.map(({ public_key: id, name }) => [id, name]));
   } catch (error) {
     if (error instanceof HowdahError && error.code === 'FORBIDDEN') return noNames;
@@ -37,8 +34,7 @@ export async function keyNames(connection: Connection, format: Format): Promise<
 /** The names of the VPCs of the project. */
 export async function vpcNames(connection: Connection, format: Format): Promise<NameOf> {
   if (format !== 'table') return noNames;
-  const params = ofProject(connection);
-  const vpcs = await answered(connection.client.GET('/projects/{project_id}/vpcs', { params }));
+  const vpcs = await listVpcs(connection);
   return lookup(vpcs.map(({ id, name }) => [id, name]));
 }
 

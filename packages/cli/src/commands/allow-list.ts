@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { given, noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
 import { confirm } from '../confirm.ts';
 import { answered, connect, type Connection } from '../connection.ts';
-import { findAllowList, ofProject } from '../find.ts';
+import { findAllowList, listAllowLists, ofProject } from '../find.ts';
 import { note, show, showList } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
 import { ALLOW_LIST_VIEW } from '../views-network.ts';
@@ -41,13 +41,7 @@ function addReading(list: Command): void {
     example: 'howdah allow-list list',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {
-    const connection = await connect();
-    const lists = await answered(
-      connection.client.GET('/projects/{project_id}/allow-lists', {
-        params: ofProject(connection),
-      }),
-    );
-    await showList(output, lists, ALLOW_LIST_VIEW);
+    await showList(output, await listAllowLists(await connect()), ALLOW_LIST_VIEW);
   });
 
   verb(list, 'get <allow-list>', {

@@ -3,7 +3,19 @@ import { ENVIRONMENTS } from '@howdah/contract/types';
 import { oneOf, verb } from '../command.ts';
 import { complete, type Candidate } from '../complete.ts';
 import { answered, connect, type Connection } from '../connection.ts';
-import { findPath, findVpc, listServices, ofProject, pathOfVpc } from '../find.ts';
+import {
+  findPath,
+  findVpc,
+  listAllowLists,
+  listDeleted,
+  listExporters,
+  listKeys,
+  listServices,
+  listVpcs,
+  listWebhooks,
+  ofProject,
+  pathOfVpc,
+} from '../find.ts';
 import { say } from '../output.ts';
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
@@ -67,11 +79,7 @@ const LISTERS: Readonly<Record<string, Lister>> = {
     ),
 
   'deleted-service': async (connection) => {
-    const deleted = await answered(
-      connection.client.GET('/projects/{project_id}/deletedServices', {
-        params: ofProject(connection),
-      }),
-    );
+    const deleted = await listDeleted(connection);
     return named(deleted.map(({ service_id: id, name, deleted: at }) => ({ id, name, about: at })));
   },
 
@@ -84,18 +92,12 @@ const LISTERS: Readonly<Record<string, Lister>> = {
   },
 
   vpc: async (connection) => {
-    const vpcs = await answered(
-      connection.client.GET('/projects/{project_id}/vpcs', { params: ofProject(connection) }),
-    );
+    const vpcs = await listVpcs(connection);
     return named(vpcs.map(({ id, name, cidr }) => ({ id, name, about: cidr })));
   },
 
   'allow-list': async (connection) => {
-    const lists = await answered(
-      connection.client.GET('/projects/{project_id}/allow-lists', {
-        params: ofProject(connection),
-      }),
-    );
+    const lists = await listAllowLists(connection);
     return named(
       lists.map(({ allow_list_id: id, description: name, cidr_blocks: networks }) => ({
         id,
@@ -104,12 +106,12 @@ const LISTERS: Readonly<Record<string, Lister>> = {
       })),
     );
   },
+
   exporter: async (connection) => {
-    const exporters = await answered(
-      connection.client.GET('/projects/{project_id}/exporters', { params: ofProject(connection) }),
-    );
+    const exporters = await listExporters(connection);
     return named(exporters.map(({ exporter_id: id, name, type }) => ({ id, name, about: type })));
   },
+
   peering: async (connection, vpc) => {
     const { id } = await findVpc(connection, vpc);
     const peerings = await answered(
@@ -130,16 +132,12 @@ const LISTERS: Readonly<Record<string, Lister>> = {
   },
 
   webhook: async (connection) => {
-    const webhooks = await answered(
-      connection.client.GET('/projects/{project_id}/webhooks', { params: ofProject(connection) }),
-    );
+    const webhooks = await listWebhooks(connection);
     return webhooks.map(({ id, url }) => ({ value: id, about: url }));
   },
 
   key: async (connection) => {
-    const keys = await answered(
-      connection.client.GET('/projects/{project_id}/keys', { params: ofProject(connection) }),
-    );
+    const keys = await listKeys(connection, connection.projectId);
     return named(keys.map(({ public_key: id, name, role }) => ({ id, name, about: role })));
   },
 

@@ -4,7 +4,7 @@ import { Option, type Command } from 'commander';
 import { given, noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
 import { confirm, readSecret } from '../confirm.ts';
 import { answered, connect, type Connection } from '../connection.ts';
-import { findExporter, ofProject } from '../find.ts';
+import { findExporter, listExporters, ofProject } from '../find.ts';
 import { note, show, showList } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
 import { EXPORTER_VIEW } from '../views.ts';
@@ -43,11 +43,7 @@ function addReading(exporter: Command): void {
     example: 'howdah exporter list',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {
-    const connection = await connect();
-    const exporters = await answered(
-      connection.client.GET('/projects/{project_id}/exporters', { params: ofProject(connection) }),
-    );
-    await showList(output, exporters, EXPORTER_VIEW);
+    await showList(output, await listExporters(await connect()), EXPORTER_VIEW);
   });
 
   verb(exporter, 'get <exporter>', {

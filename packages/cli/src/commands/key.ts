@@ -4,7 +4,7 @@ import { Option, type Command } from 'commander';
 import { given, noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
 import { confirm } from '../confirm.ts';
 import { answered, connect } from '../connection.ts';
-import { findKey, findProject } from '../find.ts';
+import { findKey, findProject, listKeys } from '../find.ts';
 import { momentIfGiven } from '../moment.ts';
 import { note, say, show, showAs, showList } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
@@ -35,12 +35,8 @@ export function addKey(program: Command): void {
     .option(...OTHER_PROJECT)
     .action(async ({ project, output }: Printing & OfProject) => {
       const connection = await connect();
-      const params = { path: { project_id: await findProject(connection, project) } };
-      await showList(
-        output,
-        await answered(connection.client.GET('/projects/{project_id}/keys', { params })),
-        KEY_VIEW,
-      );
+      const keys = await listKeys(connection, await findProject(connection, project));
+      await showList(output, keys, KEY_VIEW);
     });
 
   verb(key, 'get <key>', { does: 'Show a key.', example: 'howdah key get ci', takes: ['output'] })

@@ -3,7 +3,7 @@ import { SERVICE_STATUSES } from '@howdah/contract/status';
 import { Option, type Command } from 'commander';
 import { given, noun, verb, type Printing } from '../command.ts';
 import { answered, connect, findCa } from '../connection.ts';
-import { findPath, findService, ofProject, readService } from '../find.ts';
+import { findPath, findService, listDeleted, ofProject, readService } from '../find.ts';
 import { followService } from '../follow.ts';
 import { serviceNames, vpcNames } from '../names.ts';
 import { show, showList } from '../output.ts';
@@ -89,10 +89,6 @@ function addReads(service: Command): void {
     example: 'howdah service list-deleted',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {
-    const connection = await connect();
-    const deleted = connection.client.GET('/projects/{project_id}/deletedServices', {
-      params: ofProject(connection),
-    });
-    await showList(output, await answered(deleted), DELETED_VIEW);
+    await showList(output, await listDeleted(await connect()), DELETED_VIEW);
   });
 }

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
 import { confirm } from '../confirm.ts';
 import { answered, connect } from '../connection.ts';
-import { findVpc, ofProject, pathOfVpc, readVpc } from '../find.ts';
+import { findVpc, listVpcs, ofProject, pathOfVpc, readVpc } from '../find.ts';
 import { note, show, showChanged, showList } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
 import { VPC_VIEW } from '../views-network.ts';
@@ -20,11 +20,7 @@ export function addVpc(program: Command): void {
     example: 'howdah vpc list',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {
-    const connection = await connect();
-    const vpcs = await answered(
-      connection.client.GET('/projects/{project_id}/vpcs', { params: ofProject(connection) }),
-    );
-    await showList(output, vpcs, VPC_VIEW);
+    await showList(output, await listVpcs(await connect()), VPC_VIEW);
   });
 
   verb(vpc, 'get <vpc>', {

@@ -14,7 +14,7 @@ import {
 import { confirm } from '../confirm.ts';
 import { answered, connect, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
-import { findWebhook, ofProject } from '../find.ts';
+import { findWebhook, listWebhooks, ofProject } from '../find.ts';
 import { duration, note, say, show, showAs, showList } from '../output.ts';
 import { firstOf } from '../pages.ts';
 import { refuseBeforeAsking } from '../permission.ts';
@@ -61,11 +61,7 @@ export function addWebhook(program: Command): void {
     example: 'howdah webhook list',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {
-    const connection = await connect();
-    const webhooks = connection.client.GET('/projects/{project_id}/webhooks', {
-      params: ofProject(connection),
-    });
-    await showList(output, await answered(webhooks), WEBHOOK_VIEW);
+    await showList(output, await listWebhooks(await connect()), WEBHOOK_VIEW);
   });
 
   verb(webhook, 'test <webhook>', {

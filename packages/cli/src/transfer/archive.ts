@@ -41,10 +41,8 @@ const beginsWith =
 /** TimescaleDB's own rows, which its extension protects. Without hypertables they mean nothing. */
 export const isTimescaleData = ({ what }: Entry): boolean =>
   /^(TABLE DATA|SEQUENCE SET) _timescaledb_/.test(what);
-/** The kinds that come after the rows: pg_restore's section post-data, and comments on all. */
-export const isAfterRows = beginsWith(
-  'INDEX',
-  'CONSTRAINT',
+/** Objects that act on rows or check other tables: they come after the last followed change. */
+const LATE = [
   'CHECK CONSTRAINT',
   'FK CONSTRAINT',
   'STATISTICS',
@@ -53,7 +51,10 @@ export const isAfterRows = beginsWith(
   'POLICY',
   'ROW SECURITY',
   'COMMENT',
-);
+] as const;
+export const isLate = beginsWith(...LATE);
+/** The kinds that come after the rows: pg_restore's section post-data, and comments on all. */
+export const isAfterRows = beginsWith('INDEX', 'CONSTRAINT', ...LATE);
 /** Extensions are created by the transfer itself: the service has some of them already. */
 export const isExtension = beginsWith('EXTENSION', 'COMMENT - EXTENSION');
 /** Only a superuser may create an event trigger. */
@@ -63,17 +64,6 @@ export const isPrivilege = beginsWith('ACL', 'DEFAULT ACL');
 /** Connections to other servers, some with passwords; a service connects to nobody. */
 export const isForeign = beginsWith('SERVER', 'USER MAPPING', 'FOREIGN DATA WRAPPER');
 export const isReplication = beginsWith('PUBLICATION', 'SUBSCRIPTION');
-/** Objects that act on rows or check other tables: they come after the last followed change. */
-export const isLate = beginsWith(
-  'CHECK CONSTRAINT',
-  'FK CONSTRAINT',
-  'STATISTICS',
-  'TRIGGER',
-  'RULE',
-  'POLICY',
-  'ROW SECURITY',
-  'COMMENT',
-);
 
 /** How entries are restored. */
 export type Restoring = {
