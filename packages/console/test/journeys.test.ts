@@ -294,7 +294,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     },
   );
 
-  test('an exporter is made, attached to a service and detached, and its secret is not shown', async () => {
+  test('an exporter is made, attached, detached and deleted; its secret is not shown', async () => {
     const service = await installation.create({ name: 'exported', addons: [] });
     const { page } = await enter();
     await page.goto('/project/exporters');

@@ -43,7 +43,10 @@ type Received = { headers: IncomingMessage['headers']; body: Buffer };
 /** A receiver. @param answer the status of each answer; null: none comes */
 async function receiver(answer: (count: number) => number | null) {
   const received: Received[] = [];
+  let open = 0;
   const server = createServer((request, response) => {
+    open++;
+    response.on('close', () => open--);
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
@@ -56,7 +59,7 @@ async function receiver(answer: (count: number) => number | null) {
   await new Promise<void>((listening) => server.listen(0, '127.0.0.1', () => listening()));
   const address: AddressInfo | string | null = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : 0;
-  return { url: `http://127.0.0.1:${port}/receive`, received };
+  return { url: `http://127.0.0.1:${port}/receive`, received, open: () => open };
 }
 
 async function exporterOf(type: string, config: object): Promise<string> {
@@ -87,7 +90,11 @@ test('samples are pushed in order, again after a failure, while another receiver
     await cloud.create({ name: 'two', service_type: 'POSTGRES' }),
   ];
   const hanging = await receiver(() => null);
-  const failing = await receiver((count) => (count === 1 ? 500 : 204));
+  let wasBeside = false;
+  const failing = await receiver((count) => {
+    wasBeside ||= hanging.open() > 0;
+    return count === 1 ? 500 : 204;
+  });
   const [slow, good] = [
     await exporterOf('OTLP_METRICS', { url: hanging.url, headers: { 'X-Token': SECRET } }),
     await exporterOf('PROMETHEUS_REMOTE_WRITE', { url: failing.url, bearer_token: SECRET }),
@@ -131,6 +138,13 @@ test('samples are pushed in order, again after a failure, while another receiver
   expect(JSON.stringify(JSON.parse(otlp?.body.toString() ?? ''))).toContain(
     '"name":"timescale_cloud_database_num_connections"',
   );
+
+  await expect
+    .poll(async () => {
+      await takeSample(one, 500);
+      return wasBeside;
+    }, SOON)
+    .toBe(true);
 
   expect(await ask(409, 'DELETE', `/exporters/${good}`)).toMatchObject({
     message: expect.stringContaining(`${one.service_id} (one)`),

@@ -135,6 +135,13 @@ const LOGIN: Record<ExporterType, { login: string; secret: string }> = {
   OTLP_METRICS: { login: 'Header', secret: 'Value of the header' },
 };
 
+/** The path that receivers of a type have in most cases. */
+const URL_PATH: Record<ExporterType, string> = {
+  PROMETHEUS_METRICS: '',
+  PROMETHEUS_REMOTE_WRITE: 'api/v1/write',
+  OTLP_METRICS: 'v1/metrics',
+};
+
 function ConfigFields({
   type,
   form,
@@ -150,7 +157,7 @@ function ConfigFields({
         <TextInput
           type="url"
           label="Address"
-          placeholder={`https://example.com/${type === 'OTLP_METRICS' ? 'v1/metrics' : 'api/v1/write'}`}
+          placeholder={`https://example.com/${URL_PATH[type]}`}
           value={form.url}
           onChange={(event) => onChange({ ...form, url: event.currentTarget.value })}
           style={{ flex: '2 1 240px' }}
