@@ -40,6 +40,12 @@ export const LAYERS: readonly Layer[] = [
     imports: ['contract'],
   },
   {
+    name: 'repository',
+    holds: 'places for backups off this machine, by pgBackRest: knows nothing of services',
+    path: `^${SERVER}/repository/`,
+    imports: ['contract', 'lib'],
+  },
+  {
     name: 'engine interface',
     holds: '`engine/*.ts`: what the control plane asks of an engine, in facets; the regions',
     path: `^${SERVER}/engine/[^/]+$`,
@@ -53,16 +59,10 @@ export const LAYERS: readonly Layer[] = [
     imports: ['contract', 'lib'],
   },
   {
-    name: 'repository',
-    holds: 'places for backups off this machine, by pgBackRest: knows nothing of services',
-    path: `^${SERVER}/repository/`,
-    imports: ['contract', 'lib'],
-  },
-  {
     name: 'domain',
     holds: 'rules without input or output: pure functions of what they are given',
     path: `^${SERVER}/domain/`,
-    imports: ['contract', 'lib', 'engine interface'],
+    imports: ['contract', 'lib', 'repository', 'engine interface'],
   },
   {
     name: 'store',
@@ -89,6 +89,7 @@ export const LAYERS: readonly Layer[] = [
     imports: [
       'contract',
       'lib',
+      'repository',
       'engine interface',
       'config',
       'domain',
@@ -117,7 +118,7 @@ export const LAYERS: readonly Layer[] = [
     name: 'reconcile',
     holds: 'the loop and its background tasks: failovers, spares, samples, warnings, VPCs, history',
     path: `^${SERVER}/reconcile/`,
-    imports: ['contract', 'lib', 'engine interface', 'config', 'domain', 'store'],
+    imports: ['contract', 'lib', 'repository', 'engine interface', 'config', 'domain', 'store'],
   },
   {
     name: 'installation',
@@ -164,10 +165,13 @@ export const LAYERS: readonly Layer[] = [
     name: 'main',
     holds:
       '`main.ts`, `control-plane.ts`, `regions.ts`, …: config → store → engines → reconcilers → API; knows all parts',
-    path: `^${SERVER}/(main|control-plane|regions|run-region|startup|first-key|metadata-database)\\.ts$`,
+    path:
+      `^${SERVER}/(main|control-plane|regions|run-region|open-repositories|recover|startup|` +
+      'first-key|metadata-database)\\.ts$',
     imports: [
       'contract',
       'lib',
+      'repository',
       'engine interface',
       'config',
       'domain',

@@ -26,6 +26,7 @@ const LISTS: readonly [call: RegExp, command: string][] = [
   [/\/limits$/, 'howdah project get'],
   [/^\/projects\/\S+\/services$/, 'howdah service list'],
   [/^\/projects$/, 'howdah project list'],
+  [/^\/repositories$/, 'howdah repo list'],
 ];
 
 /** Commands for calls that messages name by the last word of their path. */

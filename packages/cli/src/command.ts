@@ -14,6 +14,8 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   peering: 'its id',
   operation: 'its id',
   webhook: 'its id or URL',
+  repository: 'its id or name',
+  name: '1 to 128 characters',
   delivery: 'its id',
   key: 'its public half or name',
   project: 'its id or name',

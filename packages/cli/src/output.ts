@@ -215,3 +215,15 @@ function variablesOf(name: string, value: unknown): Variables {
     ...Object.entries(value).map(([key, part]) => variablesOf(`${prefix}_${key}`, part)),
   );
 }
+
+/** Prints each part with its duration, when the next one begins. */
+export function stopwatch(): (part: string | null) => void {
+  let current: { part: string; begun: number } | null = null;
+  return (part) => {
+    if (current !== null)
+      say(
+        `${paint.green('✓')} ${current.part} ${paint.dim(duration(performance.now() - current.begun))}`,
+      );
+    current = part === null ? null : { part, begun: performance.now() };
+  };
+}

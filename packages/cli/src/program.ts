@@ -30,6 +30,8 @@ import { addPsql, addUrl } from './commands/psql.ts';
 import { addQuery } from './commands/query.ts';
 import { addSimulation } from './commands/simulation.ts';
 import { addRegion } from './commands/region.ts';
+import { addRecover } from './commands/recover.ts';
+import { addRepo } from './commands/repo.ts';
 import { addReplicaSet } from './commands/replica-set.ts';
 import { addService } from './commands/service.ts';
 import { addStatus } from './commands/status.ts';
@@ -40,7 +42,10 @@ import { addWebhook } from './commands/webhook.ts';
 import { EXIT_CODES, EXIT_MEANINGS, type Exit } from './exit.ts';
 
 const GROUPS: readonly [title: string, add: readonly ((program: Command) => void)[]][] = [
-  ['This machine:', [addUp, addDown, addStatus, addDoctor, addAudit, addStore, addControl]],
+  [
+    'This machine:',
+    [addUp, addDown, addStatus, addDoctor, addAudit, addStore, addControl, addRepo, addRecover],
+  ],
   [
     'Databases:',
     [

@@ -20,6 +20,7 @@ import {
   allowList,
   exporter,
   vpc,
+  repository,
   webhook,
 } from './examples.ts';
 
@@ -298,6 +299,25 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
       .map((event) => `id: ${event.id}\nevent: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
       .join(''),
   },
+  listRepositories: ok([repository]),
+  createRepository: made(repository),
+  getRepository: ok(repository),
+  checkRepository: ok(repository),
+  getRecoveryKit: ok({
+    howdah: 'recovery kit',
+    installation_id: 'aaaaaaaaaa',
+    repository: {
+      name: 'offsite',
+      type: 's3',
+      endpoint: 'https://s3.example.com',
+      bucket: 'backups',
+      region: 'r1',
+      key_id: 'K',
+      key: 'the secret key',
+    },
+    passphrase: 'the passphrase of the encryption',
+  }),
+  deleteRepository: nothing,
   listWebhooks: ok([webhook]),
   createWebhook: made({ ...webhook, secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw' }),
   deleteWebhook: nothing,

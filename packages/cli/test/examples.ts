@@ -163,6 +163,19 @@ export const authKey = {
   issuing_user: { id: 'owner', name: 'Owner of this installation', email: 'owner@howdah.local' },
 };
 
+export const repository = {
+  id: 'rrrrrrrrrr',
+  name: 'offsite',
+  type: 's3' as const,
+  location: 's3://backups/howdah at https://s3.example.com',
+  retention_days: 14,
+  created: AT,
+  control_saved: AT,
+  services: 2,
+  behind_seconds: 7,
+  problem: null,
+};
+
 export const webhook = {
   id: '7',
   url: 'https://example.com/hook',
@@ -222,6 +235,16 @@ export const backups = {
   archive_mb: 32,
   last_verification: verification,
   storage: { total_mb: 512, owned_mb: 100, shared_mb: 412 },
+  off_machine: [
+    {
+      repository: 'offsite',
+      earliest: AT,
+      latest: AT,
+      backups: [{ label: '20260101-120000F', taken: AT, type: 'full', storage_mb: 12 }],
+      backlog_mb: 0,
+      problem: null,
+    },
+  ],
   problem: null,
 };
 

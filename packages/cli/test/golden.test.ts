@@ -147,6 +147,12 @@ const CALLS: readonly Row[] = [
   row('listDeliveries', 'webhook deliveries 7 --status failed'),
   row('redeliver', 'webhook redeliver 7 17'),
   row('deleteWebhook', 'webhook delete 7'),
+  row('listRepositories', 'repo list'),
+  row('createRepository', 'repo add disk2 --path /mnt/disk2/howdah'),
+  row('getRepository', 'repo show offsite'),
+  row('checkRepository', 'repo check offsite'),
+  row('getRecoveryKit', 'repo kit offsite'),
+  row('deleteRepository', 'repo remove offsite'),
   row('listAudit', 'audit-log list --call deleteService --outcome refused'),
   row('exportAudit', 'audit-log export --since 2026-01-01T00:00:00Z'),
 ];
@@ -175,6 +181,7 @@ const MACHINE = [
   'store resize',
   'backup-control',
   'restore-control',
+  'recover',
   'mcp',
   'import start',
   'import resume',
@@ -240,7 +247,7 @@ test('every command that prints data does so in every format, and every change c
     const changes =
       one.changes ??
       ROUTES.some(({ operationId, changes: yes }) => yes && operationId === one.call);
-    const isDeletion = / (delete|purge|revoke|set-password)$/.test(name);
+    const isDeletion = / (delete|remove|purge|revoke|set-password)$/.test(name);
     expect([name, takes(command, '--output'), takes(command, '--dry-run')]).toEqual([
       name,
       !isDeletion,

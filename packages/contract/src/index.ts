@@ -23,6 +23,7 @@ export * from './schemas/monitoring.ts';
 export * from './schemas/operations.ts';
 export * from './schemas/projects.ts';
 export * from './schemas/replica-sets.ts';
+export * from './schemas/repositories.ts';
 export * from './schemas/service-changes.ts';
 export * from './schemas/services.ts';
 export * from './schemas/vpcs.ts';

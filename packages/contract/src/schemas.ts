@@ -73,6 +73,12 @@ import {
   ReplicaStateSchema,
 } from './schemas/replica-sets.ts';
 import {
+  CreateRepositoryBody,
+  OffMachineSchema,
+  RecoveryKitSchema,
+  RepositorySchema,
+} from './schemas/repositories.ts';
+import {
   CreateServiceBody,
   DrillBody,
   DryRunSchema,
@@ -126,6 +132,10 @@ export const NAMED_SCHEMAS = [
   BackupsSchema,
   BackupSchema,
   BackupRetentionSchema,
+  RepositorySchema,
+  CreateRepositoryBody,
+  RecoveryKitSchema,
+  OffMachineSchema,
   UpdatePasswordBody,
   SetEnvironmentBody,
   RenameBody,

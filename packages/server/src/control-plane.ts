@@ -11,20 +11,26 @@ import { openApiTls } from './api/tls.ts';
 import { doctor } from './engine/local/admin/doctor.ts';
 import { certificateHosts } from './engine/local/index.ts';
 import { createTemplates } from './engine/local/postgres/templates.ts';
+import { readControl } from './engine/local/admin/control-backup.ts';
 import { createDispatcher } from './events/dispatcher.ts';
 import { createEventHub } from './events/hub.ts';
 import { blockListOf } from './events/networks.ts';
-import { openSealer } from './events/sealer.ts';
+import { openSealer, type Sealer } from './events/sealer.ts';
 import { createPusher } from './export/pusher.ts';
 import { ensureFirstKey } from './first-key.ts';
 import { announceControl, retractControl } from './installation.ts';
 import { openMetadataDatabase, watchStore } from './metadata-database.ts';
+import { openRepositories } from './open-repositories.ts';
+import { createControlSaver } from './reconcile/control-saver.ts';
 import { createHistory } from './reconcile/history.ts';
 import { openRegions } from './regions.ts';
+import type { RepositorySource } from './repository/source.ts';
 import { runRegion, type Control, type RunningRegion } from './run-region.ts';
 import { createDurationCache } from './services/operations.ts';
 import { ownProjects } from './services/peerings.ts';
+import { programOrRefuse, useOf } from './services/repositories.ts';
 import { createLogReadLimit } from './services/read-limit.ts';
+import { openRepository } from './services/repository-secrets.ts';
 import type { Startup } from './startup.ts';
 import type { Store } from './store/database.ts';
 
@@ -41,13 +47,20 @@ export async function assemble(startup: Startup): Promise<Store> {
   const templates = createTemplates(machine);
   const store = await openMetadataDatabase(startup, templates);
   await ensureFirstKey(store, config);
+  const sealer = await openSealer(join(config.home, 'secrets.key'));
+  const repositories = await openRepositories(store.db, sealer, machine.pgbackrest);
   const running = new Map<string, RunningRegion>();
-  const regions = await openRegions(startup, store, templates, (code, id) =>
+  const regions = await openRegions(startup, { store, templates, repositories }, (code, id) =>
     running.get(code)?.wake(id),
   );
   const control: Control = { ...startup, store, regions };
   for (const region of regions.all) running.set(region.code, runRegion(control, region));
-  const api = await createApi(control);
+  const api = await createApi(control, {
+    sealer,
+    program: () => programOrRefuse(repositories),
+    refresh: async () => void (await repositories.list()),
+    useOf: async (id) => useOf([...running.values()].map((region) => region.statesOf(id))),
+  });
   if (config.databaseUrl === null) {
     const watch = await watchStore(machine, templates, log);
     closers.push(() => watch.close());
@@ -55,7 +68,26 @@ export async function assemble(startup: Startup): Promise<Store> {
   for (const region of running.values()) await region.begin();
   await serve(control, api);
   for (const region of running.values()) region.beginTasks();
+  saveControl(control, repositories, sealer);
   return store;
+}
+
+/** Sends the data of the control plane to the repositories, but not that of DATABASE_URL. */
+function saveControl(
+  { config, store, log, closers }: Control,
+  { program }: RepositorySource,
+  sealer: Sealer,
+): void {
+  if (config.databaseUrl !== null) return;
+  const saver = createControlSaver({
+    store,
+    log,
+    program,
+    open: (row) => openRepository(sealer, row),
+    read: () => readControl(config.home),
+  });
+  saver.start();
+  closers.push(() => saver.close());
 }
 
 /** Begins to answer requests, and what goes on beside them for all regions. */
@@ -77,11 +109,11 @@ async function serve(control: Control, { app, events, dispatcher, pusher }: Api)
 }
 
 /** The HTTP server with all routes, and the parts that it alone uses. */
-async function createApi(control: Control) {
+async function createApi(control: Control, repositories: ApiContext['repositories']) {
   const { config, authority, log, closers, store, regions } = control;
   const hosts = certificateHosts(config.publicHost, config.host);
   const tls = config.tls.on ? await openApiTls(config.tls, hosts, authority) : null;
-  const sealer = await openSealer(join(config.home, 'secrets.key'));
+  const { sealer } = repositories;
   const allowed = blockListOf(config.webhookNetworks);
   const events = createEventHub(store);
   const dispatcher = createDispatcher({ store, log, sealer, allowed });
@@ -94,6 +126,7 @@ async function createApi(control: Control) {
     http: httpSettings(control, tls?.current() ?? null),
     durations: createDurationCache(store),
     webhooks: { sealer, allowed },
+    repositories,
     events,
     caPem: authority.certificatePem,
     restoreWindowMs: config.restoreWindowMs,

@@ -13,6 +13,7 @@ import type { ClusterRecords } from './engine/records.ts';
 import { createRegions, type Region, type Regions } from './engine/regions.ts';
 import { claimRegionDirectory, recordRegionPlaces } from './installation.ts';
 import { createClusterRecords } from './reconcile/cluster-records.ts';
+import type { RepositorySource } from './repository/source.ts';
 import { LOCAL_REGION } from './settings.ts';
 import type { Startup } from './startup.ts';
 import type { Store } from './store/database.ts';
@@ -21,15 +22,17 @@ import { readDocuments, removeDocument, saveDocument } from './store/simulation.
 
 type Changed = (code: string, id: string) => void;
 
+/** The parts that the regions share. */
+type Shared = Readonly<{ store: Store; templates: Templates; repositories: RepositorySource }>;
+
 /**
- * @param templates those of the first region, which the metadata database is made from
+ * @param shared `templates`: those of the first region, which the metadata database is made from
  * @param changed called when something that the engine of a region watches changed by itself, with
  *   the region's code and the service's id
  */
 export async function openRegions(
   startup: Startup,
-  store: Store,
-  templates: Templates,
+  { store, templates, repositories }: Shared,
   changed: Changed,
 ): Promise<Regions> {
   const { config, machine } = startup;
@@ -39,8 +42,8 @@ export async function openRegions(
     portRange: config.portRange,
   };
   return createRegions(
-    await openLocalRegion(startup, store, first, { machine, templates }, changed),
-    ...(await openFurtherRegions(startup, store, changed)),
+    await openLocalRegion(startup, store, first, { machine, templates, repositories }, changed),
+    ...(await openFurtherRegions(startup, store, repositories, changed)),
     ...(config.simulatedRegion ? [await openSimulatedRegion(startup, store, changed)] : []),
   );
 }
@@ -49,6 +52,7 @@ export async function openRegions(
 async function openFurtherRegions(
   startup: Startup,
   store: Store,
+  repositories: RepositorySource,
   changed: Changed,
 ): Promise<Region[]> {
   const { config, timed } = startup;
@@ -60,7 +64,7 @@ async function openFurtherRegions(
     const machine = await timed(`examine the region ${further.code}`, () =>
       prepareFurtherMachine(startup, further.directory),
     );
-    const parts = { machine, templates: createTemplates(machine) };
+    const parts = { machine, templates: createTemplates(machine), repositories };
     regions.push(
       await openLocalRegion(startup, store, { ...further, aliases: [] }, parts, changed),
     );
@@ -80,7 +84,11 @@ async function prepareFurtherMachine(
   return { ...machine, hasMetadata: here?.dev === there?.dev };
 }
 
-type LocalParts = Readonly<{ machine: Machine; templates: Templates }>;
+type LocalParts = Readonly<{
+  machine: Machine;
+  templates: Templates;
+  repositories: RepositorySource;
+}>;
 type RegionPorts = Pick<Region, 'code' | 'portRange'>;
 type RegionNames = RegionPorts & Pick<Region, 'aliases'>;
 
@@ -142,7 +150,7 @@ async function openSimulatedRegion(
 async function openLocalEngine(
   { config, authority, log, closers }: Startup,
   records: ClusterRecords,
-  { machine, templates }: LocalParts,
+  { machine, templates, repositories }: LocalParts,
   changed: (id: string) => void,
 ): Promise<Engine> {
   const egress = createEgress(machine, (error) =>
@@ -167,8 +175,8 @@ async function openLocalEngine(
     failover: config.failover,
     readLagLimit: config.readLagLimit,
     records,
-    offMachine: () => false,
     egress,
+    repositories,
     changed,
   });
 }

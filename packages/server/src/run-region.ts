@@ -5,6 +5,7 @@ import { createMaintenance } from './reconcile/maintenance.ts';
 import { recordMajors } from './reconcile/majors.ts';
 import { createReconciler } from './reconcile/reconciler.ts';
 import { createSampler } from './reconcile/sampler.ts';
+import { createShipper } from './reconcile/shipper.ts';
 import { keepSpares } from './reconcile/spares.ts';
 import { createStorageGuard } from './reconcile/storage.ts';
 import { createVerifier } from './reconcile/verifier.ts';
@@ -45,6 +46,8 @@ export function runRegion(control: Control, region: Region) {
     },
   });
   return {
+    /** The state of each service of the region in a repository. */
+    statesOf: (repositoryId: string) => tasks.shipper.statesOf(repositoryId),
     /** Asks for a service to be reconciled. */
     wake: reconciler.wake,
     /** Makes VPCs, and records what died while no control plane ran, before any client reads. */
@@ -76,6 +79,7 @@ function createTasks({ config, store, log }: Control, region: Region) {
     warnings,
     maintenance: createMaintenance(store, region, log, config.maintenanceWindow),
     storage: createStorageGuard(store, region, log, warnings.look),
+    shipper: createShipper({ store, region, log }),
     verifier: createVerifier({
       store,
       region,

@@ -3,6 +3,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { expect } from 'vitest';
 import { findProgram } from '../src/engine/local/host/daemon.ts';
+import { findPgBackRest } from '../src/repository/pgbackrest.ts';
 import { install, type Installation } from './harness.ts';
 import type { Answer, Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
@@ -12,6 +13,8 @@ export type Body = Record<string, unknown>;
 type Records = Awaited<ReturnType<typeof openMetadata>>;
 
 export const pgbouncer = await findProgram('pgbouncer');
+
+export const pgBackRest = await findPgBackRest();
 
 export const haproxy = await findProgram('haproxy');
 

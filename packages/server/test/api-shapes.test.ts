@@ -7,6 +7,7 @@ import {
   cloud,
   haproxy,
   passwords,
+  pgBackRest,
   pgbouncer,
   routes,
   seen,
@@ -18,6 +19,7 @@ import './api-shapes-changes.ts';
 import './api-shapes-service.ts';
 import './api-shapes-metrics.ts';
 import './api-shapes-installation.ts';
+import './api-shapes-repositories.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -29,6 +31,10 @@ const STREAMS = ['streamEvents', 'exportAudit'];
 const needsHaproxy = (id: string): boolean =>
   ['switchover', 'drill'].includes(id) || (id.includes('ReplicaSet') && id !== 'listReplicaSets');
 
+/** Operations on a repository, which only an installation with pgBackRest has. */
+const needsRepository = (id: string): boolean =>
+  id === 'getRecoveryKit' || (id.includes('Repository') && !id.startsWith('list'));
+
 test('every call of the document was made, and each answer matches the document', () => {
   const successes = [...seen]
     .filter((entry) => / 20\d$/.test(entry))
@@ -38,7 +44,8 @@ test('every call of the document was made, and each answer matches the document'
     .filter(
       (id) =>
         (pgbouncer !== null || !id.startsWith('enablePooler')) &&
-        (haproxy !== null || !needsHaproxy(id)),
+        (haproxy !== null || !needsHaproxy(id)) &&
+        (pgBackRest !== null || !needsRepository(id)),
     )
     .filter((id) => !STREAMS.includes(id));
   expect(successes.toSorted()).toEqual(possible.toSorted());

@@ -337,6 +337,8 @@ export async function setUp(): Promise<void> {
     ours: await newExporter(OURS, callers.admin ?? ''),
     theirs: await newExporter(THEIRS, callers.otherAdmin ?? ''),
   };
+  // The operator's; its calls are made in api-shapes.test.ts.
+  things['repository_id'] = { ours: newId(), theirs: newId() };
   things['webhook_id'] = { ours: await newWebhook(OURS), theirs: await newWebhook(THEIRS) };
   things['delivery_id'] = {
     ours: await newDelivery(things['webhook_id'].ours),

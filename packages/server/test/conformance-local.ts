@@ -56,6 +56,7 @@ export async function createLocalSubject(): Promise<LocalSubject> {
       authority,
       endpointHost: HOST,
       listenAddress: HOST,
+      repositories: { program: null, list: async () => [], areUsed: () => false },
       certificateHosts: certificateHosts(HOST, HOST),
       backups: { windowMs: HOUR_MS, snapshotEveryMs: SNAPSHOT_EVERY_MS, verifyEveryMs: HOUR_MS },
       gateway,
@@ -63,7 +64,6 @@ export async function createLocalSubject(): Promise<LocalSubject> {
       failover: { cooldownMs: 60_000, lagLimitBytes: 16 * 1024 * 1024 },
       readLagLimit: { bytes: 64 * 1024 * 1024, seconds: 30 },
       records: records.store,
-      offMachine: () => false,
       egress,
       changed: (id) => void changed.add(id),
     });
@@ -136,6 +136,7 @@ async function newSpec(port: number): Promise<ServiceSpec> {
     endpoint: { host: HOST, port },
     firstVerifier: await scramVerifier(FIRST_PASSWORD),
     origin: null,
+    recovery: null,
     pooler: null,
     ha: null,
     vpc: null,

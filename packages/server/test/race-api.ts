@@ -85,6 +85,14 @@ export async function openRaceApi(
       },
       durations: createDurationCache(store),
       webhooks: { sealer, allowed: blockListOf([]) },
+      repositories: {
+        sealer,
+        program: () => {
+          throw new Error('repositories are not raced');
+        },
+        refresh: async () => undefined,
+        useOf: async () => ({ services: 0, behindMs: null }),
+      },
       events: createEventHub(store),
       caPem: '',
       restoreWindowMs: 86_400_000,

@@ -144,6 +144,7 @@ export async function recoverService(
     service.service_id,
     repository,
     paths,
+    ownerOf(by.machine, paths),
     'newest',
     (line) => lines.push(line),
     NEVER,

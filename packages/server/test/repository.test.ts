@@ -16,6 +16,7 @@ import {
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { run } from '../src/lib/run.ts';
+import { ownerOf } from '../src/engine/local/host/users.ts';
 import { expire, forgetStanza } from '../src/engine/local/repository/expire.ts';
 import { fetchBackup } from '../src/engine/local/repository/fetch.ts';
 import { isWalFile, nextWalFile } from '../src/engine/local/postgres/wal-files.ts';
@@ -138,6 +139,7 @@ describe.runIf(isServed)('a service whose disk is lost', () => {
           service.service_id,
           repository,
           pathsOf(service),
+          ownerOf(killed.by.machine, pathsOf(service)),
           'newest',
           () => undefined,
           NEVER,

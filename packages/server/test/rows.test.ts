@@ -47,6 +47,7 @@ const CLASSES: Record<string, 'fixed' | 'capped' | 'pruned'> = {
   projects: 'capped',
   recorded_primaries: 'capped',
   regions: 'fixed',
+  repositories: 'capped',
   samples: 'pruned',
   server_ports: 'capped',
   services: 'capped',

@@ -170,6 +170,8 @@ const OLDER_NAMES = [
   'alter table services drop column region_alias',
   'alter table services drop column pg_version',
   'alter table services drop column restarts',
+  'alter table services drop column recovery',
+  'drop table repositories',
   'alter table vpcs drop column region_alias',
   `delete from kysely_migration where name >= '0016'`,
 ];

@@ -100,6 +100,7 @@ function sayBackups({
   archive_mb: archiveMb,
   snapshots,
   storage,
+  off_machine: offMachine,
 }: Backups): void {
   say(
     `any moment from ${distanceOf(earliest)} to ${distanceOf(latest)}; kept for ${days} days; archive ${archiveMb} MB`,
@@ -116,6 +117,20 @@ function sayBackups({
       verificationOf(verification),
     ]),
   );
+  for (const {
+    repository,
+    earliest,
+    latest,
+    backups,
+    backlog_mb: backlogMb,
+    problem,
+  } of offMachine) {
+    say(
+      `${repository}: any moment from ${distanceOf(earliest)} to ${distanceOf(latest)}; ` +
+        `${backups.length} backups; ${backlogMb} MB of WAL wait`,
+    );
+    if (problem !== null) say(`${repository}: ${problem}`);
+  }
   if (storage !== null)
     say(
       `data: ${storage.total_mb} MB, ${storage.owned_mb} its own and ${storage.shared_mb} shared with clones`,

@@ -2,7 +2,7 @@ import { Option, type Command } from 'commander';
 import { noun, verb } from '../command.ts';
 import { homeDirectory } from '../connection.ts';
 import { Failure } from '../exit.ts';
-import { duration, paint, say } from '../output.ts';
+import { say, stopwatch } from '../output.ts';
 import { loadServer } from '../server.ts';
 
 type Place = { region: string };
@@ -95,16 +95,4 @@ function parseSize(text: string): number {
       'usage',
     );
   return Number(digits) * GIB * (unit === 'T' ? 1024 : 1);
-}
-
-/** Prints each part with its duration, when the next one begins. */
-function stopwatch(): (part: string | null) => void {
-  let current: { part: string; begun: number } | null = null;
-  return (part) => {
-    if (current !== null)
-      say(
-        `${paint.green('✓')} ${current.part} ${paint.dim(duration(performance.now() - current.begun))}`,
-      );
-    current = part === null ? null : { part, begun: performance.now() };
-  };
 }

@@ -2,6 +2,7 @@
 import { Type } from 'typebox';
 import { Named, Ref, StringEnum } from '../schema.ts';
 import { dateTime, moment } from './parts.ts';
+import { OffMachineSchema } from './repositories.ts';
 
 /**
  * How a data directory is cloned: in the same time whatever its size, by the number of its files,
@@ -87,6 +88,9 @@ export const BackupsSchema = Named(
         description: 'megabytes of the data, without archive and snapshots; null if unknown',
       },
     ),
+    off_machine: Type.Array(Ref(OffMachineSchema), {
+      description: 'what each repository has of the service',
+    }),
     problem: Type.Union([Type.String(), Type.Null()], {
       description: 'the problem of the backups; null: none',
     }),

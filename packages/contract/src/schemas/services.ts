@@ -14,9 +14,9 @@ import { ENVIRONMENTS, SERVICE_TYPES } from '../types.ts';
 
 /**
  * What a warning is about: the disk that services stand on, WAL that is not archived, a snapshot
- * not taken, a backup that did not verify itself, a replica that is missing, processes ended by the
- * memory limit, the quota of the service, a PostgreSQL that was replaced or removed under a running
- * server.
+ * not taken, a backup that did not verify itself, a repository that gets no backups, a replica that
+ * is missing, processes ended by the memory limit, the quota of the service, a PostgreSQL that was
+ * replaced or removed under a running server.
  */
 export const WARNING_CODES = [
   'DISK',
@@ -24,6 +24,7 @@ export const WARNING_CODES = [
   'ARCHIVE',
   'SNAPSHOT',
   'VERIFICATION',
+  'REPOSITORY',
   'REPLICA_MISSING',
   'MEMORY',
   'MINOR_VERSION',

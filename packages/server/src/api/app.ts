@@ -48,6 +48,7 @@ import { memberRoutes } from './routes/members.ts';
 import { operationRoutes } from './routes/operations.ts';
 import { projectRoutes } from './routes/projects.ts';
 import { refusedRoutes } from './routes/refused.ts';
+import { repositoryRoutes } from './routes/repositories.ts';
 import { replicaSetRoutes } from './routes/replica-sets.ts';
 import { scrapeRoute } from './routes/scrape.ts';
 import { serviceRoutes } from './routes/services.ts';
@@ -160,6 +161,7 @@ function apiRoutes(
   operationRoutes(api, context);
   eventRoutes(api, context);
   webhookRoutes(api, context);
+  repositoryRoutes(api, context);
   auditLogRoutes(api, context);
   memberRoutes(api, context);
   simulationRoutes(api, context);

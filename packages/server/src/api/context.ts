@@ -12,12 +12,14 @@ import type { EventHub } from '../events/hub.ts';
 import type { ServerCertificate } from '../lib/tls.ts';
 import type { OperationContext } from '../services/operations.ts';
 import type { PeeringContext } from '../services/peerings.ts';
+import type { RepositoryContext } from '../services/repositories.ts';
 import type { WebhookContext } from '../services/webhooks.ts';
 
 /** The context that every route gets. */
 export type ApiContext = OperationContext &
   PeeringContext &
-  WebhookContext & {
+  WebhookContext &
+  RepositoryContext & {
     http: HttpSettings;
     events: EventHub;
     /** The certificate of our CA. */

@@ -27,6 +27,7 @@ import type {
 } from '@howdah/contract';
 import type { ReadLagLimit } from '../config.ts';
 import type { Addresses } from './addresses.ts';
+import type { OffMachineBackups } from './off-machine.ts';
 import type { ServiceSpec, VpcSpec } from './spec.ts';
 
 /** The step of an operation that performs a drill. */
@@ -86,10 +87,7 @@ export type Capabilities = {
   pooler: TypeCapability;
   /** The version of HAProxy, or that there is none and the command that installs it. */
   gateway: TypeCapability;
-  /**
-   * The version of pgBackRest, or that backups off this machine are not possible and the command
-   * that changes that. `note`: which major versions of PostgreSQL it cannot back up.
-   */
+  /** The version of pgBackRest, or why it cannot back up any of `versions`; `note`: which not. */
   offMachine: TypeCapability;
   /** Whether each action is possible for the services here. */
   actions: Record<RegionalAction, Possibility>;
@@ -304,7 +302,7 @@ export interface Observing {
 /** Snapshots and archived WAL of services. */
 export interface BackupKeeping {
   /** Its snapshots, its WAL archive, and the window of points in time that it can be forked at. */
-  describe(id: string): Promise<Omit<Backups, 'storage'>>;
+  describe(id: string): Promise<Omit<Backups, 'storage' | 'off_machine'>>;
   /**
    * Takes a snapshot of a running service if anything was written since the last one, and removes
    * what the window no longer needs.
@@ -391,6 +389,7 @@ export interface Engine {
   readonly extensions: Extensions;
   readonly observe: Observing;
   readonly backups: BackupKeeping;
+  readonly offMachine: OffMachineBackups;
   readonly storage: Storage;
   readonly networks: Networks;
   /** null: its services are real. */

@@ -27,6 +27,8 @@ export type ServiceSpec = {
   firstVerifier: string | null;
   /** The data that it begins with; null: an empty database. */
   origin: Origin | null;
+  /** The repository that its lost data is restored from; null: none is. */
+  recovery: Recovery | null;
   /** Where its connection pooler listens, on the host of the endpoint; null: it has none. */
   pooler: { port: number } | null;
   /** Its replicas; null: it never had any, and one server listens on the endpoint's port itself. */
@@ -89,5 +91,8 @@ export type HighAvailability = {
  * point in time.
  */
 export type Origin = { parent: string; strategy: ForkStrategy; targetTime: string | null };
+
+/** A restore of a service from a repository, to its newest state there. */
+export type Recovery = { repository: string };
 
 export type Endpoint = { host: string; port: number };

@@ -71,3 +71,6 @@ export type PgBackRest = {
 
 /** A repository cannot do a work. The message says what is in the way, and what fixes it. */
 export class RepositoryProblem extends Error {}
+
+/** The object with the data of the control plane. */
+export const CONTROL_OBJECT = 'control.gz';

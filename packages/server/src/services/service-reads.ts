@@ -15,11 +15,13 @@ import {
   type SeriesFunction,
   type SeriesBody,
 } from '@howdah/contract';
+import { offMachineDocument } from '../domain/repository/document.ts';
 import { BadCursor, type LogPage, type LogQuery, StatementRefused } from '../engine/engine.ts';
 import type { ControlContext } from './context.ts';
 import { refuseImpossible } from './regions.ts';
 import { reachEngine } from './service-rules.ts';
 import { readRecord } from '../store/engine-records.ts';
+import { listRepositories } from '../store/repositories.ts';
 import { readSeries } from '../store/samples.ts';
 import type { ServiceDoc, ServicePlace } from '../store/service-documents.ts';
 
@@ -135,11 +137,19 @@ function functionOf(fn: string): SeriesFunction {
 }
 
 export async function readBackups(
-  { regions }: ControlContext,
+  { store, regions }: ControlContext,
   { key: id, region_code: region }: ServicePlace,
 ): Promise<Backups> {
-  const { backups, storage } = regions.of(region).engine;
-  return { ...(await backups.describe(id)), storage: await storage.shared(id) };
+  const { backups, storage, offMachine } = regions.of(region).engine;
+  const [repositories, states] = [await listRepositories(store.db), await offMachine.describe(id)];
+  return {
+    ...(await backups.describe(id)),
+    storage: await storage.shared(id),
+    off_machine: repositories.flatMap(({ id: repositoryId, name }) => {
+      const state = states.get(repositoryId);
+      return state === undefined ? [] : [offMachineDocument(name, state)];
+    }),
+  };
 }
 
 /** The snapshots of a service, in the form of Tiger Cloud. */

@@ -5,6 +5,7 @@ import type {
   EventType,
   ExporterType,
   PeeringStatus,
+  RepositoryType,
   Role,
 } from '@howdah/contract';
 import { type ColumnType, type Generated, Kysely, type Transaction } from 'kysely';
@@ -103,7 +104,7 @@ export interface Tables {
     | 'reachable'
     | 'due_at'
     | 'attempt',
-    'origin' | 'read_replica_sets' | 'warnings'
+    'origin' | 'recovery' | 'read_replica_sets' | 'warnings'
   >;
   operations: TableOf<OperationRow, 'created', 'steps'>;
   vpcs: {
@@ -131,6 +132,20 @@ export interface Tables {
     status: PeeringStatus;
     error_message: string | null;
     provisioned_id: string | null;
+    created: Generated<Date>;
+  };
+  repositories: {
+    id: string;
+    name: string;
+    type: RepositoryType;
+    location: string;
+    sealed: Buffer;
+    owner: string;
+    retention_days: number;
+    control_saved: ColumnType<Date | null, never, Date>;
+    problem: Generated<string | null>;
+    control_problem: Generated<string | null>;
+    is_lost: Generated<boolean>;
     created: Generated<Date>;
   };
   allow_lists: {

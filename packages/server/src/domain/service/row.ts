@@ -10,7 +10,7 @@ import type {
   ServiceType,
   Warning,
 } from '@howdah/contract';
-import type { Origin } from '../../engine/spec.ts';
+import type { Origin, Recovery } from '../../engine/spec.ts';
 
 export type ServiceRow = {
   id: string;
@@ -47,6 +47,8 @@ export type ServiceRow = {
   deleting: boolean;
   first_verifier: string | null;
   origin: Origin | null;
+  /** Its data is lost, and is restored from a repository. */
+  recovery: Recovery | null;
   deleted_at: Date | null;
   pooler: boolean;
   pooler_port: number | null;
@@ -132,4 +134,4 @@ export type ServiceChange = Partial<
     | 'lease_token'
     | 'lease_until'
   >
->;
+> & { recovery?: null };

@@ -18,6 +18,7 @@ export function serviceSpec(row: ServiceRow): ServiceSpec {
     endpoint: { host: row.host, port: row.port },
     firstVerifier: row.first_verifier,
     origin: row.origin,
+    recovery: row.recovery,
     pooler: poolerSpec(row),
     ha: highAvailabilitySpec(row),
     vpc: row.vpc_id === null ? null : { id: row.vpc_id, address: row.vpc_address },

@@ -22,6 +22,7 @@ import { reclaimUsers } from './host/users.ts';
 import { createExtensions } from './extensions.ts';
 import { createLocal, type Local, type LocalEngineOptions } from './local.ts';
 import { makeNetworks } from './network/networks.ts';
+import { createOffMachine } from './off-machine.ts';
 import { createObserving } from './observe.ts';
 import { installationFor, installationOf, majorOf, missingFor } from './postgres/installations.ts';
 import { findServer, portIsFree } from './postgres/server.ts';
@@ -78,6 +79,7 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
     extensions: createExtensions(local),
     observe: createObserving(local),
     backups: createBackups(local, options.backups),
+    offMachine: createOffMachine(local, options.repositories),
     storage: createStorage(local),
     simulation: null,
     close: async () => {

@@ -1,5 +1,6 @@
 /** The parts of the local engine, and what they are made with. */
 import type { BackupPolicy, FailoverPolicy, ReadLagLimit } from '../../config.ts';
+import type { RepositorySource } from '../../repository/source.ts';
 import { createCertificateCheck, createIssuer, type CertificateAuthority } from '../../lib/tls.ts';
 import type { TypeCapability } from '../engine.ts';
 import type { ClusterRecords } from '../records.ts';
@@ -43,9 +44,8 @@ export type LocalEngineOptions = {
   failover: FailoverPolicy;
   readLagLimit: ReadLagLimit;
   records: ClusterRecords;
-  /** Whether the installation has a repository for backups off this machine, at this moment. */
-  offMachine: () => boolean;
   egress: Egress;
+  repositories: RepositorySource;
   /** Called when something watched changed by itself, with the service's id. */
   changed: (id: string) => void;
 };
@@ -79,7 +79,15 @@ export function createLocal(options: LocalEngineOptions): Local {
   const poolers = createPoolers(machine, changed);
   const issuer = createIssuer(authority, options.certificateHosts);
   const precloned = createPrecloned(machine);
-  const executor = createExecutor({ machine, templates, precloned, monitor, issuer, poolers });
+  const executor = createExecutor({
+    machine,
+    templates,
+    precloned,
+    monitor,
+    issuer,
+    poolers,
+    repositories: options.repositories,
+  });
   const topology: Topology = {
     machine,
     executor,
@@ -92,7 +100,7 @@ export function createLocal(options: LocalEngineOptions): Local {
     failover: options.failover,
     readLagLimit: options.readLagLimit,
     records: options.records,
-    offMachine: options.offMachine,
+    offMachine: () => options.repositories.areUsed(),
     changed,
     gateways: createDaemonWatch(changed),
     standbys: createStandbys(executor),

@@ -8,6 +8,7 @@ import { quotaWarnings } from './host/quota.ts';
 import { measure } from './host/usage.ts';
 import { readLogs } from './postgres/logs.ts';
 import type { Local } from './local.ts';
+import { offMachine } from './repository/state.ts';
 import { findServer } from './postgres/server.ts';
 import { replicaStates, replicaWarnings, serverStates } from './topology/cluster/states.ts';
 import type { Topology } from './topology/context.ts';
@@ -34,6 +35,7 @@ export function createObserving(local: Local): Observing {
     },
     warnings: async (id) => [
       ...(await backupWarnings(keeper, id)),
+      ...(await repositoryWarnings(local, id)),
       ...quotaWarnings(quotas, id),
       ...(await replicaWarnings(topology, id)),
       ...setWarnings(topology, id),
@@ -41,6 +43,33 @@ export function createObserving(local: Local): Observing {
       ...(await versionWarnings(minorVersions, id, setsOf(topology, id))),
     ],
   };
+}
+
+/** A repository may be away for a moment; later a lost disk would lose more than it should. */
+const BACKLOG_PATIENCE_MS = 300_000;
+
+/** A warning for each repository that has not got the WAL of a service for some minutes. */
+async function repositoryWarnings({ machine, topology }: Local, id: string): Promise<Warning[]> {
+  const listed = await topology.executor.repositories.list();
+  const found = await Promise.all(
+    listed.map(async ({ id: repositoryId, name }): Promise<Warning[]> => {
+      const state = await offMachine({ machine }, id, repositoryId);
+      const oldestMs = state?.backlog.oldestMs ?? null;
+      if (state === null || oldestMs === null || Date.now() - oldestMs < BACKLOG_PATIENCE_MS)
+        return [];
+      const megabytes = Math.ceil(state.backlog.bytes / 1e6);
+      const why = state.problem ?? 'it does not keep up';
+      return [
+        {
+          code: 'REPOSITORY',
+          message:
+            `the repository ${name} has nothing since ${new Date(oldestMs).toISOString()} ` +
+            `(${megabytes} MB of WAL wait): ${why}`,
+        },
+      ];
+    }),
+  );
+  return found.flat();
 }
 
 async function replicasOf(topology: Topology, id: string): Promise<ReplicaState[]> {

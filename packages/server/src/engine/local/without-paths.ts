@@ -6,6 +6,7 @@
 import { realpathSync } from 'node:fs';
 import type { Verification } from '@howdah/contract';
 import type { BackupKeeping, Engine, Verdict } from '../engine.ts';
+import type { OffMachineBackups, OffMachineState } from '../off-machine.ts';
 
 export type Clean = (text: string) => string;
 
@@ -21,7 +22,7 @@ export function pathCleaner(root: string): Clean {
 /** @returns the engine, with texts and errors that name no path of its data directory */
 export function withoutPaths(engine: Engine, root: string): Engine {
   const clean = pathCleaner(root);
-  const { lifecycle, sql, extensions, observe, backups } = engine;
+  const { lifecycle, sql, extensions, observe, backups, offMachine } = engine;
   return {
     ...engine,
     lifecycle: {
@@ -53,6 +54,7 @@ export function withoutPaths(engine: Engine, root: string): Engine {
       servers: (id) => cleaned(clean, () => observe.servers(id)),
     },
     backups: cleanBackups(backups, clean),
+    offMachine: cleanOffMachine(offMachine, clean),
   };
 }
 
@@ -96,6 +98,23 @@ function cleanBackups(backups: BackupKeeping, clean: Clean): BackupKeeping {
       const found = await cleaned(clean, () => backups.verify(spec, runCleaned, signal));
       return cleanVerification(found, clean);
     },
+  };
+}
+
+function cleanOffMachine(offMachine: OffMachineBackups, clean: Clean): OffMachineBackups {
+  const cleanAll = (states: ReadonlyMap<string, OffMachineState>) =>
+    new Map(
+      [...states].map(([id, state]) => [
+        id,
+        { ...state, problem: state.problem === null ? null : clean(state.problem) },
+      ]),
+    );
+  return {
+    ship: async (id, signal) => {
+      const { states, more } = await cleaned(clean, () => offMachine.ship(id, signal));
+      return { states: cleanAll(states), more };
+    },
+    describe: async (id) => cleanAll(await cleaned(clean, () => offMachine.describe(id))),
   };
 }
 

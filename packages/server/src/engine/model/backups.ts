@@ -30,7 +30,7 @@ export function createBackups(model: Model, open: () => Promise<void>): BackupKe
   };
 }
 
-function describe(model: Model, id: string): Omit<Backups, 'storage'> {
+function describe(model: Model, id: string): Omit<Backups, 'storage' | 'off_machine'> {
   const { state, clock, policy } = model;
   const service = state.find(id);
   const snapshots = service?.snapshots ?? [];

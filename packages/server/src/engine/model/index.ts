@@ -37,6 +37,11 @@ export type ModelEngine = Engine & { readonly simulation: ModelControl };
 /** No resolver answers this name (RFC 2606): nothing listens on endpoints of simulated services. */
 const NOWHERE = 'simulated.invalid';
 
+const OFF_MACHINE: Engine['offMachine'] = {
+  ship: async () => ({ states: new Map(), more: false }),
+  describe: async () => new Map(),
+};
+
 /** The answer to each statement. */
 export const NO_POSTGRESQL =
   'a simulated service has no PostgreSQL: nothing listens on its endpoint, no statement can run';
@@ -104,6 +109,7 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
     extensions: createExtensions(model, open),
     observe: createObserving(model, open, options.readLagLimit),
     backups: createBackups(model, open),
+    offMachine: OFF_MACHINE,
     storage: createStorage(model, open),
     networks: {
       converge: async (specs) => {

@@ -244,6 +244,7 @@ export const leftover = (id: string): ServiceSpec => ({
   endpoint: { host: '', port: 1 },
   firstVerifier: null,
   origin: null,
+  recovery: null,
   pooler: null,
   ha: null,
   vpc: null,

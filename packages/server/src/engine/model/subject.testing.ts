@@ -113,6 +113,7 @@ export function newSpec(port: number): ServiceSpec {
     endpoint: { host: 'simulated.invalid', port },
     firstVerifier: verifierOf(FIRST_PASSWORD),
     origin: null,
+    recovery: null,
     pooler: null,
     ha: null,
     vpc: null,

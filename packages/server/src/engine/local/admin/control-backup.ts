@@ -7,7 +7,7 @@ import { readdir, readFile, mkdir } from 'node:fs/promises';
 import { createReadStream, createWriteStream } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { Readable } from 'node:stream';
+import { Readable, Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip, createGzip } from 'node:zlib';
 import { Client, Pool, type ClientConfig, type PoolClient } from 'pg';
@@ -59,6 +59,30 @@ const BATCH = 500;
  * @throws Error when the control plane does not run
  */
 export async function backupControl(home: string, path: string): Promise<number> {
+  const target = createWriteStream(`${path}.new`, { mode: 0o600, flush: true });
+  const rows = await writeControl(home, target, () => true);
+  await renameDurably(`${path}.new`, path);
+  return rows;
+}
+
+/** The same without the samples of metrics, which are large and change all the time. */
+export async function readControl(home: string): Promise<Buffer> {
+  const parts: Buffer[] = [];
+  const target = new Writable({
+    write: (part: Buffer, _encoding, done) => {
+      parts.push(part);
+      done();
+    },
+  });
+  await writeControl(home, target, (table) => table !== 'samples');
+  return Buffer.concat(parts);
+}
+
+async function writeControl(
+  home: string,
+  target: Writable,
+  isWanted: (table: string) => boolean,
+): Promise<number> {
   const site = await findSite(home);
   if (site === null || (await findControl(home)) === null)
     throw new Error(`the control plane of ${home} is not running: howdah up starts it`);
@@ -73,7 +97,7 @@ export async function backupControl(home: string, path: string): Promise<number>
     let rows = 0;
     const lines = async function* (): AsyncGenerator<string> {
       yield `${JSON.stringify(await headOf(client, home))}\n`;
-      for (const table of await tablesOf(client)) {
+      for (const table of (await tablesOf(client)).filter(isWanted)) {
         await client.query(
           `declare rows no scroll cursor for select to_jsonb(t) as row from ${table} as t`,
         );
@@ -87,12 +111,7 @@ export async function backupControl(home: string, path: string): Promise<number>
       }
       yield `${JSON.stringify({ rows } satisfies End)}\n`;
     };
-    await pipeline(
-      Readable.from(lines()),
-      createGzip(),
-      createWriteStream(`${path}.new`, { mode: 0o600, flush: true }),
-    );
-    await renameDurably(`${path}.new`, path);
+    await pipeline(Readable.from(lines()), createGzip(), target);
     return rows;
   } finally {
     await client.end();
@@ -103,12 +122,17 @@ export async function backupControl(home: string, path: string): Promise<number>
  * Restores metadata database, CA and first key into a home that has none. Existing databases,
  * running or not, belong to it from its next start on.
  *
+ * @param lostData what becomes of services whose data is not here
  * @returns a sentence for each contradiction: services whose data is gone, and data that is newer
  *   than the backup
  * @throws Error when there is a metadata database already, or the file is incomplete or of
  *   another version
  */
-export async function restoreControl(home: string, path: string): Promise<string[]> {
+export async function restoreControl(
+  home: string,
+  path: string,
+  lostData: LostData = forgetServices,
+): Promise<string[]> {
   if ((await findControl(home)) !== null)
     throw new Error(`the control plane of ${home} runs: stop it first (howdah down)`);
   const head = await checkWhole(path);
@@ -125,7 +149,7 @@ export async function restoreControl(home: string, path: string): Promise<string
   const connection = await ensureStoreRunning(machine, createTemplates(machine));
   try {
     await recordRegionPlaces(home, head.regions ?? []);
-    const problems = await load(connection, path, head, await findDirectories(home));
+    const problems = await load(connection, path, head, await findDirectories(home), lostData);
     await mkdir(join(home, 'ca'), { recursive: true, mode: 0o700 });
     for (const name of FILE_NAMES)
       await writeDurably(join(home, name), head.files[name], FILES[name]);
@@ -156,6 +180,7 @@ async function load(
   path: string,
   head: Head,
   directories: readonly Directories[],
+  lostData: LostData,
 ): Promise<string[]> {
   // Makes the tables, and keeps everybody else out.
   const store = await openStore(connection, () => undefined);
@@ -181,7 +206,7 @@ async function load(
     for (const [name, value] of Object.entries(head.sequences))
       await client.query('select setval($1, $2)', [name, value]);
     await client.query("set local session_replication_role = 'origin'");
-    const problems = await compare(client, directories);
+    const problems = await compare(client, directories, lostData);
     await client.query('commit');
     return problems;
   } finally {
@@ -192,25 +217,42 @@ async function load(
 }
 
 /**
- * A service without data would be recreated empty: its row is deleted. Those of a region whose disk
- * is not there stay: the control plane does not serve the region until it is.
+ * Decides what becomes of services whose data is not here. Those of a region whose disk is away are
+ * not among them: the control plane does not serve the region until it is there.
+ *
+ * @returns a sentence for each
  */
-async function compare(client: PoolClient, regions: readonly Directories[]): Promise<string[]> {
+export type LostData = (
+  client: PoolClient,
+  here: { directories: readonly string[]; regions: readonly string[] },
+) => Promise<string[]>;
+
+/** A service without data would be recreated empty: its row is deleted. */
+const forgetServices: LostData = async (client, { directories, regions }) => {
+  const { rows } = await client.query<{ id: string; name: string }>(
+    'delete from services where region_code = any ($2) and id <> all ($1) returning id, name',
+    [directories, regions],
+  );
+  return rows.map(
+    ({ id, name }) => `service ${id} (${name}): its data is not here; it is no longer known`,
+  );
+};
+
+async function compare(
+  client: PoolClient,
+  regions: readonly Directories[],
+  lostData: LostData,
+): Promise<string[]> {
   const found = regions.filter(({ ids }) => ids !== null).map(({ region }) => region);
   const directories = regions.flatMap(({ ids }) => ids ?? []);
-  const { rows: gone } = await client.query<{ id: string; name: string }>(
-    'delete from services where region_code = any ($2) and id <> all ($1) returning id, name',
-    [directories, found],
-  );
+  const lost = await lostData(client, { directories, regions: found });
   await client.query(
     "update operations o set status = 'failed', error = 'its data was not there when the metadata database was restored', finished = clock_timestamp() where finished is null and not exists (select from services s where s.id = o.service_id)",
   );
   const { rows: known } = await client.query<{ id: string }>('select id from services');
   const ids = new Set(known.map(({ id }) => id));
   return [
-    ...gone.map(
-      ({ id, name }) => `service ${id} (${name}): its data is not here; it is no longer known`,
-    ),
+    ...lost,
     ...directories
       .filter((id) => !ids.has(id))
       .map(

@@ -57,6 +57,20 @@ export async function forkData(
   return `snapshot of ${new Date(base.takenMs).toISOString()}, by ${machine.cloneMethod}, to be rolled forward to ${targetTime}`;
 }
 
+/** Makes a data directory of a snapshot, which recovers over all WAL of the service. */
+export async function rollForward(
+  machine: Machine,
+  owner: Owner | null,
+  paths: InstancePaths,
+  snapshot: Snapshot,
+  target: string,
+): Promise<void> {
+  await materialise(machine, owner, paths, snapshot, target);
+  await copyWalFrom(machine, owner, paths, snapshot.firstWal, target);
+  await writeOwned(owner, join(target, 'postgresql.auto.conf'), forkRecoveryConf(null));
+  await writeOwned(owner, join(target, 'recovery.signal'), '');
+}
+
 async function forkNow(
   machine: Machine,
   owner: Owner | null,

@@ -32,7 +32,7 @@ export async function describeBackups(
   paths: InstancePaths,
   policy: BackupPolicy,
   problem: string | null,
-): Promise<Omit<Backups, 'storage'>> {
+): Promise<Omit<Backups, 'storage' | 'off_machine'>> {
   const snapshots = await listSnapshots(paths);
   const { earliestMs, latestMs, gaps } = reachable(await reaches(paths, snapshots));
   const last = lastVerification(snapshots);

@@ -9,10 +9,10 @@ import { writeOwned } from '../backup/take.ts';
 import { makeCloneable, removeTree } from '../host/clone.ts';
 import { flushFileSystem } from '../host/flush.ts';
 import type { InstancePaths } from '../host/layout.ts';
+import type { Owner } from '../host/owner.ts';
 import { giveTree } from '../host/own.ts';
 import { chown, mkdir, rename, writeFile } from '../host/root-files.ts';
 import { assertSpaceFor } from '../host/space.ts';
-import { ownerOf } from '../host/users.ts';
 import type { ShipContext } from './context.ts';
 import { fetchWal, type Fetch, type FetchTarget } from './fetch-wal.ts';
 import { makeSpool, removeSpool, spoolOf } from './spool.ts';
@@ -24,7 +24,8 @@ import { listBackups, runForService, type StoredBackup } from './stanza.ts';
  * It goes on where an interrupted call ended.
  *
  * @param id the service whose backups are fetched
- * @param into the service that gets them; its root exists, and its marker names the owner
+ * @param into the service that gets them; its root exists
+ * @param owner the owner of the files
  * @param progress called with a line for the operation
  * @throws RepositoryProblem; what `signal` was aborted with
  */
@@ -33,11 +34,11 @@ export async function fetchBackup(
   id: string,
   repository: Repository,
   into: InstancePaths,
+  owner: Owner | null,
   target: FetchTarget,
   progress: (line: string) => void,
   signal: AbortSignal,
 ): Promise<{ snapshot: Snapshot }> {
-  const owner = ownerOf(context.machine, into);
   const fetch = { context, id, repository, into, owner, target, progress, signal };
   const backup = choose(await listBackups(context, id, repository), fetch);
   await makeDirectories(fetch);

@@ -65,21 +65,22 @@ export const emptyState = (repositoryId: string): ShipState => ({
   problem: null,
 });
 
-const fileOf = ({ root }: InstancePaths): string => join(root, 'off-machine.json');
+const fileOf = ({ root }: InstancePaths, repositoryId: string): string =>
+  join(root, `off-machine.${repositoryId}.json`);
 
 /** The state of a service in a repository; null: none was written for this one. */
 export async function readState(
   paths: InstancePaths,
   repositoryId: string,
 ): Promise<ShipState | null> {
-  const text = await readOrNull(fileOf(paths));
+  const text = await readOrNull(fileOf(paths, repositoryId));
   // Written completely or not at all, by us.
   const state: ShipState | null = text === null ? null : JSON.parse(text);
   return state === null || state.repositoryId !== repositoryId ? null : state;
 }
 
 export async function writeState(paths: InstancePaths, state: ShipState): Promise<void> {
-  await writeDurably(fileOf(paths), JSON.stringify(state), 0o600);
+  await writeDurably(fileOf(paths, state.repositoryId), JSON.stringify(state), 0o600);
 }
 
 /**

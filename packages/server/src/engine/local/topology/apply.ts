@@ -35,9 +35,15 @@ import {
 import { configure, issueCertificate } from './configure.ts';
 import type { Step } from './decide.ts';
 import { copying, type Executor, type Found } from './executor.ts';
-import { cloneParent, cloneTemplate, untilOnDisk, type NewInstance } from './make-instance.ts';
+import {
+  cloneParent,
+  recoverInstance,
+  cloneTemplate,
+  untilOnDisk,
+  type NewInstance,
+} from './make-instance.ts';
 import { assertPortIsFree, startServer, stopInstance } from './start-stop.ts';
-import type { PlacedSpec } from './placed-spec.ts';
+import { beginsWithData, type PlacedSpec } from './placed-spec.ts';
 
 /** A step that does something. */
 export type ActiveStep = Exclude<Step, { kind: 'settled' | 'wait' | 'refuse' }>;
@@ -67,6 +73,7 @@ export async function applyStep(
     case 'discard':
     case 'clone':
     case 'fork':
+    case 'recover':
     case 'own':
     case 'writeFiles':
       return applyToDirectory(executor, spec, step, installed);
@@ -86,7 +93,7 @@ export async function applyStep(
       return applyToPooler(executor, spec, step, found);
     case 'start': {
       const start = () => startServer(executor, spec, found);
-      const isNewFork = spec.origin !== null && found.marker?.provisioned !== true;
+      const isNewFork = beginsWithData(spec) && found.marker?.provisioned !== true;
       return isNewFork ? executor.forkLimit(start) : start();
     }
     case 'stop': {
@@ -104,7 +111,7 @@ export async function applyStep(
 async function applyToDirectory(
   executor: Executor,
   spec: PlacedSpec,
-  step: StepOf<'makeTemplate' | 'discard' | 'clone' | 'fork' | 'own' | 'writeFiles'>,
+  step: StepOf<'makeTemplate' | 'discard' | 'clone' | 'fork' | 'recover' | 'own' | 'writeFiles'>,
   found: Installed,
 ): Promise<string> {
   const { machine, templates } = executor;
@@ -123,6 +130,8 @@ async function applyToDirectory(
       const fork = () => copying(executor, () => cloneParent(executor, instance, step.origin));
       return machine.cloneMethod === 'copy' ? fork() : executor.forkLimit(fork);
     }
+    case 'recover':
+      return copying(executor, () => recoverInstance(executor, instance, step.recovery));
     case 'own':
       return ownService(machine, spec.id, null);
     case 'writeFiles':
@@ -209,8 +218,9 @@ async function setFirstPassword(
 ): Promise<string> {
   const { key, paths, marker, installation } = found;
   await untilOnDisk(executor, paths);
-  await executor.monitor.query(key, alterPassword(verifier));
-  if (spec.origin !== null) await forgetRecovery(ownerOf(executor.machine, paths), paths);
+  // Restored data has the password of its last moment.
+  if (spec.recovery === null) await executor.monitor.query(key, alterPassword(verifier));
+  if (beginsWithData(spec)) await forgetRecovery(ownerOf(executor.machine, paths), paths);
   await writeMarker(paths, {
     id: spec.id,
     installation: marker?.installation ?? installation.name,
@@ -220,7 +230,7 @@ async function setFirstPassword(
     uid: marker?.uid ?? null,
     userOf: null,
   });
-  if (spec.origin !== null) await openListener(executor, found);
+  if (beginsWithData(spec)) await openListener(executor, found);
   return `for ${ADMIN_ROLE}`;
 }
 

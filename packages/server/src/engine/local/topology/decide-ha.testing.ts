@@ -27,6 +27,7 @@ export const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   endpoint: { host: 'localhost', port: 20000 },
   firstVerifier: 'SCRAM',
   origin: null,
+  recovery: null,
   pooler: null,
   ha: HA,
   vpc: null,

@@ -15,6 +15,7 @@ const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   endpoint: { host: 'localhost', port: 20000 },
   firstVerifier: null,
   origin: null,
+  recovery: null,
   pooler: null,
   ha: null,
   vpc: null,

@@ -28,6 +28,12 @@ const TABLE: [string, PlacedSpec, Observation, Step][] = [
     { kind: 'fork', origin: ORIGIN },
   ],
   [
+    'lost, and its backups are in a repository',
+    { ...FORK, recovery: { repository: 'off' } },
+    NONE,
+    { kind: 'recover', recovery: { repository: 'off' } },
+  ],
+  [
     'unfinished from before the machine went down',
     spec(),
     { ...NONE, directory: 'incomplete', templateReady: true },

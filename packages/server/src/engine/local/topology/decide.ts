@@ -3,7 +3,7 @@
  * apply.ts performs it.
  */
 import { EXTENSION_STEPS } from '../../engine.ts';
-import type { Origin } from '../../spec.ts';
+import type { Origin, Recovery } from '../../spec.ts';
 import type { PoolerSeen } from '../proxy/pooler.ts';
 import type { Phase, StopMode } from '../postgres/server.ts';
 import type { PlacedSpec } from './placed-spec.ts';
@@ -62,6 +62,7 @@ export type Step =
   | { kind: 'makeTemplate' }
   | { kind: 'clone' }
   | { kind: 'fork'; origin: Origin }
+  | { kind: 'recover'; recovery: Recovery }
   | { kind: 'own' }
   | { kind: 'writeFiles' }
   | { kind: 'start' }
@@ -85,6 +86,7 @@ export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refus
   makeTemplate: 'create template',
   clone: 'clone template',
   fork: 'clone parent',
+  recover: 'restore from the repository',
   own: 'change owner of files',
   writeFiles: 'write configuration',
   start: 'start PostgreSQL',
@@ -141,6 +143,8 @@ export function decide(spec: PlacedSpec, seen: Observation): Step {
   if (spec.power === 'paused') return { kind: 'settled' };
   if (seen.notStartable !== null) return { kind: 'refuse', why: seen.notStartable };
   if (seen.directory === 'incomplete') return { kind: 'discard' };
+  if (seen.directory === 'absent' && spec.recovery !== null)
+    return { kind: 'recover', recovery: spec.recovery };
   if (seen.directory === 'absent' && spec.origin !== null)
     return { kind: 'fork', origin: spec.origin };
   if (seen.directory === 'absent')

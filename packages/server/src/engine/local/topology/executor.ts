@@ -2,6 +2,7 @@
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { Size } from '@howdah/contract';
 import type { CertificateIssuer } from '../../../lib/tls.ts';
+import type { RepositorySource } from '../../../repository/source.ts';
 import { flushOf } from '../host/flush.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { enforceLimits } from '../host/limits.ts';
@@ -63,6 +64,7 @@ export type Tools = {
   readonly monitor: Monitor;
   readonly issuer: CertificateIssuer;
   readonly poolers: Poolers;
+  readonly repositories: RepositorySource;
 };
 
 /** The tools, and the state that is kept between steps. */

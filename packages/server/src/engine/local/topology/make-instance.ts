@@ -1,7 +1,8 @@
 /** Makes the instance of a service: from a template, or as a fork of another service. */
 import { mkdir, rename } from '../host/root-files.ts';
-import type { Origin } from '../../spec.ts';
-import { forkData } from '../backup/fork.ts';
+import { findRepository } from '../../../repository/source.ts';
+import type { Origin, Recovery } from '../../spec.ts';
+import { forkData, rollForward } from '../backup/fork.ts';
 import { recordInitialSnapshot } from '../backup/snapshots.ts';
 import { cloneTree, removeTree } from '../host/clone.ts';
 import { assertSpaceFor } from '../host/space.ts';
@@ -10,6 +11,7 @@ import { currentBoot, readMarker, writeMarker } from '../host/marker.ts';
 import { newOwner } from '../host/own.ts';
 import type { Owner } from '../host/owner.ts';
 import { SERVICE_USER } from '../host/users.ts';
+import { fetchBackup } from '../repository/fetch.ts';
 import type { Listener } from '../network/listener.ts';
 import type { ConfigFiles } from '../postgres/files.ts';
 import { writeSystemIdentifier } from '../postgres/identity.ts';
@@ -77,6 +79,41 @@ export async function cloneParent(
     );
   });
   return detail;
+}
+
+/**
+ * Makes an instance of the backups of its service in a repository. Its server rolls forward over
+ * all the WAL that is there.
+ *
+ * @returns a line for the user
+ * @throws RepositoryProblem
+ */
+export async function recoverInstance(
+  executor: Executor,
+  instance: NewInstance,
+  { repository: repositoryId }: Recovery,
+): Promise<string> {
+  const { machine, repositories } = executor;
+  const { id } = instance.spec;
+  const { program, repository } = await findRepository(repositories, repositoryId);
+  const begunMs = Date.now();
+  let taken = '';
+  await make(executor, instance, null, async (unfinished, owner) => {
+    const { snapshot } = await fetchBackup(
+      { machine, program },
+      id,
+      repository,
+      unfinished,
+      owner,
+      'newest',
+      () => undefined,
+      new AbortController().signal,
+    );
+    taken = new Date(snapshot.takenMs).toISOString();
+    await rollForward(machine, owner, unfinished, snapshot, unfinished.data);
+  });
+  const ms = Date.now() - begunMs;
+  return `backup of ${taken} and the WAL after it from ${repository.name} in ${ms} ms`;
 }
 
 /** The primary of a fork's parent. */

@@ -28,7 +28,7 @@ import type { Observation, StartSeen } from './decide.ts';
 import type { Found } from './executor.ts';
 import { LOOPBACK } from './place-servers.ts';
 import { planPooler } from './pooler-plan.ts';
-import type { PlacedSpec } from './placed-spec.ts';
+import { beginsWithData, type PlacedSpec } from './placed-spec.ts';
 
 /** A server as it is found, and as the decisions see it. */
 export type ObservedServer = { readonly found: Found; readonly seen: Observation };
@@ -109,7 +109,7 @@ function desiredFiles(
 ): Pick<Found, 'files' | 'filesAs' | 'filesOnceProvisioned'> {
   if (installation === null) return { files: null, filesAs: null, filesOnceProvisioned: null };
   const isOurs = marker?.id === spec.id;
-  const isProvisioningFork = spec.origin !== null && !(isOurs && marker.provisioned);
+  const isProvisioningFork = beginsWithData(spec) && !(isOurs && marker.provisioned);
   const filesNow = (all: ConfigFiles): ConfigFiles =>
     isProvisioningFork ? filesWhileProvisioning(all) : all;
   const filesBy = (owner: Owner | null): ConfigFiles =>

@@ -14,6 +14,10 @@ export type PlacedCluster = Pick<HighAvailability, 'sync' | 'drill'> & {
   readonly leave: number | null;
 };
 
+/** Whether data of a service comes from elsewhere: no client sees it before it has recovered. */
+export const beginsWithData = ({ origin, recovery }: PlacedSpec): boolean =>
+  origin !== null || recovery !== null;
+
 /** The nodes of a read replica set, each on a port of the loopback address. */
 export type PlacedSet = Pick<ReplicaSet, 'parent'> & { readonly nodes: readonly ServerPort[] };
 

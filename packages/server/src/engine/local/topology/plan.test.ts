@@ -16,6 +16,7 @@ const SPEC: ServiceSpec = {
   endpoint: { host: '127.0.0.1', port: 20000 },
   firstVerifier: null,
   origin: null,
+  recovery: null,
   pooler: null,
   ha: null,
   set: null,

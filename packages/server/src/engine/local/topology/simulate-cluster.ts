@@ -183,11 +183,11 @@ export function afterServerStep(
   { port, upstream }: { port: number; upstream: number | null },
 ): AssumedServer {
   const next = afterStep(asSingle(server, WELL), step);
-  const isWritten = ['writeFiles', 'reload', 'clone', 'fork'].includes(step.kind);
+  const isWritten = ['writeFiles', 'reload', 'clone', 'fork', 'recover'].includes(step.kind);
   return {
     ...server,
     data:
-      step.kind === 'clone' || step.kind === 'fork'
+      step.kind === 'clone' || step.kind === 'fork' || step.kind === 'recover'
         ? 'primary'
         : step.kind === 'discard'
           ? 'absent'

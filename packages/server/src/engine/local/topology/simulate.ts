@@ -73,6 +73,7 @@ export function afterStep(seen: Observation, step: Step): Observation {
       return { ...seen, templateReady: true };
     case 'clone':
     case 'fork':
+    case 'recover':
       return {
         ...seen,
         directory: 'ours',

@@ -148,7 +148,7 @@ async function applyToServer(
   if (step.kind !== 'start' && step.kind !== 'stop') {
     const did = await applyStep(executor, spec, step, found);
     // A new instance has a directory for the file only now.
-    if (step.kind === 'clone' || step.kind === 'fork')
+    if (step.kind === 'clone' || step.kind === 'fork' || step.kind === 'recover')
       await writeReplication(executor, found, conf);
     return did;
   }

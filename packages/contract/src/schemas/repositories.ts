@@ -1,0 +1,143 @@
+/** Schemas of repositories: where backups are kept off the machine. */
+import { Type } from 'typebox';
+import { Named, StringEnum } from '../schema.ts';
+import { VISIBLE_PATTERN } from '../text.ts';
+import { closed, count, dateTime, moment, name } from './parts.ts';
+
+/** The kinds of storage that a repository may be in. */
+export const REPOSITORY_TYPES = ['s3', 'azure', 'gcs', 'sftp', 'path'] as const;
+
+export type RepositoryType = (typeof REPOSITORY_TYPES)[number];
+
+/** The most repositories of an installation. */
+export const MAX_REPOSITORIES = 4;
+
+/** How long backups are kept in a repository, in days. */
+export const RETENTION_DAYS = { min: 1, max: 90, default: 14 } as const;
+
+const text = (description: string, maxLength = 256) =>
+  Type.Optional(Type.String({ minLength: 1, maxLength, pattern: VISIBLE_PATTERN, description }));
+
+/** A key, a certificate or a file of credentials, which may have several lines. */
+const secret = (description: string) =>
+  Type.Optional(
+    Type.String({ minLength: 1, maxLength: 16_384, pattern: '^[^\\u0000]*$', description }),
+  );
+
+/** Only storage that the type of the repository has; the service refuses other fields. */
+const storageFields = {
+  endpoint: text('s3: https://HOST or https://HOST:PORT'),
+  bucket: text('s3, gcs: the bucket'),
+  region: text('s3: the region of the bucket'),
+  uri_style: Type.Optional(
+    StringEnum(['host', 'path'], {
+      description: 's3: whether the bucket is in the host name of its addresses or in their path',
+    }),
+  ),
+  key_id: text('s3: the access key id'),
+  key: secret('s3: the secret key; azure: the key; gcs: the key of a service account, in JSON'),
+  key_type: Type.Optional(
+    StringEnum(['shared', 'sas'], {
+      description: 'azure: a key of the account, or a shared access signature',
+    }),
+  ),
+  ca_pem: secret('s3: certificates that sign the endpoint’s, in PEM; default: those of the system'),
+  account: text('azure: the storage account'),
+  container: text('azure: the container'),
+  host: text('sftp: the host'),
+  port: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: 65_535, description: 'sftp: the port; default: 22' }),
+  ),
+  user: text('sftp: the user'),
+  private_key: secret('sftp: the private key, in PEM'),
+  host_fingerprint: text('sftp: the SHA-256 fingerprint of the host’s key, in hexadecimal digits'),
+  path: text(
+    'a directory; path: on another disk of this machine; default elsewhere: /howdah',
+    1024,
+  ),
+} as const;
+
+export const CreateRepositoryBody = Named(
+  'CreateRepository',
+  Type.Object(
+    {
+      name: name('1 to 128 characters'),
+      type: StringEnum(REPOSITORY_TYPES, { description: 'the kind of storage' }),
+      ...storageFields,
+      retention_days: Type.Optional(
+        Type.Integer({
+          minimum: RETENTION_DAYS.min,
+          maximum: RETENTION_DAYS.max,
+          description: `for how long backups are kept; default: ${RETENTION_DAYS.default}`,
+        }),
+      ),
+      take_over: text('the id of the installation that owns the repository, which no longer runs'),
+    },
+    closed,
+  ),
+);
+
+export type CreateRepositoryBody = Type.Static<typeof CreateRepositoryBody>;
+
+export const RepositorySchema = Named(
+  'Repository',
+  Type.Object({
+    id: Type.String(),
+    name: Type.String(),
+    type: StringEnum(REPOSITORY_TYPES),
+    location: Type.String({ description: 'where it is, without credentials' }),
+    retention_days: Type.Integer({ description: 'for how long backups are kept' }),
+    created: dateTime('when it was added'),
+    control_saved: moment('the data of the control plane in it is of this moment; null: none yet'),
+    services: count('the services whose backups it has'),
+    behind_seconds: Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
+      description:
+        'the age of the oldest change of a running service that it does not have; null: unknown',
+    }),
+    problem: Type.Union([Type.String(), Type.Null()], {
+      description: 'why it gets no backups now, with what fixes it; null: it gets them',
+    }),
+  }),
+);
+
+export type RepositoryDocument = Type.Static<typeof RepositorySchema>;
+
+export const RecoveryKitSchema = Named(
+  'RecoveryKit',
+  Type.Object({
+    howdah: StringEnum(['recovery kit']),
+    installation_id: Type.String({ description: 'the installation that owns the repository' }),
+    repository: Type.Object(
+      { name: Type.String(), type: StringEnum(REPOSITORY_TYPES), ...storageFields },
+      { description: 'its storage, with the credentials' },
+    ),
+    passphrase: Type.String({ description: 'of the encryption of the backups' }),
+  }),
+);
+
+export type RecoveryKit = Type.Static<typeof RecoveryKitSchema>;
+
+/** The backups of a service in a repository. */
+export const OffMachineSchema = Named(
+  'OffMachineBackups',
+  Type.Object({
+    repository: Type.String({ description: 'the name of the repository' }),
+    earliest: moment('the first moment that the service can be restored to; null: none yet'),
+    latest: moment('every commit up to this moment is in the repository; null: none yet'),
+    backups: Type.Array(
+      Type.Object({
+        label: Type.String(),
+        taken: dateTime('its state is that of this moment'),
+        type: StringEnum(['full', 'incremental']),
+        storage_mb: count('megabytes in the repository, compressed'),
+      }),
+      { description: 'newest first' },
+    ),
+    backlog_mb: count('megabytes of WAL that are not in it yet'),
+    problem: Type.Union([Type.String(), Type.Null()], {
+      description: 'why it gets no backups now, with what fixes it; null: it gets them',
+    }),
+  }),
+);
+
+export type OffMachineDocument = Type.Static<typeof OffMachineSchema>;

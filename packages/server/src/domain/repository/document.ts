@@ -1,0 +1,53 @@
+/** A repository as the API shows it. */
+import type { OffMachineDocument, RepositoryDocument } from '@howdah/contract';
+import type { OffMachineState } from '../../engine/off-machine.ts';
+
+/** The row of a repository, as far as its document needs it. */
+type RepositoryColumns = Pick<
+  RepositoryDocument,
+  'id' | 'name' | 'type' | 'location' | 'retention_days' | 'problem'
+> & { created: Date; control_saved: Date | null; control_problem: string | null };
+
+/** The use of a repository, as the regions know it. */
+export type RepositoryUse = {
+  /** The services whose backups it has. */
+  services: number;
+  /** The age of the oldest change that it does not have; null: unknown. */
+  behindMs: number | null;
+};
+
+/** A repository without its credentials. */
+export function repositoryDocument(row: RepositoryColumns, use: RepositoryUse): RepositoryDocument {
+  return {
+    id: row.id,
+    name: row.name,
+    type: row.type,
+    location: row.location,
+    retention_days: row.retention_days,
+    created: row.created.toISOString(),
+    control_saved: row.control_saved?.toISOString() ?? null,
+    services: use.services,
+    behind_seconds: use.behindMs === null ? null : Math.round(use.behindMs / 1000),
+    problem: row.control_problem ?? row.problem,
+  };
+}
+
+/** The backups of a service in a repository. @param name of the repository */
+export function offMachineDocument(name: string, state: OffMachineState): OffMachineDocument {
+  return {
+    repository: name,
+    earliest: momentOf(state.earliestMs),
+    latest: momentOf(state.safeToMs),
+    backups: state.backups.map(({ label, takenMs, type, storageBytes }) => ({
+      label,
+      taken: new Date(takenMs).toISOString(),
+      type: type === 'full' ? 'full' : 'incremental',
+      storage_mb: Math.ceil(storageBytes / 1e6),
+    })),
+    backlog_mb: Math.ceil(state.backlog.bytes / 1e6),
+    problem: state.problem,
+  };
+}
+
+const momentOf = (ms: number | null): string | null =>
+  ms === null ? null : new Date(ms).toISOString();

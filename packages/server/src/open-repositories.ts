@@ -1,0 +1,27 @@
+/** The repositories of the metadata database, for the engines. */
+import type { Sealer } from './events/sealer.ts';
+import type { PgBackRest } from './repository/repository.ts';
+import type { RepositorySource } from './repository/source.ts';
+import { openRepository } from './services/repository-secrets.ts';
+import { listRepositories } from './store/repositories.ts';
+import type { Db } from './store/tables.ts';
+
+/** @param program the installed pgBackRest; null: there is none */
+export async function openRepositories(
+  db: Db,
+  sealer: Sealer,
+  program: PgBackRest | null,
+): Promise<RepositorySource> {
+  let areUsed = false;
+  const list: RepositorySource['list'] = async () => {
+    const found = (await listRepositories(db)).flatMap((row) => {
+      // Another installation may own it now.
+      const repository = row.is_lost ? null : openRepository(sealer, row);
+      return repository === null ? [] : [{ ...repository, retentionDays: row.retention_days }];
+    });
+    areUsed = found.length > 0;
+    return found;
+  };
+  await list();
+  return { program, list, areUsed: () => areUsed };
+}

@@ -1,0 +1,90 @@
+/**
+ * Sends the data of the control plane to the repositories, each minute when it has changed. With it
+ * and the backups of the services, a lost machine is replaced.
+ */
+import { createHash } from 'node:crypto';
+import type { Log } from '../lib/log.ts';
+import { putObject } from '../repository/objects.ts';
+import { assertOwner, OtherOwner } from '../repository/owner.ts';
+import {
+  CONTROL_OBJECT,
+  RepositoryProblem,
+  type PgBackRest,
+  type Repository,
+} from '../repository/repository.ts';
+import type { Store } from '../store/database.ts';
+import {
+  listRepositories,
+  recordControlProblem,
+  recordControlSaved,
+} from '../store/repositories.ts';
+
+const EVERY_MS = 60_000;
+
+export type ControlSaverOptions = {
+  store: Store;
+  log: Log;
+  program: PgBackRest | null;
+  /** A repository with its credentials; null: they cannot be read. */
+  open: (row: { id: string; name: string; sealed: Buffer }) => Repository | null;
+  /** The data of the control plane, compressed. */
+  read: () => Promise<Buffer>;
+};
+
+type ControlSaver = Readonly<ControlSaverOptions> & {
+  /** The hash of what each repository has. */
+  saved: Map<string, string>;
+  timer: NodeJS.Timeout | undefined;
+  closing: boolean;
+  working: Promise<void>;
+};
+
+export function createControlSaver(options: ControlSaverOptions) {
+  const saver: ControlSaver = {
+    ...options,
+    saved: new Map(),
+    timer: undefined,
+    closing: false,
+    working: Promise.resolve(),
+  };
+  return {
+    start: () => void tick(saver),
+    close: async (): Promise<void> => {
+      saver.closing = true;
+      clearTimeout(saver.timer);
+      await saver.working;
+    },
+  };
+}
+
+async function tick(saver: ControlSaver): Promise<void> {
+  saver.working = round(saver).catch((error: unknown) =>
+    saver.log.warn({ err: error }, 'the data of the control plane could not be sent'),
+  );
+  await saver.working;
+  if (!saver.closing) saver.timer = setTimeout(() => void tick(saver), EVERY_MS);
+}
+
+async function round(saver: ControlSaver): Promise<void> {
+  const rows = await listRepositories(saver.store.db);
+  const { program } = saver;
+  if (rows.length === 0 || program === null) return;
+  const savedMs = Date.now();
+  const contents = await saver.read();
+  const hash = createHash('sha256').update(contents).digest('hex');
+  for (const row of rows) {
+    const repository = saver.open(row);
+    if (repository === null || saver.saved.get(row.id) === hash) continue;
+    try {
+      // Another installation may have taken the repository over.
+      await assertOwner(program, repository, row.owner);
+      await putObject(program, repository, CONTROL_OBJECT, contents);
+      saver.saved.set(row.id, hash);
+      await recordControlSaved(saver.store.db, row.id, savedMs);
+    } catch (error) {
+      if (!(error instanceof RepositoryProblem)) throw error;
+      const problem = { text: error.message, isLost: error instanceof OtherOwner };
+      await recordControlProblem(saver.store.db, row.id, problem);
+    }
+  }
+}

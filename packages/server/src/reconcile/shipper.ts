@@ -1,0 +1,95 @@
+/**
+ * Sends the backups of the services of a region to the repositories, a few services at a time. The
+ * engine decides what is sent; a slow or dead repository delays nothing but its own backups.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { OffMachineState } from '../engine/off-machine.ts';
+import type { Region } from '../engine/regions.ts';
+import type { Log } from '../lib/log.ts';
+import type { Store } from '../store/database.ts';
+import { listRepositories, recordProblem, servicesWithBackups } from '../store/repositories.ts';
+
+/** The time between two rounds: a switched WAL file waits at most this long, and its transfer. */
+const ROUND_MS = 5000;
+/** Services whose backups are sent at the same time. */
+const AT_A_TIME = 2;
+/** How long a stop waits for a transfer that was interrupted. */
+const CLOSE_GRACE_MS = 5000;
+
+export type ShipperOptions = { store: Store; region: Region; log: Log };
+
+/** The state in the repositories, by the ids of repository and service. */
+type Known = Map<string, Map<string, OffMachineState>>;
+
+type Shipper = Readonly<ShipperOptions> & {
+  known: Known;
+  timer: NodeJS.Timeout | undefined;
+  working: Promise<void>;
+  ending: AbortController;
+};
+
+export function createShipper(options: ShipperOptions) {
+  const shipper: Shipper = {
+    ...options,
+    known: new Map(),
+    timer: undefined,
+    working: Promise.resolve(),
+    ending: new AbortController(),
+  };
+  return {
+    start: () => void tick(shipper),
+    /** The state of each service of the region in a repository, as of the last round. */
+    statesOf: (repositoryId: string): ReadonlyMap<string, OffMachineState> =>
+      shipper.known.get(repositoryId) ?? new Map(),
+    /** Interrupts what is being sent; the next start goes on with it. */
+    close: async (): Promise<void> => {
+      shipper.ending.abort();
+      clearTimeout(shipper.timer);
+      await Promise.race([shipper.working, sleep(CLOSE_GRACE_MS, undefined, { ref: false })]);
+    },
+  };
+}
+
+async function tick(shipper: Shipper): Promise<void> {
+  shipper.working = round(shipper).catch((error: unknown) => {
+    if (!shipper.ending.signal.aborted)
+      shipper.log.warn({ err: error }, 'backups could not be sent to the repositories');
+  });
+  await shipper.working;
+  if (!shipper.ending.signal.aborted)
+    shipper.timer = setTimeout(() => void tick(shipper), ROUND_MS);
+}
+
+async function round(shipper: Shipper): Promise<void> {
+  const { store, region } = shipper;
+  const repositories = await listRepositories(store.db);
+  if (repositories.length === 0 || 'missing' in region.engine.capabilities.offMachine) {
+    shipper.known = new Map();
+    return;
+  }
+  const waiting = await servicesWithBackups(store.db, region.code);
+  const known: Known = new Map(repositories.map(({ id }) => [id, new Map()]));
+  const work = async (): Promise<void> => {
+    for (let id = waiting.shift(); id !== undefined; id = waiting.shift())
+      await shipOne(shipper, id, known);
+  };
+  await Promise.all(Array.from({ length: AT_A_TIME }, work));
+  shipper.known = known;
+  for (const { id } of repositories) await recordProblem(store.db, id, problemOf(known.get(id)));
+}
+
+async function shipOne({ region, ending, log }: Shipper, id: string, known: Known): Promise<void> {
+  try {
+    const { states } = await region.engine.offMachine.ship(id, ending.signal);
+    for (const [repositoryId, state] of states) known.get(repositoryId)?.set(id, state);
+  } catch (error) {
+    if (!ending.signal.aborted)
+      log.warn({ service: id, err: error }, 'the backups of a service could not be sent');
+  }
+}
+
+/** The problem of a repository is that of the first service that has one. */
+function problemOf(states: ReadonlyMap<string, OffMachineState> | undefined): string | null {
+  for (const { problem } of states?.values() ?? []) if (problem !== null) return problem;
+  return null;
+}

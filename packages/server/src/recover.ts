@@ -1,0 +1,103 @@
+/**
+ * Rebuilds an installation on an empty machine from a repository. Here only the data of the control
+ * plane comes back; it restores the services at its next start, PROD first.
+ */
+import { mkdir, rm, writeFile } from './engine/local/host/root-files.ts';
+import { join } from 'node:path';
+import { RecoveryKitSchema, type RecoveryKit } from '@howdah/contract';
+import type { PoolClient } from 'pg';
+import { Value } from 'typebox/value';
+import { newId } from './lib/ids.ts';
+import { getObject } from './repository/objects.ts';
+import { claimRepository } from './repository/owner.ts';
+import { findPgBackRest } from './repository/pgbackrest.ts';
+import { CONTROL_OBJECT, RepositoryProblem } from './repository/repository.ts';
+import { locationOf } from './domain/repository/storage.ts';
+import { repositoryOf } from './services/repository-secrets.ts';
+import { restoreControl, type LostData } from './engine/local/admin/control-backup.ts';
+
+/** Called when a part begins; null: the last one has ended. */
+type Progress = (part: string | null) => void;
+
+/**
+ * Restores the data of the control plane from the repository of a recovery kit, and takes the
+ * repository over from the installation that was lost.
+ *
+ * @returns a sentence for each service that will be restored, and each contradiction
+ * @throws Error for a kit that is none, and with what is in the way; it may be called again
+ */
+export async function recover(home: string, kitText: string, begin: Progress): Promise<string[]> {
+  const kit = parseKit(kitText);
+  const program = await findPgBackRest();
+  if (program === null)
+    throw new Error('pgBackRest is not installed: apt-get install pgbackrest, then try again');
+  const repository = repositoryOf(kit);
+  begin('fetch the data of the control plane');
+  const contents = await getObject(program, repository, CONTROL_OBJECT);
+  if (contents === null)
+    throw new RepositoryProblem(
+      `${locationOf(repository.storage)} has no data of a control plane: ` +
+        'the kit is of another repository, or its first minute had not passed',
+    );
+  const path = join(home, 'recovered-control.gz');
+  await mkdir(home, { recursive: true, mode: 0o755 });
+  await writeFile(path, contents, { mode: 0o600 });
+  const owner = newId();
+  begin('restore the metadata database');
+  const sentences = await restoreControl(
+    home,
+    path,
+    restoreFrom(locationOf(repository.storage), owner),
+  );
+  begin('take over the repository');
+  await claimRepository(program, repository, owner, kit.installation_id);
+  await rm(path);
+  begin(null);
+  return sentences;
+}
+
+function parseKit(text: string): RecoveryKit {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    parsed = null;
+  }
+  if (!Value.Check(RecoveryKitSchema, parsed))
+    throw new Error('the file is no recovery kit: howdah repo kit prints one');
+  return parsed;
+}
+
+/** The services are restored from the repository; spares and deleted services are not needed. */
+const restoreFrom =
+  (location: string, owner: string): LostData =>
+  async (client, { directories, regions }) => {
+    const repository = await takeRepository(client, location, owner);
+    const lost = 'region_code = any ($2) and id <> all ($1)';
+    await client.query(`delete from services where ${lost} and (project_id is null or deleting)`, [
+      directories,
+      regions,
+    ]);
+    const { rows } = await client.query<{ id: string; name: string }>(
+      `update services set recovery = jsonb_build_object('repository', $3::text), reachable = false
+       where ${lost} and parent_id is null returning id, name`,
+      [directories, regions, repository],
+    );
+    return rows.map(({ id, name }) => `service ${id} (${name}) will be restored`);
+  };
+
+/** Makes the repository that the data came from the new installation's. @returns its id */
+async function takeRepository(
+  client: PoolClient,
+  location: string,
+  owner: string,
+): Promise<string> {
+  const { rows } = await client.query<{ id: string }>(
+    'update repositories set owner = $2, is_lost = false where location = $1 returning id',
+    [location, owner],
+  );
+  const [found] = rows;
+  if (found === undefined)
+    throw new Error(`the data of the control plane does not know the repository ${location}`);
+  return found.id;
+}

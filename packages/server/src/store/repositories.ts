@@ -1,0 +1,106 @@
+/** The SQL of repositories, where backups are kept off the machine. There are few. */
+import { sql, type Selectable } from 'kysely';
+import type { Db, Tables, Tx } from './tables.ts';
+
+export type RepositoryRow = Selectable<Tables['repositories']>;
+
+/** All repositories, oldest first. */
+export async function listRepositories(db: Db): Promise<RepositoryRow[]> {
+  return db.selectFrom('repositories').selectAll().orderBy('created').orderBy('id').execute();
+}
+
+export async function findRepository(db: Db, id: string): Promise<RepositoryRow | null> {
+  const row = await db
+    .selectFrom('repositories')
+    .selectAll()
+    .where('id', '=', id)
+    .executeTakeFirst();
+  return row ?? null;
+}
+
+/** Locks the repositories against other creates, and reads them. */
+export async function lockRepositories(tx: Tx): Promise<RepositoryRow[]> {
+  await sql`select pg_advisory_xact_lock(hashtext('howdah repositories'))`.execute(tx);
+  return listRepositories(tx);
+}
+
+export type NewRepository = Pick<
+  RepositoryRow,
+  'id' | 'name' | 'type' | 'location' | 'sealed' | 'owner' | 'retention_days'
+>;
+
+export async function insertRepository(tx: Tx, made: NewRepository): Promise<RepositoryRow> {
+  return tx.insertInto('repositories').values(made).returningAll().executeTakeFirstOrThrow();
+}
+
+export async function deleteRepositoryRow(tx: Tx, id: string): Promise<void> {
+  await tx.deleteFrom('repositories').where('id', '=', id).execute();
+}
+
+/** Has all services reconciled: their servers switch WAL files while there is a repository. */
+export async function makeAllServicesDue(db: Db): Promise<void> {
+  await sql`
+    with due as (
+      update services set due_at = now() where deleted_at is null and power = 'running'
+      returning id
+    )
+    select pg_notify('howdah_service', id) from due`.execute(db);
+}
+
+/** Records why a repository gets no backups; null: it gets them. */
+export async function recordProblem(db: Db, id: string, problem: string | null): Promise<void> {
+  await db
+    .updateTable('repositories')
+    .set({ problem })
+    .where('id', '=', id)
+    .where('problem', 'is distinct from', problem)
+    .execute();
+}
+
+/** Records why the data of the control plane could not be sent; `isLost`: another owner has it. */
+export async function recordControlProblem(
+  db: Db,
+  id: string,
+  problem: { text: string; isLost: boolean },
+): Promise<void> {
+  await db
+    .updateTable('repositories')
+    .set({ control_problem: problem.text, is_lost: problem.isLost })
+    .where('id', '=', id)
+    .execute();
+}
+
+/** A repository was checked: it can be written, and is this installation's. */
+export async function recordChecked(db: Db, id: string): Promise<void> {
+  await db
+    .updateTable('repositories')
+    .set({ problem: null, control_problem: null, is_lost: false })
+    .where('id', '=', id)
+    .execute();
+}
+
+/** Records the moment of the data of the control plane that a repository has. */
+export async function recordControlSaved(db: Db, id: string, savedMs: number): Promise<void> {
+  await db
+    .updateTable('repositories')
+    .set({ control_saved: new Date(savedMs), control_problem: null, is_lost: false })
+    .where('id', '=', id)
+    .execute();
+}
+
+/** The services of a region with backups of their own: not sets, spares, and lost ones. */
+export async function servicesWithBackups(db: Db, region: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('services')
+    .select('id')
+    .where('region_code', '=', region)
+    .where('project_id', 'is not', null)
+    .where('parent_id', 'is', null)
+    .where('deleting', '=', false)
+    .where('recovery', 'is', null)
+    // PROD first: a repository that is far behind gets what matters most.
+    .orderBy(sql`environment = 'PROD'`, 'desc')
+    .orderBy('id')
+    .execute();
+  return rows.map(({ id }) => id);
+}

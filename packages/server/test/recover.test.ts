@@ -1,0 +1,114 @@
+/** An installation that is lost with its machine, and comes back from a repository. */
+import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Client } from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { findPgBackRest } from '../src/repository/pgbackrest.ts';
+import { connectTo, install, makeHome, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
+
+const pgBackRest = await findPgBackRest();
+
+let cloud: Installation;
+/** On another disk, as far as the installation knows. */
+let away: string;
+beforeAll(async () => {
+  away = await makeHome();
+  cloud = await install();
+});
+afterAll(async () => {
+  const problems = await cloud?.destroy();
+  await rm(away, { recursive: true, force: true });
+  expect(problems).toEqual([]);
+});
+
+/** Every acknowledged commit, with the time at which the client knew. */
+type Ledger = { client: Client; acknowledged: { n: number; atMs: number }[]; stop: () => void };
+
+async function openLedger(service: Service & { initial_password: string }): Promise<Ledger> {
+  const client = await connectTo(cloud, service, service.initial_password);
+  await client.query('create table ledger (n int primary key)');
+  const acknowledged: Ledger['acknowledged'] = [];
+  let goesOn = true;
+  const write = async (): Promise<void> => {
+    for (let n = 1; goesOn; n++) {
+      await client.query('insert into ledger values ($1)', [n]);
+      acknowledged.push({ n, atMs: Date.now() });
+      await sleep(20);
+    }
+  };
+  // The loss of the machine ends it.
+  write().catch(() => undefined);
+  return {
+    client,
+    acknowledged,
+    stop: () => {
+      goesOn = false;
+    },
+  };
+}
+
+/** The moment up to which every commit of a service is in the repository. */
+async function safeMs({ service_id: id }: Service): Promise<number> {
+  const { body } = await cloud.request('GET', `/services/${id}/backupStatus`);
+  const [state]: unknown[] = [Reflect.get(Object(body), 'off_machine')].flat();
+  const latest: unknown = Reflect.get(Object(state), 'latest');
+  return typeof latest === 'string' ? Date.parse(latest) : 0;
+}
+
+const idsOf = (services: readonly Service[]): string[] =>
+  services.map(({ service_id: id }) => id).toSorted();
+
+test('a lost machine comes back from a repository with all that was safe there', async () => {
+  const add = ['repo', 'add', 'offsite', '--path', join(away, 'repository')];
+  if (pgBackRest === null) {
+    const refused = await cloud.cli(...add);
+    expect(refused).toMatchObject({ code: 9 });
+    expect(refused.stderr).toContain('apt-get install pgbackrest');
+    return;
+  }
+  const busy = await cloud.create({ name: 'busy', service_type: 'POSTGRES' });
+  const idle = await cloud.create({ name: 'idle', service_type: 'POSTGRES' });
+  const added = await cloud.cli(...add);
+  expect(added).toMatchObject({ code: 0, stderr: '' });
+  const kit = await cloud.cli('repo', 'kit', 'offsite');
+  expect(kit.code).toBe(0);
+  await writeFile(join(away, 'kit.json'), kit.stdout);
+
+  const begunMs = Date.now();
+  const ledger = await openLedger(busy);
+  await ledger.client.query('create role reader login password $$of-its-own$$').catch(() => null);
+  while ((await safeMs(busy)) < begunMs || (await safeMs(idle)) === 0) await sleep(200);
+  const shown = async () => (await cloud.cli('repo', 'show', 'offsite', '-o', 'json')).stdout;
+  while ((await shown()).includes('"control_saved": null')) await sleep(500);
+  const promisedMs = await safeMs(busy);
+
+  await cloud.stop('SIGKILL');
+  ledger.stop();
+  expect((await cloud.cli('down', '--databases')).code).toBe(0);
+  for (const entry of await readdir(cloud.home))
+    await rm(join(cloud.home, entry), { recursive: true, force: true });
+  await mkdir(cloud.home, { recursive: true });
+
+  const recovered = await cloud.cli('recover', join(away, 'kit.json'));
+  expect(recovered.stderr).toBe('');
+  expect(recovered.code).toBe(0);
+  expect(recovered.stdout).toContain(`service ${busy.service_id} (busy) will be restored`);
+  await cloud.up();
+  const back = await cloud.until(busy.service_id, 'READY');
+  await cloud.until(idle.service_id, 'READY');
+  expect(back.endpoint).toEqual(busy.endpoint);
+  expect(idsOf([back, await cloud.get(idle.service_id)])).toEqual(idsOf([busy, idle]));
+
+  const client = await connectTo(cloud, back, busy.initial_password);
+  const { rows } = await client.query<{ n: number }>('select n from ledger order by n');
+  const found = new Set(rows.map(({ n }) => n));
+  const promised = ledger.acknowledged.filter(({ atMs }) => atMs <= promisedMs);
+  expect(promised.length).toBeGreaterThan(10);
+  expect(promised.filter(({ n }) => !found.has(n))).toEqual([]);
+  // A prefix: nothing in the middle is missing.
+  expect(rows.map(({ n }) => n)).toEqual(rows.map((_, index) => index + 1));
+  await client.query('insert into ledger values (1000000)');
+  await client.end();
+});
