@@ -193,3 +193,6 @@ async function readJson(path: string): Promise<object | null> {
     );
   }
 }
+
+/** The file that is there while `howdah recover` is under way, or was interrupted. */
+export const recoveryPath = (home: string): string => join(home, 'recover.json');

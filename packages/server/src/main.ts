@@ -6,7 +6,8 @@ import type { Config } from './config.ts';
 import { assemble } from './control-plane.ts';
 import { prepareMachine } from './engine/local/host/machine.ts';
 import { consoleLink } from './first-key.ts';
-import { apiUrl, findControl } from './installation.ts';
+import { apiUrl, findControl, recoveryPath } from './installation.ts';
+import { exists } from './lib/processes.ts';
 import { openCertificateAuthority } from './lib/tls.ts';
 import { closeAll, timer, type Closers, type Progress } from './startup.ts';
 import { AlreadyRunning } from './store/connections.ts';
@@ -47,6 +48,10 @@ export async function startControlPlane(
   const timed = timer(progress);
   if ((await findControl(config.home)) !== null)
     throw new AlreadyRunning(`the control plane of ${config.home} runs already`);
+  if (await exists(recoveryPath(config.home)))
+    throw new Error(
+      `the recovery of ${config.home} was interrupted: run howdah recover with its kit again`,
+    );
   await mkdir(config.home, { recursive: true, mode: 0o755 });
   const [machine, authority] = await timed('examine the machine', () =>
     Promise.all([

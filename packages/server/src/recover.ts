@@ -7,7 +7,12 @@ import { join } from 'node:path';
 import { RecoveryKitSchema, type RecoveryKit } from '@howdah/contract';
 import type { PoolClient } from 'pg';
 import { Value } from 'typebox/value';
+import { prepareMachine } from './engine/local/host/machine.ts';
+import { stopStore } from './engine/local/postgres/store-instance.ts';
+import { recoveryPath } from './installation.ts';
+import { writeDurably } from './lib/durable.ts';
 import { newId } from './lib/ids.ts';
+import { readOrNull } from './lib/processes.ts';
 import { getObject } from './repository/objects.ts';
 import { claimRepository } from './repository/owner.ts';
 import { findPgBackRest } from './repository/pgbackrest.ts';
@@ -32,28 +37,44 @@ export async function recover(home: string, kitText: string, begin: Progress): P
   if (program === null)
     throw new Error('pgBackRest is not installed: apt-get install pgbackrest, then try again');
   const repository = repositoryOf(kit);
+  const location = locationOf(repository.storage);
   begin('fetch the data of the control plane');
   const contents = await getObject(program, repository, CONTROL_OBJECT);
   if (contents === null)
     throw new RepositoryProblem(
-      `${locationOf(repository.storage)} has no data of a control plane: ` +
+      `${location} has no data of a control plane: ` +
         'the kit is of another repository, or its first minute had not passed',
     );
-  const path = join(home, 'recovered-control.gz');
   await mkdir(home, { recursive: true, mode: 0o755 });
+  const owner = await beginRecovery(home);
+  const path = join(home, 'recovered-control.gz');
   await writeFile(path, contents, { mode: 0o600 });
-  const owner = newId();
-  begin('restore the metadata database');
-  const sentences = await restoreControl(
-    home,
-    path,
-    restoreFrom(locationOf(repository.storage), owner),
-  );
   begin('take over the repository');
   await claimRepository(program, repository, owner, kit.installation_id);
+  begin('restore the metadata database');
+  const sentences = await restoreControl(home, path, restoreFrom(location, owner));
   await rm(path);
+  await rm(recoveryPath(home));
   begin(null);
   return sentences;
+}
+
+/**
+ * Notes that a recovery is under way, with the owner that the repository gets. A recovery that was
+ * interrupted keeps its owner, and its metadata database, which may be incomplete, is removed.
+ */
+async function beginRecovery(home: string): Promise<string> {
+  const noted = await readOrNull(recoveryPath(home));
+  if (noted === null) {
+    const owner = newId();
+    await writeDurably(recoveryPath(home), JSON.stringify({ owner }), 0o600);
+    return owner;
+  }
+  const machine = await prepareMachine(home);
+  await stopStore(machine);
+  await rm(machine.layout.store.root, { recursive: true, force: true });
+  const parsed: unknown = JSON.parse(noted);
+  return String(Reflect.get(Object(parsed), 'owner'));
 }
 
 function parseKit(text: string): RecoveryKit {

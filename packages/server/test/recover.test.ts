@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { recoveryPath } from '../src/installation.ts';
 import { findPgBackRest } from '../src/repository/pgbackrest.ts';
 import { connectTo, install, makeHome, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
@@ -91,6 +92,12 @@ test('a lost machine comes back from a repository with all that was safe there',
     await rm(join(cloud.home, entry), { recursive: true, force: true });
   await mkdir(cloud.home, { recursive: true });
 
+  // Interrupted after the metadata database was restored: nothing starts until it is repeated.
+  const interrupt = () => writeFile(recoveryPath(cloud.home), '{"owner":"interrupted"}');
+  await interrupt();
+  expect((await cloud.cli('recover', join(away, 'kit.json'))).code).toBe(0);
+  await interrupt();
+  expect((await cloud.cli('up')).stderr).toContain('run howdah recover with its kit again');
   const recovered = await cloud.cli('recover', join(away, 'kit.json'));
   expect(recovered.stderr).toBe('');
   expect(recovered.code).toBe(0);

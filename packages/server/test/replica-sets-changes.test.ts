@@ -238,7 +238,7 @@ describe('a node that lags', () => {
     expect(behind?.detail).toContain('too far behind: the limit is 4194304 bytes and 600 s');
     expect(current).toMatchObject({ node: 2, serving: true, detail: 'follows the primary' });
     expect(await portsOf(set)).toEqual(new Set([second]));
-    expect((await setsOf(service))[0]?.status).toBe('active');
+    await expect.poll(async () => (await setsOf(service))[0]?.status).toBe('active');
     await release();
     await untilServing(set, [1, 2]);
     expect((await portsOf(set)).size).toBe(2);

@@ -151,27 +151,36 @@ export async function untilServing(
 
 /** Waits until the newest row that was written shows through every node. */
 export async function untilShown(set: Following, count: number, on = cloud): Promise<void> {
-  for (const { port } of await nodesOf(set, on)) {
-    const paths = nodePaths(set, port.n, on);
-    for (;;) {
-      const client = new Client({
-        host: paths.socket,
-        port: port.port,
-        user: 'howdah',
-        database: 'tsdb',
-      });
-      client.on('error', () => undefined);
-      try {
-        await client.connect();
-        const { rows } = await client.query<{ n: number }>('select count(*)::int as n from t');
-        if (rows[0]?.n === count) break;
-      } catch {
-        // it starts
-      } finally {
-        await client.end().catch(() => undefined);
-      }
-      await sleep(20);
+  for (const node of await nodesOf(set, on)) await untilCounted(set, node, 't', count, on);
+}
+
+/** Waits until a table has so many rows on a node. */
+async function untilCounted(
+  set: Following,
+  { port }: { port: { n: number; port: number } },
+  table: 't' | 'bulk',
+  count: number,
+  on: Installation,
+): Promise<void> {
+  const paths = nodePaths(set, port.n, on);
+  for (;;) {
+    const client = new Client({
+      host: paths.socket,
+      port: port.port,
+      user: 'howdah',
+      database: 'tsdb',
+    });
+    client.on('error', () => undefined);
+    try {
+      await client.connect();
+      const { rows } = await client.query<{ n: number }>(`select count(*)::int as n from ${table}`);
+      if (rows[0]?.n === count) return;
+    } catch {
+      // it starts, or has not got the table yet
+    } finally {
+      await client.end().catch(() => undefined);
     }
+    await sleep(20);
   }
 }
 
@@ -252,7 +261,7 @@ export async function insertBehind({ service_id: id }: ServiceAccess, on = cloud
 /** Keeps node 1 from replaying while more than the limit is written. @returns what lets it go on */
 export async function fallBehind(set: Following, on = cloud): Promise<() => Promise<void>> {
   const { service } = set;
-  const [node] = await nodesOf(set, on);
+  const [node, ...others] = await nodesOf(set, on);
   const at = (database: string): Client => {
     const client = new Client({
       host: nodePaths(set, 1, on).socket,
@@ -278,6 +287,8 @@ export async function fallBehind(set: Following, on = cloud): Promise<() => Prom
     write(service, on),
     'create table bulk as select repeat(md5(g::text), 32) from generate_series(1, 20000) g',
   );
+  // The others are behind too until they have replayed it.
+  for (const other of others) await untilCounted(set, other, 'bulk', 20_000, on);
   return () => blocker.end();
 }
 
