@@ -13,7 +13,7 @@ export type RepositorySource = {
   areUsed: () => boolean;
 };
 
-/** @throws RepositoryProblem without pgBackRest, and for a repository that is not there any more */
+/** @throws RepositoryProblem without pgBackRest, and for a repository that cannot be used now */
 export async function findRepository(
   { program, list }: RepositorySource,
   id: string,
@@ -24,6 +24,9 @@ export async function findRepository(
     );
   const repository = (await list()).find((one) => one.id === id);
   if (repository === undefined)
-    throw new RepositoryProblem('its repository was removed: howdah repo add adds it again');
+    throw new RepositoryProblem(
+      `the repository ${id} is not known here, or another installation has taken it over: ` +
+        'howdah repo list shows those that there are; howdah recover begins again from a kit',
+    );
   return { program, repository };
 }

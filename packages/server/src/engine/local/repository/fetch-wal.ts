@@ -36,7 +36,7 @@ export type Fetch = Readonly<{
 /** A network has a delay for each file. */
 const GETS_AT_A_TIME = 4;
 /** Lines for the operation are at least so many files apart. */
-const TOLD_EVERY = 64;
+const SHOWN_EVERY = 64;
 
 /**
  * Fetches the WAL from the begin of a backup on, along the newest timeline, as far as there is any:
@@ -67,7 +67,7 @@ export async function fetchWal(
       batch.push(next);
     const ends = await Promise.all(batch.map((name) => fetchFile(fetch, data, name)));
     isReached = target !== 'newest' && ends.some((ms) => ms !== null && ms > target.timeMs);
-    if (Math.floor(count / TOLD_EVERY) < Math.floor((count + batch.length) / TOLD_EVERY))
+    if (Math.floor(count / SHOWN_EVERY) < Math.floor((count + batch.length) / SHOWN_EVERY))
       progress(`${count + batch.length} WAL files`);
     count += batch.length;
   }

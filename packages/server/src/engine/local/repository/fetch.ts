@@ -111,7 +111,7 @@ async function restore(fetch: Fetch, backup: StoredBackup, data: string): Promis
   await makeTarget(fetch, data, backup.dataBytes);
   const taken = new Date(backup.takenMs).toISOString();
   const megabytes = Math.ceil(backup.dataBytes / 1e6);
-  let told = -10;
+  let shownPercent = -10;
   await runForService(context, id, repository, {
     command: ['restore', '--type=none', `--set=${backup.label}`],
     asked: 'give back a backup',
@@ -119,8 +119,8 @@ async function restore(fetch: Fetch, backup: StoredBackup, data: string): Promis
     signal,
     onLine: (line) => {
       const percent = Number(/restore file .*, ([\d.]+)%\)/.exec(line)?.[1] ?? '0');
-      if (percent < told + 10) return;
-      told = percent;
+      if (percent < shownPercent + 10) return;
+      shownPercent = percent;
       progress(`backup of ${taken}: ${Math.floor(percent)} % of ${megabytes} MB`);
     },
   });

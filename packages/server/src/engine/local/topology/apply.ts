@@ -231,7 +231,7 @@ async function setFirstPassword(
     userOf: null,
   });
   if (beginsWithData(spec)) await openListener(executor, found);
-  return `for ${ADMIN_ROLE}`;
+  return spec.recovery === null ? `for ${ADMIN_ROLE}` : 'not changed: the restored data has it';
 }
 
 /**
