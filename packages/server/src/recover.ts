@@ -104,6 +104,10 @@ const restoreFrom =
        where ${lost} and parent_id is null returning id, name`,
       [directories, regions, repository],
     );
+    // Each is restored as its first server, and its standbys are made again from that.
+    await client.query('delete from recorded_primaries where service_id = any ($1)', [
+      rows.map(({ id }) => id),
+    ]);
     return rows.map(({ id, name }) => `service ${id} (${name}) will be restored`);
   };
 

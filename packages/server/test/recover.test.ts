@@ -71,15 +71,26 @@ test('a lost machine comes back from a repository with all that was safe there',
   }
   const busy = await cloud.create({ name: 'busy', service_type: 'POSTGRES' });
   const idle = await cloud.create({ name: 'idle', service_type: 'POSTGRES' });
+  const pair = await cloud.create({ name: 'pair', service_type: 'POSTGRES', replica_count: 1 });
+  await cloud.request('POST', `/services/${pair.service_id}/switchover`);
+  await cloud.until(pair.service_id, 'READY');
   const added = await cloud.cli(...add);
   expect(added).toMatchObject({ code: 0, stderr: '' });
   const kit = await cloud.cli('repo', 'kit', 'offsite');
   expect(kit.code).toBe(0);
   await writeFile(join(away, 'kit.json'), kit.stdout);
 
+  const first = await connectTo(cloud, pair, pair.initial_password);
+  await first.query('create table kept as select 1 as one');
+  await first.end();
   const begunMs = Date.now();
   const ledger = await openLedger(busy);
-  while ((await safeMs(busy)) < begunMs || (await safeMs(idle)) === 0) await sleep(200);
+  while (
+    (await safeMs(busy)) < begunMs ||
+    (await safeMs(pair)) < begunMs ||
+    (await safeMs(idle)) === 0
+  )
+    await sleep(200);
   const shown = async () => (await cloud.cli('repo', 'show', 'offsite', '-o', 'json')).stdout;
   while ((await shown()).includes('"control_saved": null')) await sleep(500);
   const promisedMs = await safeMs(busy);
@@ -104,6 +115,10 @@ test('a lost machine comes back from a repository with all that was safe there',
   await cloud.up();
   const back = await cloud.until(busy.service_id, 'READY');
   await cloud.until(idle.service_id, 'READY');
+  await cloud.until(pair.service_id, 'READY');
+  const again = await connectTo(cloud, pair, pair.initial_password);
+  expect((await again.query('table kept')).rows).toEqual([{ one: 1 }]);
+  await again.end();
   expect(back.endpoint).toEqual(busy.endpoint);
   expect(idsOf([back, await cloud.get(idle.service_id)])).toEqual(idsOf([busy, idle]));
 
