@@ -9,6 +9,10 @@ const temporary = (process.env['TMPDIR'] ??= '/var/tmp');
 /** The files that take minutes, the longest first. */
 const LONG = [
   'races',
+  'cli',
+  'replica-sets-faults',
+  'journeys-pages',
+  'vpc-peering',
   'backups',
   'ha-failover',
   'ha-lag',
@@ -16,8 +20,17 @@ const LONG = [
   'forks-faults',
   'crash-creates',
   'faults',
-  'replica-sets-faults',
+  'api-shapes',
+  'replica-sets-changes',
+  'pooler',
+  'hostile-sql',
+  'import',
+  'callers',
+  'simulation-faults',
+  'https',
   'forks',
+  'mcp',
+  'sandbox',
   'journeys',
   'vpc-separation',
   'store',
@@ -63,6 +76,8 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['packages/*/src/**/*.test.ts', 'tools/*/*.test.ts'],
+          // One process runs many files, and reads each module once: half the time.
+          isolate: false,
           sequence: { groupOrder: 0 },
         },
       },

@@ -276,7 +276,7 @@ const GOLDEN = fileURLToPath(new URL('golden/', import.meta.url));
 const fileOf = (name: string): string => `${name.replaceAll(' ', '-')}.txt`;
 
 /** Each command is half a dozen processes; one of so many runs by default. */
-const SAMPLE_OF = 3;
+const SAMPLE_OF = 5;
 
 describe.concurrent('golden', () => {
   const all = [...CALLS, ...MORE].map((one) => ({ one, ...leafOf(one) }));

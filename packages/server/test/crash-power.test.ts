@@ -1,3 +1,4 @@
+// @module-tag slow
 import { testCrashesIn } from './crash-some.ts';
 
 await testCrashesIn('power');

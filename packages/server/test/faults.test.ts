@@ -87,21 +87,23 @@ test('a death that is not reported is found in the next round', async () => {
 
 // Each waits for a heartbeat that does not come: all of them at the same time.
 describe.concurrent('a database that hangs', () => {
-  test.each([
-    ['wholly', async (pid: number) => [pid, ...(await childrenOf(pid))]],
-    ['in its first process only, so that no new session can begin', async (pid: number) => [pid]],
-  ])('%s: is noticed, ended and started again', async (_, victims) => {
-    const service = await cloud.create({ name: 'hangs', service_type: 'POSTGRES' });
-    const pids = await victims(await postmasterOf(service));
-    for (const pid of pids) signal(pid, 'SIGSTOP');
-    await cloud.until(service.service_id, 'UNSTABLE');
-    const repair = await succeeded(service, 'repair');
-    expect(repair.steps.find(({ name }) => name === 'stop PostgreSQL')?.detail).toMatch(
-      /had not answered/,
-    );
-    await cloud.until(service.service_id, 'READY');
-    await (await connectTo(cloud, service, service.initial_password)).end();
-  });
+  const WAYS: [string, string[], (pid: number) => Promise<number[]>][] = [
+    ['wholly', ['slow'], async (pid) => [pid, ...(await childrenOf(pid))]],
+    ['in its first process only, so that no new session can begin', [], async (pid) => [pid]],
+  ];
+  for (const [way, tags, victims] of WAYS)
+    test(`${way}: is noticed, ended and started again`, { tags }, async () => {
+      const service = await cloud.create({ name: 'hangs', service_type: 'POSTGRES' });
+      const pids = await victims(await postmasterOf(service));
+      for (const pid of pids) signal(pid, 'SIGSTOP');
+      await cloud.until(service.service_id, 'UNSTABLE');
+      const repair = await succeeded(service, 'repair');
+      expect(repair.steps.find(({ name }) => name === 'stop PostgreSQL')?.detail).toMatch(
+        /had not answered/,
+      );
+      await cloud.until(service.service_id, 'READY');
+      await (await connectTo(cloud, service, service.initial_password)).end();
+    });
 
   test('keeps its sessions if it continues by itself', async () => {
     const service = await cloud.create({ name: 'stumbles', service_type: 'POSTGRES' });

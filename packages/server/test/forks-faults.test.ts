@@ -60,21 +60,28 @@ const testInCopy = test.runIf(COPIES_FILES);
 
 const canBeHeld = (effect: string): boolean => COPIES_FILES || effect !== COPY;
 
+/** Every third moment is in every run. */
+const tagsOf = (position: number): string[] => (position % 3 === 0 ? [] : ['slow']);
+
 describe('a parent that changes while it is forked', () => {
-  testInCopy('a pause, a start and writes: the fork is of one moment', async () => {
-    const parent = await newParent('wakes');
-    await power(cloud, parent, 'stop');
-    await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
-    const child = await askFork(parent, { fork_strategy: 'NOW' });
-    await testbed.held();
-    await power(cloud, parent, 'start');
-    await turnPage(parent);
-    await power(cloud, parent, 'stop');
-    await testbed.release();
-    await cloud.until(child.service_id, 'READY');
-    expect(await pagesOf(child)).toHaveLength(1);
-    await clear(child, parent);
-  });
+  testInCopy(
+    'a pause, a start and writes: the fork is of one moment',
+    { tags: 'slow' },
+    async () => {
+      const parent = await newParent('wakes');
+      await power(cloud, parent, 'stop');
+      await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
+      const child = await askFork(parent, { fork_strategy: 'NOW' });
+      await testbed.held();
+      await power(cloud, parent, 'start');
+      await turnPage(parent);
+      await power(cloud, parent, 'stop');
+      await testbed.release();
+      await cloud.until(child.service_id, 'READY');
+      expect(await pagesOf(child)).toHaveLength(1);
+      await clear(child, parent);
+    },
+  );
 
   testInCopy(
     'a stop: the fork is made of the stopped data directory',
@@ -113,19 +120,23 @@ describe('a parent that changes while it is forked', () => {
     },
   );
 
-  testInCopy('a resize: both become READY, and the fork is of one moment', async () => {
-    const parent = await newParent('grows');
-    await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
-    const child = await askFork(parent, { fork_strategy: 'NOW' });
-    await testbed.held();
-    await turnPage(parent);
-    await cloud.request('POST', `/services/${parent.service_id}/resize`, { cpu_millis: '1000' });
-    await cloud.until(parent.service_id, 'READY');
-    await testbed.release();
-    await cloud.until(child.service_id, 'READY');
-    expect(await pagesOf(child)).toEqual([1]);
-    await clear(child, parent);
-  });
+  testInCopy(
+    'a resize: both become READY, and the fork is of one moment',
+    { tags: 'slow' },
+    async () => {
+      const parent = await newParent('grows');
+      await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
+      const child = await askFork(parent, { fork_strategy: 'NOW' });
+      await testbed.held();
+      await turnPage(parent);
+      await cloud.request('POST', `/services/${parent.service_id}/resize`, { cpu_millis: '1000' });
+      await cloud.until(parent.service_id, 'READY');
+      await testbed.release();
+      await cloud.until(child.service_id, 'READY');
+      expect(await pagesOf(child)).toEqual([1]);
+      await clear(child, parent);
+    },
+  );
 
   test('a pause at the point in time, then writes before the fork has recovered: the fork has none of them', async () => {
     const parent = await newParent('goes on');
@@ -206,27 +217,31 @@ describe('a parent that is deleted while it is forked', () => {
     ['PITR, being cloned', 'PITR', COPY, MIDDLE, false],
     ['PITR, being recovered', 'PITR', 'rm services/new/pid', 1, false],
   ] as const;
-  test.each(moments.filter(([, , effect]) => canBeHeld(effect)))(
-    '%s: stays until the fork is provisioned, which is complete',
-    async (_, strategy, effect, nth, paused) => {
-      const parent = await newParent('leaves');
-      await turnPage(parent);
-      const pitr = strategy === 'PITR' ? { target_time: await moment(cloud, parent) } : {};
-      if (paused) await power(cloud, parent, 'stop');
-      await testbed.holdAt(roleOf(parent), effect, nth);
-      const child = await askFork(parent, { fork_strategy: strategy, ...pitr });
-      await testbed.held();
-      await remove(parent);
-      await hasBegun(parent, 'delete');
-      await testbed.release();
-      await cloud.until(child.service_id, 'READY');
-      await gone(parent);
-      expect(
-        strategy === 'LAST_SNAPSHOT' ? await namesIn(cloud, child) : await pagesOf(child),
-      ).toEqual(strategy === 'LAST_SNAPSHOT' ? [] : [1]);
-      await clear(child);
-    },
-  );
+  for (const [position, [name, strategy, effect, nth, paused]] of moments
+    .filter(([, , of]) => canBeHeld(of))
+    .entries())
+    test(
+      `${name}: stays until the fork is provisioned, which is complete`,
+      { tags: tagsOf(position) },
+      async () => {
+        const parent = await newParent('leaves');
+        await turnPage(parent);
+        const pitr = strategy === 'PITR' ? { target_time: await moment(cloud, parent) } : {};
+        if (paused) await power(cloud, parent, 'stop');
+        await testbed.holdAt(roleOf(parent), effect, nth);
+        const child = await askFork(parent, { fork_strategy: strategy, ...pitr });
+        await testbed.held();
+        await remove(parent);
+        await hasBegun(parent, 'delete');
+        await testbed.release();
+        await cloud.until(child.service_id, 'READY');
+        await gone(parent);
+        expect(
+          strategy === 'LAST_SNAPSHOT' ? await namesIn(cloud, child) : await pagesOf(child),
+        ).toEqual(strategy === 'LAST_SNAPSHOT' ? [] : [1]);
+        await clear(child);
+      },
+    );
 
   testInCopy(
     'a fork of a fork stays when its grandparent and its parent are deleted',
@@ -289,25 +304,27 @@ describe('a fork that is deleted while it is made', () => {
     ['whole, not started', 'rm services/new/pid', 1],
     ['running, its password not set', 'writeFile services/new/howdah.json.new', 1],
   ] as const;
-  test.each(moments.filter(([, effect]) => canBeHeld(effect)))(
-    '%s: is removed, and its parent is not affected',
-    async (_, effect, nth) => {
-      const parent = await newParent('bereft');
-      await testbed.holdAt(roleOf(parent), effect, nth);
-      const child = await askFork(parent, { fork_strategy: 'NOW' });
-      await testbed.held();
-      await remove(child);
-      await testbed.release();
-      await gone(child);
-      expect(
-        (await readdir(join(cloud.home, 'data', 'services'))).filter((name) =>
-          name.startsWith(child.service_id),
-        ),
-      ).toEqual([]);
-      expect(await pagesOf(await fork(parent, { fork_strategy: 'NOW' }))).toEqual([0]);
-      await clear(parent);
-    },
-  );
+  for (const [position, [name, effect, nth]] of moments.filter(([, of]) => canBeHeld(of)).entries())
+    test(
+      `${name}: is removed, and its parent is not affected`,
+      { tags: tagsOf(position) },
+      async () => {
+        const parent = await newParent('bereft');
+        await testbed.holdAt(roleOf(parent), effect, nth);
+        const child = await askFork(parent, { fork_strategy: 'NOW' });
+        await testbed.held();
+        await remove(child);
+        await testbed.release();
+        await gone(child);
+        expect(
+          (await readdir(join(cloud.home, 'data', 'services'))).filter((name) =>
+            name.startsWith(child.service_id),
+          ),
+        ).toEqual([]);
+        expect(await pagesOf(await fork(parent, { fork_strategy: 'NOW' }))).toEqual([0]);
+        await clear(parent);
+      },
+    );
 });
 
 test('a fork whose files were not on the disk when the machine went down is recreated', async () => {

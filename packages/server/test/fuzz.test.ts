@@ -13,7 +13,7 @@ import type { Service } from './harness-caller.ts';
 const SEED = Number(process.env['SEED'] ?? Date.now() % 2 ** 31);
 const CALLS = Number(process.env['CALLS'] ?? 20_000);
 /** The default run makes fewer. */
-const SAMPLE = 2500;
+const SAMPLE = 1500;
 const AT_A_TIME = 16;
 /** Services that live through a chain: each is a server. */
 const CHAINS = 4;

@@ -84,6 +84,9 @@ const KINDS: Record<string, (path: string) => unknown> = {
   'a second name of a file of root': (path) => linkSync(secret, path),
 };
 
+const ALWAYS = ['a link to a file of root', 'a FIFO'];
+const tagsOf = (kind: string): string[] => (ALWAYS.includes(kind) ? [] : ['slow']);
+
 /**
  * The entries that the service's user can replace: files and directories in directories that are
  * its own, a few of each kind.
@@ -183,9 +186,8 @@ async function untilSettled(id: string): Promise<void> {
 }
 
 describe('in the directories of a service', () => {
-  test.each(Object.entries(KINDS))(
-    'stands %s: it is neither shown nor followed',
-    async (kind, make) => {
+  for (const [kind, make] of Object.entries(KINDS))
+    test(`stands ${kind}: it is neither shown nor followed`, { tags: tagsOf(kind) }, async () => {
       const paths = layoutOf(cloud).service(service.service_id);
       const before = await stateOfOutside();
       const kept = join(paths.root, 'kept');
@@ -248,9 +250,7 @@ describe('in the directories of a service', () => {
           .toEqual([]);
       });
       expect(await stateOfOutside()).toEqual(before);
-    },
-    180_000,
-  );
+    });
 
   test.runIf(haproxy !== null)(
     'the name of a file that root will write leads elsewhere: a switchover does not write there',

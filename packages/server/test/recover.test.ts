@@ -1,3 +1,4 @@
+// @module-tag slow
 /** An installation that is lost with its machine, and comes back from a repository. */
 import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

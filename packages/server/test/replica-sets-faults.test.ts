@@ -87,7 +87,7 @@ describe('a process dies', () => {
     expect((await setsOf(service))[0]?.status).toBe('active');
   });
 
-  test('all nodes at once: new connections wait', async () => {
+  test('all nodes at once: new connections wait', { tags: 'slow' }, async () => {
     const service = await withTable('all');
     const set = await createSet(service, 2);
     await untilShown(set, 1);

@@ -239,32 +239,36 @@ describe('the network of a server', () => {
   });
 });
 
-test('a statement that the memory limit ends is reported with the limit, the peak and a remedy', async (context) => {
-  const { limits } = machine;
-  if (limits.kind === 'none') return context.skip(limits.why);
-  const [directory, name] =
-    limits.kind === 'v1' ? [limits.memory, 'memory.limit_in_bytes'] : [limits.root, 'memory.max'];
-  await expect
-    .poll(() => readdir(join(directory, other.service_id)).catch(() => []), LATER)
-    .not.toEqual([]);
-  await expect
-    .poll(() => readFile(join(directory, other.service_id, 'cgroup.procs'), 'utf8'), LATER)
-    .not.toBe('');
-  await writeFile(join(directory, other.service_id, name), String(128 * 1024 ** 2));
-  // The restart puts the limit of the size in force again.
-  const query = asSuperuser(
-    other,
-    "select length(string_agg(repeat('x', 1000), '')) from generate_series(1, 400000)",
-  );
-  await expect(query).rejects.toThrow(/terminat|closed|reset/i);
-  await expect
-    .poll(async () => (await cloud.get(other.service_id)).warnings, LATER)
-    .toEqual([
-      {
-        code: 'MEMORY',
-        message: expect.stringMatching(
-          /all of its memory, .* GiB \(peak 0\.1.* resize the service to the next size, lower work_mem/,
-        ),
-      },
-    ]);
-});
+test(
+  'a statement that the memory limit ends is reported with the limit, the peak and a remedy',
+  { tags: 'slow' },
+  async (context) => {
+    const { limits } = machine;
+    if (limits.kind === 'none') return context.skip(limits.why);
+    const [directory, name] =
+      limits.kind === 'v1' ? [limits.memory, 'memory.limit_in_bytes'] : [limits.root, 'memory.max'];
+    await expect
+      .poll(() => readdir(join(directory, other.service_id)).catch(() => []), LATER)
+      .not.toEqual([]);
+    await expect
+      .poll(() => readFile(join(directory, other.service_id, 'cgroup.procs'), 'utf8'), LATER)
+      .not.toBe('');
+    await writeFile(join(directory, other.service_id, name), String(128 * 1024 ** 2));
+    // The restart puts the limit of the size in force again.
+    const query = asSuperuser(
+      other,
+      "select length(string_agg(repeat('x', 1000), '')) from generate_series(1, 400000)",
+    );
+    await expect(query).rejects.toThrow(/terminat|closed|reset/i);
+    await expect
+      .poll(async () => (await cloud.get(other.service_id)).warnings, LATER)
+      .toEqual([
+        {
+          code: 'MEMORY',
+          message: expect.stringMatching(
+            /all of its memory, .* GiB \(peak 0\.1.* resize the service to the next size, lower work_mem/,
+          ),
+        },
+      ]);
+  },
+);

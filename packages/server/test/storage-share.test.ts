@@ -71,7 +71,7 @@ describe.runIf(disk !== null)('a full disk', () => {
 
   test(
     'limits the service that takes more than an equal share, not the one that takes less',
-    { timeout: 2 * LONGEST_WAIT_MS },
+    { tags: 'slow', timeout: 2 * LONGEST_WAIT_MS },
     async () => {
       await write(greedy, 'large', 300);
       const { bsize, blocks, bavail } = await statfs(path);

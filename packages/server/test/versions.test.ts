@@ -59,51 +59,57 @@ async function forked(parent: ServiceAccess, body: object): Promise<ServiceAcces
   return fork;
 }
 
-test('a service has the version that was asked for, as have its forks and replicas', async () => {
-  const { data: regions } = await cloud.client.GET('/projects/{project_id}/regions', {
-    params: { path: { project_id: cloud.projectId } },
-  });
-  const offer = regions?.[0]?.service_types.find(({ service_type }) => service_type === 'POSTGRES');
-  const byDefault = offer?.version?.split('.')[0];
-  expect(byDefault).not.toBe(MAJOR);
-  expect(offer?.versions.map(({ pg_version: major }) => major)).toEqual(
-    expect.arrayContaining([byDefault, MAJOR]),
-  );
+test(
+  'a service has the version that was asked for, as have its forks and replicas',
+  { tags: 'slow' },
+  async () => {
+    const { data: regions } = await cloud.client.GET('/projects/{project_id}/regions', {
+      params: { path: { project_id: cloud.projectId } },
+    });
+    const offer = regions?.[0]?.service_types.find(
+      ({ service_type }) => service_type === 'POSTGRES',
+    );
+    const byDefault = offer?.version?.split('.')[0];
+    expect(byDefault).not.toBe(MAJOR);
+    expect(offer?.versions.map(({ pg_version: major }) => major)).toEqual(
+      expect.arrayContaining([byDefault, MAJOR]),
+    );
 
-  const usual = await create('usual');
-  expect(usual.pg_version).toBe(byDefault);
-  expect(await majorOf(usual)).toBe(byDefault);
-  const service = await create('older', { pg_version: MAJOR });
-  expect(service.pg_version).toBe(MAJOR);
-  expect(await majorOf(service)).toBe(MAJOR);
+    const usual = await create('usual');
+    expect(usual.pg_version).toBe(byDefault);
+    expect(await majorOf(usual)).toBe(byDefault);
+    const service = await create('older', { pg_version: MAJOR });
+    expect(service.pg_version).toBe(MAJOR);
+    expect(await majorOf(service)).toBe(MAJOR);
 
-  await insert(cloud, service, 'kept');
-  const then = await moment(cloud, service);
-  await insert(cloud, service, 'later');
-  const now = await forked(service, { fork_strategy: 'NOW', pg_version: MAJOR });
-  const past = await forked(service, { fork_strategy: 'PITR', target_time: then });
-  expect([await majorOf(now), await majorOf(past)]).toEqual([MAJOR, MAJOR]);
-  expect(await namesIn(cloud, past)).toEqual(['kept']);
-  expect((await cloud.get(past.service_id)).pg_version).toBe(MAJOR);
+    await insert(cloud, service, 'kept');
+    const then = await moment(cloud, service);
+    await insert(cloud, service, 'later');
+    const now = await forked(service, { fork_strategy: 'NOW', pg_version: MAJOR });
+    const past = await forked(service, { fork_strategy: 'PITR', target_time: then });
+    expect([await majorOf(now), await majorOf(past)]).toEqual([MAJOR, MAJOR]);
+    expect(await namesIn(cloud, past)).toEqual(['kept']);
+    expect((await cloud.get(past.service_id)).pg_version).toBe(MAJOR);
 
-  if ((await findProgram('haproxy')) !== null) {
-    await change(service, 'setHA', { replica_count: 1, sync_replica_count: 1 });
-    await change(service, 'switchover');
-    const set = { name: 'reads', cpu_millis: 250, memory_gbs: 1, nodes: 1 };
-    const made = Object((await call(service, 'replicaSets', set)).body);
-    await cloud.until(made.id, 'READY');
-    const reader = { ...made, initial_password: service.initial_password };
-    expect(await majorOf(reader)).toBe(MAJOR);
-    expect(await cloud.get(made.id)).toMatchObject({ pg_version: MAJOR });
-  }
-  await change(service, 'resize', { cpu_millis: 1000 });
-  expect(await majorOf(service)).toBe(MAJOR);
-  await change(service, 'stop');
-  await change(service, 'start');
-  expect(await majorOf(service)).toBe(MAJOR);
-  expect(await namesIn(cloud, service)).toEqual(['kept', 'later']);
-  expect(await verificationOf(cloud, now)).toMatchObject({ status: 'succeeded' });
-});
+    if ((await findProgram('haproxy')) !== null) {
+      await change(service, 'setHA', { replica_count: 1, sync_replica_count: 1 });
+      await change(service, 'switchover');
+      const set = { name: 'reads', cpu_millis: 250, memory_gbs: 1, nodes: 1 };
+      const made = Object((await call(service, 'replicaSets', set)).body);
+      await cloud.until(made.id, 'READY');
+      const reader = { ...made, initial_password: service.initial_password };
+      expect(await majorOf(reader)).toBe(MAJOR);
+      expect(await cloud.get(made.id)).toMatchObject({ pg_version: MAJOR });
+    }
+    await change(service, 'resize', { cpu_millis: 1000 });
+    expect(await majorOf(service)).toBe(MAJOR);
+    await change(service, 'stop');
+    await change(service, 'start');
+    expect(await majorOf(service)).toBe(MAJOR);
+    expect(await namesIn(cloud, service)).toEqual(['kept', 'later']);
+    expect(await verificationOf(cloud, now)).toMatchObject({ status: 'succeeded' });
+  },
+);
 
 test('a version that cannot be had is refused with the reason', async () => {
   const ask = (pg_version: unknown, more: object = {}) =>

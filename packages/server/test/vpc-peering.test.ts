@@ -104,40 +104,48 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
     for (const vpc of [b, a, c]) await own.remove(vpc);
   });
 
-  test('VPCs of two projects may have the same network, and are peered where both ask for it', async () => {
-    const { cloud, own, plugged } = at();
-    const another = await anotherProject(cloud);
-    const [mine, theirs] = [
-      await own.vpc('10.85.0.0/16'),
-      await another.project.vpc('10.85.0.0/16'),
-    ];
-    const service = await cloud.create({ name: 'mine', service_type: 'POSTGRES', vpc_id: mine.id });
-    const endpoint = vpcEndpointOf(service);
-    expect(
-      (await visit(cloud, service, endpoint, await plugged(theirs, '10.85.200.1'))).how,
-    ).toMatch(/^refused/);
-    const other = await another.project.vpc('10.86.0.0/16');
-    const pending = await own.peer(mine, another.id, other.id);
-    expect(pending.status).toBe('pending');
-    const inOther = await plugged(other, '10.86.200.1');
-    expect((await visit(cloud, service, endpoint, inOther)).how).toMatch(/^refused/);
-    expect(await another.project.peer(other, cloud.projectId, mine.id)).toMatchObject({
-      status: 'active',
-    });
-    expect(await own.peering(mine, pending.id)).toMatchObject({ status: 'active' });
-    expect(
-      (await visit(cloud, service, endpoint, { within: inOther.within, patienceMs: LONG })).how,
-    ).toBe('in as 10.86.200.1/32');
-    await another.project.remove(other);
-    expect(await own.peering(mine, pending.id)).toMatchObject({
-      status: 'disabled',
-      error_message: expect.stringContaining(another.id),
-    });
-    await auditEnds(cloud);
-    await destroyService(cloud, service);
-    await another.project.remove(theirs);
-    await own.remove(mine);
-  });
+  test(
+    'VPCs of two projects may have the same network, and are peered where both ask for it',
+    { tags: 'slow' },
+    async () => {
+      const { cloud, own, plugged } = at();
+      const another = await anotherProject(cloud);
+      const [mine, theirs] = [
+        await own.vpc('10.85.0.0/16'),
+        await another.project.vpc('10.85.0.0/16'),
+      ];
+      const service = await cloud.create({
+        name: 'mine',
+        service_type: 'POSTGRES',
+        vpc_id: mine.id,
+      });
+      const endpoint = vpcEndpointOf(service);
+      expect(
+        (await visit(cloud, service, endpoint, await plugged(theirs, '10.85.200.1'))).how,
+      ).toMatch(/^refused/);
+      const other = await another.project.vpc('10.86.0.0/16');
+      const pending = await own.peer(mine, another.id, other.id);
+      expect(pending.status).toBe('pending');
+      const inOther = await plugged(other, '10.86.200.1');
+      expect((await visit(cloud, service, endpoint, inOther)).how).toMatch(/^refused/);
+      expect(await another.project.peer(other, cloud.projectId, mine.id)).toMatchObject({
+        status: 'active',
+      });
+      expect(await own.peering(mine, pending.id)).toMatchObject({ status: 'active' });
+      expect(
+        (await visit(cloud, service, endpoint, { within: inOther.within, patienceMs: LONG })).how,
+      ).toBe('in as 10.86.200.1/32');
+      await another.project.remove(other);
+      expect(await own.peering(mine, pending.id)).toMatchObject({
+        status: 'disabled',
+        error_message: expect.stringContaining(another.id),
+      });
+      await auditEnds(cloud);
+      await destroyService(cloud, service);
+      await another.project.remove(theirs);
+      await own.remove(mine);
+    },
+  );
 
   test('a packet with a forged source address does not get through, and the settings for that are kept', async () => {
     const { cloud, own, plugged } = at();

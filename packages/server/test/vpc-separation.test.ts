@@ -194,6 +194,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
 
   test.runIf(haproxy !== null && pgbouncer !== null)(
     'members, gateway and pooler follow their service, and a failover does too',
+    { tags: 'slow' },
     async () => {
       const { cloud, own, plugged } = at();
       const vpc = await own.vpc('10.87.0.0/24');
