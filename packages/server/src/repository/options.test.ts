@@ -62,8 +62,9 @@ test.each([
   ['2.45', 17, /pgBackRest 2.45 cannot back up PostgreSQL 17, pgBackRest 2.54 or newer can/],
   ['2.54.2', 18, /2.55 or newer/],
   ['2.55.1', 18, null],
-  ['2.60', 19, null],
-  ['3.0', 18, null],
+  ['2.59.1', 18, null],
+  ['2.60', 19, /no command to write an object.* up to 2.59/],
+  ['3.0', 18, /up to 2.59/],
 ])('pgBackRest %s and PostgreSQL %i', (version, major, expected) => {
   const why = whyNotServed({ program: '/usr/bin/pgbackrest', version, user: null }, major);
   if (expected === null) expect(why).toBeNull();

@@ -23,6 +23,9 @@ const OLDEST: readonly (readonly [major: number, version: string])[] = [
   [16, '2.48'],
 ];
 
+/** The last one with `repo-put`, by which our objects are written: its source removed the command. */
+const NEWEST = '2.59';
+
 const NEEDED = `pgBackRest and, as root, the system user ${BACKUP_USER}`;
 export const PGBACKREST_REMEDY = 'apt-get install pgbackrest, then restart Howdah';
 
@@ -56,6 +59,11 @@ export async function findPgBackRest(): Promise<PgBackRest | null> {
 export function whyNotServed(found: PgBackRest | null, major: number): string | null {
   if (found === null)
     return `backups off this machine need ${NEEDED}; one is missing: ${PGBACKREST_REMEDY}`;
+  if (!isAtLeast(NEWEST, found.version))
+    return (
+      `pgBackRest ${found.version} has no command to write an object any more, ` +
+      `pgBackRest up to ${NEWEST} has: install it, Debian 13 has 2.55`
+    );
   const oldest = OLDEST.find(([served]) => major >= served)?.[1] ?? '2.45';
   if (isAtLeast(found.version, oldest)) return null;
   const can = `pgBackRest ${oldest} or newer can: Debian 13 has 2.55`;
