@@ -14,6 +14,14 @@ export const REPOSITORY_VIEW: View<Schemas['Repository']> = {
     ['PROBLEM', ({ problem }) => problem ?? 'none'],
   ],
   details: [
+    [
+      'BACKUPS',
+      ({ backups_mb: size, last_backup: last, waiting_services: waiting }) =>
+        last === null
+          ? 'none yet'
+          : `${size} MB, the newest ${dateAndDistance(last)}` +
+            (waiting === 0 ? '' : `; ${waiting} services have none yet`),
+    ],
     ['KEPT', ({ retention_days: days }) => `${days} days`],
     [
       'CONTROL PLANE',

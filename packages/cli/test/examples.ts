@@ -172,6 +172,9 @@ export const repository = {
   created: AT,
   control_saved: AT,
   services: 2,
+  waiting_services: 1,
+  last_backup: AT,
+  backups_mb: 1234,
   behind_seconds: 7,
   problem: null,
 };

@@ -1,11 +1,11 @@
 /**
- * The calls of a project: keys, limits, webhooks, the audit log, VPCs, allow lists, exporters; and
- * those of a service that came with them.
+ * The calls of a project: keys, limits, webhooks, the audit log, VPCs, allow lists, exporters; those
+ * of a service that came with them; and the repositories of the installation.
  */
 import type { Schemas } from '@howdah/client';
 import type { AuditOutcome } from '@howdah/contract/values';
 import { queryOptions } from '@tanstack/react-query';
-import { body, client } from './api.ts';
+import { body, client, exactClient } from './api.ts';
 
 export type Key = Schemas['Key'];
 export type Webhook = Schemas['Webhook'];
@@ -15,6 +15,9 @@ export type Vpc = Schemas['Vpc'];
 export type AllowList = Schemas['AllowList'];
 export type Exporter = Schemas['Exporter'];
 export type ExporterConfig = Schemas['CreateExporter']['config'];
+export type Repository = Schemas['Repository'];
+export type RecoveryKit = Schemas['RecoveryKit'];
+export type CreateRepository = Schemas['CreateRepository'];
 export type Finding = Schemas['Finding'];
 export type Peering = Schemas['Peering'];
 export type ReplicaSet = Schemas['ReadReplicaSetDetail'];
@@ -263,6 +266,35 @@ export function exporterCalls(project: string, id: string) {
       client.POST('/projects/{project_id}/services/{service_id}/attachToExporter', of(service)),
     detach: (service: string) =>
       client.POST('/projects/{project_id}/services/{service_id}/detachFromExporter', of(service)),
+  };
+}
+
+// ── repositories ─────────────────────────────────────────────────────────────────────────────────
+
+export const repositoriesQuery = queryOptions({
+  queryKey: ['repositories'],
+  queryFn: ({ signal }) => body(client.GET('/repositories', { signal })),
+});
+
+export async function createRepository(request: CreateRepository): Promise<Repository> {
+  const answer = await body(client.POST('/repositories', { body: request }));
+  if (!('location' in answer)) throw new Error('nothing was added: this key is for dry runs only');
+  return answer;
+}
+
+export function repositoryCalls(id: string) {
+  const params = { path: { repository_id: id } };
+  return {
+    check: () => client.POST('/repositories/{repository_id}/check', { params }),
+    delete: () => client.DELETE('/repositories/{repository_id}', { params }),
+    readKit: async (): Promise<RecoveryKit> => {
+      const answer = await body(
+        exactClient.POST('/repositories/{repository_id}/recoveryKit', { params }),
+      );
+      if (!('passphrase' in answer))
+        throw new Error('there is no kit: this key is for dry runs only');
+      return answer;
+    },
   };
 }
 

@@ -35,12 +35,16 @@ async function fetchVisible(request: Request): Promise<Response> {
  * The cookie stands for the key. {@link ./live.ts} repeats queries and reports a lost control
  * plane.
  */
-export const client = createClient({
+const calls = {
   apiUrl: new URL(BASE_PATH, window.location.href).href,
   headers: { [CONSOLE_HEADER]: '1' },
   retries: 0,
-  fetch: fetchVisible,
-});
+};
+
+export const client = createClient({ ...calls, fetch: fetchVisible });
+
+/** For answers that are saved, not shown: they stay as they are, character by character. */
+export const exactClient = createClient(calls);
 
 /** The body of a response. @throws if it has none */
 export async function body<T>(call: Promise<{ data?: T }>): Promise<T> {

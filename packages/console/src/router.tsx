@@ -76,6 +76,11 @@ const audit = createRoute({
   path: '/project/audit',
   component: lazyRouteComponent(() => import('./pages/Audit.tsx'), 'Audit'),
 });
+const repositories = createRoute({
+  getParentRoute: () => shell,
+  path: '/project/repositories',
+  component: lazyRouteComponent(() => import('./pages/Repositories.tsx'), 'Repositories'),
+});
 const usage = createRoute({
   getParentRoute: () => shell,
   path: '/project/usage',
@@ -154,6 +159,7 @@ export const router = createRouter({
       webhooks,
       audit,
       usage,
+      repositories,
       service.addChildren([
         overview,
         operations,

@@ -4,6 +4,7 @@ import {
   denialOfChanges,
   denialOfKey,
   permissionOfAction,
+  PERMISSIONS,
   protectionOf,
   PURGE,
 } from '@howdah/contract/permissions';
@@ -46,6 +47,9 @@ export const whyReadOnly = (me: Me, createdBy?: string): string | null =>
 /** Why a key may not purge a service, or a deleted one; null: it may. */
 export const whyNotPurge = (me: Me, createdBy?: string): string | null =>
   denialOfKey(me, PURGE, { createdBy });
+
+/** Why a key of the operator project may not change the installation; null: it may. */
+export const whyNotOperate = (me: Me): string | null => denialOfKey(me, PERMISSIONS.operator);
 
 type Subject = Pick<Service, 'status' | 'metadata' | 'read_replica_sets' | 'created_by'>;
 

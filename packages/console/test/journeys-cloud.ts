@@ -1,5 +1,7 @@
 /** An installation and a browser, and windows of it that are logged in. */
 import { readFileSync } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { expect, onTestFinished } from 'vitest';
 import { install, type Installation } from '../../server/test/harness.ts';
@@ -33,6 +35,9 @@ export const openService = async (page: Page, service: Service, tab = ''): Promi
   await page.goto(`/services/${service.service_id}${tab === '' ? '' : `/${tab}`}`);
   await page.getByRole('heading', { level: 1, name: service.name }).waitFor();
 };
+
+/** A directory for a repository. */
+export const offsite = (): string => join(installation.home, 'offsite');
 
 /** A service with everything that pages show, and a project with some of all. */
 export const populate = async (): Promise<Service> => {
@@ -73,6 +78,11 @@ export const populate = async (): Promise<Service> => {
     config: { username: 'prometheus', password: 'not shown' },
   });
   await ask(`${at}/attachToExporter`, { exporter_id: Object(exporter).exporter_id });
+  await mkdir(offsite());
+  // 422: this machine has no pgBackRest.
+  await installation.client
+    .POST('/repositories', { body: { name: 'to look at', type: 'path', path: offsite() } })
+    .catch((error: unknown) => expect(error).toMatchObject({ status: 422 }));
   await ask('/setLimits', { services: 1000 });
   const gone = await installation.create({ name: 'gone', addons: [] });
   await installation.request('DELETE', `/services/${gone.service_id}`);

@@ -1,11 +1,15 @@
 /** The actions and tabs on the pages of a service, in a real browser. */
+import { mkdir, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { findPgBackRest } from '../../server/src/repository/pgbackrest.ts';
 import { CHROMIUM, logIn, NO_CHROMIUM, openWindow } from './browser.ts';
 import {
   browser,
   enter,
   eventually,
   installation,
+  offsite,
   openService,
   PATIENCE_MS,
   setUp,
@@ -92,6 +96,72 @@ describe.skipIf(CHROMIUM === null)(`actions of a service in Chromium${NO_CHROMIU
       const [restart] = await installation.operations(service.service_id);
       return `${restart?.kind} ${restart?.status}`;
     }).toBe('restart succeeded');
+  });
+
+  test('the operator adds a repository, saves its kit, and removes it by its name', async () => {
+    const service = await installation.create({ name: 'backed up', addons: [] });
+    const { page } = await enter();
+    await mkdir(offsite());
+    await page.goto('/project/repositories');
+    await page.getByRole('heading', { name: 'No repository' }).waitFor();
+    await page.getByLabel('Type', { exact: true }).selectOption('path');
+    await page.getByLabel('Name', { exact: true }).fill('disk2');
+    await page.getByLabel('Directory', { exact: true }).fill(offsite());
+    await page.getByRole('button', { name: 'Add the repository' }).click();
+    if ((await findPgBackRest()) === null) {
+      await page.getByRole('alert').filter({ hasText: 'apt-get install pgbackrest' }).waitFor();
+      return;
+    }
+    const kit = page.getByRole('dialog', { name: 'The recovery kit of disk2' });
+    await kit.getByText('The kit is a secret').waitFor();
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      kit.getByRole('button', { name: 'Download the kit' }).click(),
+    ]);
+    expect(download.suggestedFilename()).toBe('recovery-kit-disk2.json');
+    const saved: unknown = JSON.parse(await readFile(await download.path(), 'utf8'));
+    const { data: listed } = await installation.client.GET('/repositories');
+    const { data: wanted } = await installation.client.POST(
+      '/repositories/{repository_id}/recoveryKit',
+      { params: { path: { repository_id: listed?.[0]?.id ?? '' } } },
+    );
+    expect(saved).toEqual(wanted);
+
+    const card = page.getByRole('region', { name: 'disk2' });
+    await card.getByText('First backups').waitFor({ state: 'detached' });
+    await card.getByText('none yet').waitFor({ state: 'detached' });
+    // A repository that loses its contents says so, until it is added again elsewhere.
+    await rm(join(offsite(), 'howdah'), { recursive: true });
+    await card.getByRole('button', { name: 'Check now' }).click();
+    await card.getByRole('alert').filter({ hasText: 'remove it here and add it again' }).waitFor();
+    await openService(page, service, 'backups');
+    const there = page.getByRole('region', { name: 'Off the machine' });
+    await there.getByText('disk2').waitFor();
+    expect(await there.getByText('Last backup').locator('..').textContent()).toMatch(/ago|now/);
+
+    await page.goto('/project/repositories');
+    await card.getByRole('button', { name: 'Remove…' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Remove disk2' });
+    await dialog.getByRole('textbox').fill('disk2');
+    await dialog.getByRole('button', { name: 'Remove the repository' }).click();
+    await page.getByRole('heading', { name: 'No repository' }).waitFor();
+  });
+
+  test('the key of another project sees no repositories, and why', async () => {
+    const { data: other } = await installation.client.POST('/projects', {
+      body: { name: 'other' },
+    });
+    const { data: key } = await installation.client.POST('/projects/{project_id}/keys', {
+      params: { path: { project_id: other?.id ?? '' } },
+      body: { name: 'tenant', role: 'admin' },
+    });
+    const tenant = await openWindow(browser, installation);
+    tenant.page.setDefaultTimeout(PATIENCE_MS);
+    await logIn(tenant.context, { ...installation, key: `${key?.public_key}:${key?.secret_key}` });
+    await tenant.page.goto('/project/repositories');
+    await tenant.page.getByText(/^You cannot see repositories: .*operator project/).waitFor();
+    expect(await tenant.page.getByRole('textbox').count()).toBe(0);
+    await tenant.context.close();
   });
 
   test('the first and the chosen tab of a service are in sight', async () => {

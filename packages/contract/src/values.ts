@@ -69,6 +69,13 @@ export const REFUSED_EXPORTER_TYPES = [
 ] as const;
 export type RefusedExporterType = (typeof REFUSED_EXPORTER_TYPES)[number];
 
+/** The kinds of storage that a repository may be in. */
+export const REPOSITORY_TYPES = ['s3', 'azure', 'gcs', 'sftp', 'path'] as const;
+export type RepositoryType = (typeof REPOSITORY_TYPES)[number];
+
+/** How long backups are kept in a repository, in days. */
+export const RETENTION_DAYS = { min: 1, max: 90, default: 14 } as const;
+
 export const DELIVERY_STATUSES = ['pending', 'delivered', 'failed'] as const;
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
 

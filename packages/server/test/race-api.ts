@@ -13,6 +13,7 @@ import { createMemoryRecords } from '../src/engine/conformance/memory-records.ts
 import type { Engine } from '../src/engine/engine.ts';
 import { createModelEngine } from '../src/engine/model/index.ts';
 import { createRegions } from '../src/engine/regions.ts';
+import { useOf } from '../src/services/repositories.ts';
 import { createDurationCache } from '../src/services/operations.ts';
 import { createLogReadLimit } from '../src/services/read-limit.ts';
 import { LOCAL_REGION } from '../src/settings.ts';
@@ -91,7 +92,7 @@ export async function openRaceApi(
           throw new Error('repositories are not raced');
         },
         refresh: async () => undefined,
-        useOf: async () => ({ services: 0, behindMs: null }),
+        useOf: async () => useOf([]),
       },
       events: createEventHub(store),
       caPem: '',

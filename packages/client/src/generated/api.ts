@@ -1978,6 +1978,11 @@ export interface components {
             control_saved: string | null;
             /** @description the services whose backups it has */
             services: number;
+            /** @description the services that have no backup in it yet */
+            waiting_services: number;
+            last_backup: string | null;
+            /** @description megabytes of all backups in it, compressed, without the WAL */
+            backups_mb: number;
             /** @description the age of the oldest change of a running service that it does not have; null: unknown */
             behind_seconds: number | null;
             /** @description why it gets no backups now, with what fixes it; null: it gets them */

@@ -17,6 +17,7 @@ import {
   Compass,
   Database,
   Gauge,
+  HardDriveUpload,
   KeyRound,
   LogOut,
   MapPin,
@@ -146,6 +147,11 @@ function Navigation() {
         <NavLink to="/project/usage" icon={<Gauge size={17} />} label="Usage" />
         <div className={classes.group}>Installation</div>
         <NavLink to="/project/regions" icon={<MapPin size={17} />} label="Regions" />
+        <NavLink
+          to="/project/repositories"
+          icon={<HardDriveUpload size={17} />}
+          label="Repositories"
+        />
         <a
           className={classes.link}
           href="/public/api/v1/reference/"

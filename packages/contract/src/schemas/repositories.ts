@@ -2,18 +2,11 @@
 import { Type } from 'typebox';
 import { Named, StringEnum } from '../schema.ts';
 import { VISIBLE_PATTERN } from '../text.ts';
+import { REPOSITORY_TYPES, RETENTION_DAYS } from '../values.ts';
 import { closed, count, dateTime, moment, name } from './parts.ts';
-
-/** The kinds of storage that a repository may be in. */
-export const REPOSITORY_TYPES = ['s3', 'azure', 'gcs', 'sftp', 'path'] as const;
-
-export type RepositoryType = (typeof REPOSITORY_TYPES)[number];
 
 /** The most repositories of an installation. */
 export const MAX_REPOSITORIES = 4;
-
-/** How long backups are kept in a repository, in days. */
-export const RETENTION_DAYS = { min: 1, max: 90, default: 14 } as const;
 
 const text = (description: string, maxLength = 256) =>
   Type.Optional(Type.String({ minLength: 1, maxLength, pattern: VISIBLE_PATTERN, description }));
@@ -90,6 +83,9 @@ export const RepositorySchema = Named(
     created: dateTime('when it was added'),
     control_saved: moment('the data of the control plane in it is of this moment; null: none yet'),
     services: count('the services whose backups it has'),
+    waiting_services: count('the services that have no backup in it yet'),
+    last_backup: moment('its newest backup of a service is of this moment; null: none yet'),
+    backups_mb: count('megabytes of all backups in it, compressed, without the WAL'),
     behind_seconds: Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
       description:
         'the age of the oldest change of a running service that it does not have; null: unknown',

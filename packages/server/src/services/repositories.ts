@@ -52,8 +52,13 @@ export function useOf(regions: readonly ReadonlyMap<string, OffMachineState>[]):
   const states = regions.flatMap((known) => [...known.values()]);
   const safe = states.map(({ safeToMs }) => safeToMs).filter((ms) => ms !== null);
   const isKnown = states.length > 0 && safe.length === states.length;
+  const covered = states.filter(({ backups }) => backups.length > 0);
+  const backups = states.flatMap((state) => state.backups);
   return {
-    services: states.filter(({ backups }) => backups.length > 0).length,
+    services: covered.length,
+    waiting: states.length - covered.length,
+    lastBackupMs: backups.length === 0 ? null : Math.max(...backups.map((one) => one.takenMs)),
+    backupBytes: backups.reduce((sum, { storageBytes }) => sum + storageBytes, 0),
     behindMs: isKnown ? Math.max(0, Date.now() - Math.min(...safe)) : null,
   };
 }

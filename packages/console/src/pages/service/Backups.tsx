@@ -21,6 +21,7 @@ import { useBackups, useFindRegion, useThisService, useWhyImpossible } from '../
 import { useMe } from '../../session.ts';
 import { whyDenied, whyNot } from '../../status.ts';
 import create from '../create.module.css';
+import { OffMachine } from './OffMachine.tsx';
 import classes from './service.module.css';
 import timeline from './timeline.module.css';
 
@@ -45,6 +46,7 @@ export function Backups() {
             <Snapshots backups={backups} />
             <VerificationCard service={service} backups={backups} />
           </div>
+          <OffMachine backups={backups} />
         </div>
       )}
     </Load>

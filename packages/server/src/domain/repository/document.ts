@@ -12,6 +12,12 @@ type RepositoryColumns = Pick<
 export type RepositoryUse = {
   /** The services whose backups it has. */
   services: number;
+  /** The services that have none in it yet. */
+  waiting: number;
+  /** The moment of the newest backup; null: it has none. */
+  lastBackupMs: number | null;
+  /** The size of all backups. */
+  backupBytes: number;
   /** The age of the oldest change that it does not have; null: unknown. */
   behindMs: number | null;
 };
@@ -27,6 +33,9 @@ export function repositoryDocument(row: RepositoryColumns, use: RepositoryUse): 
     created: row.created.toISOString(),
     control_saved: row.control_saved?.toISOString() ?? null,
     services: use.services,
+    waiting_services: use.waiting,
+    last_backup: momentOf(use.lastBackupMs),
+    backups_mb: Math.ceil(use.backupBytes / 1e6),
     behind_seconds: use.behindMs === null ? null : Math.round(use.behindMs / 1000),
     problem: row.control_problem ?? row.problem,
   };
