@@ -1,5 +1,5 @@
 /** The local engine with real PostgreSQL servers, as a subject of the conformance suite. */
-import { readdir, readlink, rm } from 'node:fs/promises';
+import { readdir, readlink, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, DatabaseError } from 'pg';
@@ -9,6 +9,7 @@ import type { Engine } from '../src/engine/engine.ts';
 import { stopDatabases } from '../src/engine/local/admin/stop-databases.ts';
 import { createEgress } from '../src/engine/local/host/egress.ts';
 import { groupIds } from '../src/engine/local/host/limits.ts';
+import type { Layout } from '../src/engine/local/host/layout.ts';
 import { prepareMachine } from '../src/engine/local/host/machine.ts';
 import { certificateHosts, createLocalEngine } from '../src/engine/local/index.ts';
 import { findServer, portIsFree, runningServers } from '../src/engine/local/postgres/server.ts';
@@ -95,6 +96,7 @@ export async function createLocalSubject(): Promise<LocalSubject> {
       const server = await findServer(machine.layout.member(id, node));
       if (server !== null) signal(server.postmaster.pid, 'SIGKILL');
     },
+    loseData: (id) => takeAway(machine.layout, id),
     recreate: async () => {
       await engine.close();
       engine = make();
@@ -110,6 +112,14 @@ export async function createLocalSubject(): Promise<LocalSubject> {
       return destroyHome(home, machine.layout.root);
     },
   };
+}
+
+/** Moves all of a service away. @returns a function that brings it back */
+async function takeAway(layout: Layout, id: string): Promise<() => Promise<void>> {
+  const { root } = layout.service(id);
+  const away = join(layout.root, `lost-${id}`);
+  await rename(root, away);
+  return () => rename(away, root);
 }
 
 /** @returns the servers that still run */
@@ -132,6 +142,7 @@ async function newSpec(port: number): Promise<ServiceSpec> {
     size: { cpuMillis: 500, memoryGbs: 2 },
     storageGb: 10,
     restarts: 0,
+    provisioned: false,
     power: 'running',
     endpoint: { host: HOST, port },
     firstVerifier: await scramVerifier(FIRST_PASSWORD),

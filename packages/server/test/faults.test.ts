@@ -62,13 +62,11 @@ describe('a database that dies', () => {
   test('is UNSTABLE with the reason in the operation while it cannot start', async () => {
     const service = await cloud.create({ name: 'damaged', service_type: 'POSTGRES' });
     const { data } = pathsOf(service);
-    await rename(join(data, 'global', 'pg_control'), join(data, 'global', 'pg_control.away'));
+    await rename(join(data, 'PG_VERSION'), join(data, 'PG_VERSION.away'));
     signal(await postmasterOf(service), 'SIGKILL');
     await cloud.until(service.service_id, 'UNSTABLE');
-    expect(await reasonOf(service)).toMatch(
-      /start PostgreSQL: .*(pg_control|could not find the database system)/,
-    );
-    await rename(join(data, 'global', 'pg_control.away'), join(data, 'global', 'pg_control'));
+    expect(await reasonOf(service)).toMatch(/start PostgreSQL: .*(PG_VERSION|data directory)/);
+    await rename(join(data, 'PG_VERSION.away'), join(data, 'PG_VERSION'));
     await cloud.until(service.service_id, 'READY');
   });
 });

@@ -27,8 +27,11 @@ import type {
 } from '@howdah/contract';
 import type { ReadLagLimit } from '../config.ts';
 import type { Addresses } from './addresses.ts';
+import type { DiskUsage, StorageQuota } from './disk.ts';
 import type { OffMachineBackups } from './off-machine.ts';
 import type { ServiceSpec, VpcSpec } from './spec.ts';
+
+export type { DiskPressure, DiskUsage, StorageQuota } from './disk.ts';
 
 /** The step of an operation that performs a drill. */
 export const DRILL_STEP = 'drill';
@@ -71,6 +74,8 @@ export type Seen = {
   reachable: boolean;
   /** Whether anything of it is still on this machine: directory, process, limits. */
   present: boolean;
+  /** Whether it has been provisioned, as its data says: users may have written to it. */
+  provisioned: boolean;
 };
 
 /** The kinds of services that a region can run; for the others, why not. */
@@ -135,26 +140,6 @@ export type Usage = {
   transactions: number;
   /** The lag of a standby or node; null for a primary. */
   lag: { bytes: number; seconds: number } | null;
-};
-
-export type DiskUsage = {
-  totalBytes: number;
-  freeBytes: number;
-  usedPercent: number;
-};
-
-/**
- * Whether the disk is full. Services that take more than an equal share may not grow then; `scarce`:
- * so little is left that no service may.
- */
-export type DiskPressure = 'none' | 'full' | 'scarce';
-
-export type StorageQuota = {
-  /** The quota of each server. */
-  quotaBytes: number;
-  pressure: DiskPressure;
-  /** Whether backups may be removed to make room: a requested fork may need one. */
-  removes: boolean;
 };
 
 export type LogQuery = {

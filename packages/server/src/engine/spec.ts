@@ -16,6 +16,11 @@ export type ServiceSpec = {
   storageGb: number;
   /** How many restarts were requested; its servers are started again for each. */
   restarts: number;
+  /**
+   * Whether it was provisioned before: users may have written to it. Without its data it is not
+   * made again, unless it has a `recovery`.
+   */
+  provisioned: boolean;
   /** Whether it must run. */
   power: 'running' | 'paused';
   /** Where clients connect; reserved when the create was accepted, never changed. */

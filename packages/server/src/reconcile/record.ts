@@ -120,8 +120,12 @@ function isOutdated(
   );
 }
 
-function seenIn({ verdict, service }: Recording): { reachable: boolean } {
-  return { reachable: verdict.seen.reachable && service.power === 'running' };
+function seenIn({ verdict, service }: Recording): Pick<ServiceRow, 'reachable' | 'provisioned'> {
+  return {
+    reachable: verdict.seen.reachable && service.power === 'running',
+    // Lost data does not make it a new service.
+    provisioned: service.provisioned || verdict.seen.provisioned,
+  };
 }
 
 /** There is more to do now: the lease stays, unless it gives way. */

@@ -20,7 +20,7 @@ const WITH_SETS_MS = 50;
 const SETS_FIRST: Verdict = {
   did: null,
   detail: 'its read replica sets go first',
-  seen: { reachable: false, present: true },
+  seen: { reachable: false, present: true, provisioned: false },
   outcome: 'again',
   waitMs: WITH_SETS_MS,
 };
@@ -52,7 +52,7 @@ export async function takeStep(context: ReconcilerContext, work: Work): Promise<
     return {
       did: work.steps.at(-1)?.name ?? null,
       detail: reason,
-      seen: { reachable: false, present: true },
+      seen: { reachable: false, present: true, provisioned: false },
       outcome: 'failed',
       reason,
     };

@@ -92,6 +92,7 @@ export interface Tables {
     | 'drops_extension'
     | 'purge'
     | 'restarts'
+    | 'provisioned'
     | 'deleting'
     | 'pooler'
     | 'pooler_port'

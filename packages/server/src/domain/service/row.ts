@@ -43,6 +43,8 @@ export type ServiceRow = {
   purge: boolean;
   /** How many restarts were requested. */
   restarts: number;
+  /** Whether it has been provisioned: users may have written to it. */
+  provisioned: boolean;
   power: 'running' | 'paused';
   deleting: boolean;
   first_verifier: string | null;
@@ -106,6 +108,7 @@ export type ServiceChange = Partial<
     | 'storage_gb'
     | 'purge'
     | 'restarts'
+    | 'provisioned'
     | 'power'
     | 'deleting'
     | 'deleted_at'

@@ -13,6 +13,7 @@ export function serviceSpec(row: ServiceRow): ServiceSpec {
     size: sizeOf(row),
     storageGb: row.storage_gb,
     restarts: row.restarts,
+    provisioned: row.provisioned,
     // A deleted service stops. Its row keeps the desired state for a restore.
     power: row.deleting ? 'paused' : row.power,
     endpoint: { host: row.host, port: row.port },

@@ -55,6 +55,10 @@ export const DATA_PROMISES: readonly Promised[] = [
     check: otherMajorIsRefused,
   },
   {
+    name: 'lost data is not replaced by an empty database, and is used again when it is back',
+    check: lostDataIsNotReplaced,
+  },
+  {
     name: 'a stop and a resize keep the data',
     check: (subject) =>
       withService(subject, {}, async (spec) => {
@@ -162,6 +166,26 @@ async function majorsAreKept(subject: Subject): Promise<void> {
         assert.equal(await lifecycle.majorOf(fork.id), major);
       });
     });
+}
+
+async function lostDataIsNotReplaced(subject: Subject): Promise<void> {
+  await withService(subject, {}, async (unknown) => {
+    const spec = { ...unknown, provisioned: true };
+    await settle(subject, paused(spec));
+    const bringBack = await subject.loseData(spec.id);
+    for (let round = 0; round < 3; round++) {
+      const verdict = await subject.engine.lifecycle.converge(spec, async () => undefined);
+      assert.equal(verdict.outcome, 'failed');
+      assert.equal(verdict.did, null);
+      assert.deepEqual(verdict.seen, { reachable: false, present: false, provisioned: false });
+    }
+    await bringBack();
+    const { steps } = await settle(subject, spec);
+    assert.deepEqual(
+      steps.filter((step) => step.startsWith('clone')),
+      [],
+    );
+  });
 }
 
 async function otherMajorIsRefused(subject: Subject): Promise<void> {

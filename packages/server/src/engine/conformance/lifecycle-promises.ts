@@ -263,11 +263,12 @@ async function truthful(subject: Subject): Promise<void> {
     runs: await lifecycle.runs(spec.id),
   });
   try {
-    const nothing = { reachable: false, present: false, runs: false };
+    const nothing = { reachable: false, present: false, provisioned: false, runs: false };
     assert.deepEqual(await found(paused(spec)), nothing, 'before its create');
-    const all = { reachable: true, present: true, runs: true };
+    const all = { reachable: true, present: true, provisioned: true, runs: true };
     assert.deepEqual(await found(spec), all, 'after its create');
-    assert.deepEqual(await found(paused(spec)), { ...nothing, present: true }, 'paused');
+    const kept = { ...nothing, present: true, provisioned: true };
+    assert.deepEqual(await found(paused(spec)), kept, 'paused');
     assert.deepEqual(await found(spec), all, 'started again');
     assert.deepEqual((await removeAll(subject, spec.id)).last.seen.present, false, 'removed');
   } finally {

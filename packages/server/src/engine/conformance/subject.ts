@@ -36,6 +36,11 @@ export type Subject = {
   readonly snapshotEveryMs: number;
   /** Ends a server as a crash would. */
   readonly kill: (id: string, node: number) => Promise<void>;
+  /**
+   * Takes all data of a service away, as the loss of a disk would. @returns a function that brings
+   * it back
+   */
+  readonly loseData: (id: string) => Promise<() => Promise<void>>;
   /** Ends the engine as a crash of the control plane would, and makes another on the same state. */
   readonly recreate: () => Promise<void>;
   /** All that still exists of a service, where the engine keeps its services. */

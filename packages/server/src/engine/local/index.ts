@@ -121,7 +121,7 @@ async function converge(
   return lack !== null && verdict.outcome === 'settled' ? lacking(lack, verdict.seen) : verdict;
 }
 
-const NOTHING: Seen = { reachable: false, present: false };
+const NOTHING: Seen = { reachable: false, present: false, provisioned: false };
 
 /** The verdict for a service that has all the servers for which there are ports. */
 const lacking = (reason: string, seen: Seen): Verdict => ({

@@ -18,8 +18,8 @@ import { forgetSet } from './topology/read-replicas/converge.ts';
 import { dropSlotsOfSet } from './topology/read-replicas/slots.ts';
 import { stopInstance } from './topology/start-stop.ts';
 
-const GONE: Seen = { reachable: false, present: false };
-const PRESENT: Seen = { reachable: false, present: true };
+const GONE: Seen = { reachable: false, present: false, provisioned: false };
+const PRESENT: Seen = { ...GONE, present: true };
 /** Something is left. */
 const AGAIN: Extract<Verdict, { outcome: 'again' }> = {
   did: null,

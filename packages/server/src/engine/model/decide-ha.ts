@@ -49,13 +49,7 @@ export function decideHa(situation: Situation, ha: HighAvailability): NextStep {
   const primary = service.nodes.find(({ n }) => n === service.primary);
   if (spec.power === 'paused') return decidePaused(situation, primary);
   const named = (name: string): string => onServer(name, service.primary);
-  if (primary === undefined)
-    return service.provisioned
-      ? {
-          kind: 'refuse',
-          why: `the data of the primary, member ${service.primary}, is missing; bring it back`,
-        }
-      : decideData(situation, named);
+  if (primary === undefined) return decideData(situation, named);
   const others = service.nodes.filter((node) => node !== primary);
   const pair: Pair = { ...situation, ha, wanted, primary, others };
   return decideFailover(pair) ?? decidePrimary(pair) ?? decideOthers(pair) ?? decidePlanned(pair);

@@ -6,6 +6,7 @@ import { decideHa } from './decide-ha.ts';
 import { decidePoolerStop, decideServer } from './decide-server.ts';
 import { decideSet } from './decide-set.ts';
 import type { NextStep, Situation } from './next-step.ts';
+import { primaryOf } from './state.ts';
 
 export function decide(situation: Situation): NextStep {
   const { spec } = situation;
@@ -17,8 +18,15 @@ export function decide(situation: Situation): NextStep {
   return spec.ha === null ? decideServer(situation) : decideHa(situation, spec.ha);
 }
 
-/** Data of one major version of PostgreSQL is not started with another. */
+/**
+ * Data of one major version of PostgreSQL is not started with another, and lost data is not
+ * replaced by an empty database.
+ */
 function whyNotStartable({ spec, service }: Situation): string | null {
+  if (spec.set === null && spec.recovery === null && primaryOf(service) === undefined) {
+    if (spec.provisioned || service.provisioned)
+      return 'its data is missing: mount its disk, or bring its data back';
+  }
   return spec.major === null || service.major === null || spec.major === service.major
     ? null
     : `its data is of PostgreSQL ${service.major}, and its record says ${spec.major}`;

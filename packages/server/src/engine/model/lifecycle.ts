@@ -10,9 +10,13 @@ import { adoptPrimary, changePrimary } from './primary.ts';
 import { isPresent, newService, primaryOf, streamingOf, type ModelService } from './state.ts';
 import { STEP, VERIFY_STEPS } from './steps.ts';
 
-/** Whether it accepts connections, and whether anything of it exists. */
+/** Whether it accepts connections, whether anything of it exists, and whether it is provisioned. */
 function seenOf(service: ModelService | null): Seen {
-  return { reachable: service !== null && isReachable(service), present: hasData(service) };
+  return {
+    reachable: service !== null && isReachable(service),
+    present: hasData(service),
+    provisioned: service?.provisioned === true,
+  };
 }
 
 const hasData = (service: ModelService | null): boolean => service !== null && isPresent(service);
@@ -124,7 +128,7 @@ export async function removeOnce(model: Model, id: string, begin: BeginStep): Pr
   specs.delete(id);
   const service = state.find(id);
   const present = hasData(service);
-  const seen: Seen = { reachable: false, present };
+  const seen: Seen = { reachable: false, present, provisioned: false };
   const forks = state.list().filter(({ origin, provisioned }) => origin === id && !provisioned);
   if (forks.length > 0) {
     const detail = `waiting for ${forks.map((fork) => fork.id).join(', ')}, being forked from it`;

@@ -77,7 +77,7 @@ export function givesUp(): Violation {
   const interrupted = new Set<string>();
   return replaced('lifecycle', ({ lifecycle }) => ({
     converge: async (spec, begin) => {
-      const seen = { reachable: false, present: true };
+      const seen = { reachable: false, present: true, provisioned: false };
       if (interrupted.has(spec.id))
         return { did: null, detail: null, seen, outcome: 'failed', reason: 'given up' };
       return lifecycle.converge(spec, begin).catch((error: unknown) => {
@@ -240,6 +240,7 @@ export const leftover = (id: string): ServiceSpec => ({
   size: 'shared',
   storageGb: 1,
   restarts: 0,
+  provisioned: false,
   power: 'running',
   endpoint: { host: '', port: 1 },
   firstVerifier: null,

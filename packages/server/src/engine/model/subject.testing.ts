@@ -74,6 +74,18 @@ export function createModelSubject(violation: Violation = {}): Subject {
     wait: (ms) => engine.simulation.advance(ms),
     nowMs: () => engine.simulation.nowMs(),
     kill: async (id, node) => void (await engine.simulation.kill(id, node)),
+    loseData: async (id) => {
+      const key = `service/${id}`;
+      const document = await documentOf(id);
+      await store.remove(key);
+      await bare?.close();
+      engine = make();
+      return async () => {
+        await store.save(key, document);
+        await bare?.close();
+        engine = make();
+      };
+    },
     recreate: async () => {
       await bare?.close();
       engine = make();
@@ -109,6 +121,7 @@ export function newSpec(port: number): ServiceSpec {
     size: { cpuMillis: 500, memoryGbs: 2 },
     storageGb: 10,
     restarts: 0,
+    provisioned: false,
     power: 'running',
     endpoint: { host: 'simulated.invalid', port },
     firstVerifier: verifierOf(FIRST_PASSWORD),

@@ -132,6 +132,8 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
         ? { ...verdict, outcome: 'settled' }
         : verdict,
     ),
+  'lost data is not replaced by an empty database, and is used again when it is back': () =>
+    otherSpec((spec) => ({ ...spec, provisioned: false })),
   'a stop and a resize keep the data': () => losesDataOf(({ power }) => power === 'paused'),
   'a move into a VPC and out of it keeps the data': () => losesDataOf(({ vpc }) => vpc !== null),
   'only clients of the allowed networks log in': () =>
@@ -216,7 +218,7 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
   'a read replica set routes to its nodes': () =>
     otherVerdict((verdict, { set }) =>
       set !== null && verdict.outcome === 'settled'
-        ? { ...verdict, seen: { reachable: false, present: true } }
+        ? { ...verdict, seen: { reachable: false, present: true, provisioned: false } }
         : verdict,
     ),
   'a read replica set has the data of its service': () =>

@@ -275,6 +275,12 @@ const ROWS: [string, Partial<PlacedCluster>, ClusterSeen, unknown][] = [
     },
   ],
   ['its data is gone', {}, seen({ ...DEAD, data: 'absent' }), server(0, 'refuse')],
+  [
+    'its data is gone, and a standby has every write',
+    {},
+    seen({ ...DEAD, data: 'absent' }, {}, { successor: SUCCESSOR }),
+    { kind: 'failOver' },
+  ],
   ['an unknown primary', { primary: 2 }, seen(), server(2, 'refuse')],
 ];
 

@@ -12,6 +12,7 @@ import {
   placeWhy,
   RESTART_WHY,
   STEP_NAME,
+  whyLost,
   type Observation,
   type Step,
 } from './decide.ts';
@@ -184,14 +185,9 @@ function on(n: number, step: Step): Extract<HaStep, { kind: 'server' }> {
 }
 
 /** First: no second writer, and another primary if this one is dead. */
-function decideFailover({ seen, primary, others }: Pair): HaStep | null {
+function decideFailover({ spec, seen, primary, others }: Pair): HaStep | null {
   const secondWriter = others.find(({ data, server }) => data === 'primary' && server !== null);
   if (secondWriter !== undefined) return { kind: 'fence', n: secondWriter.n };
-  if (seen.primary.provisioned && primary.data === 'absent')
-    return on(primary.n, {
-      kind: 'refuse',
-      why: `the data of the primary, member ${primary.n}, is missing; bring it back`,
-    });
   // After a start of the control plane, standbys that could take over are connected first.
   const unheard = others.find(
     (instance) =>
@@ -200,6 +196,9 @@ function decideFailover({ seen, primary, others }: Pair): HaStep | null {
   if (primary.server === null && unheard !== undefined && unheard.silentMs === null)
     return on(unheard.n, { kind: 'connect' });
   if (seen.successor !== null && 'n' in seen.successor) return { kind: 'failOver' };
+  const data = primary.data === 'absent' ? 'lost' : seen.primary.directory;
+  const lost = whyLost(spec, { ...seen.primary, directory: data });
+  if (lost !== null) return on(primary.n, { kind: 'refuse', why: lost });
   // No standby takes over: the primary is started again where it is.
   if (others.length > 0 && hangs(primary))
     return on(primary.n, { kind: 'stop', mode: 'kill', why: 'it did not answer' });

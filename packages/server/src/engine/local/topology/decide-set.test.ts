@@ -11,6 +11,7 @@ const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   size: 'shared',
   storageGb: 10,
   restarts: 0,
+  provisioned: false,
   power: 'running',
   endpoint: { host: 'localhost', port: 20000 },
   firstVerifier: null,

@@ -22,7 +22,12 @@ const anyServer = fc.option(
 );
 const anyObservation: fc.Arbitrary<Observation> = fc
   .record({
-    directory: fc.constantFrom('absent' as const, 'incomplete' as const, 'ours' as const),
+    directory: fc.constantFrom(
+      'absent' as const,
+      'incomplete' as const,
+      'lost' as const,
+      'ours' as const,
+    ),
     provisioned: fc.boolean(),
     notStartable: fc.constant(null),
     templateReady: fc.boolean(),
@@ -111,6 +116,17 @@ test('from any observed state, step by step, it settles in the desired state', (
       },
     ),
     { numRuns: 2000 },
+  );
+});
+
+test('a provisioned service is never initialised again', () => {
+  fc.assert(
+    fc.property(anySpec, anyObservation, (wanted, seen) => {
+      const { kind } = decide({ ...wanted, provisioned: true }, seen);
+      expect(['discard', 'makeTemplate', 'clone', 'fork', 'recover']).not.toContain(kind);
+      if (wanted.power === 'running' && seen.directory !== 'ours')
+        expect(['refuse', 'stopPooler']).toContain(kind);
+    }),
   );
 });
 

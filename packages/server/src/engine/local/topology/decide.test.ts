@@ -18,6 +18,11 @@ import type { PlacedSpec } from './placed-spec.ts';
 
 const KILL: Step = { kind: 'stop', mode: 'kill', why: 'it had not answered for 20 s' };
 
+const LOST: Step = {
+  kind: 'refuse',
+  why: 'its data is missing: mount its disk, or bring its data back',
+};
+
 const TABLE: [string, PlacedSpec, Observation, Step][] = [
   ['nothing there, no template', spec(), NONE, { kind: 'makeTemplate' }],
   ['nothing there, a template', spec(), { ...NONE, templateReady: true }, { kind: 'clone' }],
@@ -32,6 +37,32 @@ const TABLE: [string, PlacedSpec, Observation, Step][] = [
     { ...FORK, recovery: { repository: 'off' } },
     NONE,
     { kind: 'recover', recovery: { repository: 'off' } },
+  ],
+  [
+    'its data is lost, and it was provisioned',
+    spec({ provisioned: true }),
+    { ...NONE, templateReady: true },
+    LOST,
+  ],
+  ['its data is lost, of a fork', { ...FORK, provisioned: true }, NONE, LOST],
+  ['its data is lost, and its directory is not', spec(), { ...DOWN, directory: 'lost' }, LOST],
+  [
+    'its data is lost while it is being made',
+    spec(),
+    { ...DOWN, directory: 'lost', provisioned: false },
+    { kind: 'discard' },
+  ],
+  [
+    'other data is in its place',
+    spec({ provisioned: true }),
+    { ...DOWN, provisioned: false },
+    { kind: 'refuse', why: 'its data is not the data that it was provisioned with' },
+  ],
+  [
+    'its data is lost, and it must not run',
+    spec({ provisioned: true, power: 'paused' }),
+    NONE,
+    { kind: 'settled' },
   ],
   [
     'unfinished from before the machine went down',

@@ -20,9 +20,10 @@ export const RESTART_WHY: Record<Exclude<StartSeen, 'current'>, string> = {
 export type Observation = {
   /**
    * foreign: the directory of the service exists without our marker with its id. incomplete: it was
-   * created, and not provisioned, before the machine went down.
+   * created, and not provisioned, before the machine went down. lost: it is there, without the data
+   * of a server.
    */
-  directory: 'absent' | 'foreign' | 'incomplete' | 'ours';
+  directory: 'absent' | 'foreign' | 'incomplete' | 'lost' | 'ours';
   /** Whether its first password was set. */
   provisioned: boolean;
   /** Why no server can be started on its data; null: one can. */
@@ -142,7 +143,9 @@ export function decide(spec: PlacedSpec, seen: Observation): Step {
   if (!seen.owned && seen.directory === 'ours') return { kind: 'own' };
   if (spec.power === 'paused') return { kind: 'settled' };
   if (seen.notStartable !== null) return { kind: 'refuse', why: seen.notStartable };
-  if (seen.directory === 'incomplete') return { kind: 'discard' };
+  const lost = whyLost(spec, seen);
+  if (lost !== null) return { kind: 'refuse', why: lost };
+  if (seen.directory === 'incomplete' || seen.directory === 'lost') return { kind: 'discard' };
   if (seen.directory === 'absent' && spec.recovery !== null)
     return { kind: 'recover', recovery: spec.recovery };
   if (seen.directory === 'absent' && spec.origin !== null)
@@ -151,6 +154,27 @@ export function decide(spec: PlacedSpec, seen: Observation): Step {
     return seen.templateReady ? { kind: 'clone' } : { kind: 'makeTemplate' };
   if (!seen.filesCurrent || !seen.certificateCurrent) return { kind: 'writeFiles' };
   return { kind: 'start' };
+}
+
+/**
+ * Why a service that was provisioned is not made again: its data is missing, or there is other
+ * data; null: it is not lost, or it is being restored.
+ */
+export function whyLost(
+  { provisioned, recovery }: Pick<PlacedSpec, 'provisioned' | 'recovery'>,
+  seen: Pick<Observation, 'directory' | 'provisioned'>,
+): string | null {
+  if (recovery !== null || !(provisioned || seen.provisioned)) return null;
+  switch (seen.directory) {
+    case 'absent':
+    case 'lost':
+      return 'its data is missing: mount its disk, or bring its data back';
+    case 'incomplete':
+    case 'ours':
+      return seen.provisioned ? null : 'its data is not the data that it was provisioned with';
+    case 'foreign':
+      return null;
+  }
 }
 
 function decideRunning(

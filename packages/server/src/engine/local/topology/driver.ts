@@ -67,7 +67,7 @@ async function performStep(
   await begin(name, before);
   try {
     const detail = await apply();
-    const seen = { reachable: isReachableAfter(true), present: true };
+    const seen = { ...before, reachable: isReachableAfter(true), present: true };
     return { did: name, detail, seen, outcome: 'again', waitMs: 0 };
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
@@ -76,7 +76,7 @@ async function performStep(
     const isFinal = error instanceof Refused;
     // A refusal leaves the service as it was.
     const reachable = isFinal ? before.reachable : isReachableAfter(false);
-    const seen = { reachable, present: before.present };
+    const seen = { ...before, reachable };
     return {
       did: name,
       detail: reason,

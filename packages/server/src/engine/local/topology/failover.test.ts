@@ -48,6 +48,17 @@ test.each<[string, Partial<Choice>, unknown]>([
   ],
   ['beyond the limit no standby takes over', { maxLostBytes: 499 }, WHY],
   ['no standby is alive', { candidates: [] }, WHY],
+  ['it is not known how much the primary had written', { end: null }, WHY],
+  [
+    'it is not known, and a synchronous standby has every acknowledged write',
+    { end: null, sync: 1, waitedFor: waited({ count: 1, members: [2] }) },
+    { n: 2, detail: 'it has every acknowledged write' },
+  ],
+  [
+    'it is not known, and the synchronous standbys had not caught up',
+    { end: null, sync: 1, waitedFor: waited({ count: 0, members: [] }) },
+    WHY,
+  ],
   [
     'a standby with all WAL takes over, no matter which standbys were waited for',
     { sync: 1, waitedFor: waited(ANY_1_OF_2), candidates: [{ n: 1, received: 2500n }] },

@@ -25,8 +25,8 @@ export type Choice = {
   sync: number;
   /** The standbys that the dead primary waited for. */
   waitedFor: WaitedFor;
-  /** The end of the dead primary's WAL, or how far it was read. */
-  end: bigint;
+  /** The end of the dead primary's WAL, or how far it was read; null: its data is missing. */
+  end: bigint | null;
   /** How much may be lost without synchronous replicas, in bytes. */
   maxLostBytes: number;
 };
@@ -63,14 +63,19 @@ export function chooseSuccessor({
 }: Choice): Successor {
   const best = chooseStandby(candidates);
   if (best === undefined) return { why: 'no other member runs and follows' };
-  const lostBytes = end - best.received;
-  if (lostBytes <= 0n) return { n: best.n, detail: 'it has all that was written' };
+  const lostBytes = end === null ? null : end - best.received;
+  if (lostBytes !== null && lostBytes <= 0n)
+    return { n: best.n, detail: 'it has all that was written' };
   if (sync > 0) {
     const [why] = [waitedFor.now, ...waitedFor.before].flatMap(
       (quorum) => whyUncertain(quorum, candidates) ?? [],
     );
     return why === undefined ? { n: best.n, detail: 'it has every acknowledged write' } : { why };
   }
+  if (lostBytes === null || end === null)
+    return {
+      why: `how much member ${best.n} lacks is not known: the data of the primary is missing`,
+    };
   if (lostBytes > BigInt(maxLostBytes))
     return {
       why: `member ${best.n} lacks more than ${maxLostBytes} bytes of WAL, from ${formatLsn(best.received)} on`,

@@ -1,5 +1,6 @@
 /** Observes one server: a single one, an instance of a cluster, or a node of a read replica set. */
 import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { memberKey } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { currentBoot, readMarker, type Marker } from '../host/marker.ts';
@@ -142,11 +143,12 @@ function desiredFiles(
 async function directoryOf(
   { id }: PlacedSpec,
   exists: boolean,
-  { marker }: Place,
+  { marker, paths }: Place,
   runs: boolean,
 ): Promise<Observation['directory']> {
   if (!exists) return 'absent';
   if (marker?.id !== id) return 'foreign';
+  if (!runs && !existsSync(join(paths.data, 'global', 'pg_control'))) return 'lost';
   const isIncomplete = !runs && !marker.provisioned && marker.madeIn !== (await currentBoot());
   return isIncomplete ? 'incomplete' : 'ours';
 }

@@ -12,6 +12,7 @@ const SPEC: ServiceSpec = {
   size: 'shared',
   storageGb: 10,
   restarts: 0,
+  provisioned: false,
   power: 'running',
   endpoint: { host: '127.0.0.1', port: 20000 },
   firstVerifier: null,

@@ -32,7 +32,11 @@ export async function convergeSingle(
   const step = decide(spec, seen);
   return finishRound(
     {
-      before: { reachable, present: seen.directory === 'ours' },
+      before: {
+        reachable,
+        present: seen.directory === 'ours',
+        provisioned: seen.provisioned,
+      },
       decided: isEnding(step) ? { ending: step } : { name: STEP_NAME[step.kind] },
       tidy: () => tidy(topology, observed),
       apply: () => apply(topology, spec, step, found),

@@ -28,9 +28,10 @@ export async function convergeCluster(
   const observed = await observeCluster(round);
   const step = decideHa(spec, round.ha, observed.seen);
   const { isWritable } = observed;
+  const { directory, provisioned } = observed.seen.primary;
   return finishRound(
     {
-      before: { reachable: isWritable, present: observed.seen.primary.directory === 'ours' },
+      before: { reachable: isWritable, present: directory === 'ours', provisioned },
       decided: decidedOf(step, isWritable),
       tidy: () => tidyReplicated(machine, spec.id, observed.found),
       apply: () => applyToCluster(round, step, observed),
@@ -43,7 +44,7 @@ export async function convergeCluster(
 const ANOTHER_PRIMARY: Verdict = {
   did: null,
   detail: null,
-  seen: { reachable: true, present: true },
+  seen: { reachable: true, present: true, provisioned: true },
   outcome: 'again',
   waitMs: 20,
 };

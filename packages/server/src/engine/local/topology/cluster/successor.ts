@@ -13,8 +13,14 @@ export async function findSuccessor(round: ClusterRound): Promise<Successor> {
   const waitMs = (cluster.lastFailoverMs ?? -Infinity) + failover.cooldownMs - performance.now();
   if (waitMs > 0) return { why: `last failover less than ${failover.cooldownMs / 1000} s ago` };
   const primary = pathsOf(round, ha.primary);
-  const timeline = await newestTimeline(primary.data).catch(() => 0);
   const others = ha.servers.filter(({ n }) => n !== ha.primary);
+  const isLost = dataOf(primary) === 'absent';
+  // Without its data, the newest timeline is that of the standbys.
+  const asking = isLost ? others.map(({ n }) => pathsOf(round, n)) : [primary];
+  const timelines = await Promise.all(
+    asking.map(({ data }) => newestTimeline(data).catch(() => 0)),
+  );
+  const timeline = Math.max(0, ...timelines);
   const asked = await Promise.all(others.map(({ n }) => candidateAt(round, n, timeline)));
   const candidates = asked.filter((candidate) => candidate !== null);
   const furthest = candidates.reduce(
@@ -27,8 +33,8 @@ export async function findSuccessor(round: ClusterRound): Promise<Successor> {
       sync: ha.sync,
       waitedFor: waitedForOf(await confOf(primary)),
       end:
-        candidates.length === 0
-          ? 0n
+        candidates.length === 0 || isLost
+          ? null
           : await endOfWal(primary.data, timeline, furthest, BigInt(failover.lagLimitBytes)),
       maxLostBytes: failover.lagLimitBytes,
     });

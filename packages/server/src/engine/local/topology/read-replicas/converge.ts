@@ -24,7 +24,12 @@ export async function convergeSet(
   const { isReachable } = observed;
   return finishRound(
     {
-      before: { reachable: isReachable, present: observed.seen.directory === 'ours' },
+      before: {
+        reachable: isReachable,
+        present: observed.seen.directory === 'ours',
+        // It has no data of its own: its nodes are made again from its service.
+        provisioned: false,
+      },
       decided: decidedOf(step),
       tidy: () => tidyReplicated(machine, spec.id, observed.found),
       apply: () => applyToSet(topology, known, step, observed),

@@ -1,0 +1,81 @@
+/** Services whose data is lost: they are never made again without it. */
+import { existsSync } from 'node:fs';
+import { readlink, rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Client } from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createLayout, type Layout } from '../src/engine/local/host/layout.ts';
+import type { Service } from './harness-caller.ts';
+import { connectTo, install, preload, type Installation } from './harness.ts';
+
+let cloud: Installation;
+beforeAll(async () => {
+  cloud = await install(preload('hurried.mjs'));
+});
+afterAll(async () => {
+  expect(await cloud?.destroy()).toEqual([]);
+});
+
+/** Where the services are. */
+async function findLayout(): Promise<Layout> {
+  const data = join(cloud.home, 'data');
+  return createLayout(await readlink(data).catch(() => data));
+}
+
+/** Ends everything, loses something, and starts the control plane. */
+async function meanwhile(lose: () => Promise<void>): Promise<void> {
+  await cloud.stop('SIGKILL');
+  expect((await cloud.cli('down', '--databases')).code).toBe(0);
+  await lose();
+  await cloud.up();
+}
+
+/** Waits until the operation of a service says why it does not go on. */
+async function untilRefused(id: string, why: string): Promise<void> {
+  const said = async () =>
+    (await cloud.operations(id)).find(({ finished }) => finished === null)?.error ?? '';
+  await expect.poll(said, { timeout: 60_000 }).toContain(why);
+  expect((await cloud.get(id)).status).toBe('UNSTABLE');
+}
+
+/** Connects to a service that is about to accept connections. */
+async function connectSoon(service: Service & { initial_password: string }): Promise<Client> {
+  for (;;) {
+    const client = await connectTo(cloud, service, service.initial_password).catch(() => null);
+    if (client !== null) return client;
+    await sleep(100);
+  }
+}
+
+test('a service without its directory or its data waits until they are back', async () => {
+  const create = async (name: string) => {
+    const service = await cloud.create({ name, service_type: 'POSTGRES' });
+    const client = await connectTo(cloud, service, service.initial_password);
+    await client.query('create table kept as select 42 as answer');
+    await client.end();
+    return service;
+  };
+  const layout = await findLayout();
+  const [one, two] = [await create('without a directory'), await create('without data')];
+  const lost = [
+    { service: one, path: layout.service(one.service_id).root },
+    { service: two, path: layout.service(two.service_id).data },
+  ];
+  await meanwhile(async () => {
+    for (const { path } of lost) await rename(path, `${path}.away`);
+  });
+  for (const { service, path } of lost) {
+    const { service_id: id } = service;
+    await untilRefused(id, 'its data is missing');
+    // A start that is asked for makes no other data either.
+    expect((await cloud.request('POST', `/services/${id}/start`)).status).toBe(202);
+    await untilRefused(id, 'its data is missing');
+    expect(existsSync(path)).toBe(false);
+    await rename(`${path}.away`, path);
+    expect((await cloud.request('POST', `/services/${id}/start`)).status).toBe(202);
+    const again = await connectSoon(service);
+    expect((await again.query('table kept')).rows).toEqual([{ answer: 42 }]);
+    await again.end();
+  }
+});
