@@ -78,6 +78,9 @@ export default defineConfig({
           include: ['packages/*/src/**/*.test.ts', 'tools/*/*.test.ts'],
           // One process runs many files, and reads each module once: half the time.
           isolate: false,
+          // As for system tests: no test measures time.
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
           sequence: { groupOrder: 0 },
         },
       },
