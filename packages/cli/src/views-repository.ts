@@ -22,6 +22,7 @@ export const REPOSITORY_VIEW: View<Schemas['Repository']> = {
           : `${size} MB, the newest ${dateAndDistance(last)}` +
             (waiting === 0 ? '' : `; ${waiting} services have none yet`),
     ],
+    ['WAITING', ({ backlog_mb: megabytes }) => `${megabytes} MB of WAL`],
     ['KEPT', ({ retention_days: days }) => `${days} days`],
     [
       'CONTROL PLANE',

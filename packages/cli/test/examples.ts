@@ -176,6 +176,7 @@ export const repository = {
   last_backup: AT,
   backups_mb: 1234,
   behind_seconds: 7,
+  backlog_mb: 3,
   problem: null,
 };
 
@@ -244,7 +245,9 @@ export const backups = {
       earliest: AT,
       latest: AT,
       backups: [{ label: '20260101-120000F', taken: AT, type: 'full', storage_mb: 12 }],
-      backlog_mb: 0,
+      gaps: [{ after: AT, before: null }],
+      backlog_mb: 16,
+      backlog_since: AT,
       problem: null,
     },
   ],

@@ -72,19 +72,18 @@ export async function assemble(startup: Startup): Promise<Store> {
   return store;
 }
 
-/** Sends the data of the control plane to the repositories, but not that of DATABASE_URL. */
+/** Sends the data of the control plane to the repositories. */
 function saveControl(
   { config, store, log, closers }: Control,
   { program }: RepositorySource,
   sealer: Sealer,
 ): void {
-  if (config.databaseUrl !== null) return;
   const saver = createControlSaver({
     store,
     log,
     program,
     open: (row) => openRepository(sealer, row),
-    read: () => readControl(config.home),
+    read: () => readControl(config.home, config.databaseUrl),
   });
   saver.start();
   closers.push(() => saver.close());

@@ -12,16 +12,16 @@ export async function openRepositories(
   sealer: Sealer,
   program: PgBackRest | null,
 ): Promise<RepositorySource> {
-  let areUsed = false;
+  let known: readonly string[] = [];
   const list: RepositorySource['list'] = async () => {
     const found = (await listRepositories(db)).flatMap((row) => {
       // Another installation may own it now.
       const repository = row.is_lost ? null : openRepository(sealer, row);
       return repository === null ? [] : [{ ...repository, retentionDays: row.retention_days }];
     });
-    areUsed = found.length > 0;
+    known = found.map(({ id }) => id);
     return found;
   };
   await list();
-  return { program, list, areUsed: () => areUsed };
+  return { program, list, known: () => known };
 }

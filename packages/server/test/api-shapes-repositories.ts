@@ -1,11 +1,20 @@
 /** Tests of api-shapes.test.ts: calls on repositories. */
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { callApi, cloud, pgBackRest } from './api-shapes-calls.ts';
+import { sql } from 'kysely';
+import { callApi, cloud, metadata, pgBackRest } from './api-shapes-calls.ts';
 
 test('repositories are added, checked, described and removed', async () => {
   const path = join(cloud.home, 'offsite');
-  const made = await callApi('POST', '/repositories', { name: 'offsite', type: 'path', path });
+  const asked = { name: 'offsite', type: 'path', path };
+  if (pgBackRest !== null) {
+    const missing = await callApi('POST', '/repositories', asked);
+    expect(missing).toMatchObject({ status: 400, body: { code: 'INVALID_REQUEST' } });
+    expect(missing.body['message']).toContain(`mkdir ${path}`);
+    await mkdir(path);
+  }
+  const made = await callApi('POST', '/repositories', asked);
   if (pgBackRest === null) {
     expect(made).toMatchObject({ status: 422, body: { code: 'UNAVAILABLE_HERE' } });
     expect(made.body['message']).toContain('apt-get install pgbackrest');
@@ -35,9 +44,22 @@ test('repositories are added, checked, described and removed', async () => {
   });
   const again = await callApi('POST', '/repositories', { name: 'another', type: 'path', path });
   expect(again).toMatchObject({ status: 409, body: { code: 'CONFLICT' } });
+  const { db } = metadata;
+  const using = { repository: String(made.body['id']) };
+  await sql`update services set recovery = ${JSON.stringify(using)}::jsonb`.execute(db);
+  const used = await callApi('DELETE', at);
+  expect(used).toMatchObject({ status: 409, body: { code: 'CONFLICT' } });
+  expect(used.body['message']).toContain('services are being restored from it');
+  await sql`update services set recovery = null`.execute(db);
   expect((await callApi('DELETE', at)).status).toBe(204);
-  // Its contents are encrypted with the passphrase of before.
-  const other = await callApi('POST', '/repositories', { name: 'offsite', type: 'path', path });
-  expect(other).toMatchObject({ status: 400, body: { code: 'INVALID_REQUEST' } });
-  expect(other.body['message']).toContain('its passphrase is not the one');
+  // It is encrypted with its passphrase, and names its owner.
+  const other = { ...asked, passphrase: 'another' };
+  expect(await callApi('POST', '/repositories', other)).toMatchObject({ status: 400 });
+  const back = await callApi('POST', '/repositories?dry_run=true', asked);
+  expect(back).toMatchObject({ status: 200, body: { response_status: 201 } });
+  expect(await callApi('POST', '/repositories', asked)).toMatchObject({
+    status: 201,
+    body: { id: made.body['id'], problem: null },
+  });
+  expect((await callApi('DELETE', at)).status).toBe(204);
 });

@@ -70,6 +70,7 @@ test('a lost machine comes back from a repository with all that was safe there',
     expect(refused.stderr).toContain('apt-get install pgbackrest');
     return;
   }
+  await mkdir(join(away, 'repository'));
   const busy = await cloud.create({ name: 'busy', service_type: 'POSTGRES' });
   const idle = await cloud.create({ name: 'idle', service_type: 'POSTGRES' });
   const pair = await cloud.create({ name: 'pair', service_type: 'POSTGRES', replica_count: 1 });

@@ -38,8 +38,12 @@ export const POLICY: ShipPolicy = {
 
 export const NEVER = new AbortController().signal;
 
-export async function setUp(): Promise<void> {
-  cloud = await install({ HOWDAH_SNAPSHOT_HOURS: '0.001', ...preload('hurried.mjs') });
+export async function setUp(settings: Record<string, string> = {}): Promise<void> {
+  cloud = await install({
+    HOWDAH_SNAPSHOT_HOURS: '0.001',
+    ...preload('hurried.mjs'),
+    ...settings,
+  });
   const program = await findPgBackRest();
   if (program === null) throw new Error('no pgBackRest');
   context = { machine: await prepareMachine(cloud.home), program };

@@ -26,6 +26,7 @@ import {
   getObject,
   listFiles,
   listObjects,
+  markPassphrase,
   putObject,
   removeObject,
 } from '../src/repository/objects.ts';
@@ -167,6 +168,7 @@ describe.runIf(isServed)('a service whose disk is lost', () => {
       await execute(service, 'create table load (n integer)');
       const repository = await newDirectory('failing');
       await checkRepository(context.program, repository);
+      await markPassphrase(context.program, repository);
       expect(await shipAll(service, repository)).toMatchObject({ problem: null });
       const { storage } = repository;
       const missing = {

@@ -39,6 +39,7 @@ const CLASSES: Record<string, 'fixed' | 'capped' | 'pruned'> = {
   event_horizon: 'fixed',
   events: 'pruned',
   exporters: 'capped',
+  former_repositories: 'capped',
   kept_answers: 'pruned',
   kysely_migration: 'fixed',
   kysely_migration_lock: 'fixed',

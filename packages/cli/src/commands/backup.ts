@@ -122,13 +122,18 @@ function sayBackups({
     earliest,
     latest,
     backups,
+    gaps: missing = [],
     backlog_mb: backlogMb,
+    backlog_since: since,
     problem,
   } of offMachine) {
     say(
       `${repository}: any moment from ${distanceOf(earliest)} to ${distanceOf(latest)}; ` +
-        `${backups.length} backups; ${backlogMb} MB of WAL wait`,
+        `${backups.length} backups; ${backlogMb} MB of WAL wait` +
+        (since === null ? '' : ` since ${dateAndDistance(since)}`),
     );
+    for (const { after, before } of missing)
+      say(`${repository}: except between ${after} and ${before ?? 'its next backup'}`);
     if (problem !== null) say(`${repository}: ${problem}`);
   }
   if (storage !== null)

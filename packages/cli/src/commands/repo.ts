@@ -38,6 +38,7 @@ type Adding = Changing & {
   caFile?: string;
   hostFingerprint?: string;
   retentionDays?: string;
+  kit?: string;
   takeOver?: string;
 };
 
@@ -70,6 +71,7 @@ export function addRepo(program: Command): void {
     .option('--ca-file <file>', 's3: certificates that sign the server’s')
     .option('--host-fingerprint <digits>', 'sftp: the SHA-256 of the host’s key, in hexadecimal')
     .option('--retention-days <number>', 'for how long backups are kept; default: 14')
+    .option('--kit <file>', 'a repository that has backups already: its recovery kit')
     .option('--take-over <id>', 'the installation that owns the repository and no longer runs')
     .action(async (name: string, options: Adding) => {
       const connection = await connect(options);
@@ -138,9 +140,9 @@ export function addRepo(program: Command): void {
     const connection = await connect(options);
     const params = await pathOf(connection, wanted);
     await refuseBeforeAsking(connection, options, PERMISSIONS[ACCESS.deleteRepository]);
-    await confirm(`Send no more backups to ${wanted}? Its recovery kit is lost then.`, options);
+    await confirm(`Send no more backups to ${wanted}?`, options);
     await connection.client.DELETE('/repositories/{repository_id}', { params });
-    note(`${wanted} gets no more backups; those in it stay`);
+    note(`${wanted} gets no more backups; those in it stay, and repo add goes on with them`);
   });
 }
 
@@ -188,6 +190,7 @@ async function bodyOf(name: string, options: Adding): Promise<Schemas['CreateRep
         ? undefined
         : countOf('--retention-days', options.retentionDays),
     ),
+    ...given('passphrase', options.kit === undefined ? undefined : await readKit(options.kit)),
     ...given('take_over', options.takeOver),
   };
 }
@@ -198,6 +201,21 @@ async function readSecret(file: string): Promise<string> {
   const secret = text.replace(/\n$/, '');
   if (secret === '') throw new Failure(`--key-file: ${file} is empty`, 'usage');
   return secret;
+}
+
+/** The passphrase in a recovery kit. @throws Failure for a file that is none */
+async function readKit(file: string): Promise<string> {
+  const text = await readFile(file === '-' ? '/dev/stdin' : file, 'utf8');
+  let kit: unknown;
+  try {
+    kit = JSON.parse(text);
+  } catch {
+    kit = null;
+  }
+  const passphrase: unknown = Reflect.get(Object(kit), 'passphrase');
+  if (typeof passphrase !== 'string')
+    throw new Failure(`--kit: ${file} is no recovery kit: howdah repo kit prints one`, 'usage');
+  return passphrase;
 }
 
 function listRepositories({ client }: Connection): Promise<Schemas['Repository'][]> {

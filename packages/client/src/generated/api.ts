@@ -1985,6 +1985,8 @@ export interface components {
             backups_mb: number;
             /** @description the age of the oldest change of a running service that it does not have; null: unknown */
             behind_seconds: number | null;
+            /** @description megabytes of WAL of all services that are not in it yet */
+            backlog_mb: number;
             /** @description why it gets no backups now, with what fixes it; null: it gets them */
             problem: string | null;
         };
@@ -2036,6 +2038,8 @@ export interface components {
             path?: string;
             /** @description for how long backups are kept; default: 14 */
             retention_days?: number;
+            /** @description of a repository that has backups already: that of its recovery kit */
+            passphrase?: string;
             /** @description the id of the installation that owns the repository, which no longer runs */
             take_over?: string;
         };
@@ -2109,8 +2113,18 @@ export interface components {
                 /** @description megabytes in the repository, compressed */
                 storage_mb: number;
             }[];
+            /** @description in the order of time; nothing between the two can be restored, since WAL was removed before the repository had it; absent: there is none */
+            gaps?: {
+                /**
+                 * Format: date-time
+                 * @description this moment can still be restored
+                 */
+                after: string;
+                before: string | null;
+            }[];
             /** @description megabytes of WAL that are not in it yet */
             backlog_mb: number;
+            backlog_since: string | null;
             /** @description why it gets no backups now, with what fixes it; null: it gets them */
             problem: string | null;
         };

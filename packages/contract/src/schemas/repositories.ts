@@ -64,6 +64,7 @@ export const CreateRepositoryBody = Named(
           description: `for how long backups are kept; default: ${RETENTION_DAYS.default}`,
         }),
       ),
+      passphrase: secret('of a repository that has backups already: that of its recovery kit'),
       take_over: text('the id of the installation that owns the repository, which no longer runs'),
     },
     closed,
@@ -90,6 +91,7 @@ export const RepositorySchema = Named(
       description:
         'the age of the oldest change of a running service that it does not have; null: unknown',
     }),
+    backlog_mb: count('megabytes of WAL of all services that are not in it yet'),
     problem: Type.Union([Type.String(), Type.Null()], {
       description: 'why it gets no backups now, with what fixes it; null: it gets them',
     }),
@@ -129,7 +131,21 @@ export const OffMachineSchema = Named(
       }),
       { description: 'newest first' },
     ),
+    gaps: Type.Optional(
+      Type.Array(
+        Type.Object({
+          after: dateTime('this moment can still be restored'),
+          before: moment('the next backup, from which on moments can be restored; null: none yet'),
+        }),
+        {
+          description:
+            'in the order of time; nothing between the two can be restored, since WAL was ' +
+            'removed before the repository had it; absent: there is none',
+        },
+      ),
+    ),
     backlog_mb: count('megabytes of WAL that are not in it yet'),
+    backlog_since: moment('when the oldest of this WAL was archived; null: there is none'),
     problem: Type.Union([Type.String(), Type.Null()], {
       description: 'why it gets no backups now, with what fixes it; null: it gets them',
     }),

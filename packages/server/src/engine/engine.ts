@@ -28,6 +28,7 @@ import type {
 import type { ReadLagLimit } from '../config.ts';
 import type { Addresses } from './addresses.ts';
 import type { DiskUsage, StorageQuota } from './disk.ts';
+import type { KeepRules } from './keep-rules.ts';
 import type { OffMachineBackups } from './off-machine.ts';
 import type { ServiceSpec, VpcSpec } from './spec.ts';
 
@@ -290,12 +291,11 @@ export interface BackupKeeping {
   describe(id: string): Promise<Omit<Backups, 'storage' | 'off_machine'>>;
   /**
    * Takes a snapshot of a running service if anything was written since the last one, and removes
-   * what the window no longer needs.
+   * what the window no longer needs and no repository waits for.
    *
-   * @param removes whether anything may be removed: a requested fork may need it
    * @returns whether a due snapshot could not be taken; the service has a warning then
    */
-  keep(id: string, removes: boolean): Promise<boolean>;
+  keep(id: string, rules: KeepRules): Promise<boolean>;
   /**
    * Verifies the newest snapshot of a service, running or not, by restoring it beside the service;
    * the result is written to the snapshot. One runs at a time. It leaves nothing

@@ -1,4 +1,5 @@
 /** Backups of services in repositories, off the machine. */
+
 /** The backups of a service in a repository. */
 export type OffMachineState = {
   /** Newest first. */
@@ -7,6 +8,11 @@ export type OffMachineState = {
   earliestMs: number | null;
   /** Every commit up to this moment is in the repository; null: none yet. */
   safeToMs: number | null;
+  /**
+   * Times that cannot be restored, since WAL was removed before the repository had it; `beforeMs`:
+   * the backup that ended it, null: none yet.
+   */
+  gaps: { afterMs: number; beforeMs: number | null }[];
   /** WAL that is not in it yet; `oldestMs`: when the oldest of it was archived. */
   backlog: { files: number; bytes: number; oldestMs: number | null };
   /** Why the last attempt failed; null: it did not. */

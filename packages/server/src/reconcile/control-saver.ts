@@ -74,10 +74,11 @@ async function round(saver: ControlSaver): Promise<void> {
   const hash = createHash('sha256').update(contents).digest('hex');
   for (const row of rows) {
     const repository = saver.open(row);
-    if (repository === null || saver.saved.get(row.id) === hash) continue;
+    if (repository === null) continue;
     try {
       // Another installation may have taken the repository over.
       await assertOwner(program, repository, row.owner);
+      if (saver.saved.get(row.id) === hash && row.control_problem === null) continue;
       await putObject(program, repository, CONTROL_OBJECT, contents);
       saver.saved.set(row.id, hash);
       await recordControlSaved(saver.store.db, row.id, savedMs);

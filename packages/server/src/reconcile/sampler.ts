@@ -7,7 +7,11 @@ import type { Region } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
 import { insertSamples, type Sample } from '../store/samples.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
-import { listParentsOfUnfinishedForks, listReadyServices } from '../store/service-lists.ts';
+import {
+  listParentsOfUnfinishedForks,
+  listReadyServices,
+  readStorageGb,
+} from '../store/service-lists.ts';
 import { changeService, lockService } from '../store/services.ts';
 import type { Log } from '../lib/log.ts';
 
@@ -163,7 +167,10 @@ async function keepAllBackups(sampler: Sampler): Promise<void> {
 async function keepBackups({ store, region, log, warn }: Sampler, id: string): Promise<void> {
   try {
     const removes = !(await listParentsOfUnfinishedForks(store.db)).has(id);
-    if (await region.engine.backups.keep(id, removes)) await warn(id);
+    const storageGb = await readStorageGb(store.db, id);
+    if (storageGb === null) return;
+    const rules = { removes, quotaBytes: storageGb * 1e9 };
+    if (await region.engine.backups.keep(id, rules)) await warn(id);
   } catch (error) {
     log.warn({ service: id, err: error }, 'backups of a service failed; trying again in a minute');
   }

@@ -7,7 +7,7 @@ import type { OffMachineState } from '../engine/off-machine.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Log } from '../lib/log.ts';
 import type { Store } from '../store/database.ts';
-import { listRepositories, recordProblem, servicesWithBackups } from '../store/repositories.ts';
+import { listRepositories, servicesWithBackups } from '../store/repositories.ts';
 
 /** The time between two rounds: a switched WAL file waits at most this long, and its transfer. */
 const ROUND_MS = 5000;
@@ -75,7 +75,6 @@ async function round(shipper: Shipper): Promise<void> {
   };
   await Promise.all(Array.from({ length: AT_A_TIME }, work));
   shipper.known = known;
-  for (const { id } of repositories) await recordProblem(store.db, id, problemOf(known.get(id)));
 }
 
 async function shipOne({ region, ending, log }: Shipper, id: string, known: Known): Promise<void> {
@@ -86,10 +85,4 @@ async function shipOne({ region, ending, log }: Shipper, id: string, known: Know
     if (!ending.signal.aborted)
       log.warn({ service: id, err: error }, 'the backups of a service could not be sent');
   }
-}
-
-/** The problem of a repository is that of the first service that has one. */
-function problemOf(states: ReadonlyMap<string, OffMachineState> | undefined): string | null {
-  for (const { problem } of states?.values() ?? []) if (problem !== null) return problem;
-  return null;
 }

@@ -1,6 +1,6 @@
 /** Objects of ours in a repository, below `howdah/`, encrypted like everything in it. */
 import { randomBytes } from 'node:crypto';
-import { chown, mkdir, readdir, stat } from 'node:fs/promises';
+import { chown, readdir, stat } from 'node:fs/promises';
 import { noneOf } from '../lib/processes.ts';
 import { runPgBackRest } from './run.ts';
 import { RepositoryProblem, type PgBackRest, type Repository } from './repository.ts';
@@ -14,7 +14,8 @@ const MISSING = 1;
 const DEADLINE_MS = 60_000;
 
 /**
- * Finds out whether a repository can be used, by writing, reading and removing an object.
+ * Finds out whether a repository can be used, by writing, reading and removing an object. Nothing
+ * is left in it.
  *
  * @throws RepositoryProblem
  */
@@ -25,10 +26,10 @@ export async function checkRepository(
 ): Promise<void> {
   await prepareDirectory(program, repository);
   const known = await get(program, repository, KNOWN_NAME, signal);
-  if (known === null) await put(program, repository, KNOWN_NAME, Buffer.from(KNOWN_TEXT), signal);
-  else if (known.toString('utf8') !== KNOWN_TEXT)
+  if (known !== null && known.toString('utf8') !== KNOWN_TEXT)
     throw new RepositoryProblem(
-      `the repository ${repository.name} has another passphrase; use the one of its recovery kit`,
+      `the repository ${repository.name} has another passphrase; use the one of its recovery kit ` +
+        '(howdah repo add … --kit FILE)',
     );
   const [name, contents] = [`check-${randomBytes(8).toString('hex')}`, randomBytes(64)];
   await put(program, repository, name, contents, signal);
@@ -40,12 +41,25 @@ export async function checkRepository(
     );
 }
 
-/** Makes the directory of a repository on this machine, and gives it to pgBackRest if it is new. */
+/** Notes which passphrase a repository has, in one that has none yet. @throws RepositoryProblem */
+export async function markPassphrase(program: PgBackRest, repository: Repository): Promise<void> {
+  if ((await get(program, repository, KNOWN_NAME)) === null)
+    await put(program, repository, KNOWN_NAME, Buffer.from(KNOWN_TEXT));
+}
+
+/**
+ * Gives an empty directory on this machine to pgBackRest. A missing one is not made: its
+ * disk may not be mounted, and backups would fill the disk that they are to survive.
+ */
 async function prepareDirectory({ user }: PgBackRest, { storage }: Repository): Promise<void> {
   if (storage.type !== 'path') return;
   const { directory } = storage;
-  await mkdir(directory, { recursive: true, mode: 0o700 });
-  if (user === null || (await stat(directory)).uid === user.uid) return;
+  const found = await stat(directory).catch(noneOf('ENOENT', 'ENOTDIR'));
+  if (found === null)
+    throw new RepositoryProblem(
+      `the directory ${directory} does not exist: mount its disk, or make it (mkdir ${directory})`,
+    );
+  if (user === null || found.uid === user.uid) return;
   const entries = (await readdir(directory).catch(noneOf('ENOTDIR'))) ?? [];
   if (entries.filter((entry) => entry !== 'lost+found').length === 0)
     await chown(directory, user.uid, user.gid);

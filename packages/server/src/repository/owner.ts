@@ -3,7 +3,7 @@
  * same services would overwrite each other's WAL, and neither could be restored.
  */
 import { hostname } from 'node:os';
-import { getObject, putObject } from './objects.ts';
+import { getObject, markPassphrase, putObject } from './objects.ts';
 import { RepositoryProblem, type PgBackRest, type Repository } from './repository.ts';
 
 /** The object that names the owner. */
@@ -24,7 +24,7 @@ export async function readOwner(
 }
 
 /**
- * Makes an installation the owner of a repository.
+ * Makes an installation the owner of a repository; again, if it was interrupted.
  *
  * @param takeOver the id of the owner, which no longer runs; null: it must be free
  * @throws RepositoryProblem when another installation owns it
@@ -38,6 +38,7 @@ export async function claimRepository(
   const owner = await readOwner(program, repository);
   if (owner?.installation === installation) return;
   if (owner !== null && owner.installation !== takeOver) throw ownedBy(owner);
+  await markPassphrase(program, repository);
   const claimed: Owner = { installation, host: hostname(), since: new Date().toISOString() };
   await putObject(program, repository, OWNER, Buffer.from(JSON.stringify(claimed)));
 }
@@ -61,7 +62,7 @@ export const ownedBy = ({ installation, host, since }: Owner): OtherOwner =>
   new OtherOwner(
     `the repository belongs to the installation ${installation} on ${host} since ${since}: ` +
       'choose another path; or, if that installation no longer runs, take the repository over ' +
-      'by its id',
+      'with its id and its recovery kit (howdah repo add … --kit FILE --take-over ID)',
   );
 
 function parseOwner(text: string): Owner {

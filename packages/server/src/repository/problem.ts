@@ -38,7 +38,7 @@ const OF_CERTIFICATE = [
 ].join(' ');
 const OF_PASSPHRASE = [
   'its contents cannot be decrypted: its passphrase is not the one that it was made with, or its',
-  'files are damaged; use the passphrase of its recovery kit',
+  'files are damaged; use the passphrase of its recovery kit (howdah repo add … --kit FILE)',
 ].join(' ');
 const OF_CREDENTIALS =
   'its server refuses the credentials, or they may not read, write and remove; give it valid ones';

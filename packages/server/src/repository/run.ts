@@ -79,12 +79,7 @@ export async function runPgBackRest(
     call.signal?.throwIfAborted();
     if (isLate) throw problemOf(repository, call.asked, code, 'timeout');
     if (code !== 0 && !(call.expected ?? []).includes(code ?? -1))
-      throw problemOf(
-        repository,
-        call.asked,
-        code,
-        (await isFull(repository)) ? `no space left\n${stderr}` : stderr,
-      );
+      throw problemOf(repository, call.asked, code, `${await problemOfDisk(repository)}${stderr}`);
     return { code: code ?? 0, stdout };
   } finally {
     for (const file of opened) await file.close();
@@ -92,11 +87,15 @@ export async function runPgBackRest(
   }
 }
 
-/** Whether a directory is on a full disk, which pgBackRest reports as a missing file. */
-async function isFull({ storage }: Repository): Promise<boolean> {
-  if (storage.type !== 'path') return false;
+/**
+ * Why a directory cannot be used, as a first line of the output: pgBackRest reports missing files
+ * on a full disk, and where the disk is not mounted.
+ */
+async function problemOfDisk({ storage }: Repository): Promise<string> {
+  if (storage.type !== 'path') return '';
   const found = await statfs(storage.directory).catch(() => null);
-  return found !== null && found.bavail * found.bsize < LEAST_FREE_BYTES;
+  if (found === null) return 'permission denied\n';
+  return found.bavail * found.bsize < LEAST_FREE_BYTES ? 'no space left\n' : '';
 }
 
 function environment(

@@ -9,8 +9,8 @@ export type RepositorySource = {
   program: PgBackRest | null;
   /** Those that this installation owns, with their credentials. */
   list: () => Promise<readonly KeptRepository[]>;
-  /** Whether there was any when they were last listed. */
-  areUsed: () => boolean;
+  /** The ids of those that there were when they were last listed. */
+  known: () => readonly string[];
 };
 
 /** @throws RepositoryProblem without pgBackRest, and for a repository that cannot be used now */

@@ -14,22 +14,33 @@ import { fieldsOf, locationOf, storageOf } from '../domain/repository/storage.ts
 import type { OffMachineState } from '../engine/off-machine.ts';
 import type { Sealer } from '../events/sealer.ts';
 import { newId } from '../lib/ids.ts';
-import { assertOwner, claimRepository, ownedBy, readOwner } from '../repository/owner.ts';
+import {
+  assertOwner,
+  claimRepository,
+  OtherOwner,
+  ownedBy,
+  readOwner,
+} from '../repository/owner.ts';
 import { checkRepository } from '../repository/objects.ts';
 import { RepositoryProblem, type PgBackRest, type Repository } from '../repository/repository.ts';
 import type { RepositorySource } from '../repository/source.ts';
 import {
+  deleteFormerRepository,
   deleteRepositoryRow,
+  findFormerRepository,
   findRepository,
   insertRepository,
   listRepositories,
   lockRepositories,
   makeAllServicesDue,
+  namesInRecovery,
+  noteFormerRepository,
   recordChecked,
+  recordControlProblem,
   type RepositoryRow,
 } from '../store/repositories.ts';
 import type { Store } from '../store/database.ts';
-import type { Db } from '../store/tables.ts';
+import type { Db, Tx } from '../store/tables.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { openRepository, sealRepository } from './repository-secrets.ts';
@@ -60,6 +71,9 @@ export function useOf(regions: readonly ReadonlyMap<string, OffMachineState>[]):
     lastBackupMs: backups.length === 0 ? null : Math.max(...backups.map((one) => one.takenMs)),
     backupBytes: backups.reduce((sum, { storageBytes }) => sum + storageBytes, 0),
     behindMs: isKnown ? Math.max(0, Date.now() - Math.min(...safe)) : null,
+    backlogBytes: states.reduce((sum, { backlog }) => sum + backlog.bytes, 0),
+    // One of them is enough: mostly they have the same.
+    problem: states.find(({ problem }) => problem !== null)?.problem ?? null,
   };
 }
 
@@ -104,32 +118,33 @@ async function readRepository(db: Db, id: string): Promise<RepositoryRow> {
 export async function createRepository(
   { store, repositories }: RepositoryContext,
   caller: Caller,
-  { name, retention_days: days, take_over: takeOver, ...fields }: CreateRepositoryBody,
+  { name, retention_days: days, take_over: takeOver, passphrase, ...fields }: CreateRepositoryBody,
 ): Promise<Outcome> {
   const { sealer, program, useOf } = repositories;
   const storage = storageOf(fields);
-  refuseMore(await listRepositories(store.db), name, locationOf(storage));
-  const repository: Repository = {
-    id: newId(),
-    name,
-    storage,
-    passphrase: randomBytes(PASSPHRASE_BYTES).toString('base64url'),
-  };
-  const owner = newId();
+  const location = locationOf(storage);
+  refuseMore(await listRepositories(store.db), name, location);
+  const former = await formerOrNew(store.db, sealer, location);
+  const { id, owner } = former;
+  const repository = { id, name, storage, passphrase: passphrase ?? former.passphrase };
+  const sealed = sealRepository(sealer, repository);
   const found = program();
   await refusing(async () => {
     await checkRepository(found, repository);
-    if (caller.dryRun) await refuseOwned(found, repository, takeOver ?? null);
-    else await claimRepository(found, repository, owner, takeOver ?? null);
+    if (caller.dryRun) return refuseOwned(found, repository, [owner, takeOver]);
+    // If this is interrupted, the next attempt needs the passphrase and the owner.
+    await noteFormerRepository(store.db, { id, location, sealed, owner });
+    await claimRepository(found, repository, owner, takeOver ?? null);
   });
   const outcome = await makeChange(store, caller, async (tx) => {
-    refuseMore(await lockRepositories(tx), name, locationOf(storage));
+    refuseMore(await lockRepositories(tx), name, location);
+    await deleteFormerRepository(tx, location);
     const row = await insertRepository(tx, {
-      id: repository.id,
+      id,
       name,
       type: storage.type,
-      location: locationOf(storage),
-      sealed: sealRepository(sealer, repository),
+      location,
+      sealed,
       owner,
       retention_days: days ?? RETENTION_DAYS.default,
     });
@@ -137,6 +152,20 @@ export async function createRepository(
   });
   await announce(store, repositories);
   return outcome;
+}
+
+/** The facts of a repository that was here before; otherwise those of a new one. */
+async function formerOrNew(
+  db: Db,
+  sealer: Sealer,
+  location: string,
+): Promise<{ id: string; owner: string; passphrase: string }> {
+  const former = await findFormerRepository(db, location);
+  const opened = former === null ? null : openRepository(sealer, { ...former, name: location });
+  if (former !== null && opened !== null)
+    return { id: former.id, owner: former.owner, passphrase: opened.passphrase };
+  const passphrase = randomBytes(PASSPHRASE_BYTES).toString('base64url');
+  return { id: newId(), owner: newId(), passphrase };
 }
 
 /** The servers of all services switch WAL files each minute while there is a repository. */
@@ -171,7 +200,7 @@ function refuseMore(rows: readonly RepositoryRow[], name: string, location: stri
 
 /** Whether a repository can be written and still belongs to this installation. */
 export async function checkOne(
-  { store, repositories: { sealer, program, useOf } }: RepositoryContext,
+  { store, repositories: { sealer, program, refresh, useOf } }: RepositoryContext,
   caller: Caller,
   id: string,
 ): Promise<Outcome> {
@@ -180,7 +209,16 @@ export async function checkOne(
   const repository = openOrRefuse(sealer, row);
   await refusing(async () => {
     await checkRepository(found, repository);
-    await assertOwner(found, repository, row.owner);
+    try {
+      await assertOwner(found, repository, row.owner);
+    } catch (error) {
+      // Nothing more is sent to a repository of another installation.
+      if (error instanceof OtherOwner && !caller.dryRun) {
+        await recordControlProblem(store.db, id, { text: error.message, isLost: true });
+        await refresh();
+      }
+      throw error;
+    }
   });
   return makeChange(store, caller, async (tx) => {
     await recordChecked(tx, row.id);
@@ -189,18 +227,38 @@ export async function checkOne(
   });
 }
 
-/** Forgets a repository; the backups in it stay. */
+/**
+ * Sends no more to a repository; the backups in it stay, and it can be added again.
+ *
+ * @throws ApiError CONFLICT while services are being restored from it
+ */
 export async function deleteRepository(
   { store, repositories }: RepositoryContext,
   caller: Caller,
   id: string,
 ): Promise<Outcome> {
   const outcome = await makeChange(store, caller, async (tx) => {
-    await deleteRepositoryRow(tx, (await readRepository(tx, id)).id);
+    const row = await readRepository(tx, id);
+    await refuseInUse(tx, row);
+    await noteFormerRepository(tx, row);
+    await deleteRepositoryRow(tx, row.id);
     return { operationId: null };
   });
   await announce(store, repositories);
   return outcome;
+}
+
+/** The most names in a message. */
+const NAMES_SAID = 5;
+
+async function refuseInUse(tx: Tx, { id, name }: RepositoryRow): Promise<void> {
+  const restored = await namesInRecovery(tx, id, NAMES_SAID);
+  if (restored.length > 0)
+    throw new ApiError(
+      'CONFLICT',
+      `the repository ${name} cannot be removed: services are being restored from it ` +
+        `(${restored.join(', ')}); wait until they are READY, or delete them first`,
+    );
 }
 
 /** The recovery kit of a repository: with it alone, an installation is restored from there. */
@@ -235,10 +293,10 @@ function openOrRefuse(sealer: Sealer, row: RepositoryRow): Repository {
 async function refuseOwned(
   program: PgBackRest,
   repository: Repository,
-  takeOver: string | null,
+  allowed: readonly (string | undefined)[],
 ): Promise<void> {
   const owner = await readOwner(program, repository);
-  if (owner !== null && owner.installation !== takeOver) throw ownedBy(owner);
+  if (owner !== null && !allowed.includes(owner.installation)) throw ownedBy(owner);
 }
 
 /** A problem of a repository is one of the request that names it. */

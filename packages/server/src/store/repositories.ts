@@ -37,6 +37,63 @@ export async function deleteRepositoryRow(tx: Tx, id: string): Promise<void> {
   await tx.deleteFrom('repositories').where('id', '=', id).execute();
 }
 
+/** A repository that was removed, or whose adding was interrupted. */
+export type FormerRepository = Pick<RepositoryRow, 'id' | 'location' | 'sealed' | 'owner'>;
+
+/** The most that are remembered: the newest. */
+const FORMER_MAX = 16;
+
+export async function findFormerRepository(
+  db: Db,
+  location: string,
+): Promise<FormerRepository | null> {
+  const row = await db
+    .selectFrom('former_repositories')
+    .select(['id', 'location', 'sealed', 'owner'])
+    .where('location', '=', location)
+    .executeTakeFirst();
+  return row ?? null;
+}
+
+export async function noteFormerRepository(
+  db: Db,
+  { id, location, sealed, owner }: FormerRepository,
+): Promise<void> {
+  const noted = { id, sealed, owner, noted: new Date() };
+  await db
+    .insertInto('former_repositories')
+    .values({ location, ...noted })
+    .onConflict((conflict) => conflict.column('location').doUpdateSet(noted))
+    .execute();
+  await db
+    .deleteFrom('former_repositories')
+    .where('location', 'not in', (newest) =>
+      newest
+        .selectFrom('former_repositories')
+        .select('location')
+        .orderBy('noted', 'desc')
+        .limit(FORMER_MAX),
+    )
+    .execute();
+}
+
+export async function deleteFormerRepository(tx: Tx, location: string): Promise<void> {
+  await tx.deleteFrom('former_repositories').where('location', '=', location).execute();
+}
+
+/** The names of some services that are being restored from a repository. */
+export async function namesInRecovery(tx: Tx, id: string, limit: number): Promise<string[]> {
+  const rows = await tx
+    .selectFrom('services')
+    .select('name')
+    .where('recovery', 'is not', null)
+    .where(sql<boolean>`recovery ->> 'repository' = ${id}`)
+    .orderBy('name')
+    .limit(limit)
+    .execute();
+  return rows.map(({ name }) => name);
+}
+
 /** Has all services reconciled: their servers switch WAL files while there is a repository. */
 export async function makeAllServicesDue(db: Db): Promise<void> {
   await sql`
@@ -45,16 +102,6 @@ export async function makeAllServicesDue(db: Db): Promise<void> {
       returning id
     )
     select pg_notify('howdah_service', id) from due`.execute(db);
-}
-
-/** Records why a repository gets no backups; null: it gets them. */
-export async function recordProblem(db: Db, id: string, problem: string | null): Promise<void> {
-  await db
-    .updateTable('repositories')
-    .set({ problem })
-    .where('id', '=', id)
-    .where('problem', 'is distinct from', problem)
-    .execute();
 }
 
 /** Records why the data of the control plane could not be sent; `isLost`: another owner has it. */
@@ -74,7 +121,7 @@ export async function recordControlProblem(
 export async function recordChecked(db: Db, id: string): Promise<void> {
   await db
     .updateTable('repositories')
-    .set({ problem: null, control_problem: null, is_lost: false })
+    .set({ control_problem: null, is_lost: false })
     .where('id', '=', id)
     .execute();
 }

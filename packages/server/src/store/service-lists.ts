@@ -88,6 +88,16 @@ export async function listStorageQuotas(
   }));
 }
 
+/** The storage quota of a service, in gigabytes; null: it is gone. */
+export async function readStorageGb(db: Db, id: string): Promise<number | null> {
+  const row = await db
+    .selectFrom('services')
+    .select('storage_gb')
+    .where('id', '=', id)
+    .executeTakeFirst();
+  return row?.storage_gb ?? null;
+}
+
 /**
  * The restorable service of a region that was deleted first; null: there is none, or a purge is
  * under way.

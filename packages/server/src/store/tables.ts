@@ -144,10 +144,16 @@ export interface Tables {
     owner: string;
     retention_days: number;
     control_saved: ColumnType<Date | null, never, Date>;
-    problem: Generated<string | null>;
     control_problem: Generated<string | null>;
     is_lost: Generated<boolean>;
     created: Generated<Date>;
+  };
+  former_repositories: {
+    location: string;
+    id: string;
+    sealed: Buffer;
+    owner: string;
+    noted: Generated<Date>;
   };
   allow_lists: {
     id: string;

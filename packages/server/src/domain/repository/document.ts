@@ -5,7 +5,7 @@ import type { OffMachineState } from '../../engine/off-machine.ts';
 /** The row of a repository, as far as its document needs it. */
 type RepositoryColumns = Pick<
   RepositoryDocument,
-  'id' | 'name' | 'type' | 'location' | 'retention_days' | 'problem'
+  'id' | 'name' | 'type' | 'location' | 'retention_days'
 > & { created: Date; control_saved: Date | null; control_problem: string | null };
 
 /** The use of a repository, as the regions know it. */
@@ -20,6 +20,10 @@ export type RepositoryUse = {
   backupBytes: number;
   /** The age of the oldest change that it does not have; null: unknown. */
   behindMs: number | null;
+  /** WAL that it does not have yet. */
+  backlogBytes: number;
+  /** Why a service could not be sent; null: all could. */
+  problem: string | null;
 };
 
 /** A repository without its credentials. */
@@ -37,7 +41,8 @@ export function repositoryDocument(row: RepositoryColumns, use: RepositoryUse): 
     last_backup: momentOf(use.lastBackupMs),
     backups_mb: Math.ceil(use.backupBytes / 1e6),
     behind_seconds: use.behindMs === null ? null : Math.round(use.behindMs / 1000),
-    problem: row.control_problem ?? row.problem,
+    backlog_mb: Math.ceil(use.backlogBytes / 1e6),
+    problem: row.control_problem ?? use.problem,
   };
 }
 
@@ -53,7 +58,16 @@ export function offMachineDocument(name: string, state: OffMachineState): OffMac
       type: type === 'full' ? 'full' : 'incremental',
       storage_mb: Math.ceil(storageBytes / 1e6),
     })),
+    ...(state.gaps.length === 0
+      ? {}
+      : {
+          gaps: state.gaps.map(({ afterMs, beforeMs }) => ({
+            after: new Date(afterMs).toISOString(),
+            before: momentOf(beforeMs),
+          })),
+        }),
     backlog_mb: Math.ceil(state.backlog.bytes / 1e6),
+    backlog_since: momentOf(state.backlog.oldestMs),
     problem: state.problem,
   };
 }

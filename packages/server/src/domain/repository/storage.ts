@@ -3,7 +3,10 @@ import { ApiError, type CreateRepositoryBody, type RepositoryType } from '@howda
 import type { Storage } from '../../repository/repository.ts';
 
 /** The fields that describe a storage. */
-export type StorageFields = Omit<CreateRepositoryBody, 'name' | 'retention_days' | 'take_over'>;
+export type StorageFields = Omit<
+  CreateRepositoryBody,
+  'name' | 'retention_days' | 'take_over' | 'passphrase'
+>;
 
 type Field = Exclude<keyof StorageFields, 'type'>;
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { EngineUnavailable } from '../engine.ts';
 import type { Origin, ServiceSpec } from '../spec.ts';
-import { settle, settling, withService, type Promised, type Subject } from './subject.ts';
+import { KEEP, settle, settling, withService, type Promised, type Subject } from './subject.ts';
 
 const paused = (spec: ServiceSpec): ServiceSpec => ({ ...spec, power: 'paused' });
 const NEW_PASSWORD = 'another-password-of-the-suite';
@@ -126,7 +126,7 @@ function forkNow(subject: Subject): Promise<void> {
 async function writeAndKeep(subject: Subject, spec: ServiceSpec, rows: number): Promise<void> {
   await subject.insertRows(spec, rows);
   await subject.wait(subject.snapshotEveryMs + 100);
-  assert.equal(await subject.engine.backups.keep(spec.id, true), false, 'the snapshot was taken');
+  assert.equal(await subject.engine.backups.keep(spec.id, KEEP), false, 'the snapshot was taken');
 }
 
 function forkSnapshot(subject: Subject): Promise<void> {

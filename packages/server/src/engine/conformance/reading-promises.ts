@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { REGIONAL_ACTIONS, type LogEntry } from '@howdah/contract';
 import { BadCursor, EngineUnavailable, type LogQuery } from '../engine.ts';
 import type { ServiceSpec } from '../spec.ts';
-import { settle, until, withService, type Promised, type Subject } from './subject.ts';
+import { KEEP, settle, until, withService, type Promised, type Subject } from './subject.ts';
 
 const ALL: LogQuery = {
   sinceMs: null,
@@ -126,7 +126,7 @@ function usageFigures(subject: Subject): Promise<void> {
 async function takeSnapshot(subject: Subject, spec: ServiceSpec): Promise<void> {
   await subject.insertRows(spec, 10_000);
   await subject.wait(subject.snapshotEveryMs + 100);
-  assert.equal(await subject.engine.backups.keep(spec.id, true), false);
+  assert.equal(await subject.engine.backups.keep(spec.id, KEEP), false);
 }
 
 function snapshotsInOrder(subject: Subject): Promise<void> {
@@ -154,7 +154,7 @@ function snapshotAfterWrite(subject: Subject): Promise<void> {
     await until(subject, 'no snapshot without a write', async () => {
       const before = await count();
       await subject.wait(subject.snapshotEveryMs + 100);
-      assert.equal(await subject.engine.backups.keep(spec.id, true), false);
+      assert.equal(await subject.engine.backups.keep(spec.id, KEEP), false);
       return (await count()) === before;
     });
   });

@@ -1,6 +1,7 @@
 /** The needs of the conformance suite from an engine under test, and the tools of its promises. */
 import assert from 'node:assert/strict';
 import type { BeginStep, Engine, Verdict } from '../engine.ts';
+import type { KeepRules } from '../keep-rules.ts';
 import type { ServiceSpec } from '../spec.ts';
 import type { MemoryRecords } from './memory-records.ts';
 
@@ -48,6 +49,9 @@ export type Subject = {
 };
 
 /** One promise of the interface. */
+/** Backups are removed by their age, far below the quota. */
+export const KEEP: KeepRules = { removes: true, quotaBytes: 10e9 };
+
 export type Promised = {
   /** The behaviour as a sentence. */
   readonly name: string;

@@ -177,7 +177,7 @@ function createBackups(
         problems.length === 0 ? null : problems.join('\n'),
       );
     },
-    keep: (id, removes) => keepBackups(keeper, id, removes),
+    keep: (id, rules) => keepBackups(keeper, id, rules),
     verify: async (spec, runStep, signal) => {
       const marker = await readMarker(machine.layout.service(spec.id));
       const installation = installationOf(installations, marker, spec);

@@ -100,7 +100,7 @@ export function createLocal(options: LocalEngineOptions): Local {
     failover: options.failover,
     readLagLimit: options.readLagLimit,
     records: options.records,
-    offMachine: () => options.repositories.areUsed(),
+    offMachine: () => options.repositories.known().length > 0,
     changed,
     gateways: createDaemonWatch(changed),
     standbys: createStandbys(executor),
@@ -111,7 +111,7 @@ export function createLocal(options: LocalEngineOptions): Local {
     machine,
     topology,
     precloned,
-    keeper: createKeeper(machine, monitor, options.backups),
+    keeper: createKeeper(machine, monitor, options.backups, options.repositories),
     verifications: createVerifications(machine, monitor),
     outOfMemory: createOutOfMemory(
       (key) => readMemoryCounters(machine.limits, key),

@@ -8,7 +8,7 @@ import { quotaWarnings } from './host/quota.ts';
 import { measure } from './host/usage.ts';
 import { readLogs } from './postgres/logs.ts';
 import type { Local } from './local.ts';
-import { offMachine } from './repository/state.ts';
+import { offMachine, type OffMachine } from './repository/state.ts';
 import { findServer } from './postgres/server.ts';
 import { replicaStates, replicaWarnings, serverStates } from './topology/cluster/states.ts';
 import type { Topology } from './topology/context.ts';
@@ -48,29 +48,37 @@ export function createObserving(local: Local): Observing {
 /** A repository may be away for a moment; later a lost disk would lose more than it should. */
 const BACKLOG_PATIENCE_MS = 300_000;
 
-/** A warning for each repository that has not got the WAL of a service for some minutes. */
+/** A warning for each repository that lacks WAL of a service for some minutes, or for good. */
 async function repositoryWarnings({ machine, topology }: Local, id: string): Promise<Warning[]> {
   const listed = await topology.executor.repositories.list();
   const found = await Promise.all(
     listed.map(async ({ id: repositoryId, name }): Promise<Warning[]> => {
       const state = await offMachine({ machine }, id, repositoryId);
-      const oldestMs = state?.backlog.oldestMs ?? null;
-      if (state === null || oldestMs === null || Date.now() - oldestMs < BACKLOG_PATIENCE_MS)
-        return [];
-      const megabytes = Math.ceil(state.backlog.bytes / 1e6);
-      const why = state.problem ?? 'it does not keep up';
-      return [
-        {
-          code: 'REPOSITORY',
-          message:
-            `the repository ${name} has nothing since ${new Date(oldestMs).toISOString()} ` +
-            `(${megabytes} MB of WAL wait): ${why}`,
-        },
-      ];
+      const problem = state === null ? null : lackOf(state);
+      if (problem === null) return [];
+      return [{ code: 'REPOSITORY', message: `the repository ${name} ${problem}` }];
     }),
   );
   return found.flat();
 }
+
+/** The lack of a repository, after its name; null: it lacks nothing that matters. */
+function lackOf({ backlog, gaps, problem }: OffMachine): string | null {
+  const gap = gaps.at(-1);
+  const { oldestMs, bytes } = backlog;
+  const isLate = oldestMs !== null && Date.now() - oldestMs >= BACKLOG_PATIENCE_MS;
+  const why = problem ?? 'it does not keep up';
+  if (gap?.beforeMs === null)
+    return (
+      `has a gap: nothing after ${iso(gap.afterMs)} can be restored from it until its next ` +
+      'backup, which begins by itself; WAL was removed before it had it' +
+      (problem === null ? '' : `: ${problem}`)
+    );
+  if (!isLate) return null;
+  return `has nothing since ${iso(oldestMs)} (${Math.ceil(bytes / 1e6)} MB of WAL wait): ${why}`;
+}
+
+const iso = (ms: number): string => new Date(ms).toISOString();
 
 async function replicasOf(topology: Topology, id: string): Promise<ReplicaState[]> {
   return nodeStates(topology, id) ?? replicaStates(topology, id);

@@ -23,7 +23,7 @@ export function createStorage({ machine, quotas, meter, keeper }: Local): Storag
       const stop = await enforceQuota(quotas, id, await instanceNumbers(machine, id), {
         quotaBytes,
         pressure,
-        relieve: () => relieveArchive(keeper, id, removes),
+        relieve: () => relieveArchive(keeper, id, { removes, quotaBytes }),
       });
       return { stop, changed: before !== JSON.stringify(quotaWarnings(quotas, id)) };
     },

@@ -91,7 +91,7 @@ function cleanBackups(backups: BackupKeeping, clean: Clean): BackupKeeping {
         problem: problem === null ? null : clean(problem),
       };
     },
-    keep: (id, removes) => cleaned(clean, () => backups.keep(id, removes)),
+    keep: (id, rules) => cleaned(clean, () => backups.keep(id, rules)),
     verify: async (spec, runStep, signal) => {
       const runCleaned: typeof runStep = (name, work) =>
         runStep(name, async () => clean(await cleaned(clean, work)));

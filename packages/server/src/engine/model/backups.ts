@@ -19,7 +19,7 @@ export function createBackups(model: Model, open: () => Promise<void>): BackupKe
       await open();
       return describe(model, id);
     },
-    keep: async (id, removes) => {
+    keep: async (id, { removes }) => {
       await open();
       return model.inTurn(`backups of ${id}`, () => keep(model, id, removes));
     },

@@ -269,13 +269,13 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
     })),
   'a snapshot is taken only after a write': () =>
     replaced('backups', ({ backups, simulation }) => ({
-      keep: async (id, removes) => {
+      keep: async (id, rules) => {
         const count = async () => (await backups.describe(id)).snapshots.length;
         const before = await count();
-        const failed = await backups.keep(id, removes);
+        const failed = await backups.keep(id, rules);
         if ((await count()) > before) return failed;
         await simulation.write(id, 1);
-        return backups.keep(id, removes);
+        return backups.keep(id, rules);
       },
     })),
   'a verification is kept with its snapshot': () =>

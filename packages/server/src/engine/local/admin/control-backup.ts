@@ -60,13 +60,25 @@ const BATCH = 500;
  */
 export async function backupControl(home: string, path: string): Promise<number> {
   const target = createWriteStream(`${path}.new`, { mode: 0o600, flush: true });
-  const rows = await writeControl(home, target, () => true);
+  const rows = await writeControl(home, await ownDatabase(home), target, () => true);
   await renameDurably(`${path}.new`, path);
   return rows;
 }
 
-/** The same without the samples of metrics, which are large and change all the time. */
-export async function readControl(home: string): Promise<Buffer> {
+/** Our own metadata database. @throws Error when the control plane does not run */
+async function ownDatabase(home: string): Promise<ClientConfig> {
+  const site = await findSite(home);
+  if (site === null || (await findControl(home)) === null)
+    throw new Error(`the control plane of ${home} is not running: howdah up starts it`);
+  return storeConnection(site);
+}
+
+/**
+ * The same without the samples of metrics, which are large and change all the time.
+ *
+ * @param databaseUrl another metadata database than our own
+ */
+export async function readControl(home: string, databaseUrl: string | null): Promise<Buffer> {
   const parts: Buffer[] = [];
   const target = new Writable({
     write: (part: Buffer, _encoding, done) => {
@@ -74,20 +86,20 @@ export async function readControl(home: string): Promise<Buffer> {
       done();
     },
   });
-  await writeControl(home, target, (table) => table !== 'samples');
+  const database =
+    databaseUrl === null ? await ownDatabase(home) : { connectionString: databaseUrl };
+  await writeControl(home, database, target, (table) => table !== 'samples');
   return Buffer.concat(parts);
 }
 
 async function writeControl(
   home: string,
+  database: ClientConfig,
   target: Writable,
   isWanted: (table: string) => boolean,
 ): Promise<number> {
-  const site = await findSite(home);
-  if (site === null || (await findControl(home)) === null)
-    throw new Error(`the control plane of ${home} is not running: howdah up starts it`);
   const client = new Client({
-    ...storeConnection(site),
+    ...database,
     application_name: 'howdah backup-control',
   });
   client.on('error', () => undefined); // the running statement reports it

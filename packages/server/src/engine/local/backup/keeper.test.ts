@@ -4,13 +4,21 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { describeBackups } from './window.ts';
 import { listSnapshots } from './snapshots.ts';
-import { backupWarnings, createKeeper, holdingBackups, isDue, keepBackups } from './keeper.ts';
+import {
+  backupWarnings,
+  createKeeper,
+  holdingBackups,
+  isDue,
+  keepBackups,
+  relieveArchive,
+} from './keeper.ts';
 import { createLayout } from '../host/layout.ts';
 import { bareMachine } from '../host/bare-machine.testing.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { writeMarker } from '../host/marker.ts';
 import { createMonitor } from '../postgres/monitor.ts';
 import { commitAt, walFile } from '../postgres/wal.testing.ts';
+import { emptyState, endGaps, offMachine, writeState } from '../repository/state.ts';
 
 const DAY_MS = 86_400_000;
 const POLICY = { windowMs: 3 * DAY_MS, snapshotEveryMs: DAY_MS, verifyEveryMs: DAY_MS };
@@ -64,7 +72,9 @@ async function service(id: string, ages: readonly number[]) {
   };
 }
 
-const newKeeper = () =>
+const KEEP = { removes: true, quotaBytes: 1e9 };
+
+const newKeeper = (repositories: readonly string[] = []) =>
   createKeeper(
     machine,
     createMonitor(
@@ -72,11 +82,12 @@ const newKeeper = () =>
       async () => false,
     ),
     POLICY,
+    { known: () => repositories },
   );
 
 test('everything older than the window is removed, except the snapshot from which its begin is reached, and WAL since that', async () => {
   const kept = await service('a', [9, 5, 2, 1]);
-  await keepBackups(newKeeper(), 'a', true);
+  await keepBackups(newKeeper(), 'a', KEEP);
   expect(await kept.snapshots()).toEqual(['s1', 's2', 's3']);
   expect(await kept.oldestWal()).toBe(wal(2));
 });
@@ -84,8 +95,8 @@ test('everything older than the window is removed, except the snapshot from whic
 test('with everything inside the window, or a single old snapshot, nothing is removed that the window needs', async () => {
   const young = await service('young', [2, 1]);
   const old = await service('old', [400]);
-  await keepBackups(newKeeper(), 'young', true);
-  await keepBackups(newKeeper(), 'old', true);
+  await keepBackups(newKeeper(), 'young', KEEP);
+  await keepBackups(newKeeper(), 'old', KEEP);
   expect([await young.snapshots(), await young.oldestWal()]).toEqual([['s0', 's1'], wal(0)]);
   expect([await old.snapshots(), await old.oldestWal()]).toEqual([['s0'], wal(0)]);
 });
@@ -95,9 +106,47 @@ test('the rest of an interrupted snapshot is removed, and WAL from before the ol
   const { snapshots, archive } = machine.layout.service('a');
   await mkdir(join(snapshots, 'half.new', 'data'), { recursive: true });
   await writeFile(join(archive, `00000000${wal(0).slice(8)}`), '');
-  await keepBackups(newKeeper(), 'a', true);
+  await keepBackups(newKeeper(), 'a', KEEP);
   expect(await kept.snapshots()).toEqual(['s0']);
   expect(await kept.oldestWal()).toBe(wal(0));
+});
+
+test('WAL that a repository lacks stays beyond the window, up to a part of the quota', async () => {
+  const kept = await service('a', [9, 8, 7, 5, 1]);
+  const paths = machine.layout.service('a');
+  for (let number = 0; number <= 10; number++)
+    await writeFile(join(paths.archive, wal(number)), Buffer.alloc(131_072, 1));
+  const backup = { label: 'F', snapshot: 's0', type: 'full', storageBytes: 1 } as const;
+  const state = {
+    ...emptyState('offsite'),
+    backups: [{ ...backup, takenMs: 1000, firstWal: wal(0) }],
+    pushed: { '00000001': wal(0) },
+    run: { first: wal(0), last: wal(0) },
+    lastCommitMs: 2000,
+  };
+  await writeState(paths, state);
+  const gaps = async () => (await offMachine({ machine }, 'a', 'offsite'))?.gaps;
+  const quotaBytes = 90 * 131_072;
+  await keepBackups(newKeeper(['offsite']), 'a', { ...KEEP, quotaBytes });
+  expect([await kept.oldestWal(), await gaps()]).toEqual([wal(1), []]);
+  // Near its quota the service comes first; the WAL that is removed leaves a gap.
+  await relieveArchive(newKeeper(['offsite']), 'a', { ...KEEP, quotaBytes });
+  expect(await kept.oldestWal()).toBe(wal(7));
+  expect(await gaps()).toEqual([{ afterMs: 2000, beforeMs: null }]);
+  const shipped = { ...state, run: { first: wal(7), last: wal(9) } };
+  shipped.gaps = [{ afterMs: 2000, beforeMs: null }];
+  endGaps(shipped);
+  expect(shipped.gaps).toEqual([{ afterMs: 2000, beforeMs: null }]);
+  const later = { ...backup, takenMs: 3000, firstWal: wal(8) };
+  shipped.backups = [{ ...later, takenMs: 4000 }, later, ...shipped.backups];
+  endGaps(shipped);
+  expect(shipped.gaps).toEqual([{ afterMs: 2000, beforeMs: 3000 }]);
+  shipped.backups.pop();
+  endGaps(shipped);
+  expect(shipped.gaps).toEqual([]);
+  // A repository that was removed waits for nothing.
+  await keepBackups(newKeeper(), 'a', KEEP);
+  expect(await kept.oldestWal()).toBe(wal(8));
 });
 
 test('a snapshot dated in the future is no reason to wait for the next one, and is warned of; the newest is so by its WAL', async () => {
@@ -148,29 +197,29 @@ test('nothing goes while a fork is being made of it, also while its data is stil
     const paths = machine.layout.service(entry);
     await mkdir(paths.root);
     await writeMarker(paths, fork);
-    await keepBackups(keeper, 'a', true);
+    await keepBackups(keeper, 'a', KEEP);
     expect(await kept.snapshots()).toEqual(['s0', 's1', 's2']);
     await writeMarker(paths, { ...fork, provisioned: true });
   }
-  await keepBackups(keeper, 'a', true);
+  await keepBackups(keeper, 'a', KEEP);
   expect(await kept.snapshots()).toEqual(['s1', 's2']);
 });
 
 test('nothing goes while a fork of it was asked for that has not begun', async () => {
   const kept = await service('a', [9, 5, 1]);
   const keeper = newKeeper();
-  await keepBackups(keeper, 'a', false);
+  await keepBackups(keeper, 'a', { ...KEEP, removes: false });
   expect(await kept.snapshots()).toEqual(['s0', 's1', 's2']);
-  await keepBackups(keeper, 'a', true);
+  await keepBackups(keeper, 'a', KEEP);
   expect(await kept.snapshots()).toEqual(['s1', 's2']);
 });
 
 test('nothing goes while a backup is read to verify it', async () => {
   const kept = await service('a', [9, 5, 1]);
   const keeper = newKeeper();
-  await holdingBackups(keeper, 'a', () => keepBackups(keeper, 'a', true));
+  await holdingBackups(keeper, 'a', () => keepBackups(keeper, 'a', KEEP));
   expect(await kept.snapshots()).toEqual(['s0', 's1', 's2']);
-  await keepBackups(keeper, 'a', true);
+  await keepBackups(keeper, 'a', KEEP);
   expect(await kept.snapshots()).toEqual(['s1', 's2']);
 });
 

@@ -2,6 +2,8 @@
 import { readdir } from 'node:fs/promises';
 import type { Warning } from '@howdah/contract';
 import type { BackupPolicy } from '../../../config.ts';
+import type { RepositorySource } from '../../../repository/source.ts';
+import type { KeepRules } from '../../keep-rules.ts';
 import { archiveProblem, reach } from './window.ts';
 import { lastVerification, listSnapshots, type KeptSnapshot } from './snapshots.ts';
 import { pruneBackups } from './prune.ts';
@@ -9,9 +11,11 @@ import { takeSnapshot } from './take.ts';
 import { memberKey, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { readMarker } from '../host/marker.ts';
+import { waitingWalBudget } from '../host/quota-rules.ts';
 import { ownerOf } from '../host/users.ts';
 import type { Monitor } from '../postgres/monitor.ts';
 import { findServer } from '../postgres/server.ts';
+import { waitingWal } from '../repository/state.ts';
 
 /** Checkpoints write a little WAL even if no client does. */
 const IDLE_WAL_BYTES = 8192;
@@ -26,6 +30,7 @@ export type Keeper = {
   readonly machine: Machine;
   readonly monitor: Monitor;
   readonly policy: BackupPolicy;
+  readonly repositories: Pick<RepositorySource, 'known'>;
   /** Why the last snapshot that was due could not be taken. */
   readonly snapshotProblems: Map<string, string>;
   /** Services whose snapshots are being taken or pruned. */
@@ -40,11 +45,17 @@ export type Keeper = {
   provisioned: ReadonlySet<string>;
 };
 
-export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupPolicy): Keeper {
+export function createKeeper(
+  machine: Machine,
+  monitor: Monitor,
+  policy: BackupPolicy,
+  repositories: Pick<RepositorySource, 'known'>,
+): Keeper {
   return {
     machine,
     monitor,
     policy,
+    repositories,
     snapshotProblems: new Map(),
     keeping: new Set(),
     held: new Set(),
@@ -76,19 +87,23 @@ export async function provisioningForksOf(keeper: Keeper, id: string): Promise<s
 }
 
 /**
- * Takes a snapshot if one is due, and removes what the window no longer needs.
+ * Takes a snapshot if one is due, and removes what the window no longer needs and no repository
+ * waits for.
  *
- * @param removes whether anything may be removed
  * @returns whether a snapshot was due and could not be taken: {@link backupWarnings} has the reason
  */
-export async function keepBackups(keeper: Keeper, id: string, removes: boolean): Promise<boolean> {
+export async function keepBackups(
+  keeper: Keeper,
+  id: string,
+  { removes, quotaBytes }: KeepRules,
+): Promise<boolean> {
   const { keeping, snapshotProblems } = keeper;
   // One at a time: a second call would take an unfinished snapshot for an interrupted one.
   if (keeping.has(id)) return snapshotProblems.has(id);
   keeping.add(id);
   try {
     await tryDueSnapshot(keeper, id);
-    if (removes) await prune(keeper, id);
+    if (removes) await prune(keeper, id, keeper.policy, waitingWalBudget(quotaBytes, false));
     return snapshotProblems.has(id);
   } finally {
     keeping.delete(id);
@@ -153,19 +168,28 @@ async function hasWrittenSince(
 async function prune(
   keeper: Keeper,
   id: string,
-  window: Pick<BackupPolicy, 'windowMs'> = keeper.policy,
+  window: Pick<BackupPolicy, 'windowMs'>,
+  maxWaitingBytes: number,
 ): Promise<void> {
-  const { machine, held, pruning } = keeper;
+  const { machine, repositories, held, pruning } = keeper;
   if ((await provisioningForksOf(keeper, id)).length > 0 || held.has(id)) return;
-  const done = pruneBackups(machine, machine.layout.service(id), window).finally(() =>
-    pruning.delete(id),
-  );
+  const paths = machine.layout.service(id);
+  const done = waitingWal(paths, repositories.known(), maxWaitingBytes)
+    .then((waiting) => pruneBackups(machine, paths, window, waiting))
+    .finally(() => pruning.delete(id));
   pruning.set(id, done);
   await done;
 }
 
-/** Makes room in the WAL archive: a new snapshot is taken, and everything before it is removed. */
-export async function relieveArchive(keeper: Keeper, id: string, removes: boolean): Promise<void> {
+/**
+ * Makes room in the WAL archive: a new snapshot is taken, and what is before it is removed, but for
+ * the newest WAL that a repository waits for.
+ */
+export async function relieveArchive(
+  keeper: Keeper,
+  id: string,
+  { removes, quotaBytes }: KeepRules,
+): Promise<void> {
   const { machine, keeping, held, snapshotProblems } = keeper;
   const isBusy = keeping.has(id) || held.has(id);
   if (!removes || isBusy || (await provisioningForksOf(keeper, id)).length > 0) return;
@@ -179,7 +203,7 @@ export async function relieveArchive(keeper: Keeper, id: string, removes: boolea
   } finally {
     keeping.delete(id);
   }
-  await prune(keeper, id, { windowMs: 0 });
+  await prune(keeper, id, { windowMs: 0 }, waitingWalBudget(quotaBytes, true));
 }
 
 /** Reads backups of a service while none of them is removed. */

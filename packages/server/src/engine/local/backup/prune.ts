@@ -1,6 +1,6 @@
 /**
- * Removes the snapshots and the archived WAL that the window does not need, and archives on other
- * disks.
+ * Removes the snapshots and the archived WAL that neither the window nor a repository needs, and
+ * archives on other disks.
  */
 import { lstat, readdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -17,11 +17,14 @@ import { chooseSnapshot, listSnapshots } from './snapshots.ts';
 /**
  * Removes snapshots and archived WAL that no point inside the window needs. At least one snapshot
  * stays.
+ *
+ * @param waiting WAL that stays for a repository
  */
 export async function pruneBackups(
   { cloneMethod }: Pick<Machine, 'cloneMethod'>,
   paths: InstancePaths,
   { windowMs }: Pick<BackupPolicy, 'windowMs'>,
+  waiting: ReadonlySet<string>,
 ): Promise<void> {
   const snapshots = await listSnapshots(paths);
   const beginMs = Date.now() - windowMs;
@@ -42,8 +45,8 @@ export async function pruneBackups(
   for (const wal of await listEntries(paths.archive)) {
     // The last segment of a timeline is archived as partial when the next timeline begins, whose
     // own segment has it too.
-    if (isWalFile(wal.replace(/\.partial$/, '')) && wal < oldestKept.firstWal)
-      await removeEntry(join(paths.archive, wal));
+    const isOlder = isWalFile(wal.replace(/\.partial$/, '')) && wal < oldestKept.firstWal;
+    if (isOlder && !waiting.has(wal)) await removeEntry(join(paths.archive, wal));
   }
 }
 

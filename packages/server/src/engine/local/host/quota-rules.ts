@@ -4,6 +4,10 @@ import type { DiskPressure } from '../../engine.ts';
 
 /** From this part of the quota on a service warns. */
 const NEAR = 0.9;
+/** Archived WAL up to this part of the quota does not give way to the service. */
+const ARCHIVE = 0.1;
+/** WAL that a repository waits for stays up to this part of the quota. */
+const WAITING_WAL = 0.25;
 /** Below this part it may write again. */
 const AGAIN = 0.95;
 /**
@@ -107,8 +111,15 @@ export function exceeded({
   archiveBytes: number;
   quotaBytes: number;
 }): boolean {
-  return usedBytes > quotaBytes * NEAR && archiveBytes > quotaBytes / 10;
+  return usedBytes > quotaBytes * NEAR && archiveBytes > quotaBytes * ARCHIVE;
 }
+
+/**
+ * How much WAL stays for a repository that does not have it yet. Near the quota it is less, so that
+ * a dead repository makes no service read-only: half of the archive that does not give way.
+ */
+export const waitingWalBudget = (quotaBytes: number, isNear: boolean): number =>
+  quotaBytes * (isNear ? ARCHIVE / 2 : WAITING_WAL);
 
 /** Server logs that are kept of a service: a fiftieth of its quota, 20 to 200 MB. */
 export function logBudget(quotaBytes: number): number {

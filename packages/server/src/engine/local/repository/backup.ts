@@ -13,7 +13,7 @@ import { readText } from '../host/service-files.ts';
 import type { ShipContext, ShipPolicy } from './context.ts';
 import { makeSpool, removeSpool, spoolOf } from './spool.ts';
 import { annotations, ensureStanza, listBackups, runForService } from './stanza.ts';
-import type { ShipState } from './state.ts';
+import { endGaps, type ShipState } from './state.ts';
 
 export type DueBackup = { snapshot: KeptSnapshot; type: 'full' | 'incr' };
 
@@ -96,6 +96,7 @@ export async function refreshBackups(
     type,
     storageBytes,
   }));
+  endGaps(state);
 }
 
 /** An initial snapshot is backed up with its data: the template is not in the repository. */

@@ -19,7 +19,7 @@ import {
 import type { ShipContext } from './context.ts';
 import { makeSpool, spoolOf } from './spool.ts';
 import { runForService } from './stanza.ts';
-import { pendingFiles, writeState, type ShipState } from './state.ts';
+import { isBeyondGap, noteGap, pendingFiles, writeState, type ShipState } from './state.ts';
 
 /** A network has a delay for each file. */
 const PUSHES_AT_A_TIME = 4;
@@ -115,9 +115,13 @@ async function recordPushed(
     return;
   }
   state.pushed[name.slice(0, 8)] = name;
-  const history = await timelineHistory(paths, name);
-  const isNext = state.run !== null && followingWalFile(state.run.last, history) === name;
-  state.run = { first: isNext && state.run !== null ? state.run.first : name, last: name };
+  const { run } = state;
+  const isGap = await isBeyondGap(paths, state, name);
+  // Before what was pushed later commits are added: the gap is after the last one of before.
+  if (isGap) noteGap(state);
+  if (run === null || isGap) state.run = { first: name, last: name };
+  // The rest of a timeline that the service has left is no part of the newest WAL.
+  else if (name.slice(0, 8) >= run.last.slice(0, 8)) state.run = { first: run.first, last: name };
   state.lastCommitMs = Math.max(committedMs ?? 0, state.lastCommitMs ?? 0) || null;
 }
 

@@ -8,7 +8,13 @@ import { writeDurably } from '../../../lib/durable.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { statEntry } from '../host/service-files.ts';
-import { entriesOf, isHistory, isWalFile } from '../postgres/wal-files.ts';
+import {
+  entriesOf,
+  followingWalFile,
+  isHistory,
+  isWalFile,
+  timelineHistory,
+} from '../postgres/wal-files.ts';
 import type { ShipContext } from './context.ts';
 
 /** A backup in a repository. */
@@ -23,6 +29,12 @@ export type OffMachineBackup = {
   storageBytes: number;
 };
 
+/**
+ * A time of which a repository lacks WAL: nothing in it can be restored from there. It ends with
+ * the next backup; `beforeMs` null: there is none yet.
+ */
+export type OffMachineGap = { afterMs: number; beforeMs: number | null };
+
 export type OffMachine = {
   /** Newest first. */
   backups: OffMachineBackup[];
@@ -30,6 +42,8 @@ export type OffMachine = {
   earliestMs: number | null;
   /** Whatever was committed and acknowledged before is in the repository; null: unknown. */
   safeToMs: number | null;
+  /** In the order of time. */
+  gaps: OffMachineGap[];
   /** Archived WAL that is not in the repository yet. */
   backlog: { files: number; bytes: number; oldestMs: number | null };
   /** Why the last attempt failed, in words; null: it did not. */
@@ -48,6 +62,7 @@ export type ShipState = {
   histories: string[];
   /** The newest WAL that was pushed without a gap; null: none was. */
   run: { first: string; last: string } | null;
+  gaps: OffMachineGap[];
   /** The last commit in what was pushed. */
   lastCommitMs: number | null;
   safeToMs: number | null;
@@ -60,6 +75,7 @@ export const emptyState = (repositoryId: string): ShipState => ({
   pushed: {},
   histories: [],
   run: null,
+  gaps: [],
   lastCommitMs: null,
   safeToMs: null,
   problem: null,
@@ -74,9 +90,10 @@ export async function readState(
   repositoryId: string,
 ): Promise<ShipState | null> {
   const text = await readOrNull(fileOf(paths, repositoryId));
-  // Written completely or not at all, by us.
-  const state: ShipState | null = text === null ? null : JSON.parse(text);
-  return state === null || state.repositoryId !== repositoryId ? null : state;
+  if (text === null) return null;
+  // Written completely or not at all, by us; an older release noted no gaps.
+  const state: ShipState = { ...emptyState(repositoryId), ...JSON.parse(text) };
+  return state.repositoryId === repositoryId ? state : null;
 }
 
 export async function writeState(paths: InstancePaths, state: ShipState): Promise<void> {
@@ -103,11 +120,71 @@ export async function pendingFiles(
     .toSorted();
 }
 
-/** The state as others see it. */
-export async function describeState(paths: InstancePaths, state: ShipState): Promise<OffMachine> {
-  const found = (await pendingFiles(paths, state)).flatMap(
-    (name) => statEntry(join(paths.archive, name)) ?? [],
+/** Whether WAL is missing between what was pushed and an archived file. */
+export async function isBeyondGap(
+  paths: InstancePaths,
+  { run }: Pick<ShipState, 'run'>,
+  wal: string,
+): Promise<boolean> {
+  if (run === null) return false;
+  const next = followingWalFile(run.last, await timelineHistory(paths, wal));
+  return wal.slice(8) > next.slice(8);
+}
+
+/** Notes a gap after what was pushed; one that no backup has ended yet goes on. */
+export function noteGap(state: ShipState): void {
+  if (state.gaps.at(-1)?.beforeMs === null) return;
+  const known = [state.safeToMs, state.lastCommitMs, state.backups[0]?.takenMs];
+  const afterMs = Math.max(...known.map((ms) => ms ?? 0));
+  state.gaps.push({ afterMs, beforeMs: null });
+}
+
+/** Ends a gap with the first backup after it, and forgets those before the first backup. */
+export function endGaps(state: ShipState): void {
+  const { backups, run } = state;
+  const next = backups.findLast(
+    ({ firstWal }) => run !== null && firstWal.slice(8) >= run.first.slice(8),
   );
+  state.gaps = state.gaps
+    .map(({ afterMs, beforeMs }) => ({
+      afterMs,
+      beforeMs: beforeMs ?? (next !== undefined && next.takenMs > afterMs ? next.takenMs : null),
+    }))
+    .filter(({ afterMs }) => afterMs >= (backups.at(-1)?.takenMs ?? 0));
+}
+
+/**
+ * The archived WAL that repositories wait for, the newest first as far as it takes no more than so
+ * many bytes. A repository without a backup has no use for older WAL than its first one needs.
+ */
+export async function waitingWal(
+  paths: InstancePaths,
+  repositoryIds: readonly string[],
+  maxBytes: number,
+): Promise<Set<string>> {
+  const waiting = new Set<string>();
+  for (const id of repositoryIds) {
+    const state = await readState(paths, id);
+    if (state === null || state.backups.length === 0) continue;
+    for (const name of await pendingFiles(paths, state)) if (isWalFile(name)) waiting.add(name);
+  }
+  const kept = new Set<string>();
+  let bytes = 0;
+  for (const name of [...waiting].toSorted((a, b) => (a.slice(8) < b.slice(8) ? 1 : -1))) {
+    bytes += (statEntry(join(paths.archive, name))?.blocks ?? 0) * 512;
+    if (bytes > maxBytes) break;
+    kept.add(name);
+  }
+  return kept;
+}
+
+/** The state as others see it. */
+export async function describeState(paths: InstancePaths, before: ShipState): Promise<OffMachine> {
+  const pending = await pendingFiles(paths, before);
+  const state = { ...before, gaps: [...before.gaps] };
+  const wal = pending.find(isWalFile);
+  if (wal !== undefined && (await isBeyondGap(paths, state, wal))) noteGap(state);
+  const found = pending.flatMap((name) => statEntry(join(paths.archive, name)) ?? []);
   return {
     backups: state.backups.map(({ label, snapshot, takenMs, type, storageBytes }) => ({
       label,
@@ -118,6 +195,7 @@ export async function describeState(paths: InstancePaths, state: ShipState): Pro
     })),
     earliestMs: state.backups.at(-1)?.takenMs ?? null,
     safeToMs: state.safeToMs,
+    gaps: state.gaps,
     backlog: {
       files: found.length,
       bytes: found.reduce((sum, { blocks }) => sum + blocks * 512, 0),

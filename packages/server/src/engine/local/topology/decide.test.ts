@@ -65,6 +65,12 @@ const TABLE: [string, PlacedSpec, Observation, Step][] = [
     { kind: 'settled' },
   ],
   [
+    'the directory of a paused service is lost: restored when it is started',
+    { ...PAUSED, recovery: { repository: 'off' } },
+    NONE,
+    { kind: 'settled' },
+  ],
+  [
     'unfinished from before the machine went down',
     spec(),
     { ...NONE, directory: 'incomplete', templateReady: true },
