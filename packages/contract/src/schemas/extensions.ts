@@ -67,6 +67,9 @@ export const ServiceExtensionSchema = Named(
       description: 'whether the database has it; unknown: the service does not run',
     }),
     version: Type.Optional(Type.String({ description: 'the version that the database has' })),
+    kept: Type.Optional(
+      Type.String({ description: 'why it cannot be disabled; absent: the type does not need it' }),
+    ),
   }),
 );
 export type ServiceExtension = Type.Static<typeof ServiceExtensionSchema>;

@@ -5,7 +5,7 @@ import type { Caller } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { regionOrRefuse } from './regions.ts';
 import { type Accepted, changeUnderRules, reachEngine } from './service-rules.ts';
-import type { ServicePlace } from '../store/service-documents.ts';
+import { readAddons, type ServicePlace } from '../store/service-documents.ts';
 
 /** Lists the extensions of each PostgreSQL of a region. @param code default: the first region */
 export async function listExtensions({ regions }: ControlContext, code: string | undefined) {
@@ -15,11 +15,16 @@ export async function listExtensions({ regions }: ControlContext, code: string |
 }
 
 /** Lists the extensions that a service has or can have. */
-export function listServiceExtensions(
-  { regions }: ControlContext,
+export async function listServiceExtensions(
+  { regions, store }: ControlContext,
   { key: id, region_code: region }: ServicePlace,
 ): Promise<ServiceExtension[]> {
-  return reachEngine(() => regions.of(region).engine.extensions.of(id));
+  const all = await reachEngine(() => regions.of(region).engine.extensions.of(id));
+  const addons = await readAddons(store.db, id);
+  return all.map((extension) => {
+    const kept = whyKept(extension.name, addons);
+    return kept === null ? extension : { ...extension, kept };
+  });
 }
 
 /** Creates an extension in the database of a service; loads its library before, if it has one. */

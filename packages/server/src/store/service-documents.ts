@@ -1,5 +1,5 @@
 /** Reads of finished service documents. */
-import type { Environment, LiveStatus, ServiceStatus } from '@howdah/contract';
+import type { Addon, Environment, LiveStatus, ServiceStatus } from '@howdah/contract';
 import type { Pool } from 'pg';
 import { coalesced } from './read.ts';
 import type { Db } from './tables.ts';
@@ -28,6 +28,16 @@ export function createDocumentReader(pool: Pool): (id: string) => Promise<Servic
     'service_docs',
     'select id as key, project_id, region_code, status, environment, created_by, doc, deleted_at is not null as deleted, parent_id from services where id = any($1) and project_id is not null',
   );
+}
+
+/** The add-ons that a service was created with; none if it is gone. */
+export async function readAddons(db: Db, id: string): Promise<readonly Addon[]> {
+  const row = await db
+    .selectFrom('services')
+    .select('addons')
+    .where('id', '=', id)
+    .executeTakeFirst();
+  return row?.addons ?? [];
 }
 
 /**

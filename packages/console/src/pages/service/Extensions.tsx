@@ -1,5 +1,4 @@
 /** The extensions of a service: what it has, what it can have, and why not the others. */
-import { ADDONS_OF_TYPE, whyKept } from '@howdah/contract/types';
 import { Puzzle } from 'lucide-react';
 import { serviceCalls, type Operation, type ServiceExtension } from '../../api.ts';
 import { Confirm } from '../../components/Confirm.tsx';
@@ -120,7 +119,7 @@ function Enable({ extension }: { extension: ServiceExtension }) {
   );
 }
 
-function Disable({ extension: { name, preload }, all }: Changing) {
+function Disable({ extension: { name, preload, kept }, all }: Changing) {
   const me = useMe();
   const service = useThisService();
   const disable = useCall(serviceCalls(me.project.id, service.service_id).disableExtension);
@@ -128,7 +127,7 @@ function Disable({ extension: { name, preload }, all }: Changing) {
     ({ state, requires }) => state === 'enabled' && requires.includes(name),
   );
   const why =
-    whyKept(name, ADDONS_OF_TYPE[service.service_type]) ??
+    kept ??
     (needing.length === 0
       ? whyNot('disableExtension', service, me)
       : `${needing.map((other) => other.name).join(', ')} needs it: disable that first`);
