@@ -164,6 +164,28 @@ describe.skipIf(CHROMIUM === null)(`actions of a service in Chromium${NO_CHROMIU
     await tenant.context.close();
   });
 
+  test('a fork of now can have a newer version of PostgreSQL than its parent', async () => {
+    const service = await installation.create({ name: 'to upgrade', service_type: 'POSTGRES' });
+    const { page } = await enter();
+    await page.route('**/regions', async (route) => {
+      const response = await route.fetch();
+      const [region, ...others] = await response.json();
+      for (const { versions } of region.service_types)
+        versions.unshift({ pg_version: '98', version: '98.1', available: true });
+      return route.fulfill({ response, json: [region, ...others] });
+    });
+    await openService(page, service, 'backups');
+    const version = page.getByLabel('PostgreSQL version');
+    await version.selectOption('98.1');
+    await page.getByRole('radio', { name: 'As it was at a point in time' }).click();
+    await version.waitFor({ state: 'detached' });
+    await page.getByRole('radio', { name: 'As it is now' }).click();
+    const asked = page.waitForRequest('**/forkService');
+    await page.getByRole('button', { name: 'Fork', exact: true }).last().click();
+    expect((await asked).postDataJSON()).toMatchObject({ fork_strategy: 'NOW', pg_version: '98' });
+    await page.getByText('PostgreSQL 98 is needed').first().waitFor();
+  });
+
   test('the first and the chosen tab of a service are in sight', async () => {
     const service = await installation.create({ name: 'with tabs', addons: [] });
     for (const [width, labels] of [

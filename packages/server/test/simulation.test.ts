@@ -67,6 +67,44 @@ test('a service goes through its life without PostgreSQL, and says so', async ()
   await expect.poll(async () => (await cloud.request('GET', path)).status, SEEN).toBe(404);
 });
 
+test('an extension of an add-on cannot be disabled, whatever the type is called', async () => {
+  const service = await begin('with both', { addons: ['time-series', 'ai'] });
+  await cloud.until(service.service_id, 'READY');
+  const path = `/services/${service.service_id}/extensions`;
+  const { body } = await cloud.request('GET', path);
+  const all = (Array.isArray(body) ? body : []).map((one: unknown) => Object(one));
+  const kept = all.filter((one) => one.kept !== undefined).map(({ name }) => name);
+  expect(kept).toEqual(['plpgsql', 'timescaledb', 'vector']);
+  for (const { name } of all)
+    expect((await cloud.request('DELETE', `${path}/${name}`)).status).toBe(
+      kept.includes(name) ? 400 : 202,
+    );
+});
+
+test('a fork has the version of its parent, or a newer one', async () => {
+  const parent = await begin('of 17', { pg_version: '17' });
+  await cloud.until(parent.service_id, 'READY');
+  const path = `/services/${parent.service_id}/forkService`;
+  const fork = (more: object) =>
+    cloud.request('POST', path, { fork_strategy: 'NOW', pg_version: '18', ...more });
+  const made = Object((await fork({})).body);
+  expect(made).toMatchObject({ pg_version: '18' });
+  await cloud.until(made.service_id, 'READY');
+  expect(await cloud.get(made.service_id)).toMatchObject({ pg_version: '18' });
+  for (const [more, message] of [
+    [{ pg_version: '16' }, 'a fork has the version of its parent, 17, or a newer one'],
+    [{ fork_strategy: 'PITR', target_time: new Date().toISOString() }, 'with the strategy PITR'],
+  ] as const)
+    expect(await fork(more)).toMatchObject({
+      status: 400,
+      body: { message: expect.stringContaining(message) },
+    });
+  expect(await fork({ pg_version: '99' })).toMatchObject({
+    status: 422,
+    body: { message: expect.stringContaining('PostgreSQL 99 is not simulated') },
+  });
+});
+
 test('each example of the document is a script', async () => {
   const page = await readFile(new URL('../../../docs/simulation.md', import.meta.url), 'utf8');
   const examples = [...page.matchAll(/^```json\n([^`]+)```$/gm)].map(([, json = '']) => json);

@@ -1,9 +1,10 @@
 /** Services on two major versions: one from npm in `data/postgres`, beside those of the machine. */
+import { existsSync } from 'node:fs';
 import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { install, makeHome, preload, type Installation } from './harness.ts';
+import { connectTo, install, makeHome, preload, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { putPostgresql } from './npm-postgresql.ts';
 import {
@@ -51,6 +52,27 @@ async function majorOf(service: ServiceAccess): Promise<string | undefined> {
     const { rows } = await client.query<{ server_version: string }>('show server_version');
     return rows[0]?.server_version.split('.')[0];
   });
+}
+
+/** The version of a create that asks for none. */
+async function defaultMajor(): Promise<string> {
+  const { data: regions } = await cloud.client.GET('/projects/{project_id}/regions', {
+    params: { path: { project_id: cloud.projectId } },
+  });
+  const offer = regions?.[0]?.service_types.find(({ service_type }) => service_type === 'POSTGRES');
+  return offer?.version?.split('.')[0] ?? '';
+}
+
+/** Forks a service into a newer version; null: it is refused, since npm's has no pg_dump. */
+async function askedFork(parent: ServiceAccess, to: string): Promise<ServiceAccess | null> {
+  const asked = { fork_strategy: 'NOW', pg_version: to };
+  const answer = await call(parent, 'forkService', asked);
+  if (existsSync(`/usr/lib/postgresql/${to}/bin/pg_dump`)) return accessOf(answer.body);
+  expect(answer).toMatchObject({
+    status: 422,
+    body: { message: expect.stringContaining('pg_dump and pg_restore of PostgreSQL') },
+  });
+  return null;
 }
 
 async function forked(parent: ServiceAccess, body: object): Promise<ServiceAccess> {
@@ -138,6 +160,131 @@ test('a version that cannot be had is refused with the reason', async () => {
     status: 400,
     body: { message: expect.stringContaining('a fork has the version of its parent') },
   });
+});
+
+/** A function that makes a role with the name of who runs it, and definitions that run it. */
+const HOSTILE = `
+  create function report(value text) returns boolean language plpgsql as $$ begin
+    if not exists (select from pg_roles where rolname = 'ran_as_' || current_user) then
+      execute format('create role %I', 'ran_as_' || current_user);
+    end if;
+    return true;
+  end $$;
+  create domain watched as text check (public.report(value));
+  create function add(watched, text) returns watched language sql as 'select $1';
+  create aggregate gathered(text) (sfunc = add, stype = watched, initcond = 'none');
+  create table parted (key watched) partition by list (key);
+  create table part partition of parted for values in ('a');
+  create function report_of(number int) returns int immutable language plpgsql
+    as 'begin perform public.report(number::text); return number; end';
+  create table folded (i int) partition by range ((i + report_of(1)));
+  create table measured (i int check (i < 1000000));
+  create index on measured ((i + report_of(2))) where report_of(3) > i;
+  create function checked(measured) returns boolean immutable language sql
+    as 'select public.report_of(4) > 0';
+  alter table measured add constraint apart check (checked(measured.*) and report_of(5) > 0);
+  insert into measured select generate_series(1, 3);
+  create materialized view seen as select report_of(i) from measured;
+  alter database tsdb set search_path = public, pg_catalog;
+  alter database tsdb set default_transaction_read_only = on`;
+
+/** Belongings of a tenant beside tables: roles with passwords, owners, settings. */
+const BELONGINGS = `
+  create role team;
+  create role app login password 'of-the-application' in role team connection limit 7;
+  alter role app set statement_timeout = '61s';
+  grant create on schema public to app;
+  create schema "of ""the"" team" authorization team;
+  create table notes (id int generated always as identity primary key, note text);
+  alter table notes owner to app;
+  insert into notes (note) select 'note ' || i from generate_series(1, 1000) i;
+  grant select on notes to team;
+  create table "of ""the"" team".t (i int references notes);
+  alter table "of ""the"" team".t owner to team;
+  alter table notes enable row level security;
+  create policy own on notes to team using (id < 500);
+  alter default privileges for role app in schema public grant select on tables to team;
+  create extension hstore;
+  create table kept (name hstore);
+  insert into kept values ('a=>1');
+  select lo_create(4711);
+  grant connect on database tsdb to team`;
+
+const FACTS = `select json_build_object(
+  'notes', (select count(*) from notes),
+  'owner', (select relowner::regrole from pg_class where oid = 'notes'::regclass),
+  'next', nextval('notes_id_seq'),
+  'team', (select pg_get_userbyid(nspowner) from pg_namespace where nspname = 'of "the" team'),
+  'policies', (select count(*) from pg_policies where roles = '{team}'),
+  'rights', has_table_privilege('team', 'notes', 'select'),
+  'member', pg_has_role('app', 'team', 'usage'),
+  'mine', (select array_agg(format('%s %s %s %s', grantor::regrole, admin_option, inherit_option,
+             set_option) order by grantor::regrole::text) from pg_auth_members
+           where roleid = 'app'::regrole and member = 'tsdbadmin'::regrole),
+  'limit', (select rolconnlimit from pg_roles where rolname = 'app'),
+  'settings', (select json_agg(setconfig order by setconfig) from pg_db_role_setting
+               where setrole in (0, 'tsdbadmin'::regrole, 'app'::regrole)),
+  'large', (select count(*) from pg_largeobject_metadata),
+  'other', (select count(*) from pg_database where datname = 'other "one" = x'),
+  'rows', (select count(*) from seen),
+  'default', (select count(*) from pg_default_acl),
+  'hstore', (select name -> 'a' from kept)
+) as facts`;
+
+const factsOf = (service: ServiceAccess) =>
+  withClient(cloud, service, async (client) => {
+    await client.query('begin read write');
+    const { rows } = await client.query<{ facts: object }>(FACTS);
+    await client.query('rollback');
+    return rows[0]?.facts;
+  });
+
+test('a fork of a newer version has all that its parent has', async () => {
+  const parent = await create('to-upgrade', { pg_version: MAJOR });
+  await withClient(cloud, parent, async (client) => {
+    await client.query(BELONGINGS);
+    await client.query('create database "other ""one"" = x"');
+    await client.query(HOSTILE);
+    // Until now it ran by the tenant's own statements.
+    await client.query('set default_transaction_read_only = off; drop role ran_as_tsdbadmin');
+  });
+  const to = await defaultMajor();
+  const fork = await askedFork(parent, to);
+  if (fork === null) return;
+  await cloud.until(fork.service_id, 'READY');
+  expect(await majorOf(fork)).toBe(to);
+  const facts = await factsOf(parent);
+  expect(facts).toMatchObject({ notes: 1000, owner: 'app', rights: true, limit: 7, hstore: '1' });
+  expect(await factsOf(fork)).toEqual(facts);
+  const ran = await withClient(cloud, fork, (client) =>
+    client.query("select rolname from pg_roles where rolname like 'ran\\_as\\_%'"),
+  );
+  expect(ran.rows).toEqual([{ rolname: 'ran_as_tsdbadmin' }]);
+  const app = await connectTo(cloud, fork, 'of-the-application', { user: 'app' });
+  expect((await app.query('show statement_timeout')).rows).toEqual([{ statement_timeout: '61s' }]);
+  await app.end();
+  expect(await majorOf(parent)).toBe(MAJOR);
+});
+
+test('a fork whose parent cannot be restored in the newer version says why', async () => {
+  const parent = await create('cannot-upgrade', { pg_version: MAJOR });
+  await withClient(cloud, parent, (client) =>
+    // It raises an error where it is restored: there is no such table yet.
+    client.query(`
+      create table needed (i int);
+      create function find(value text) returns boolean language plpgsql
+        as 'begin perform from public.needed; return true; end';
+      create domain found as text check (public.find(value));
+      create function add(found, text) returns found language sql as 'select $1';
+      create aggregate gathered(text) (sfunc = add, stype = found, initcond = 'x')`),
+  );
+  const fork = await askedFork(parent, await defaultMajor());
+  if (fork === null) return;
+  await cloud.until(fork.service_id, 'UNSTABLE');
+  const [operation] = await cloud.operations(fork.service_id);
+  expect(operation?.error).toContain('relation "public.needed" does not exist');
+  expect(operation?.error).not.toContain(cloud.home);
+  await cloud.request('DELETE', `/services/${fork.service_id}`);
 });
 
 test('an import into an older version is refused', async () => {

@@ -35,7 +35,13 @@ type CreateOptions = Waiting &
     vpc?: string;
   };
 type ForkOptions = Waiting &
-  Size & { name?: string; lastSnapshot?: true; at?: string; environment?: string };
+  Size & {
+    name?: string;
+    lastSnapshot?: true;
+    at?: string;
+    environment?: string;
+    pgVersion?: string;
+  };
 
 /** `howdah service create`, `fork` and `restore` */
 export function addCreates(service: Command): void {
@@ -118,6 +124,10 @@ function addFork(service: Command): void {
     .option('--memory-gbs <number>', "gigabytes, or shared; default: the parent's")
     .option('--storage-gb <number>', "gigabytes of disk; default: the parent's")
     .option('--environment <environment>', 'DEV or PROD; default: DEV')
+    .option(
+      '--pg-version <major>',
+      "a newer major version of PostgreSQL, not with --at; default: the parent's",
+    )
     .action(async (name: string, options: ForkOptions) => {
       if (options.at !== undefined && options.lastSnapshot === true)
         throw new Failure('--at and --last-snapshot: give only one of them', 'usage');
@@ -130,6 +140,7 @@ function addFork(service: Command): void {
         ...given('target_time', momentIfGiven('--at', options.at)),
         ...given('name', options.name),
         ...given('environment_tag', environmentOf(options.environment)),
+        ...given('pg_version', options.pgVersion),
       };
       const of = await findPath(connection, name);
       const made = await connection.client.POST(

@@ -1835,7 +1835,7 @@ export interface components {
             storage_gb?: number;
             /** @description the region of the parent, by any of its names */
             region_code?: string;
-            /** @description the major version of PostgreSQL, 16 or newer; that of the parent */
+            /** @description the major version of PostgreSQL, 16 or newer; that of the parent, or a newer one that the data is copied into; not with PITR */
             pg_version?: string;
             /**
              * @default DEV
@@ -2467,6 +2467,8 @@ export interface components {
             state: "enabled" | "disabled" | "unknown";
             /** @description the version that the database has */
             version?: string;
+            /** @description why it cannot be disabled; absent: the type does not need it */
+            kept?: string;
         };
         EnableExtension: {
             /** @description the name of an extension that is installed and allowed */

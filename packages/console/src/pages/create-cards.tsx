@@ -47,7 +47,10 @@ export function VersionCard({
   const versions = offer?.versions.filter(({ available }) => available) ?? [];
   if (versions.length < 2) return null;
   return (
-    <Card title="PostgreSQL" hint="forks and read replicas have the same version">
+    <Card
+      title="PostgreSQL"
+      hint="read replicas have the same version, forks the same or a newer one"
+    >
       <NativeSelect
         aria-label="PostgreSQL version"
         value={version}

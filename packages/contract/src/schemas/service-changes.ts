@@ -76,7 +76,9 @@ export const ForkBody = Named(
     region_code: Type.Optional(
       Type.String({ maxLength: 64, description: 'the region of the parent, by any of its names' }),
     ),
-    pg_version: Type.Optional(pgVersion('that of the parent')),
+    pg_version: Type.Optional(
+      pgVersion('that of the parent, or a newer one that the data is copied into; not with PITR'),
+    ),
     environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
   }),
 );

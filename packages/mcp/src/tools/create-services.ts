@@ -97,6 +97,12 @@ function addForkService(server: McpServer, cloud: Cloud): void {
             }),
           ),
           name: Type.Optional(name),
+          pg_version: Type.Optional(
+            Type.String({
+              maxLength: 2,
+              description: 'a newer major version of PostgreSQL, by a dump; not with PITR',
+            }),
+          ),
           ...size,
           ...wait,
           ...changing,
@@ -105,7 +111,7 @@ function addForkService(server: McpServer, cloud: Cloud): void {
       ),
     },
     async (args, signal) => {
-      const { strategy = 'NOW', target_time, name: wanted, wait_seconds = WAIT_SECONDS } = args;
+      const { strategy = 'NOW', target_time, pg_version, wait_seconds = WAIT_SECONDS } = args;
       const parent = await findService(cloud, args.service);
       const { data, response } = await client.POST(
         '/projects/{project_id}/services/{service_id}/forkService',
@@ -114,7 +120,8 @@ function addForkService(server: McpServer, cloud: Cloud): void {
           body: {
             fork_strategy: strategy,
             ...(target_time === undefined ? {} : { target_time }),
-            ...(wanted === undefined ? {} : { name: wanted }),
+            ...(args.name === undefined ? {} : { name: args.name }),
+            ...(pg_version === undefined ? {} : { pg_version }),
             ...sizeIn(args),
           },
           signal,

@@ -206,12 +206,10 @@ export class BadCursor extends Error {}
  * Whether services can run here, and the changes of a service: from its creation to its removal.
  */
 export interface Lifecycle {
-  /**
-   * Whether a service with these add-ons can run here.
-   *
-   * @param major the major version of PostgreSQL that was asked for; null: the region chooses
-   */
+  /** Whether such a service can run here. @param major null: the region chooses */
   supports(addons: readonly Addon[], major: number | null): PostgresCapability;
+  /** Why a fork of now, or of the last snapshot, cannot have this newer major; null: it can. */
+  whyNotConverted(addons: readonly Addon[], major: number): string | null;
   /** The major version of the PostgreSQL that a service's data is of; null: it has no data. */
   majorOf(id: string): Promise<number | null>;
   /**

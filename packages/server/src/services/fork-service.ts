@@ -60,8 +60,8 @@ export async function forkService(
     });
     await refuseSecondProject(tx, regions, region, caller.projectId);
     await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, 1) });
-    refuseOtherMajor(parent, body.pg_version);
-    const { addons, pg_version: major } = parent;
+    const { addons } = parent;
+    const major = majorOfFork(region, parent, body);
     const fresh = await insertServiceAtEndpoint(region, tx, { addons, major, size, origin });
     const operation = await beginOperation(
       tx,
@@ -109,14 +109,28 @@ function refuseOtherRegion(regions: Regions, own: Region, asked: string | undefi
   );
 }
 
-/** A fork begins with the data of its parent, which is of one major version. */
-function refuseOtherMajor({ pg_version }: ServiceRow, asked: string | undefined): void {
-  if (asked === undefined || pg_version === null || Number(asked) === pg_version) return;
-  throw new ApiError(
-    'INVALID_REQUEST',
-    `pg_version: found ${JSON.stringify(asked)}; ` +
-      `a fork has the version of its parent, ${pg_version}: leave the field out`,
-  );
+/** The major version of a fork: that of its parent, or a newer one that the data is copied into. */
+function majorOfFork(
+  { engine }: Region,
+  { pg_version: own, addons }: ServiceRow,
+  { pg_version: asked, fork_strategy: strategy }: ForkBody,
+): number | null {
+  if (asked === undefined || own === null || Number(asked) === own) return own;
+  if (Number(asked) < own)
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `pg_version: found ${JSON.stringify(asked)}; ` +
+        `a fork has the version of its parent, ${own}, or a newer one`,
+    );
+  if (strategy === 'PITR')
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `pg_version: found ${JSON.stringify(asked)} with the strategy PITR; such a fork has ` +
+        `the version of its parent, ${own}: fork it again to ${asked} with the strategy NOW`,
+    );
+  const why = engine.lifecycle.whyNotConverted(addons, Number(asked));
+  if (why !== null) throw new ApiError('UNAVAILABLE_HERE', `pg_version: ${why}`);
+  return Number(asked);
 }
 
 /**

@@ -21,6 +21,7 @@ import { useBackups, useFindRegion, useThisService, useWhyImpossible } from '../
 import { useMe } from '../../session.ts';
 import { whyDenied, whyNot } from '../../status.ts';
 import create from '../create.module.css';
+import { ForkVersion } from './ForkVersion.tsx';
 import { OffMachine } from './OffMachine.tsx';
 import classes from './service.module.css';
 import timeline from './timeline.module.css';
@@ -72,6 +73,7 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
   const [strategy, setStrategy] = useState<ForkStrategy>('NOW');
   const [atMs, setAtMs] = useState<number | null>(null);
   const [name, setName] = useState('');
+  const [version, setVersion] = useState('');
   const quota = service.resources[0]?.spec.storage_gb ?? 0;
   const [storage, setStorage] = useState(quota);
   const window =
@@ -93,6 +95,7 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
           : {}),
         ...(name.trim() === '' ? {} : { name: name.trim() }),
         ...(storage === quota ? {} : { storage_gb: storage }),
+        ...(version === '' || strategy === 'PITR' ? {} : { pg_version: version }),
       }),
     {
       quiet: true,
@@ -171,6 +174,9 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
           maw={420}
         />
         <StorageInput label="Storage in GB" value={storage} onChange={setStorage} />
+        {strategy !== 'PITR' && (
+          <ForkVersion service={service} version={version} onChange={setVersion} />
+        )}
       </Form>
     </Card>
   );

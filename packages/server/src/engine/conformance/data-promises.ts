@@ -165,6 +165,12 @@ async function majorsAreKept(subject: Subject): Promise<void> {
       await withService(subject, { major, origin }, async (fork) => {
         assert.equal(await lifecycle.majorOf(fork.id), major);
       });
+      for (const newer of majors.filter((one) => one.major > major)) {
+        if (lifecycle.whyNotConverted([], newer.major) !== null) continue;
+        await withService(subject, { major: newer.major, origin }, async (fork) => {
+          assert.equal(await lifecycle.majorOf(fork.id), newer.major);
+        });
+      }
     });
 }
 

@@ -8,6 +8,7 @@ import type {
   PostgresCapability,
   TypeCapability,
 } from '../engine.ts';
+import { whyNotConverted } from './convert/convert.ts';
 import { CLONE_COST } from './host/clone.ts';
 import { limitsNote } from './host/limits.ts';
 import type { Machine } from './host/machine-record.ts';
@@ -36,6 +37,18 @@ export function supports(
           ? { note: EDITION_NOTE[installation.timescaledb] }
           : {}),
       };
+}
+
+/** Why data of services with these add-ons cannot become that of a newer major; null: it can. */
+export function whyNotConvertedTo(
+  { installations }: Pick<Machine, 'installations'>,
+  addons: readonly Addon[],
+  major: number,
+): string | null {
+  const to = installationFor(installations.usable, addons, major);
+  return to === null
+    ? missingFor(installations.usable, addons, major)
+    : whyNotConverted(to, addons);
 }
 
 /** The major versions that are installed, newest first, and whether each has the add-ons. */

@@ -13,7 +13,7 @@ import type { ServiceSpec } from '../spec.ts';
 import { backupWarnings, holdingBackups, keepBackups } from './backup/keeper.ts';
 import { sweepCopies, verifyBackup } from './backup/verify.ts';
 import { describeBackups } from './backup/window.ts';
-import { capabilitiesOf, supports } from './capabilities.ts';
+import { capabilitiesOf, supports, whyNotConvertedTo } from './capabilities.ts';
 import { removeTree } from './host/clone.ts';
 import { findDaemon } from './host/daemon.ts';
 import type { Machine } from './host/machine-record.ts';
@@ -58,6 +58,7 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
     capabilities: capabilitiesOf(machine, options.gateway),
     lifecycle: {
       supports: (addons, major) => supports(machine, addons, major),
+      whyNotConverted: (addons, major) => whyNotConvertedTo(machine, addons, major),
       majorOf: async (id) => {
         const marker = await readMarker(machine.layout.service(id));
         return marker === null ? null : majorOf(marker);

@@ -73,7 +73,7 @@ export function decideData(
     if (parent === null || parent.nodes.length === 0)
       throw new Error(`its parent ${origin.parent} is no longer there`);
     const { atMs, detail } = originMoment(parent, origin.strategy, origin.targetTime, nowMs);
-    changed.major = parent.major;
+    changed.major = spec.major ?? parent.major;
     change.addNode(changed, spec, n, 'primary');
     change.writeFiles(changed, spec);
     changed.ports = change.portsOf(spec);

@@ -4,7 +4,13 @@
  * them fail, and its clock can be advanced. The same seed and the same calls have the same results.
  */
 import { takeUsablePort } from '../addresses.ts';
-import type { Capabilities, Engine, Observing, Possibility } from '../engine.ts';
+import type {
+  Capabilities,
+  Engine,
+  Observing,
+  Possibility,
+  PostgresCapability,
+} from '../engine.ts';
 import { EngineUnavailable } from '../engine.ts';
 import type { ClusterRecords } from '../records.ts';
 import { createBackups } from './backups.ts';
@@ -74,10 +80,8 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
   return {
     capabilities: CAPABILITIES,
     lifecycle: {
-      supports: (_addons, major) =>
-        MODEL_VERSIONS.find((one) => major === null || one.major === major) ?? {
-          missing: `PostgreSQL ${major} is not simulated; GET /regions lists the versions`,
-        },
+      supports: (_addons, major) => supports(major),
+      whyNotConverted: (_addons, major) => whyMissing(supports(major)),
       majorOf: async (id) => {
         await open();
         return state.find(id)?.major ?? null;
@@ -206,3 +210,15 @@ const CAPABILITIES: Capabilities = {
   cloneMethod: 'reflink',
   forkCost: SIMULATED,
 };
+
+const whyMissing = (found: PostgresCapability): string | null =>
+  'missing' in found ? found.missing : null;
+
+/** Every version that is simulated runs every type. */
+function supports(major: number | null): PostgresCapability {
+  return (
+    MODEL_VERSIONS.find((one) => major === null || one.major === major) ?? {
+      missing: `PostgreSQL ${major} is not simulated; GET /regions lists the versions`,
+    }
+  );
+}

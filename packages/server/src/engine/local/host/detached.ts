@@ -78,7 +78,8 @@ export async function launchDetached({
   }
 }
 
-function privileges(owner: Owner | null): string[] {
+/** The command by which a program becomes a user, without any privilege. */
+export function privileges(owner: Owner | null): string[] {
   if (owner === null) return [];
   return [
     'setpriv',

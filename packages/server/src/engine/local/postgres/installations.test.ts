@@ -1,6 +1,10 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { AddonExtension } from '@howdah/contract';
 import {
+  findInstallations,
   installationFor,
   installationOf,
   missingFor,
@@ -82,4 +86,36 @@ test('data stays with its installation, or another of its major', () => {
     'its data is of PostgreSQL 16, and its record says 18',
   );
   expect(whyNotStartable([both], null, { addons: [], major: 18 })).toContain('PostgreSQL 18');
+});
+
+test('the edition of TimescaleDB is that of its files', async () => {
+  const home = await mkdtemp(join(tmpdir(), 'howdah-editions-'));
+  /** A program that reports a version no machine has, and the files of a TimescaleDB. */
+  const put = async (major: number, libraries: readonly string[]): Promise<void> => {
+    const root = join(home, String(major));
+    const extension = join(root, 'share', 'extension');
+    for (const directory of ['bin', 'lib']) await mkdir(join(root, directory), { recursive: true });
+    await mkdir(extension, { recursive: true });
+    for (const program of ['postgres', 'initdb'])
+      await writeFile(
+        join(root, 'bin', program),
+        `#!/bin/sh\necho "postgres (PostgreSQL) ${major}.1"\n`,
+        { mode: 0o755 },
+      );
+    if (libraries.length > 0) await writeFile(join(extension, 'timescaledb.control'), '');
+    for (const library of libraries) await writeFile(join(root, 'lib', library), '');
+  };
+  await put(97, ['timescaledb.so', 'timescaledb-2.22.1.so', 'timescaledb-tsl-2.22.1.so']);
+  await put(98, ['timescaledb.so', 'timescaledb-2.22.1.so']);
+  await put(99, []);
+  const { usable } = await findInstallations({ installations: home, modules: home }, false);
+  const editions = usable
+    .filter(({ source }) => source === 'linked')
+    .map(({ major, timescaledb, extensions }) => [major, timescaledb, extensions.length]);
+  expect(editions).toEqual([
+    [99, null, 0],
+    [98, 'apache', 1],
+    [97, 'community', 1],
+  ]);
+  await rm(home, { recursive: true });
 });

@@ -34,11 +34,12 @@ import {
 } from '../proxy/pooler.ts';
 import { configure, issueCertificate } from './configure.ts';
 import type { Step } from './decide.ts';
-import { copying, type Executor, type Found } from './executor.ts';
+import { converting, copying, type Executor, type Found } from './executor.ts';
 import {
   cloneParent,
   recoverInstance,
   cloneTemplate,
+  isConverted,
   untilOnDisk,
   type NewInstance,
 } from './make-instance.ts';
@@ -127,8 +128,9 @@ async function applyToDirectory(
     case 'clone':
       return cloneTemplate(executor, instance);
     case 'fork': {
-      const fork = () => copying(executor, () => cloneParent(executor, instance, step.origin));
-      return machine.cloneMethod === 'copy' ? fork() : executor.forkLimit(fork);
+      const fork = () => cloneParent(executor, instance, step.origin);
+      if (isConverted(executor, instance, step.origin)) return converting(executor, fork);
+      return machine.cloneMethod === 'copy' ? copying(executor, fork) : executor.forkLimit(fork);
     }
     case 'recover':
       return copying(executor, () => recoverInstance(executor, instance, step.recovery));

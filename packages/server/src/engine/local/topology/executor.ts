@@ -31,6 +31,8 @@ const FORKS_AT_A_TIME = 2;
  * of the reconciler.
  */
 const COPIES_AT_A_TIME = 6;
+/** Dumps into another major version at the same time; each has two servers. */
+const CONVERSIONS_AT_A_TIME = 2;
 
 /** The observed state of a server on this machine, and its desired files. */
 export type Found = {
@@ -78,6 +80,7 @@ export type Executor = Tools & {
   readonly unlimited: Set<string>;
   readonly forkLimit: LimitFunction;
   readonly copies: { running: number };
+  readonly conversions: { running: number };
   readonly flush: () => Promise<void>;
   /**
    * Flushes of instances that are not provisioned, by their root; one that another control plane
@@ -95,6 +98,7 @@ export function createExecutor(tools: Tools): Executor {
     unlimited: new Set(),
     forkLimit: pLimit(FORKS_AT_A_TIME),
     copies: { running: 0 },
+    conversions: { running: 0 },
     flush: flushOf(tools.machine.layout.services),
     flushing: new Map(),
     current: new Map(),
@@ -117,6 +121,23 @@ export async function copying<T>(
   copies.running += 1;
   return work().finally(() => {
     copies.running -= 1;
+  });
+}
+
+/**
+ * Makes data of another major version.
+ *
+ * @throws NotYet when too many are being made: a tenant can make each last
+ */
+export async function converting<T>(
+  { conversions }: Pick<Executor, 'conversions'>,
+  work: () => Promise<T>,
+): Promise<T> {
+  if (conversions.running >= CONVERSIONS_AT_A_TIME)
+    throw new NotYet(`waits until one of ${CONVERSIONS_AT_A_TIME} others has its data`);
+  conversions.running += 1;
+  return work().finally(() => {
+    conversions.running -= 1;
   });
 }
 

@@ -3,11 +3,12 @@ import { mkdir, rename } from '../host/root-files.ts';
 import { findRepository } from '../../../repository/source.ts';
 import type { Origin, Recovery } from '../../spec.ts';
 import { forkData, rollForward } from '../backup/fork.ts';
+import { convert } from '../convert/convert.ts';
 import { recordInitialSnapshot } from '../backup/snapshots.ts';
 import { cloneTree, removeTree } from '../host/clone.ts';
 import { assertSpaceFor } from '../host/space.ts';
 import { instancePaths, memberKey, type InstancePaths } from '../host/layout.ts';
-import { currentBoot, readMarker, writeMarker } from '../host/marker.ts';
+import { currentBoot, markerOf, readMarker, writeMarker, type Marker } from '../host/marker.ts';
 import { newOwner } from '../host/own.ts';
 import type { Owner } from '../host/owner.ts';
 import { SERVICE_USER } from '../host/users.ts';
@@ -15,7 +16,13 @@ import { fetchBackup } from '../repository/fetch.ts';
 import type { Listener } from '../network/listener.ts';
 import type { ConfigFiles } from '../postgres/files.ts';
 import { writeSystemIdentifier } from '../postgres/identity.ts';
-import type { Installation } from '../postgres/installations.ts';
+import {
+  installationOf,
+  majorOf,
+  missingFor,
+  presentOf,
+  type Installation,
+} from '../postgres/installations.ts';
 import { makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
 import { extensionsOf } from '../postgres/templates.ts';
 import { issueCertificate } from './configure.ts';
@@ -69,16 +76,50 @@ export async function cloneParent(
   instance: NewInstance,
   origin: Origin,
 ): Promise<string> {
+  const { machine, templates } = executor;
+  const { spec, installation: to } = instance;
   const parent = parentOf(executor, origin);
-  if ((await readMarker(parent)) === null)
-    throw new Error(`its parent ${origin.parent} is no longer there`);
+  const marker = await readMarker(parent);
+  if (marker === null) throw new Error(`its parent ${origin.parent} is no longer there`);
+  const from = olderInstallation(machine, marker, to);
   let detail = '';
   await make(executor, instance, null, async (unfinished, owner) => {
-    detail = await forkData(executor.machine, owner, parent, unfinished.data, origin, () =>
-      writeMark(executor, origin),
-    );
+    const fork = (target: string): Promise<string> =>
+      forkData(machine, owner, parent, target, origin, () => writeMark(executor, origin));
+    detail =
+      from === null
+        ? await fork(unfinished.data)
+        : await convert({ machine, templates, spec, owner, from, to }, fork, unfinished.data);
   });
   return detail;
+}
+
+/** Whether a fork is of another major version than its parent. */
+export function isConverted(
+  executor: Executor,
+  { installation }: NewInstance,
+  origin: Origin,
+): boolean {
+  const marker = markerOf(parentOf(executor, origin));
+  return marker !== null && majorOf(marker) !== installation.major;
+}
+
+/**
+ * The PostgreSQL of a parent that is older than that of its fork; null: it is of the same major.
+ *
+ * @throws Error when it is not installed any more
+ */
+function olderInstallation(
+  { installations }: Executor['machine'],
+  marker: Marker,
+  to: Installation,
+): Installation | null {
+  const major = majorOf(marker);
+  if (major === to.major) return null;
+  const present = presentOf(installations.usable);
+  const from = installationOf(present, marker, { addons: [], major });
+  if (from === null) throw new Error(missingFor(present, [], major));
+  return from;
 }
 
 /**

@@ -14,6 +14,7 @@ import { readCreated } from '../postgres/extension-sql.ts';
 import { configFiles, filesWhileProvisioning, type ConfigFiles } from '../postgres/files.ts';
 import {
   installationOf,
+  majorOf,
   presentOf,
   whyNotStartable,
   type Installation,
@@ -85,15 +86,20 @@ function listenOf({ ha, set, endpoint }: PlacedSpec, n: number, address: string)
       };
 }
 
-/** The PostgreSQL that a server runs on; a fork runs on what its parent runs on. */
+/**
+ * The PostgreSQL that a server runs on; a fork runs on what its parent runs on, unless it is to be
+ * of another major version.
+ */
 async function installationAt(
   { installations, layout }: Machine,
   spec: PlacedSpec,
   marker: Marker | null,
 ): Promise<{ installation: Installation | null; notStartable: string | null }> {
   const { origin } = spec;
-  const made =
-    marker === null && origin !== null ? await readMarker(layout.service(origin.parent)) : marker;
+  const parents =
+    marker === null && origin !== null ? await readMarker(layout.service(origin.parent)) : null;
+  const isConverted = parents !== null && spec.major !== null && majorOf(parents) !== spec.major;
+  const made = isConverted ? null : (marker ?? parents);
   const present = presentOf(installations.usable);
   return {
     installation: installationOf(present, made, spec),
