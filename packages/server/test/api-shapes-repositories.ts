@@ -3,7 +3,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { sql } from 'kysely';
-import { callApi, cloud, metadata, pgBackRest } from './api-shapes-calls.ts';
+import { callApi, cloud, create, metadata, pgBackRest, reach, remove } from './api-shapes-calls.ts';
 
 test('repositories are added, checked, described and removed', async () => {
   const path = join(cloud.home, 'offsite');
@@ -46,11 +46,15 @@ test('repositories are added, checked, described and removed', async () => {
   expect(again).toMatchObject({ status: 409, body: { code: 'CONFLICT' } });
   const { db } = metadata;
   const using = { repository: String(made.body['id']) };
-  await sql`update services set recovery = ${JSON.stringify(using)}::jsonb`.execute(db);
+  const service = await create({ name: 'lost', service_type: 'POSTGRES' });
+  await reach(service.id, 'READY', 'QUEUED', 'CONFIGURING');
+  const recovery = JSON.stringify(using);
+  await sql`update services set recovery = ${recovery}::jsonb where id = ${service.id}`.execute(db);
   const used = await callApi('DELETE', at);
   expect(used).toMatchObject({ status: 409, body: { code: 'CONFLICT' } });
   expect(used.body['message']).toContain('services are being restored from it');
-  await sql`update services set recovery = null`.execute(db);
+  await sql`update services set recovery = null where id = ${service.id}`.execute(db);
+  await remove(service.id);
   expect((await callApi('DELETE', at)).status).toBe(204);
   // It is encrypted with its passphrase, and names its owner.
   const other = { ...asked, passphrase: 'another' };
