@@ -86,7 +86,7 @@ async function loseAndRecover(repository: Repository): Promise<ServiceAccess> {
 }
 
 describe.runIf(isServed)('a service whose disk is lost', () => {
-  beforeAll(setUp);
+  beforeAll(() => setUp());
   afterEach(() => cloud.tidy());
   afterAll(tearDown);
 
