@@ -31,7 +31,8 @@ try {
 async function showPlan(plan: Schemas['DryRun']): Promise<void> {
   const format = FORMATS.find((known) => known === asked['output']) ?? 'table';
   await showAs(format, plan, 'plan', () => {
-    const { operation } = plan;
+    const { operation, note: said } = plan;
+    if (said !== undefined) say(said);
     if (operation === null) return say('Nothing was done. There would be no operation.');
     say(
       `Nothing was done. It would ${operation.kind}${operation.service_id === null ? '' : ` ${operation.service_id}`}:`,

@@ -175,6 +175,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   enableExtension: accepted({ ...SERVICE, status: 'CONFIGURING' }),
   disableExtension: accepted({ ...SERVICE, status: 'CONFIGURING' }),
   restoreService: accepted(SERVICE),
+  recoverService: accepted({ ...SERVICE, status: 'RESUMING' }),
   startService: accepted({ ...SERVICE, status: 'RESUMING' }),
   stopService: accepted({ ...SERVICE, status: 'PAUSING' }),
   resizeService: accepted({ ...SERVICE, status: 'UPGRADING' }),

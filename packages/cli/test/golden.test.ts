@@ -59,6 +59,7 @@ const CALLS: readonly Row[] = [
   row('listMembers', 'service members orders'),
   row('forkService', 'service fork orders --at 2026-01-31T12:00:00Z --name before'),
   row('restoreService', 'service restore orders'),
+  row('recoverService', 'service recover orders --confirm orders'),
   row('startService', 'service start orders'),
   row('stopService', 'service stop orders'),
   row('resizeService', 'service resize orders --cpu-millis 2000'),

@@ -20,6 +20,7 @@ const TABLE: Record<Action, string> = {
   start: '| x | x | x | + | x | + | ~ | x | x |',
   stop: '| x | x | + | + | ~ | x | x | x | x |',
   restart: '| x | x | + | + | x | x | x | x | x |',
+  recover: '| x | x | x | + | x | + | x | x | x |',
   resize: '| x | x | + | + | x | + | x | x | x |',
   forkNow: '| x | x | + | x | x | + | x | x | x |',
   forkPast: '| x | x | + | + | x | + | x | x | x |',

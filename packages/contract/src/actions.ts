@@ -9,6 +9,7 @@ export const ACTIONS = [
   'start',
   'stop',
   'restart',
+  'recover', // its lost data, from its backups
   'resize',
   'forkNow', // the data of this moment
   'forkPast', // the data of the last snapshot, or of a point in time
@@ -65,6 +66,7 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
     start: verdict('start'),
     stop: verdict('stop'),
     restart: verdict('restart'),
+    recover: verdict('recover'),
     resize: verdict('resize'),
     forkNow: verdict('forkNow'),
     forkPast: verdict('forkPast'),
@@ -133,6 +135,7 @@ export const ALLOWED: Record<LiveStatus, Row> = {
     'start',
     'stop',
     'restart',
+    'recover',
     'resize',
     'forkPast',
     ...POOLER,
@@ -147,6 +150,7 @@ export const ALLOWED: Record<LiveStatus, Row> = {
   PAUSED: row([
     'delete',
     'start',
+    'recover',
     'resize',
     'forkNow',
     'forkPast',

@@ -81,6 +81,7 @@ import {
 import {
   CreateServiceBody,
   DrillBody,
+  RecoverBody,
   DryRunSchema,
   ForkBody,
   RenameBody,
@@ -141,6 +142,7 @@ export const NAMED_SCHEMAS = [
   RenameBody,
   SetHABody,
   DrillBody,
+  RecoverBody,
   OperationSchema,
   LogsSchema,
   SeriesBody,

@@ -132,7 +132,8 @@ function move(facts: Facts, event: Event): Facts | null {
     });
     switch (event.action) {
       case 'start':
-        return begin('start', 'running');
+      case 'recover':
+        return begin(event.action, 'running');
       case 'stop':
         return begin('stop', 'paused');
       case 'restart':

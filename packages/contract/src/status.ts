@@ -47,6 +47,7 @@ export const OPERATION_KINDS = [
   'start',
   'stop',
   'restart',
+  'recover',
   'resize',
   'enablePooler',
   'disablePooler',
@@ -81,6 +82,7 @@ export const CANCEL: Record<OperationKind, 'always' | 'queued' | { no: string }>
   start: { no: 'stop the service once it runs' },
   stop: { no: 'start the service once it has stopped' },
   restart: { no: 'it ends by itself' },
+  recover: { no: 'the data that it replaces stays; recover the service again, or delete it' },
   resize: { no: 'resize again once it is done' },
   enablePooler: { no: 'disable the pooler once it is done' },
   disablePooler: { no: 'enable the pooler once it is done' },
@@ -152,6 +154,7 @@ export function statusOf(
       return underWay.begun ? 'CONFIGURING' : 'QUEUED';
     case 'start':
     case 'restore':
+    case 'recover':
       return 'RESUMING';
     case 'stop':
       return 'PAUSING';

@@ -21,6 +21,14 @@ import { locationOf } from './domain/repository/storage.ts';
 import { repositoryOf } from './services/repository-secrets.ts';
 import { restoreControl, type LostData } from './engine/local/admin/control-backup.ts';
 
+/** The services that are recovered, and their moment. */
+export type RecoverOptions = Readonly<{
+  /** The ids or names of the services; null: all. The others can be recovered later. */
+  only: readonly string[] | null;
+  /** The moment whose state they get, as a date-time; null: the newest. */
+  at: string | null;
+}>;
+
 /** Called when a part begins; null: the last one has ended. */
 type Progress = (part: string | null) => void;
 
@@ -31,8 +39,15 @@ type Progress = (part: string | null) => void;
  * @returns a sentence for each service that will be restored, and each contradiction
  * @throws Error for a kit that is none, and with what is in the way; it may be called again
  */
-export async function recover(home: string, kitText: string, begin: Progress): Promise<string[]> {
+export async function recover(
+  home: string,
+  kitText: string,
+  options: RecoverOptions,
+  begin: Progress,
+): Promise<string[]> {
   const kit = parseKit(kitText);
+  if (options.at !== null && !(Date.parse(options.at) <= Date.now()))
+    throw new Error(`--at: found ${options.at}; it must be a date-time that is over`);
   const program = await findPgBackRest();
   if (program === null)
     throw new Error('pgBackRest is not installed: apt-get install pgbackrest, then try again');
@@ -52,7 +67,7 @@ export async function recover(home: string, kitText: string, begin: Progress): P
   begin('take over the repository');
   await claimRepository(program, repository, owner, kit.installation_id);
   begin('restore the metadata database');
-  const sentences = await restoreControl(home, path, restoreFrom(location, owner));
+  const sentences = await restoreControl(home, path, restoreFrom(location, owner, options));
   await rm(path);
   await rm(recoveryPath(home));
   begin(null);
@@ -89,9 +104,12 @@ function parseKit(text: string): RecoveryKit {
   return parsed;
 }
 
-/** The services are restored from the repository; spares and deleted services are not needed. */
+/**
+ * The services are restored from the repository; spares and deleted services are not needed. Those
+ * that are not wanted now stay known: without their data they are UNSTABLE.
+ */
 const restoreFrom =
-  (location: string, owner: string): LostData =>
+  (location: string, owner: string, { only, at }: RecoverOptions): LostData =>
   async (client, { directories, regions }) => {
     const repository = await takeRepository(client, location, owner);
     const lost = 'region_code = any ($2) and id <> all ($1)';
@@ -99,17 +117,35 @@ const restoreFrom =
       directories,
       regions,
     ]);
-    const { rows } = await client.query<{ id: string; name: string }>(
-      `update services set recovery = jsonb_build_object('repository', $3::text), reachable = false
-       where ${lost} and parent_id is null returning id, name`,
-      [directories, regions, repository],
+    const { rows } = await client.query<Lost>(
+      `update services set reachable = false,
+         recovery = case
+           when provisioned and ($3::text[] is null or id = any ($3) or name = any ($3))
+           then jsonb_build_object('repository', $4::text, 'id', $5::text, 'at', $6::text) end
+       where ${lost} and parent_id is null
+       returning id, name, provisioned, recovery is not null as wanted`,
+      [directories, regions, only, repository, newId(), at],
     );
+    for (const name of only ?? [])
+      if (!rows.some((row) => row.wanted && [row.id, row.name].includes(name)))
+        throw new Error(`--only: found ${name}; the services are ${rows.map(named).join(', ')}`);
     // Each is restored as its first server, and its standbys are made again from that.
     await client.query('delete from recorded_primaries where service_id = any ($1)', [
       rows.map(({ id }) => id),
     ]);
-    return rows.map(({ id, name }) => `service ${id} (${name}) will be restored`);
+    return rows.map((row) => `service ${named(row)} ${fateOf(row)}`);
   };
+
+type Lost = { id: string; name: string; provisioned: boolean; wanted: boolean };
+
+const named = ({ id, name }: Lost): string => `${id} (${name})`;
+
+function fateOf({ id, provisioned, wanted }: Lost): string {
+  if (wanted) return 'will be restored';
+  return provisioned
+    ? `is left: howdah service recover ${id} restores it later`
+    : 'had no data yet, and is made again';
+}
 
 /** Makes the repository that the data came from the new installation's. @returns its id */
 async function takeRepository(

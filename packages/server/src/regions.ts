@@ -169,6 +169,7 @@ async function openLocalEngine(
     listenAddress: config.host,
     certificateHosts: certificateHosts(config.publicHost, config.host),
     backups: config.backups,
+    asideMs: config.restoreWindowMs,
     gateway: await gatewayCapability(),
     // So often that a server that is stopped right after an answer is noticed in time.
     heartbeat: { everyMs: config.heartbeatMs / 4, deadlineMs: (config.heartbeatMs * 3) / 4 },

@@ -3,7 +3,16 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { sql } from 'kysely';
-import { callApi, cloud, create, metadata, pgBackRest, reach, remove } from './api-shapes-calls.ts';
+import {
+  call,
+  callApi,
+  cloud,
+  create,
+  metadata,
+  pgBackRest,
+  reach,
+  remove,
+} from './api-shapes-calls.ts';
 
 test('repositories are added, checked, described and removed', async () => {
   const path = join(cloud.home, 'offsite');
@@ -66,4 +75,19 @@ test('repositories are added, checked, described and removed', async () => {
     body: { id: made.body['id'], problem: null },
   });
   expect((await callApi('DELETE', at)).status).toBe(204);
+});
+
+test('a paused service is restored from its backups, one that runs is not', async () => {
+  const { id } = await create({ name: 'damaged', service_type: 'POSTGRES' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  expect(await call('POST', `/services/${id}/recover`, {})).toMatchObject({
+    status: 400,
+    body: { code: 'INVALID_STATE', message: expect.stringContaining('UNSTABLE or PAUSED') },
+  });
+  await call('POST', `/services/${id}/stop`);
+  await reach(id, 'PAUSED', 'PAUSING');
+  const recovered = await call('POST', `/services/${id}/recover`, { confirm: 'damaged' });
+  expect(recovered).toMatchObject({ status: 202, body: { status: 'RESUMING' } });
+  await reach(id, 'READY', 'RESUMING');
+  await remove(id);
 });

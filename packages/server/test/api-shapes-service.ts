@@ -258,6 +258,7 @@ test('a fork answers like a create, with its parent; backups and restore match t
     body: { status: 'RESUMING', endpoint: forked.body['endpoint'] },
   });
   await reach(fork, 'READY', 'RESUMING');
+
   await Promise.all([remove(id), remove(fork)]);
 });
 

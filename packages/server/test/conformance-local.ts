@@ -60,6 +60,7 @@ export async function createLocalSubject(): Promise<LocalSubject> {
       repositories: { program: null, list: async () => [], known: () => [] },
       certificateHosts: certificateHosts(HOST, HOST),
       backups: { windowMs: HOUR_MS, snapshotEveryMs: SNAPSHOT_EVERY_MS, verifyEveryMs: HOUR_MS },
+      asideMs: HOUR_MS,
       gateway,
       heartbeat: { everyMs: 500, deadlineMs: 1500 },
       failover: { cooldownMs: 60_000, lagLimitBytes: 16 * 1024 * 1024 },

@@ -1,10 +1,11 @@
 /** Services whose data is lost: they are never made again without it. */
 import { existsSync } from 'node:fs';
-import { readlink, rename } from 'node:fs/promises';
+import { readdir, readlink, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { createLayout, type Layout } from '../src/engine/local/host/layout.ts';
 import type { Service } from './harness-caller.ts';
 import { connectTo, install, preload, type Installation } from './harness.ts';
@@ -79,3 +80,66 @@ test('a service without its directory or its data waits until they are back', as
     await again.end();
   }
 });
+
+test('recover brings back every commit if the WAL is left, and keeps the old data', async () => {
+  const service = await cloud.create({ name: 'damaged', service_type: 'POSTGRES' });
+  const { service_id: id } = service;
+  const client = await connectTo(cloud, service, service.initial_password);
+  await client.query('create table kept as select generate_series(1, 1000) as n');
+  await client.end();
+  await cloud.request('POST', `/services/${id}/setEnvironment`, { environment: 'PROD' });
+  expect(await cloud.cli('service', 'recover', 'damaged')).toMatchObject({ code: 5 });
+  const layout = await findLayout();
+  const { data } = layout.service(id);
+  await meanwhile(() => rm(join(data, 'global'), { recursive: true }));
+  await untilRefused(id, `howdah service recover ${id}`);
+
+  const unnamed = await cloud.cli('service', 'recover', 'damaged');
+  expect(unnamed.stderr).toContain('a PROD service is recovered only with its name');
+  const plan = await cloud.cli('service', 'recover', 'damaged', '--dry-run');
+  expect(plan.stdout).toContain('its newest backup in this machine comes back');
+  expect(plan.stdout).toMatch(/set data aside\n +restore data/);
+  const recovered = await cloud.cli('service', 'recover', 'damaged', '--confirm', 'damaged');
+  expect(recovered).toMatchObject({ code: 0 });
+  const again = await connectTo(cloud, service, service.initial_password);
+  const { rows } = await again.query('select count(*)::int as count from kept');
+  expect(rows).toEqual([{ count: 1000 }]);
+  await again.query('insert into kept values (1001)');
+  await again.end();
+  const [restore = ''] = await readdir(layout.aside(id));
+  expect(await readdir(join(layout.aside(id), restore, '0'))).toContain('pg_wal');
+
+  // Another restart restores nothing.
+  await meanwhile(async () => undefined);
+  const later = await connectSoon(service);
+  expect((await later.query('select max(n) as max from kept')).rows).toEqual([{ max: 1001 }]);
+  await later.end();
+});
+
+test.runIf((await findProgram('haproxy')) !== null)(
+  'a service with replicas that has lost the data of all members is restored with them',
+  { tags: 'slow' },
+  async () => {
+    const service = await cloud.create({
+      name: 'pair',
+      service_type: 'POSTGRES',
+      replica_count: 1,
+    });
+    const { service_id: id } = service;
+    expect((await cloud.request('POST', `/services/${id}/switchover`)).status).toBe(202);
+    await cloud.until(id, 'READY');
+    const client = await connectTo(cloud, service, service.initial_password);
+    await client.query('create table kept as select 42 as answer');
+    await client.end();
+    const layout = await findLayout();
+    await meanwhile(async () => {
+      for (const n of [0, 1])
+        await rm(join(layout.member(id, n).data, 'global'), { recursive: true });
+    });
+    await untilRefused(id, `howdah service recover ${id}`);
+    expect(await cloud.cli('service', 'recover', 'pair')).toMatchObject({ code: 0 });
+    const again = await connectTo(cloud, service, service.initial_password);
+    expect((await again.query('table kept')).rows).toEqual([{ answer: 42 }]);
+    await again.end();
+  },
+);

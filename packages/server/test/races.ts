@@ -261,6 +261,8 @@ export const CALLS: Record<string, Call> = {
     body: (slot) => ({ replica_count: replicasOf(slot) }),
   },
   restart: changing('restartService', 'restart', () => ({})),
+  // There is no backup.
+  recover: { ...changing('recoverService', 'recover', () => 'refuse'), body: () => ({}) },
   switchover: changing('switchover', 'switchover', (world) =>
     world.replicas === 0 ? 'refuse' : {},
   ),

@@ -62,6 +62,15 @@ async function safeMs({ service_id: id }: Service): Promise<number> {
 const idsOf = (services: readonly Service[]): string[] =>
   services.map(({ service_id: id }) => id).toSorted();
 
+/** Restores a service that has nothing on this machine from the repository. */
+async function recoverOne({ service_id: id, name }: Service): Promise<void> {
+  await cloud.until(id, 'UNSTABLE');
+  const plan = await cloud.cli('service', 'recover', name, '--dry-run');
+  expect(plan.stdout).toContain('its newest backup in the repository offsite comes back');
+  expect(await cloud.cli('service', 'recover', name)).toMatchObject({ code: 0 });
+  expect((await cloud.get(id)).status).toBe('READY');
+}
+
 test('a lost machine comes back from a repository with all that was safe there', async () => {
   const add = ['repo', 'add', 'offsite', '--path', join(away, 'repository')];
   if (pgBackRest === null) {
@@ -110,13 +119,16 @@ test('a lost machine comes back from a repository with all that was safe there',
   expect((await cloud.cli('recover', join(away, 'kit.json'))).code).toBe(0);
   await interrupt();
   expect((await cloud.cli('up')).stderr).toContain('run howdah recover with its kit again');
-  const recovered = await cloud.cli('recover', join(away, 'kit.json'));
+  const unknown = await cloud.cli('recover', join(away, 'kit.json'), '--only', 'busy,nobody');
+  expect(unknown.stderr).toContain('--only: found nobody');
+  const recovered = await cloud.cli('recover', join(away, 'kit.json'), '--only', 'busy,pair');
   expect(recovered.stderr).toBe('');
   expect(recovered.code).toBe(0);
   expect(recovered.stdout).toContain(`service ${busy.service_id} (busy) will be restored`);
+  expect(recovered.stdout).toContain(`service ${idle.service_id} (idle) is left`);
   await cloud.up();
   const back = await cloud.until(busy.service_id, 'READY');
-  await cloud.until(idle.service_id, 'READY');
+  await recoverOne(idle);
   await cloud.until(pair.service_id, 'READY');
   const again = await connectTo(cloud, pair, pair.initial_password);
   expect((await again.query('table kept')).rows).toEqual([{ one: 1 }]);

@@ -364,8 +364,7 @@ test.skipIf(none !== null)(
 describe.runIf(none === null)('a power cut right after a service was provisioned', () => {
   test.each(['btrfs', 'xfs'])('%s: it is provisioned in the next boot as well', async (kind) => {
     const directory = await mkdtemp(join(tmpdir(), 'hd-power-'));
-    const image = join(directory, 'image');
-    const later = join(directory, 'later');
+    const [image, later] = [join(directory, 'image'), join(directory, 'later')];
     const mounted = join(directory, 'mounted');
     const service = instancePaths(join(mounted, 'service'));
     const note = (provisioned: boolean) =>
@@ -377,6 +376,7 @@ describe.runIf(none === null)('a power cut right after a service was provisioned
         madeIn: 'before',
         uid: null,
         userOf: null,
+        recovery: null,
       });
     try {
       await mkdir(mounted);

@@ -14,6 +14,7 @@ import { addServiceOperations } from './operation.ts';
 import { addChanges } from './service-changes.ts';
 import { addCreates } from './service-create.ts';
 import { addEnds } from './service-delete.ts';
+import { addRecover } from './service-recover.ts';
 
 type Service = Schemas['Service'];
 
@@ -23,6 +24,7 @@ export function addService(program: Command): void {
   addServiceLogs(service);
   addServiceOperations(service);
   addCreates(service);
+  addRecover(service);
   addChanges(service);
   addEnds(service);
 }

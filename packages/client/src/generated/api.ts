@@ -441,6 +441,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/projects/{project_id}/services/{service_id}/recover": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore the lost or damaged data of a service from its backups
+         * @description In its place: id, endpoint, password and settings stay. The newest state of its backups comes back, of this machine or of a repository. The data that it has now is kept for as long as a deleted service. A dry run says which moment comes back.
+         */
+        post: operations["recoverService"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/projects/{project_id}/services/{service_id}/start": {
         parameters: {
             query?: never;
@@ -2155,10 +2175,14 @@ export interface components {
             /** @description the name of the service; a failover of a PROD service happens only with it */
             confirm?: string;
         };
+        RecoverService: {
+            /** @description the name of the service; a PROD service is recovered only with it */
+            confirm?: string;
+        };
         Operation: {
             id: string;
             /** @enum {string} */
-            kind: "create" | "fork" | "start" | "stop" | "restart" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "enableExtension" | "disableExtension";
+            kind: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "enableExtension" | "disableExtension";
             service_id: string;
             /** @enum {string} */
             status: "queued" | "running" | "succeeded" | "failed";
@@ -2824,10 +2848,12 @@ export interface components {
             dry_run: boolean;
             /** @description the status code of the answer */
             response_status: number;
+            /** @description what it would do beside its steps, in words */
+            note?: string;
             /** @description null: none, since nothing would change, or the call changes no service */
             operation: {
                 /** @enum {string} */
-                kind: "create" | "fork" | "start" | "stop" | "restart" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "enableExtension" | "disableExtension";
+                kind: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "enableExtension" | "disableExtension";
                 /** @description null: it would be made */
                 service_id: string | null;
                 /** @description the steps, if nothing is in the way */
@@ -7159,6 +7185,167 @@ export interface operations {
             cookie?: never;
         };
         requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Service"];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    recoverService: {
+        parameters: {
+            query?: {
+                /** @description true: nothing is changed; the answer describes the change */
+                dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
+            header?: {
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                project_id: string;
+                service_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RecoverService"];
+            };
+        };
         responses: {
             /** @description Default Response */
             202: {
@@ -15570,7 +15757,7 @@ export interface operations {
                 /** @description from the header Link */
                 cursor?: string;
                 service_id?: string;
-                kind?: "create" | "fork" | "start" | "stop" | "restart" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "enableExtension" | "disableExtension";
+                kind?: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "enableExtension" | "disableExtension";
                 status?: "queued" | "running" | "succeeded" | "failed";
             };
             header?: never;

@@ -102,6 +102,20 @@ export const ResizeBody = Named(
 
 export type ResizeBody = Type.Static<typeof ResizeBody>;
 
+export const RecoverBody = Named(
+  'RecoverService',
+  Type.Object({
+    confirm: Type.Optional(
+      Type.String({
+        maxLength: 512,
+        description: 'the name of the service; a PROD service is recovered only with it',
+      }),
+    ),
+  }),
+);
+
+export type RecoverBody = Type.Static<typeof RecoverBody>;
+
 export const UpdatePasswordBody = Named(
   'UpdatePassword',
   Type.Object({
@@ -155,6 +169,9 @@ export const DryRunSchema = Named(
   Type.Object({
     dry_run: Type.Boolean({ description: 'true: nothing was done' }),
     response_status: Type.Integer({ description: 'the status code of the answer' }),
+    note: Type.Optional(
+      Type.String({ description: 'what it would do beside its steps, in words' }),
+    ),
     operation: Type.Union(
       [
         Type.Object({

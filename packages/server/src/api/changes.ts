@@ -114,12 +114,13 @@ export function answer(reply: FastifyReply, outcome: Outcome): FastifyReply {
 /** The answer to a change that was only asked about. */
 export function answerDryRun(
   reply: FastifyReply,
-  { planned }: DryRun,
+  { planned, note }: DryRun,
   regions: Regions,
 ): FastifyReply {
   const dryRun: DryRunAnswer = {
     dry_run: true,
     response_status: declaredAnswer(reply).status,
+    ...(note === null ? {} : { note }),
     operation:
       planned === null
         ? null

@@ -283,10 +283,24 @@ export interface Observing {
   servers(id: string): Promise<MemberState[]>;
 }
 
+/** The backups that lost data is restored from. */
+export type Restorable = {
+  /** null: those of this machine. */
+  repository: { id: string; name: string } | null;
+  /** Commits up to this moment come back. */
+  latestMs: number;
+  /** About how long it takes; null: moments. */
+  seconds: number | null;
+  /** Whether nothing of the service is left on this machine. */
+  isLost: boolean;
+};
+
 /** Snapshots and archived WAL of services. */
 export interface BackupKeeping {
   /** Its snapshots, its WAL archive, and the window of points in time that it can be forked at. */
   describe(id: string): Promise<Omit<Backups, 'storage' | 'off_machine'>>;
+  /** The backups that lost data of a service is restored from; null: there are none. */
+  restorable(id: string): Promise<Restorable | null>;
   /**
    * Takes a snapshot of a running service if anything was written since the last one, and removes
    * what the window no longer needs and no repository waits for.

@@ -32,7 +32,7 @@ export type ServiceSpec = {
   firstVerifier: string | null;
   /** The data that it begins with; null: an empty database. */
   origin: Origin | null;
-  /** The repository that its lost data is restored from; null: none is. */
+  /** The restore of its data that was requested; null: none was. */
   recovery: Recovery | null;
   /** Where its connection pooler listens, on the host of the endpoint; null: it has none. */
   pooler: { port: number } | null;
@@ -97,7 +97,14 @@ export type HighAvailability = {
  */
 export type Origin = { parent: string; strategy: ForkStrategy; targetTime: string | null };
 
-/** A restore of a service from a repository, to its newest state there. */
-export type Recovery = { repository: string };
+/** A restore of the data of a service from its backups. */
+export type Recovery = {
+  /** Data that it has made is kept; other data of the service is set aside. */
+  id: string;
+  /** The repository of the backups; null: those of this machine. */
+  repository: string | null;
+  /** The moment whose state comes back; null: the newest. */
+  at: string | null;
+};
 
 export type Endpoint = { host: string; port: number };

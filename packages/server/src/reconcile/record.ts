@@ -30,8 +30,9 @@ const MAX_STEPS = 100;
 /** No change of an extension is asked for any more. */
 const NO_REQUEST: ServiceChange = { creates_extension: null, drops_extension: null };
 
-/** Restored data is there: it is not restored again. */
-const restored = ({ seen }: Verdict): ServiceChange => (seen.present ? { recovery: null } : {});
+/** Restored data is in use: it is not restored again. */
+const restored = ({ seen }: Verdict, { power }: ServiceRow): ServiceChange =>
+  seen.provisioned && power === 'running' ? { recovery: null } : {};
 
 /** `isReleased`: the lease was given back. */
 type Recorded = { isSettled: boolean; next: Work; isReleased: boolean };
@@ -182,7 +183,7 @@ async function recordSettled(recording: Recording): Promise<Recorded> {
     await releaseAddresses(tx, service.id, service.vpc_id);
   return giveLeaseBack(
     recording,
-    { ...NO_REQUEST, ...restored(verdict), ...seenIn(recording), attempt: 0 },
+    { ...NO_REQUEST, ...restored(verdict, service), ...seenIn(recording), attempt: 0 },
     null,
     service.power === 'running' ? RECHECK_MS : null,
   );

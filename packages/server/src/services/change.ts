@@ -41,6 +41,8 @@ export type Outcome = {
   doc?: string;
   /** The answer's body in words, in place of `doc`. */
   message?: string;
+  /** A dry run says this beside the steps. */
+  note?: string;
   /** The size before a resize: the steps of a dry run depend on it. */
   sizeBefore?: Size;
   /** Added to the document of the answer, and stored nowhere. */
@@ -73,10 +75,12 @@ export type Planned = {
 /** Thrown to end a dry run: the transaction is rolled back. */
 export class DryRun extends Error {
   readonly planned: Planned | null;
+  readonly note: string | null;
 
-  constructor(planned: Planned | null) {
+  constructor(planned: Planned | null, note: string | null = null) {
     super('a dry run');
     this.planned = planned;
+    this.note = note;
   }
 }
 
@@ -96,7 +100,7 @@ export async function makeChange<T extends Outcome>(
     const before = once === null ? null : await claimAnswer(tx, once);
     if (before !== null) throw new AnsweredBefore(before);
     const outcome = await work(tx);
-    if (caller.dryRun) throw new DryRun(await plannedBy(tx, outcome));
+    if (caller.dryRun) throw new DryRun(await plannedBy(tx, outcome), outcome.note);
     await recordAudit(tx, caller.audit, outcome.operationId);
     if (once !== null) await keepAnswer(tx, once, once.seal(outcome));
     return outcome;

@@ -28,6 +28,7 @@ export type Accepted = Outcome & { doc: string };
  * records the change and its operation.
  *
  * @param decide returns what changes; null: nothing
+ * @param note what a dry run says beside the steps
  */
 export async function changeUnderRules(
   context: ControlContext,
@@ -36,6 +37,7 @@ export async function changeUnderRules(
   action: Action,
   decide: (service: ServiceRow, tx: Tx) => ServiceChange | null | Promise<ServiceChange | null>,
   kind: OperationKind,
+  note?: string,
 ): Promise<Accepted> {
   return makeChange(context.store, caller, async (tx) => {
     const { service, operation } = await lockOwnService(tx, caller, id);
@@ -53,7 +55,12 @@ export async function changeUnderRules(
     const request = { creates_extension: null, drops_extension: null };
     const row = await changeService(tx, service, { ...request, ...changed, attempt: 0 }, next);
     await makeDue(tx, id);
-    return { doc: row.doc, operationId: next.id, sizeBefore: sizeOf(service) };
+    return {
+      doc: row.doc,
+      operationId: next.id,
+      sizeBefore: sizeOf(service),
+      ...(note === undefined ? {} : { note }),
+    };
   });
 }
 

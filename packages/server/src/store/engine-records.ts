@@ -52,6 +52,11 @@ export async function recordPrimary(
   return rows.length > 0 ? to : ((await readRecord(db, id))?.primary ?? null);
 }
 
+/** Makes server 0 the recorded primary: all servers of the service are lost. */
+export async function forgetPrimary(tx: Tx, id: string): Promise<void> {
+  await tx.deleteFrom('recorded_primaries').where('service_id', '=', id).execute();
+}
+
 /**
  * Reserves a port for each of these servers that has none.
  *

@@ -47,7 +47,8 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
               project_id is not null and status <> 'READY' and not exists (
                 select from operations o
                 where o.service_id = s.id and o.status = 'succeeded'
-                  and o.kind in ('create', 'fork', 'start', 'restart', 'resize', 'restore', 'repair')
+                  and o.kind in ('create', 'fork', 'start', 'restart', 'resize', 'restore',
+                    'repair', 'recover')
               ) as provisioning
        from services s`,
     );

@@ -30,7 +30,15 @@ export async function listParentsOfUnfinishedForks(db: Db): Promise<Set<string>>
         .select('done.id')
         .whereRef('done.service_id', '=', 'services.id')
         .where('done.status', '=', 'succeeded')
-        .where('done.kind', 'in', ['fork', 'start', 'restart', 'resize', 'restore', 'repair']);
+        .where('done.kind', 'in', [
+          'fork',
+          'start',
+          'restart',
+          'resize',
+          'restore',
+          'repair',
+          'recover',
+        ]);
       return where.not(where.exists(made));
     })
     .execute();

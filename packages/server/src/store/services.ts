@@ -79,13 +79,16 @@ export async function changeService(
   const usage = status === 'READY' ? {} : { memory_mb: null, milli_cpu: null, storage_mb: null };
   const row: ServiceRow = { ...changed, ...usage, status, doc: '' };
   row.doc = JSON.stringify(serviceDocument(row));
-  const { warnings, read_replica_sets: sets, ...facts } = change;
+  const { warnings, read_replica_sets: sets, recovery, ...facts } = change;
   const after = await tx
     .updateTable('services')
     .set({
       ...facts,
       ...usage,
       ...(warnings === undefined ? {} : { warnings: JSON.stringify(warnings) }),
+      ...(recovery === undefined
+        ? {}
+        : { recovery: recovery === null ? null : JSON.stringify(recovery) }),
       ...(sets === undefined ? {} : { read_replica_sets: JSON.stringify(sets) }),
       operation_id: row.operation_id,
       status,

@@ -5,12 +5,14 @@ import {
   BackupsSchema,
   ForkBody,
   MessageBody,
+  RecoverBody,
   Ref,
   ServiceSchema,
 } from '@howdah/contract';
 import { Type } from 'typebox';
 import { verifyBackup } from '../../services/change-service.ts';
 import { restoreService } from '../../services/delete-service.ts';
+import { recoverService } from '../../services/recover-service.ts';
 import { forkService } from '../../services/fork-service.ts';
 import { listBackups, readBackupRetention, readBackups } from '../../services/service-reads.ts';
 import type { ApiContext, App } from '../context.ts';
@@ -111,5 +113,28 @@ export function backupRoutes(api: App, context: ApiContext): void {
     },
     async (request, reply) =>
       answer(reply, await restoreService(context, callerOf(request), request.service.key)),
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/recover',
+    {
+      schema: {
+        operationId: 'recoverService',
+        summary: 'Restore the lost or damaged data of a service from its backups',
+        description:
+          'In its place: id, endpoint, password and settings stay. The newest state of its ' +
+          'backups comes back, of this machine or of a repository. The data that it has now is ' +
+          'kept for as long as a deleted service. A dry run says which moment comes back.',
+        tags: ['backups'],
+        params: ofService,
+        body: Ref(RecoverBody),
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(
+        reply,
+        await recoverService(context, callerOf(request), request.service, request.body.confirm),
+      ),
   );
 }

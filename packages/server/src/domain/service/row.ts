@@ -49,7 +49,7 @@ export type ServiceRow = {
   deleting: boolean;
   first_verifier: string | null;
   origin: Origin | null;
-  /** Its data is lost, and is restored from a repository. */
+  /** Its data is restored from its backups; null: it is not. */
   recovery: Recovery | null;
   deleted_at: Date | null;
   pooler: boolean;
@@ -137,4 +137,4 @@ export type ServiceChange = Partial<
     | 'lease_token'
     | 'lease_until'
   >
-> & { recovery?: null };
+> & { recovery?: Recovery | null };

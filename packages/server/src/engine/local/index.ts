@@ -6,10 +6,10 @@ import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ADDONS_OF_TYPE, SERVICE_TYPES } from '@howdah/contract';
-import type { BackupPolicy } from '../../config.ts';
 import { takeUsablePort, type Addresses } from '../addresses.ts';
 import type { BackupKeeping, BeginStep, Engine, Seen, Verdict } from '../engine.ts';
 import type { ServiceSpec } from '../spec.ts';
+import { removeOldAside } from './backup/aside.ts';
 import { backupWarnings, holdingBackups, keepBackups } from './backup/keeper.ts';
 import { sweepCopies, verifyBackup } from './backup/verify.ts';
 import { describeBackups } from './backup/window.ts';
@@ -23,6 +23,7 @@ import { createExtensions } from './extensions.ts';
 import { createLocal, type Local, type LocalEngineOptions } from './local.ts';
 import { makeNetworks } from './network/networks.ts';
 import { createOffMachine } from './off-machine.ts';
+import { findRestorable } from './repository/restorable.ts';
 import { createObserving } from './observe.ts';
 import { installationFor, installationOf, majorOf, missingFor } from './postgres/installations.ts';
 import { findServer, portIsFree } from './postgres/server.ts';
@@ -79,7 +80,7 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
     sql: createSql(local),
     extensions: createExtensions(local),
     observe: createObserving(local),
-    backups: createBackups(local, options.backups),
+    backups: createBackups(local, options),
     offMachine: createOffMachine(local, options.repositories),
     storage: createStorage(local),
     simulation: null,
@@ -166,7 +167,11 @@ async function prepare(local: Local, isClosing: () => boolean): Promise<void> {
 
 function createBackups(
   { machine, keeper, verifications }: Local,
-  policy: BackupPolicy,
+  {
+    backups: policy,
+    repositories,
+    asideMs,
+  }: Pick<LocalEngineOptions, 'backups' | 'repositories' | 'asideMs'>,
 ): BackupKeeping {
   const installations = machine.installations.usable;
   return {
@@ -178,7 +183,11 @@ function createBackups(
         problems.length === 0 ? null : problems.join('\n'),
       );
     },
-    keep: (id, rules) => keepBackups(keeper, id, rules),
+    restorable: (id) => findRestorable(machine, repositories, id),
+    keep: async (id, rules) => {
+      await removeOldAside(machine, id, asideMs);
+      return keepBackups(keeper, id, rules);
+    },
     verify: async (spec, runStep, signal) => {
       const marker = await readMarker(machine.layout.service(spec.id));
       const installation = installationOf(installations, marker, spec);

@@ -38,6 +38,8 @@ export type LocalEngineOptions = {
   /** The names and addresses that certificates carry. */
   certificateHosts: readonly string[];
   backups: BackupPolicy;
+  /** How long data is kept that a recovery has replaced, in ms. */
+  asideMs: number;
   gateway: TypeCapability;
   /** How the servers of clusters and sets are watched, and when a standby takes over. */
   heartbeat: Heartbeat;

@@ -19,6 +19,12 @@ export function createBackups(model: Model, open: () => Promise<void>): BackupKe
       await open();
       return describe(model, id);
     },
+    restorable: async (id) => {
+      await open();
+      const latest = describe(model, id).window.latest;
+      if (latest === null) return null;
+      return { repository: null, latestMs: Date.parse(latest), seconds: null, isLost: false };
+    },
     keep: async (id, { removes }) => {
       await open();
       return model.inTurn(`backups of ${id}`, () => keep(model, id, removes));

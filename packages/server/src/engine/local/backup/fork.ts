@@ -57,17 +57,22 @@ export async function forkData(
   return `snapshot of ${new Date(base.takenMs).toISOString()}, by ${machine.cloneMethod}, to be rolled forward to ${targetTime}`;
 }
 
-/** Makes a data directory of a snapshot, which recovers over all WAL of the service. */
+/**
+ * Makes a data directory of a snapshot, which recovers over the WAL of the service.
+ *
+ * @param targetTime where it ends: the WAL must have a commit after it; null: at the end
+ */
 export async function rollForward(
   machine: Machine,
   owner: Owner | null,
   paths: InstancePaths,
   snapshot: Snapshot,
   target: string,
+  targetTime: string | null,
 ): Promise<void> {
   await materialise(machine, owner, paths, snapshot, target);
   await copyWalFrom(machine, owner, paths, snapshot.firstWal, target);
-  await writeOwned(owner, join(target, 'postgresql.auto.conf'), forkRecoveryConf(null));
+  await writeOwned(owner, join(target, 'postgresql.auto.conf'), forkRecoveryConf(targetTime));
   await writeOwned(owner, join(target, 'recovery.signal'), '');
 }
 

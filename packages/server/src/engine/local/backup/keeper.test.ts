@@ -65,6 +65,7 @@ async function service(id: string, ages: readonly number[]) {
     madeIn: '',
     uid: null,
     userOf: null,
+    recovery: null,
   });
   return {
     snapshots: async () => (await readdir(paths.snapshots)).toSorted(),
@@ -192,6 +193,7 @@ test('nothing goes while a fork is being made of it, also while its data is stil
     madeIn: '',
     uid: null,
     userOf: null,
+    recovery: null,
   };
   for (const entry of ['f.new', 'f']) {
     const paths = machine.layout.service(entry);

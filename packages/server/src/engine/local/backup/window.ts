@@ -157,16 +157,19 @@ async function readWal(paths: InstancePaths): Promise<(snapshot: Snapshot) => Pr
     (await findServer(paths)) === null
       ? (statEntry(join(paths.data, 'global', 'pg_control'))?.mtimeMs ?? 0)
       : Date.now();
+  const isLost = statEntry(join(paths.data, 'global', 'pg_control')) === null;
   let endMs: Promise<number> | null = null;
   return async ({ firstWal, takenMs }) => {
     const first = onItsTimeline(firstWal, history);
     const run = runFrom(first);
     known.set(first, run);
     const { gap, files } = run;
+    // Without data, the archive says what was written last.
+    const end = gap ?? (isLost && newest !== undefined ? followingWalFile(newest, history) : null);
     const latestMs =
-      gap === null
+      end === null
         ? await (endMs ??= lastWrittenMs())
-        : ((await lastCommitBefore(gap, first)) ?? takenMs);
+        : ((await lastCommitBefore(end, first)) ?? takenMs);
     return { gap, latestMs: Math.max(takenMs, latestMs), files };
   };
 }

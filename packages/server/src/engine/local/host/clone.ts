@@ -326,6 +326,20 @@ async function snapshotData(path: string): Promise<string[]> {
   return entries.map((entry) => join(path, 'snapshots', entry, 'data'));
 }
 
+/** The data directories that restores of a service have replaced; or those of one restore. */
+async function asideData(path: string): Promise<string[]> {
+  const aside = join(path, 'aside');
+  const restores = (await readdir(aside).catch(() => [])).map((entry) => join(aside, entry));
+  const inEach = await Promise.all(
+    [...restores, path].map(async (restore) =>
+      (await readdir(restore).catch(() => []))
+        .filter((entry) => /^\d+$/.test(entry))
+        .map((entry) => join(restore, entry)),
+    ),
+  );
+  return inEach.flat();
+}
+
 async function subvolumesBelow(path: string): Promise<string[]> {
   const found: string[] = [];
   // Subvolumes of ours are instance directories' `data` and templates: the first two levels; and
@@ -336,7 +350,8 @@ async function subvolumesBelow(path: string): Promise<string[]> {
     join(instance, 'data'),
     join(instance, 'data.new'),
   ]);
-  for (const candidate of [...(await snapshotData(path)), ...data, path]) {
+  const below = [...(await snapshotData(path)), ...(await asideData(path))];
+  for (const candidate of [...below, ...data, path]) {
     if (await isSubvolume(candidate)) found.push(candidate);
   }
   return found;

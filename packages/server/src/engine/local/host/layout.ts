@@ -108,6 +108,8 @@ export type Layout = {
    * missing: member 0.
    */
   primaryFile: (id: string) => string;
+  /** Data of a service that restores have replaced, by the restore and the number of its server. */
+  aside: (id: string) => string;
   /** Which member accepts writes. */
   primaryOf: (id: string) => number;
   /** The gateway before the members of a service. */
@@ -161,6 +163,7 @@ export function createLayout(root: string): Layout {
         : { ...instancePaths(join(top, 'members', String(n))), marker, archive, snapshots };
     },
     primaryFile,
+    aside: (id) => join(services, id, 'aside'),
     primaryOf: (id) => {
       try {
         return Number(readFileSync(primaryFile(id), 'utf8'));

@@ -18,6 +18,7 @@ test('markers of older releases, which wrote `born`, are read; other files are n
     parent: null,
     uid: 200001,
     userOf: null,
+    recovery: null,
   };
   for (const provisioned of [true, false]) {
     expect(await read(JSON.stringify({ ...ours, provisioned }))).toEqual({ ...ours, provisioned });

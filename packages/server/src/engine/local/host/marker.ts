@@ -25,6 +25,8 @@ export type Marker = {
   uid: number | null;
   /** The service whose user it shares; null: it has its own. */
   userOf: string | null;
+  /** The restore that has made its data; null: none has. */
+  recovery: string | null;
 };
 
 /** The boot of the machine, by Linux's name for it; elsewhere, where there is none, one for all. */
@@ -75,5 +77,6 @@ export function markerOf(paths: Pick<InstancePaths, 'marker'>): Marker | null {
     parent: 'parent' in marker && typeof marker.parent === 'string' ? marker.parent : null,
     uid: 'uid' in marker && typeof marker.uid === 'number' ? marker.uid : null,
     userOf: 'userOf' in marker && typeof marker.userOf === 'string' ? marker.userOf : null,
+    recovery: 'recovery' in marker && typeof marker.recovery === 'string' ? marker.recovery : null,
   };
 }

@@ -44,6 +44,7 @@ const SHOWN_EVERY = 64;
  *
  * @param files of the archive of the repository, by their paths in it
  * @param data a data directory of the service
+ * @returns whether there is a commit after the point in time
  * @throws RepositoryProblem
  */
 export async function fetchWal(
@@ -51,7 +52,7 @@ export async function fetchWal(
   { firstWal }: StoredBackup,
   files: readonly string[],
   data: string,
-): Promise<void> {
+): Promise<boolean> {
   const { context, id, into, target, progress } = fetch;
   const spool = spoolOf(context, id, 'fetch');
   await makeSpool(context, spool);
@@ -61,7 +62,8 @@ export async function fetchWal(
   const history = await timelineHistory(into, [...there].toSorted().at(-1) ?? firstWal);
   let count = 0;
   let next = onItsTimeline(firstWal, history);
-  for (let isReached = false; !isReached && there.has(next);) {
+  let isReached = false;
+  while (!isReached && there.has(next)) {
     const batch: string[] = [];
     for (; batch.length < GETS_AT_A_TIME && there.has(next); next = followingWalFile(next, history))
       batch.push(next);
@@ -73,6 +75,7 @@ export async function fetchWal(
   }
   progress(`${count} WAL files`);
   await removeSpool(context, spool);
+  return isReached;
 }
 
 /** Fetches a file that the archive lacks. @returns the time of the last commit in it; null: none */

@@ -27,6 +27,7 @@ import { listBackups, runForService, type StoredBackup } from './stanza.ts';
  * @param into the service that gets them; its root exists
  * @param owner the owner of the files
  * @param progress called with a line for the operation
+ * @returns the snapshot, and whether the WAL has a commit after the point in time
  * @throws RepositoryProblem; what `signal` was aborted with
  */
 export async function fetchBackup(
@@ -38,15 +39,15 @@ export async function fetchBackup(
   target: FetchTarget,
   progress: (line: string) => void,
   signal: AbortSignal,
-): Promise<{ snapshot: Snapshot }> {
+): Promise<{ snapshot: Snapshot; isReached: boolean }> {
   const fetch = { context, id, repository, into, owner, target, progress, signal };
   const backup = choose(await listBackups(context, id, repository), fetch);
   await makeDirectories(fetch);
   const kept = join(into.snapshots, backup.snapshot);
   if (!existsSync(kept)) await fetchData(fetch, backup, kept);
   const files = await listFiles(context.program, repository, `archive/${id}`);
-  await fetchWal(fetch, backup, files, join(kept, 'data'));
-  return { snapshot: backup.facts };
+  const isReached = await fetchWal(fetch, backup, files, join(kept, 'data'));
+  return { snapshot: backup.facts, isReached };
 }
 
 /** The newest backup that is not later than the target. @throws RepositoryProblem: there is none */

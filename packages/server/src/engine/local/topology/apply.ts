@@ -3,6 +3,7 @@
  * repeated.
  */
 import { ADMIN_ROLE } from '@howdah/contract';
+import { setAside } from '../backup/aside.ts';
 import { forgetRecovery } from '../backup/recovery.ts';
 import { discard } from '../host/clone.ts';
 import type { InstancePaths } from '../host/layout.ts';
@@ -74,6 +75,7 @@ export async function applyStep(
     case 'discard':
     case 'clone':
     case 'fork':
+    case 'setAside':
     case 'recover':
     case 'own':
     case 'writeFiles':
@@ -112,7 +114,9 @@ export async function applyStep(
 async function applyToDirectory(
   executor: Executor,
   spec: PlacedSpec,
-  step: StepOf<'makeTemplate' | 'discard' | 'clone' | 'fork' | 'recover' | 'own' | 'writeFiles'>,
+  step: StepOf<
+    'makeTemplate' | 'discard' | 'clone' | 'fork' | 'setAside' | 'recover' | 'own' | 'writeFiles'
+  >,
   found: Installed,
 ): Promise<string> {
   const { machine, templates } = executor;
@@ -123,7 +127,8 @@ async function applyToDirectory(
       await templates.ensure(installation, extensionsOf(spec.addons));
       return `for PostgreSQL ${installation.version}, once for all services like this one`;
     case 'discard':
-      await discard(machine, spec.id, paths.root);
+      // Its backups stay: it is restored from them again.
+      await discard(machine, spec.id, spec.recovery === null ? paths.root : paths.data);
       return 'the machine went down before it was on the disk, and before anybody could write to it';
     case 'clone':
       return cloneTemplate(executor, instance);
@@ -132,6 +137,8 @@ async function applyToDirectory(
       if (isConverted(executor, instance, step.origin)) return converting(executor, fork);
       return machine.cloneMethod === 'copy' ? copying(executor, fork) : executor.forkLimit(fork);
     }
+    case 'setAside':
+      return setAside(machine, spec.id, step.recovery.id);
     case 'recover':
       return copying(executor, () => recoverInstance(executor, instance, step.recovery));
     case 'own':
@@ -231,6 +238,7 @@ async function setFirstPassword(
     madeIn: marker?.madeIn ?? '',
     uid: marker?.uid ?? null,
     userOf: null,
+    recovery: marker?.recovery ?? null,
   });
   if (beginsWithData(spec)) await openListener(executor, found);
   return spec.recovery === null ? `for ${ADMIN_ROLE}` : 'not changed: the restored data has it';

@@ -8,9 +8,15 @@ import {
   type ClusterSeen,
 } from './decide-ha.ts';
 import { HA, spec, DEAD, seen, server, SUCCESSOR, smaller, larger } from './decide-ha.testing.ts';
-import type { PlacedCluster } from './placed-spec.ts';
+import type { PlacedCluster, PlacedSpec } from './placed-spec.ts';
 
-const ROWS: [string, Partial<PlacedCluster>, ClusterSeen, unknown][] = [
+const RESTORED = spec({ recovery: { id: 'restore', repository: null, at: null } });
+const notRecovered = (observed: ClusterSeen): ClusterSeen => ({
+  ...observed,
+  primary: { ...observed.primary, recovered: false },
+});
+
+const ROWS: [string, Partial<PlacedCluster>, ClusterSeen, unknown, PlacedSpec?][] = [
   ['all is well', {}, seen(), server(0, 'settled')],
   [
     'the primary is dead and another can take over',
@@ -274,6 +280,27 @@ const ROWS: [string, Partial<PlacedCluster>, ClusterSeen, unknown][] = [
       step: { kind: 'wait', why: expect.stringContaining('acknowledged without them'), waitMs: 20 },
     },
   ],
+  [
+    'the data of all members is to be restored, and the primary runs',
+    {},
+    notRecovered(seen()),
+    server(0, 'stop'),
+    RESTORED,
+  ],
+  [
+    'the data of all members is to be restored, and a standby runs',
+    {},
+    notRecovered(seen(DEAD)),
+    server(1, 'stop'),
+    RESTORED,
+  ],
+  [
+    'the data of all members is to be restored, and none runs',
+    {},
+    notRecovered(seen(DEAD, DEAD)),
+    server(0, 'setAside'),
+    RESTORED,
+  ],
   ['its data is gone', {}, seen({ ...DEAD, data: 'absent' }), server(0, 'refuse')],
   [
     'its data is gone, and a standby has every write',
@@ -284,8 +311,8 @@ const ROWS: [string, Partial<PlacedCluster>, ClusterSeen, unknown][] = [
   ['an unknown primary', { primary: 2 }, seen(), server(2, 'refuse')],
 ];
 
-test.each(ROWS)('%s', (_, more, observed, expected) => {
-  expect(decideHa(spec(), { ...HA, ...more }, observed)).toEqual(expected);
+test.each(ROWS)('%s', (_, more, observed, expected, wanted = spec()) => {
+  expect(decideHa(wanted, { ...HA, ...more }, observed)).toEqual(expected);
 });
 
 test('a pause ends the primary first, then the others, then the gateway', () => {

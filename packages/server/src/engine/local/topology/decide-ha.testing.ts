@@ -68,6 +68,7 @@ export function seen(
     primary: {
       directory: 'ours',
       provisioned: true,
+      recovered: true,
       notStartable: null,
       templateReady: true,
       server:

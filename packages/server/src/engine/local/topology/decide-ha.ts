@@ -168,7 +168,13 @@ export function decideHa(spec: PlacedSpec, ha: PlacedCluster, seen: ClusterSeen)
   // Members follow each other by sockets that only their user can use: they change it together.
   if (!owned) return { kind: 'own' };
   const pair: Pair = { spec, ha, seen, primary, others };
-  return decideFailover(pair) ?? decidePrimary(pair) ?? decideOthers(pair) ?? decidePlanned(pair);
+  return (
+    decideReplacedData(pair) ??
+    decideFailover(pair) ??
+    decidePrimary(pair) ??
+    decideOthers(pair) ??
+    decidePlanned(pair)
+  );
 }
 
 /** The primary that the metadata database records, and the other members. */
@@ -182,6 +188,14 @@ type Pair = {
 
 function on(n: number, step: Step): Extract<HaStep, { kind: 'server' }> {
   return { kind: 'server', n, step };
+}
+
+/** A requested restore replaces the data of all members: none of them may run. */
+function decideReplacedData({ spec, seen, primary, others }: Pair): HaStep | null {
+  if (spec.recovery === null || seen.primary.recovered) return null;
+  const running = [primary, ...others].find(({ server }) => server !== null);
+  if (running === undefined) return on(primary.n, decide(spec, seen.primary));
+  return on(running.n, { kind: 'stop', mode: 'immediate', why: 'its data is restored' });
 }
 
 /** First: no second writer, and another primary if this one is dead. */

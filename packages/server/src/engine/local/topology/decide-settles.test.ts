@@ -11,6 +11,7 @@ const anySpec = fc.constantFrom(
   FORK,
   POOLED,
   INSIDE,
+  spec({ recovery: { id: 'restore', repository: null, at: null } }),
   spec({ power: 'paused', pooler: { port: 20001 } }),
 );
 const anyServer = fc.option(
@@ -29,6 +30,7 @@ const anyObservation: fc.Arbitrary<Observation> = fc
       'ours' as const,
     ),
     provisioned: fc.boolean(),
+    recovered: fc.boolean(),
     notStartable: fc.constant(null),
     templateReady: fc.boolean(),
     server: anyServer,
@@ -111,6 +113,7 @@ test('from any observed state, step by step, it settles in the desired state', (
             limited: true,
             owned: true,
             disallowedSessions: 0,
+            ...(wanted.recovery === null ? {} : { recovered: true }),
             ...(wanted.firstVerifier === null ? {} : { provisioned: true }),
           });
       },
@@ -122,7 +125,7 @@ test('from any observed state, step by step, it settles in the desired state', (
 test('a provisioned service is never initialised again', () => {
   fc.assert(
     fc.property(anySpec, anyObservation, (wanted, seen) => {
-      const { kind } = decide({ ...wanted, provisioned: true }, seen);
+      const { kind } = decide({ ...wanted, provisioned: true, recovery: null }, seen);
       expect(['discard', 'makeTemplate', 'clone', 'fork', 'recover']).not.toContain(kind);
       if (wanted.power === 'running' && seen.directory !== 'ours')
         expect(['refuse', 'stopPooler']).toContain(kind);

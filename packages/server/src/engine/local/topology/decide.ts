@@ -26,6 +26,8 @@ export type Observation = {
   directory: 'absent' | 'foreign' | 'incomplete' | 'lost' | 'ours';
   /** Whether its first password was set. */
   provisioned: boolean;
+  /** Whether its data was made by the requested restore, or none was requested. */
+  recovered: boolean;
   /** Why no server can be started on its data; null: one can. */
   notStartable: string | null;
   templateReady: boolean;
@@ -63,6 +65,7 @@ export type Step =
   | { kind: 'makeTemplate' }
   | { kind: 'clone' }
   | { kind: 'fork'; origin: Origin }
+  | { kind: 'setAside'; recovery: Recovery }
   | { kind: 'recover'; recovery: Recovery }
   | { kind: 'own' }
   | { kind: 'writeFiles' }
@@ -87,7 +90,8 @@ export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refus
   makeTemplate: 'create template',
   clone: 'clone template',
   fork: 'clone parent',
-  recover: 'restore from the repository',
+  setAside: 'set data aside',
+  recover: 'restore data',
   own: 'change owner of files',
   writeFiles: 'write configuration',
   start: 'start PostgreSQL',
@@ -139,15 +143,18 @@ export function decide(spec: PlacedSpec, seen: Observation): Step {
   if (first !== null) return first;
   // Its pooler runs as the same user.
   if (seen.pooler !== null && !seen.owned) return { kind: 'stopPooler', why: OWN_WHY };
+  const replaced = decideReplaced(spec, seen);
+  if (replaced !== null) return replaced;
   if (seen.server !== null) return decideRunning(spec, seen, seen.server);
   if (!seen.owned && seen.directory === 'ours') return { kind: 'own' };
   if (spec.power === 'paused') return { kind: 'settled' };
   if (seen.notStartable !== null) return { kind: 'refuse', why: seen.notStartable };
   const lost = whyLost(spec, seen);
   if (lost !== null) return { kind: 'refuse', why: lost };
-  if (seen.directory === 'incomplete' || seen.directory === 'lost') return { kind: 'discard' };
-  if (seen.directory === 'absent' && spec.recovery !== null)
+  if (seen.directory === 'incomplete') return { kind: 'discard' };
+  if (seen.directory !== 'ours' && spec.recovery !== null)
     return { kind: 'recover', recovery: spec.recovery };
+  if (seen.directory === 'lost') return { kind: 'discard' };
   if (seen.directory === 'absent' && spec.origin !== null)
     return { kind: 'fork', origin: spec.origin };
   if (seen.directory === 'absent')
@@ -156,22 +163,36 @@ export function decide(spec: PlacedSpec, seen: Observation): Step {
   return { kind: 'start' };
 }
 
+/** Data that a requested restore replaces is set aside first; null: there is none. */
+export function decideReplaced({ power, recovery }: PlacedSpec, seen: Observation): Step | null {
+  if (recovery === null || power === 'paused' || seen.recovered) return null;
+  // Its last WAL is read where it is: no shutdown is needed.
+  if (seen.server !== null) return { kind: 'stop', mode: 'immediate', why: 'its data is restored' };
+  return seen.directory === 'absent' ? null : { kind: 'setAside', recovery };
+}
+
 /**
  * Why a service that was provisioned is not made again: its data is missing, or there is other
  * data; null: it is not lost, or it is being restored.
  */
 export function whyLost(
-  { provisioned, recovery }: Pick<PlacedSpec, 'provisioned' | 'recovery'>,
+  { id, provisioned, recovery }: Pick<PlacedSpec, 'id' | 'provisioned' | 'recovery'>,
   seen: Pick<Observation, 'directory' | 'provisioned'>,
 ): string | null {
   if (recovery !== null || !(provisioned || seen.provisioned)) return null;
   switch (seen.directory) {
     case 'absent':
     case 'lost':
-      return 'its data is missing: mount its disk, or bring its data back';
+      return (
+        'its data is missing: mount its disk, bring its data back, or restore it from its ' +
+        `backups (howdah service recover ${id})`
+      );
     case 'incomplete':
     case 'ours':
-      return seen.provisioned ? null : 'its data is not the data that it was provisioned with';
+      return seen.provisioned
+        ? null
+        : `its data is not the data that it was provisioned with: bring that back, or restore it ` +
+            `from its backups (howdah service recover ${id})`;
     case 'foreign':
       return null;
   }

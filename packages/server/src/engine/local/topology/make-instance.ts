@@ -1,18 +1,22 @@
 /** Makes the instance of a service: from a template, or as a fork of another service. */
+import { existsSync } from 'node:fs';
 import { mkdir, rename } from '../host/root-files.ts';
 import { findRepository } from '../../../repository/source.ts';
 import type { Origin, Recovery } from '../../spec.ts';
 import { forkData, rollForward } from '../backup/fork.ts';
 import { convert } from '../convert/convert.ts';
-import { recordInitialSnapshot } from '../backup/snapshots.ts';
+import { asideOf } from '../backup/aside.ts';
+import { listSnapshots, recordInitialSnapshot, type Snapshot } from '../backup/snapshots.ts';
 import { cloneTree, removeTree } from '../host/clone.ts';
 import { assertSpaceFor } from '../host/space.ts';
 import { instancePaths, memberKey, type InstancePaths } from '../host/layout.ts';
 import { currentBoot, markerOf, readMarker, writeMarker, type Marker } from '../host/marker.ts';
 import { newOwner } from '../host/own.ts';
 import type { Owner } from '../host/owner.ts';
-import { SERVICE_USER } from '../host/users.ts';
+import type { Machine } from '../host/machine-record.ts';
+import { ownerOf, SERVICE_USER } from '../host/users.ts';
 import { fetchBackup } from '../repository/fetch.ts';
+import type { FetchTarget } from '../repository/fetch-wal.ts';
 import type { Listener } from '../network/listener.ts';
 import type { ConfigFiles } from '../postgres/files.ts';
 import { writeSystemIdentifier } from '../postgres/identity.ts';
@@ -123,8 +127,8 @@ function olderInstallation(
 }
 
 /**
- * Makes an instance of the backups of its service in a repository. Its server rolls forward over
- * all the WAL that is there.
+ * Makes the data of an instance from the backups of its service. Its server rolls forward over all
+ * the WAL that is there.
  *
  * @returns a line for the user
  * @throws RepositoryProblem
@@ -132,29 +136,85 @@ function olderInstallation(
 export async function recoverInstance(
   executor: Executor,
   instance: NewInstance,
-  { repository: repositoryId }: Recovery,
+  recovery: Recovery,
 ): Promise<string> {
-  const { machine, repositories } = executor;
-  const { id } = instance.spec;
-  const { program, repository } = await findRepository(repositories, repositoryId);
+  const { machine } = executor;
+  const { paths, spec } = instance;
   const begunMs = Date.now();
-  let taken = '';
-  await make(executor, instance, null, async (unfinished, owner) => {
-    const { snapshot } = await fetchBackup(
-      { machine, program },
-      id,
-      repository,
-      unfinished,
-      owner,
-      'newest',
-      () => undefined,
-      new AbortController().signal,
+  let source = '';
+  const restore = async (at: InstancePaths, owner: Owner | null, target: string): Promise<void> => {
+    source = await restoreData(executor, spec.id, recovery, { at, owner, target });
+  };
+  if (existsSync(paths.marker)) {
+    const owner = ownerOf(machine, paths);
+    const unfinished = `${paths.data}.new`;
+    await makeInstanceDirectories(owner, paths);
+    await removeTree(unfinished, machine.cloneMethod);
+    await restore(paths, owner, unfinished);
+    await rename(unfinished, paths.data);
+  } else
+    await make(executor, instance, null, (unfinished, owner) =>
+      restore(unfinished, owner, unfinished.data),
     );
-    taken = new Date(snapshot.takenMs).toISOString();
-    await rollForward(machine, owner, unfinished, snapshot, unfinished.data);
-  });
-  const ms = Date.now() - begunMs;
-  return `backup of ${taken} and the WAL after it from ${repository.name} in ${ms} ms`;
+  beginFlush(executor, paths);
+  return `${source} in ${Date.now() - begunMs} ms`;
+}
+
+/** Where a restore finds the backups, and the data directory that it makes. */
+type Restored = Readonly<{ at: InstancePaths; owner: Owner | null; target: string }>;
+
+/** @returns where the data came from, for the user */
+async function restoreData(
+  { machine, repositories }: Executor,
+  id: string,
+  { id: recoveryId, repository: repositoryId, at: time }: Recovery,
+  { at, owner, target }: Restored,
+): Promise<string> {
+  const until = time === null ? 'newest' : { timeMs: Date.parse(time) };
+  const found =
+    repositoryId === null
+      ? await newestBackup(at)
+      : await fetchFrom(await findRepository(repositories, repositoryId), until, {
+          machine,
+          id,
+          at,
+          owner,
+        });
+  // WAL that was not archived yet is in the data that was set aside.
+  const aside = asideOf(machine.layout, id, recoveryId);
+  const paths = aside === null ? at : { ...at, data: aside };
+  // Without a commit after the moment, all the WAL is from before it.
+  const end = found.isReached ? time : null;
+  await rollForward(machine, owner, paths, found.snapshot, target, end);
+  const taken = new Date(found.snapshot.takenMs).toISOString();
+  return `backup of ${taken} and the WAL after it from ${found.source}`;
+}
+
+/** isReached: whether the WAL has a commit after the moment that was asked for. */
+type FoundBackup = { snapshot: Snapshot; isReached: boolean; source: string };
+
+async function newestBackup(at: InstancePaths): Promise<FoundBackup> {
+  const [snapshot] = await listSnapshots(at);
+  if (snapshot === undefined) throw new Error('this machine has no backup of it');
+  return { snapshot, isReached: false, source: 'this machine' };
+}
+
+async function fetchFrom(
+  { program, repository }: Awaited<ReturnType<typeof findRepository>>,
+  until: FetchTarget,
+  { machine, id, at, owner }: Omit<Restored, 'target'> & { machine: Machine; id: string },
+): Promise<FoundBackup> {
+  const fetched = await fetchBackup(
+    { machine, program },
+    id,
+    repository,
+    at,
+    owner,
+    until,
+    () => undefined,
+    new AbortController().signal,
+  );
+  return { ...fetched, source: repository.name };
 }
 
 /** The primary of a fork's parent. */
@@ -204,6 +264,7 @@ async function make(
           madeIn,
           uid: owner?.name === SERVICE_USER ? owner.uid : null,
           userOf: null,
+          recovery: spec.recovery?.id ?? null,
         }),
       ),
       fill(unfinished, owner),

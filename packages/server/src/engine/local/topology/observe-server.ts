@@ -199,6 +199,7 @@ async function observe(
   return {
     directory,
     provisioned: isOurs && marker.provisioned,
+    recovered: spec.recovery === null || (isOurs && marker.recovery === spec.recovery.id),
     notStartable,
     templateReady,
     server: server === null ? null : { phase, start: startOf(server, spec), placed },

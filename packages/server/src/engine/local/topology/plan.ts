@@ -93,6 +93,8 @@ type Before = {
   extension: Observation['extension'];
   /** moves: its servers run in another network after it. otherClients: others may connect. */
   network: 'same' | 'moves' | 'otherClients';
+  /** Its data is replaced by its backups. */
+  isReplaced: boolean;
 };
 
 /** @returns null: the change has no steps, or none of a server that does not run */
@@ -109,11 +111,14 @@ function stateBefore(
     filesCurrent: true,
     extension: null,
     network: 'same',
+    isReplaced: false,
   };
   switch (kind) {
     case 'create':
     case 'fork':
       return { ...same, state: running ? 'spare' : 'absent', hasPooler: false };
+    case 'recover':
+      return { ...same, hasPooler: false, isReplaced: true };
     case 'start':
     case 'restore':
     case 'repair':
@@ -155,12 +160,13 @@ function stateBefore(
 type SizeSeen = NonNullable<InstanceSeen['server']>['size'];
 
 /** A service as `decide` observes it, whichever servers it has. */
-function rulesOf({ state, hasPooler, extension, network }: Before): Observation {
+function rulesOf({ state, hasPooler, extension, network, isReplaced }: Before): Observation {
   const exists = state !== 'absent';
   return {
     ...WELL,
     directory: exists ? 'ours' : 'absent',
     provisioned: exists && state !== 'spare',
+    recovered: !isReplaced,
     server: null,
     connected: false,
     extension,

@@ -15,6 +15,7 @@ export const POOLER_WELL: PoolerSeen = {
 export const WELL: Observation = {
   directory: 'ours',
   provisioned: true,
+  recovered: true,
   notStartable: null,
   templateReady: true,
   server: { phase: 'ready', start: 'current', placed: true },
@@ -71,11 +72,14 @@ export function afterStep(seen: Observation, step: Step): Observation {
       return { ...seen, directory: 'absent' };
     case 'makeTemplate':
       return { ...seen, templateReady: true };
+    case 'setAside':
+      return { ...seen, ...NO_SERVER, directory: 'lost', provisioned: false, recovered: true };
     case 'clone':
     case 'fork':
     case 'recover':
       return {
         ...seen,
+        recovered: true,
         directory: 'ours',
         provisioned: false,
         owned: true,

@@ -39,6 +39,7 @@ export async function makeSet(machine: Machine, id: string, parent: string): Pro
     madeIn: await currentBoot(),
     uid,
     userOf: parent,
+    recovery: null,
   });
   await rename(unfinished.root, layout.service(id).root);
   return `for PostgreSQL ${marker.installation}`;

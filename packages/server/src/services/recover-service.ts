@@ -1,0 +1,73 @@
+/** Restores the lost or damaged data of a service, in its place. */
+import { ApiError, protectionOf } from '@howdah/contract';
+import type { Restorable } from '../engine/engine.ts';
+import { newId } from '../lib/ids.ts';
+import { RepositoryProblem } from '../repository/repository.ts';
+import { forgetPrimary } from '../store/engine-records.ts';
+import type { ServicePlace } from '../store/service-documents.ts';
+import type { Caller } from './change.ts';
+import type { ControlContext } from './context.ts';
+import { type Accepted, changeUnderRules } from './service-rules.ts';
+
+/**
+ * Restores the data of a service from the newest state of its backups. Its present data is set
+ * aside.
+ *
+ * @param confirm the name of a PROD service
+ */
+export async function recoverService(
+  context: ControlContext,
+  caller: Caller,
+  { key: id, region_code: code }: ServicePlace,
+  confirm: string | undefined,
+): Promise<Accepted> {
+  const source = await findSource(context, code, id);
+  const accepted = await changeUnderRules(
+    context,
+    caller,
+    id,
+    'recover',
+    async (service, tx) => {
+      const { name, environment, read_replica_sets: sets } = service;
+      if (protectionOf(environment, sets) === 'PROD' && confirm !== name && !caller.dryRun)
+        throw new ApiError(
+          'INVALID_REQUEST',
+          `confirm: a PROD service is recovered only with its name: ${JSON.stringify(name)}`,
+        );
+      // Its directory names the primary, where it is there.
+      if (source.isLost) await forgetPrimary(tx, id);
+      const { repository } = source;
+      const recovery = { id: newId(), repository: repository?.id ?? null, at: null };
+      return { recovery, power: 'running' };
+    },
+    'recover',
+    describe(source),
+  );
+  return accepted;
+}
+
+/** @throws ApiError when there is no backup, or the repository cannot be asked */
+async function findSource(context: ControlContext, code: string, id: string): Promise<Restorable> {
+  try {
+    const found = await context.regions.of(code).engine.backups.restorable(id);
+    if (found !== null) return found;
+  } catch (error) {
+    if (!(error instanceof RepositoryProblem)) throw error;
+    throw new ApiError('UNAVAILABLE', error.message);
+  }
+  throw new ApiError(
+    'INVALID_STATE',
+    'neither this machine nor a repository has a backup of the service: bring its data back, or ' +
+      'delete it',
+  );
+}
+
+function describe({ repository, latestMs, seconds }: Restorable): string {
+  const where = repository === null ? 'this machine' : `the repository ${repository.name}`;
+  const duration = seconds === null ? '' : ` It takes about ${seconds} s.`;
+  return (
+    `its newest backup in ${where} comes back with the WAL after it, up to ` +
+    `${new Date(latestMs).toISOString()} at least; later commits are lost unless their WAL is ` +
+    `still in its data.${duration}`
+  );
+}
