@@ -391,9 +391,8 @@ test.runIf(haproxy !== null)('a read replica set is created, changed and deleted
   await ready();
   expect((await call('POST', `${path}/disablePooler`)).status).toBe(200);
   await ready();
-  expect((await call('POST', `${path}/resize`, { cpu_millis: 1000, memory_gbs: 4 })).status).toBe(
-    202,
-  );
+  const resized = await call('POST', `${path}/resize`, { cpu_millis: 1000, memory_gbs: 4 });
+  expect(resized.status).toBe(202);
   await ready();
   expect((await call('DELETE', path)).status).toBe(202);
   await expect.poll(async () => (await call('GET', path)).status, { timeout: 120_000 }).toBe(404);

@@ -1,7 +1,7 @@
 /**
  * Makes the data of a newer major version of PostgreSQL from the data of an older one: both run for
  * a while without clients, and the new server gets all that the old one has by a dump
- * (docs/decisions/0046-other-major-versions.md).
+ * (docs/decisions/0048-other-major-versions.md).
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';

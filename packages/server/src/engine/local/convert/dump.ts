@@ -4,7 +4,7 @@
  *
  * A definition that is restored can run functions of the tenant: a partition bound or the start of
  * an aggregate of a domain evaluates the domain's conditions. As tsdbadmin they can do nothing that
- * their owner could not do (docs/decisions/0046-other-major-versions.md).
+ * their owner could not do (docs/decisions/0048-other-major-versions.md).
  */
 import { join } from 'node:path';
 import { ADMIN_ROLE } from '@howdah/contract';

@@ -17,7 +17,6 @@ import {
 import type { PlacedSpec } from './placed-spec.ts';
 
 const KILL: Step = { kind: 'stop', mode: 'kill', why: 'it had not answered for 20 s' };
-
 const LOST: Step = {
   kind: 'refuse',
   why:
