@@ -1,7 +1,9 @@
 /** Shared by the tests of data volumes. */
-import { chmod, mkdir, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, rm, statfs, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
+import { probeCloneMethod } from '../src/engine/local/host/clone.ts';
 import { imagePaths } from '../src/engine/local/host/image.ts';
 import { run } from '../src/lib/run.ts';
 import { connectTo, HOWDAH, type Installation } from './harness.ts';
@@ -106,4 +108,31 @@ PATH=\${PATH#*:} exec ${program} "$@"
       await writeFile(deadly, String(call));
     },
   };
+}
+
+export const GIB = 1024 ** 3;
+/** Why there can be no store here; null: there can. Found out by mounting one. */
+export async function whyNone(): Promise<string | null> {
+  if (process.getuid?.() !== 0) return 'it takes root';
+  const directory = await mkdtemp(join(tmpdir(), 'hd-probe-'));
+  try {
+    if ((await probeCloneMethod(directory)) !== 'copy')
+      return `${tmpdir()} is on a file system that clones by reference; TMPDIR names another`;
+    const { bavail, bsize } = await statfs(directory);
+    if (bavail * bsize < 8 * GIB)
+      return `${tmpdir()} has less than 8 GB free; TMPDIR names another`;
+    await writeFile(join(directory, 'image'), '');
+    await run('truncate', ['-s', '400M', join(directory, 'image')]);
+    await mkdir(join(directory, 'mounted'));
+    for (const program of ['mkfs.btrfs', 'mkfs.xfs']) {
+      await run(program, ['-q', '-f', join(directory, 'image')]);
+      await run('mount', ['-o', 'loop', join(directory, 'image'), join(directory, 'mounted')]);
+      await run('umount', [join(directory, 'mounted')]);
+    }
+    return null;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  } finally {
+    await rm(directory, { recursive: true });
+  }
 }
