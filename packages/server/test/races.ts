@@ -31,7 +31,10 @@ import {
 function changing(
   operationId: string,
   action: Action & OperationKind,
-  decide: (world: World, slot: Slot) => Partial<World> | null | 'refuse' | 'conflict',
+  decide: (
+    world: World,
+    slot: Slot,
+  ) => Partial<World> | null | 'refuse' | 'conflict' | 'unconfirmed',
 ): Pick<Call, 'operationId' | 'action' | 'act'> {
   const act = (world: World, slot: Slot): Effect => {
     if (world.deleted) return missing(world);
@@ -41,6 +44,7 @@ function changing(
     const change = decide(world, slot);
     if (change === 'refuse') return refused(world);
     if (change === 'conflict') return { world, answer: '409 CONFLICT' };
+    if (change === 'unconfirmed') return { world, answer: '400 INVALID_REQUEST' };
     return change === null
       ? done(world, operationId, null)
       : done(begun(world, action, change), operationId, action);
@@ -130,9 +134,7 @@ function cancelling(
 function purging(): Pick<Call, 'operationId' | 'action' | 'act' | 'query'> {
   const act = (world: World): Effect => {
     if (isRemoved(world)) return missing(world);
-    // Its name is not given.
-    if ([world, ...world.sets].some(({ environment }) => environment === 'PROD'))
-      return { world, answer: '400 INVALID_REQUEST' };
+    if (isProtected(world)) return { world, answer: '400 INVALID_REQUEST' };
     if (world.deleted) {
       const ended: Ended[] = [...world.ended, 'service delete succeeded'];
       return done({ ...world, purged: true, ended }, 'deleteService', 'delete');
@@ -148,6 +150,10 @@ function purging(): Pick<Call, 'operationId' | 'action' | 'act' | 'query'> {
   };
   return { operationId: 'deleteService', action: null, query: '?purge=true', act };
 }
+
+/** Whether its name has to be given, which no call here does. */
+const isProtected = (world: World): boolean =>
+  [world, ...world.sets].some(({ environment }) => environment === 'PROD');
 
 const isRemoved = ({ deleted, purged }: World): boolean => deleted && purged;
 
@@ -261,8 +267,12 @@ export const CALLS: Record<string, Call> = {
     body: (slot) => ({ replica_count: replicasOf(slot) }),
   },
   restart: changing('restartService', 'restart', () => ({})),
-  // There is no backup.
-  recover: { ...changing('recoverService', 'recover', () => 'refuse'), body: () => ({}) },
+  recover: {
+    ...changing('recoverService', 'recover', (world) =>
+      isProtected(world) ? 'unconfirmed' : { power: 'running' },
+    ),
+    body: () => ({}),
+  },
   switchover: changing('switchover', 'switchover', (world) =>
     world.replicas === 0 ? 'refuse' : {},
   ),
