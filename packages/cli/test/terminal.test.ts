@@ -264,7 +264,8 @@ test('completion offers commands, options, values of options and names', async (
       .flatMap((text) => text.split('\t', 1))
       .filter((text) => text !== '');
   expect(await offered('serv')).toEqual(['service']);
-  expect(await offered('service', 're')).toEqual(['restore', 'restart', 'resize', 'rename']);
+  const all = ['restore', 'recover', 'restart', 'resize', 'rename'];
+  expect(await offered('service', 're')).toEqual(all);
   expect(await offered('service', 'resize', '--m')).toEqual(['--memory-gbs']);
   expect(await offered('service', 'get', '')).toEqual(['orders', 'mq45ho2ud1', 'zzzzzzzzzz']);
   expect(await offered('service', 'attach-vpc', 'orders', '')).toEqual(['office']);
