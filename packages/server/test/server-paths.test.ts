@@ -55,8 +55,13 @@ const DAMAGES: Record<string, Damage> = {
       await rename(`${root}.aside`, root);
     },
   },
+  'a missing PG_VERSION': {
+    reason: /PG_VERSION|data directory/,
+    make: ({ data }) => rename(join(data, 'PG_VERSION'), join(data, 'PG_VERSION.aside')),
+    undo: ({ data }) => rename(join(data, 'PG_VERSION.aside'), join(data, 'PG_VERSION')),
+  },
   'a missing pg_control': {
-    reason: /pg_control/,
+    reason: /its data is missing/,
     make: (paths) => rename(controlFile(paths), `${controlFile(paths)}.aside`),
     undo: (paths) => rename(`${controlFile(paths)}.aside`, controlFile(paths)),
   },
