@@ -186,7 +186,7 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
   };
 
   test('forks are subvolume snapshots, of moved and of new services', async () => {
-    // The test before this one makes the store, and is left out by default.
+    // The test before this one makes the data volume, and is left out by default.
     if (!(await exists(imagePaths(join(home, 'data')).image))) {
       expect(await create()).toMatchObject({ code: 0 });
       await cloud.up();
