@@ -187,7 +187,7 @@ async function untilSettled(id: string): Promise<void> {
 
 describe('in the directories of a service', () => {
   for (const [kind, make] of Object.entries(KINDS))
-    test(`stands ${kind}: it is neither shown nor followed`, { tags: tagsOf(kind) }, async () => {
+    test(`${kind} is neither shown nor followed`, { tags: tagsOf(kind) }, async () => {
       const paths = layoutOf(cloud).service(service.service_id);
       const before = await stateOfOutside();
       const kept = join(paths.root, 'kept');

@@ -116,14 +116,20 @@ async function withinQuota<T>(
   storageGb: number,
   work: () => Promise<T>,
 ): Promise<T> {
-  let isOver = false;
+  let [isOver, isMeasuring] = [false, false];
   const measure = async (): Promise<void> => {
     if ((await bytesBelow(fresh.data)) <= storageGb * GB) return;
     isOver = true;
     await killCopy(machine, fresh);
   };
-  // The next measurement reports what this one could not.
-  const timer = setInterval(() => void measure().catch(() => undefined), QUOTA_EVERY_MS);
+  const timer = setInterval(() => {
+    // A tenant can have so many files that one measurement takes longer than the interval.
+    if (isMeasuring) return;
+    isMeasuring = true;
+    measure()
+      .catch(() => undefined) // the next measurement does what this one could not
+      .finally(() => (isMeasuring = false));
+  }, QUOTA_EVERY_MS);
   try {
     return await work();
   } catch (error) {
