@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { unmount } from '../src/engine/local/host/loop.ts';
+import { isMounted, unmount } from '../src/engine/local/host/loop.ts';
 import { currentBoot } from '../src/engine/local/host/marker.ts';
 import { run } from '../src/lib/run.ts';
 import { connectTo, install, type Installation } from './harness.ts';
@@ -45,7 +45,7 @@ async function makeDisks(kind: (typeof KINDS)[number]) {
   ];
   const image = (name: string): string => join(below, name);
   const remove = async (): Promise<void> => {
-    for (const mount of [mounted, below]) await run('umount', [mount]).catch(() => '');
+    for (const mount of [mounted, below]) if (await isMounted(mount)) await unmount(mount);
     await rm(directory, { recursive: true });
   };
   try {

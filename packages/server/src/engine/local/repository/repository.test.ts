@@ -5,7 +5,14 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
 import { usedBytes } from '../host/zeros.ts';
 import { directoriesBefore } from './expire.ts';
-import { emptyState, pendingFiles, readState, writeState } from './state.ts';
+import {
+  describeState,
+  emptyState,
+  pendingFiles,
+  readState,
+  writeState,
+  type ShipState,
+} from './state.ts';
 
 let paths: InstancePaths;
 beforeEach(async () => {
@@ -32,6 +39,24 @@ test('WAL is pushed in order, once, with histories, and none that no backup need
   expect(await pendingFiles(paths, { ...pushed, histories: ['00000002.history'] })).toEqual([
     wal(2, 4),
   ]);
+});
+
+test('WAL that was removed before it was pushed is a gap, also after a backup alone', async () => {
+  const backup = { label: 'x', snapshot: 's', takenMs: 5, type: 'full', storageBytes: 1 } as const;
+  const alone: ShipState = { ...emptyState('r'), backups: [{ ...backup, firstWal: wal(1, 2) }] };
+  const pushed: ShipState = {
+    ...alone,
+    run: { first: wal(1, 2), last: wal(1, 2) },
+    pushed: { '00000001': wal(1, 2) },
+  };
+  const gapsWith = async (state: ShipState) => (await describeState(paths, state)).gaps;
+  await writeFile(join(paths.archive, wal(1, 4)), '');
+  expect(await gapsWith(alone)).toEqual([{ afterMs: 5, beforeMs: null }]);
+  expect(await gapsWith(pushed)).toEqual([{ afterMs: 5, beforeMs: null }]);
+  await writeFile(join(paths.archive, wal(1, 3)), '');
+  expect(await gapsWith(pushed)).toEqual([]);
+  await writeFile(join(paths.archive, wal(1, 2)), '');
+  expect(await gapsWith(alone)).toEqual([]);
 });
 
 test('the state of another repository does not count', async () => {

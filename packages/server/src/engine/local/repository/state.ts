@@ -120,15 +120,20 @@ export async function pendingFiles(
     .toSorted();
 }
 
-/** Whether WAL is missing between what was pushed and an archived file. */
+/**
+ * Whether WAL is missing between what was pushed, or the newest backup if nothing was, and an
+ * archived file.
+ */
 export async function isBeyondGap(
   paths: InstancePaths,
-  { run }: Pick<ShipState, 'run'>,
+  { run, backups }: Pick<ShipState, 'run' | 'backups'>,
   wal: string,
 ): Promise<boolean> {
-  if (run === null) return false;
-  const next = followingWalFile(run.last, await timelineHistory(paths, wal));
-  return wal.slice(8) > next.slice(8);
+  const next =
+    run === null
+      ? backups[0]?.firstWal
+      : followingWalFile(run.last, await timelineHistory(paths, wal));
+  return next !== undefined && wal.slice(8) > next.slice(8);
 }
 
 /** Notes a gap after what was pushed; one that no backup has ended yet goes on. */
