@@ -6,6 +6,7 @@ import { chown, copyFile, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   bareKit,
+  kitOfService,
   makeDirectories,
   removeBare,
   startBare,
@@ -58,8 +59,9 @@ async function onFileSystem(
 ): Promise<Row[]> {
   say(`   on ${name}`);
   const cloud = await openCloud(directory);
-  const kit = await bareKit(cloud);
-  const source = await makeSource(cloud, kit, null, ROOMY);
+  const ofOthers = await bareKit(cloud);
+  const source = await makeSource(cloud, ofOthers, null, ROOMY);
+  const kit = kitOfService(ofOthers, source.paths);
   // Both begin with a copy of the same minute: our fork with its initial snapshot, the server by
   // hand with a copy of files.
   const base = await makeDirectories(kit);

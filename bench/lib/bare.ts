@@ -12,7 +12,7 @@ import { DEFAULT_SIZE } from '@howdah/contract';
 import { Client } from 'pg';
 import { removeTree } from '../../packages/server/src/engine/local/host/clone.ts';
 import { configFiles } from '../../packages/server/src/engine/local/postgres/files.ts';
-import { configUsersOf } from '../../packages/server/src/engine/local/host/users.ts';
+import { configUsersOf, ownerOf } from '../../packages/server/src/engine/local/host/users.ts';
 import { writeSystemIdentifier } from '../../packages/server/src/engine/local/postgres/identity.ts';
 import {
   installationFor,
@@ -66,6 +66,12 @@ export async function bareKit(cloud: Cloud): Promise<BareKit> {
   await mkdir(directory, { recursive: true });
   return { machine, installation, template, certificate, ca: cloud.ca, directory };
 }
+
+/** For servers by hand that run as the user of a service: its data is theirs too. */
+export const kitOfService = (kit: BareKit, paths: InstancePaths): BareKit => ({
+  ...kit,
+  machine: { ...kit.machine, owner: ownerOf(kit.machine, paths) },
+});
 
 /** Clones the template, gives it another system identifier, writes its files. */
 export async function makeBare(

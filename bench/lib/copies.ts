@@ -4,11 +4,19 @@
  */
 import { chown, copyFile, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
+import {
+  ARCHIVING_MS,
+  enforceLimits,
+  liftWriteLimit,
+} from '../../packages/server/src/engine/local/host/limits.ts';
+import { findServer } from '../../packages/server/src/engine/local/postgres/server.ts';
 import { nextWalFile } from '../../packages/server/src/engine/local/postgres/wal-files.ts';
 import { exists } from '../../packages/server/src/lib/processes.ts';
 import {
   connectBare,
+  kitOfService,
   makeDirectories,
   removeBare,
   setPassword,
@@ -20,7 +28,7 @@ import { atEnd } from './cleanup.ts';
 import { selectOverTls } from './cloud.ts';
 import { stopwatch, type Sample } from './measure.ts';
 import { freePort, run } from './run.ts';
-import { connectAsControl, dirty, trim, type Source } from './source.ts';
+import { connectAsControl, dirty, trim, untilArchived, type Source } from './source.ts';
 
 /**
  * How the data directory of a running server is copied. snapshot: CHECKPOINT, then a btrfs
@@ -46,11 +54,15 @@ export const METHOD_IN_WORDS: Record<CopyMethod, string> = {
  * and removes the fork.
  */
 export async function forkByHand(
-  kit: BareKit,
+  ofOthers: BareKit,
   source: Source,
   method: CopyMethod,
 ): Promise<Sample> {
+  const kit = kitOfService(ofOthers, source.paths);
   await dirty(source.admin);
+  // By hand, nothing limits how fast the source writes; after a fork of ours it is limited again.
+  await sleep(2 * ARCHIVING_MS);
+  await liftWriteLimit(kit.machine.limits, source.service.id);
   const watch = stopwatch();
   const server = await makeDirectories(kit);
   const forget = atEnd(() => removeBare(kit, server));
@@ -67,6 +79,11 @@ export async function forkByHand(
   const sample = watch.sample();
   admin.connection.stream.destroy();
   await forget();
+  await untilArchived(source);
+  const running = await findServer(source.paths);
+  if (running === null) throw new Error('the source does not run');
+  const { limits } = kit.machine;
+  await enforceLimits(limits, source.service.id, source.size, running.postmaster.pid);
   await trim(source.paths.root);
   return sample;
 }

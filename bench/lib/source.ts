@@ -3,12 +3,14 @@
  * fast as the disk allows.
  */
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { DEFAULT_SIZE, type Size } from '@howdah/contract';
 import { Client } from 'pg';
 import {
   createLayout,
   type InstancePaths,
 } from '../../packages/server/src/engine/local/host/layout.ts';
-import { startBare, stopBare, type BareKit } from './bare.ts';
+import { kitOfService, startBare, stopBare, type BareKit } from './bare.ts';
 import { atEnd } from './cleanup.ts';
 import {
   ask,
@@ -26,6 +28,7 @@ import { run } from './run.ts';
 
 export type Source = {
   service: Service;
+  size: Size;
   paths: InstancePaths;
   /** A superuser session in the users' database, for writes between forks. */
   admin: Client;
@@ -46,28 +49,31 @@ const LOADING = [
 ];
 
 /** A size of two cores: the limit of a smaller one would be measured under load. */
-export const ROOMY = { cpu_millis: '2000', memory_gbs: '8' };
+export const ROOMY: Size = { cpuMillis: 2000, memoryGbs: 8 };
 
 /**
  * A running service with data.
  *
  * @param load writes it; null: the service is new
- * @param size as in a create
  */
 export async function makeSource(
   cloud: Cloud,
   kit: BareKit,
   load: ((client: Client) => Promise<void>) | null,
-  size: object = {},
+  size: Size = DEFAULT_SIZE,
 ): Promise<Source> {
-  const service = await create(cloud, size);
+  const asked =
+    size === 'shared'
+      ? {}
+      : { cpu_millis: String(size.cpuMillis), memory_gbs: String(size.memoryGbs) };
+  const service = await create(cloud, asked);
   const paths = createLayout(join(cloud.home, 'data')).service(service.id);
   if (load !== null) {
     await ask(cloud, 'POST', `/services/${service.id}/stop`);
     await untilStatus(cloud, service.id, 'PAUSED');
     const server = { paths, port: service.port, process: null };
     const forget = atEnd(() => stopBare(server));
-    await startBare(kit, server, LOADING);
+    await startBare(kitOfService(kit, paths), server, LOADING);
     const client = await connectAsControl(paths.socket, service.port);
     await load(client);
     await client.end();
@@ -78,7 +84,14 @@ export async function makeSource(
   }
   const admin = await connectAsControl(paths.socket, service.port);
   await admin.query('create table if not exists dirty (n int, t text)');
-  return { service, paths, admin };
+  return { service, size, paths, admin };
+}
+
+/** Waits until the archive has what a backup by hand had the source switch to: it slows the disk. */
+export async function untilArchived({ admin }: Source): Promise<void> {
+  const waiting = () =>
+    admin.query("select from pg_ls_archive_statusdir() where name like '%.ready'");
+  while ((await waiting()).rows.length > 0) await sleep(10);
 }
 
 export async function connectAsControl(socket: string, port: number): Promise<Client> {

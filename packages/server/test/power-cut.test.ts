@@ -1,3 +1,4 @@
+// @module-tag slow
 /**
  * The machine goes down: the disk is copied at one moment, as it is and without the pages that the
  * kernel has still to write, and an installation is started on the copy as after a boot. It has all
@@ -16,10 +17,7 @@ import type { Service } from './harness-caller.ts';
 import { killPrimary, untilConnected, untilRedundant, type ServiceAccess } from './ha-load.ts';
 
 const GIB = 1024 ** 3;
-/** The default run takes one of them. */
-const SAMPLE = 'ext4';
-const OTHERS = ['btrfs', 'xfs'] as const;
-const KINDS = [SAMPLE, ...OTHERS] as const;
+const KINDS = ['ext4', 'btrfs', 'xfs'] as const;
 
 /** Why no disk can be had here; null: one can. */
 async function whyNone(): Promise<string | null> {
@@ -107,8 +105,7 @@ if (none !== null) process.stderr.write(`power-cut.test.ts is skipped: ${none}\n
 const replicas = (await findProgram('haproxy')) !== null;
 
 describe.runIf(none === null)('acknowledged writes are there after the machine went down', () => {
-  test.each([SAMPLE] as const)('on %s', survivesPowerCut);
-  test.each(OTHERS)('on %s', { tags: 'slow' }, survivesPowerCut);
+  test.each(KINDS)('on %s', survivesPowerCut);
 
   async function survivesPowerCut(kind: (typeof KINDS)[number]): Promise<void> {
     const disks = await makeDisks(kind);

@@ -12,7 +12,8 @@ import { cloneTree, isSubvolume, removeTree, type Exclusions } from '../host/clo
 import { assertSpaceFor, bytesBelow } from '../host/space.ts';
 import { portIn } from '../postgres/files.ts';
 import { flushFileSystem } from '../host/flush.ts';
-import type { InstancePaths } from '../host/layout.ts';
+import { keyOfPaths, type InstancePaths } from '../host/layout.ts';
+import { ARCHIVING_MS, withoutLimit } from '../host/limits.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/owner.ts';
 import { mkdir, readFile, writeFile } from '../host/root-files.ts';
@@ -162,7 +163,8 @@ async function cloneAtOnce(
      from pg_control_checkpoint()`,
     [REPLAY_MAX_BYTES],
   );
-  if (atCheckpoint || rows[0]?.old !== false) await client.query('checkpoint');
+  if (atCheckpoint || rows[0]?.old !== false)
+    await atFullSpeed(machine, paths, () => client.query('checkpoint'));
   // Its commit brings what others have committed without waiting for the disk into the WAL files.
   await client.query("select pg_logical_emit_message(true, 'howdah', 'clone')");
   const state = await client.query<{ first: string; lsn: string }>(
@@ -182,10 +184,14 @@ async function cloneDuringBackup(
   target: string,
 ): Promise<Taken> {
   await assertSpace(machine, paths);
-  await client.query("select pg_backup_start('howdah', fast => true)");
+  await atFullSpeed(machine, paths, () =>
+    client.query("select pg_backup_start('howdah', fast => true)"),
+  );
   await cloneTree(paths.data, target, machine.cloneMethod, owner, OF_THE_SERVER_AND_WAL);
-  const { rows } = await client.query<{ labelfile: string; lsn: string; wal: string }>(
-    'select labelfile, lsn::text as lsn, pg_walfile_name(lsn) as wal from pg_backup_stop(wait_for_archive => false)',
+  const { rows } = await atFullSpeed(machine, paths, () =>
+    client.query<{ labelfile: string; lsn: string; wal: string }>(
+      'select labelfile, lsn::text as lsn, pg_walfile_name(lsn) as wal from pg_backup_stop(wait_for_archive => false)',
+    ),
   );
   const [stopped] = rows;
   const firstWal = /\(file ([0-9A-F]{24})\)/.exec(stopped?.labelfile ?? '')?.[1];
@@ -199,6 +205,13 @@ async function cloneDuringBackup(
   const nextPosition = formatLsn(files * fileBytes);
   return { endedMs: Date.now(), firstWal, walPosition: stopped.lsn, nextPosition };
 }
+
+/**
+ * A checkpoint, and the zeros of a new WAL file, are written for a client that waits. The flushes
+ * of the clone wait for the archiving of the last file, which follows.
+ */
+const atFullSpeed = <T>(machine: Machine, paths: InstancePaths, work: () => Promise<T>) =>
+  withoutLimit(machine.limits, keyOfPaths(paths), work, ARCHIVING_MS);
 
 export async function assertSpace(machine: Machine, paths: InstancePaths): Promise<void> {
   if (machine.cloneMethod === 'copy')

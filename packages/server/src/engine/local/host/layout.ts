@@ -1,6 +1,6 @@
 /** Where the local engine keeps what, below its data directory. The one place that knows. */
 import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 
 export type InstancePaths = {
   /**
@@ -119,6 +119,12 @@ export type Layout = {
 /** By what the monitor, the limits and the audit know a server. */
 export function memberKey(id: string, n: number): string {
   return n === 0 ? id : `${id}-${n}`;
+}
+
+/** The {@link memberKey} of a server by its directory. */
+export function keyOfPaths({ root }: InstancePaths): string {
+  const [name, above] = [basename(root), dirname(root)];
+  return basename(above) === 'members' ? memberKey(basename(dirname(above)), Number(name)) : name;
 }
 
 /** Reads a {@link memberKey}. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { cpuQuota, delegatedGroup, writeBytesPerSecond } from './limits.ts';
+import { cpuQuota, delegatedGroup } from './limits.ts';
 
 test.each([
   [250, { quotaUs: 10_000, periodUs: 40_000 }],
@@ -12,13 +12,6 @@ test.each([
     expect(cpuQuota(cpuMillis)).toEqual(quota);
   },
 );
-
-test('the rate of writes follows from the CPU, down to a minimum', () => {
-  const size = { cpuMillis: 2000, memoryGbs: 8 };
-  expect(writeBytesPerSecond(size)).toBe(128 * 1024 ** 2);
-  expect(writeBytesPerSecond({ ...size, cpuMillis: 250 })).toBe(32 * 1024 ** 2);
-  expect(writeBytesPerSecond('shared')).toBe(32 * 1024 ** 2);
-});
 
 test.each([
   ['/', '/'],

@@ -17,6 +17,15 @@ import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Size } from '@howdah/contract';
 import { findDisk } from './disk-device.ts';
+import {
+  forgetWriteRate,
+  LEAST_WRITE_RATE,
+  setWriteRate,
+  withoutWriteLimit,
+  writeBytesPerSecond,
+  writeRate,
+  type RateFile,
+} from './write-rate.ts';
 import { childrenOf, exists, isErrno, noneOf, readOrNull } from '../../../lib/processes.ts';
 
 /**
@@ -33,16 +42,6 @@ const GIB = 1024 ** 3;
 /** The kernel's default period. */
 const UNLIMITED = { quotaUs: null, periodUs: 100_000 };
 const MOUNT = '/sys/fs/cgroup';
-
-/**
- * The rate at which a server may write to its disk, in bytes a second
- * (docs/decisions/0030-write-rate.md): without a limit, one tenant's WAL makes every commit of the
- * others wait. It follows from the CPU, as WAL does; services that share the CPU get the least.
- */
-export const writeBytesPerSecond = (size: Size): number =>
-  Math.max(LEAST_WRITE_RATE, size === 'shared' ? 0 : (size.cpuMillis / 1000) * WRITE_RATE_PER_CPU);
-const LEAST_WRITE_RATE = 32 * 1024 ** 2;
-const WRITE_RATE_PER_CPU = 64 * 1024 ** 2;
 
 /**
  * The CPU time that a server may use in each period, both in µs. A server that has used its time
@@ -154,37 +153,51 @@ async function setLimits(limits: Limits, id: string, size: Size): Promise<void> 
       await writeFile(join(limits.cpu, id, 'cpu.cfs_quota_us'), String(quotaUs ?? -1));
       await writeFile(join(limits.memory, id, 'memory.limit_in_bytes'), String(memoryBytes ?? -1));
   }
-  await setWriteRate(limits, id, writeBytesPerSecond(size));
+  const file = rateFile(limits, id);
+  if (file !== null) await setWriteRate(file, writeBytesPerSecond(size));
 }
 
 /** Lets a server that is about to stop write as fast as the disk can, for its last checkpoint. */
 export async function liftWriteLimit(limits: Limits, id: string): Promise<void> {
-  await setWriteRate(limits, id, null).catch(noneOf('ENOENT'));
+  const file = rateFile(limits, id);
+  if (file !== null) await setWriteRate(file, null).catch(noneOf('ENOENT'));
 }
 
-/** @param bytesPerSecond null: no limit */
-async function setWriteRate(
+/** For about so long, the archive takes a WAL file that a backup or a promotion has ended. */
+export const ARCHIVING_MS = 500;
+
+/**
+ * Has a server write as fast as the disk can during some work, as long as it may.
+ *
+ * @param afterMs so much longer, which nobody waits for
+ */
+export async function withoutLimit<T>(
   limits: Limits,
   id: string,
-  bytesPerSecond: number | null,
-): Promise<void> {
+  work: () => Promise<T>,
+  afterMs = 0,
+): Promise<T> {
+  const file = rateFile(limits, id);
+  return file === null ? work() : withoutWriteLimit(file, work, afterMs);
+}
+
+/** Where the kernel takes the write rate of a server's group; null: it cannot limit it. */
+function rateFile(limits: Limits, id: string): RateFile | null {
   switch (limits.kind) {
     case 'none':
-      return;
-    case 'v2':
-      if (limits.disk !== null)
-        await writeFile(
-          join(limits.root, id, 'io.max'),
-          `${limits.disk} wbps=${bytesPerSecond ?? 'max'}`,
-        );
-      return;
-    case 'v1':
-      if (limits.blkio === null) return;
+      return null;
+    case 'v2': {
+      const { root, disk } = limits;
+      if (disk === null) return null;
+      return { path: join(root, id, 'io.max'), line: (rate) => `${disk} wbps=${rate ?? 'max'}` };
+    }
+    case 'v1': {
+      if (limits.blkio === null) return null;
+      const { group, disk } = limits.blkio;
+      const path = join(group, id, 'blkio.throttle.write_bps_device');
       // Zero removes the limit.
-      await writeFile(
-        join(limits.blkio.group, id, 'blkio.throttle.write_bps_device'),
-        `${limits.blkio.disk} ${bytesPerSecond ?? 0}`,
-      );
+      return { path, line: (rate) => `${disk} ${rate ?? 0}` };
+    }
   }
 }
 
@@ -202,6 +215,8 @@ async function joinGroups(limits: Limits, id: string, pids: readonly number[]): 
  * Takes a server's groups away. The kernel lets go of the last process a moment after it is gone.
  */
 export async function removeLimits(limits: Limits, id: string): Promise<void> {
+  const file = rateFile(limits, id);
+  if (file !== null) forgetWriteRate(file);
   for (const group of groupPaths(limits, id)) {
     for (let attempt = 0; ; attempt++) {
       try {
@@ -313,7 +328,9 @@ async function tryOut(limits: Limits): Promise<boolean> {
       await access(join(limits.memory, 'memory.limit_in_bytes'), constants.W_OK);
     }
     // The kernel refuses devices that it cannot limit.
-    return await setWriteRate(limits, '.', LEAST_WRITE_RATE).then(
+    const file = rateFile(limits, '.');
+    if (file === null) return false;
+    return await writeRate(file, LEAST_WRITE_RATE).then(
       () => true,
       () => false,
     );

@@ -58,7 +58,8 @@ export async function startServer(
     throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths, begunMs)}`);
   if (state === 'starting') return `${why}recovering from its WAL, which goes on`;
   const server = await findServer(paths);
-  if (server !== null) limitSoon(executor, key, spec.size, server);
+  const isStandby = isFile(join(paths.data, 'standby.signal'));
+  if (server !== null) limitSoon(executor, key, spec.size, server, isStandby);
   // Members and nodes accept clients only while they are watched, and so does a server without a
   // password.
   if (isProvisioned && spec.ha === null && spec.set === null)

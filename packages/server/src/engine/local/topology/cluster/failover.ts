@@ -4,6 +4,7 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { memberKey, partsOfKey } from '../../host/layout.ts';
+import { ARCHIVING_MS, withoutLimit } from '../../host/limits.ts';
 import { fence, findServer } from '../../postgres/server.ts';
 import type { Topology } from '../context.ts';
 import { hangs } from '../decide-ha.ts';
@@ -72,7 +73,14 @@ async function takeOver(round: ClusterRound): Promise<Successor> {
 export async function acceptWrites(round: ClusterRound, n: number): Promise<void> {
   const { topology, cluster, ha } = round;
   const port = portOf(ha, n);
-  await promote({ n, port }, (text) => topology.monitor.query(keyOf(round, n), text));
+  const key = keyOf(round, n);
+  // A promotion writes two WAL files of 16 MB, and the first commits wait for both.
+  await withoutLimit(
+    topology.machine.limits,
+    key,
+    () => promote({ n, port }, (text) => topology.monitor.query(key, text)),
+    ARCHIVING_MS,
+  );
   // A gateway that does not run is started, and then routed there.
   await routeGateway(topology, cluster.id, port).catch(() => undefined);
 }
