@@ -7,6 +7,7 @@ import {
   misspelledName,
   nearestName,
   visibleJson,
+  PORTABLE_VISIBLE_PATTERN,
   VISIBLE_PATTERN,
   whyNotJson,
 } from './text.ts';
@@ -131,4 +132,15 @@ test('a name is a misspelling of a known one that differs in at most two letters
   ] as const)
     expect(misspelledName(name, known), name).toBe(meant);
   expect(misspelledName('x', [])).toBeNull();
+});
+
+test('the portable pattern of names refuses the same characters of 16 bits', () => {
+  // Without the flag for Unicode, as in other languages: it has no classes.
+  const portable = new RegExp(PORTABLE_VISIBLE_PATTERN);
+  const differing = Array.from({ length: 0x10000 }, (_, code) => code)
+    .filter((code) => code < 0xd800 || code > 0xdfff)
+    .map((code) => String.fromCharCode(code))
+    .filter((character) => portable.test(character) !== name.test(character));
+  expect(differing).toEqual([]);
+  expect(portable.test('a 🐘')).toBe(true);
 });

@@ -6,8 +6,10 @@ import {
   ERROR_STATUS,
   ErrorBody,
   permissionOf,
+  PORTABLE_VISIBLE_PATTERN,
   type CallName,
   Ref,
+  VISIBLE_PATTERN,
 } from '@howdah/contract';
 import swagger from '@fastify/swagger';
 import { pino } from 'pino';
@@ -79,8 +81,14 @@ export async function createOpenApiDocument({ dryRuns = true } = {}): Promise<ob
   const document = app.swagger();
   await app.close();
   addLinks(document.paths ?? {});
-  return document;
+  return withPortablePatterns(document);
 }
+
+/** Test tools in other languages make values from the patterns. */
+const withPortablePatterns = (document: object): object =>
+  JSON.parse(JSON.stringify(document), (key, value: unknown) =>
+    key === 'pattern' && value === VISIBLE_PATTERN ? PORTABLE_VISIBLE_PATTERN : value,
+  );
 
 const PARTS: readonly (string | symbol)[] = ['store', 'regions'] satisfies (keyof ApiContext)[];
 
@@ -129,6 +137,7 @@ const LINKS: Partial<Record<CallName, { to: CallName; parameter: string; field: 
   createPeering: { to: 'getPeering', parameter: 'peering_id', field: 'id' },
   createKey: { to: 'getKey', parameter: 'public_key', field: 'public_key' },
   createWebhook: { to: 'listDeliveries', parameter: 'webhook_id', field: 'id' },
+  createRepository: { to: 'getRepository', parameter: 'repository_id', field: 'id' },
 };
 
 /** Adds the links; further parameters are those of the path that was called. */
