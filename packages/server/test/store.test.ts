@@ -185,51 +185,59 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     await expect.poll(copying).toBe(false);
   };
 
-  test('forks are subvolume snapshots, of moved and of new services', async () => {
-    // The test before this one makes the data volume, and is left out by default.
-    if (!(await exists(imagePaths(join(home, 'data')).image))) {
-      expect(await create()).toMatchObject({ code: 0 });
-      await cloud.up();
-      await cloud.until(running.service_id, 'READY');
-    }
-    const { data: regions } = await cloud.client.GET('/projects/{project_id}/regions', {
-      params: { path: { project_id: cloud.projectId } },
-    });
-    expect(regions?.[0]).toMatchObject({
-      clone_method: 'subvolume',
-      fork_cost: expect.stringContaining('whatever the size'),
-    });
-    const now = await fork(cloud, running, 'NOW');
-    expect(await stepsOf(cloud, now)).toMatch(/^clone parent: by subvolume of the running parent/);
-    expect(await query(cloud, now, 'select count(*)::int from t')).toEqual([{ count: 100_000 }]);
-    const asleep = await fork(cloud, paused, 'NOW');
-    expect(await stepsOf(cloud, asleep)).toMatch(
-      /^clone parent: by subvolume of the paused parent/,
-    );
-    expect(await query(cloud, asleep, 'select n from t')).toEqual([{ n: 1 }]);
-    const snapshot = await fork(cloud, paused, 'LAST_SNAPSHOT');
-    expect(await stepsOf(cloud, snapshot)).toMatch(/^clone parent: snapshot of .*, by subvolume/);
-    expect((await stat(join(home, 'data', 'services', running.service_id, 'data'))).ino).toBe(256);
-    await cloud.create({ name: 'new', service_type: 'POSTGRES' });
-    // A directory from before btrfs-progs were there is no subvolume: it can be cloned into one.
-    const [plain, clone] = [
-      join(home, 'data', 'trash', 'plain'),
-      join(home, 'data', 'trash', 'clone'),
-    ];
-    await mkdir(plain);
-    await writeFile(join(plain, 'PG_VERSION'), '18');
-    await cloneTree(plain, clone, 'subvolume', null);
-    expect(await readFile(join(clone, 'PG_VERSION'), 'utf8')).toBe('18');
-    expect((await stat(clone)).ino).toBe(256);
-    for (const path of [plain, clone]) await removeTree(path, 'subvolume');
-    const { owned_mb, shared_mb, total_mb } = await storageOf(cloud, now);
-    expect(owned_mb + shared_mb).toBe(total_mb);
-    expect(shared_mb).toBeGreaterThan(owned_mb);
-    expect((await cloud.cli('backup', 'status', now.service_id)).stdout).toMatch(
-      /data: \d+ MB, \d+ its own and \d+ shared/,
-    );
-    expect(await cloud.audit()).toEqual([]);
-  });
+  test(
+    'forks are subvolume snapshots, of moved and of new services',
+    { tags: 'slow' },
+    async () => {
+      // The test before this one makes the data volume, and is left out by default.
+      if (!(await exists(imagePaths(join(home, 'data')).image))) {
+        expect(await create()).toMatchObject({ code: 0 });
+        await cloud.up();
+        await cloud.until(running.service_id, 'READY');
+      }
+      const { data: regions } = await cloud.client.GET('/projects/{project_id}/regions', {
+        params: { path: { project_id: cloud.projectId } },
+      });
+      expect(regions?.[0]).toMatchObject({
+        clone_method: 'subvolume',
+        fork_cost: expect.stringContaining('whatever the size'),
+      });
+      const now = await fork(cloud, running, 'NOW');
+      expect(await stepsOf(cloud, now)).toMatch(
+        /^clone parent: by subvolume of the running parent/,
+      );
+      expect(await query(cloud, now, 'select count(*)::int from t')).toEqual([{ count: 100_000 }]);
+      const asleep = await fork(cloud, paused, 'NOW');
+      expect(await stepsOf(cloud, asleep)).toMatch(
+        /^clone parent: by subvolume of the paused parent/,
+      );
+      expect(await query(cloud, asleep, 'select n from t')).toEqual([{ n: 1 }]);
+      const snapshot = await fork(cloud, paused, 'LAST_SNAPSHOT');
+      expect(await stepsOf(cloud, snapshot)).toMatch(/^clone parent: snapshot of .*, by subvolume/);
+      expect((await stat(join(home, 'data', 'services', running.service_id, 'data'))).ino).toBe(
+        256,
+      );
+      await cloud.create({ name: 'new', service_type: 'POSTGRES' });
+      // A directory from before btrfs-progs were there is no subvolume: it can be cloned into one.
+      const [plain, clone] = [
+        join(home, 'data', 'trash', 'plain'),
+        join(home, 'data', 'trash', 'clone'),
+      ];
+      await mkdir(plain);
+      await writeFile(join(plain, 'PG_VERSION'), '18');
+      await cloneTree(plain, clone, 'subvolume', null);
+      expect(await readFile(join(clone, 'PG_VERSION'), 'utf8')).toBe('18');
+      expect((await stat(clone)).ino).toBe(256);
+      for (const path of [plain, clone]) await removeTree(path, 'subvolume');
+      const { owned_mb, shared_mb, total_mb } = await storageOf(cloud, now);
+      expect(owned_mb + shared_mb).toBe(total_mb);
+      expect(shared_mb).toBeGreaterThan(owned_mb);
+      expect((await cloud.cli('backup', 'status', now.service_id)).stdout).toMatch(
+        /data: \d+ MB, \d+ its own and \d+ shared/,
+      );
+      expect(await cloud.audit()).toEqual([]);
+    },
+  );
 
   test('a scheduled snapshot begins with a checkpoint of its own, before which it needs no WAL', async () => {
     const newest = async () => {
