@@ -47,6 +47,7 @@ const COMMANDS: Readonly<Record<string, string>> = {
   resizeReplicaSet: 'replica-set resize',
   deleteReplicaSet: 'replica-set delete',
   verifyBackup: 'backup verify',
+  runBackup: 'backup run',
   enableExtension: 'extension enable',
   disableExtension: 'extension disable',
 };

@@ -3,6 +3,7 @@
  * line for each step. stdout is for data.
  */
 import type { Schemas } from '@howdah/client';
+import { runsBeside } from '@howdah/contract/status';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { answered, type Connection } from './connection.ts';
 import type { Waiting } from './command.ts';
@@ -29,7 +30,7 @@ export async function follow(
 }
 
 /**
- * Waits until no operation of a service is running, apart from a verification of its backup.
+ * Waits until no operation of a service is running, apart from those that run beside others.
  *
  * @throws as {@link follow}
  */
@@ -45,7 +46,7 @@ export async function followService(
     const running = await answered(
       connection.client.GET('/projects/{project_id}/operations', { params }),
     );
-    const next = running.find(({ kind }) => kind !== 'verifyBackup');
+    const next = running.find(({ kind }) => !runsBeside(kind));
     if (next === undefined) return;
     const leftMs = Math.max(deadline - performance.now(), 0);
     await followOperation(connection, next.id, timeout === undefined ? timeout : leftMs / 1000);

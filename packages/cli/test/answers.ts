@@ -156,6 +156,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   getBackupStatus: ok(backups),
   getBackupRetention: ok({ type: 'TIME', retention_days: 3 }),
   verifyBackup: accepted({ message: 'the backup is being verified' }),
+  runBackup: accepted({ message: 'the newest snapshot is being backed up' }),
   listExtensions: ok([
     {
       region_code: 'local',

@@ -84,6 +84,7 @@ const CALLS: readonly Row[] = [
   row('getBackupStatus', 'backup status orders'),
   row('getBackupRetention', 'backup retention orders'),
   row('verifyBackup', 'backup verify orders'),
+  row('runBackup', 'backup run orders --full'),
   row('listExtensions', 'extension installed'),
   row('listServiceExtensions', 'extension list orders'),
   row('enableExtension', 'extension enable orders timescaledb'),

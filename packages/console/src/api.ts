@@ -281,7 +281,10 @@ export function serviceCalls(project: string, id: string) {
       client.DELETE(`${at}/extensions/{extension_name}`, {
         params: { path: { ...params.path, extension_name: name } },
       }),
+    runBackup: () => client.POST(`${at}/backups/run`, { params, body: {} }),
     verifyBackup: () => client.POST(`${at}/backups/verify`, { params }),
+    verifyInRepositories: () =>
+      client.POST(`${at}/backups/verify`, { params: { ...params, query: { repository: 'true' } } }),
     fork: (request: Schemas['ForkService']) =>
       created(client.POST(`${at}/forkService`, { params, body: request })),
     restore: () => client.POST(`${at}/restore`, { params }),
@@ -290,6 +293,11 @@ export function serviceCalls(project: string, id: string) {
       client.DELETE(at, { params: { ...params, query: { purge: 'true', confirm: name } } }),
   };
 }
+
+export const cancelOperation = (project: string, id: string) =>
+  client.POST('/projects/{project_id}/operations/{operation_id}/cancel', {
+    params: { path: { project_id: project, operation_id: id } },
+  });
 
 export const createService = (project: string, request: Schemas['CreateService']) =>
   created(

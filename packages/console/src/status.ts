@@ -8,7 +8,12 @@ import {
   protectionOf,
   PURGE,
 } from '@howdah/contract/permissions';
-import { IS_TRANSITIONAL, LIVE_STATUSES, type LiveStatus } from '@howdah/contract/status';
+import {
+  IS_TRANSITIONAL,
+  LIVE_STATUSES,
+  runsBeside,
+  type LiveStatus,
+} from '@howdah/contract/status';
 import type { Environment, ServiceType } from '@howdah/contract/types';
 import type { Me, Operation, Service } from './api.ts';
 import type { ReplicaSet } from './api-project.ts';
@@ -103,8 +108,7 @@ export function problemOf(
 ): Problem | null {
   if (status !== 'UNSTABLE') return null;
   const open = operations.find(
-    ({ service_id: of, finished, kind }) =>
-      of === id && finished === null && kind !== 'verifyBackup',
+    ({ service_id: of, finished, kind }) => of === id && finished === null && !runsBeside(kind),
   );
   if (open?.error !== undefined)
     return {

@@ -26,6 +26,7 @@ export * from './schemas/replica-sets.ts';
 export * from './schemas/repositories.ts';
 export * from './schemas/service-changes.ts';
 export * from './schemas/services.ts';
+export * from './schemas/verifications.ts';
 export * from './schemas/vpcs.ts';
 export * from './sizes.ts';
 export * from './status.ts';

@@ -17,8 +17,9 @@ import {
   BackupRetentionSchema,
   BackupSchema,
   BackupsSchema,
-  VerificationSchema,
+  RunBackupBody,
 } from './schemas/backups.ts';
+import { OffMachineVerificationSchema, VerificationSchema } from './schemas/verifications.ts';
 import {
   EndpointSchema,
   ErrorBody,
@@ -129,6 +130,7 @@ export const NAMED_SCHEMAS = [
   ForkBody,
   CreateReplicaSetBody,
   ResizeBody,
+  RunBackupBody,
   VerificationSchema,
   BackupsSchema,
   BackupSchema,
@@ -136,6 +138,7 @@ export const NAMED_SCHEMAS = [
   RepositorySchema,
   CreateRepositoryBody,
   RecoveryKitSchema,
+  OffMachineVerificationSchema,
   OffMachineSchema,
   UpdatePasswordBody,
   SetEnvironmentBody,

@@ -96,7 +96,13 @@ test('a failing operation makes a service unstable, unless it is paused and stay
 });
 
 test('changes that need no engine show the settled status', () => {
-  for (const kind of ['updatePassword', 'setEnvironment', 'rename', 'verifyBackup'] as const)
+  for (const kind of [
+    'updatePassword',
+    'setEnvironment',
+    'rename',
+    'verifyBackup',
+    'runBackup',
+  ] as const)
     expect(statusOf('running', true, operation(kind))).toBe('READY');
 });
 
@@ -159,6 +165,7 @@ function move(facts: Facts, event: Event): Facts | null {
       case 'forkNow':
       case 'forkPast':
       case 'verifyBackup':
+      case 'runBackup':
       case 'createReplicaSet':
       case 'changeReplicaSet':
       case 'deleteReplicaSet':

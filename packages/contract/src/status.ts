@@ -38,8 +38,7 @@ export const IS_TRANSITIONAL: Record<LiveStatus, boolean> = {
 
 /**
  * The kinds of operations. Howdah begins two by itself: `repair` when a running service cannot be
- * reached, `failover` when the primary of a service with replicas died. `verifyBackup` runs beside
- * any other operation, and does not change the service.
+ * reached, `failover` when the primary of a service with replicas died.
  */
 export const OPERATION_KINDS = [
   'create',
@@ -66,10 +65,18 @@ export const OPERATION_KINDS = [
   'delete',
   'restore',
   'verifyBackup',
+  'runBackup',
   'enableExtension',
   'disableExtension',
 ] as const;
 export type OperationKind = (typeof OPERATION_KINDS)[number];
+
+/** The kinds that run beside any other operation, and do not change the service. */
+export const BESIDE_KINDS = ['verifyBackup', 'runBackup'] as const satisfies OperationKind[];
+export type BesideKind = (typeof BESIDE_KINDS)[number];
+
+export const runsBeside = (kind: OperationKind): kind is BesideKind =>
+  BESIDE_KINDS.some((one) => one === kind);
 
 /**
  * Whether an operation can be cancelled: while it runs, before it has begun, or not, with an
@@ -101,6 +108,7 @@ export const CANCEL: Record<OperationKind, 'always' | 'queued' | { no: string }>
   delete: { no: 'restore the service once it is deleted' },
   restore: { no: 'delete the service again' },
   verifyBackup: 'always',
+  runBackup: 'always',
   enableExtension: { no: 'disable the extension once it is done' },
   disableExtension: { no: 'enable the extension once it is done' },
 };
@@ -180,6 +188,7 @@ export function statusOf(
     case 'setEnvironment':
     case 'rename':
     case 'verifyBackup':
+    case 'runBackup':
       return settled();
   }
 }

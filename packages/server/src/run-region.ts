@@ -1,6 +1,7 @@
 /** Runs a region: all that goes on beside requests, once for each region. */
 import type { ServiceRow } from './domain/service/row.ts';
 import type { Region, Regions } from './engine/regions.ts';
+import { createBackups } from './reconcile/backups.ts';
 import { createMaintenance } from './reconcile/maintenance.ts';
 import { recordMajors } from './reconcile/majors.ts';
 import { createReconciler } from './reconcile/reconciler.ts';
@@ -80,6 +81,7 @@ function createTasks({ config, store, log }: Control, region: Region) {
     maintenance: createMaintenance(store, region, log, config.maintenanceWindow),
     storage: createStorageGuard(store, region, log, warnings.look),
     shipper: createShipper({ store, region, log }),
+    backups: createBackups({ store, region, log }),
     verifier: createVerifier({
       store,
       region,

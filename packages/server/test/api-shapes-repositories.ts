@@ -9,6 +9,7 @@ import {
   cloud,
   create,
   metadata,
+  operationOf,
   pgBackRest,
   reach,
   remove,
@@ -53,6 +54,18 @@ test('repositories are added, checked, described and removed', async () => {
   });
   const again = await callApi('POST', '/repositories', { name: 'another', type: 'path', path });
   expect(again).toMatchObject({ status: 409, body: { code: 'CONFLICT' } });
+  const { id } = await create({ name: 'backed up', service_type: 'POSTGRES' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  const backup = await call('POST', `/services/${id}/backups/run`, { full: true });
+  expect(backup).toMatchObject({
+    status: 202,
+    body: { message: expect.stringContaining(operationOf(backup)) },
+  });
+  await expect
+    .poll(async () => (await call('GET', `/operations/${operationOf(backup)}`)).body, {
+      timeout: 60_000,
+    })
+    .toMatchObject({ kind: 'runBackup', service_id: id, status: 'succeeded' });
   const { db } = metadata;
   const using = { repository: String(made.body['id']) };
   const service = await create({ name: 'lost', service_type: 'POSTGRES' });

@@ -33,7 +33,9 @@ const needsHaproxy = (id: string): boolean =>
 
 /** Operations on a repository, which only an installation with pgBackRest has. */
 const needsRepository = (id: string): boolean =>
-  id === 'getRecoveryKit' || (id.includes('Repository') && !id.startsWith('list'));
+  id === 'getRecoveryKit' ||
+  id === 'runBackup' ||
+  (id.includes('Repository') && !id.startsWith('list'));
 
 test('every call of the document was made, and each answer matches the document', () => {
   const successes = [...seen]

@@ -66,6 +66,8 @@ export const CALLERS: Record<string, Row> = {
   getBackupStatus: { needs: 'read' },
   getBackupRetention: { needs: 'read' },
   verifyBackup: { needs: 'change', own: 200 },
+  // There is no repository.
+  runBackup: { needs: 'change', own: 422, body: {} },
   restoreService: { needs: 'change', own: 400 },
   recoverService: { needs: 'admin', own: 400, body: {} },
   startService: { needs: 'change', own: 400 },
@@ -275,6 +277,7 @@ export const RESTRICTED: Record<string, Restricted> = {
   getBackupStatus: READ,
   getBackupRetention: READ,
   verifyBackup: OWN_FORK,
+  runBackup: OWN_FORK,
   restoreService: OWN_FORK,
   recoverService: NO_FORK,
   startService: OWN_FORK,

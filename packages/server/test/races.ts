@@ -182,6 +182,13 @@ function verifying(): Pick<Call, 'operationId' | 'action' | 'act'> {
   return { operationId: 'verifyBackup', action: 'verifyBackup', act };
 }
 
+/** There is no repository. */
+function backingUp(): Pick<Call, 'operationId' | 'action' | 'act'> {
+  const act = (world: World): Effect =>
+    world.deleted ? missing(world) : { world, answer: '422 UNAVAILABLE_HERE' };
+  return { operationId: 'runBackup', action: 'runBackup', act };
+}
+
 function creatingSet(): Pick<Call, 'operationId' | 'action' | 'act'> {
   const act = (world: World): Effect => {
     if (world.deleted) return missing(world);
@@ -331,6 +338,7 @@ export const CALLS: Record<string, Call> = {
     body: (slot) => ({ name: slot }),
   },
   verify: verifying(),
+  'back up': { ...backingUp(), body: () => ({}) },
   restore: restoring(),
   cancel: cancelling('operation'),
   'cancel a verification': { ...cancelling('verification'), needs: 'verification' },

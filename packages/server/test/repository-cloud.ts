@@ -14,11 +14,11 @@ import { ownerOf } from '../src/engine/local/host/users.ts';
 import { findServer } from '../src/engine/local/postgres/server.ts';
 import type { ShipContext, ShipPolicy } from '../src/engine/local/repository/context.ts';
 import { fetchBackup } from '../src/engine/local/repository/fetch.ts';
-import { ship } from '../src/engine/local/repository/ship.ts';
+import { ship, takeBackup } from '../src/engine/local/repository/ship.ts';
 import type { OffMachine } from '../src/engine/local/repository/state.ts';
 import { signal, waitUntilGone } from '../src/lib/processes.ts';
 import { findPgBackRest } from '../src/repository/pgbackrest.ts';
-import type { Repository, Storage } from '../src/repository/repository.ts';
+import { RepositoryProblem, type Repository, type Storage } from '../src/repository/repository.ts';
 import { connectTo, install, preload, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 
@@ -75,9 +75,23 @@ export async function shipAll(
   repository: Repository,
   by = context,
 ): Promise<OffMachine> {
+  const shipment = {
+    context: by,
+    id: service.service_id,
+    repository,
+    policy: POLICY,
+    signal: NEVER,
+  };
   for (;;) {
-    const { state, more } = await ship(by, service.service_id, repository, POLICY, NEVER);
-    if (!more) return state;
+    const { state, more, isBackupDue } = await ship(shipment);
+    if (!more && !isBackupDue) return state;
+    if (!isBackupDue) continue;
+    try {
+      await takeBackup(shipment, 'due', async (_, work) => void (await work(() => undefined)));
+    } catch (error) {
+      if (!(error instanceof RepositoryProblem)) throw error;
+      return (await ship(shipment)).state;
+    }
   }
 }
 

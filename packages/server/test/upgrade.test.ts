@@ -171,6 +171,8 @@ const OLDER_NAMES = [
   'alter table services drop column pg_version',
   'alter table services drop column restarts',
   'alter table services drop column recovery, drop column provisioned',
+  'drop index backup_under_way',
+  'alter table operations drop column request',
   'drop table repositories, former_repositories',
   'alter table vpcs drop column region_alias',
   `delete from kysely_migration where name >= '0016'`,

@@ -22,7 +22,7 @@ const BACKUP_VIEW: View<Schemas['Backup']> = {
 };
 
 export function addBackup(program: Command): void {
-  const backup = noun(program, 'backup', 'Show and verify the backups of services.');
+  const backup = noun(program, 'backup', 'Show, take and verify the backups of services.');
 
   verb(backup, 'list <service>', {
     does: 'List the snapshots of a service.',
@@ -70,29 +70,50 @@ export function addBackup(program: Command): void {
     if (backups.problem !== null) throw new Failure(backups.problem);
   });
 
+  verb(backup, 'run <service>', {
+    does: 'Back the newest snapshot of a service up into all repositories.',
+    example: 'howdah backup run orders --full',
+    takes: ['output', 'dryRun', 'wait'],
+  })
+    .option('--full', 'all data, not only what has changed since the last backup')
+    .action(async (name: string, options: Waiting & { full?: true }) => {
+      const connection = await connect(options);
+      const { params } = await findPath(connection, name);
+      const { data, response } = await connection.client.POST(
+        '/projects/{project_id}/services/{service_id}/backups/run',
+        { params, body: { full: options.full === true } },
+      );
+      await follow(connection, response, options);
+      await showAs(options.output, data, 'answer', () =>
+        say(options.wait ? 'backed up' : data?.message),
+      );
+    });
+
   verb(backup, 'verify <service>', {
     does: 'Verify the newest backup of a service by restoring it beside the service; prints what was checked.',
     example: 'howdah backup verify orders',
     takes: ['output', 'dryRun', 'wait'],
-  }).action(async (name: string, options: Waiting) => {
-    const connection = await connect(options);
-    const { params } = await findPath(connection, name);
-    const { data, response } = await connection.client.POST(
-      '/projects/{project_id}/services/{service_id}/backups/verify',
-      { params },
-    );
-    await follow(connection, response, options);
-    if (isForPrograms(options.output) || !options.wait)
-      return showAs(options.output, data, 'answer', () => say(data?.message));
-    const { last_verification: last } = await answered(
-      connection.client.GET('/projects/{project_id}/services/{service_id}/backupStatus', {
-        params,
-      }),
-    );
-    await showAs(options.output, last ?? null, 'verification', () =>
-      say(`verified: ${verificationOf(last)}`),
-    );
-  });
+  })
+    .option('--repository', 'the backup in each repository, without anything of this machine')
+    .action(async (name: string, options: Waiting & { repository?: true }) => {
+      const connection = await connect(options);
+      const { params } = await findPath(connection, name);
+      const ofRepository = options.repository === true;
+      const { data, response } = await connection.client.POST(
+        '/projects/{project_id}/services/{service_id}/backups/verify',
+        ofRepository ? { params: { ...params, query: { repository: 'true' } } } : { params },
+      );
+      await follow(connection, response, options);
+      if (isForPrograms(options.output) || !options.wait)
+        return showAs(options.output, data, 'answer', () => say(data?.message));
+      const backups = await answered(
+        connection.client.GET('/projects/{project_id}/services/{service_id}/backupStatus', {
+          params,
+        }),
+      );
+      if (!ofRepository) say(`verified: ${verificationOf(backups.last_verification)}`);
+      else for (const one of backups.off_machine) say(offMachineVerificationOf(one));
+    });
 }
 
 function sayBackups({
@@ -117,16 +138,9 @@ function sayBackups({
       verificationOf(verification),
     ]),
   );
-  for (const {
-    repository,
-    earliest,
-    latest,
-    backups,
-    gaps: missing = [],
-    backlog_mb: backlogMb,
-    backlog_since: since,
-    problem,
-  } of offMachine) {
+  for (const one of offMachine) {
+    const { repository, earliest, latest, backups, problem } = one;
+    const { gaps: missing = [], backlog_mb: backlogMb, backlog_since: since } = one;
     say(
       `${repository}: any moment from ${distanceOf(earliest)} to ${distanceOf(latest)}; ` +
         `${backups.length} backups; ${backlogMb} MB of WAL wait` +
@@ -134,6 +148,7 @@ function sayBackups({
     );
     for (const { after, before } of missing)
       say(`${repository}: except between ${after} and ${before ?? 'its next backup'}`);
+    say(offMachineVerificationOf(one));
     if (problem !== null) say(`${repository}: ${problem}`);
   }
   if (storage !== null)
@@ -148,6 +163,22 @@ function verificationOf(verification: Verification | undefined): string {
   return succeeded
     ? `${relative(at)}, back in ${seconds?.toFixed(1) ?? '?'} s`
     : `FAILED ${relative(at)}`;
+}
+
+/** How long a restore from a repository takes, and what it would lose, as it was measured. */
+function offMachineVerificationOf({
+  repository,
+  last_verification: last,
+}: Backups['off_machine'][number]): string {
+  if (last === undefined) return `${repository}: not verified yet`;
+  if (!last.succeeded)
+    return `${repository}: could NOT be restored ${relative(last.at)}: ${last.problem ?? ''}`;
+  const perGb = last.recovery_seconds_per_gb?.toFixed(1) ?? '?';
+  return (
+    `${repository}: verified ${relative(last.at)}: back in ` +
+    `${last.recovery_seconds?.toFixed(1) ?? '?'} s (${perGb} s per GB), ` +
+    `${last.lost_seconds ?? '?'} s would have been lost`
+  );
 }
 
 function distanceOf(moment: string | null): string {

@@ -421,6 +421,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/projects/{project_id}/services/{service_id}/backups/run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Back the newest snapshot up into all repositories
+         * @description Howdah does it each day by itself. It runs beside the service and its other operations. While it runs, another call names the same operation. A cancelled one leaves the repositories as they were; the next one by schedule is a day later.
+         */
+        post: operations["runBackup"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/projects/{project_id}/services/{service_id}/restore": {
         parameters: {
             query?: never;
@@ -1286,7 +1306,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel an operation
-         * @description Possible where it is safe: verifyBackup while it runs, drill and switchover before they have begun. Others run to their end; the answer says what to do instead. A cancelled operation has the status failed, and its error says who cancelled it.
+         * @description Possible where it is safe: verifyBackup and runBackup while they run, drill and switchover before they have begun. Others run to their end; the answer says what to do instead. A cancelled operation has the status failed, and its error says who cancelled it.
          */
         post: operations["cancelOperation"];
         delete?: never;
@@ -1881,6 +1901,10 @@ export interface components {
             /** @description gigabytes of disk for each of its servers, not less than it takes; alone it needs no restart */
             storage_gb?: number;
         };
+        RunBackup: {
+            /** @description all data, not only what has changed since the last backup; default: false */
+            full?: boolean;
+        };
         Verification: {
             /**
              * Format: date-time
@@ -2115,6 +2139,31 @@ export interface components {
             /** @description of the encryption of the backups */
             passphrase: string;
         };
+        OffMachineVerification: {
+            /**
+             * Format: date-time
+             * @description when it ended
+             */
+            at: string;
+            succeeded: boolean;
+            /** @description from the begin of the restore to accepting connections; null: it never did */
+            recovery_seconds: number | null;
+            recovery_point: string | null;
+            /** @description in their order; the first that fails is the last */
+            checks: {
+                name: string;
+                succeeded: boolean;
+                detail: string;
+            }[];
+            /** @description why it failed */
+            problem?: string;
+            /** @description megabytes of data that were restored */
+            data_mb: number;
+            /** @description recovery_seconds by the size of the data; null: it never accepted connections */
+            recovery_seconds_per_gb: number | null;
+            /** @description the most that a loss of the machine would have lost when the restore began; null: it did not recover */
+            lost_seconds: number | null;
+        };
         OffMachineBackups: {
             /** @description the name of the repository */
             repository: string;
@@ -2145,6 +2194,7 @@ export interface components {
             /** @description megabytes of WAL that are not in it yet */
             backlog_mb: number;
             backlog_since: string | null;
+            last_verification?: components["schemas"]["OffMachineVerification"];
             /** @description why it gets no backups now, with what fixes it; null: it gets them */
             problem: string | null;
         };
@@ -2182,7 +2232,7 @@ export interface components {
         Operation: {
             id: string;
             /** @enum {string} */
-            kind: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "enableExtension" | "disableExtension";
+            kind: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
             service_id: string;
             /** @enum {string} */
             status: "queued" | "running" | "succeeded" | "failed";
@@ -2344,7 +2394,7 @@ export interface components {
             /** @description the actions on services that a region may lack */
             actions: {
                 /** @enum {string} */
-                action: "forkNow" | "forkPast" | "enablePooler" | "setHA" | "switchover" | "drill" | "attachToVPC" | "verifyBackup" | "createReplicaSet" | "query";
+                action: "forkNow" | "forkPast" | "enablePooler" | "setHA" | "switchover" | "drill" | "attachToVPC" | "verifyBackup" | "runBackup" | "createReplicaSet" | "query";
                 available: boolean;
                 /** @description why it is not possible here, and what adds it */
                 reason?: string;
@@ -2853,7 +2903,7 @@ export interface components {
             /** @description null: none, since nothing would change, or the call changes no service */
             operation: {
                 /** @enum {string} */
-                kind: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "enableExtension" | "disableExtension";
+                kind: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
                 /** @description null: it would be made */
                 service_id: string | null;
                 /** @description the steps, if nothing is in the way */
@@ -7012,6 +7062,8 @@ export interface operations {
     verifyBackup: {
         parameters: {
             query?: {
+                /** @description true: the backup in each repository, without anything of this machine */
+                repository?: "true" | "false";
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
@@ -7028,6 +7080,167 @@ export interface operations {
             cookie?: never;
         };
         requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Message"];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    runBackup: {
+        parameters: {
+            query?: {
+                /** @description true: nothing is changed; the answer describes the change */
+                dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
+            header?: {
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                project_id: string;
+                service_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunBackup"];
+            };
+        };
         responses: {
             /** @description Default Response */
             202: {
@@ -15757,7 +15970,7 @@ export interface operations {
                 /** @description from the header Link */
                 cursor?: string;
                 service_id?: string;
-                kind?: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "enableExtension" | "disableExtension";
+                kind?: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
                 status?: "queued" | "running" | "succeeded" | "failed";
             };
             header?: never;

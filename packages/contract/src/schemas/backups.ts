@@ -1,8 +1,9 @@
 /** Schemas of backups. */
 import { Type } from 'typebox';
 import { Named, Ref, StringEnum } from '../schema.ts';
-import { dateTime, moment } from './parts.ts';
+import { closed, dateTime, moment } from './parts.ts';
 import { OffMachineSchema } from './repositories.ts';
+import { VerificationSchema } from './verifications.ts';
 
 /**
  * How a data directory is cloned: in the same time whatever its size, by the number of its files,
@@ -11,30 +12,6 @@ import { OffMachineSchema } from './repositories.ts';
 export const CLONE_METHODS = ['subvolume', 'reflink', 'copy'] as const;
 
 export type CloneMethod = (typeof CLONE_METHODS)[number];
-
-/** The result of restoring a snapshot to verify it; a file beside the snapshot holds the same. */
-export const VerificationSchema = Named(
-  'Verification',
-  Type.Object({
-    at: dateTime('when it ended'),
-    succeeded: Type.Boolean(),
-    recovery_seconds: Type.Union([Type.Number(), Type.Null()], {
-      description: 'from the begin of the restore to accepting connections; null: it never did',
-    }),
-    recovery_point: moment(
-      'the last transaction that it holds is of this moment; null: it did not recover',
-    ),
-    checks: Type.Array(
-      Type.Object({ name: Type.String(), succeeded: Type.Boolean(), detail: Type.String() }),
-      {
-        description: 'in their order; the first that fails is the last',
-      },
-    ),
-    problem: Type.Optional(Type.String({ description: 'why it failed' })),
-  }),
-);
-
-export type Verification = Type.Static<typeof VerificationSchema>;
 
 export const BackupsSchema = Named(
   'Backups',
@@ -118,6 +95,22 @@ export const BackupSchema = Named(
 );
 
 export type Backup = Type.Static<typeof BackupSchema>;
+
+export const RunBackupBody = Named(
+  'RunBackup',
+  Type.Object(
+    {
+      full: Type.Optional(
+        Type.Boolean({
+          description: 'all data, not only what has changed since the last backup; default: false',
+        }),
+      ),
+    },
+    closed,
+  ),
+);
+
+export type RunBackupBody = Type.Static<typeof RunBackupBody>;
 
 export const BackupRetentionSchema = Named(
   'BackupRetention',

@@ -1,6 +1,7 @@
 /** Schemas of repositories: where backups are kept off the machine. */
 import { Type } from 'typebox';
-import { Named, StringEnum } from '../schema.ts';
+import { Named, Ref, StringEnum } from '../schema.ts';
+import { OffMachineVerificationSchema } from './verifications.ts';
 import { VISIBLE_PATTERN } from '../text.ts';
 import { REPOSITORY_TYPES, RETENTION_DAYS } from '../values.ts';
 import { closed, count, dateTime, moment, name } from './parts.ts';
@@ -146,6 +147,7 @@ export const OffMachineSchema = Named(
     ),
     backlog_mb: count('megabytes of WAL that are not in it yet'),
     backlog_since: moment('when the oldest of this WAL was archived; null: there is none'),
+    last_verification: Type.Optional(Ref(OffMachineVerificationSchema)),
     problem: Type.Union([Type.String(), Type.Null()], {
       description: 'why it gets no backups now, with what fixes it; null: it gets them',
     }),

@@ -30,6 +30,7 @@ import type { Addresses } from './addresses.ts';
 import type { DiskUsage, StorageQuota } from './disk.ts';
 import type { KeepRules } from './keep-rules.ts';
 import type { OffMachineBackups } from './off-machine.ts';
+import type { RunStep } from './run-step.ts';
 import type { ServiceSpec, VpcSpec } from './spec.ts';
 
 export type { DiskPressure, DiskUsage, StorageQuota } from './disk.ts';
@@ -62,12 +63,6 @@ export type Verdict = {
  * for it, so that the change is announced first.
  */
 export type BeginStep = (step: string, seen: Seen) => Promise<void>;
-
-/**
- * Performs a part of longer work and shows it: its name, and at the end the line that it returns.
- * If the part fails, its error is shown and thrown on.
- */
-export type RunStep = (name: string, work: () => Promise<string>) => Promise<void>;
 
 /** The observed state of a service, as far as other layers need it. */
 export type Seen = {

@@ -1,4 +1,19 @@
 /** Backups of services in repositories, off the machine. */
+import type { Verification } from '@howdah/contract';
+import type { RunStep } from './run-step.ts';
+import type { ServiceSpec } from './spec.ts';
+
+/** The step of an operation that backs a service up. */
+export const BACKUP_STEP = 'back up';
+
+/** The result of restoring the newest backup in a repository. */
+export type OffMachineVerification = Verification & {
+  /** The size of the data that was restored. */
+  dataBytes: number;
+  begunMs: number;
+  /** Every commit up to this moment was in the repository then; null: unknown. */
+  safeToMs: number | null;
+};
 
 /** The backups of a service in a repository. */
 export type OffMachineState = {
@@ -17,20 +32,45 @@ export type OffMachineState = {
   backlog: { files: number; bytes: number; oldestMs: number | null };
   /** Why the last attempt failed; null: it did not. */
   problem: string | null;
+  /** The last verification; null: there was none. */
+  verification: OffMachineVerification | null;
 };
+
+/** The backups to take of a service: those that are due, or one in each repository. */
+export type WantedBackup = 'due' | 'full' | 'incr';
 
 /** Backups in repositories, off this machine. */
 export interface OffMachineBackups {
   /**
-   * Sends what each repository does not have yet of a service, and removes what is too old there. A
-   * problem of a repository is in its state.
+   * Sends WAL that each repository does not have yet of a service, and removes what is too old
+   * there. A problem of a repository is in its state.
    *
-   * @returns the state in each repository, by its id, and whether there is more to send
+   * @returns the state in each repository, by its id; whether there is more to send; and whether a
+   *   backup is due
    */
   ship(
     id: string,
     signal: AbortSignal,
-  ): Promise<{ states: ReadonlyMap<string, OffMachineState>; more: boolean }>;
+  ): Promise<{
+    states: ReadonlyMap<string, OffMachineState>;
+    more: boolean;
+    isBackupDue: boolean;
+  }>;
+  /**
+   * Backs the newest snapshot of a service up, beside {@link ship}. An interrupted backup leaves
+   * the repository as it was, but for files that the next one uses.
+   *
+   * @throws the problem of a repository; what `signal` was aborted with
+   */
+  backUp(id: string, wanted: WantedBackup, runStep: RunStep, signal: AbortSignal): Promise<void>;
+  /**
+   * Restores the newest backup of a service from each repository, beside the service, checks and
+   * removes it. The result is in the state.
+   *
+   * @returns why one could not be restored; null: all could
+   * @throws what `signal` was aborted with; Error when there is none
+   */
+  verify(spec: ServiceSpec, runStep: RunStep, signal: AbortSignal): Promise<string | null>;
   /** The state in each repository, by its id, as of the last call of ship. */
   describe(id: string): Promise<ReadonlyMap<string, OffMachineState>>;
 }

@@ -1,12 +1,14 @@
 /**
- * Sends the backups of the services of a region to the repositories, a few services at a time. The
- * engine decides what is sent; a slow or dead repository delays nothing but its own backups.
+ * Sends the WAL of the services of a region to the repositories, a few services at a time. The
+ * engine decides what is sent, and when a backup is due; a slow or dead repository delays nothing
+ * but its own backups.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { OffMachineState } from '../engine/off-machine.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Log } from '../lib/log.ts';
 import type { Store } from '../store/database.ts';
+import { beginDueBackup } from './backups.ts';
 import { listRepositories, servicesWithBackups } from '../store/repositories.ts';
 
 /** The time between two rounds: a switched WAL file waits at most this long, and its transfer. */
@@ -77,9 +79,14 @@ async function round(shipper: Shipper): Promise<void> {
   shipper.known = known;
 }
 
-async function shipOne({ region, ending, log }: Shipper, id: string, known: Known): Promise<void> {
+async function shipOne(
+  { store, region, ending, log }: Shipper,
+  id: string,
+  known: Known,
+): Promise<void> {
   try {
-    const { states } = await region.engine.offMachine.ship(id, ending.signal);
+    const { states, isBackupDue } = await region.engine.offMachine.ship(id, ending.signal);
+    if (isBackupDue) await beginDueBackup(store, id);
     for (const [repositoryId, state] of states) known.get(repositoryId)?.set(id, state);
   } catch (error) {
     if (!ending.signal.aborted)

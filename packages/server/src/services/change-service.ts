@@ -1,5 +1,6 @@
 /**
- * Changes of a service: power, size, name, environment, password, and verification of its backup.
+ * Changes of a service: power, size, name, environment, password; and the verification of its
+ * backup, and a backup off the machine.
  */
 import {
   ALLOWED,
@@ -7,6 +8,7 @@ import {
   type Environment,
   refusal,
   type ResizeBody,
+  type RunBackupBody,
   sameSize,
 } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
@@ -25,7 +27,8 @@ import {
   reachEngine,
 } from './service-rules.ts';
 import { readUsedStorageGb, storageOrRefuse } from './storage-quota.ts';
-import { beginOperation, recordOperation, verificationUnderWay } from '../store/operations.ts';
+import { beginOperation, besideUnderWay, recordOperation } from '../store/operations.ts';
+import { listRepositories } from '../store/repositories.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
 import { changeService } from '../store/services.ts';
 import type { Tx } from '../store/tables.ts';
@@ -33,21 +36,73 @@ import type { Tx } from '../store/tables.ts';
 /**
  * Verifies the newest backup, beside other operations. While one verification runs, another call
  * returns the same operation.
+ *
+ * @param ofRepository whether it is the one in the repositories
  */
 export async function verifyBackup(
   context: ControlContext,
   caller: Caller,
   id: string,
+  ofRepository: boolean,
 ): Promise<Done> {
   return makeChange(context.store, caller, async (tx) => {
     const { service } = await lockOwnService(tx, caller, id);
     refuseImpossible(context.regions.of(service.region_code), 'verifyBackup');
-    const underWay = await verificationUnderWay(tx, id);
+    if (ofRepository) await refuseWithoutRepository(tx, context, service, 'verifyBackup');
+    const underWay = await besideUnderWay(tx, id, 'verifyBackup');
     if (underWay === null && ALLOWED[service.status].verifyBackup !== 'accept')
       throw new ApiError('INVALID_STATE', refusal('verifyBackup', service.status));
-    const operation = underWay ?? (await beginOperation(tx, service, 'verifyBackup', caller, null));
+    if (underWay !== null && (underWay.request === null) === ofRepository)
+      throw new ApiError(
+        'INVALID_STATE',
+        `cannot verifyBackup: operation ${underWay.id} verifies the other backup of the service; ` +
+          'wait for it, or cancel it',
+      );
+    const request = ofRepository ? ({ repository: true } as const) : null;
+    const operation =
+      underWay ?? (await beginOperation(tx, service, 'verifyBackup', caller, null, request));
     return {
       message: `the newest backup is being restored beside the service: operation ${operation.id}`,
+      operationId: operation.id,
+    };
+  });
+}
+
+/** @throws ApiError UNAVAILABLE_HERE without pgBackRest, and without a repository */
+async function refuseWithoutRepository(
+  tx: Tx,
+  { regions }: ControlContext,
+  { region_code: region }: ServiceRow,
+  asked: string,
+): Promise<void> {
+  refuseImpossible(regions.of(region), 'runBackup', asked);
+  if ((await listRepositories(tx)).length === 0)
+    throw new ApiError(
+      'UNAVAILABLE_HERE',
+      `${asked}: the installation has no repository; the operator adds one (howdah repo add)`,
+    );
+}
+
+/**
+ * Backs the newest snapshot up into all repositories, beside other operations. While one backup
+ * runs, another call returns the same operation.
+ */
+export async function runBackup(
+  context: ControlContext,
+  caller: Caller,
+  id: string,
+  { full = false }: RunBackupBody,
+): Promise<Done> {
+  return makeChange(context.store, caller, async (tx) => {
+    const { service } = await lockOwnService(tx, caller, id);
+    await refuseWithoutRepository(tx, context, service, 'runBackup');
+    const underWay = await besideUnderWay(tx, id, 'runBackup');
+    if (underWay === null && ALLOWED[service.status].runBackup !== 'accept')
+      throw new ApiError('INVALID_STATE', refusal('runBackup', service.status));
+    const operation =
+      underWay ?? (await beginOperation(tx, service, 'runBackup', caller, null, { full }));
+    return {
+      message: `the newest snapshot is being backed up: operation ${operation.id}`,
       operationId: operation.id,
     };
   });

@@ -11,7 +11,7 @@ import { type Caller, makeChange, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
 import type { Store } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
-import { endOperation, findOperation, pastDurations } from '../store/operations.ts';
+import { CANCELLED_BY, endOperation, findOperation, pastDurations } from '../store/operations.ts';
 import { changeService, lockService } from '../store/services.ts';
 import type { Db, Tx } from '../store/tables.ts';
 
@@ -80,7 +80,7 @@ export function cancelOperation(
         'INVALID_STATE',
         `cannot cancel ${kind}: it has begun, and goes on to its end`,
       );
-    await endOperation(tx, id, 'failed', `cancelled by ${caller.publicKey}`);
+    await endOperation(tx, id, 'failed', `${CANCELLED_BY}${caller.publicKey}`);
     if (locked.operation?.id === id) await withdraw(tx, locked.service);
     const ended = await findOperationOf(tx, caller.projectId, id);
     return { operationId: null, doc: JSON.stringify(operationDocument(ended)) };

@@ -13,6 +13,7 @@ const ALL: Capabilities['actions'] = {
   drill: yes,
   attachToVPC: yes,
   verifyBackup: yes,
+  runBackup: yes,
   createReplicaSet: yes,
   query: yes,
 };

@@ -74,11 +74,13 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
 const CONTRADICTIONS = `
   select format('operation %s (%s) is under way on service %s, which does not know of it', o.id, o.kind, o.service_id) as text
   from operations o left join services s on s.id = o.service_id
-  where o.finished is null and o.kind <> 'verifyBackup' and s.operation_id is distinct from o.id
+  where o.finished is null and o.kind not in ('verifyBackup', 'runBackup')
+    and s.operation_id is distinct from o.id
   union all
-  select format('operation %s verifies the backup of %s, which is %s', o.id, o.service_id, coalesce(s.status, 'gone'))
+  select format('operation %s (%s) is under way beside the others of %s, which is %s', o.id, o.kind, o.service_id, coalesce(s.status, 'gone'))
   from operations o left join services s on s.id = o.service_id
-  where o.finished is null and o.kind = 'verifyBackup' and (s.id is null or s.deleting)
+  where o.finished is null and o.kind in ('verifyBackup', 'runBackup')
+    and (s.id is null or s.deleting)
   union all
   select format('service %s names operation %s, which has ended', s.id, s.operation_id)
   from services s join operations o on o.id = s.operation_id where o.finished is not null

@@ -1,12 +1,14 @@
 /** The SQL of operations: requests, their requester, their progress and their end. */
 import {
+  BESIDE_KINDS,
   OPERATION_KINDS,
+  type BesideKind,
   type OperationKind,
   type OperationStatus,
   type OperationStep,
 } from '@howdah/contract';
 import { sql } from 'kysely';
-import type { OperationRow } from '../domain/operation/row.ts';
+import type { OperationRequest, OperationRow } from '../domain/operation/row.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { newId } from '../lib/ids.ts';
 import type { AuditNote } from './audit-log.ts';
@@ -15,6 +17,9 @@ import type { Db, Tx } from './tables.ts';
 /** The requester of operations without a request: repairs, failovers. */
 export const HOWDAH = 'howdah';
 
+/** The error of a cancelled operation begins with this; the public key of the caller follows. */
+export const CANCELLED_BY = 'cancelled by ';
+
 /**
  * The requester of an operation: the caller of a request, whose entry in the audit log is written
  * with it, or a name.
@@ -22,7 +27,9 @@ export const HOWDAH = 'howdah';
 export type Requester = string | { publicKey: string; audit: AuditNote | null };
 
 /**
- * Begins an operation. It supersedes an unfinished one; a delete also supersedes a verification.
+ * Begins an operation. It supersedes an unfinished one; a delete also supersedes those beside it.
+ *
+ * @param request what was asked for, where the row of the service does not say it
  */
 export async function beginOperation(
   tx: Tx,
@@ -30,15 +37,20 @@ export async function beginOperation(
   kind: OperationKind,
   requester: Requester,
   current: OperationRow | null,
+  request: OperationRequest | null = null,
 ): Promise<OperationRow> {
   if (current !== null) await endOperation(tx, current.id, 'failed', `superseded by ${kind}`);
-  const beside = kind === 'delete' ? await verificationUnderWay(tx, service.id) : null;
-  if (beside !== null) await endOperation(tx, beside.id, 'failed', `superseded by ${kind}`);
+  if (kind === 'delete')
+    for (const beside of BESIDE_KINDS) {
+      const underWay = await besideUnderWay(tx, service.id, beside);
+      if (underWay !== null) await endOperation(tx, underWay.id, 'failed', `superseded by ${kind}`);
+    }
   return insertOperation(tx, service, requester, {
     kind,
     status: 'queued',
     steps: '[]',
     finished: null,
+    request: request === null ? null : JSON.stringify(request),
   });
 }
 
@@ -54,6 +66,7 @@ async function insertOperation(
     status: 'queued' | 'succeeded';
     steps: string;
     finished: Date | null;
+    request: string | null;
   },
 ): Promise<OperationRow> {
   const id = newId();
@@ -82,66 +95,20 @@ async function insertOperation(
   return inserted;
 }
 
-/** The unfinished verification of a service's backup; null: there is none. */
-export async function verificationUnderWay(
+/** The unfinished operation of a kind beside the others of a service; null: there is none. */
+export async function besideUnderWay(
   db: Db,
   serviceId: string,
+  kind: BesideKind,
 ): Promise<OperationRow | null> {
   const row = await db
     .selectFrom('operations')
     .selectAll()
     .where('service_id', '=', serviceId)
-    .where('kind', '=', 'verifyBackup')
+    .where('kind', '=', kind)
     .where('finished', 'is', null)
     .executeTakeFirst();
   return row ?? null;
-}
-
-/**
- * The verification to work on next in a region: the oldest unfinished one; null: there is none. One
- * of a service that is gone belongs to every region, so that it ends.
- */
-export async function nextVerification(db: Db, region: string): Promise<OperationRow | null> {
-  const row = await db
-    .selectFrom('operations')
-    .selectAll()
-    .where('kind', '=', 'verifyBackup')
-    .where('finished', 'is', null)
-    .where((where) => {
-      const elsewhere = where
-        .selectFrom('services')
-        .select('services.id')
-        .whereRef('services.id', '=', 'operations.service_id')
-        .where('services.region_code', '<>', region);
-      return where.not(where.exists(elsewhere));
-    })
-    .orderBy('created')
-    .limit(1)
-    .executeTakeFirst();
-  return row ?? null;
-}
-
-/**
- * The running service of a region whose last verification, or creation, is the longest ago and
- * longer than this; null: none is due.
- */
-export async function dueForVerification(
-  db: Db,
-  region: string,
-  everyMs: number,
-): Promise<string | null> {
-  const { rows } = await sql<{ id: string }>`
-    select s.id
-    from services s
-    cross join lateral (
-      -- What was begun while the clock was ahead says nothing of when the next one is due.
-      select coalesce(max(o.created), least(s.created, now())) as at from operations o
-      where o.service_id = s.id and o.kind = 'verifyBackup' and o.created < now() + interval '1 minute'
-    ) as last
-    where s.region_code = ${region} and s.project_id is not null and s.parent_id is null and s.deleted_at is null and s.status = 'READY' and last.at < now() - ${`${everyMs} ms`}::interval
-    order by last.at
-    limit 1`.execute(db);
-  return rows[0]?.id ?? null;
 }
 
 /** Whether an operation has not ended. */
@@ -186,6 +153,7 @@ export async function recordOperation(
     status: 'succeeded',
     steps: JSON.stringify(steps),
     finished: new Date(),
+    request: null,
   });
   return row.id;
 }

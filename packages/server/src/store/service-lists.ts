@@ -1,5 +1,5 @@
 /** Lists of services for the background tasks, each by a named predicate. */
-import type { LiveStatus, ServiceType, Warning } from '@howdah/contract';
+import { BESIDE_KINDS, type LiveStatus, type ServiceType, type Warning } from '@howdah/contract';
 import { sql } from 'kysely';
 import {
   isDeleted,
@@ -22,7 +22,7 @@ export async function listParentsOfUnfinishedForks(db: Db): Promise<Set<string>>
     .innerJoin('services', 'services.id', 'operations.service_id')
     .select('services.origin')
     .where('operations.finished', 'is', null)
-    .where('operations.kind', 'not in', ['verifyBackup', 'delete'])
+    .where('operations.kind', 'not in', [...BESIDE_KINDS, 'delete'])
     .where('services.origin', 'is not', null)
     .where((where) => {
       const made = where

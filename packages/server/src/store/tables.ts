@@ -107,7 +107,7 @@ export interface Tables {
     | 'attempt',
     'origin' | 'recovery' | 'read_replica_sets' | 'warnings'
   >;
-  operations: TableOf<OperationRow, 'created', 'steps'>;
+  operations: TableOf<OperationRow, 'created', 'steps' | 'request'>;
   vpcs: {
     /** A bigint, which is read as text. */
     id: Generated<string>;

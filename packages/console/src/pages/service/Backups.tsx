@@ -47,7 +47,7 @@ export function Backups() {
             <Snapshots backups={backups} />
             <VerificationCard service={service} backups={backups} />
           </div>
-          <OffMachine backups={backups} />
+          <OffMachine service={service} backups={backups} />
         </div>
       )}
     </Load>

@@ -1,10 +1,20 @@
 /** The backups of a service in the repositories. */
-import type { Backups } from '../../api.ts';
-import { Ago, Card, Facts, Notice } from '../../components/ui.tsx';
+import { serviceCalls, type Backups, type Service } from '../../api.ts';
+import { ActionButton, Ago, Card, Facts, Notice } from '../../components/ui.tsx';
+import { useCall } from '../../components/use-call.tsx';
 import { bytes, duration, fullTime } from '../../format.ts';
+import { useWhyImpossible } from '../../live.ts';
+import { useMe } from '../../session.ts';
+import { whyNot } from '../../status.ts';
 import classes from './service.module.css';
 
-export function OffMachine({ backups: { off_machine: all } }: { backups: Backups }) {
+export function OffMachine({
+  service,
+  backups: { off_machine: all },
+}: {
+  service: Service;
+  backups: Backups;
+}) {
   if (all.length === 0)
     return (
       <Card title="Off the machine">
@@ -14,11 +24,16 @@ export function OffMachine({ backups: { off_machine: all } }: { backups: Backups
         </p>
       </Card>
     );
-  return all.map((one) => <InRepository key={one.repository} one={one} />);
+  return all.map((one) => <InRepository key={one.repository} service={service} one={one} />);
 }
 
-function InRepository({ one }: { one: Backups['off_machine'][number] }) {
+function InRepository({ service, one }: { service: Service; one: Backups['off_machine'][number] }) {
+  const me = useMe();
+  const impossible = useWhyImpossible(service);
+  const verify = useCall(serviceCalls(me.project.id, service.service_id).verifyInRepositories);
+  const run = useCall(serviceCalls(me.project.id, service.service_id).runBackup);
   const { repository, earliest, latest, backups, backlog_mb: backlogMb, problem } = one;
+  const last = one.last_verification;
   const [newest] = backups;
   return (
     <Card title="Off the machine" hint={repository}>
@@ -40,9 +55,49 @@ function InRepository({ one }: { one: Backups['off_machine'][number] }) {
               'Space',
               bytes(backups.reduce((sum, { storage_mb: storage }) => sum + storage, 0) * 1e6),
             ],
+            ...(last === undefined ? [] : measured(last)),
           ]}
         />
+        {last?.problem !== undefined && (
+          <Notice tone="bad">
+            <p>{last.problem}</p>
+          </Notice>
+        )}
+        <div className={classes.row}>
+          <ActionButton
+            variant="default"
+            why={whyNot('runBackup', service, me) ?? impossible('runBackup')}
+            loading={run.pending}
+            onClick={() => run.run()}
+          >
+            Back up now
+          </ActionButton>
+          <ActionButton
+            variant="default"
+            why={whyNot('verifyBackup', service, me) ?? impossible('runBackup')}
+            loading={verify.pending}
+            onClick={() => verify.run()}
+          >
+            Verify now
+          </ActionButton>
+        </div>
       </div>
     </Card>
   );
 }
+
+/** The figures of the last verification: the time that a restore takes, and what it would lose. */
+const measured = ({
+  at,
+  recovery_seconds: seconds,
+  recovery_seconds_per_gb: perGb,
+  lost_seconds: lost,
+}: NonNullable<Backups['off_machine'][number]['last_verification']>) =>
+  [
+    ['Verified', <Ago key="at" iso={at} />],
+    [
+      'Restored within',
+      seconds === null ? 'never' : `${seconds.toFixed(1)} s (${perGb?.toFixed(1) ?? '?'} s/GB)`,
+    ],
+    ['Would have lost', lost === null ? 'unknown' : `${lost} s`],
+  ] as const;

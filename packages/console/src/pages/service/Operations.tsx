@@ -1,12 +1,15 @@
+import { CANCEL } from '@howdah/contract/status';
 import { History } from 'lucide-react';
-import type { Operation } from '../../api.ts';
+import { cancelOperation, type Operation } from '../../api.ts';
 import { Load } from '../../components/Load.tsx';
 import { Steps } from '../../components/Steps.tsx';
 import { KeyName } from '../../components/names.tsx';
-import { Ago, Card, Empty, Pill, Waiting } from '../../components/ui.tsx';
+import { ActionButton, Ago, Card, Empty, Pill, Waiting } from '../../components/ui.tsx';
+import { useCall } from '../../components/use-call.tsx';
 import { duration } from '../../format.ts';
-import { useAreNamesRead, useOperations, useProblem } from '../../live.ts';
-import { kindLabel, type Tone } from '../../status.ts';
+import { useAreNamesRead, useOperations, useProblem, useThisService } from '../../live.ts';
+import { useMe } from '../../session.ts';
+import { kindLabel, whyReadOnly, type Tone } from '../../status.ts';
 import classes from './service.module.css';
 
 const TONE: Record<Operation['status'], Tone> = {
@@ -48,6 +51,22 @@ function tookMs({ created, finished, steps }: Operation): number | null {
   return Date.parse(finished) - begun;
 }
 
+function Cancel({ operation: { id } }: { operation: Operation }) {
+  const me = useMe();
+  const { run, pending } = useCall(() => cancelOperation(me.project.id, id));
+  return (
+    <ActionButton
+      variant="subtle"
+      size="xs"
+      why={whyReadOnly(me, useThisService().created_by)}
+      loading={pending}
+      onClick={() => run()}
+    >
+      Cancel
+    </ActionButton>
+  );
+}
+
 function One({ operation }: { operation: Operation }) {
   const { kind, status, created, requested_by: by, id } = operation;
   const took = tookMs(operation);
@@ -58,6 +77,7 @@ function One({ operation }: { operation: Operation }) {
           <strong>{kindLabel(kind)}</strong>
           <Pill tone={TONE[status]}>{status}</Pill>
           <span className={`${classes.hint} num`}>{took === null ? '' : duration(took)}</span>
+          {took === null && CANCEL[kind] === 'always' && <Cancel operation={operation} />}
         </div>
         <span className={classes.hint}>
           <Ago iso={created} /> by {by === 'howdah' ? 'Howdah' : <KeyName publicKey={by} />} ·{' '}

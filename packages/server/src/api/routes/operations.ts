@@ -78,7 +78,7 @@ export function operationRoutes(api: App, context: ApiContext): void {
         operationId: 'cancelOperation',
         summary: 'Cancel an operation',
         description:
-          'Possible where it is safe: verifyBackup while it runs, drill and switchover before they have begun. Others run to their end; the answer says what to do instead. A cancelled operation has the status failed, and its error says who cancelled it.',
+          'Possible where it is safe: verifyBackup and runBackup while they run, drill and switchover before they have begun. Others run to their end; the answer says what to do instead. A cancelled operation has the status failed, and its error says who cancelled it.',
         tags: ['operations'],
         params: ofOperation,
         response: { 200: Ref(OperationSchema) },

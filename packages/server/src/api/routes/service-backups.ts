@@ -7,10 +7,12 @@ import {
   MessageBody,
   RecoverBody,
   Ref,
+  RunBackupBody,
   ServiceSchema,
+  StringEnum,
 } from '@howdah/contract';
 import { Type } from 'typebox';
-import { verifyBackup } from '../../services/change-service.ts';
+import { runBackup, verifyBackup } from '../../services/change-service.ts';
 import { restoreService } from '../../services/delete-service.ts';
 import { recoverService } from '../../services/recover-service.ts';
 import { forkService } from '../../services/fork-service.ts';
@@ -18,6 +20,14 @@ import { listBackups, readBackupRetention, readBackups } from '../../services/se
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
 import { ofService } from './schemas.ts';
+
+const VerifyQuery = Type.Object({
+  repository: Type.Optional(
+    StringEnum(['true', 'false'], {
+      description: 'true: the backup in each repository, without anything of this machine',
+    }),
+  ),
+});
 
 export function backupRoutes(api: App, context: ApiContext): void {
   api.post(
@@ -86,6 +96,7 @@ export function backupRoutes(api: App, context: ApiContext): void {
       schema: {
         operationId: 'verifyBackup',
         summary: 'Verify the newest backup by restoring it',
+        querystring: VerifyQuery,
         description:
           'It runs beside the service and its other operations. While it runs, another call names the same operation.',
         tags: ['backups'],
@@ -94,7 +105,35 @@ export function backupRoutes(api: App, context: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(reply, await verifyBackup(context, callerOf(request), request.service.key)),
+      answer(
+        reply,
+        await verifyBackup(
+          context,
+          callerOf(request),
+          request.service.key,
+          request.query.repository === 'true',
+        ),
+      ),
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/backups/run',
+    {
+      schema: {
+        operationId: 'runBackup',
+        summary: 'Back the newest snapshot up into all repositories',
+        description:
+          'Howdah does it each day by itself. It runs beside the service and its other ' +
+          'operations. While it runs, another call names the same operation. A cancelled one ' +
+          'leaves the repositories as they were; the next one by schedule is a day later.',
+        tags: ['backups'],
+        params: ofService,
+        body: Ref(RunBackupBody),
+        response: { 202: Ref(MessageBody) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await runBackup(context, callerOf(request), request.service.key, request.body)),
   );
 
   api.post(

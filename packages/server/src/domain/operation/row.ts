@@ -1,6 +1,12 @@
 /** An operation as it is in the metadata database. */
 import type { OperationKind, OperationStatus, OperationStep } from '@howdah/contract';
 
+/**
+ * The request of a runBackup: whether the backup must be a full one; of a verifyBackup: whether it
+ * is the one in the repositories.
+ */
+export type OperationRequest = { full: boolean } | { repository: true };
+
 export type OperationRow = {
   id: string;
   project_id: string | null;
@@ -9,6 +15,8 @@ export type OperationRow = {
   status: OperationStatus;
   requested_by: string;
   steps: OperationStep[];
+  /** The request, where the row of the service does not say it; null: it says all. */
+  request: OperationRequest | null;
   error: string | null;
   created: Date;
   finished: Date | null;

@@ -1,6 +1,10 @@
 /** A repository as the API shows it. */
-import type { OffMachineDocument, RepositoryDocument } from '@howdah/contract';
-import type { OffMachineState } from '../../engine/off-machine.ts';
+import type {
+  OffMachineDocument,
+  OffMachineVerificationDocument,
+  RepositoryDocument,
+} from '@howdah/contract';
+import type { OffMachineState, OffMachineVerification } from '../../engine/off-machine.ts';
 
 /** The row of a repository, as far as its document needs it. */
 type RepositoryColumns = Pick<
@@ -68,7 +72,27 @@ export function offMachineDocument(name: string, state: OffMachineState): OffMac
         }),
     backlog_mb: Math.ceil(state.backlog.bytes / 1e6),
     backlog_since: momentOf(state.backlog.oldestMs),
+    ...(state.verification === null
+      ? {}
+      : { last_verification: verificationDocument(state.verification) }),
     problem: state.problem,
+  };
+}
+
+function verificationDocument({
+  dataBytes,
+  begunMs,
+  safeToMs,
+  ...verification
+}: OffMachineVerification): OffMachineVerificationDocument {
+  const { recovery_seconds: seconds, recovery_point: point } = verification;
+  const reachedMs = point === null ? null : Math.max(Date.parse(point), safeToMs ?? 0);
+  return {
+    ...verification,
+    data_mb: Math.ceil(dataBytes / 1e6),
+    recovery_seconds_per_gb:
+      seconds === null || dataBytes === 0 ? null : seconds / (dataBytes / 1e9),
+    lost_seconds: reachedMs === null ? null : Math.max(0, Math.ceil((begunMs - reachedMs) / 1000)),
   };
 }
 

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { REGIONAL_ACTIONS, type LogEntry } from '@howdah/contract';
 import { BadCursor, EngineUnavailable, type LogQuery } from '../engine.ts';
+import type { RunStep } from '../run-step.ts';
 import type { ServiceSpec } from '../spec.ts';
 import { KEEP, settle, until, withService, type Promised, type Subject } from './subject.ts';
 
@@ -164,8 +165,8 @@ function verificationKept(subject: Subject): Promise<void> {
   return withService(subject, {}, async (spec) => {
     const { backups, lifecycle } = subject.engine;
     const steps: string[] = [];
-    const runStep = async (name: string, work: () => Promise<string>): Promise<void> => {
-      await work();
+    const runStep: RunStep = async (name, work) => {
+      await work(() => undefined);
       steps.push(name);
     };
     const verification = await backups.verify(spec, runStep, signal());
@@ -186,7 +187,7 @@ function verificationAborted(subject: Subject): Promise<void> {
       spec,
       async (_name, work) => {
         controller.abort(reason);
-        await work();
+        await work(() => undefined);
       },
       controller.signal,
     );

@@ -82,7 +82,7 @@ export function capabilitiesOf(machine: Machine, gateway: TypeCapability): Capab
     pooler,
     gateway,
     offMachine: offMachineOf(machine),
-    actions: actionsOf(pooler, gateway),
+    actions: actionsOf(pooler, gateway, offMachineOf(machine)),
     vpc: { isNetwork: networks.method === 'bridge', note: networks.note },
     storage: { note: QUOTA_NOTE },
     isolation: {
@@ -122,7 +122,11 @@ const possibleWith = (program: TypeCapability): Possibility =>
   'missing' in program ? { possible: false, why: program.missing } : POSSIBLE;
 
 /** Several servers of a service are behind HAProxy, and poolers are PgBouncer. */
-function actionsOf(pooler: TypeCapability, gateway: TypeCapability): Capabilities['actions'] {
+function actionsOf(
+  pooler: TypeCapability,
+  gateway: TypeCapability,
+  offMachine: TypeCapability,
+): Capabilities['actions'] {
   return {
     forkNow: POSSIBLE,
     forkPast: POSSIBLE,
@@ -132,6 +136,7 @@ function actionsOf(pooler: TypeCapability, gateway: TypeCapability): Capabilitie
     drill: possibleWith(gateway),
     attachToVPC: POSSIBLE,
     verifyBackup: POSSIBLE,
+    runBackup: possibleWith(offMachine),
     createReplicaSet: possibleWith(gateway),
     query: POSSIBLE,
   };

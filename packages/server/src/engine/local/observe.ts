@@ -54,9 +54,11 @@ async function repositoryWarnings({ machine, topology }: Local, id: string): Pro
   const found = await Promise.all(
     listed.map(async ({ id: repositoryId, name }): Promise<Warning[]> => {
       const state = await offMachine({ machine }, id, repositoryId);
-      const problem = state === null ? null : lackOf(state);
-      if (problem === null) return [];
-      return [{ code: 'REPOSITORY', message: `the repository ${name} ${problem}` }];
+      if (state === null) return [];
+      const unverified = unverifiedWarnings(name, id, state);
+      const problem = lackOf(state);
+      if (problem === null) return unverified;
+      return [...unverified, { code: 'REPOSITORY', message: `the repository ${name} ${problem}` }];
     }),
   );
   return found.flat();
@@ -79,6 +81,21 @@ function lackOf({ backlog, gaps, problem }: OffMachine): string | null {
 }
 
 const iso = (ms: number): string => new Date(ms).toISOString();
+
+/** The warning of a backup in a repository that could not be restored. */
+function unverifiedWarnings(name: string, id: string, { verification }: OffMachine): Warning[] {
+  if (verification?.problem === undefined) return [];
+  const { at, problem } = verification;
+  return [
+    {
+      code: 'VERIFICATION',
+      message:
+        `the backup in the repository ${name} could not be restored at ${at}: ${problem}; ` +
+        `make a new one (howdah backup run ${id} --full), then verify it ` +
+        `(howdah backup verify ${id} --repository)`,
+    },
+  ];
+}
 
 async function replicasOf(topology: Topology, id: string): Promise<ReplicaState[]> {
   return nodeStates(topology, id) ?? replicaStates(topology, id);

@@ -1,12 +1,17 @@
 /** Backups of the services of this machine in repositories. */
+import { PGBACKREST_REMEDY } from '../../repository/pgbackrest.ts';
 import { RepositoryProblem } from '../../repository/repository.ts';
 import type { KeptRepository, RepositorySource } from '../../repository/source.ts';
+import type { RunStep } from '../run-step.ts';
 import type { OffMachineBackups, OffMachineState } from '../off-machine.ts';
+import type { ServiceSpec } from '../spec.ts';
 import { readMarker } from './host/marker.ts';
 import type { Local } from './local.ts';
 import type { ShipContext } from './repository/context.ts';
 import { expire } from './repository/expire.ts';
-import { ship } from './repository/ship.ts';
+import { ship, takeBackup } from './repository/ship.ts';
+import { verifyInRepository } from './repository/verify.ts';
+import { installationOf, missingFor } from './postgres/installations.ts';
 import { offMachine } from './repository/state.ts';
 
 const DAY_MS = 86_400_000;
@@ -40,30 +45,59 @@ async function expireOnceADay(
   }
 }
 
-export function createOffMachine(
-  { machine, keeper }: Local,
-  repositories: RepositorySource,
-): OffMachineBackups {
+export function createOffMachine(local: Local, repositories: RepositorySource): OffMachineBackups {
+  const { machine } = local;
   const expired: Expired = new Map();
+  // pgBackRest would remove the files of a backup that is not complete.
+  const backingUp = new Set<string>();
   return {
     ship: async (id, signal) => {
       const { program } = repositories;
       const states = new Map<string, OffMachineState>();
-      let more = false;
+      let [more, isBackupDue] = [false, false];
       // A service that is being made has nothing yet.
       const marker = await readMarker(machine.layout.service(id));
-      if (program === null || marker?.provisioned !== true) return { states, more };
-      const context = { machine, keeper, program };
+      if (program === null || marker?.provisioned !== true) return { states, more, isBackupDue };
+      const context = { machine, program };
       for (const repository of await repositories.list()) {
-        const shipped = await ship(context, id, repository, policyOf(repository), signal);
+        const policy = policyOf(repository);
+        const shipped = await ship({ context, id, repository, policy, signal });
         states.set(repository.id, shipped.state);
         more ||= shipped.more;
+        isBackupDue ||= shipped.isBackupDue;
         // A newer backup is needed before an older one can be removed.
-        if (shipped.state.problem === null && shipped.state.backups.length > 1)
+        if (
+          shipped.state.problem === null &&
+          shipped.state.backups.length > 1 &&
+          !backingUp.has(id)
+        )
           await expireOnceADay(expired, context, id, repository);
       }
-      return { states, more };
+      return { states, more, isBackupDue };
     },
+    backUp: async (id, wanted, runStep, signal) => {
+      const { program } = repositories;
+      if (program === null) throw new Error(PGBACKREST_REMEDY);
+      if ((await readMarker(machine.layout.service(id)))?.provisioned !== true)
+        throw new Error('it has not run yet: try again when it is READY');
+      const context = { machine, program };
+      const problems: unknown[] = [];
+      backingUp.add(id);
+      try {
+        for (const repository of await repositories.list()) {
+          const shipment = { context, id, repository, policy: policyOf(repository), signal };
+          // A repository that fails does not keep the others from their backup.
+          await takeBackup(shipment, wanted, runStep).catch((error: unknown) => {
+            signal.throwIfAborted();
+            problems.push(error);
+          });
+        }
+      } finally {
+        backingUp.delete(id);
+      }
+      if (problems.length > 0) throw problems[0];
+    },
+    verify: (spec, runStep, signal) => verifyAll(local, repositories, spec, runStep, signal),
     describe: async (id) => {
       const listed = await repositories.list();
       const found = await Promise.all(
@@ -79,4 +113,27 @@ export function createOffMachine(
       );
     },
   };
+}
+
+/** Verifies the newest backup in each repository. @returns why one could not be restored */
+async function verifyAll(
+  { machine, verifications }: Local,
+  { program, list }: RepositorySource,
+  spec: ServiceSpec,
+  runStep: RunStep,
+  signal: AbortSignal,
+): Promise<string | null> {
+  if (program === null) throw new Error(PGBACKREST_REMEDY);
+  const marker = await readMarker(machine.layout.service(spec.id));
+  const { usable } = machine.installations;
+  const installation = installationOf(usable, marker, spec);
+  if (installation === null) throw new Error(missingFor(usable, spec.addons, spec.major));
+  const context = { machine, program };
+  let problem: string | null = null;
+  for (const repository of await list()) {
+    const shipment = { context, id: spec.id, repository, policy: policyOf(repository), signal };
+    const found = await verifyInRepository(shipment, verifications, spec, installation, runStep);
+    if (found.problem !== undefined) problem ??= `${repository.name}: ${found.problem}`;
+  }
+  return problem;
 }

@@ -6,6 +6,7 @@
 import { realpathSync } from 'node:fs';
 import type { Verification } from '@howdah/contract';
 import type { BackupKeeping, Engine, Verdict } from '../engine.ts';
+import type { RunStep } from '../run-step.ts';
 import type { OffMachineBackups, OffMachineState } from '../off-machine.ts';
 
 export type Clean = (text: string) => string;
@@ -94,26 +95,46 @@ function cleanBackups(backups: BackupKeeping, clean: Clean): BackupKeeping {
     },
     keep: (id, rules) => cleaned(clean, () => backups.keep(id, rules)),
     verify: async (spec, runStep, signal) => {
-      const runCleaned: typeof runStep = (name, work) =>
-        runStep(name, async () => clean(await cleaned(clean, work)));
+      const runCleaned = cleanSteps(runStep, clean);
       const found = await cleaned(clean, () => backups.verify(spec, runCleaned, signal));
       return cleanVerification(found, clean);
     },
   };
 }
 
+const cleanSteps =
+  (runStep: RunStep, clean: Clean): RunStep =>
+  (name, work) =>
+    runStep(name, async (show) =>
+      clean(await cleaned(clean, () => work((line) => show(clean(line))))),
+    );
+
 function cleanOffMachine(offMachine: OffMachineBackups, clean: Clean): OffMachineBackups {
   const cleanAll = (states: ReadonlyMap<string, OffMachineState>) =>
     new Map(
       [...states].map(([id, state]) => [
         id,
-        { ...state, problem: state.problem === null ? null : clean(state.problem) },
+        {
+          ...state,
+          problem: state.problem === null ? null : clean(state.problem),
+          verification:
+            state.verification === null
+              ? null
+              : { ...state.verification, ...cleanVerification(state.verification, clean) },
+        },
       ]),
     );
   return {
     ship: async (id, signal) => {
-      const { states, more } = await cleaned(clean, () => offMachine.ship(id, signal));
-      return { states: cleanAll(states), more };
+      const { states, ...rest } = await cleaned(clean, () => offMachine.ship(id, signal));
+      return { states: cleanAll(states), ...rest };
+    },
+    backUp: (id, wanted, runStep, signal) =>
+      cleaned(clean, () => offMachine.backUp(id, wanted, cleanSteps(runStep, clean), signal)),
+    verify: async (spec, runStep, signal) => {
+      const steps = cleanSteps(runStep, clean);
+      const problem = await cleaned(clean, () => offMachine.verify(spec, steps, signal));
+      return problem === null ? null : clean(problem);
     },
     describe: async (id) => cleanAll(await cleaned(clean, () => offMachine.describe(id))),
   };

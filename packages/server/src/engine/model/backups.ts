@@ -1,6 +1,7 @@
 /** Snapshots of model services, and the points in time that they can be forked at. */
 import type { Backups, Verification } from '@howdah/contract';
-import type { BackupKeeping, RunStep } from '../engine.ts';
+import type { BackupKeeping } from '../engine.ts';
+import type { RunStep } from '../run-step.ts';
 import { snapshotId } from './decide-server.ts';
 import { countTransition, type Model } from './model.ts';
 import { archiveBytesOf, storageBytesOf } from './observe.ts';

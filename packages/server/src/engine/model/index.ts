@@ -19,7 +19,8 @@ import { createModelClock } from './clock.ts';
 import { createExtensions } from './extensions.ts';
 import { createControl, reopen, type ModelControl } from './control.ts';
 import { convergeOnce, planOf, removeOnce, runs } from './lifecycle.ts';
-import { createTurns, type Model, type ModelPolicy } from './model.ts';
+import { createTurns } from '../../lib/turns.ts';
+import type { Model, ModelPolicy } from './model.ts';
 import { createObserving, dataOwnerOf, storageBytesOf } from './observe.ts';
 import { EMPTY_SCRIPT } from './script.ts';
 import { createMemoryStore, createState, type ModelStore } from './state.ts';
@@ -43,8 +44,16 @@ export type ModelEngine = Engine & { readonly simulation: ModelControl };
 /** No resolver answers this name (RFC 2606): nothing listens on endpoints of simulated services. */
 const NOWHERE = 'simulated.invalid';
 
+const NO_FILES = 'services of this region are simulated: they have no files';
+
 const OFF_MACHINE: Engine['offMachine'] = {
-  ship: async () => ({ states: new Map(), more: false }),
+  ship: async () => ({ states: new Map(), more: false, isBackupDue: false }),
+  backUp: async () => {
+    throw new Error(NO_FILES);
+  },
+  verify: async () => {
+    throw new Error(NO_FILES);
+  },
   describe: async () => new Map(),
 };
 
@@ -189,7 +198,7 @@ const CAPABILITIES: Capabilities = {
   // PgBouncer and HAProxy of Debian 13.
   pooler: { version: '1.24.1' },
   gateway: { version: '3.0.11' },
-  offMachine: { missing: 'services of this region are simulated: they have no files' },
+  offMachine: { missing: NO_FILES },
   actions: {
     forkNow: POSSIBLE,
     forkPast: POSSIBLE,
@@ -199,6 +208,7 @@ const CAPABILITIES: Capabilities = {
     drill: POSSIBLE,
     attachToVPC: POSSIBLE,
     verifyBackup: POSSIBLE,
+    runBackup: { possible: false, why: NO_FILES },
     createReplicaSet: POSSIBLE,
     query: { possible: false, why: NO_POSTGRESQL },
   },

@@ -175,6 +175,7 @@ export function planOf(
 }
 
 const WITHOUT_STEPS: ReadonlySet<OperationKind> = new Set([
+  'runBackup',
   'updatePassword',
   'setEnvironment',
   'rename',

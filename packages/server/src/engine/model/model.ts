@@ -1,5 +1,6 @@
 /** The parts of a model engine that its modules share. */
 import type { ClusterRecords } from '../records.ts';
+import type { InTurn } from '../../lib/turns.ts';
 import type { ServiceSpec } from '../spec.ts';
 import type { ModelClock } from './clock.ts';
 import type { SimulatedTransition } from '@howdah/contract';
@@ -19,7 +20,7 @@ export type Model = {
   /** The specs that services were last seen with. */
   readonly specs: Map<string, ServiceSpec>;
   /** Work that changes a service or its primary; one at a time for each service. */
-  readonly inTurn: <T>(id: string, work: () => Promise<T>) => Promise<T>;
+  readonly inTurn: InTurn;
   script: Script;
 };
 
@@ -30,21 +31,6 @@ export type ModelPolicy = Readonly<{
   /** Automatic failovers of a service are at least this far apart. */
   failoverCooldownMs: number;
 }>;
-
-/** Runs work of the same key one after the other. */
-export function createTurns(): Model['inTurn'] {
-  const turns = new Map<string, Promise<unknown>>();
-  return (id, work) => {
-    const mine = (turns.get(id) ?? Promise.resolve()).then(work);
-    const settled = mine.then(
-      () => undefined,
-      () => undefined,
-    );
-    turns.set(id, settled);
-    void settled.then(() => turns.get(id) === settled && turns.delete(id));
-    return mine;
-  };
-}
 
 /** Whether a transition can be made now. */
 export type Reached =

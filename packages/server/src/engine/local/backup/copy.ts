@@ -11,7 +11,8 @@ import { removeTree } from '../host/clone.ts';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { bytesBelow } from '../host/space.ts';
-import { configUsersOf, ownerOf } from '../host/users.ts';
+import type { Owner } from '../host/owner.ts';
+import { configUsersOf } from '../host/users.ts';
 import { LOCAL_LISTENER } from '../network/listener.ts';
 import { configFiles } from '../postgres/files.ts';
 import type { Installation } from '../postgres/installations.ts';
@@ -59,7 +60,9 @@ const IDLE_CONF = [
 export type CopySource = {
   readonly spec: ServiceSpec;
   readonly installation: Installation;
-  /** The service's primary. */
+  /** The user of the service. */
+  readonly owner: Owner | null;
+  /** Where the snapshot and the WAL are: the service's primary, or the copy itself. */
   readonly paths: InstancePaths;
   readonly copy: InstancePaths;
   readonly snapshot: KeptSnapshot;
@@ -88,7 +91,7 @@ export async function killCopy(machine: Machine, copy: InstancePaths): Promise<v
 /** Restores a snapshot, ready to start. @returns a line for the user */
 export async function restoreCopy(
   machine: Machine,
-  { paths, copy, snapshot }: CopySource,
+  { owner, paths, copy, snapshot }: CopySource,
 ): Promise<string> {
   const begunMs = Date.now();
   const { gap, latestMs, files } = await reach(paths, snapshot);
@@ -101,7 +104,6 @@ export async function restoreCopy(
     machine.layout.scratch,
     copiedBytes(machine, snapshot) + (await walBytes(paths, files)) + SLACK_BYTES,
   );
-  const owner = ownerOf(machine, paths);
   await makeInstanceDirectories(owner, copy);
   await materialise(machine, owner, paths, snapshot, copy.data);
   await writeOwned(
@@ -141,7 +143,7 @@ async function assertRoom(directory: string, bytes: number): Promise<void> {
 /** Starts a restored copy and waits until it has recovered. */
 export async function startCopy(
   machine: Machine,
-  { spec, installation, paths, copy }: CopySource,
+  { spec, installation, owner, copy }: CopySource,
   signal: AbortSignal,
 ): Promise<void> {
   // The smallest settings: a copy must not take the memory that the service's size promises.
@@ -154,7 +156,6 @@ export async function startCopy(
     listen: null,
     allowedNetworks: null,
   } as const;
-  const owner = ownerOf(machine, paths);
   await writeConfig(owner, copy, configFiles(input, configUsersOf(owner)));
   const launchedMs = Date.now();
   await launch(machine, owner, copy, installation.bin, PLAIN_START, LOCAL_LISTENER, [

@@ -35,6 +35,8 @@ import { reach } from './window.ts';
  */
 export function recoveryConf(parent: InstancePaths, data: string): string {
   const archived = `"${relative(data, parent.archive)}/%f"`;
+  // A copy of a repository has only the archive that was fetched into it.
+  if (parent.data === data) return recoverySettings(`cp ${archived} "%p"`);
   const inPlace = `"${relative(data, parent.data)}/pg_wal/%f"`;
   const quiet = '2>/dev/null';
   const command = `cp ${archived} "%p" ${quiet} || { cp ${inPlace} "%p" ${quiet} && test ! -e ${archived}; } || cp ${archived} "%p" ${quiet}`;

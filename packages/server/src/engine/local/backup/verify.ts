@@ -5,10 +5,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { DATABASE_NAME, type Verification } from '@howdah/contract';
-import type { RunStep } from '../../engine.ts';
+import type { RunStep } from '../../run-step.ts';
 import type { ServiceSpec } from '../../spec.ts';
-import { memberKey } from '../host/layout.ts';
+import { memberKey, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
+import { ownerOf } from '../host/users.ts';
 import {
   compareCatalogs,
   readCatalogSizes,
@@ -65,8 +66,21 @@ export async function sweepCopies(verifications: Verifications): Promise<void> {
   await verifications.sweep;
 }
 
-/** The backup to verify. `key`: the service's primary, which the copy is compared with. */
-type Subject = CopySource & { readonly key: string };
+/** The backup to verify. `key`: the service's primary, which a local copy is compared with. */
+export type Subject = CopySource & { readonly key: string };
+
+/** How far the service has written at least, and the sizes of its catalogs at this moment. */
+type Before = { position: bigint; catalogs: CatalogSizes | null };
+
+/** A backup that is brought, restored and checked. */
+export type BackupCheck = Readonly<{
+  copy: InstancePaths;
+  /** Brings the backup, as a step of its own; absent: it is there. */
+  fetch?: (show: (line: string) => void) => Promise<string>;
+  subject: () => Promise<Subject>;
+  before: (subject: Subject) => Promise<Before>;
+  comparesCatalogs: boolean;
+}>;
 
 /**
  * Verifies the newest snapshot of a service, and writes the result beside it.
@@ -95,8 +109,14 @@ export async function verifyBackup(
   const interrupt = (): void => void killCopy(machine, copy).catch(() => undefined);
   signal.addEventListener('abort', interrupt);
   try {
-    const subject: Subject = { spec, installation, key, paths, copy, snapshot };
-    const verification = await restoreAndCheck(machine, monitor, subject, runStep, signal);
+    const owner = ownerOf(machine, paths);
+    const check: BackupCheck = {
+      copy,
+      subject: async () => ({ spec, installation, owner, key, paths, copy, snapshot }),
+      before: (subject) => observeService(monitor, subject),
+      comparesCatalogs: true,
+    };
+    const verification = await restoreAndCheck(machine, check, runStep, signal);
     // The data that was read may have been seeded again meanwhile: then the result says nothing.
     if (!verification.succeeded && machine.layout.primaryOf(spec.id) !== primary)
       throw new Error(`member ${primary} is no longer the primary: verify the backup again`);
@@ -119,6 +139,7 @@ type Recovery = { seconds: number | null; pointMs: number | null };
 type Checks = Verification['checks'];
 
 /** The steps of a verification, as users read them. */
+const FETCH_STEP = 'fetch from the repository';
 const STEP = {
   restore: 'restore snapshot',
   replay: 'replay WAL',
@@ -128,22 +149,23 @@ const STEP = {
 } as const;
 export const VERIFICATION_STEPS: readonly string[] = Object.values(STEP);
 
-async function restoreAndCheck(
+/** Restores a backup as a copy and checks it. Who calls it removes the copy. */
+export async function restoreAndCheck(
   machine: Machine,
-  monitor: Monitor,
-  subject: Subject,
+  { copy, fetch, subject: subjectOf, before: observe, comparesCatalogs }: BackupCheck,
   runStep: RunStep,
   signal: AbortSignal,
 ): Promise<Verification> {
-  const { copy } = subject;
   const begunMs = Date.now();
   const checks: Checks = [];
   const recovery: Recovery = { seconds: null, pointMs: null };
-  const check = (name: string, work: () => Promise<string>): Promise<void> =>
-    runStep(name, () => runCheck(name, work, checks, signal));
+  const check = (name: string, work: NonNullable<BackupCheck['fetch']>): Promise<void> =>
+    runStep(name, (show) => runCheck(name, () => work(show), checks, signal));
   try {
+    if (fetch !== undefined) await check(FETCH_STEP, fetch);
+    const subject = await subjectOf();
     await check(STEP.restore, () => restoreCopy(machine, subject));
-    const before = await observeService(monitor, subject);
+    const before = await observe(subject);
     await check(STEP.replay, async () => {
       await startCopy(machine, subject, signal);
       recovery.seconds = (Date.now() - begunMs) / 1000;
@@ -157,7 +179,8 @@ async function restoreAndCheck(
       return `accepting connections after ${recovery.seconds.toFixed(1)} s, with all up to ${new Date(recovery.pointMs).toISOString()}`;
     });
     // Before anything is added to the copy for the other checks.
-    await check(STEP.catalogs, () => compareWithService(subject, before.catalogs));
+    if (comparesCatalogs)
+      await check(STEP.catalogs, () => compareWithService(subject, before.catalogs));
     await check(STEP.relations, () => checkRelations(copy, signal));
     await check(STEP.pages, async () => {
       const server = await findServer(copy);
@@ -198,10 +221,7 @@ async function runCheck(
  * How far the service has written at least, and the sizes of its catalogs at this moment; it may be
  * paused.
  */
-async function observeService(
-  monitor: Monitor,
-  subject: Subject,
-): Promise<{ position: bigint; catalogs: CatalogSizes | null }> {
+async function observeService(monitor: Monitor, subject: Subject): Promise<Before> {
   try {
     // A commit that users do not see: recovery has to reach it.
     const [mark] = await monitor.query<{ position: string }>(

@@ -146,3 +146,9 @@ export function nextWalFile(name: string): string {
     ? `${timeline}${hex(high + 1)}${hex(0)}`
     : `${timeline}${hex(high)}${hex(low + 1)}`;
 }
+
+/** The position in the WAL at which a file begins. */
+export function positionOfWalFile(name: string): bigint {
+  const [high, low] = [name.slice(8, 16), name.slice(16, 24)].map((part) => BigInt(`0x${part}`));
+  return ((high ?? 0n) << 32n) + (low ?? 0n) * BigInt(WAL_FILE_BYTES);
+}

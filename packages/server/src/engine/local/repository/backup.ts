@@ -36,10 +36,27 @@ export async function dueBackup(
   return { snapshot, type: isFullDue ? 'full' : 'incr' };
 }
 
+/** The newest snapshot, to back it up now. @throws Error: there is none */
+export async function newestSnapshot(
+  paths: InstancePaths,
+  type: DueBackup['type'],
+): Promise<DueBackup> {
+  const [snapshot] = await listSnapshots(paths);
+  if (snapshot === undefined)
+    throw new Error(
+      'it has no snapshot yet: its first one is taken within a minute of its creation',
+    );
+  return { snapshot, type };
+}
+
+/** The progress is shown in steps of so many percent. */
+const SHOWN_EVERY_PERCENT = 5;
+
 /**
  * Backs up a snapshot. If it is pruned meanwhile, this ends with an error, and the next call takes
  * a newer one.
  *
+ * @param progress called with the part that was read, in percent
  * @throws RepositoryProblem
  */
 export async function backUp(
@@ -47,8 +64,8 @@ export async function backUp(
   id: string,
   repository: Repository,
   paths: InstancePaths,
-  state: ShipState,
   { snapshot, type }: DueBackup,
+  progress: (percent: number) => void,
   signal: AbortSignal,
 ): Promise<void> {
   // Those that an older release has made are open to the service's user until its next start.
@@ -73,11 +90,22 @@ export async function backUp(
       options: { 'pg1-path': data },
       readsAll: true,
       signal,
+      onLine: percents(progress),
     });
   } finally {
     await removeSpool(context, spool);
   }
-  await refreshBackups(context, id, repository, state);
+}
+
+/** Reads the progress in the lines that pgBackRest logs for each file. */
+function percents(progress: (percent: number) => void): (line: string) => void {
+  let shown = -SHOWN_EVERY_PERCENT;
+  return (line) => {
+    const percent = Math.floor(Number(/ file .*, ([\d.]+)%\)/.exec(line)?.[1] ?? '0'));
+    if (percent < shown + SHOWN_EVERY_PERCENT) return;
+    shown = percent;
+    progress(percent);
+  };
 }
 
 /** Updates what is known of the backups of a service. */

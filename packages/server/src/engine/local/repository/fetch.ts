@@ -39,7 +39,7 @@ export async function fetchBackup(
   target: FetchTarget,
   progress: (line: string) => void,
   signal: AbortSignal,
-): Promise<{ snapshot: Snapshot; isReached: boolean }> {
+): Promise<{ snapshot: Snapshot; isReached: boolean; dataBytes: number }> {
   const fetch = { context, id, repository, into, owner, target, progress, signal };
   const backup = choose(await listBackups(context, id, repository), fetch);
   await makeDirectories(fetch);
@@ -47,7 +47,7 @@ export async function fetchBackup(
   if (!existsSync(kept)) await fetchData(fetch, backup, kept);
   const files = await listFiles(context.program, repository, `archive/${id}`);
   const isReached = await fetchWal(fetch, backup, files, join(kept, 'data'));
-  return { snapshot: backup.facts, isReached };
+  return { snapshot: backup.facts, isReached, dataBytes: backup.dataBytes };
 }
 
 /** The newest backup that is not later than the target. @throws RepositoryProblem: there is none */

@@ -6,6 +6,7 @@
 import { join } from 'node:path';
 import { writeDurably } from '../../../lib/durable.ts';
 import { readOrNull } from '../../../lib/processes.ts';
+import type { OffMachineVerification } from '../../off-machine.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { statEntry } from '../host/service-files.ts';
 import {
@@ -48,6 +49,8 @@ export type OffMachine = {
   backlog: { files: number; bytes: number; oldestMs: number | null };
   /** Why the last attempt failed, in words; null: it did not. */
   problem: string | null;
+  /** The last verification; null: there was none. */
+  verification: OffMachineVerification | null;
 };
 
 /** A backup, and where the WAL begins that it needs. */
@@ -66,7 +69,10 @@ export type ShipState = {
   /** The last commit in what was pushed. */
   lastCommitMs: number | null;
   safeToMs: number | null;
+  /** Why the last attempt to send WAL, and the last backup, failed. */
   problem: string | null;
+  backupProblem?: string | null;
+  verification?: OffMachineVerification;
 };
 
 export const emptyState = (repositoryId: string): ShipState => ({
@@ -206,7 +212,8 @@ export async function describeState(paths: InstancePaths, before: ShipState): Pr
       bytes: found.reduce((sum, { blocks }) => sum + blocks * 512, 0),
       oldestMs: found.length === 0 ? null : Math.min(...found.map(({ mtimeMs }) => mtimeMs)),
     },
-    problem: state.problem,
+    problem: state.problem ?? state.backupProblem ?? null,
+    verification: state.verification ?? null,
   };
 }
 

@@ -2,6 +2,7 @@
  * The steps that a change takes if nothing is in the way: the answer to a dry run. They are decided
  * as the real ones are, from the assumed state before the change, and named as they are.
  */
+import { BACKUP_STEP } from '../../off-machine.ts';
 import { existsSync } from 'node:fs';
 import { MAX_REPLICAS, type OperationKind, type Size } from '@howdah/contract';
 import type { Lifecycle } from '../../engine.ts';
@@ -63,6 +64,7 @@ export function planOf(
   there: Existing = NOTHING,
 ): string[] {
   if (kind === 'verifyBackup') return [...VERIFICATION_STEPS];
+  if (kind === 'runBackup') return [BACKUP_STEP];
   const before = stateBefore(kind, spec, running, there.movesIntoVpc);
   if (before === null) return [];
   const size =
@@ -150,6 +152,7 @@ function stateBefore(
     case 'detachFromAllowList':
       return running && spec.vpc === null ? { ...same, network: 'otherClients' } : null;
     case 'verifyBackup':
+    case 'runBackup':
     case 'updatePassword':
     case 'setEnvironment':
     case 'rename':

@@ -1,0 +1,103 @@
+/**
+ * Verifies the backups of a service in a repository: the newest one is fetched with its WAL into a
+ * copy, restored there, checked and removed. Nothing of the service on this machine is used.
+ */
+import type { OffMachineVerification } from '../../off-machine.ts';
+import type { RunStep } from '../../run-step.ts';
+import type { ServiceSpec } from '../../spec.ts';
+import { copyPaths, discardCopy, killCopy } from '../backup/copy.ts';
+import { listSnapshots } from '../backup/snapshots.ts';
+import { restoreAndCheck, sweepCopies, type Verifications } from '../backup/verify.ts';
+import { memberKey } from '../host/layout.ts';
+import { ownerOf } from '../host/users.ts';
+import type { Installation } from '../postgres/installations.ts';
+import { makeInstanceDirectories } from '../postgres/server.ts';
+import { positionOfWalFile } from '../postgres/wal-files.ts';
+import { fetchBackup } from './fetch.ts';
+import { changeState, type Shipment } from './ship.ts';
+import type { ShipState } from './state.ts';
+
+/**
+ * Verifies what a repository has of a service, and writes the result to its state.
+ *
+ * @throws the reason of `signal` when it is aborted; Error when there is no backup
+ */
+export async function verifyInRepository(
+  shipment: Shipment,
+  verifications: Verifications,
+  spec: ServiceSpec,
+  installation: Installation,
+  runStep: RunStep,
+): Promise<OffMachineVerification> {
+  const { context, id, repository, signal } = shipment;
+  const { machine } = context;
+  const primary = machine.layout.primaryOf(id);
+  const owner = ownerOf(machine, machine.layout.member(id, primary));
+  const copy = copyPaths(machine, id);
+  await sweepCopies(verifications);
+  const { sent, safeToMs } = await changeState(shipment, async (state) =>
+    whatWasSent(state, repository),
+  );
+  const begunMs = Date.now();
+  // A caller that waits for the server of the copy gets an error; the rest is removed below.
+  const interrupt = (): void => void killCopy(machine, copy).catch(() => undefined);
+  signal.addEventListener('abort', interrupt);
+  let dataBytes = 0;
+  try {
+    await makeInstanceDirectories(owner, copy);
+    const found = await restoreAndCheck(
+      machine,
+      {
+        copy,
+        fetch: async (show) => {
+          const fetched = await fetchBackup(
+            context,
+            id,
+            repository,
+            copy,
+            owner,
+            'newest',
+            show,
+            signal,
+          );
+          dataBytes = fetched.dataBytes;
+          const taken = new Date(fetched.snapshot.takenMs).toISOString();
+          return `${repository.name}: backup of ${taken}`;
+        },
+        subject: async () => {
+          const [snapshot] = await listSnapshots(copy);
+          if (snapshot === undefined) throw new Error('the backup has no snapshot');
+          const key = memberKey(id, primary);
+          return { spec, installation, owner, key, paths: copy, copy, snapshot };
+        },
+        before: async () => ({ position: sent, catalogs: null }),
+        // The service has gone on since.
+        comparesCatalogs: false,
+      },
+      runStep,
+      signal,
+    );
+    const verification = { ...found, dataBytes, begunMs, safeToMs };
+    await changeState(shipment, async (state) => {
+      state.verification = verification;
+    });
+    return verification;
+  } finally {
+    signal.removeEventListener('abort', interrupt);
+    await discardCopy(machine, copy);
+  }
+}
+
+/** @throws Error without a backup, or without the WAL that it needs */
+function whatWasSent(
+  { backups: [newest], run, safeToMs }: ShipState,
+  { name }: Shipment['repository'],
+): { sent: bigint; safeToMs: number | null } {
+  if (newest === undefined) throw new Error(`the repository ${name} has no backup of it yet`);
+  if (run === null || run.last.slice(8) < newest.firstWal.slice(8))
+    throw new Error(
+      `the repository ${name} does not have the WAL of its newest backup yet: ` +
+        'try again in a minute',
+    );
+  return { sent: positionOfWalFile(run.last), safeToMs };
+}

@@ -1,0 +1,88 @@
+/**
+ * Performs the operations that back services up off the machine, one at a time in a region and
+ * beside all other operations. An interrupted backup begins again. One by schedule is tried until
+ * it works; one that somebody asked for ends with its first failure.
+ */
+import type { OperationRow } from '../domain/operation/row.ts';
+import type { WantedBackup } from '../engine/off-machine.ts';
+import type { Region } from '../engine/regions.ts';
+import type { Log } from '../lib/log.ts';
+import type { Store } from '../store/database.ts';
+import {
+  beginOperation,
+  besideUnderWay,
+  endOperation,
+  HOWDAH,
+  progressOperation,
+} from '../store/operations.ts';
+import { listBeside, wasCancelled } from '../store/beside.ts';
+import { lockService } from '../store/services.ts';
+import { createRounds, performBeside } from './beside.ts';
+
+/** A backup by schedule that failed is tried again after a wait that doubles up to the second. */
+const [FIRST_WAIT_MS, LONGEST_WAIT_MS] = [30_000, 1_800_000];
+/** Somebody who cancels a backup by schedule has none of this service for this long. */
+const AFTER_CANCEL_MS = 86_400_000;
+
+export type BackupsOptions = { store: Store; region: Region; log: Log };
+
+/** When a failed backup is tried again, by its operation. */
+type Waits = Map<string, { untilMs: number; waitMs: number }>;
+
+export function createBackups(options: BackupsOptions) {
+  const waits: Waits = new Map();
+  return createRounds((closing) => round(options, waits, closing), options.log);
+}
+
+/** Begins the backup of a service that is due, unless one is under way, or was cancelled. */
+export async function beginDueBackup({ db }: Store, id: string): Promise<void> {
+  await db.transaction().execute(async (tx) => {
+    const locked = await lockService(tx, id);
+    if (locked === null || locked.service.deleting) return;
+    if ((await besideUnderWay(tx, id, 'runBackup')) !== null) return;
+    if (await wasCancelled(tx, id, 'runBackup', AFTER_CANCEL_MS)) return;
+    await beginOperation(tx, locked.service, 'runBackup', HOWDAH, null);
+  });
+}
+
+async function round(options: BackupsOptions, waits: Waits, closing: AbortSignal): Promise<void> {
+  const { store, region } = options;
+  const waiting = await listBeside(store.db, region.code, 'runBackup');
+  const isTime = ({ id }: OperationRow): boolean =>
+    (waits.get(id)?.untilMs ?? -Infinity) <= performance.now();
+  // Somebody waits for those that were asked for.
+  const operation = waiting.find(({ requested_by: by }) => by !== HOWDAH) ?? waiting.find(isTime);
+  for (const id of waits.keys()) if (!waiting.some((one) => one.id === id)) waits.delete(id);
+  if (operation !== undefined) await backUp(options, waits, operation, closing);
+}
+
+const wantedBackup = ({ requested_by: by, request }: OperationRow): WantedBackup =>
+  by === HOWDAH ? 'due' : request !== null && 'full' in request && request.full ? 'full' : 'incr';
+
+async function backUp(
+  { store, region, log }: BackupsOptions,
+  waits: Waits,
+  operation: OperationRow,
+  closing: AbortSignal,
+): Promise<void> {
+  const { id, requested_by: by } = operation;
+  const result = await performBeside(
+    { store, log },
+    operation,
+    closing,
+    async (service, runStep, signal) => {
+      await region.engine.offMachine.backUp(service.id, wantedBackup(operation), runStep, signal);
+      return null;
+    },
+  );
+  if (result === null) return;
+  const { problem, steps } = result;
+  if (problem === null) return endOperation(store.db, id, 'succeeded', null);
+  if (by !== HOWDAH) return endOperation(store.db, id, 'failed', problem);
+  const waitMs = Math.min((waits.get(id)?.waitMs ?? FIRST_WAIT_MS / 2) * 2, LONGEST_WAIT_MS);
+  waits.set(id, { untilMs: performance.now() + waitMs, waitMs });
+  // It may have been cancelled meanwhile.
+  await progressOperation(store.db, id, steps, problem).catch((error: unknown) =>
+    log.warn({ operation: id, err: error }, 'could not show why a backup failed'),
+  );
+}

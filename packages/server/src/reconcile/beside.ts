@@ -1,0 +1,133 @@
+/** Performs operations that run beside all others, and do not change their service. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { OperationStep } from '@howdah/contract';
+import type { OperationRow } from '../domain/operation/row.ts';
+import type { ServiceRow } from '../domain/service/row.ts';
+import type { RunStep } from '../engine/run-step.ts';
+import type { Log } from '../lib/log.ts';
+import type { Store } from '../store/database.ts';
+import { endOperation, isUnderWay, progressOperation } from '../store/operations.ts';
+import { lockService } from '../store/services.ts';
+
+const TIMER_MS = 1000;
+/** How long a stop waits for an interrupted operation to tidy up; the next start does the rest. */
+const CLOSE_GRACE_MS = 5000;
+
+type Tools = Readonly<{ store: Store; log: Log }>;
+
+/** Calls `round` once a second, one after the other, until it is closed. */
+export function createRounds(round: (closing: AbortSignal) => Promise<void>, log: Log) {
+  const closing = new AbortController();
+  const { signal } = closing;
+  let timer: NodeJS.Timeout | undefined;
+  let working = Promise.resolve();
+  const tick = async (): Promise<void> => {
+    working = round(signal).catch((error: unknown) =>
+      log.warn({ err: error }, 'an operation was interrupted; trying again'),
+    );
+    await working;
+    if (!signal.aborted) timer = setTimeout(() => void tick(), TIMER_MS);
+  };
+  return {
+    start: () => void tick(),
+    /** Interrupts what is under way; the next start begins it again. */
+    close: async (): Promise<void> => {
+      closing.abort();
+      clearTimeout(timer);
+      await Promise.race([working, sleep(CLOSE_GRACE_MS, undefined, { ref: false })]);
+    },
+  };
+}
+
+/** How an operation ended: the problem is null if it succeeded. */
+export type BesideResult = { problem: string | null; steps: readonly OperationStep[] };
+
+/**
+ * Performs an operation. A delete of the service, and a cancel, interrupt it.
+ *
+ * @param work returns a problem that it found; null: none
+ * @returns null: it was interrupted, or has been ended by others
+ */
+export async function performBeside(
+  { store, log }: Tools,
+  operation: OperationRow,
+  closing: AbortSignal,
+  work: (service: ServiceRow, runStep: RunStep, signal: AbortSignal) => Promise<string | null>,
+): Promise<BesideResult | null> {
+  const service = await store.db
+    .transaction()
+    .execute(async (tx) => (await lockService(tx, operation.service_id))?.service ?? null);
+  if (service === null || service.deleting) {
+    await endOperation(store.db, operation.id, 'failed', 'superseded by delete');
+    return null;
+  }
+  const ended = new AbortController();
+  const signal = AbortSignal.any([closing, ended.signal]);
+  if (signal.aborted) return null;
+  const steps: OperationStep[] = [];
+  const watch = interruptOnceEnded({ store, log }, operation, ended);
+  try {
+    const runStep = stepsOf({ store, log }, operation, steps, signal);
+    return { problem: await work(service, runStep, signal), steps };
+  } catch (error) {
+    if (signal.aborted || !(await isUnderWay(store.db, operation.id))) return null;
+    log.warn({ service: service.id, err: error }, `${operation.kind} failed`);
+    return { problem: messageOf(error), steps };
+  } finally {
+    clearInterval(watch);
+  }
+}
+
+function interruptOnceEnded(
+  { store, log }: Tools,
+  { id, service_id: service }: OperationRow,
+  ended: AbortController,
+): NodeJS.Timeout {
+  return setInterval(() => {
+    isUnderWay(store.db, id).then(
+      (underWay) => (underWay ? undefined : ended.abort()),
+      (error: unknown) =>
+        log.warn({ service, err: error }, 'could not read whether an operation is still wanted'),
+    );
+  }, TIMER_MS);
+}
+
+/** Shows each part of the work in its operation. */
+function stepsOf(
+  { store, log }: Tools,
+  { id }: OperationRow,
+  steps: OperationStep[],
+  signal: AbortSignal,
+): RunStep {
+  // The work goes on without the metadata database: the next step that is saved saves this one too.
+  const save = () =>
+    progressOperation(store.db, id, steps, null).catch((error: unknown) => {
+      if (!signal.aborted) log.warn({ operation: id, err: error }, 'could not show a step');
+    });
+  return async (name, run) => {
+    const step: OperationStep = {
+      name,
+      started: new Date().toISOString(),
+      finished: null,
+      detail: null,
+    };
+    steps.push(step);
+    await save();
+    try {
+      step.detail = await run((line) => {
+        step.detail = line;
+        void save();
+      });
+    } catch (error) {
+      step.detail = messageOf(error);
+      throw error;
+    } finally {
+      step.finished = new Date().toISOString();
+      if (!signal.aborted) await save();
+    }
+  };
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

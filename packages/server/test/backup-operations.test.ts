@@ -1,0 +1,208 @@
+/** Backups off the machine as operations: by schedule, on request, cancelled and failing. */
+import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { findPgBackRest } from '../src/repository/pgbackrest.ts';
+import { connectTo, install, makeHome, type Installation } from './harness.ts';
+
+const pgBackRest = await findPgBackRest();
+
+/** The backups of pgBackRest fail, or hang, while a file of this name exists in it. */
+let behaviour: string;
+let cloud: Installation;
+beforeAll(async () => {
+  behaviour = await makeHome();
+  if (pgBackRest !== null) await wrap(pgBackRest.program);
+  const PATH = `${behaviour}/bin:${process.env['PATH'] ?? ''}`;
+  cloud = await install({ PATH });
+});
+afterAll(async () => {
+  const problems = await cloud?.destroy();
+  await rm(behaviour, { recursive: true, force: true });
+  expect(problems).toEqual([]);
+});
+
+async function wrap(program: string): Promise<void> {
+  await mkdir(join(behaviour, 'bin'));
+  const script = `#!/bin/sh
+case " $* " in
+*" backup "*)
+  [ ! -e ${behaviour}/fails ] || { echo 'ERROR: [082]: no WAL' >&2; exit 82; }
+  [ ! -e ${behaviour}/hangs ] || exec sleep 3600 ;;
+esac
+exec ${program} "$@"
+`;
+  await writeFile(join(behaviour, 'bin', 'pgbackrest'), script, { mode: 0o755 });
+}
+
+/** The repository of the tests. */
+async function addRepository(): Promise<void> {
+  const path = join(behaviour, 'repository');
+  await mkdir(path, { recursive: true });
+  const { stdout } = await cloud.cli('repo', 'list');
+  if (stdout.includes('offsite')) return;
+  const added = await cloud.cli('repo', 'add', 'offsite', '--path', path);
+  expect(added).toMatchObject({ code: 0, stderr: '' });
+}
+
+/** The backups of a service in the repository. */
+async function offMachine(id: string): Promise<unknown> {
+  const { body } = await cloud.request('GET', `/services/${id}/backupStatus`);
+  const [one]: unknown[] = [Reflect.get(Object(body), 'off_machine')].flat();
+  return one;
+}
+
+const behave = (how: 'fails' | 'hangs') => writeFile(join(behaviour, how), '');
+const recoverFrom = (how: 'fails' | 'hangs') => rm(join(behaviour, how));
+
+test('a backup is an operation: cancelled, retried, and going on after a crash', async () => {
+  const { service_id: id } = await cloud.create({ name: 'kept', service_type: 'POSTGRES' });
+  const ask = (full = false) => cloud.request('POST', `/services/${id}/backups/run`, { full });
+  const refused = await ask();
+  expect(refused).toMatchObject({ status: 422, body: { code: 'UNAVAILABLE_HERE' } });
+  const remedy = pgBackRest === null ? 'apt-get install pgbackrest' : 'howdah repo add';
+  expect(refused.body).toMatchObject({ message: expect.stringContaining(remedy) });
+  if (pgBackRest === null) return;
+
+  const backups = async () =>
+    (await cloud.operations(id)).filter(({ kind }) => kind === 'runBackup');
+  const newest = async () => (await backups())[0];
+  const soon = () => expect.poll(newest, { timeout: 120_000 });
+  const cancel = async () =>
+    cloud.request('POST', `/operations/${(await newest())?.id ?? ''}/cancel`);
+
+  // By schedule: the first one is due at once. It fails, and is tried again.
+  await behave('fails');
+  await addRepository();
+  const reason = /^the repository offsite cannot take a backup/;
+  await soon().toMatchObject({
+    requested_by: 'howdah',
+    status: 'running',
+    error: expect.stringMatching(reason),
+    steps: [{ name: 'back up', detail: expect.stringMatching(reason) }],
+  });
+  expect((await cloud.get(id)).status).toBe('READY');
+  expect(await cancel()).toMatchObject({
+    status: 200,
+    body: { status: 'failed', error: expect.stringMatching(/^cancelled by /) },
+  });
+
+  // On request: it ends with its first failure, and the others are as if it had not been.
+  const failed = await cloud.cli('backup', 'run', 'kept');
+  expect(failed.code).not.toBe(0);
+  expect(failed.stderr).toContain('the repository offsite cannot take a backup');
+  await recoverFrom('fails');
+  const done = await cloud.cli('backup', 'run', 'kept');
+  expect(done).toMatchObject({ code: 0, stdout: 'backed up\n' });
+  await soon().toMatchObject({
+    status: 'succeeded',
+    steps: [
+      { name: 'back up', detail: expect.stringMatching(/^offsite: .* backup of .*Z, \d+ MB/) },
+    ],
+  });
+
+  await behave('hangs');
+  const hanging = await ask(true);
+  expect(hanging).toMatchObject({ status: 202 });
+  await soon().toMatchObject({ status: 'running', steps: [{ finished: null }] });
+  // While it runs, another call names it.
+  expect((await ask()).headers.get('Operation-Id')).toBe((await newest())?.id);
+  expect(await cancel()).toMatchObject({ status: 200, body: { status: 'failed' } });
+
+  // A crash: the same operation begins again.
+  const again = await ask(true);
+  await soon().toMatchObject({ status: 'running', steps: [{ finished: null }] });
+  await cloud.stop('SIGKILL');
+  await recoverFrom('hangs');
+  await cloud.up();
+  await soon().toMatchObject({
+    id: again.headers.get('Operation-Id'),
+    status: 'succeeded',
+    steps: [{ detail: expect.stringContaining('offsite: full backup of') }],
+  });
+  await expect
+    .poll(() => offMachine(id), { timeout: 60_000 })
+    .toMatchObject({
+      problem: null,
+      latest: expect.any(String),
+      backups: [{ type: 'full' }, { type: 'full' }],
+    });
+  // None by schedule came after the cancelled one.
+  expect((await backups()).filter(({ requested_by: by }) => by === 'howdah')).toHaveLength(1);
+});
+
+/** Changes one byte in the middle of the largest file below a directory. */
+async function damage(directory: string): Promise<void> {
+  const names = await readdir(directory, { recursive: true, withFileTypes: true });
+  const files = await Promise.all(
+    names
+      .filter((entry) => entry.isFile())
+      .map(async ({ parentPath, name }) => {
+        const path = join(parentPath, name);
+        return { path, size: (await stat(path)).size };
+      }),
+  );
+  const [largest] = files.toSorted((a, b) => b.size - a.size);
+  if (largest === undefined) throw new Error(`${directory} has no files`);
+  const contents = await readFile(largest.path);
+  const at = Math.floor(contents.length / 2);
+  contents.writeUInt8(contents.readUInt8(at) ^ 1, at);
+  await writeFile(largest.path, contents);
+}
+
+test.runIf(pgBackRest !== null)(
+  'a repository is verified by restoring from it, and a damaged backup is a warning with a remedy',
+  { tags: 'slow' },
+  async () => {
+    const service = await cloud.create({ name: 'checked', service_type: 'POSTGRES' });
+    const { service_id: id } = service;
+    await addRepository();
+    const backUp = async () =>
+      expect(await cloud.cli('backup', 'run', 'checked', '--full')).toMatchObject({ code: 0 });
+    const verify = () => cloud.cli('backup', 'verify', 'checked', '--repository');
+    await backUp();
+    // A server without a commit finishes no WAL file.
+    const client = await connectTo(cloud, service, service.initial_password);
+    await client.query('create table kept as select 1 as n');
+    await client.end();
+    await expect
+      .poll(() => offMachine(id), { timeout: 180_000 })
+      .toMatchObject({ latest: expect.any(String) });
+    const verified = await verify();
+    expect(verified).toMatchObject({
+      code: 0,
+      stderr: expect.stringContaining('fetch from the repository'),
+    });
+    expect(verified.stdout).toMatch(
+      /^offsite: verified .*: back in [\d.]+ s \([\d.]+ s per GB\), \d+ s would have been lost\n$/,
+    );
+    expect(await offMachine(id)).toMatchObject({
+      last_verification: {
+        succeeded: true,
+        recovery_point: expect.any(String),
+        checks: [
+          { name: 'fetch from the repository' },
+          { name: 'restore snapshot' },
+          { name: 'replay WAL' },
+          { name: 'check tables and indexes' },
+          { name: 'check page checksums' },
+        ],
+      },
+    });
+
+    await damage(join(behaviour, 'repository', 'backup', id));
+    const red = await verify();
+    expect(red.code).not.toBe(0);
+    expect(red.stderr).toContain('offsite: fetch from the repository: ');
+    expect(red.stderr).not.toContain(cloud.home);
+    const warnings = async () => (await cloud.get(id)).warnings ?? [];
+    expect(await warnings()).toEqual([
+      { code: 'VERIFICATION', message: expect.stringContaining(`howdah backup run ${id} --full`) },
+    ]);
+    expect((await cloud.get(id)).status).toBe('READY');
+
+    await backUp();
+    expect(await verify()).toMatchObject({ code: 0 });
+    expect(await warnings()).toEqual([]);
+  },
+);
