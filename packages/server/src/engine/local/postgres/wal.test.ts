@@ -6,6 +6,7 @@ import {
   commitAt,
   MANAGER_OF_HEAPS,
   PAGE,
+  placed,
   record,
   walFile,
 } from './wal.testing.ts';
@@ -68,27 +69,21 @@ describe('the last commit of a WAL file', () => {
 
 describe('the first commit in a WAL file', () => {
   const NAME = '000000010000000000000002';
-  /** Gives each page its position, as the server does; those of a recycled file are older. */
-  const placed = (contents: Buffer, pages: number): Buffer => {
-    for (let page = 0; page * PAGE < contents.length; page++)
-      contents.writeBigUInt64LE(
-        BigInt((page < pages ? 2 : 1) * 16 * 1024 ** 2 + page * PAGE),
-        page * PAGE + 8,
-      );
-    return contents;
-  };
   const early = commitAt('2026-01-02T03:04:05.678Z');
   const late = commitAt('2026-01-02T03:04:06.000Z');
 
   test('is found, not the last one', () => {
-    const contents = placed(walFile([early, late]), 4);
+    const contents = placed(walFile([early, late]), 2);
     expect(firstCommitMs(contents, NAME)).toBe(Date.parse('2026-01-02T03:04:05.678Z'));
+    const ms = Date.parse('2026-01-02T03:04:06.000Z');
+    expect(firstCommitMs(contents, NAME, ms - 1)).toBe(ms);
+    expect(firstCommitMs(contents, NAME, ms)).toBeNull();
     expect(beginsInRecord(contents)).toBe(false);
     expect(beginsInRecord(walFile([late], 4, 100))).toBe(true);
   });
 
   test('is none of a file that was recycled and is not written yet', () => {
-    expect(firstCommitMs(placed(walFile([early]), 0), NAME)).toBeNull();
-    expect(firstCommitMs(placed(walFile([]), 4), NAME)).toBeNull();
+    expect(firstCommitMs(placed(walFile([early]), 2, 0), NAME)).toBeNull();
+    expect(firstCommitMs(placed(walFile([]), 2), NAME)).toBeNull();
   });
 });

@@ -59,3 +59,16 @@ export function walFile(records: readonly Buffer[], pages = 4, rest = 0): Buffer
   }
   return made;
 }
+
+/**
+ * Gives each page its position, as a server does in its file of this number. Pages from `pages`
+ * on are those of the file before, which was recycled.
+ */
+export function placed(contents: Buffer, file: number, pages = Infinity): Buffer {
+  for (let page = 0; page * PAGE < contents.length; page++)
+    contents.writeBigUInt64LE(
+      BigInt((page < pages ? file : file - 1) * 16 * 1024 ** 2 + page * PAGE),
+      page * PAGE + 8,
+    );
+  return contents;
+}

@@ -166,9 +166,10 @@ export function lastCommitMs(contents: Buffer): number | null {
  * server writes: the rest of a recycled one does not count.
  *
  * @param name of the file
+ * @param afterMs earlier commits do not count
  */
-export function firstCommitMs(contents: Buffer, name: string): number | null {
-  for (const ms of commitTimes(writtenPart(contents, name))) return ms;
+export function firstCommitMs(contents: Buffer, name: string, afterMs = 0): number | null {
+  for (const ms of commitTimes(writtenPart(contents, name))) if (ms > afterMs) return ms;
   return null;
 }
 

@@ -116,14 +116,17 @@ export async function refreshBackups(
   state: ShipState,
 ): Promise<void> {
   const backups = await listBackups(context, id, repository);
-  state.backups = backups.map(({ label, snapshot, takenMs, firstWal, type, storageBytes }) => ({
-    label,
-    snapshot,
-    takenMs,
-    firstWal,
-    type,
-    storageBytes,
-  }));
+  state.backups = backups.map(
+    ({ label, snapshot, takenMs, firstWal, isInitial, type, storageBytes }) => ({
+      label,
+      snapshot,
+      takenMs,
+      firstWal,
+      isInitial,
+      type,
+      storageBytes,
+    }),
+  );
   endGaps(state);
 }
 

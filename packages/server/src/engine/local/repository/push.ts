@@ -4,7 +4,7 @@ import { run } from '../../../lib/run.ts';
 import type { Repository } from '../../../repository/repository.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { chown, rm, writeFile } from '../host/root-files.ts';
-import { missingOrUnsafe, openForEditing, readBytes } from '../host/service-files.ts';
+import { entryExists, missingOrUnsafe, openForEditing, readBytes } from '../host/service-files.ts';
 import { UnsafeEntry } from '../host/service-directory.ts';
 import { usedBytes } from '../host/zeros.ts';
 import { beginsInRecord, firstCommitMs, lastCommitMs } from '../postgres/wal.ts';
@@ -12,6 +12,7 @@ import {
   followingWalFile,
   holdsItsName,
   isWalFile,
+  nextWalFile,
   timelineHistory,
   WAL_FILE_BYTES,
   walFilesIn,
@@ -19,7 +20,14 @@ import {
 import type { ShipContext } from './context.ts';
 import { makeSpool, spoolOf } from './spool.ts';
 import { runForService } from './stanza.ts';
-import { isBeyondGap, noteGap, pendingFiles, writeState, type ShipState } from './state.ts';
+import {
+  isBeyondGap,
+  noteGap,
+  pendingFiles,
+  writeState,
+  type KnownBackup,
+  type ShipState,
+} from './state.ts';
 
 /** A network has a delay for each file. */
 const PUSHES_AT_A_TIME = 4;
@@ -160,6 +168,7 @@ export async function safeTo(
 ): Promise<number | null> {
   const { run } = state;
   const [newest] = state.backups;
+  if (run === null && newest?.isInitial === true) return safeToWithoutWal(paths, data, newest);
   // A gap is between the newest backup and what was pushed: only a later backup reaches that.
   if (run === null || newest === undefined || newest.firstWal.slice(8) < run.first.slice(8))
     return null;
@@ -183,4 +192,24 @@ export async function safeTo(
   if (first !== null) return first - 1;
   // A file without commits says nothing of those after it.
   return archived === undefined ? nowMs - ASYNCHRONOUS_MS : state.lastCommitMs;
+}
+
+/**
+ * As {@link safeTo}, before any WAL was pushed. An idle server archives none; all of its commits
+ * are later than its initial snapshot. After another snapshot WAL follows within archive_timeout.
+ */
+async function safeToWithoutWal(
+  { archive }: InstancePaths,
+  data: string,
+  { firstWal, takenMs }: KnownBackup,
+): Promise<number> {
+  const nowMs = Date.now();
+  const path = join(data, 'pg_wal', firstWal);
+  const contents = await readBytes(path, WAL_FILE_BYTES).catch(missingOrUnsafe);
+  const next = nextWalFile(firstWal);
+  const goesOn =
+    entryExists(join(archive, firstWal)) || (await holdsItsName(join(data, 'pg_wal', next), next));
+  if (contents === null || goesOn) return takenMs;
+  const first = firstCommitMs(contents, firstWal, takenMs);
+  return first === null ? nowMs - ASYNCHRONOUS_MS : first - 1;
 }

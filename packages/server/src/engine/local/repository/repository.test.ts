@@ -4,13 +4,16 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
 import { usedBytes } from '../host/zeros.ts';
+import { commitAt, placed, walFile } from '../postgres/wal.testing.ts';
 import { directoriesBefore } from './expire.ts';
+import { safeTo } from './push.ts';
 import {
   describeState,
   emptyState,
   pendingFiles,
   readState,
   writeState,
+  type KnownBackup,
   type ShipState,
 } from './state.ts';
 
@@ -57,6 +60,31 @@ test('WAL that was removed before it was pushed is a gap, also after a backup al
   expect(await gapsWith(pushed)).toEqual([]);
   await writeFile(join(paths.archive, wal(1, 2)), '');
   expect(await gapsWith(alone)).toEqual([]);
+});
+
+test('before any WAL was pushed, commits after the initial snapshot are not safe', async () => {
+  const takenMs = Date.parse('2026-01-02T03:04:05Z');
+  const later = (ms: number): Buffer => commitAt(new Date(takenMs + ms).toISOString());
+  const inPlace = (n: number, records: Buffer[]): Promise<void> =>
+    writeFile(join(paths.data, 'pg_wal', wal(1, n)), placed(walFile(records), n));
+  const backup = { label: 'x', snapshot: 's', takenMs, type: 'full', storageBytes: 1 } as const;
+  const known = { ...backup, firstWal: wal(1, 1), isInitial: true };
+  const safe = (more: Partial<KnownBackup> = {}): Promise<number | null> =>
+    safeTo(paths, paths.data, { ...emptyState('r'), backups: [{ ...known, ...more }] });
+  await mkdir(join(paths.data, 'pg_wal'), { recursive: true });
+  await inPlace(1, [later(-9), later(0)]);
+  const beforeMs = Date.now();
+  expect(await safe()).toBeGreaterThan(beforeMs - 2000);
+  expect(await safe({ isInitial: false })).toBeNull();
+  await inPlace(1, [later(0), later(70), later(60)]);
+  expect(await safe()).toBe(takenMs + 69);
+  // Commits in the next file are unknown, and so are those of a file that was archived meanwhile.
+  await inPlace(1, [later(0)]);
+  await inPlace(2, [later(80)]);
+  expect(await safe()).toBe(takenMs);
+  await rm(join(paths.data, 'pg_wal', wal(1, 2)));
+  await writeFile(join(paths.archive, wal(1, 1)), '');
+  expect(await safe()).toBe(takenMs);
 });
 
 test('the state of another repository does not count', async () => {

@@ -121,6 +121,7 @@ function parseBackup(backup: unknown): StoredBackup | null {
     snapshot: parsed.id,
     takenMs: parsed.takenMs,
     firstWal: parsed.firstWal,
+    isInitial: parsed.kind === 'initial',
     type: property(backup, 'type') === 'full' ? 'full' : 'incr',
     storageBytes: Number(property(property(info, 'repository'), 'delta') ?? 0),
     dataBytes: Number(property(info, 'size') ?? 0),

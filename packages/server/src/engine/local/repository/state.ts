@@ -53,8 +53,11 @@ export type OffMachine = {
   verification: OffMachineVerification | null;
 };
 
-/** A backup, and where the WAL begins that it needs. */
-export type KnownBackup = OffMachineBackup & { firstWal: string };
+/**
+ * A backup, and where the WAL begins that it needs. `isInitial`: its snapshot was recorded before
+ * the server's first start; an older release did not note that.
+ */
+export type KnownBackup = OffMachineBackup & { firstWal: string; isInitial?: boolean | undefined };
 
 /** The content of the file. */
 export type ShipState = {

@@ -88,16 +88,13 @@ export async function verifyInRepository(
   }
 }
 
-/** @throws Error without a backup, or without the WAL that it needs */
+/** @throws Error without a backup */
 function whatWasSent(
   { backups: [newest], run, safeToMs }: ShipState,
   { name }: Shipment['repository'],
 ): { sent: bigint; safeToMs: number | null } {
   if (newest === undefined) throw new Error(`the repository ${name} has no backup of it yet`);
-  if (run === null || run.last.slice(8) < newest.firstWal.slice(8))
-    throw new Error(
-      `the repository ${name} does not have the WAL of its newest backup yet: ` +
-        'try again in a minute',
-    );
-  return { sent: positionOfWalFile(run.last), safeToMs };
+  // A snapshot has all of its own WAL.
+  const isFollowed = run !== null && run.last.slice(8) >= newest.firstWal.slice(8);
+  return { sent: positionOfWalFile(isFollowed ? run.last : newest.firstWal), safeToMs };
 }

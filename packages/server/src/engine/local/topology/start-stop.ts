@@ -1,5 +1,6 @@
 /** Starts and stops the server of an instance. */
 import { join } from 'node:path';
+import { signal } from '../../../lib/processes.ts';
 import type { Origin } from '../../spec.ts';
 import { recoverOn } from '../backup/recovery.ts';
 import type { InstancePaths } from '../host/layout.ts';
@@ -59,13 +60,25 @@ export async function startServer(
   if (state === 'starting') return `${why}recovering from its WAL, which goes on`;
   const server = await findServer(paths);
   const isStandby = isFile(join(paths.data, 'standby.signal'));
-  if (server !== null) limitSoon(executor, key, spec.size, server, isStandby);
+  if (server !== null) {
+    limitSoon(executor, key, spec.size, server, isStandby);
+    if (!isStandby && executor.repositories.known().length > 0) heedArchiveTimeout(server);
+  }
   // Members and nodes accept clients only while they are watched, and so does a server without a
   // password.
   if (isProvisioned && spec.ha === null && spec.set === null)
     monitor.connectSoon(key, paths, port, heartbeat);
   else await monitor.connect(key, paths, port, heartbeat);
   return `${why}accepting connections after ${Date.now() - begunMs} ms`;
+}
+
+/**
+ * Has a server heed archive_timeout. Its checkpointer begins before recovery ends, and ignores the
+ * setting until it wakes: after checkpoint_timeout, if nothing had to be recovered
+ * (CheckpointerMain of PostgreSQL's src/backend/postmaster/checkpointer.c). A reload wakes it.
+ */
+function heedArchiveTimeout({ postmaster }: Server): void {
+  signal(postmaster.pid, 'SIGHUP');
 }
 
 /** Has a fork to a point in time recover to it when it starts. */
