@@ -32,6 +32,7 @@ import {
 } from '../src/repository/objects.ts';
 import { findPgBackRest, whyNotServed } from '../src/repository/pgbackrest.ts';
 import { RepositoryProblem, type Repository } from '../src/repository/repository.ts';
+import { removeUnknownServices } from '../src/repository/stanzas.ts';
 import { startLoad } from './ha-load.ts';
 import { install, type Installation } from './harness.ts';
 import {
@@ -54,6 +55,16 @@ import {
 } from './repository-cloud.ts';
 
 const program = await findPgBackRest();
+
+/** Makes a directory with a file, as pgBackRest does. */
+async function makeFileIn(directory: string): Promise<void> {
+  await mkdir(directory, { recursive: true });
+  await writeFile(join(directory, 'file'), '');
+  const { user } = context.program;
+  if (user === null) return;
+  for (const path of [join(directory, '..'), directory, join(directory, 'file')])
+    await lchown(path, user.uid, user.gid);
+}
 const isServed = whyNotServed(program, 17) === null;
 
 /** Ships a service that is written to, loses it, and brings it back. */
@@ -261,6 +272,36 @@ describe.runIf(isServed)('a service whose disk is lost', () => {
     expect(stored.includes(contents.subarray(0, 64))).toBe(false);
     for (const _ of [1, 2]) await removeObject(found, repository, 'metadata/1.dump');
     expect(await listObjects(found, repository, 'metadata')).toEqual([]);
+  }, 120_000);
+
+  test('backups of a service that is gone are removed after the retention', async () => {
+    const repository = { ...(await newDirectory('gone')), retentionDays: 7 };
+    const { program: found } = context;
+    const DAY_MS = 86_400_000;
+    const nowMs = Date.now();
+    const removedAfter = (days: number, known: readonly string[]): Promise<string[]> =>
+      removeUnknownServices(
+        found,
+        repository,
+        async (ids) => new Set(known.filter((id) => ids.includes(id))),
+        nowMs + days * DAY_MS,
+      );
+    const left = async (): Promise<string[]> => [
+      ...(await readdir(join(place, 'gone', 'backup'))),
+      ...(await readdir(join(place, 'gone', 'archive'))),
+    ];
+    expect(await removedAfter(0, [])).toEqual([]);
+    for (const stanza of ['backup/kept', 'backup/lost', 'archive/kept', 'archive/lost'])
+      await makeFileIn(join(place, 'gone', stanza));
+    expect(await removedAfter(0, ['kept'])).toEqual([]);
+    // Back for a while: the time begins again.
+    expect(await removedAfter(6, ['kept', 'lost'])).toEqual([]);
+    expect(await removedAfter(8, ['kept'])).toEqual([]);
+    expect(await removedAfter(14.9, ['kept'])).toEqual([]);
+    expect((await left()).toSorted()).toEqual(['kept', 'kept', 'lost', 'lost']);
+    expect(await removedAfter(15, ['kept'])).toEqual(['lost']);
+    expect(await left()).toEqual(['kept', 'kept']);
+    expect(await listObjects(found, repository, 'unknown')).toEqual([]);
   }, 120_000);
 });
 

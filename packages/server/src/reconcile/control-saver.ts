@@ -12,14 +12,19 @@ import {
   type PgBackRest,
   type Repository,
 } from '../repository/repository.ts';
+import type { KeptRepository } from '../repository/source.ts';
+import { removeUnknownServices } from '../repository/stanzas.ts';
 import type { Store } from '../store/database.ts';
 import {
+  findServicesOf,
   listRepositories,
   recordControlProblem,
   recordControlSaved,
 } from '../store/repositories.ts';
 
 const EVERY_MS = 60_000;
+/** How often backups of services that are gone are looked for. */
+const REMOVE_EVERY_MS = 86_400_000;
 
 export type ControlSaverOptions = {
   store: Store;
@@ -34,6 +39,8 @@ export type ControlSaverOptions = {
 type ControlSaver = Readonly<ControlSaverOptions> & {
   /** The hash of what each repository has. */
   saved: Map<string, string>;
+  /** When services that are gone were last removed from each repository. */
+  removed: Map<string, number>;
   timer: NodeJS.Timeout | undefined;
   closing: boolean;
   working: Promise<void>;
@@ -43,6 +50,7 @@ export function createControlSaver(options: ControlSaverOptions) {
   const saver: ControlSaver = {
     ...options,
     saved: new Map(),
+    removed: new Map(),
     timer: undefined,
     closing: false,
     working: Promise.resolve(),
@@ -78,6 +86,7 @@ async function round(saver: ControlSaver): Promise<void> {
     try {
       // Another installation may have taken the repository over.
       await assertOwner(program, repository, row.owner);
+      await removeGone(saver, program, { ...repository, retentionDays: row.retention_days });
       if (saver.saved.get(row.id) === hash && row.control_problem === null) continue;
       await putObject(program, repository, CONTROL_OBJECT, contents);
       saver.saved.set(row.id, hash);
@@ -88,4 +97,20 @@ async function round(saver: ControlSaver): Promise<void> {
       await recordControlProblem(saver.store.db, row.id, problem);
     }
   }
+}
+
+/** Removes the backups of services that are gone, once a day. */
+async function removeGone(
+  { store, log, removed }: ControlSaver,
+  program: PgBackRest,
+  repository: KeptRepository,
+): Promise<void> {
+  const { id, name } = repository;
+  if (performance.now() - (removed.get(id) ?? -Infinity) < REMOVE_EVERY_MS) return;
+  removed.set(id, performance.now());
+  const services = await removeUnknownServices(program, repository, (ids) =>
+    findServicesOf(store.db, ids),
+  );
+  if (services.length > 0)
+    log.info({ repository: name, services }, 'backups of deleted services were removed');
 }

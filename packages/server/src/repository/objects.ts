@@ -123,8 +123,28 @@ export async function listFiles(
     .toSorted();
 }
 
-const isFile = (entry: unknown): boolean =>
-  typeof entry === 'object' && entry !== null && Reflect.get(entry, 'type') === 'file';
+/** The directories in a directory of a repository, sorted; a missing one has none. */
+export async function listDirectories(
+  program: PgBackRest,
+  repository: Repository,
+  directory: string,
+): Promise<string[]> {
+  const { stdout } = await runPgBackRest(program, repository, {
+    command: ['repo-ls', '--output=json', directory],
+    asked: 'be listed',
+    deadlineMs: DEADLINE_MS,
+  });
+  const parsed: unknown = JSON.parse(stdout.toString('utf8'));
+  return Object.entries(Object(parsed))
+    .filter(([name, entry]) => name !== '.' && typeOf(entry) === 'path')
+    .map(([name]) => name)
+    .toSorted();
+}
+
+const typeOf = (entry: unknown): unknown =>
+  typeof entry === 'object' && entry !== null ? Reflect.get(entry, 'type') : undefined;
+
+const isFile = (entry: unknown): boolean => typeOf(entry) === 'file';
 
 /** Removes a directory of a repository with all that is in it. A missing one is no error. */
 export async function removeDirectory(

@@ -9,6 +9,13 @@ export async function listRepositories(db: Db): Promise<RepositoryRow[]> {
   return db.selectFrom('repositories').selectAll().orderBy('created').orderBy('id').execute();
 }
 
+/** The services of the installation, deleted ones too, of these ids. */
+export async function findServicesOf(db: Db, ids: readonly string[]): Promise<Set<string>> {
+  if (ids.length === 0) return new Set();
+  const rows = await db.selectFrom('services').select('id').where('id', 'in', ids).execute();
+  return new Set(rows.map(({ id }) => id));
+}
+
 export async function findRepository(db: Db, id: string): Promise<RepositoryRow | null> {
   const row = await db
     .selectFrom('repositories')

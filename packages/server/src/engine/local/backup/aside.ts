@@ -59,10 +59,13 @@ export function asideOf(layout: Layout, id: string, recovery: string): string | 
   return all.find((data) => !isFile(join(data, 'standby.signal'))) ?? all[0] ?? null;
 }
 
-/** Removes data that was set aside longer ago than it is kept. */
+/** Removes data that was set aside longer ago than it is kept, if no restore needs its WAL. */
 export async function removeOldAside(place: Place, id: string, keptMs: number): Promise<void> {
   const directory = place.layout.aside(id);
+  const marker = await readMarker(place.layout.service(id));
+  const underWay = marker?.provisioned === false ? marker.recovery : null;
   for (const recovery of (await readdir(directory).catch(noneOf('ENOENT'))) ?? []) {
+    if (recovery === underWay) continue;
     const path = join(directory, recovery);
     if (Date.now() - (await stat(path)).mtimeMs >= keptMs) await discard(place, id, path);
   }

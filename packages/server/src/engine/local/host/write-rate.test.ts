@@ -71,6 +71,8 @@ test('it is lifted for a hundredth of the time, and ten seconds at once', async 
   await vi.advanceTimersByTimeAsync(50_000);
   expect(await duringWork(400)).toBe('null');
   expect(await duringWork(200)).toBe('null');
+  // It is put back in the background, and a file that is being written may be empty.
+  await vi.waitFor(async () => expect(await written()).toBe('32'));
   expect(await duringWork()).toBe('32');
 });
 
