@@ -2,8 +2,11 @@
 import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createLayout } from '../src/engine/local/host/layout.ts';
 import { findPgBackRest } from '../src/repository/pgbackrest.ts';
+import type { Service } from './harness-caller.ts';
 import { connectTo, install, makeHome, type Installation } from './harness.ts';
+import { accessOf } from './service-access.ts';
 
 const pgBackRest = await findPgBackRest();
 
@@ -150,6 +153,29 @@ async function damage(directory: string): Promise<void> {
   await writeFile(largest.path, contents);
 }
 
+/** Forks a service as it was when its table had one row, which this machine has no snapshot of. */
+async function forkPast({ service_id: id, created }: Service, between: Date): Promise<void> {
+  const { snapshots } = createLayout(join(cloud.home, 'data')).service(id);
+  for (const name of await readdir(snapshots)) await rm(join(snapshots, name), { recursive: true });
+  const ask = (at: Date) =>
+    cloud.request('POST', `/services/${id}/forkService`, {
+      name: 'past',
+      fork_strategy: 'PITR',
+      target_time: at.toISOString(),
+    });
+  const early = await ask(new Date(Date.parse(created) - 60_000));
+  expect(early).toMatchObject({ status: 400, body: { code: 'INVALID_REQUEST' } });
+  const { status, body } = await ask(between);
+  expect(status).toBe(202);
+  const fork = accessOf(body);
+  await cloud.until(fork.service_id, 'READY');
+  const [made] = await cloud.operations(fork.service_id);
+  expect(made?.steps.map(({ detail }) => detail).join()).toContain('from offsite in ');
+  const client = await connectTo(cloud, fork, fork.initial_password);
+  expect((await client.query('select n from kept')).rows).toEqual([{ n: 1 }]);
+  await client.end();
+}
+
 test.runIf(pgBackRest !== null)(
   'a repository is verified by restoring from it, and a damaged backup is a warning with a remedy',
   { tags: 'slow' },
@@ -170,6 +196,8 @@ test.runIf(pgBackRest !== null)(
     expect(await verify()).toMatchObject(idle);
     const client = await connectTo(cloud, service, service.initial_password);
     await client.query('create table kept as select 1 as n');
+    const { rows } = await client.query<{ between: Date }>('select clock_timestamp() as between');
+    await client.query('insert into kept values (2)');
     await client.end();
     // In less than checkpoint_timeout, for which the checkpointer of a new server would sleep.
     const writtenMs = Date.now();
@@ -210,5 +238,6 @@ test.runIf(pgBackRest !== null)(
     await backUp();
     expect(await verify()).toMatchObject({ code: 0 });
     expect(await warnings()).toEqual([]);
+    await forkPast(service, rows[0]?.between ?? new Date());
   },
 );

@@ -93,9 +93,15 @@ export type HighAvailability = {
 
 /**
  * The data that a fork begins with: that of another service now, in its last snapshot, or at a
- * point in time.
+ * point in time. `repository`: where the data of that point is fetched from; absent: it is in the
+ * backups of the region.
  */
-export type Origin = { parent: string; strategy: ForkStrategy; targetTime: string | null };
+export type Origin = {
+  parent: string;
+  strategy: ForkStrategy;
+  targetTime: string | null;
+  repository?: string;
+};
 
 /** A restore of the data of a service from its backups. */
 export type Recovery = {

@@ -7,6 +7,7 @@ import {
   NAME_MAX_CHARACTERS,
   refusal,
 } from '@howdah/contract';
+import { chooseRepository } from '../domain/service/fork-source.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
 import type { Region, Regions } from '../engine/regions.ts';
@@ -44,7 +45,7 @@ export async function forkService(
   const origin: Origin = {
     parent: parentId,
     strategy: body.fork_strategy,
-    targetTime: await targetTimeOfFork(region, parentId, body),
+    ...(await targetOfFork(region, parentId, body)),
   };
   await refuseFullDisk(region, 'forks');
   const usedGb = await readUsedStorageGb(region, parentId);
@@ -134,16 +135,16 @@ function majorOfFork(
 }
 
 /**
- * Checks the target time of a fork against the window of its parent's backups; null: not a fork to
- * a point in time.
+ * Checks the target time of a fork against the window of its parent's backups, here and in
+ * repositories; null: not a fork to a point in time.
  */
-export async function targetTimeOfFork(
+async function targetOfFork(
   { engine }: Region,
   parentId: string,
   body: ForkBody,
-): Promise<string | null> {
+): Promise<Pick<Origin, 'targetTime' | 'repository'>> {
   if (body.fork_strategy !== 'PITR') {
-    if (body.target_time === undefined) return null;
+    if (body.target_time === undefined) return { targetTime: null };
     throw new ApiError(
       'INVALID_REQUEST',
       `target_time: found with the strategy ${body.fork_strategy}; it goes with PITR only`,
@@ -157,6 +158,7 @@ export async function targetTimeOfFork(
     );
   }
   const askedMs = Date.now();
+  const { text: targetTime, ms } = moment;
   const { window } = await engine.backups.describe(parentId);
   const [earliestMs, latestMs] = [
     Date.parse(window.earliest ?? ''),
@@ -165,16 +167,21 @@ export async function targetTimeOfFork(
   // A client's clock may be ahead. Only a window that ends now may be exceeded: after a gap the
   // data is not there.
   const skewMs = latestMs >= askedMs ? CLOCK_SKEW_MS : 0;
-  if (!(moment.ms >= earliestMs && moment.ms <= latestMs + skewMs)) {
+  const gap = window.gaps?.find(
+    ({ after, before }) => ms > Date.parse(after) && ms < Date.parse(before),
+  );
+  const isOutside = !(ms >= earliestMs && ms <= latestMs + skewMs);
+  if (isOutside || gap !== undefined) {
+    const repository = chooseRepository(await engine.offMachine.describe(parentId), ms);
+    if (repository !== null) return { targetTime, repository };
+  }
+  if (isOutside) {
     throw new ApiError(
       'INVALID_REQUEST',
       `target_time: ${body.target_time} is outside the window that can be reached: ${describeWindow(window)}`,
       { window },
     );
   }
-  const gap = window.gaps?.find(
-    ({ after, before }) => moment.ms > Date.parse(after) && moment.ms < Date.parse(before),
-  );
   if (gap !== undefined) {
     throw new ApiError(
       'INVALID_REQUEST',
@@ -182,7 +189,7 @@ export async function targetTimeOfFork(
       { window },
     );
   }
-  return moment.ms > latestMs ? window.latest : moment.text;
+  return { targetTime: ms > latestMs ? window.latest : targetTime };
 }
 
 const FORK_SUFFIX = '-fork';

@@ -1,5 +1,5 @@
 /** Fetches WAL from a repository into the archive of a service. */
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import type { Repository } from '../../../repository/repository.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { Owner } from '../host/owner.ts';
@@ -33,6 +33,12 @@ export type Fetch = Readonly<{
   signal: AbortSignal;
 }>;
 
+/** The spool by the place that gets the backups: several may get those of the same service. */
+export function spoolFor({ context, into }: Fetch): string {
+  const place = relative(context.machine.layout.root, into.root).replaceAll('/', '-');
+  return spoolOf(context, place, 'fetch');
+}
+
 /** A network has a delay for each file. */
 const GETS_AT_A_TIME = 4;
 /** Lines for the operation are at least so many files apart. */
@@ -53,8 +59,8 @@ export async function fetchWal(
   files: readonly string[],
   data: string,
 ): Promise<boolean> {
-  const { context, id, into, target, progress } = fetch;
-  const spool = spoolOf(context, id, 'fetch');
+  const { context, into, target, progress } = fetch;
+  const spool = spoolFor(fetch);
   await makeSpool(context, spool);
   const names = files.map((file) => (file.split('/').at(-1) ?? '').replace(/-[0-9a-f]{40}.*$/, ''));
   for (const name of names.filter(isHistory)) await fetchFile(fetch, data, name);
@@ -79,14 +85,11 @@ export async function fetchWal(
 }
 
 /** Fetches a file that the archive lacks. @returns the time of the last commit in it; null: none */
-async function fetchFile(
-  { context, id, repository, into, owner, target, signal }: Fetch,
-  data: string,
-  name: string,
-): Promise<number | null> {
+async function fetchFile(fetch: Fetch, data: string, name: string): Promise<number | null> {
+  const { context, id, repository, into, owner, target, signal } = fetch;
   const archived = join(into.archive, name);
   if (!entryExists(archived)) {
-    const spooled = join(spoolOf(context, id, 'fetch'), name);
+    const spooled = join(spoolFor(fetch), name);
     await runForService(context, id, repository, {
       command: ['archive-get', name, spooled],
       asked: 'give back WAL',

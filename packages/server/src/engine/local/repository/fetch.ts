@@ -14,8 +14,8 @@ import { giveTree } from '../host/own.ts';
 import { chown, mkdir, rename, writeFile } from '../host/root-files.ts';
 import { assertSpaceFor } from '../host/space.ts';
 import type { ShipContext } from './context.ts';
-import { fetchWal, type Fetch, type FetchTarget } from './fetch-wal.ts';
-import { makeSpool, removeSpool, spoolOf } from './spool.ts';
+import { fetchWal, spoolFor, type Fetch, type FetchTarget } from './fetch-wal.ts';
+import { makeSpool, removeSpool } from './spool.ts';
 import { listBackups, runForService, type StoredBackup } from './stanza.ts';
 
 /**
@@ -74,7 +74,7 @@ async function makeDirectories({ into, owner }: Fetch): Promise<void> {
 async function fetchData(fetch: Fetch, backup: StoredBackup, kept: string): Promise<void> {
   const { context, owner } = fetch;
   const { cloneMethod } = context.machine;
-  const spool = spoolOf(context, fetch.id, 'fetch');
+  const spool = spoolFor(fetch);
   // An interrupted call may have left files of another backup.
   if (!existsSync(join(spool, backup.label))) await removeSpool(context, spool);
   await makeSpool(context, spool);

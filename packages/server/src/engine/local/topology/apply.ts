@@ -135,6 +135,8 @@ async function applyToDirectory(
     case 'fork': {
       const fork = () => cloneParent(executor, instance, step.origin);
       if (isConverted(executor, instance, step.origin)) return converting(executor, fork);
+      // A transfer may take hours: it keeps no place of the forks that are clones.
+      if (step.origin.repository !== undefined) return copying(executor, fork);
       return machine.cloneMethod === 'copy' ? copying(executor, fork) : executor.forkLimit(fork);
     }
     case 'setAside':

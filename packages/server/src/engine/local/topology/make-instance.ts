@@ -1,5 +1,6 @@
 /** Makes the instance of a service: from a template, or as a fork of another service. */
 import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { mkdir, rename } from '../host/root-files.ts';
 import { findRepository } from '../../../repository/source.ts';
 import type { Origin, Recovery } from '../../spec.ts';
@@ -89,7 +90,14 @@ export async function cloneParent(
   let detail = '';
   await make(executor, instance, null, async (unfinished, owner) => {
     const fork = (target: string): Promise<string> =>
-      forkData(machine, owner, parent, target, origin, () => writeMark(executor, origin));
+      origin.repository === undefined
+        ? forkData(machine, owner, parent, target, origin, () => writeMark(executor, origin))
+        : forkFromRepository(executor, origin, origin.repository, {
+            // Beside its own archive, which begins with its own WAL.
+            at: instancePaths(join(unfinished.root, 'fetched')),
+            owner,
+            target,
+          });
     detail =
       from === null
         ? await fork(unfinished.data)
@@ -215,6 +223,41 @@ async function fetchFrom(
     new AbortController().signal,
   );
   return { ...fetched, source: repository.name };
+}
+
+/**
+ * Makes the data of a fork at a point in time of what a repository has of its parent.
+ *
+ * @returns a line for the user
+ * @throws RepositoryProblem
+ */
+async function forkFromRepository(
+  { machine, repositories }: Executor,
+  { parent, targetTime }: Origin,
+  repositoryId: string,
+  { at, owner, target }: Restored,
+): Promise<string> {
+  const begunMs = Date.now();
+  await mkdir(at.root, { mode: 0o710 });
+  // Moments are finer than milliseconds.
+  const until = { timeMs: Date.parse(targetTime ?? '') + 1 };
+  const repository = await findRepository(repositories, repositoryId);
+  const found = await fetchFrom(repository, until, { machine, id: parent, at, owner });
+  await rollForward(
+    machine,
+    owner,
+    at,
+    found.snapshot,
+    target,
+    found.isReached ? targetTime : null,
+  );
+  await removeTree(at.root, machine.cloneMethod);
+  const taken = new Date(found.snapshot.takenMs).toISOString();
+  const seconds = ((Date.now() - begunMs) / 1000).toFixed(1);
+  return (
+    `backup of ${taken} and its WAL from ${found.source} in ${seconds} s, ` +
+    `to be rolled forward to ${targetTime}`
+  );
 }
 
 /** The primary of a fork's parent. */

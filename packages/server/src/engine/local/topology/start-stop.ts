@@ -87,7 +87,8 @@ async function prepareRecovery(
   origin: Origin,
   paths: InstancePaths,
 ): Promise<void> {
-  if (origin.targetTime === null) return;
+  // A repository's backup is complete: its WAL was fetched up to the point in time.
+  if (origin.targetTime === null || origin.repository !== undefined) return;
   const { machine } = executor;
   await recoverOn(
     machine,
