@@ -177,6 +177,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   disableExtension: accepted({ ...SERVICE, status: 'CONFIGURING' }),
   restoreService: accepted(SERVICE),
   recoverService: accepted({ ...SERVICE, status: 'RESUMING' }),
+  upgradeService: accepted({ ...SERVICE, status: 'UPGRADING' }),
   startService: accepted({ ...SERVICE, status: 'RESUMING' }),
   stopService: accepted({ ...SERVICE, status: 'PAUSING' }),
   resizeService: accepted({ ...SERVICE, status: 'UPGRADING' }),

@@ -60,6 +60,7 @@ const CALLS: readonly Row[] = [
   row('forkService', 'service fork orders --at 2026-01-31T12:00:00Z --name before'),
   row('restoreService', 'service restore orders'),
   row('recoverService', 'service recover orders --confirm orders'),
+  row('upgradeService', 'service upgrade orders --to 18'),
   row('startService', 'service start orders'),
   row('stopService', 'service stop orders'),
   row('resizeService', 'service resize orders --cpu-millis 2000'),

@@ -285,6 +285,7 @@ export function serviceCalls(project: string, id: string) {
     verifyBackup: () => client.POST(`${at}/backups/verify`, { params }),
     verifyInRepositories: () =>
       client.POST(`${at}/backups/verify`, { params: { ...params, query: { repository: 'true' } } }),
+    upgrade: (body: Schemas['UpgradeService']) => client.POST(`${at}/upgrade`, { params, body }),
     fork: (request: Schemas['ForkService']) =>
       created(client.POST(`${at}/forkService`, { params, body: request })),
     restore: () => client.POST(`${at}/restore`, { params }),

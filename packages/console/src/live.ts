@@ -220,6 +220,18 @@ export function useFindRegion(): (name: string) => Region | undefined {
     regions.find(({ aliases }) => aliases.includes(name));
 }
 
+/** The installed versions of PostgreSQL that are newer than that of a service, newest first. */
+export function useNewerVersions({
+  pg_version: own,
+  region_code: region,
+  service_type: type,
+}: Pick<Service, 'pg_version' | 'region_code' | 'service_type'>) {
+  const offer = useFindRegion()(region)?.service_types.find((one) => one.service_type === type);
+  return (offer?.versions ?? []).filter(
+    ({ available, pg_version: major }) => available && own !== undefined && major > own,
+  );
+}
+
 /** Why an action is not possible in the region of a service, in the words of its engine; null: it is. */
 export function useWhyImpossible({
   region_code: region,

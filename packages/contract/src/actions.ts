@@ -10,6 +10,8 @@ export const ACTIONS = [
   'stop',
   'restart',
   'recover', // its lost data, from its backups
+  'upgrade', // into a newer major version of PostgreSQL, or a trial of that
+  'undoUpgrade',
   'resize',
   'forkNow', // the data of this moment
   'forkPast', // the data of the last snapshot, or of a point in time
@@ -69,6 +71,8 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
     stop: verdict('stop'),
     restart: verdict('restart'),
     recover: verdict('recover'),
+    upgrade: verdict('upgrade'),
+    undoUpgrade: verdict('undoUpgrade'),
     resize: verdict('resize'),
     forkNow: verdict('forkNow'),
     forkPast: verdict('forkPast'),
@@ -114,6 +118,8 @@ export const ALLOWED: Record<LiveStatus, Row> = {
     'delete',
     'stop',
     'restart',
+    'upgrade',
+    'undoUpgrade',
     'resize',
     'forkNow',
     'forkPast',
@@ -140,6 +146,7 @@ export const ALLOWED: Record<LiveStatus, Row> = {
     'stop',
     'restart',
     'recover',
+    'undoUpgrade',
     'resize',
     'forkPast',
     ...POOLER,

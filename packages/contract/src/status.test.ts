@@ -102,6 +102,7 @@ test('changes that need no engine show the settled status', () => {
     'rename',
     'verifyBackup',
     'runBackup',
+    'tryUpgrade',
   ] as const)
     expect(statusOf('running', true, operation(kind))).toBe('READY');
 });
@@ -139,11 +140,13 @@ function move(facts: Facts, event: Event): Facts | null {
     switch (event.action) {
       case 'start':
       case 'recover':
+      case 'undoUpgrade':
         return begin(event.action, 'running');
       case 'stop':
         return begin('stop', 'paused');
       case 'restart':
       case 'resize':
+      case 'upgrade':
         return begin(event.action);
       case 'enablePooler':
       case 'disablePooler':

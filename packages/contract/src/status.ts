@@ -47,6 +47,9 @@ export const OPERATION_KINDS = [
   'stop',
   'restart',
   'recover',
+  'upgrade',
+  'tryUpgrade',
+  'undoUpgrade',
   'resize',
   'enablePooler',
   'disablePooler',
@@ -72,7 +75,11 @@ export const OPERATION_KINDS = [
 export type OperationKind = (typeof OPERATION_KINDS)[number];
 
 /** The kinds that run beside any other operation, and do not change the service. */
-export const BESIDE_KINDS = ['verifyBackup', 'runBackup'] as const satisfies OperationKind[];
+export const BESIDE_KINDS = [
+  'verifyBackup',
+  'runBackup',
+  'tryUpgrade',
+] as const satisfies OperationKind[];
 export type BesideKind = (typeof BESIDE_KINDS)[number];
 
 export const runsBeside = (kind: OperationKind): kind is BesideKind =>
@@ -90,6 +97,9 @@ export const CANCEL: Record<OperationKind, 'always' | 'queued' | { no: string }>
   stop: { no: 'start the service once it has stopped' },
   restart: { no: 'it ends by itself' },
   recover: { no: 'the data that it replaces stays; recover the service again, or delete it' },
+  upgrade: { no: 'undo the upgrade once it is done' },
+  tryUpgrade: 'always',
+  undoUpgrade: { no: 'upgrade the service again once it is done' },
   resize: { no: 'resize again once it is done' },
   enablePooler: { no: 'disable the pooler once it is done' },
   disablePooler: { no: 'enable the pooler once it is done' },
@@ -168,6 +178,8 @@ export function statusOf(
       return 'PAUSING';
     case 'resize':
     case 'restart':
+    case 'upgrade':
+    case 'undoUpgrade':
       return 'UPGRADING';
     case 'enablePooler':
     case 'disablePooler':
@@ -189,6 +201,7 @@ export function statusOf(
     case 'rename':
     case 'verifyBackup':
     case 'runBackup':
+    case 'tryUpgrade':
       return settled();
   }
 }

@@ -125,7 +125,7 @@ export const READS = [
   'db_query',
 ];
 
-export const ENDS = ['stop_service', 'restart_service', 'delete_service'];
+export const ENDS = ['stop_service', 'restart_service', 'upgrade_service', 'delete_service'];
 
 export const DESTROYS = [...ENDS, 'purge_service'];
 

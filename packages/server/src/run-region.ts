@@ -9,6 +9,7 @@ import { createSampler } from './reconcile/sampler.ts';
 import { createShipper } from './reconcile/shipper.ts';
 import { keepSpares } from './reconcile/spares.ts';
 import { createStorageGuard } from './reconcile/storage.ts';
+import { createTrials } from './reconcile/trials.ts';
 import { createVerifier } from './reconcile/verifier.ts';
 import { createVpcs } from './reconcile/vpcs.ts';
 import { createWatch } from './reconcile/warnings.ts';
@@ -89,6 +90,7 @@ function createTasks({ config, store, log }: Control, region: Region) {
       everyMs: config.backups.verifyEveryMs,
       ended: warnings.look,
     }),
+    trials: createTrials({ store, region, log }),
   };
 }
 

@@ -104,3 +104,21 @@ test('a paused service is restored from its backups, one that runs is not', asyn
   await reach(id, 'READY', 'RESUMING');
   await remove(id);
 });
+
+test('an upgrade to the same version changes nothing, others say why not', async () => {
+  const { id, answer } = await create({ name: 'stays as it is', service_type: 'POSTGRES' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  const path = `/services/${id}/upgrade`;
+  const same = await call('POST', path, { pg_version: answer.body['pg_version'] });
+  expect([same.status, same.headers.get('Operation-Id')]).toEqual([202, null]);
+  const refused = async (asked: object) => {
+    const { status, body } = await call('POST', path, asked);
+    return [status, body['code']];
+  };
+  expect(await refused({ pg_version: '99' })).toEqual([422, 'UNAVAILABLE_HERE']);
+  expect(await refused({ pg_version: '99', try: true })).toEqual([422, 'UNAVAILABLE_HERE']);
+  expect(await refused({ undo: true })).toEqual([400, 'INVALID_STATE']);
+  for (const wrong of [{}, { undo: true, pg_version: '18' }, { try: true }, { pg_version: '9' }])
+    expect(await refused(wrong)).toEqual([400, 'INVALID_REQUEST']);
+  await remove(id);
+});

@@ -70,6 +70,7 @@ export const CALLERS: Record<string, Row> = {
   runBackup: { needs: 'change', own: 422, body: {} },
   restoreService: { needs: 'change', own: 400 },
   recoverService: { needs: 'admin', own: 400, body: {} },
+  upgradeService: { needs: 'change', own: 400, body: { undo: true } },
   startService: { needs: 'change', own: 400 },
   stopService: { needs: 'change' },
   restartService: { needs: 'change' },
@@ -216,6 +217,7 @@ export const TAGS: readonly Tags[] = [
 const NOT_FOR_DEVELOPERS: Record<string, (tags: Tags) => boolean> = {
   stopService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
   restartService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
+  upgradeService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
   deleteService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
   deleteReplicaSet: ({ set: of }) => of === 'PROD',
 };
@@ -280,6 +282,7 @@ export const RESTRICTED: Record<string, Restricted> = {
   runBackup: OWN_FORK,
   restoreService: OWN_FORK,
   recoverService: NO_FORK,
+  upgradeService: OWN_FORK,
   startService: OWN_FORK,
   stopService: OWN_FORK,
   restartService: OWN_FORK,

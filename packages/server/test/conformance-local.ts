@@ -149,6 +149,7 @@ async function newSpec(port: number): Promise<ServiceSpec> {
     firstVerifier: await scramVerifier(FIRST_PASSWORD),
     origin: null,
     recovery: null,
+    upgrade: null,
     pooler: null,
     ha: null,
     vpc: null,

@@ -112,6 +112,7 @@ function nameOf(path) {
     .replace(/[0-9]{8}T[0-9]{9}Z/g, 'TIME')
     .replace(/\b[0-9A-F]{24}\b/g, 'WAL')
     .replace(/^postgres\/.+\/.+/, 'postgres/*')
+    .replace(/(?<=\/aside\/)[a-z0-9]{10}/g, 'UPGRADE')
     .replace(/\.probe-\w+/, '.probe');
 }
 

@@ -21,11 +21,12 @@ import {
   withClient,
 } from './service-access.ts';
 import { change, creation } from './crash-playables.ts';
+import { newerMajor, upgradeScenes, withOlderPostgresql } from './crash-upgrade-scenes.ts';
 
 /** Scenes that share an installation, and how it is set up. */
 export type Family = {
   name: string;
-  settings: Record<string, string>;
+  settings: Record<string, string> | (() => Promise<Record<string, string>>);
   /** Whether it can be played on this machine: without HAProxy there are no replicas. */
   playable: boolean;
   make: (testbed: Testbed) => Promise<Playable[]>;
@@ -46,6 +47,12 @@ export async function crashFamilies(): Promise<Family[]> {
     { name: 'vpcs', settings: {}, playable: true, make: vpcScenes },
     { name: 'sets', settings: {}, playable: gateways, make: setScenes },
     { name: 'replicas', settings: {}, playable: gateways, make: haScenes },
+    {
+      name: 'upgrades',
+      settings: withOlderPostgresql,
+      playable: (await newerMajor()) !== null,
+      make: upgradeScenes,
+    },
   ];
 }
 

@@ -64,7 +64,9 @@ async function wander(): Promise<string[]> {
   try {
     const scenes: [Testbed, Playable][] = [];
     for (const { settings, make } of FAMILIES) {
-      const testbed = await installCrashing(settings);
+      const testbed = await installCrashing(
+        typeof settings === 'function' ? await settings() : settings,
+      );
       stands.push(testbed);
       say(`in ${testbed.cloud.home}`);
       for (const scene of await make(testbed))
@@ -99,7 +101,9 @@ async function goThroughAll(): Promise<string[]> {
   };
   for (const { settings, make } of FAMILIES) {
     if (Date.now() >= endMs) break;
-    let testbed = await installCrashing(settings);
+    let testbed = await installCrashing(
+      typeof settings === 'function' ? await settings() : settings,
+    );
     try {
       let scenes = await make(testbed);
       for (const [index] of scenes.entries()) {
@@ -120,7 +124,9 @@ async function goThroughAll(): Promise<string[]> {
         );
         if (result.failures.length === 0) continue;
         await testbed.destroy();
-        testbed = await installCrashing(settings);
+        testbed = await installCrashing(
+          typeof settings === 'function' ? await settings() : settings,
+        );
         scenes = await make(testbed);
       }
     } finally {

@@ -49,7 +49,9 @@ export async function testCrashesIn(name: string): Promise<void> {
     `${name} end as they do uncrashed, wherever they are crashed (SEED=${seed})`,
     async () => {
       const random = randomFrom(seed);
-      const testbed = await installCrashing(settings);
+      const testbed = await installCrashing(
+        typeof settings === 'function' ? await settings() : settings,
+      );
       const failures: string[] = [];
       const unseen: string[] = [];
       const injected: Record<'server' | 'other', boolean[]> = { server: [], other: [] };

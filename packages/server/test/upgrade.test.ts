@@ -171,7 +171,12 @@ const OLDER_NAMES = [
   'alter table services drop column pg_version',
   'alter table services drop column restarts',
   'alter table services drop column recovery, drop column provisioned',
-  'drop index backup_under_way',
+  'drop index operation_under_way, operation_beside',
+  `create unique index operation_under_way on operations (service_id)
+    where finished is null and kind <> 'verifyBackup'`,
+  `create unique index verification_under_way on operations (service_id)
+    where finished is null and kind = 'verifyBackup'`,
+  'alter table services drop column upgrade, drop column upgraded',
   'alter table operations drop column request',
   'drop table repositories, former_repositories',
   'alter table vpcs drop column region_alias',

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { connectTo, install, makeHome, preload, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
-import { putPostgresql } from './npm-postgresql.ts';
+import { OLDER_MAJOR, OLDER_PACKAGE, putPostgresql } from './npm-postgresql.ts';
 import {
   accessOf,
   insert,
@@ -17,9 +17,7 @@ import {
   type ServiceAccess,
 } from './service-access.ts';
 
-/** No other test has it, and no machine of ours. */
-const MAJOR = '16';
-const PACKAGE = '16.14.0-beta.17';
+const MAJOR = OLDER_MAJOR;
 
 let cloud: Installation;
 let installed: string;
@@ -27,7 +25,7 @@ beforeAll(async () => {
   const home = await makeHome();
   installed = join(home, 'data', 'postgres', 'older');
   await mkdir(join(home, 'data', 'postgres'), { recursive: true });
-  await putPostgresql(PACKAGE, installed);
+  await putPostgresql(OLDER_PACKAGE, installed);
   cloud = await install({ HOWDAH_HOME: home, HOWDAH_SPARES: '1', ...preload('hurried.mjs') });
 });
 afterAll(async () => {

@@ -15,6 +15,7 @@ import { addChanges } from './service-changes.ts';
 import { addCreates } from './service-create.ts';
 import { addEnds } from './service-delete.ts';
 import { addRecover } from './service-recover.ts';
+import { addUpgrade } from './service-upgrade.ts';
 
 type Service = Schemas['Service'];
 
@@ -25,6 +26,7 @@ export function addService(program: Command): void {
   addServiceOperations(service);
   addCreates(service);
   addRecover(service);
+  addUpgrade(service);
   addChanges(service);
   addEnds(service);
 }

@@ -481,6 +481,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/projects/{project_id}/services/{service_id}/upgrade": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Upgrade a service to a newer major version of PostgreSQL
+         * @description In its place: id, endpoint, passwords and settings stay. Nobody can connect while the data is copied into the new version by a dump. With `try`, a copy of the service is upgraded and removed: the operation says how long it takes, or what fails. The former data is kept for as long as a deleted service; `undo` brings it back, without what was written since then.
+         */
+        post: operations["upgradeService"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/projects/{project_id}/services/{service_id}/start": {
         parameters: {
             query?: never;
@@ -1306,7 +1326,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel an operation
-         * @description Possible where it is safe: verifyBackup and runBackup while they run, drill and switchover before they have begun. Others run to their end; the answer says what to do instead. A cancelled operation has the status failed, and its error says who cancelled it.
+         * @description Possible where it is safe: verifyBackup, runBackup and tryUpgrade while they run, drill and switchover before they have begun. Others run to their end; the answer says what to do instead. A cancelled operation has the status failed, and its error says who cancelled it.
          */
         post: operations["cancelOperation"];
         delete?: never;
@@ -1771,6 +1791,16 @@ export interface components {
             service_type: "TIMESCALEDB" | "POSTGRES" | "VECTOR";
             /** @description the major version of PostgreSQL; absent: not known yet */
             pg_version?: string;
+            /** @description the last upgrade of PostgreSQL; it can be undone while its former data is kept */
+            upgraded?: {
+                /** @description the major version before */
+                from: string;
+                /**
+                 * Format: date-time
+                 * @description when it was done
+                 */
+                at: string;
+            };
             /** @enum {string} */
             status: "QUEUED" | "CONFIGURING" | "READY" | "UNSTABLE" | "PAUSING" | "PAUSED" | "RESUMING" | "UPGRADING" | "DELETING" | "DELETED" | "OPTIMIZING";
             region_code: string;
@@ -2229,10 +2259,20 @@ export interface components {
             /** @description the name of the service; a PROD service is recovered only with it */
             confirm?: string;
         };
+        UpgradeService: {
+            /** @description the major version of PostgreSQL, 16 or newer; a newer major version; GET /regions lists them */
+            pg_version?: string;
+            /** @description converts a copy, reports in the operation, and leaves the service alone */
+            try?: boolean;
+            /** @description in place of pg_version: the data from before the last upgrade comes back; what was written since then is lost */
+            undo?: boolean;
+            /** @description the name of the service; a PROD service is upgraded only with it, and an upgrade is undone only with it */
+            confirm?: string;
+        };
         Operation: {
             id: string;
             /** @enum {string} */
-            kind: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+            kind: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
             service_id: string;
             /** @enum {string} */
             status: "queued" | "running" | "succeeded" | "failed";
@@ -2566,6 +2606,8 @@ export interface components {
                 /** @description how long it takes, in ms; two numbers: the least and the most */
                 resize?: number | number[];
                 /** @description how long it takes, in ms; two numbers: the least and the most */
+                upgrade?: number | number[];
+                /** @description how long it takes, in ms; two numbers: the least and the most */
                 setHA?: number | number[];
                 /** @description how long it takes, in ms; two numbers: the least and the most */
                 readReplicaSet?: number | number[];
@@ -2588,7 +2630,7 @@ export interface components {
             };
             failures?: {
                 /** @enum {string} */
-                on: "create" | "fork" | "start" | "stop" | "resize" | "setHA" | "readReplicaSet" | "failover" | "switchover" | "drill" | "pooler" | "vpc" | "delete" | "snapshot" | "verifyBackup";
+                on: "create" | "fork" | "start" | "stop" | "resize" | "upgrade" | "setHA" | "readReplicaSet" | "failover" | "switchover" | "drill" | "pooler" | "vpc" | "delete" | "snapshot" | "verifyBackup";
                 /** @description the error of the step */
                 reason: string;
                 /** @description only the transition of this number, from 1, since the script was set */
@@ -2903,7 +2945,7 @@ export interface components {
             /** @description null: none, since nothing would change, or the call changes no service */
             operation: {
                 /** @enum {string} */
-                kind: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+                kind: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
                 /** @description null: it would be made */
                 service_id: string | null;
                 /** @description the steps, if nothing is in the way */
@@ -7557,6 +7599,167 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["RecoverService"];
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Service"];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    upgradeService: {
+        parameters: {
+            query?: {
+                /** @description true: nothing is changed; the answer describes the change */
+                dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
+            header?: {
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                project_id: string;
+                service_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpgradeService"];
             };
         };
         responses: {
@@ -15970,7 +16173,7 @@ export interface operations {
                 /** @description from the header Link */
                 cursor?: string;
                 service_id?: string;
-                kind?: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+                kind?: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
                 status?: "queued" | "running" | "succeeded" | "failed";
             };
             header?: never;

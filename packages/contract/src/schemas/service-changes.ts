@@ -116,6 +116,35 @@ export const RecoverBody = Named(
 
 export type RecoverBody = Type.Static<typeof RecoverBody>;
 
+export const UpgradeBody = Named(
+  'UpgradeService',
+  Type.Object({
+    pg_version: Type.Optional(pgVersion('a newer major version; GET /regions lists them')),
+    try: Type.Optional(
+      Type.Boolean({
+        description: 'converts a copy, reports in the operation, and leaves the service alone',
+      }),
+    ),
+    undo: Type.Optional(
+      Type.Boolean({
+        description:
+          'in place of pg_version: the data from before the last upgrade comes back; what was ' +
+          'written since then is lost',
+      }),
+    ),
+    confirm: Type.Optional(
+      Type.String({
+        maxLength: 512,
+        description:
+          'the name of the service; a PROD service is upgraded only with it, and an upgrade is ' +
+          'undone only with it',
+      }),
+    ),
+  }),
+);
+
+export type UpgradeBody = Type.Static<typeof UpgradeBody>;
+
 export const UpdatePasswordBody = Named(
   'UpdatePassword',
   Type.Object({

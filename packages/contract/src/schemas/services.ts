@@ -53,6 +53,18 @@ export const ServiceSchema = Named(
     pg_version: Type.Optional(
       Type.String({ description: 'the major version of PostgreSQL; absent: not known yet' }),
     ),
+    upgraded: Type.Optional(
+      Type.Object(
+        {
+          from: Type.String({ description: 'the major version before' }),
+          at: dateTime('when it was done'),
+        },
+        {
+          description:
+            'the last upgrade of PostgreSQL; it can be undone while its former data is kept',
+        },
+      ),
+    ),
     status: StringEnum(SERVICE_STATUSES),
     region_code: Type.String(),
     created: dateTime('when the create was accepted'),

@@ -22,6 +22,7 @@ export function addRunTools(server: McpServer, cloud: Cloud): void {
   addStopService(server, cloud);
   addRestartService(server, cloud);
   addResizeService(server, cloud);
+  addUpgradeService(server, cloud);
 }
 
 function addStartService(server: McpServer, cloud: Cloud): void {
@@ -161,6 +162,57 @@ function addResizeService(server: McpServer, cloud: Cloud): void {
         args.wait_seconds ?? WAIT_SECONDS,
         signal,
       );
+    },
+  );
+}
+
+function addUpgradeService(server: McpServer, cloud: Cloud): void {
+  const { client } = cloud;
+  addTool(
+    server,
+    'upgrade_service',
+    {
+      title: 'Upgrade PostgreSQL',
+      description:
+        'Moves a service to a newer major version of PostgreSQL in its place. Nobody can connect ' +
+        'while its data is copied by a dump. With try, a copy is upgraded and removed: ' +
+        'get_operation shows how long it took, or what fails. Try first, and ask the user. With ' +
+        'undo, the data from before the last upgrade comes back; what was written since is lost.',
+      kind: 'destroy',
+      input: Type.Object(
+        {
+          service,
+          confirm,
+          pg_version: Type.Optional(
+            Type.String({ maxLength: 2, description: 'the newer version; list_regions has them' }),
+          ),
+          try: Type.Optional(Type.Boolean({ description: 'with a copy only' })),
+          undo: Type.Optional(Type.Boolean({ description: 'in place of pg_version' })),
+          ...wait,
+          ...changing,
+        },
+        closed,
+      ),
+    },
+    async (args, signal) => {
+      const { pg_version, try: attempt, undo, wait_seconds = WAIT_SECONDS } = args;
+      const named = await findService(cloud, args.service);
+      await refuseDenied(cloud, permissionOfAction('upgrade'), subjectOf(named));
+      const found = confirmed(named, args.confirm);
+      const { data, response } = await client.POST(
+        '/projects/{project_id}/services/{service_id}/upgrade',
+        {
+          params: { path: pathOf(found), ...askedAs(args) },
+          body: {
+            confirm: found.name,
+            ...(pg_version === undefined ? {} : { pg_version }),
+            ...(attempt === undefined ? {} : { try: attempt }),
+            ...(undo === undefined ? {} : { undo }),
+          },
+          signal,
+        },
+      );
+      return became(cloud, body({ data }), response, 'READY', wait_seconds, signal);
     },
   );
 }

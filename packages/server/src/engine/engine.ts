@@ -221,6 +221,8 @@ export interface Lifecycle {
    * @param sizeBefore the size before a resize; for other changes, its size
    */
   plan(kind: OperationKind, spec: ServiceSpec, running: boolean, sizeBefore: Size): string[];
+  /** Copies data into a newer version, and removes the copy. @throws Error when that fails */
+  tryUpgrade(spec: ServiceSpec, to: number, runStep: RunStep, signal: AbortSignal): Promise<void>;
   /** Makes one step towards the spec. */
   converge(spec: ServiceSpec, begin: BeginStep): Promise<Verdict>;
   /**

@@ -34,6 +34,8 @@ export type ServiceSpec = {
   origin: Origin | null;
   /** The restore of its data that was requested; null: none was. */
   recovery: Recovery | null;
+  /** The move of its data into another major version that was requested; null: none was. */
+  upgrade: Upgrade | null;
   /** Where its connection pooler listens, on the host of the endpoint; null: it has none. */
   pooler: { port: number } | null;
   /** Its replicas; null: it never had any, and one server listens on the endpoint's port itself. */
@@ -111,6 +113,16 @@ export type Recovery = {
   repository: string | null;
   /** The moment whose state comes back; null: the newest. */
   at: string | null;
+};
+
+/** A move of the data of a service into a newer major version of PostgreSQL, or back. */
+export type Upgrade = {
+  /** Data that it has made is kept; the data before it is set aside under this id. */
+  id: string;
+  /** The major version that the service is to have. */
+  to: number;
+  /** Whether the data that this upgrade has set aside comes back. */
+  undo: boolean;
 };
 
 export type Endpoint = { host: string; port: number };

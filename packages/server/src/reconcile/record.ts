@@ -34,6 +34,16 @@ const NO_REQUEST: ServiceChange = { creates_extension: null, drops_extension: nu
 const restored = ({ seen }: Verdict, { power }: ServiceRow): ServiceChange =>
   seen.provisioned && power === 'running' ? { recovery: null } : {};
 
+/** The change of the record when an upgrade, or its undo, is done or given up. */
+const upgraded = ({ pg_version: from, upgrade, power }: ServiceRow): ServiceChange => {
+  if (upgrade === null) return {};
+  const { id, to, undo, problem } = upgrade;
+  if (problem !== null) return { upgrade: null };
+  if (power === 'paused') return {};
+  if (undo || from === null) return { pg_version: to, upgrade: null, upgraded: null };
+  return { pg_version: to, upgrade: null, upgraded: { id, from, at: new Date().toISOString() } };
+};
+
 /** `isReleased`: the lease was given back. */
 type Recorded = { isSettled: boolean; next: Work; isReleased: boolean };
 
@@ -157,7 +167,7 @@ async function recordSettled(recording: Recording): Promise<Recorded> {
   const { context, tx, work, service, operation, verdict } = recording;
   const { restoreWindowMs } = context;
   if (operation !== null) {
-    const problem = problemOfSettledOperation(operation.kind, work.steps);
+    const problem = problemOfSettledOperation(operation.kind, work.steps, service.upgrade);
     const status = problem === null ? 'succeeded' : 'failed';
     await endOperation(tx, operation.id, status, problem, work.steps);
   }
@@ -183,7 +193,13 @@ async function recordSettled(recording: Recording): Promise<Recorded> {
     await releaseAddresses(tx, service.id, service.vpc_id);
   return giveLeaseBack(
     recording,
-    { ...NO_REQUEST, ...restored(verdict, service), ...seenIn(recording), attempt: 0 },
+    {
+      ...NO_REQUEST,
+      ...restored(verdict, service),
+      ...upgraded(service),
+      ...seenIn(recording),
+      attempt: 0,
+    },
     null,
     service.power === 'running' ? RECHECK_MS : null,
   );
@@ -217,6 +233,11 @@ async function recordFailure(
   );
   const steps = work.steps.slice(-MAX_STEPS);
   const seen = seenIn(recording);
+  if (isFinal === true && operation !== null && service.upgrade !== null) {
+    // The operation ends when the service runs again as it was.
+    const change = { ...seen, upgrade: { ...service.upgrade, problem: reason }, attempt: 0 };
+    return keepLease(recording, change, await progressOperation(tx, operation.id, steps, null));
+  }
   if (
     operation !== null &&
     (isFinal === true || (operation.kind === 'drill' && did === DRILL_STEP))

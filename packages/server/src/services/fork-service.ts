@@ -28,7 +28,8 @@ import { joinVpc } from './vpcs.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation } from '../store/operations.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
-import { changeService } from '../store/services.ts';
+import { changeService, readUpgraded } from '../store/services.ts';
+import type { Db } from '../store/tables.ts';
 
 /** Forks a service within its region. */
 export async function forkService(
@@ -45,7 +46,9 @@ export async function forkService(
   const origin: Origin = {
     parent: parentId,
     strategy: body.fork_strategy,
-    ...(await targetOfFork(region, parentId, body)),
+    ...(await targetOfFork(region, parentId, body).catch(async (error: unknown) => {
+      throw await withReason(store.db, parentId, error);
+    })),
   };
   await refuseFullDisk(region, 'forks');
   const usedGb = await readUsedStorageGb(region, parentId);
@@ -132,6 +135,19 @@ function majorOfFork(
   const why = engine.lifecycle.whyNotConverted(addons, Number(asked));
   if (why !== null) throw new ApiError('UNAVAILABLE_HERE', `pg_version: ${why}`);
   return Number(asked);
+}
+
+/** An upgrade sets the snapshots and the WAL from before it aside: it says so where it matters. */
+async function withReason(db: Db, parentId: string, error: unknown): Promise<unknown> {
+  if (!(error instanceof ApiError) || error.code !== 'INVALID_REQUEST') return error;
+  const upgraded = await readUpgraded(db, parentId);
+  if (upgraded === null) return error;
+  return new ApiError(
+    'INVALID_REQUEST',
+    `${error.message}; the service was upgraded from PostgreSQL ${upgraded.from} at ` +
+      `${upgraded.at}, and points in time before that come back only by undoing the upgrade`,
+    error.details,
+  );
 }
 
 /**

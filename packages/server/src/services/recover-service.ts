@@ -34,6 +34,12 @@ export async function recoverService(
           'INVALID_REQUEST',
           `confirm: a PROD service is recovered only with its name: ${JSON.stringify(name)}`,
         );
+      if (service.upgrade !== null)
+        throw new ApiError(
+          'INVALID_STATE',
+          'an upgrade of the service is under way: wait until it is done, or undo it ' +
+            '(howdah service upgrade --undo)',
+        );
       // Its directory names the primary, where it is there.
       if (source.isLost) await forgetPrimary(tx, id);
       const { repository } = source;

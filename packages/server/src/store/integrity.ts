@@ -48,13 +48,14 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
                 select from operations o
                 where o.service_id = s.id and o.status = 'succeeded'
                   and o.kind in ('create', 'fork', 'start', 'restart', 'resize', 'restore',
-                    'repair', 'recover')
+                    'repair', 'recover', 'upgrade', 'undoUpgrade')
               ) as provisioning
        from services s`,
     );
     const vpcs = await client.query<WantedVpc>(WANTED_VPCS);
     const verifying = await client.query<{ id: string }>(
-      "select service_id as id from operations where kind = 'verifyBackup' and finished is null",
+      `select service_id as id from operations
+       where kind in ('verifyBackup', 'tryUpgrade') and finished is null`,
     );
     const contradictions = await client.query<{ text: string }>(CONTRADICTIONS);
     return {
@@ -74,12 +75,12 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
 const CONTRADICTIONS = `
   select format('operation %s (%s) is under way on service %s, which does not know of it', o.id, o.kind, o.service_id) as text
   from operations o left join services s on s.id = o.service_id
-  where o.finished is null and o.kind not in ('verifyBackup', 'runBackup')
+  where o.finished is null and o.kind not in ('verifyBackup', 'runBackup', 'tryUpgrade')
     and s.operation_id is distinct from o.id
   union all
   select format('operation %s (%s) is under way beside the others of %s, which is %s', o.id, o.kind, o.service_id, coalesce(s.status, 'gone'))
   from operations o left join services s on s.id = o.service_id
-  where o.finished is null and o.kind in ('verifyBackup', 'runBackup')
+  where o.finished is null and o.kind in ('verifyBackup', 'runBackup', 'tryUpgrade')
     and (s.id is null or s.deleting)
   union all
   select format('service %s names operation %s, which has ended', s.id, s.operation_id)

@@ -38,6 +38,8 @@ export async function listParentsOfUnfinishedForks(db: Db): Promise<Set<string>>
           'restore',
           'repair',
           'recover',
+          'upgrade',
+          'undoUpgrade',
         ]);
       return where.not(where.exists(made));
     })

@@ -11,7 +11,7 @@ import { refuseUnknownTransition, serviceStatus } from '../domain/service/status
 import { notifyService } from './notifications.ts';
 import type { OperationRow } from '../domain/operation/row.ts';
 import { beginOperation, HOWDAH } from './operations.ts';
-import type { Tx } from './tables.ts';
+import type { Db, Tx } from './tables.ts';
 
 /** A locked service with its running operation. */
 export type LockedService = { service: ServiceRow; operation: OperationRow | null };
@@ -60,6 +60,15 @@ export async function operationUnderWay(tx: Tx, service: ServiceRow): Promise<Op
   return operation ?? null;
 }
 
+/** Columns of JSON that are to be written, without those that are not to be changed. */
+function jsonColumns(columns: Record<string, unknown>): Record<string, string | null> {
+  return Object.fromEntries(
+    Object.entries(columns)
+      .filter(([, value]) => value !== undefined)
+      .map(([column, value]) => [column, value === null ? null : JSON.stringify(value)]),
+  );
+}
+
 /**
  * Changes a locked service: writes the facts, and the status and document that follow from them and
  * from its operation. No other statement writes these two.
@@ -79,17 +88,13 @@ export async function changeService(
   const usage = status === 'READY' ? {} : { memory_mb: null, milli_cpu: null, storage_mb: null };
   const row: ServiceRow = { ...changed, ...usage, status, doc: '' };
   row.doc = JSON.stringify(serviceDocument(row));
-  const { warnings, read_replica_sets: sets, recovery, ...facts } = change;
+  const { warnings, read_replica_sets: sets, recovery, upgrade, upgraded, ...facts } = change;
   const after = await tx
     .updateTable('services')
     .set({
       ...facts,
       ...usage,
-      ...(warnings === undefined ? {} : { warnings: JSON.stringify(warnings) }),
-      ...(recovery === undefined
-        ? {}
-        : { recovery: recovery === null ? null : JSON.stringify(recovery) }),
-      ...(sets === undefined ? {} : { read_replica_sets: JSON.stringify(sets) }),
+      ...jsonColumns({ warnings, recovery, upgrade, upgraded, read_replica_sets: sets }),
       operation_id: row.operation_id,
       status,
       doc: row.doc,
@@ -102,6 +107,16 @@ export async function changeService(
     return after;
   await passOnToSets(tx, after);
   return tx.selectFrom('services').selectAll().where('id', '=', after.id).executeTakeFirstOrThrow();
+}
+
+/** The last upgrade of a service, unless it was undone. */
+export async function readUpgraded(db: Db, id: string): Promise<ServiceRow['upgraded']> {
+  const row = await db
+    .selectFrom('services')
+    .select('upgraded')
+    .where('id', '=', id)
+    .executeTakeFirst();
+  return row?.upgraded ?? null;
 }
 
 /** The sets of a locked service, in the order of their creation. */
@@ -134,8 +149,8 @@ async function passOnToSets(tx: Tx, parent: ServiceRow): Promise<void> {
     const locked = await lockService(tx, id);
     if (locked === null) continue;
     const { service: set, operation } = locked;
-    const { preload, restarts } = parent;
-    const inherited = { ...networkColumnsOf(parent), preload, restarts };
+    const { preload, restarts, pg_version } = parent;
+    const inherited = { ...networkColumnsOf(parent), preload, restarts, pg_version };
     const change = { ...inherited, attempt: 0, due_at: new Date() };
     if (set.deleting) await changeService(tx, set, change, operation);
     else {

@@ -105,7 +105,7 @@ export interface Tables {
     | 'reachable'
     | 'due_at'
     | 'attempt',
-    'origin' | 'recovery' | 'read_replica_sets' | 'warnings'
+    'origin' | 'recovery' | 'upgrade' | 'upgraded' | 'read_replica_sets' | 'warnings'
   >;
   operations: TableOf<OperationRow, 'created', 'steps' | 'request'>;
   vpcs: {

@@ -20,6 +20,7 @@ import { useFindRegion, useThisService } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { whyNot } from '../../status.ts';
 import classes from './service.module.css';
+import { Upgrade } from './Upgrade.tsx';
 
 export function Settings() {
   const service = useThisService();
@@ -31,6 +32,7 @@ export function Settings() {
         <Resize key={JSON.stringify(specOf(service))} service={service} />
         <Password service={service} />
       </div>
+      <Upgrade service={service} />
       <Delete service={service} />
     </div>
   );

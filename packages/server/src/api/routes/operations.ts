@@ -78,7 +78,10 @@ export function operationRoutes(api: App, context: ApiContext): void {
         operationId: 'cancelOperation',
         summary: 'Cancel an operation',
         description:
-          'Possible where it is safe: verifyBackup and runBackup while they run, drill and switchover before they have begun. Others run to their end; the answer says what to do instead. A cancelled operation has the status failed, and its error says who cancelled it.',
+          'Possible where it is safe: verifyBackup, runBackup and tryUpgrade while they ' +
+          'run, drill and switchover before they have begun. Others run to their end; the ' +
+          'answer says what to do instead. A cancelled operation has the status failed, and ' +
+          'its error says who cancelled it.',
         tags: ['operations'],
         params: ofOperation,
         response: { 200: Ref(OperationSchema) },

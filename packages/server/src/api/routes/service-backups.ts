@@ -10,11 +10,13 @@ import {
   RunBackupBody,
   ServiceSchema,
   StringEnum,
+  UpgradeBody,
 } from '@howdah/contract';
 import { Type } from 'typebox';
 import { runBackup, verifyBackup } from '../../services/change-service.ts';
 import { restoreService } from '../../services/delete-service.ts';
 import { recoverService } from '../../services/recover-service.ts';
+import { upgradeService } from '../../services/upgrade-service.ts';
 import { forkService } from '../../services/fork-service.ts';
 import { listBackups, readBackupRetention, readBackups } from '../../services/service-reads.ts';
 import type { ApiContext, App } from '../context.ts';
@@ -174,6 +176,31 @@ export function backupRoutes(api: App, context: ApiContext): void {
       answer(
         reply,
         await recoverService(context, callerOf(request), request.service, request.body.confirm),
+      ),
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/upgrade',
+    {
+      schema: {
+        operationId: 'upgradeService',
+        summary: 'Upgrade a service to a newer major version of PostgreSQL',
+        description:
+          'In its place: id, endpoint, passwords and settings stay. Nobody can connect while the ' +
+          'data is copied into the new version by a dump. With `try`, a copy of the service is ' +
+          'upgraded and removed: the operation says how long it takes, or what fails. The former ' +
+          'data is kept for as long as a deleted service; `undo` brings it back, without what ' +
+          'was written since then.',
+        tags: ['backups'],
+        params: ofService,
+        body: Ref(UpgradeBody),
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(
+        reply,
+        await upgradeService(context, callerOf(request), request.service, request.body),
       ),
   );
 }

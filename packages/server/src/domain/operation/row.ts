@@ -3,9 +3,9 @@ import type { OperationKind, OperationStatus, OperationStep } from '@howdah/cont
 
 /**
  * The request of a runBackup: whether the backup must be a full one; of a verifyBackup: whether it
- * is the one in the repositories.
+ * is the one in the repositories; of a tryUpgrade: the major version that is tried.
  */
-export type OperationRequest = { full: boolean } | { repository: true };
+export type OperationRequest = { full: boolean } | { repository: true } | { major: number };
 
 export type OperationRow = {
   id: string;

@@ -1,5 +1,6 @@
 /** Whether an operation succeeded, once its service has its desired state. */
 import type { OperationStep } from '@howdah/contract';
+import type { ServiceRow } from '../service/row.ts';
 import type { OperationRow } from './row.ts';
 import { DRILL_STEP } from '../../engine/engine.ts';
 
@@ -7,7 +8,14 @@ import { DRILL_STEP } from '../../engine/engine.ts';
 export function problemOfSettledOperation(
   kind: OperationRow['kind'],
   steps: readonly OperationStep[],
+  upgrade: ServiceRow['upgrade'],
 ): string | null {
+  if (
+    (kind === 'upgrade' || kind === 'undoUpgrade') &&
+    upgrade !== null &&
+    upgrade.problem !== null
+  )
+    return upgrade.problem;
   const rehearsed = steps.some(({ name, finished }) => name === DRILL_STEP && finished !== null);
   return kind === 'drill' && !rehearsed ? 'drill interrupted; run it again' : null;
 }

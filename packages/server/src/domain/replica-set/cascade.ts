@@ -4,7 +4,8 @@ import type { ServiceChange, ServiceRow } from '../service/row.ts';
 import type { OperationRow } from '../operation/row.ts';
 
 /**
- * A change of one of these columns of a service is passed on to its sets. A larger primary, or
+ * A change of one of these columns of a service is passed on to its sets. Its nodes are made again
+ * from a primary of another major version. A larger primary, or
  * one that loads more libraries, needs other settings of its followers.
  */
 export const INHERITED_COLUMNS = [
@@ -13,6 +14,7 @@ export const INHERITED_COLUMNS = [
   'deleted_at',
   'cpu_millis',
   'preload',
+  'pg_version',
   'restarts',
   'vpc_id',
   'allow_list_id',
@@ -30,6 +32,8 @@ export function inheritedOperation(
 ): OperationKind | null {
   if (power !== set.power) return power === 'running' ? 'start' : 'stop';
   if (underWay !== null || parent.deleted_at !== null) return null;
+  const isOlder = set.pg_version !== null && set.pg_version !== parent.pg_version;
+  if (isOlder && power === 'running') return 'upgrade';
   if (set.restarts !== parent.restarts && power === 'running') return 'restart';
   if (set.vpc_id !== parent.vpc_id) return parent.vpc_id === null ? 'detachFromVPC' : 'attachToVPC';
   if (set.allow_list_id === parent.allow_list_id) return null;

@@ -16,6 +16,9 @@ export function serviceDocument(row: ServiceRow): Service {
     name: row.name,
     service_type: row.service_type,
     ...(row.pg_version === null ? {} : { pg_version: String(row.pg_version) }),
+    ...(row.upgraded === null
+      ? {}
+      : { upgraded: { from: String(row.upgraded.from), at: row.upgraded.at } }),
     status: row.status,
     region_code: row.region_alias ?? row.region_code,
     created: row.created.toISOString(),

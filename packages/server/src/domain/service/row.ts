@@ -10,7 +10,7 @@ import type {
   ServiceType,
   Warning,
 } from '@howdah/contract';
-import type { Origin, Recovery } from '../../engine/spec.ts';
+import type { Origin, Recovery, Upgrade } from '../../engine/spec.ts';
 
 export type ServiceRow = {
   id: string;
@@ -51,6 +51,10 @@ export type ServiceRow = {
   origin: Origin | null;
   /** Its data is restored from its backups; null: it is not. */
   recovery: Recovery | null;
+  /** The upgrade that is under way, or its undo; problem: why it was given up. */
+  upgrade: (Upgrade & { problem: string | null }) | null;
+  /** The last upgrade, until it is undone: the version before, and when it was done. */
+  upgraded: { id: string; from: number; at: string } | null;
   deleted_at: Date | null;
   pooler: boolean;
   pooler_port: number | null;
@@ -137,4 +141,5 @@ export type ServiceChange = Partial<
     | 'lease_token'
     | 'lease_until'
   >
-> & { recovery?: Recovery | null };
+> &
+  Partial<Pick<ServiceRow, 'recovery' | 'upgrade' | 'upgraded'>>;

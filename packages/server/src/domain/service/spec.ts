@@ -1,7 +1,7 @@
 /** The spec of a service for the engine, from its row. */
 import type { Size } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from './row.ts';
-import type { ExtensionChange, HighAvailability, ServiceSpec } from '../../engine/spec.ts';
+import type { ExtensionChange, HighAvailability, ServiceSpec, Upgrade } from '../../engine/spec.ts';
 
 export function serviceSpec(row: ServiceRow): ServiceSpec {
   return {
@@ -20,12 +20,20 @@ export function serviceSpec(row: ServiceRow): ServiceSpec {
     firstVerifier: row.first_verifier,
     origin: row.origin,
     recovery: row.recovery,
+    upgrade: upgradeOf(row),
     pooler: poolerSpec(row),
     ha: highAvailabilitySpec(row),
     vpc: row.vpc_id === null ? null : { id: row.vpc_id, address: row.vpc_address },
     allowedNetworks: row.allowed_networks,
     set: row.parent_id === null ? null : { parent: row.parent_id, nodes: row.nodes },
   };
+}
+
+/** An upgrade that was given up leaves the service as it was. */
+function upgradeOf({ upgrade }: ServiceRow): Upgrade | null {
+  if (upgrade === null || upgrade.problem !== null) return null;
+  const { id, to, undo } = upgrade;
+  return { id, to, undo };
 }
 
 function extensionChange(row: ServiceRow): ExtensionChange | null {

@@ -55,6 +55,10 @@ export const DATA_PROMISES: readonly Promised[] = [
     check: otherMajorIsRefused,
   },
   {
+    name: 'an upgrade keeps the data in a newer version, and its undo brings the former data back',
+    check: upgradesAreUndone,
+  },
+  {
     name: 'lost data is not replaced by an empty database, and is used again when it is back',
     check: lostDataIsNotReplaced,
   },
@@ -171,6 +175,30 @@ async function majorsAreKept(subject: Subject): Promise<void> {
           assert.equal(await lifecycle.majorOf(fork.id), newer.major);
         });
       }
+    });
+}
+
+async function upgradesAreUndone(subject: Subject): Promise<void> {
+  const { capabilities, lifecycle } = subject.engine;
+  const majors = capabilities.versions.POSTGRES.filter((one) => 'version' in one);
+  const pairs = majors
+    .flatMap(({ major: to }) => majors.map(({ major: from }) => ({ from, to })))
+    .filter(({ from, to }) => from < to && lifecycle.whyNotConverted([], to) === null);
+  assert.ok(majors.length > 0);
+  for (const { from, to } of pairs.slice(0, 1))
+    await withService(subject, { major: from }, async (old) => {
+      await subject.insertRows(old, 3);
+      const upgrade = { id: 'upgrade001', to, undo: false };
+      await settle(subject, { ...old, upgrade });
+      const fresh = { ...old, major: to };
+      await settle(subject, fresh);
+      assert.equal(await lifecycle.majorOf(old.id), to);
+      assert.equal(await subject.countRows(fresh), 3);
+      await subject.insertRows(fresh, 2);
+      await settle(subject, { ...fresh, upgrade: { ...upgrade, to: from, undo: true } });
+      // Data of the newer version would not be started.
+      await settle(subject, old);
+      assert.equal(await subject.countRows(old), 3);
     });
 }
 

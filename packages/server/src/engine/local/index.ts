@@ -41,6 +41,7 @@ import { createPlan } from './topology/plan.ts';
 import { convergeSet } from './topology/read-replicas/converge.ts';
 import { watchSets } from './topology/read-replicas/watch.ts';
 import { convergeSingle } from './topology/single.ts';
+import { tryUpgrade } from './topology/upgrade.ts';
 import { withoutPaths } from './without-paths.ts';
 
 export type { LocalEngineOptions } from './local.ts';
@@ -67,6 +68,10 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
       prepare: () => prepare(local, () => isClosing),
       runs: (id) => runs(machine, id),
       plan: createPlan(machine.layout, machine.networks.method === 'bridge'),
+      tryUpgrade: async (spec, to, runStep, signal) => {
+        await sweepCopies(local.verifications);
+        await tryUpgrade(topology.executor, spec, to, runStep, signal);
+      },
       converge: (spec, begin) => converge(topology, spec, begin),
       remove: (id, parent, begin) => removeService(local, id, parent, begin),
     },

@@ -7,11 +7,14 @@ import { decidePoolerStop, decideServer } from './decide-server.ts';
 import { decideSet } from './decide-set.ts';
 import type { NextStep, Situation } from './next-step.ts';
 import { primaryOf } from './state.ts';
+import { decideNodes, decideUpgrade } from './upgrade.ts';
 
 export function decide(situation: Situation): NextStep {
   const { spec } = situation;
   const stop = decidePoolerStop(situation);
   if (stop !== null) return stop;
+  const upgrade = decideUpgrade(situation) ?? decideNodes(situation);
+  if (upgrade !== null) return upgrade;
   const why = whyNotStartable(situation);
   if (why !== null && spec.power === 'running') return { kind: 'refuse', why };
   if (spec.set !== null) return decideSet(situation, spec.set.parent);
@@ -27,6 +30,7 @@ function whyNotStartable({ spec, service }: Situation): string | null {
     if (spec.provisioned || service.provisioned)
       return 'its data is missing: mount its disk, or bring its data back';
   }
+  if (spec.upgrade !== null) return null;
   return spec.major === null || service.major === null || spec.major === service.major
     ? null
     : `its data is of PostgreSQL ${service.major}, and its record says ${spec.major}`;

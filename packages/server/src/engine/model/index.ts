@@ -18,7 +18,7 @@ import { MODEL_VERSIONS } from './changes.ts';
 import { createModelClock } from './clock.ts';
 import { createExtensions } from './extensions.ts';
 import { createControl, reopen, type ModelControl } from './control.ts';
-import { convergeOnce, planOf, removeOnce, runs } from './lifecycle.ts';
+import { convergeOnce, planOf, removeOnce, runs, tryOnce } from './lifecycle.ts';
 import { createTurns } from '../../lib/turns.ts';
 import type { Model, ModelPolicy } from './model.ts';
 import { createObserving, dataOwnerOf, storageBytesOf } from './observe.ts';
@@ -101,6 +101,7 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
         return runs(state.find(id));
       },
       plan: (...asked) => planOf(model, ...asked),
+      tryUpgrade: (...asked) => open().then(() => tryOnce(model, ...asked)),
       converge: async (spec, begin) => {
         await open();
         return model.inTurn(spec.id, () => convergeOnce(model, spec, begin));

@@ -1,6 +1,8 @@
 /** One step of a model service towards its spec or its removal, and the plan of a change. */
 import type { OperationKind } from '@howdah/contract';
 import type { BeginStep, Lifecycle, Seen, Verdict } from '../engine.ts';
+import type { RunStep } from '../run-step.ts';
+import { TRIAL_STEP, UPGRADE_STEPS } from '../upgrade-steps.ts';
 import type { ServiceSpec } from '../spec.ts';
 import * as change from './changes.ts';
 import { decide } from './decide.ts';
@@ -92,7 +94,10 @@ function notYet(
 }
 
 function failedVerdict(name: string, seen: Seen, why: string): Verdict {
-  return { did: name, detail: why, seen, outcome: 'failed', reason: `${name}: ${why}` };
+  const failed = { did: name, detail: why, seen, outcome: 'failed' } as const;
+  // Data that cannot be copied is not copied again.
+  const isFinal = name.startsWith(UPGRADE_STEPS[0]);
+  return { ...failed, reason: `${name}: ${why}`, ...(isFinal ? { isFinal } : {}) };
 }
 
 async function perform(
@@ -158,6 +163,21 @@ export async function removeOnce(model: Model, id: string, begin: BeginStep): Pr
   return { did: null, detail: null, seen, outcome: 'settled' };
 }
 
+/** Tries an upgrade, which always succeeds. */
+export async function tryOnce(
+  { state }: Model,
+  { id }: ServiceSpec,
+  to: number,
+  runStep: RunStep,
+  signal: AbortSignal,
+): Promise<void> {
+  await runStep(TRIAL_STEP, async () => {
+    signal.throwIfAborted();
+    if (!hasData(state.find(id))) throw new Error('it has no data');
+    return `PostgreSQL ${to}, simulated`;
+  });
+}
+
 const MAX_PLANNED_STEPS = 200;
 
 /** The steps of a change if nothing prevents them: decisions, followed to the end. */
@@ -166,6 +186,7 @@ export function planOf(
   ...[kind, wanted, running]: Parameters<Lifecycle['plan']>
 ): string[] {
   if (kind === 'verifyBackup') return [...VERIFY_STEPS];
+  if (kind === 'tryUpgrade') return [TRIAL_STEP];
   if (WITHOUT_STEPS.has(kind)) return [];
   const spec = kind === 'stop' || kind === 'delete' ? paused(wanted) : wanted;
   const situation = situationOf(model, spec);

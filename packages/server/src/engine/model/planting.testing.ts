@@ -246,6 +246,7 @@ export const leftover = (id: string): ServiceSpec => ({
   firstVerifier: null,
   origin: null,
   recovery: null,
+  upgrade: null,
   pooler: null,
   ha: null,
   vpc: null,

@@ -85,6 +85,8 @@ const LogLineSchema = Type.Object({
   message: Type.String(),
 });
 
+const CommitsSchema = Type.Array(Type.Object({ atMs: Type.Number(), rows: Type.Number() }));
+
 const ServiceSchema = Type.Object({
   id: Type.String(),
   /** The service that a read replica set follows. */
@@ -94,6 +96,20 @@ const ServiceSchema = Type.Object({
   provisioned: Type.Boolean(),
   /** The major version of the PostgreSQL that its data is of; null: it has no data. */
   major: orNull(Type.Integer()),
+  /** The upgrade that has made its data, and the one whose data is made and not in use yet. */
+  upgrade: Type.Optional(orNull(Type.String())),
+  converted: Type.Optional(orNull(Type.String())),
+  /** The data from before the last upgrade. */
+  former: Type.Optional(
+    orNull(
+      Type.Object({
+        id: Type.String(),
+        major: orNull(Type.Integer()),
+        commits: CommitsSchema,
+        snapshots: Type.Array(SnapshotSchema),
+      }),
+    ),
+  ),
   /** The SCRAM verifier of the admin role's password. */
   verifier: orNull(Type.String()),
   /** The contents of its configuration files. */
@@ -117,7 +133,7 @@ const ServiceSchema = Type.Object({
   sync: Type.Integer(),
   nodes: Type.Array(NodeSchema),
   /** Rows that clients have written. */
-  commits: Type.Array(Type.Object({ atMs: Type.Number(), rows: Type.Number() })),
+  commits: CommitsSchema,
   /** When it stopped; null: it runs, or never ran. */
   stoppedMs: orNull(Type.Number()),
   /** Newest first. */

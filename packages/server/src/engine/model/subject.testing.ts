@@ -127,6 +127,7 @@ export function newSpec(port: number): ServiceSpec {
     firstVerifier: verifierOf(FIRST_PASSWORD),
     origin: null,
     recovery: null,
+    upgrade: null,
     pooler: null,
     ha: null,
     vpc: null,

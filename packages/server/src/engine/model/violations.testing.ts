@@ -132,6 +132,8 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
         ? { ...verdict, outcome: 'settled' }
         : verdict,
     ),
+  'an upgrade keeps the data in a newer version, and its undo brings the former data back': () =>
+    otherSpec((spec) => ({ ...spec, upgrade: null })),
   'lost data is not replaced by an empty database, and is used again when it is back': () =>
     otherSpec((spec) => ({ ...spec, provisioned: false })),
   'a stop and a resize keep the data': () => losesDataOf(({ power }) => power === 'paused'),

@@ -22,6 +22,8 @@ test('data set aside is removed after its time, but not while its recovery is un
       uid: null,
       userOf: null,
       recovery: 'current',
+      upgrade: null,
+      exchange: null,
     });
   const left = async (): Promise<string[]> => {
     await removeOldAside(machine, 'a', 1000);

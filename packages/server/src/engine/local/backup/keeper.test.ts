@@ -66,6 +66,8 @@ async function service(id: string, ages: readonly number[]) {
     uid: null,
     userOf: null,
     recovery: null,
+    upgrade: null,
+    exchange: null,
   });
   return {
     snapshots: async () => (await readdir(paths.snapshots)).toSorted(),
@@ -194,6 +196,8 @@ test('nothing goes while a fork is being made of it, also while its data is stil
     uid: null,
     userOf: null,
     recovery: null,
+    upgrade: null,
+    exchange: null,
   };
   for (const entry of ['f.new', 'f']) {
     const paths = machine.layout.service(entry);

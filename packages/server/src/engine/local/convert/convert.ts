@@ -67,6 +67,8 @@ export type Conversion = {
   readonly owner: Owner | null;
   readonly from: Installation;
   readonly to: Installation;
+  /** Ends the work; null: nothing does. */
+  readonly signal: AbortSignal | null;
 };
 
 /**
@@ -82,11 +84,15 @@ export async function convert(
   makeOld: (directory: string) => Promise<string>,
   target: string,
 ): Promise<string> {
-  const { machine, spec, owner, from, to } = conversion;
+  const { machine, spec, owner, from, to, signal } = conversion;
   const old = copyPaths(machine, `${spec.id}-old`);
   const fresh = copyPaths(machine, `${spec.id}-new`);
   const begunMs = Date.now();
   await Promise.all([discardCopy(machine, old), discardCopy(machine, fresh)]);
+  // A session in one of the servers gets an error.
+  const interrupt = (): void =>
+    void Promise.all([killCopy(machine, old), killCopy(machine, fresh)]).catch(() => undefined);
+  signal?.addEventListener('abort', interrupt);
   try {
     for (const paths of [old, fresh]) await makeInstanceDirectories(owner, paths);
     const made = await makeOld(old.data);
@@ -97,6 +103,7 @@ export async function convert(
     await startPrivateServer(machine, owner, spec, old, from);
     await startPrivateServer(machine, owner, spec, fresh, to);
     const pair: Pair = { machine, owner, to, old, fresh, deadlineMs };
+    signal?.throwIfAborted();
     const copied = await withinQuota(pair, spec.storageGb, () => copyAll(pair));
     await stopPrivateServer(machine, owner, fresh);
     await rename(fresh.data, target);
@@ -104,7 +111,11 @@ export async function convert(
       `${made}; PostgreSQL ${from.version} to ${to.version}: ${copied} by a dump ` +
       `in ${Date.now() - begunMs} ms`
     );
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw error;
   } finally {
+    signal?.removeEventListener('abort', interrupt);
     await discardCopy(machine, old);
     await discardCopy(machine, fresh);
   }
@@ -135,7 +146,7 @@ async function withinQuota<T>(
   } catch (error) {
     if (!isOver) throw error;
     throw new Error(
-      `the copy takes more than its storage of ${storageGb} GB: fork with more storage_gb`,
+      `the copy takes more than its storage of ${storageGb} GB: give it more storage_gb`,
       { cause: error },
     );
   } finally {

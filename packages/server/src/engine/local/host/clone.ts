@@ -337,7 +337,9 @@ async function asideData(path: string): Promise<string[]> {
         .map((entry) => join(restore, entry)),
     ),
   );
-  return inEach.flat();
+  // An upgrade sets the snapshots aside too.
+  const snapshots = await Promise.all(restores.map(snapshotData));
+  return [...inEach, ...snapshots].flat();
 }
 
 async function subvolumesBelow(path: string): Promise<string[]> {

@@ -19,6 +19,8 @@ test('markers of older releases, which wrote `born`, are read; other files are n
     uid: 200001,
     userOf: null,
     recovery: null,
+    upgrade: null,
+    exchange: null,
   };
   for (const provisioned of [true, false]) {
     expect(await read(JSON.stringify({ ...ours, provisioned }))).toEqual({ ...ours, provisioned });

@@ -27,6 +27,13 @@ export type Marker = {
   userOf: string | null;
   /** The restore that has made its data; null: none has. */
   recovery: string | null;
+  /** The upgrade that has made its data; null: none has, or it was undone. */
+  upgrade: string | null;
+  /**
+   * The upgrade whose data is being exchanged with the data of the service, and the PostgreSQL of
+   * the data that comes in; null: none is.
+   */
+  exchange: { upgrade: string; installation: string } | null;
 };
 
 /** The boot of the machine, by Linux's name for it; elsewhere, where there is none, one for all. */
@@ -78,5 +85,16 @@ export function markerOf(paths: Pick<InstancePaths, 'marker'>): Marker | null {
     uid: 'uid' in marker && typeof marker.uid === 'number' ? marker.uid : null,
     userOf: 'userOf' in marker && typeof marker.userOf === 'string' ? marker.userOf : null,
     recovery: 'recovery' in marker && typeof marker.recovery === 'string' ? marker.recovery : null,
+    upgrade: 'upgrade' in marker && typeof marker.upgrade === 'string' ? marker.upgrade : null,
+    exchange: 'exchange' in marker ? exchangeOf(marker.exchange) : null,
   };
+}
+
+function exchangeOf(found: unknown): Marker['exchange'] {
+  return typeof found === 'object' &&
+    found !== null &&
+    'upgrade' in found &&
+    'installation' in found
+    ? { upgrade: String(found.upgrade), installation: String(found.installation) }
+    : null;
 }

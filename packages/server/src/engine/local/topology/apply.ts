@@ -46,6 +46,7 @@ import {
 } from './make-instance.ts';
 import { assertPortIsFree, startServer, stopInstance } from './start-stop.ts';
 import { beginsWithData, type PlacedSpec } from './placed-spec.ts';
+import { convertInPlace, exchangeData } from './upgrade.ts';
 
 /** A step that does something. */
 export type ActiveStep = Exclude<Step, { kind: 'settled' | 'wait' | 'refuse' }>;
@@ -77,6 +78,8 @@ export async function applyStep(
     case 'fork':
     case 'setAside':
     case 'recover':
+    case 'convert':
+    case 'exchange':
     case 'own':
     case 'writeFiles':
       return applyToDirectory(executor, spec, step, installed);
@@ -110,12 +113,21 @@ export async function applyStep(
   }
 }
 
-/** Steps at an instance that does not run. */
+/** Steps at the directory of an instance that does not run, or that they stop. */
 async function applyToDirectory(
   executor: Executor,
   spec: PlacedSpec,
   step: StepOf<
-    'makeTemplate' | 'discard' | 'clone' | 'fork' | 'setAside' | 'recover' | 'own' | 'writeFiles'
+    | 'makeTemplate'
+    | 'discard'
+    | 'clone'
+    | 'fork'
+    | 'setAside'
+    | 'recover'
+    | 'convert'
+    | 'exchange'
+    | 'own'
+    | 'writeFiles'
   >,
   found: Installed,
 ): Promise<string> {
@@ -143,6 +155,10 @@ async function applyToDirectory(
       return setAside(machine, spec.id, step.recovery.id);
     case 'recover':
       return copying(executor, () => recoverInstance(executor, instance, step.recovery));
+    case 'convert':
+      return convertInPlace(executor, instance, step.upgrade);
+    case 'exchange':
+      return exchangeData(executor, instance, step.upgrade);
     case 'own':
       return ownService(machine, spec.id, null);
     case 'writeFiles':
@@ -241,6 +257,8 @@ async function setFirstPassword(
     uid: marker?.uid ?? null,
     userOf: null,
     recovery: marker?.recovery ?? null,
+    upgrade: marker?.upgrade ?? null,
+    exchange: null,
   });
   if (beginsWithData(spec)) await openListener(executor, found);
   return spec.recovery === null ? `for ${ADMIN_ROLE}` : 'not changed: the restored data has it';

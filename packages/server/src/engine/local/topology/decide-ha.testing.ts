@@ -29,6 +29,7 @@ export const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   firstVerifier: 'SCRAM',
   origin: null,
   recovery: null,
+  upgrade: null,
   pooler: null,
   ha: HA,
   vpc: null,
@@ -69,6 +70,7 @@ export function seen(
       directory: 'ours',
       provisioned: true,
       recovered: true,
+      upgrade: 'done',
       notStartable: null,
       templateReady: true,
       server:

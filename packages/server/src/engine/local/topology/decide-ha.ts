@@ -9,6 +9,7 @@ import { DRILL_STEP } from '../../engine.ts';
 import {
   decide,
   decideFirst,
+  decideUpgrade,
   placeWhy,
   RESTART_WHY,
   STEP_NAME,
@@ -170,6 +171,7 @@ export function decideHa(spec: PlacedSpec, ha: PlacedCluster, seen: ClusterSeen)
   const pair: Pair = { spec, ha, seen, primary, others };
   return (
     decideReplacedData(pair) ??
+    decideUpgraded(pair) ??
     decideFailover(pair) ??
     decidePrimary(pair) ??
     decideOthers(pair) ??
@@ -196,6 +198,12 @@ function decideReplacedData({ spec, seen, primary, others }: Pair): HaStep | nul
   const running = [primary, ...others].find(({ server }) => server !== null);
   if (running === undefined) return on(primary.n, decide(spec, seen.primary));
   return on(running.n, { kind: 'stop', mode: 'immediate', why: 'its data is restored' });
+}
+
+/** The steps of an upgrade at the primary stop all members: none of them takes over. */
+function decideUpgraded({ spec, seen, primary }: Pair): HaStep | null {
+  const step = decideUpgrade(spec, seen.primary);
+  return step === null ? null : on(primary.n, step);
 }
 
 /** First: no second writer, and another primary if this one is dead. */

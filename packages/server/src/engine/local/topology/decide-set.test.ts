@@ -17,6 +17,7 @@ const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   firstVerifier: null,
   origin: null,
   recovery: null,
+  upgrade: null,
   pooler: null,
   ha: null,
   vpc: null,

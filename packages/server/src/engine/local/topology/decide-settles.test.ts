@@ -4,6 +4,7 @@ import { decide, KILL_AFTER_MS, type Observation, type Step } from './decide.ts'
 import { spec, PAUSED, POOLED, INSIDE, SPARE, FORK, pooler } from './decide.testing.ts';
 import { afterStep } from './simulate.ts';
 
+const UPGRADE = { id: 'upgrade', to: 18, undo: false };
 const anySpec = fc.constantFrom(
   spec(),
   PAUSED,
@@ -13,6 +14,8 @@ const anySpec = fc.constantFrom(
   INSIDE,
   spec({ recovery: { id: 'restore', repository: null, at: null } }),
   spec({ power: 'paused', pooler: { port: 20001 } }),
+  spec({ upgrade: UPGRADE, pooler: { port: 20001 } }),
+  spec({ upgrade: { ...UPGRADE, undo: true } }),
 );
 const anyServer = fc.option(
   fc.record({
@@ -31,6 +34,7 @@ const anyObservation: fc.Arbitrary<Observation> = fc
     ),
     provisioned: fc.boolean(),
     recovered: fc.boolean(),
+    upgrade: fc.constantFrom('asked' as const, 'made' as const, 'done' as const),
     notStartable: fc.constant(null),
     templateReady: fc.boolean(),
     server: anyServer,
@@ -58,6 +62,9 @@ const anyObservation: fc.Arbitrary<Observation> = fc
     // A server is found through its directory; a watch is one on a server.
     server: seen.directory === 'ours' ? seen.server : null,
     provisioned: seen.directory === 'ours' && seen.provisioned,
+    // Its marker names the upgrade.
+    upgrade:
+      seen.directory === 'ours' || seen.directory === 'lost' ? seen.upgrade : ('done' as const),
     owned: seen.owned || seen.directory !== 'ours',
     connected: seen.connected && seen.server !== null && seen.directory === 'ours',
     silentMs: seen.server !== null && seen.directory === 'ours' ? seen.silentMs : null,
@@ -114,6 +121,7 @@ test('from any observed state, step by step, it settles in the desired state', (
             owned: true,
             disallowedSessions: 0,
             ...(wanted.recovery === null ? {} : { recovered: true }),
+            ...(wanted.upgrade === null ? {} : { upgrade: 'done' }),
             ...(wanted.firstVerifier === null ? {} : { provisioned: true }),
           });
       },
@@ -122,10 +130,12 @@ test('from any observed state, step by step, it settles in the desired state', (
   );
 });
 
+const NOT_REPLACED = { provisioned: true, recovery: null, upgrade: null };
+
 test('a provisioned service is never initialised again', () => {
   fc.assert(
     fc.property(anySpec, anyObservation, (wanted, seen) => {
-      const { kind } = decide({ ...wanted, provisioned: true, recovery: null }, seen);
+      const { kind } = decide({ ...wanted, ...NOT_REPLACED }, seen);
       expect(['discard', 'makeTemplate', 'clone', 'fork', 'recover']).not.toContain(kind);
       if (wanted.power === 'running' && seen.directory !== 'ours')
         expect(['refuse', 'stopPooler']).toContain(kind);

@@ -18,6 +18,7 @@ export const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   firstVerifier: 'SCRAM',
   origin: null,
   recovery: null,
+  upgrade: null,
   pooler: null,
   ha: null,
   vpc: null,

@@ -3,7 +3,8 @@
  * apply.ts performs it.
  */
 import { EXTENSION_STEPS } from '../../engine.ts';
-import type { Origin, Recovery } from '../../spec.ts';
+import { UPGRADE_STEPS } from '../../upgrade-steps.ts';
+import type { Origin, Recovery, Upgrade } from '../../spec.ts';
 import type { PoolerSeen } from '../proxy/pooler.ts';
 import type { Phase, StopMode } from '../postgres/server.ts';
 import type { PlacedSpec } from './placed-spec.ts';
@@ -28,6 +29,11 @@ export type Observation = {
   provisioned: boolean;
   /** Whether its data was made by the requested restore, or none was requested. */
   recovered: boolean;
+  /**
+   * The requested upgrade. asked: its data is not made yet, or comes back; made: the data is
+   * there, to be exchanged with the data of the service; done: none was requested, or it is in use.
+   */
+  upgrade: 'asked' | 'made' | 'done';
   /** Why no server can be started on its data; null: one can. */
   notStartable: string | null;
   templateReady: boolean;
@@ -67,6 +73,8 @@ export type Step =
   | { kind: 'fork'; origin: Origin }
   | { kind: 'setAside'; recovery: Recovery }
   | { kind: 'recover'; recovery: Recovery }
+  | { kind: 'convert'; upgrade: Upgrade }
+  | { kind: 'exchange'; upgrade: Upgrade }
   | { kind: 'own' }
   | { kind: 'writeFiles' }
   | { kind: 'start' }
@@ -92,6 +100,8 @@ export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refus
   fork: 'clone parent',
   setAside: 'set data aside',
   recover: 'restore data',
+  convert: UPGRADE_STEPS[0],
+  exchange: UPGRADE_STEPS[1],
   own: 'change owner of files',
   writeFiles: 'write configuration',
   start: 'start PostgreSQL',
@@ -145,6 +155,8 @@ export function decide(spec: PlacedSpec, seen: Observation): Step {
   if (seen.pooler !== null && !seen.owned) return { kind: 'stopPooler', why: OWN_WHY };
   const replaced = decideReplaced(spec, seen);
   if (replaced !== null) return replaced;
+  const upgrade = decideUpgrade(spec, seen);
+  if (upgrade !== null) return upgrade;
   if (seen.server !== null) return decideRunning(spec, seen, seen.server);
   if (!seen.owned && seen.directory === 'ours') return { kind: 'own' };
   if (spec.power === 'paused') return { kind: 'settled' };
@@ -169,6 +181,16 @@ export function decideReplaced({ power, recovery }: PlacedSpec, seen: Observatio
   // Its last WAL is read where it is: no shutdown is needed.
   if (seen.server !== null) return { kind: 'stop', mode: 'immediate', why: 'its data is restored' };
   return seen.directory === 'absent' ? null : { kind: 'setAside', recovery };
+}
+
+/**
+ * A requested upgrade. Its steps stop the servers themselves: they keep running while it has to
+ * wait for others. null: nothing is left of it to do.
+ */
+export function decideUpgrade({ power, upgrade }: PlacedSpec, seen: Observation): Step | null {
+  if (upgrade === null || power === 'paused' || seen.upgrade === 'done') return null;
+  if (seen.upgrade === 'made' || upgrade.undo) return { kind: 'exchange', upgrade };
+  return seen.directory === 'ours' ? { kind: 'convert', upgrade } : null;
 }
 
 /**

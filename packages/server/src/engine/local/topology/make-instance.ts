@@ -101,7 +101,11 @@ export async function cloneParent(
     detail =
       from === null
         ? await fork(unfinished.data)
-        : await convert({ machine, templates, spec, owner, from, to }, fork, unfinished.data);
+        : await convert(
+            { machine, templates, spec, owner, from, to, signal: null },
+            fork,
+            unfinished.data,
+          );
   });
   return detail;
 }
@@ -308,6 +312,8 @@ async function make(
           uid: owner?.name === SERVICE_USER ? owner.uid : null,
           userOf: null,
           recovery: spec.recovery?.id ?? null,
+          upgrade: null,
+          exchange: null,
         }),
       ),
       fill(unfinished, owner),

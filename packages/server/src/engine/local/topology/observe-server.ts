@@ -95,15 +95,28 @@ async function installationAt(
   spec: PlacedSpec,
   marker: Marker | null,
 ): Promise<{ installation: Installation | null; notStartable: string | null }> {
-  const { origin } = spec;
+  const { origin, set } = spec;
+  const followed = set === null ? null : await readMarker(layout.service(set.parent));
+  if (followed !== null) {
+    // Its nodes are made again from a primary that was upgraded.
+    const present = presentOf(installations.usable);
+    const needs = { ...spec, major: majorOf(followed) };
+    return {
+      installation: installationOf(present, followed, needs),
+      notStartable: whyNotStartable(present, followed, needs),
+    };
+  }
   const parents =
     marker === null && origin !== null ? await readMarker(layout.service(origin.parent)) : null;
   const isConverted = parents !== null && spec.major !== null && majorOf(parents) !== spec.major;
   const made = isConverted ? null : (marker ?? parents);
   const present = presentOf(installations.usable);
+  // The record gets the version of an upgrade when all of it is done.
+  const wanted =
+    spec.upgrade !== null && marker?.id === spec.id ? { ...spec, major: majorOf(marker) } : spec;
   return {
-    installation: installationOf(present, made, spec),
-    notStartable: whyNotStartable(present, made, spec),
+    installation: installationOf(present, made, wanted),
+    notStartable: whyNotStartable(present, made, wanted),
   };
 }
 
@@ -200,6 +213,7 @@ async function observe(
     directory,
     provisioned: isOurs && marker.provisioned,
     recovered: spec.recovery === null || (isOurs && marker.recovery === spec.recovery.id),
+    upgrade: isOurs ? upgradeSeen(spec, marker) : 'done',
     notStartable,
     templateReady,
     server: server === null ? null : { phase, start: startOf(server, spec), placed },
@@ -214,6 +228,13 @@ async function observe(
     pooler,
     disallowedSessions: disallowed,
   };
+}
+
+function upgradeSeen({ upgrade }: PlacedSpec, marker: Marker): Observation['upgrade'] {
+  if (upgrade === null) return 'done';
+  if (marker.exchange?.upgrade === upgrade.id) return 'made';
+  const isInUse = marker.upgrade === upgrade.id;
+  return isInUse === upgrade.undo ? 'asked' : 'done';
 }
 
 function startOf(server: Started, { size, preload, restarts }: PlacedSpec): StartSeen {

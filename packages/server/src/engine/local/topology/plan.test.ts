@@ -18,6 +18,7 @@ const SPEC: ServiceSpec = {
   firstVerifier: null,
   origin: null,
   recovery: null,
+  upgrade: null,
   pooler: null,
   ha: null,
   set: null,

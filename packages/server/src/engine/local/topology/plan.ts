@@ -6,6 +6,7 @@ import { BACKUP_STEP } from '../../off-machine.ts';
 import { existsSync } from 'node:fs';
 import { MAX_REPLICAS, type OperationKind, type Size } from '@howdah/contract';
 import type { Lifecycle } from '../../engine.ts';
+import { TRIAL_STEP } from '../../upgrade-steps.ts';
 import { chooseServers, numberNodes } from '../../records.ts';
 import type { HighAvailability, ServiceSpec } from '../../spec.ts';
 import { VERIFICATION_STEPS } from '../backup/verify.ts';
@@ -65,6 +66,7 @@ export function planOf(
 ): string[] {
   if (kind === 'verifyBackup') return [...VERIFICATION_STEPS];
   if (kind === 'runBackup') return [BACKUP_STEP];
+  if (kind === 'tryUpgrade') return [TRIAL_STEP];
   const before = stateBefore(kind, spec, running, there.movesIntoVpc);
   if (before === null) return [];
   const size =
@@ -97,6 +99,7 @@ type Before = {
   network: 'same' | 'moves' | 'otherClients';
   /** Its data is replaced by its backups. */
   isReplaced: boolean;
+  upgrade: Observation['upgrade'];
 };
 
 /** @returns null: the change has no steps, or none of a server that does not run */
@@ -114,6 +117,7 @@ function stateBefore(
     extension: null,
     network: 'same',
     isReplaced: false,
+    upgrade: 'done',
   };
   switch (kind) {
     case 'create':
@@ -121,6 +125,9 @@ function stateBefore(
       return { ...same, state: running ? 'spare' : 'absent', hasPooler: false };
     case 'recover':
       return { ...same, hasPooler: false, isReplaced: true };
+    case 'upgrade':
+    case 'undoUpgrade':
+      return { ...same, upgrade: 'asked' };
     case 'start':
     case 'restore':
     case 'repair':
@@ -153,6 +160,7 @@ function stateBefore(
       return running && spec.vpc === null ? { ...same, network: 'otherClients' } : null;
     case 'verifyBackup':
     case 'runBackup':
+    case 'tryUpgrade':
     case 'updatePassword':
     case 'setEnvironment':
     case 'rename':
@@ -163,13 +171,21 @@ function stateBefore(
 type SizeSeen = NonNullable<InstanceSeen['server']>['size'];
 
 /** A service as `decide` observes it, whichever servers it has. */
-function rulesOf({ state, hasPooler, extension, network, isReplaced }: Before): Observation {
+function rulesOf({
+  state,
+  hasPooler,
+  extension,
+  network,
+  isReplaced,
+  upgrade,
+}: Before): Observation {
   const exists = state !== 'absent';
   return {
     ...WELL,
     directory: exists ? 'ours' : 'absent',
     provisioned: exists && state !== 'spare',
     recovered: !isReplaced,
+    upgrade,
     server: null,
     connected: false,
     extension,

@@ -16,6 +16,7 @@ export const WELL: Observation = {
   directory: 'ours',
   provisioned: true,
   recovered: true,
+  upgrade: 'done',
   notStartable: null,
   templateReady: true,
   server: { phase: 'ready', start: 'current', placed: true },
@@ -74,6 +75,17 @@ export function afterStep(seen: Observation, step: Step): Observation {
       return { ...seen, templateReady: true };
     case 'setAside':
       return { ...seen, ...NO_SERVER, directory: 'lost', provisioned: false, recovered: true };
+    case 'convert':
+      return { ...seen, ...NO_SERVER, pooler: null, upgrade: 'made' };
+    case 'exchange':
+      return {
+        ...seen,
+        ...NO_SERVER,
+        pooler: null,
+        directory: 'ours',
+        upgrade: 'done',
+        filesCurrent: false,
+      };
     case 'clone':
     case 'fork':
     case 'recover':

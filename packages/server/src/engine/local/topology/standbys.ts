@@ -25,7 +25,7 @@ import { mkdir, rename, rm, writeFile } from '../host/root-files.ts';
 import { fence, makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
 import { sizeLabel } from '../postgres/server-start.ts';
 import { ownerOf } from '../host/users.ts';
-import { isFile } from '../host/service-files.ts';
+import { isFile, readText } from '../host/service-files.ts';
 import type { Size } from '@howdah/contract';
 import type { PlacedSpec } from './placed-spec.ts';
 
@@ -106,6 +106,8 @@ export async function brokenOf(
   const { key } = found;
   const incomplete = await whyIncomplete(found);
   if (incomplete !== null) return incomplete;
+  const otherMajor = whyOtherMajor(found);
+  if (otherMajor !== null) return otherMajor;
   if (slotLost) return 'it was too far behind: the primary has removed WAL that it needs';
   if (follows || (await advances(standbys, key))) lostSinceMs.delete(key);
   else if (!lostSinceMs.has(key)) lostSinceMs.set(key, performance.now());
@@ -116,6 +118,15 @@ export async function brokenOf(
 
 export function isBroken({ broken }: Standbys, key: string): boolean {
   return broken.has(key);
+}
+
+/** Why the data of a standby is of another version than its primary's; null: it is not. */
+function whyOtherMajor({ paths, installation }: Found): string | null {
+  const path = join(paths.data, 'PG_VERSION');
+  if (installation === null || !isFile(path)) return null;
+  return Number(readText(path)) === installation.major
+    ? null
+    : `its primary runs PostgreSQL ${installation.major}`;
 }
 
 /**

@@ -145,6 +145,9 @@ async function applyToServer(
   const conf = observed.conf.get(n) ?? '';
   await writeReplicationFor(topology, step, found, conf);
   if (n !== ha.primary) return applyToStandby(topology, spec, step, found);
+  if (step.kind === 'convert' || step.kind === 'exchange')
+    // It waits for its turn: no failover begins before all members are stopped.
+    return toPrimary(round, () => applyStep(executor, spec, step, found));
   if (step.kind !== 'start' && step.kind !== 'stop') {
     const did = await applyStep(executor, spec, step, found);
     // A new instance has a directory for the file only now.

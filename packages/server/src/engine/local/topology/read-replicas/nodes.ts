@@ -40,6 +40,8 @@ export async function makeSet(machine: Machine, id: string, parent: string): Pro
     uid,
     userOf: parent,
     recovery: null,
+    upgrade: null,
+    exchange: null,
   });
   await rename(unfinished.root, layout.service(id).root);
   return `for PostgreSQL ${marker.installation}`;
