@@ -189,12 +189,6 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     'forks are subvolume snapshots, of moved and of new services',
     { tags: 'slow' },
     async () => {
-      // The test before this one makes the data volume, and is left out by default.
-      if (!(await exists(imagePaths(join(home, 'data')).image))) {
-        expect(await create()).toMatchObject({ code: 0 });
-        await cloud.up();
-        await cloud.until(running.service_id, 'READY');
-      }
       const { data: regions } = await cloud.client.GET('/projects/{project_id}/regions', {
         params: { path: { project_id: cloud.projectId } },
       });
@@ -239,38 +233,42 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     },
   );
 
-  test('a scheduled snapshot begins with a checkpoint of its own, before which it needs no WAL', async () => {
-    const newest = async () => {
-      const { data } = await cloud.client.GET(
-        '/projects/{project_id}/services/{service_id}/backupStatus',
-        {
-          params: { path: { project_id: cloud.projectId, service_id: running.service_id } },
-        },
-      );
-      return data?.snapshots
-        .map(({ taken }) => taken)
-        .toSorted()
-        .at(-1);
-    };
-    const [before, taken] = [
-      await query(cloud, running, 'select pg_current_wal_insert_lsn()::text as lsn'),
-      await newest(),
-    ];
-    await cloud.stop('SIGTERM');
-    cloud.env['HOWDAH_SNAPSHOT_HOURS'] = '0.001';
-    await cloud.up();
-    await expect.poll(newest, { timeout: 120_000 }).not.toBe(taken);
-    expect(
-      await query(
-        cloud,
-        running,
-        `select redo_lsn >= '${Object(before[0]).lsn}' as after from pg_control_checkpoint()`,
-      ),
-    ).toEqual([{ after: true }]);
-    await cloud.stop('SIGTERM');
-    delete cloud.env['HOWDAH_SNAPSHOT_HOURS'];
-    await cloud.up();
-  });
+  test(
+    'a scheduled snapshot begins with a checkpoint of its own, before which it needs no WAL',
+    { tags: 'slow' },
+    async () => {
+      const newest = async () => {
+        const { data } = await cloud.client.GET(
+          '/projects/{project_id}/services/{service_id}/backupStatus',
+          {
+            params: { path: { project_id: cloud.projectId, service_id: running.service_id } },
+          },
+        );
+        return data?.snapshots
+          .map(({ taken }) => taken)
+          .toSorted()
+          .at(-1);
+      };
+      const [before, taken] = [
+        await query(cloud, running, 'select pg_current_wal_insert_lsn()::text as lsn'),
+        await newest(),
+      ];
+      await cloud.stop('SIGTERM');
+      cloud.env['HOWDAH_SNAPSHOT_HOURS'] = '0.001';
+      await cloud.up();
+      await expect.poll(newest, { timeout: 120_000 }).not.toBe(taken);
+      expect(
+        await query(
+          cloud,
+          running,
+          `select redo_lsn >= '${Object(before[0]).lsn}' as after from pg_control_checkpoint()`,
+        ),
+      ).toEqual([{ after: true }]);
+      await cloud.stop('SIGTERM');
+      delete cloud.env['HOWDAH_SNAPSHOT_HOURS'];
+      await cloud.up();
+    },
+  );
 
   test(
     'grows while in use, is unmounted with the databases, and is mounted again by up',
@@ -365,8 +363,6 @@ describe.runIf(none === null)('a power cut right after a service was provisioned
         uid: null,
         userOf: null,
         recovery: null,
-        upgrade: null,
-        exchange: null,
       });
     try {
       await mkdir(mounted);
