@@ -102,9 +102,11 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     cloud.env['PATH'] = path;
     expect(await unfinishedMove(imagePaths(join(home, 'data')))).toEqual([]);
     expect(await exists(join(home, 'data.img'))).toBe(false);
+    await cloud.up();
   });
 
   test('is completed after kills at every program, without loss', { tags: 'slow' }, async () => {
+    await down(cloud);
     const paths = imagePaths(join(home, 'data'));
     const programs = ['losetup', 'mkfs.btrfs', 'mount', 'umount', 'btrfs', 'setpriv', 'sync'];
     const tools = await makeTools(programs, home);
@@ -363,6 +365,8 @@ describe.runIf(none === null)('a power cut right after a service was provisioned
         uid: null,
         userOf: null,
         recovery: null,
+        upgrade: null,
+        exchange: null,
       });
     try {
       await mkdir(mounted);
