@@ -34,7 +34,7 @@ function changing(
   decide: (
     world: World,
     slot: Slot,
-  ) => Partial<World> | null | 'refuse' | 'conflict' | 'unconfirmed',
+  ) => Partial<World> | null | 'refuse' | 'conflict' | 'unconfirmed' | 'unavailable',
 ): Pick<Call, 'operationId' | 'action' | 'act'> {
   const act = (world: World, slot: Slot): Effect => {
     if (world.deleted) return missing(world);
@@ -45,6 +45,7 @@ function changing(
     if (change === 'refuse') return refused(world);
     if (change === 'conflict') return { world, answer: '409 CONFLICT' };
     if (change === 'unconfirmed') return { world, answer: '400 INVALID_REQUEST' };
+    if (change === 'unavailable') return { world, answer: '422 UNAVAILABLE_HERE' };
     return change === null
       ? done(world, operationId, null)
       : done(begun(world, action, change), operationId, action);
@@ -281,9 +282,9 @@ export const CALLS: Record<string, Call> = {
     body: () => ({}),
   },
   upgrade: {
-    // Its version is newer.
-    ...changing('upgradeService', 'upgrade', () => 'unconfirmed'),
-    body: () => ({ pg_version: '16' }),
+    // No machine has this version.
+    ...changing('upgradeService', 'upgrade', () => 'unavailable'),
+    body: () => ({ pg_version: '99' }),
   },
   'undo an upgrade': {
     // It was not upgraded.
