@@ -43,7 +43,9 @@ async function makeDisks(kind: (typeof KINDS)[number]) {
   ];
   const image = (name: string): string => join(below, name);
   const remove = async (): Promise<void> => {
-    for (const mount of [mounted, below]) if (await isMounted(mount)) await unmount(mount);
+    // Servers of other tests have mounts of their own, with a copy of those of their start.
+    for (const mount of [mounted, below])
+      if (await isMounted(mount)) await run('umount', ['--lazy', mount]);
     await rm(directory, { recursive: true });
   };
   try {
@@ -65,7 +67,9 @@ async function makeDisks(kind: (typeof KINDS)[number]) {
     /** Puts a copy in place of the disk. */
     swap: async (name: string): Promise<void> => {
       await unmount(mounted);
-      await run('mount', ['-o', 'loop', image(name), mounted]);
+      // The copy has the same UUID as the disk, which such a mount may still hold.
+      const options = kind === 'xfs' ? 'loop,nouuid' : 'loop';
+      await run('mount', ['-o', options, image(name), mounted]);
     },
     remove,
   };
