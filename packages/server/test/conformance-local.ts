@@ -128,7 +128,8 @@ async function destroyHome(home: string, root: string): Promise<string[]> {
   await stopDatabases(home, () => undefined);
   const running = (await runningServers()).filter((data) => data.startsWith(root));
   const data = await readlink(join(home, 'data')).catch(() => join(home, 'data'));
-  await rm(data, { recursive: true, force: true });
+  // The next clone of a template may still be made there.
+  await rm(data, { recursive: true, force: true, maxRetries: 10 });
   await rm(home, { recursive: true, force: true });
   return running;
 }
