@@ -132,6 +132,19 @@ test('a backup is an operation: cancelled, retried, and going on after a crash',
     });
   // None by schedule came after the cancelled one.
   expect((await backups()).filter(({ requested_by: by }) => by === 'howdah')).toHaveLength(1);
+
+  // A tenant cannot fill the repository.
+  await behave('hangs');
+  const answers: unknown[] = [];
+  for (let n = 0; n < 10 && !answers.includes(422); n++) {
+    const { status, body } = await ask(true);
+    answers.push(status);
+    if (status === 422) expect(body).toMatchObject({ code: 'LIMIT_EXCEEDED' });
+    else expect(await cancel()).toMatchObject({ status: 200 });
+  }
+  // With the four of before.
+  expect(answers).toEqual([202, 202, 202, 202, 202, 202, 422]);
+  await recoverFrom('hangs');
 });
 
 /** Changes one byte in the middle of the largest file below a directory. */

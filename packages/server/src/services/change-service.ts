@@ -28,6 +28,7 @@ import {
 } from './service-rules.ts';
 import { readUsedStorageGb, storageOrRefuse } from './storage-quota.ts';
 import { beginOperation, besideUnderWay, recordOperation } from '../store/operations.ts';
+import { countAsked } from '../store/beside.ts';
 import { listRepositories } from '../store/repositories.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
 import { changeService } from '../store/services.ts';
@@ -99,6 +100,7 @@ export async function runBackup(
     const underWay = await besideUnderWay(tx, id, 'runBackup');
     if (underWay === null && ALLOWED[service.status].runBackup !== 'accept')
       throw new ApiError('INVALID_STATE', refusal('runBackup', service.status));
+    if (underWay === null) await refuseTooMany(tx, id);
     const operation =
       underWay ?? (await beginOperation(tx, service, 'runBackup', caller, null, { full }));
     return {
@@ -106,6 +108,19 @@ export async function runBackup(
       operationId: operation.id,
     };
   });
+}
+
+const MOST_ASKED_A_DAY = 10;
+
+/** All projects share a repository, and a tenant could fill it. @throws ApiError LIMIT_EXCEEDED */
+async function refuseTooMany(tx: Tx, id: string): Promise<void> {
+  const asked = await countAsked(tx, id, 'runBackup', 86_400_000);
+  if (asked < MOST_ASKED_A_DAY) return;
+  throw new ApiError(
+    'LIMIT_EXCEEDED',
+    `runBackup: ${asked} backups of the service were asked for within 24 hours; allowed are ` +
+      `${MOST_ASKED_A_DAY}. The daily backup goes on; ask again when the first of them is a day old`,
+  );
 }
 
 export async function resizeService(

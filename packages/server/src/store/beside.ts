@@ -2,7 +2,7 @@
 import type { BesideKind } from '@howdah/contract';
 import { sql } from 'kysely';
 import type { OperationRow } from '../domain/operation/row.ts';
-import { CANCELLED_BY } from './operations.ts';
+import { CANCELLED_BY, HOWDAH } from './operations.ts';
 import type { Db } from './tables.ts';
 
 /**
@@ -48,6 +48,24 @@ export async function wasCancelled(
     .where('finished', '>', sql<Date>`now() - ${`${withinMs} ms`}::interval`)
     .executeTakeFirst();
   return found !== undefined;
+}
+
+/** How many operations of a kind on a service somebody has asked for within a time. */
+export async function countAsked(
+  db: Db,
+  serviceId: string,
+  kind: BesideKind,
+  withinMs: number,
+): Promise<number> {
+  const { asked } = await db
+    .selectFrom('operations')
+    .select(sql<number>`count(*)::int`.as('asked'))
+    .where('service_id', '=', serviceId)
+    .where('kind', '=', kind)
+    .where('requested_by', '<>', HOWDAH)
+    .where('created', '>', sql<Date>`now() - ${`${withinMs} ms`}::interval`)
+    .executeTakeFirstOrThrow();
+  return asked;
 }
 
 /**

@@ -9,6 +9,7 @@
 import { Type, type Static } from 'typebox';
 import { Check } from 'typebox/value';
 import { SIMULATED_TRANSITIONS } from '@howdah/contract';
+import { createTurns } from '../../lib/turns.ts';
 
 /** Keeps documents: plain JSON, by key. A table of two columns can be one. */
 export type ModelStore = {
@@ -188,20 +189,10 @@ export type ModelState = {
 
 export function createState(store: ModelStore, first: ModelRegion): ModelState {
   const services = new Map<string, ModelService>();
-  const turns = new Map<string, Promise<unknown>>();
+  const inTurn = createTurns();
   let region = first;
   let opened: Promise<void> | null = null;
 
-  const inTurn = <T>(key: string, work: () => Promise<T>): Promise<T> => {
-    const mine = (turns.get(key) ?? Promise.resolve()).then(work);
-    const settled = mine.then(
-      () => undefined,
-      () => undefined,
-    );
-    turns.set(key, settled);
-    void settled.then(() => turns.get(key) === settled && turns.delete(key));
-    return mine;
-  };
   const read = async (): Promise<void> => {
     for (const [key, document] of await store.load()) {
       if (key === REGION_KEY && Check(RegionSchema, document)) region = document;

@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
@@ -81,6 +81,17 @@ test('it can stay lifted for a moment after the work', async () => {
   expect(await written()).toBe('null');
   await vi.advanceTimersByTimeAsync(600);
   await vi.waitFor(async () => expect(await written()).toBe('32'));
+});
+
+test('a limit that could not be put back is put back later', async () => {
+  const broken = { ...file, path: join(directory, 'later', 'rate') };
+  await mkdir(join(directory, 'later'));
+  await setWriteRate(broken, 32);
+  await withoutWriteLimit(broken, () => rm(join(directory, 'later'), { recursive: true }));
+  await mkdir(join(directory, 'later'));
+  await vi.advanceTimersByTimeAsync(1100);
+  await vi.waitFor(async () => expect(await readFile(broken.path, 'utf8')).toBe('32'));
+  forgetWriteRate(broken);
 });
 
 test('a server that is about to stop has no limit to be put back', async () => {

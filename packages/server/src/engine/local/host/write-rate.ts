@@ -23,6 +23,8 @@ const LIFT_SAVED_MS = 10_000;
 const LIFT_SHARE = 1 / 100;
 /** A shorter time is of no use. */
 const LEAST_LIFT_MS = 50;
+/** A limit that could not be put back is tried again after this. */
+const LOWER_AGAIN_MS = 1000;
 
 /** The file of a cgroup that takes the rate. @param rate bytes a second; null: no limit */
 export type RateFile = { path: string; line: (rate: number | null) => string };
@@ -104,6 +106,7 @@ async function lift(file: RateFile, group: Group): Promise<void> {
   if (group.leftMs < LEAST_LIFT_MS) return;
   group.liftedMs = nowMs;
   group.timer = setTimeout(() => void lower(file, group), group.leftMs).unref();
+  // No work fails because of its rate.
   await writeNext(file, group, null).catch(() => undefined);
 }
 
@@ -114,13 +117,19 @@ async function lower(file: RateFile, group: Group): Promise<void> {
   group.countedMs = nowMs;
   group.liftedMs = null;
   clearTimeout(group.timer);
-  await writeNext(file, group, group.rate).catch(() => undefined);
+  try {
+    await writeNext(file, group, group.rate);
+  } catch {
+    // Without its limit it would slow down all others. A group that is gone has no server.
+    if (groups.get(file.path) !== group || group.liftedMs !== null) return;
+    group.liftedMs = performance.now();
+    group.timer = setTimeout(() => void lower(file, group), LOWER_AGAIN_MS).unref();
+  }
 }
 
 /** Writes after what is being written. */
 async function writeNext(file: RateFile, group: Group, rate: number | null): Promise<void> {
   const written = group.written.then(() => writeRate(file, rate));
-  // No work fails because of its rate. A group that is gone has no server to limit.
   group.written = written.catch(() => undefined);
   await written;
 }
