@@ -132,20 +132,26 @@ test('a backup is an operation: cancelled, retried, and going on after a crash',
     });
   // None by schedule came after the cancelled one.
   expect((await backups()).filter(({ requested_by: by }) => by === 'howdah')).toHaveLength(1);
-
-  // A tenant cannot fill the repository.
+  // A tenant cannot fill the repository: with the four of before, these are ten.
   await behave('hangs');
-  const answers: unknown[] = [];
-  for (let n = 0; n < 10 && !answers.includes(422); n++) {
+  expect(await askUntilRefused(ask, cancel)).toEqual([202, 202, 202, 202, 202, 202, 422]);
+  await recoverFrom('hangs');
+});
+
+/** Asks for backups, and cancels them. @returns the statuses of the answers */
+async function askUntilRefused(
+  ask: (full: boolean) => Promise<{ status: number; body: unknown }>,
+  cancel: () => Promise<unknown>,
+): Promise<number[]> {
+  const answers: number[] = [];
+  while (answers.length < 10 && !answers.includes(422)) {
     const { status, body } = await ask(true);
     answers.push(status);
     if (status === 422) expect(body).toMatchObject({ code: 'LIMIT_EXCEEDED' });
     else expect(await cancel()).toMatchObject({ status: 200 });
   }
-  // With the four of before.
-  expect(answers).toEqual([202, 202, 202, 202, 202, 202, 422]);
-  await recoverFrom('hangs');
-});
+  return answers;
+}
 
 /** Changes one byte in the middle of the largest file below a directory. */
 async function damage(directory: string): Promise<void> {
