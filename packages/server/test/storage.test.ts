@@ -10,7 +10,7 @@ import type { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
-import { makeLoopDisk, type LoopDisk } from './loop-disk.ts';
+import { loopDisksWork, makeLoopDisk, type LoopDisk } from './loop-disk.ts';
 
 const run = promisify(execFile);
 const DISK_MB = 2600;
@@ -19,28 +19,31 @@ const MOST_BYTES = 2.2e9;
 /** Floods go as fast as the machine writes: a limit only for what never ends. */
 const LONGEST_WAIT_MS = 600_000;
 const TIMEOUT = { timeout: 2 * LONGEST_WAIT_MS };
-const disk: LoopDisk | null = await makeLoopDisk(DISK_MB);
-if (disk === null)
+const possible = await loopDisksWork();
+if (!possible)
   process.stdout.write(
     'storage.test.ts: skipped, since no loop device can be mounted here (it needs root)\n',
   );
 
 type Owned = Service & { initial_password: string };
 
-describe.runIf(disk !== null)('disk space', () => {
+describe.runIf(possible)('disk space', () => {
   let cloud: Installation;
   let tenant: Owned;
   let neighbour: Owned;
-  const home = join(disk?.path ?? '', 'h');
+  let disk: LoopDisk;
+  let home: string;
 
   beforeAll(async () => {
+    disk = await makeLoopDisk(DISK_MB);
+    home = join(disk.path, 'h');
     cloud = await install({ HOWDAH_HOME: home, HOWDAH_SNAPSHOT_HOURS: '24' });
     tenant = await cloud.create({ name: 'tenant', service_type: 'POSTGRES', storage_gb: 1 });
     neighbour = await cloud.create({ name: 'neighbour', service_type: 'POSTGRES' });
   });
   afterAll(async () => {
     expect(await cloud.destroy()).toEqual([]);
-    await disk?.remove();
+    await disk.remove();
   });
 
   const connected = async <T>(service: Owned, work: (client: Client) => Promise<T>): Promise<T> => {
@@ -286,7 +289,7 @@ describe.runIf(disk !== null)('disk space', () => {
     };
     /** Writes as many zeros as there is space now, as root: what is released meanwhile stays free. */
     const fill = async (path: string): Promise<void> => {
-      const { bsize, bfree } = await statfs(disk?.path ?? '');
+      const { bsize, bfree } = await statfs(disk.path);
       const zeros = ['if=/dev/zero', 'bs=1M', 'iflag=count_bytes', `count=${bsize * bfree}`];
       await run('dd', [...zeros, 'conv=fsync', `of=${path}`]).catch(() => null); // it ends where others write too
     };
@@ -295,7 +298,7 @@ describe.runIf(disk !== null)('disk space', () => {
       'ends nobody: reads, a restart of the control plane, deletes and purges work, and afterwards all is as before',
       { ...TIMEOUT, tags: 'slow' },
       async () => {
-        const filler = join(disk?.path ?? '', 'filler');
+        const filler = join(disk.path, 'filler');
         const gone = await cloud.create({ name: 'gone', service_type: 'POSTGRES' });
         const other = await cloud.create({
           name: 'other',
@@ -313,7 +316,7 @@ describe.runIf(disk !== null)('disk space', () => {
           (await readFile(join(home, 'data', 'store', 'pid'), 'utf8')).trim(),
         ]);
         await fill(filler);
-        expect(await disk?.usedPercent()).toBeGreaterThan(99.8);
+        expect(await disk.usedPercent()).toBeGreaterThan(99.8);
         const beganMs = Date.now();
         await cloud.up();
         const servingMs = Date.now() - beganMs;
