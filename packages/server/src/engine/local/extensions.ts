@@ -9,7 +9,7 @@ import {
   readControlFiles,
   type ControlFile,
 } from './postgres/extension-files.ts';
-import { judge, needsPreload, ruleOfPlugin } from './postgres/extension-rules.ts';
+import { judge, needsPreload, ruleOfPlugin } from '../../domain/postgres/extension-rules.ts';
 import { readCreated } from './postgres/extension-sql.ts';
 import { installationOf, missingFor, type Installation } from './postgres/installations.ts';
 import { findServer, phaseOf } from './postgres/server.ts';

@@ -10,7 +10,7 @@ import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/owner.ts';
 import { isErrno, noneOf } from '../../../lib/processes.ts';
 import { chown, mkdir } from '../host/root-files.ts';
-import { quoted } from '../postgres/settings.ts';
+import { quoted } from '../../../domain/postgres/settings.ts';
 import { findServer } from '../postgres/server.ts';
 import { copyInto, entryExists, listEntries, statEntry } from '../host/service-files.ts';
 import { endOfRecord, endOfWal, newestTimeline, parseLsn, walFileName } from '../postgres/wal.ts';

@@ -16,7 +16,7 @@ import type { Owner } from '../host/owner.ts';
 import { rename } from '../host/root-files.ts';
 import { assertSpaceFor, bytesBelow } from '../host/space.ts';
 import { readControlFiles, type ControlFile } from '../postgres/extension-files.ts';
-import { judge } from '../postgres/extension-rules.ts';
+import { judge } from '../../../domain/postgres/extension-rules.ts';
 import { createExtension } from '../postgres/extension-sql.ts';
 import { MAINTENANCE_DATABASE } from '../postgres/files.ts';
 import { writeSystemIdentifier } from '../postgres/identity.ts';

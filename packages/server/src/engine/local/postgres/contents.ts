@@ -4,6 +4,7 @@
  */
 import { ADMIN_ROLE, DATABASE_NAME, type AddonExtension } from '@howdah/contract';
 import { escapeIdentifier, type Client } from 'pg';
+import { adminRights } from '../../../domain/postgres/admin-role.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { MAINTENANCE_DATABASE } from './files.ts';
 import type { Monitor } from './monitor.ts';
@@ -42,7 +43,9 @@ async function transact(client: Client, statements: readonly string[]): Promise<
 
 /** Fills the server of a new template without extensions. */
 export async function fillPlainTemplate(at: At): Promise<void> {
-  await inDatabase(at, MAINTENANCE_DATABASE, (client) => transact(client, roleStatements()));
+  await inDatabase(at, MAINTENANCE_DATABASE, (client) =>
+    transact(client, [`create role ${ADMIN_ROLE} login`, ...adminRights()]),
+  );
   await inDatabase(at, MAINTENANCE_DATABASE, async (client) => {
     await client.query(`create database ${DATABASE_NAME} owner ${ADMIN_ROLE}`);
   });
@@ -65,27 +68,6 @@ export async function addExtensions(at: At, extensions: readonly AddonExtension[
     await client.query('vacuum (freeze, analyze)');
     await client.query('checkpoint');
   });
-}
-
-/**
- * The rights of tsdbadmin: own its databases, make and grant roles, see all statistics, replicate
- * logically. (A connection for that takes the commands of physical replication too: all that they
- * reach is its own server's. pg_hba.conf refuses the connections that are for nothing else.) What
- * it may not, because it is no superuser and belongs to none of the roles for it: read or write the
- * server's files, run programs, add untrusted languages, change our settings or our role.
- */
-function roleStatements(): string[] {
-  const admin = ADMIN_ROLE;
-  return [
-    `create role ${admin} login createrole replication`,
-    // tsdbadmin may become a role that it creates, and may end its sessions.
-    `alter role ${admin} set createrole_self_grant = 'set, inherit'`,
-    // Not pg_write_all_data: it covers tables of extensions, and TimescaleDB runs the jobs in its
-    // table as their owner.
-    `grant pg_read_all_stats, pg_read_all_settings, pg_stat_scan_tables, pg_read_all_data
-     to ${admin} with admin option`,
-    'revoke all on database postgres, template1 from public',
-  ];
 }
 
 /**

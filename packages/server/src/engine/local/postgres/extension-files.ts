@@ -8,7 +8,7 @@ import {
   shareDirectories,
   type Installation,
 } from './installations.ts';
-import { OUTPUT_PLUGINS } from './extension-rules.ts';
+import { OUTPUT_PLUGINS } from '../../../domain/postgres/extension-rules.ts';
 
 /** The control file of an extension ([PG] 36.17.1). */
 export type ControlFile = {

@@ -12,7 +12,7 @@ import { DatabaseError, escapeIdentifier, type Client } from 'pg';
 import type { InstancePaths } from '../host/layout.ts';
 import { Refused } from '../host/not-yet.ts';
 import type { ControlFile } from './extension-files.ts';
-import { LIBRARIES } from './extension-rules.ts';
+import { LIBRARIES } from '../../../domain/postgres/extension-rules.ts';
 import { ownExtensionStatements } from './own-extension.ts';
 import { withSuperuserSession } from './superuser.ts';
 

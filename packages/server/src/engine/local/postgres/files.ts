@@ -3,7 +3,7 @@ import type { Installation } from './installations.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { ConfigUsers } from '../host/owner.ts';
 import { accountFiles, SERVICE_USER } from '../host/users.ts';
-import { quoted, serverSettings } from './settings.ts';
+import { quoted, serverSettings } from '../../../domain/postgres/settings.ts';
 import { DATABASE_NAME, type Size } from '@howdah/contract';
 
 /**

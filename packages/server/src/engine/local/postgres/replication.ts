@@ -3,7 +3,7 @@
  * primary waits for.
  */
 import type { InstancePaths } from '../host/layout.ts';
-import { quoted } from './settings.ts';
+import { quoted } from '../../../domain/postgres/settings.ts';
 import { CONTROL_ROLE } from './files.ts';
 
 /** How the names of members begin, and those of nodes of read replica sets. */

@@ -16,7 +16,7 @@ import { endSessions } from '../network/disallowed-sessions.ts';
 import type { Listener } from '../network/listener.ts';
 import { updateContents } from '../postgres/contents.ts';
 import { readControlFiles } from '../postgres/extension-files.ts';
-import { judge } from '../postgres/extension-rules.ts';
+import { judge } from '../../../domain/postgres/extension-rules.ts';
 import { createExtension, dropExtension } from '../postgres/extension-sql.ts';
 import type { ConfigFiles } from '../postgres/files.ts';
 import { alterPassword } from '../postgres/password.ts';

@@ -11,7 +11,7 @@ import { chooseServers, numberNodes } from '../../records.ts';
 import type { HighAvailability, ServiceSpec } from '../../spec.ts';
 import { VERIFICATION_STEPS } from '../backup/verify.ts';
 import type { Layout } from '../host/layout.ts';
-import { needsPreload } from '../postgres/extension-rules.ts';
+import { needsPreload } from '../../../domain/postgres/extension-rules.ts';
 import { sizeLabel } from '../postgres/server-start.ts';
 import { NOBODY } from '../postgres/replication.ts';
 import { decideHa, haStepName, type InstanceSeen } from './decide-ha.ts';

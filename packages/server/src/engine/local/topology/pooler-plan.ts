@@ -5,7 +5,7 @@ import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Listener } from '../network/listener.ts';
 import type { Installation } from '../postgres/installations.ts';
-import { serverSettings } from '../postgres/settings.ts';
+import { serverSettings } from '../../../domain/postgres/settings.ts';
 import { loadedExtensions } from '../postgres/templates.ts';
 import { poolerConf } from '../proxy/pooler-conf.ts';
 import type { PoolerPlan } from '../proxy/pooler.ts';
