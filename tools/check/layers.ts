@@ -156,6 +156,12 @@ export const LAYERS: readonly Layer[] = [
     imports: ['contract', 'lib', 'engine interface', 'domain'],
   },
   {
+    name: 'engine/kubernetes',
+    holds: 'services as Clusters of CloudNativePG, on Kubernetes',
+    path: `^${SERVER}/engine/kubernetes/`,
+    imports: ['contract', 'lib', 'engine interface', 'config', 'domain'],
+  },
+  {
     name: 'engine/conformance',
     holds: 'the promises of the engine interface, as tests that every engine passes',
     path: `^${SERVER}/engine/conformance/`,
@@ -166,8 +172,8 @@ export const LAYERS: readonly Layer[] = [
     holds:
       '`main.ts`, `control-plane.ts`, `regions.ts`, …: config → store → engines → reconcilers → API; knows all parts',
     path:
-      `^${SERVER}/(main|control-plane|regions|run-region|open-repositories|recover|startup|` +
-      'first-key|metadata-database)\\.ts$',
+      `^${SERVER}/(main|control-plane|regions|kubernetes-regions|run-region|open-repositories|` +
+      'recover|startup|first-key|metadata-database)\\.ts$',
     imports: [
       'contract',
       'lib',
@@ -185,6 +191,7 @@ export const LAYERS: readonly Layer[] = [
       'engine/local/admin',
       'engine/local',
       'engine/model',
+      'engine/kubernetes',
     ],
   },
   {

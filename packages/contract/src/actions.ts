@@ -47,10 +47,13 @@ export const REGIONAL_ACTIONS = [
   'switchover',
   'drill',
   'attachToVPC',
+  'attachToAllowList',
   'verifyBackup',
   'runBackup',
   'createReplicaSet',
   'query',
+  'enableExtension',
+  'disableExtension',
 ] as const satisfies readonly Action[];
 export type RegionalAction = (typeof REGIONAL_ACTIONS)[number];
 

@@ -147,6 +147,7 @@ async function newSpec(port: number): Promise<ServiceSpec> {
     provisioned: false,
     power: 'running',
     endpoint: { host: HOST, port },
+    projectId: null,
     firstVerifier: await scramVerifier(FIRST_PASSWORD),
     origin: null,
     recovery: null,

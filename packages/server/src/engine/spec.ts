@@ -4,6 +4,8 @@ import type { Addon, DrillKind, ForkStrategy, Size } from '@howdah/contract';
 /** Everything an engine needs to know of a service. */
 export type ServiceSpec = {
   id: string;
+  /** The project that it belongs to; null: it is a spare. */
+  projectId: string | null;
   addons: readonly Addon[];
   /** The major version of PostgreSQL; null: not recorded yet, that of its data. */
   major: number | null;

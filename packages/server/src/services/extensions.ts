@@ -3,7 +3,7 @@ import { ApiError, EXTENSION_OF_ADDON, whyKept, type ServiceExtension } from '@h
 import type { ServiceRow } from '../domain/service/row.ts';
 import type { Caller } from './change.ts';
 import type { ControlContext } from './context.ts';
-import { regionOrRefuse } from './regions.ts';
+import { refuseImpossible, regionOrRefuse } from './regions.ts';
 import { type Accepted, changeUnderRules, reachEngine } from './service-rules.ts';
 import { readAddons, type ServicePlace } from '../store/service-documents.ts';
 
@@ -34,6 +34,7 @@ export async function enableExtension(
   place: ServicePlace,
   name: string,
 ): Promise<Accepted> {
+  refuseImpossible(context.regions.of(place.region_code), 'enableExtension');
   const all = await listServiceExtensions(context, place);
   const extension = allowedOrRefuse(all, name);
   const decide = ({ addons, preload }: ServiceRow) => {
@@ -55,6 +56,7 @@ export async function disableExtension(
   place: ServicePlace,
   name: string,
 ): Promise<Accepted> {
+  refuseImpossible(context.regions.of(place.region_code), 'disableExtension');
   const all = await listServiceExtensions(context, place);
   const extension = all.find((one) => one.name === name);
   if (extension === undefined)

@@ -12,10 +12,13 @@ const ALL: Capabilities['actions'] = {
   switchover: yes,
   drill: yes,
   attachToVPC: yes,
+  attachToAllowList: yes,
   verifyBackup: yes,
   runBackup: yes,
   createReplicaSet: yes,
   query: yes,
+  enableExtension: yes,
+  disableExtension: yes,
 };
 const why = 'HAProxy is not installed: apt-get install haproxy';
 

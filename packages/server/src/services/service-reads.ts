@@ -35,7 +35,9 @@ export async function readLogPage(
 ): Promise<LogPage> {
   const { engine } = context.regions.of(region);
   try {
-    return await context.logReads(id, signal, () => engine.observe.logs(id, node, query, signal));
+    return await context.logReads(id, signal, () =>
+      reachEngine(() => engine.observe.logs(id, node, query, signal)),
+    );
   } catch (error) {
     if (error instanceof BadCursor) throw new ApiError('INVALID_REQUEST', error.message);
     throw error;

@@ -37,6 +37,7 @@ export async function createVpc(
   const problem = vpcCidrProblem(body.cidr);
   if (problem !== null) throw new ApiError('INVALID_REQUEST', problem);
   const { region, alias } = regionOrRefuse(regions, body.region_code);
+  refuseImpossible(region, 'attachToVPC', 'VPCs');
   const made = await makeChange(store, caller, async (tx) => {
     await refuseOverlap(tx, caller.projectId, region, body.cidr);
     const row = await insertVpc(tx, {

@@ -6,6 +6,7 @@ import type { ExtensionChange, HighAvailability, ServiceSpec, Upgrade } from '..
 export function serviceSpec(row: ServiceRow): ServiceSpec {
   return {
     id: row.id,
+    projectId: row.project_id,
     addons: row.addons,
     major: row.pg_version,
     preload: row.preload,

@@ -135,9 +135,12 @@ function actionsOf(
     switchover: possibleWith(gateway),
     drill: possibleWith(gateway),
     attachToVPC: POSSIBLE,
+    attachToAllowList: POSSIBLE,
     verifyBackup: POSSIBLE,
     runBackup: possibleWith(offMachine),
     createReplicaSet: possibleWith(gateway),
     query: POSSIBLE,
+    enableExtension: POSSIBLE,
+    disableExtension: POSSIBLE,
   };
 }

@@ -243,6 +243,7 @@ export const leftover = (id: string): ServiceSpec => ({
   provisioned: false,
   power: 'running',
   endpoint: { host: '', port: 1 },
+  projectId: null,
   firstVerifier: null,
   origin: null,
   recovery: null,

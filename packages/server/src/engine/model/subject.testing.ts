@@ -124,6 +124,7 @@ export function newSpec(port: number): ServiceSpec {
     provisioned: false,
     power: 'running',
     endpoint: { host: 'simulated.invalid', port },
+    projectId: null,
     firstVerifier: verifierOf(FIRST_PASSWORD),
     origin: null,
     recovery: null,

@@ -26,6 +26,7 @@ export const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   provisioned: false,
   power: 'running',
   endpoint: { host: 'localhost', port: 20000 },
+  projectId: null,
   firstVerifier: 'SCRAM',
   origin: null,
   recovery: null,

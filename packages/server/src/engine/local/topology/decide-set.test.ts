@@ -14,6 +14,7 @@ const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   provisioned: false,
   power: 'running',
   endpoint: { host: 'localhost', port: 20000 },
+  projectId: null,
   firstVerifier: null,
   origin: null,
   recovery: null,

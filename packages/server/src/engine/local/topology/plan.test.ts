@@ -15,6 +15,7 @@ const SPEC: ServiceSpec = {
   provisioned: false,
   power: 'running',
   endpoint: { host: '127.0.0.1', port: 20000 },
+  projectId: null,
   firstVerifier: null,
   origin: null,
   recovery: null,

@@ -1,0 +1,89 @@
+/** The kinds of objects that the engine reads and writes, and their paths in the API. */
+
+export type Kind = Readonly<{
+  apiVersion: string;
+  kind: string;
+  plural: string;
+  namespaced: boolean;
+}>;
+
+const CNPG = 'postgresql.cnpg.io/v1';
+
+export const KINDS = {
+  namespace: { apiVersion: 'v1', kind: 'Namespace', plural: 'namespaces', namespaced: false },
+  node: { apiVersion: 'v1', kind: 'Node', plural: 'nodes', namespaced: false },
+  pod: { apiVersion: 'v1', kind: 'Pod', plural: 'pods', namespaced: true },
+  secret: { apiVersion: 'v1', kind: 'Secret', plural: 'secrets', namespaced: true },
+  service: { apiVersion: 'v1', kind: 'Service', plural: 'services', namespaced: true },
+  claim: {
+    apiVersion: 'v1',
+    kind: 'PersistentVolumeClaim',
+    plural: 'persistentvolumeclaims',
+    namespaced: true,
+  },
+  storageClass: {
+    apiVersion: 'storage.k8s.io/v1',
+    kind: 'StorageClass',
+    plural: 'storageclasses',
+    namespaced: false,
+  },
+  deployment: {
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
+    plural: 'deployments',
+    namespaced: true,
+  },
+  networkPolicy: {
+    apiVersion: 'networking.k8s.io/v1',
+    kind: 'NetworkPolicy',
+    plural: 'networkpolicies',
+    namespaced: true,
+  },
+  snapshotClass: {
+    apiVersion: 'snapshot.storage.k8s.io/v1',
+    kind: 'VolumeSnapshotClass',
+    plural: 'volumesnapshotclasses',
+    namespaced: false,
+  },
+  definition: {
+    apiVersion: 'apiextensions.k8s.io/v1',
+    kind: 'CustomResourceDefinition',
+    plural: 'customresourcedefinitions',
+    namespaced: false,
+  },
+  accessReview: {
+    apiVersion: 'authorization.k8s.io/v1',
+    kind: 'SelfSubjectAccessReview',
+    plural: 'selfsubjectaccessreviews',
+    namespaced: false,
+  },
+  cluster: { apiVersion: CNPG, kind: 'Cluster', plural: 'clusters', namespaced: true },
+  backup: { apiVersion: CNPG, kind: 'Backup', plural: 'backups', namespaced: true },
+  scheduledBackup: {
+    apiVersion: CNPG,
+    kind: 'ScheduledBackup',
+    plural: 'scheduledbackups',
+    namespaced: true,
+  },
+} as const satisfies Record<string, Kind>;
+
+/** One object, or with `name: null` a collection; `namespace: null`: all, or none for its kind. */
+export type Place = Readonly<{
+  kind: Kind;
+  namespace: string | null;
+  name: string | null;
+}>;
+
+/** The path of an object or a collection in the API. */
+export function pathOf({ kind, namespace, name }: Place, subresource?: string): string {
+  const root = kind.apiVersion.includes('/')
+    ? `/apis/${kind.apiVersion}`
+    : `/api/${kind.apiVersion}`;
+  const within = kind.namespaced && namespace !== null ? `/namespaces/${part(namespace)}` : '';
+  const object = name === null ? '' : `/${part(name)}`;
+  const more = subresource === undefined ? '' : `/${subresource}`;
+  return `${root}${within}/${kind.plural}${object}${more}`;
+}
+
+/** Names are labels of DNS, which need no escapes; anything else must not change the path. */
+const part = (name: string): string => encodeURIComponent(name);

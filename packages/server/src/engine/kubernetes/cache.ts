@@ -1,0 +1,158 @@
+/**
+ * The Clusters and pods of a region, kept up to date by watches, so that reads cost no request and
+ * a change is noticed at once.
+ */
+import type { Static } from 'typebox';
+import { Value } from 'typebox/value';
+import type { Kube } from './api/client.ts';
+import { KINDS, type Kind } from './api/kinds.ts';
+import { follow } from './api/watch.ts';
+import { CLUSTER_LABEL, idOf, LABELS, MANAGED } from './manifests/names.ts';
+import {
+  CLUSTER_OBJECT,
+  clusterState,
+  POD_OBJECT,
+  serverState,
+  type ClusterState,
+  type ServerState,
+} from './service/observed.ts';
+
+export type Cache = Readonly<{
+  /** Waits for the first lists. @throws the error of a cluster that does not answer */
+  ready: () => Promise<void>;
+  /** Why what is known may be old; null: the cluster answers. */
+  staleWhy: () => string | null;
+  cluster: (id: string) => ClusterState | null;
+  /** In the order of their numbers. */
+  servers: (id: string) => readonly ServerState[];
+  /** Takes over the answer to a write, so that the next step is decided by it. */
+  put: (cluster: unknown) => void;
+  close: () => Promise<void>;
+}>;
+
+/** @param changed called with the id of a service of which something changed */
+export function createCache(kube: Kube, region: string, changed: (id: string) => void): Cache {
+  const ending = new AbortController();
+  const parts = { kube, selector: { ...MANAGED, [LABELS.region]: region }, signal: ending.signal };
+  const clusters = keep({
+    ...parts,
+    kind: KINDS.cluster,
+    schema: CLUSTER_OBJECT,
+    serviceOf: ({ metadata }) => idOf(metadata.name),
+    changed,
+  });
+  const pods = keep({
+    ...parts,
+    kind: KINDS.pod,
+    schema: POD_OBJECT,
+    serviceOf: ({ metadata }) => idOf(metadata.labels?.[CLUSTER_LABEL] ?? ''),
+    changed,
+  });
+  return {
+    ready: async () => void (await Promise.all([clusters.first, pods.first])),
+    staleWhy: () => (clusters.failure() ?? pods.failure())?.message ?? null,
+    cluster: (id) => {
+      const [found] = clusters.of(id);
+      return found === undefined ? null : clusterState(found);
+    },
+    servers: (id) =>
+      pods
+        .of(id)
+        .map(serverState)
+        .filter((state) => state !== null)
+        .toSorted((a, b) => a.n - b.n),
+    put: clusters.put,
+    close: async () => {
+      ending.abort();
+      await Promise.all([clusters.following, pods.following]);
+    },
+  };
+}
+
+type KeptObject = Readonly<{ metadata: Readonly<{ name: string; resourceVersion: string }> }>;
+
+type KeptSchema = typeof CLUSTER_OBJECT | typeof POD_OBJECT;
+
+type Kept<T extends KeptSchema> = Readonly<{
+  kube: Kube;
+  selector: Readonly<Record<string, string>>;
+  signal: AbortSignal;
+  kind: Kind;
+  schema: T;
+  /** The service that an object belongs to; null: to none. */
+  serviceOf: (object: Static<T>) => string | null;
+  changed: (id: string) => void;
+}>;
+
+/** Keeps the objects of one kind, by their services. */
+function keep<T extends KeptSchema>({ kube, selector, signal, kind, ...kept }: Kept<T>) {
+  const { schema, serviceOf, changed } = kept;
+  const objects = new Map<string, Map<string, Static<T>>>();
+  let settleFirst: (error: Error | null) => void = () => undefined;
+  const first = new Promise<void>((resolve, reject) => {
+    settleFirst = (error) => (error === null ? resolve() : reject(error));
+  });
+  first.catch(() => undefined); // nobody may wait for it
+  let failure: Error | null = new Error(`the ${kind.plural} of the cluster are not listed yet`);
+
+  const put = (object: Static<T>): string | null => {
+    const id = serviceOf(object);
+    if (id === null) return null;
+    const those = objects.get(id) ?? new Map<string, Static<T>>();
+    const before = those.get(nameIn(object));
+    // The answer to a write can be newer than the next event.
+    if (before !== undefined && versionIn(object) < versionIn(before)) return null;
+    objects.set(id, those.set(nameIn(object), object));
+    return id;
+  };
+  const notify = (ids: Iterable<string | null>): void => {
+    for (const id of new Set(ids)) if (id !== null) changed(id);
+  };
+  const following = follow(
+    kube,
+    { kind, namespace: null, name: null },
+    schema,
+    selector,
+    {
+      all: (items) => {
+        const before = [...objects.keys()];
+        objects.clear();
+        const now = items.map(put);
+        settleFirst(null);
+        notify([...before, ...now]);
+      },
+      changed: (object) => notify([put(object)]),
+      removed: (object) => {
+        const id = serviceOf(object);
+        if (id === null) return;
+        const those = objects.get(id);
+        those?.delete(nameIn(object));
+        if (those?.size === 0) objects.delete(id);
+        notify([id]);
+      },
+      failed: (error) => {
+        failure = error;
+        if (error !== null) settleFirst(error);
+      },
+    },
+    signal,
+  );
+  return {
+    first,
+    following,
+    failure: (): Error | null => failure,
+    put: (object: unknown): void => {
+      if (Value.Check(schema, object)) put(object);
+    },
+    of: (id: string): Static<T>[] => [...(objects.get(id)?.values() ?? [])],
+  };
+}
+
+/** The name of an object; those of one service are in one namespace. */
+const nameIn = ({ metadata }: KeptObject): string => metadata.name;
+
+/**
+ * A number that grows with each change.
+ * https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
+ */
+const versionIn = ({ metadata }: KeptObject): bigint => BigInt(metadata.resourceVersion);

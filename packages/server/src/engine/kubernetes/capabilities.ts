@@ -1,0 +1,90 @@
+/** The kinds of services that a cluster can run, and the actions that it cannot do. */
+import { typeOfAddons, type Addon } from '@howdah/contract';
+import type { Capabilities, MajorCapability, Possibility, PostgresCapability } from '../engine.ts';
+import type { RegionSettings } from './manifests/cluster.ts';
+
+type Images = Pick<RegionSettings, 'code' | 'images'>;
+
+/** Whether a service with these add-ons can run here. @param major null: the newest */
+export function supports(
+  { code, images }: Images,
+  addons: readonly Addon[],
+  major: number | null,
+): PostgresCapability {
+  if (addons.length > 0)
+    return {
+      missing:
+        `services of the region ${code} are of the type POSTGRES; for ` +
+        `${typeOfAddons(addons)} choose a region of this machine`,
+    };
+  const majors = majorsOf({ images });
+  const found = major === null ? majors[0] : majors.find((one) => one === major);
+  if (found !== undefined) return { version: String(found), major: found };
+  return {
+    missing: `the region ${code} has no image of PostgreSQL ${major}; it has ${majors.join(', ')}`,
+  };
+}
+
+/** Newest first. */
+function majorsOf({ images }: Pick<Images, 'images'>): number[] {
+  return Object.keys(images)
+    .map(Number)
+    .toSorted((a, b) => b - a);
+}
+
+export function capabilitiesOf(settings: Images): Capabilities {
+  const typeOf = (addons: readonly Addon[]) => supports(settings, addons, null);
+  const versionsOf = (addons: readonly Addon[]): MajorCapability[] =>
+    majorsOf(settings).map((major) => ({ ...supports(settings, addons, major), major }));
+  const addons = {
+    TIMESCALEDB: ['time-series'],
+    POSTGRES: [],
+    VECTOR: ['ai'],
+  } as const;
+  return {
+    engine: 'kubernetes',
+    types: {
+      TIMESCALEDB: typeOf(addons.TIMESCALEDB),
+      POSTGRES: typeOf(addons.POSTGRES),
+      VECTOR: typeOf(addons.VECTOR),
+    },
+    versions: {
+      TIMESCALEDB: versionsOf(addons.TIMESCALEDB),
+      POSTGRES: versionsOf(addons.POSTGRES),
+      VECTOR: versionsOf(addons.VECTOR),
+    },
+    pooler: { missing: NOT_YET },
+    gateway: { missing: NOT_YET },
+    offMachine: { missing: NOT_YET },
+    actions: {
+      forkNow: IMPOSSIBLE,
+      forkPast: IMPOSSIBLE,
+      enablePooler: IMPOSSIBLE,
+      setHA: IMPOSSIBLE,
+      switchover: IMPOSSIBLE,
+      drill: IMPOSSIBLE,
+      attachToVPC: IMPOSSIBLE,
+      attachToAllowList: IMPOSSIBLE,
+      verifyBackup: IMPOSSIBLE,
+      createReplicaSet: IMPOSSIBLE,
+      query: IMPOSSIBLE,
+      enableExtension: IMPOSSIBLE,
+      disableExtension: IMPOSSIBLE,
+    },
+    vpc: { isNetwork: false, note: NOT_YET },
+    storage: { note: 'each server has a volume of this size, which can grow and never shrinks' },
+    isolation: {
+      isolated: true,
+      note: 'each server is a pod, and each project has a namespace',
+    },
+    limitsEnforced: true,
+    limitsNote: 'by Kubernetes: requests and limits of a pod are equal, but for the shared size',
+    cloneMethod: 'copy',
+    forkCost: NOT_YET,
+  };
+}
+
+/** In the words of an answer to a user. */
+const NOT_YET =
+  'regions on Kubernetes do not have this yet; create the service in a region of this machine';
+const IMPOSSIBLE: Possibility = { possible: false, why: NOT_YET };

@@ -1,0 +1,47 @@
+/**
+ * Renews the certificates of servers. CloudNativePG renews none that it did not make; it loads a
+ * renewed one without a restart.
+ */
+import { Type } from 'typebox';
+import { needsRenewal } from '../../lib/tls.ts';
+import { KINDS } from './api/kinds.ts';
+import { LABELS, MANAGED } from './manifests/names.ts';
+import type { Region } from './region.ts';
+import { hostsOf, writeCertificate } from './service/objects.ts';
+
+const EVERY_MS = 6 * 3_600_000;
+
+const CERTIFICATE = Type.Object({
+  metadata: Type.Object({ labels: Type.Record(Type.String(), Type.String()) }),
+  data: Type.Object({ 'tls.crt': Type.String() }),
+});
+const SECRET_TYPE = 'kubernetes.io/tls';
+
+/** @param failed called with the error of an attempt; the next one is made all the same */
+export function keepCertificates(
+  region: Region,
+  failed: (error: unknown) => void,
+): { close: () => void } {
+  const renew = (): void => void renewCertificates(region).catch(failed);
+  const timer = setInterval(renew, EVERY_MS);
+  renew();
+  return { close: () => clearInterval(timer) };
+}
+
+/** Renews the certificates of the region that end soon, or have another authority or host. */
+export async function renewCertificates(region: Region): Promise<void> {
+  const { kube, authority, settings } = region;
+  const { items } = await kube.list(
+    { kind: KINDS.secret, namespace: null, name: null },
+    CERTIFICATE,
+    MANAGED,
+    `type=${SECRET_TYPE}`,
+  );
+  for (const { metadata, data } of items) {
+    const { [LABELS.service]: id, [LABELS.project]: projectId } = metadata.labels;
+    if (id === undefined || projectId === undefined || region.cache.cluster(id) === null) continue;
+    const pem = Buffer.from(data['tls.crt'], 'base64').toString('utf8');
+    if (needsRenewal(pem, authority, hostsOf(settings.host, id, projectId)))
+      await writeCertificate(region, id, projectId);
+  }
+}

@@ -1,0 +1,213 @@
+/** Examines the cluster of a region: what is there, what is missing, and what adds it. */
+import { Type } from 'typebox';
+import type { Finding } from '@howdah/contract';
+import type { Kube } from './api/client.ts';
+import { KINDS, type Kind } from './api/kinds.ts';
+
+const OLDEST_KUBERNETES_MINOR = 34;
+const OLDEST_OPERATOR = [1, 30] as const;
+
+/** @param storageClass null: the default class @param namespace one like those of projects */
+export async function examineCluster(
+  kube: Kube,
+  storageClass: string | null,
+  namespace: string,
+): Promise<Finding[]> {
+  const checks = [
+    examineVersion(kube),
+    examineDefinitions(kube),
+    examineOperator(kube),
+    examineStorage(kube, storageClass),
+    examinePermissions(kube, namespace),
+  ];
+  const found = await Promise.all(
+    checks.map((check) =>
+      check.catch((error: unknown): Finding => ({
+        what: 'cluster',
+        state: 'missing',
+        found: error instanceof Error ? error.message : String(error),
+        remedy: 'let the user of the kubeconfig read it, or reach the cluster: docs/kubernetes.md',
+      })),
+    ),
+  );
+  return found;
+}
+
+const VERSION = Type.Object({ minor: Type.String(), gitVersion: Type.String() });
+
+async function examineVersion(kube: Kube): Promise<Finding> {
+  const { minor, gitVersion } = await kube.read('/version', VERSION);
+  const isOld = Number.parseInt(minor, 10) < OLDEST_KUBERNETES_MINOR;
+  return {
+    what: 'Kubernetes',
+    state: isOld ? 'note' : 'ok',
+    found: gitVersion,
+    ...(isOld ? { remedy: `upgrade to 1.${OLDEST_KUBERNETES_MINOR} or newer` } : {}),
+  };
+}
+
+const DEFINITION = Type.Object({
+  spec: Type.Object({
+    versions: Type.Array(Type.Object({ name: Type.String(), served: Type.Boolean() })),
+  }),
+});
+const INSTALL = 'install CloudNativePG 1.30 or newer: https://cloudnative-pg.io/docs/';
+
+async function examineDefinitions(kube: Kube): Promise<Finding> {
+  const name = 'clusters.postgresql.cnpg.io';
+  const found = await kube.get({ kind: KINDS.definition, namespace: null, name }, DEFINITION);
+  const isServed = found?.spec.versions.some((one) => one.name === 'v1' && one.served) ?? false;
+  const what = 'CloudNativePG resources';
+  if (isServed) return { what, state: 'ok', found: `${name}/v1` };
+  return { what, state: 'missing', found: `${name}/v1 is not served`, remedy: INSTALL };
+}
+
+const DEPLOYMENT = Type.Object({
+  metadata: Type.Object({ name: Type.String(), namespace: Type.String() }),
+  spec: Type.Object({
+    template: Type.Object({
+      spec: Type.Object({ containers: Type.Array(Type.Object({ image: Type.String() })) }),
+    }),
+  }),
+  status: Type.Optional(Type.Object({ readyReplicas: Type.Optional(Type.Number()) })),
+});
+
+async function examineOperator(kube: Kube): Promise<Finding> {
+  const what = 'CloudNativePG operator';
+  const all = { kind: KINDS.deployment, namespace: null, name: null };
+  const { items } = await kube.list(all, DEPLOYMENT, {
+    'app.kubernetes.io/name': 'cloudnative-pg',
+  });
+  const [operator] = items;
+  if (operator === undefined)
+    return { what, state: 'missing', found: 'no Deployment of it', remedy: INSTALL };
+  const { metadata, spec, status } = operator;
+  const image = spec.template.spec.containers[0]?.image ?? '';
+  const [, version] = /:v?(\d+\.\d+(?:\.\d+)?)/.exec(image) ?? [];
+  const place = `${metadata.namespace}/${metadata.name}, ${version ?? image}`;
+  if ((status?.readyReplicas ?? 0) === 0)
+    return {
+      what,
+      state: 'missing',
+      found: `${place}, is not ready`,
+      remedy: `kubectl --namespace ${metadata.namespace} describe deployment ${metadata.name}`,
+    };
+  return version !== undefined && isOlder(version, OLDEST_OPERATOR)
+    ? { what, state: 'missing', found: place, remedy: INSTALL }
+    : { what, state: 'ok', found: place };
+}
+
+function isOlder(version: string, [oldestMajor, oldestMinor]: readonly [number, number]): boolean {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  return major < oldestMajor || (major === oldestMajor && minor < oldestMinor);
+}
+
+const STORAGE_CLASS = Type.Object({
+  metadata: Type.Object({
+    name: Type.String(),
+    annotations: Type.Optional(Type.Record(Type.String(), Type.String())),
+  }),
+  allowVolumeExpansion: Type.Optional(Type.Boolean()),
+});
+const DEFAULT_CLASS = 'storageclass.kubernetes.io/is-default-class';
+
+async function examineStorage(kube: Kube, wanted: string | null): Promise<Finding> {
+  const what = 'storage class';
+  const all = { kind: KINDS.storageClass, namespace: null, name: null };
+  const { items } = await kube.list(all, STORAGE_CLASS);
+  const found = items.find(({ metadata: { name, annotations } }) =>
+    wanted === null ? annotations?.[DEFAULT_CLASS] === 'true' : name === wanted,
+  );
+  if (found === undefined)
+    return {
+      what,
+      state: 'missing',
+      found: wanted === null ? 'there is no default class' : `there is no class ${wanted}`,
+      remedy: 'add the region again with --storage-class; kubectl get storageclass lists them',
+    };
+  const { name } = found.metadata;
+  return found.allowVolumeExpansion === true
+    ? { what, state: 'ok', found: `${name}, volumes can grow` }
+    : {
+        what,
+        state: 'note',
+        found: `${name}, volumes cannot grow`,
+        remedy: `set allowVolumeExpansion in the class ${name}, if its driver can do that`,
+      };
+}
+
+/** Everything that the engine asks of the API, by kind. */
+const NEEDED: readonly (readonly [Kind, readonly string[]])[] = [
+  [KINDS.namespace, ['patch', 'create']],
+  [KINDS.secret, ['get', 'list', 'create', 'patch', 'delete']],
+  [KINDS.cluster, ['get', 'list', 'watch', 'create', 'patch', 'delete']],
+  [KINDS.pod, ['list', 'watch']],
+  [KINDS.claim, ['list', 'delete']],
+];
+const REVIEW = Type.Object({ status: Type.Object({ allowed: Type.Boolean() }) });
+
+async function examinePermissions(kube: Kube, namespace: string): Promise<Finding> {
+  const asked = NEEDED.flatMap(([kind, verbs]) => verbs.map((verb) => ({ kind, verb })));
+  const answers = await Promise.all(
+    asked.map(async ({ kind, verb }) => {
+      const { allowed } = await reviewAccess(kube, kind, verb, namespace);
+      return allowed ? [] : [`${verb} ${kind.plural}`];
+    }),
+  );
+  const missing = answers.flat();
+  const what = 'permissions';
+  if (missing.length === 0)
+    return { what, state: 'ok', found: `all ${asked.length} that are needed` };
+  return {
+    what,
+    state: 'missing',
+    found: `the user of the kubeconfig may not ${missing.join(', ')}`,
+    remedy: 'grant them by a ClusterRole: docs/kubernetes.md',
+  };
+}
+
+async function reviewAccess(
+  kube: Kube,
+  kind: Kind,
+  verb: string,
+  namespace: string,
+): Promise<{ allowed: boolean }> {
+  const [group, version] = kind.apiVersion.includes('/')
+    ? kind.apiVersion.split('/')
+    : ['', kind.apiVersion];
+  const review = {
+    apiVersion: KINDS.accessReview.apiVersion,
+    kind: KINDS.accessReview.kind,
+    spec: {
+      resourceAttributes: {
+        group,
+        version,
+        resource: kind.plural,
+        verb,
+        ...(kind.namespaced ? { namespace } : {}),
+      },
+    },
+  };
+  const place = { kind: KINDS.accessReview, namespace: null, name: null };
+  return (await kube.create(place, review, REVIEW)).status;
+}
+
+const NODE = Type.Object({
+  status: Type.Object({
+    conditions: Type.Array(Type.Object({ type: Type.String(), status: Type.String() })),
+    addresses: Type.Array(Type.Object({ type: Type.String(), address: Type.String() })),
+  }),
+});
+
+/** The address of the first node that is ready, an external one if possible; null: none is. */
+export async function findNodeHost(kube: Kube): Promise<string | null> {
+  const { items } = await kube.list({ kind: KINDS.node, namespace: null, name: null }, NODE);
+  const ready = items.find(({ status }) =>
+    status.conditions.some((one) => one.type === 'Ready' && one.status === 'True'),
+  );
+  const addresses = ready?.status.addresses ?? [];
+  const found = ['ExternalIP', 'InternalIP'].flatMap((type) =>
+    addresses.filter((one) => one.type === type),
+  );
+  return found[0]?.address ?? null;
+}

@@ -1,0 +1,213 @@
+/**
+ * The API of Kubernetes as far as a region asks for it, without pods: it keeps objects, and reports
+ * each change to watches. No operator runs, so what a test needs of one it does itself.
+ */
+import { createServer } from 'node:https';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { issueServerCertificate, openCertificateAuthority } from '../../lib/tls.ts';
+
+const TOKEN = 'token-of-a-test';
+
+type Stored = {
+  metadata: { name: string; namespace?: string; resourceVersion: string } & Record<string, unknown>;
+} & Record<string, unknown>;
+
+export type FakeKubernetes = Awaited<ReturnType<typeof startFakeKubernetes>>;
+
+/** Collections that are there from the begin, by their paths. */
+const NODES = '/api/v1/nodes';
+const CLASSES = '/apis/storage.k8s.io/v1/storageclasses';
+const DEPLOYMENTS = '/apis/apps/v1/deployments';
+const DEFINITIONS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
+const CLUSTER_DEFINITION = 'clusters.postgresql.cnpg.io';
+
+const INITIAL: readonly (readonly [path: string, object: object])[] = [
+  [
+    `${NODES}/node`,
+    {
+      status: {
+        conditions: [{ type: 'Ready', status: 'True' }],
+        addresses: [{ type: 'InternalIP', address: '127.0.0.1' }],
+      },
+    },
+  ],
+  [`${CLASSES}/fast`, { allowVolumeExpansion: true }],
+  [`${DEFINITIONS}/${CLUSTER_DEFINITION}`, { spec: { versions: [{ name: 'v1', served: true }] } }],
+  [
+    DEPLOYMENTS.replace('/deployments', '/namespaces/cnpg-system/deployments/operator'),
+    {
+      spec: { template: { spec: { containers: [{ image: 'example.com/operator:1.30.0' }] } } },
+      status: { readyReplicas: 1 },
+    },
+  ],
+];
+
+/** The objects, their changes, and the watches of them. */
+function createObjects() {
+  const objects = new Map<string, Stored>();
+  const watches = new Map<ServerResponse, string>();
+  const history: { path: string; type: string; object: Stored }[] = [];
+  let version = 0;
+  const notify = (path: string, type: string, object: Stored): void => {
+    history.push({ path, type, object });
+    for (const [answer, collection] of watches)
+      if (isIn(path, collection)) answer.write(`${JSON.stringify({ type, object })}\n`);
+  };
+  return {
+    objects,
+    watches,
+    put: (path: string, object: object): Stored => {
+      version += 1;
+      const type = objects.has(path) ? 'MODIFIED' : 'ADDED';
+      const stored = withMetadata(path, object, String(version));
+      objects.set(path, stored);
+      notify(path, type, stored);
+      return stored;
+    },
+    /** @returns whether there was such an object */
+    take: (path: string): boolean => {
+      const found = objects.get(path);
+      if (found === undefined) return false;
+      version += 1;
+      objects.delete(path);
+      notify(path, 'DELETED', withMetadata(path, found, String(version)));
+      return true;
+    },
+    list: (collection: string): object => ({
+      metadata: { resourceVersion: String(version) },
+      items: [...objects].filter(([path]) => isIn(path, collection)).map(([, object]) => object),
+    }),
+    /** Sends the changes after a version, and all later ones. */
+    watch: (collection: string, after: number, response: ServerResponse): void => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.flushHeaders();
+      for (const { path, type, object } of history)
+        if (isIn(path, collection) && Number(object.metadata.resourceVersion) > after)
+          response.write(`${JSON.stringify({ type, object })}\n`);
+      watches.set(response, collection);
+      response.on('close', () => watches.delete(response));
+    },
+  };
+}
+
+type Objects = ReturnType<typeof createObjects>;
+
+async function answer(
+  { objects, put, take, list, watch }: Objects,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const { pathname: path, searchParams } = new URL(request.url ?? '', 'https://fake');
+  const send = (status: number, body: object): void => {
+    response.writeHead(status, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(body));
+  };
+  if (request.headers.authorization !== `Bearer ${TOKEN}`)
+    return send(401, { message: 'Unauthorized', reason: 'Unauthorized' });
+  if (path === '/version') return send(200, { minor: '36', gitVersion: 'v1.36.3' });
+  // Reviews of access are all that is created that way.
+  if (request.method === 'POST') return send(201, { status: { allowed: true } });
+  if (request.method === 'PATCH') {
+    const patch: unknown = JSON.parse(await bodyOf(request));
+    return send(200, put(path, merged(objects.get(path) ?? {}, Object(patch))));
+  }
+  if (request.method === 'DELETE') return send(take(path) ? 200 : 404, {});
+  const found = objects.get(path);
+  if (found !== undefined) return send(200, found);
+  if (!isCollection(path)) return send(404, { message: 'not found', reason: 'NotFound' });
+  if (searchParams.get('watch') !== 'true') return send(200, list(path));
+  return watch(path, Number(searchParams.get('resourceVersion')), response);
+}
+
+export async function startFakeKubernetes() {
+  const directory = await mkdtemp(join(tmpdir(), 'hd-'));
+  const authority = await openCertificateAuthority(directory);
+  const { certificatePem, keyPem } = await issueServerCertificate(authority, ['127.0.0.1']);
+  const objects = createObjects();
+  for (const [path, object] of INITIAL) objects.put(path, object);
+  const server = createServer({ cert: certificatePem, key: keyPem }, (request, response) => {
+    void answer(objects, request, response);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('no port');
+  return {
+    kubeconfig: kubeconfigFor(`https://127.0.0.1:${address.port}`, authority.certificatePem),
+    objects: objects.objects,
+    put: objects.put,
+    /** Takes an object away, as its controller would. */
+    take: objects.take,
+    /** Ends every watch, with an answer that it may go on, or that its place is forgotten. */
+    endWatches: (isForgotten: boolean): void => {
+      const gone = { type: 'ERROR', object: { code: 410, message: 'too old resource version' } };
+      for (const watch of objects.watches.keys())
+        watch.end(isForgotten ? `${JSON.stringify(gone)}\n` : undefined);
+      objects.watches.clear();
+    },
+    close: async (): Promise<void> => {
+      server.close();
+      server.closeAllConnections();
+      await rm(directory, { recursive: true });
+    },
+  };
+}
+
+function kubeconfigFor(server: string, certificatePem: string): string {
+  const authority = Buffer.from(certificatePem).toString('base64');
+  return JSON.stringify({
+    'current-context': 'fake',
+    clusters: [{ name: 'fake', cluster: { server, 'certificate-authority-data': authority } }],
+    users: [{ name: 'fake', user: { token: TOKEN } }],
+    contexts: [{ name: 'fake', context: { cluster: 'fake', user: 'fake' } }],
+  });
+}
+
+async function bodyOf(request: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(Buffer.from(chunk));
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+/** Objects of all namespaces are in the collection of a kind, too. */
+function isIn(path: string, collection: string): boolean {
+  return path.replace(/\/namespaces\/[^/]+(?=\/[a-z]+\/[^/]+$)/, '').startsWith(`${collection}/`);
+}
+
+const isCollection = (path: string): boolean =>
+  /^\/(api\/v1|apis\/[^/]+\/v[0-9]+)\/[a-z]+$/.test(path);
+
+function withMetadata(path: string, object: object, resourceVersion: string): Stored {
+  const [, namespace] = /\/namespaces\/([^/]+)\/[a-z]+\//.exec(path) ?? [];
+  const name = path.slice(path.lastIndexOf('/') + 1);
+  const metadata: unknown = Reflect.get(object, 'metadata');
+  return {
+    ...object,
+    metadata: {
+      ...Object(metadata),
+      name,
+      ...(namespace === undefined ? {} : { namespace }),
+      uid: path,
+      resourceVersion,
+    },
+  };
+}
+
+/** Fields of the patch win, those that are null go. */
+function merged(object: object, patch: object): object {
+  const entries = new Map<string, unknown>(Object.entries(object));
+  for (const [name, value] of Object.entries(patch)) {
+    const before = entries.get(name);
+    if (value === null) entries.delete(name);
+    else if (isPlain(value) && isPlain(before)) entries.set(name, merged(before, value));
+    else entries.set(name, value);
+  }
+  return Object.fromEntries(entries);
+}
+
+const isPlain = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);

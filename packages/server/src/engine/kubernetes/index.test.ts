@@ -1,0 +1,242 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { scramVerifier } from '../../lib/scram.ts';
+import {
+  issueServerCertificate,
+  openCertificateAuthority,
+  type CertificateAuthority,
+} from '../../lib/tls.ts';
+import { EngineUnavailable, type Engine, type Verdict } from '../engine.ts';
+import type { ServiceSpec } from '../spec.ts';
+import { readKubeconfig } from './api/kubeconfig.ts';
+import { startFakeKubernetes, type FakeKubernetes } from './fake-kubernetes.testing.ts';
+import { startFakePostgres, type LoginAnswer } from './fake-postgres.testing.ts';
+import { createKubernetesEngine } from './index.ts';
+import { saltOf } from './service/challenge.ts';
+import { HEALTHY } from './service/decide.ts';
+
+const ID = 'abcde12345';
+const NAMESPACE = '/namespaces/howdah-proj123456';
+const CLUSTER = `/apis/postgresql.cnpg.io/v1${NAMESPACE}/clusters/s-${ID}`;
+const POD = `/api/v1${NAMESPACE}/pods/s-${ID}-1`;
+const PASSWORD = `/api/v1${NAMESPACE}/secrets/s-${ID}-password`;
+const LABELS = { 'app.kubernetes.io/managed-by': 'howdah', 'cnpg.io/cluster': `s-${ID}` };
+
+let directory: string;
+let authority: CertificateAuthority;
+let fake: FakeKubernetes;
+let postgres: Awaited<ReturnType<typeof startFakePostgres>>;
+let answer: LoginAnswer;
+let engine: Engine;
+const changed: string[] = [];
+
+const openEngine = (): Engine =>
+  createKubernetesEngine({
+    settings: {
+      code: 'kube',
+      host: '127.0.0.1',
+      storageClass: null,
+      images: { 17: 'postgres:17' },
+    },
+    connection: readKubeconfig(fake.kubeconfig, null),
+    authority,
+    readLagLimit: { bytes: 1, seconds: 1 },
+    changed: (id) => changed.push(id),
+    failed: () => undefined,
+  });
+
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'hd-'));
+  authority = await openCertificateAuthority(directory);
+  fake = await startFakeKubernetes();
+  answer = { salt: 'c2FsdA==' };
+  postgres = await startFakePostgres(
+    await issueServerCertificate(authority, ['127.0.0.1']),
+    () => answer,
+  );
+  engine = openEngine();
+});
+afterEach(async () => {
+  await engine.close();
+  await postgres.close();
+  await fake.close();
+  await rm(directory, { recursive: true });
+});
+
+async function newSpec(change: Partial<ServiceSpec> = {}): Promise<ServiceSpec> {
+  return {
+    id: ID,
+    projectId: 'proj123456',
+    addons: [],
+    major: 17,
+    preload: [],
+    extension: null,
+    size: { cpuMillis: 500, memoryGbs: 2 },
+    storageGb: 10,
+    restarts: 0,
+    provisioned: false,
+    power: 'running',
+    endpoint: { host: '127.0.0.1', port: postgres.port },
+    firstVerifier: await scramVerifier('password'),
+    origin: null,
+    recovery: null,
+    pooler: null,
+    ha: null,
+    vpc: null,
+    allowedNetworks: null,
+    set: null,
+    ...change,
+  };
+}
+
+/** Makes steps until one has this name or outcome. @returns the steps that were made */
+async function untilStep(spec: ServiceSpec, wanted: string): Promise<string[]> {
+  const steps: string[] = [];
+  for (let round = 0; round < 600; round += 1) {
+    const verdict = await engine.lifecycle.converge(spec, async () => undefined);
+    if (verdict.did !== null) steps.push(verdict.did);
+    if (verdict.did === wanted || verdict.outcome === wanted) return steps;
+    if (verdict.outcome === 'failed') throw new Error(verdict.reason);
+    await sleep(20);
+  }
+  throw new Error(`no ${wanted}: ${steps.join(', ')}`);
+}
+
+/** Waits until a converge waits for the operator. */
+async function untilAwaited(spec: ServiceSpec): Promise<void> {
+  for (let round = 0; round < 600; round += 1) {
+    const verdict: Verdict = await engine.lifecycle.converge(spec, async () => undefined);
+    if (verdict.detail?.startsWith('CloudNativePG: ') === true) return;
+    await sleep(20);
+  }
+  throw new Error('it waits for nothing');
+}
+
+/** Acts as the operator for a Cluster that must run. */
+function runServers(): void {
+  const labels = { ...LABELS, 'howdah.io/region': 'kube' };
+  const annotations = { 'kubectl.kubernetes.io/restartedAt': '0' };
+  fake.put(POD, {
+    metadata: { labels, annotations },
+    spec: { containers: [{ name: 'postgres', resources: { limits: { memory: '2Gi' } } }] },
+    status: { conditions: [{ type: 'Ready', status: 'True' }] },
+  });
+  fake.put(CLUSTER, {
+    ...fake.objects.get(CLUSTER),
+    status: { phase: HEALTHY, readyInstances: 1, currentPrimary: `s-${ID}-1` },
+  });
+}
+
+/** Acts as the operator for a hibernated Cluster. */
+function stopServers(): void {
+  fake.take(POD);
+  const conditions = [{ type: 'cnpg.io/hibernation', status: 'True' }];
+  fake.put(CLUSTER, { ...fake.objects.get(CLUSTER), status: { phase: HEALTHY, conditions } });
+}
+
+test('a service is created, stopped, started and removed, and nothing is left', async () => {
+  const spec = await newSpec();
+  await untilAwaited(spec);
+  runServers();
+  expect(await untilStep(spec, 'settled')).toEqual(['start PostgreSQL', 'connect']);
+  expect(fake.objects.get(CLUSTER)).toMatchObject({
+    metadata: { annotations: { 'cnpg.io/hibernation': 'off', 'howdah.io/provisioned': 'true' } },
+    spec: {
+      enableSuperuserAccess: false,
+      imageName: 'postgres:17',
+      postgresql: { pg_hba: ['hostnossl all all all reject'] },
+      resources: {
+        requests: { cpu: '500m', memory: '2Gi' },
+        limits: { cpu: '500m', memory: '2Gi' },
+      },
+    },
+  });
+  const paused = { ...spec, provisioned: true, power: 'paused' } as const;
+  await untilAwaited(paused);
+  stopServers();
+  expect(await untilStep(paused, 'settled')).toEqual(['stop PostgreSQL']);
+  await untilAwaited({ ...paused, power: 'running' });
+  runServers();
+  await untilStep({ ...paused, power: 'running' }, 'settled');
+  fake.take(POD);
+  for (let outcome = ''; outcome !== 'settled'; await sleep(20)) {
+    const verdict = await engine.lifecycle.remove(ID, null, async () => undefined);
+    ({ outcome } = verdict);
+    if (verdict.outcome === 'failed') throw new Error(verdict.reason);
+  }
+  expect([...fake.objects.keys()].filter((path) => path.includes(ID))).toEqual([]);
+});
+
+test('another control plane goes on with a step that was begun', async () => {
+  const spec = await newSpec();
+  await untilAwaited(spec);
+  await engine.close();
+  runServers();
+  engine = openEngine();
+  expect(await untilStep(spec, 'settled')).toEqual(['start PostgreSQL', 'connect']);
+});
+
+test('a service whose Cluster is gone is not created again', async () => {
+  const spec = await newSpec({ provisioned: true });
+  await expect(untilStep(spec, 'settled')).rejects.toThrow('its Cluster is gone, with its data');
+  expect(fake.objects.has(CLUSTER)).toBe(false);
+});
+
+test('changes are noticed after a watch has ended, and after its place was forgotten', async () => {
+  const spec = await newSpec();
+  await untilAwaited(spec);
+  for (const isForgotten of [false, true]) {
+    runServers();
+    await until(() => engine.lifecycle.runs(ID));
+    fake.endWatches(isForgotten);
+    fake.take(POD);
+    await until(async () => !(await engine.lifecycle.runs(ID)));
+  }
+  expect(changed).toContain(ID);
+});
+
+test('a new password is active when the call returns', async () => {
+  const spec = await newSpec();
+  await untilAwaited(spec);
+  runServers();
+  await untilStep(spec, 'settled');
+  const verifier = await scramVerifier('another password');
+  let isSet = false;
+  const setting = engine.sql.setPassword(ID, verifier).then(() => (isSet = true));
+  const encoded = Buffer.from(verifier).toString('base64');
+  await until(async () => JSON.stringify(fake.objects.get(PASSWORD)).includes(encoded));
+  await sleep(300);
+  expect(isSet).toBe(false);
+  answer = { salt: saltOf(verifier) ?? '' };
+  await setting;
+  expect(isSet).toBe(true);
+});
+
+test('a server is not reachable while it starts, and is if it refuses our network', async () => {
+  const spec = await newSpec();
+  await untilAwaited(spec);
+  runServers();
+  answer = { sqlstate: '57P03', message: 'the database system is starting up' };
+  await untilStep(spec, 'start PostgreSQL');
+  const verdict = await engine.lifecycle.converge(spec, async () => undefined);
+  expect(verdict).toMatchObject({ outcome: 'again', seen: { reachable: false } });
+  expect(verdict.detail).toContain('the database system is starting up');
+  answer = { sqlstate: '28000', message: 'no entry of pg_hba.conf' };
+  await untilStep(spec, 'settled');
+});
+
+test('statements are refused as unavailable', async () => {
+  const statement = { sql: 'select 1', parameters: [], maxRows: 1, timeoutMs: 1 };
+  await expect(engine.sql.query(ID, null, statement)).rejects.toThrow(EngineUnavailable);
+});
+
+async function until(holds: () => Promise<boolean>): Promise<void> {
+  for (let round = 0; round < 600; round += 1) {
+    if (await holds()) return;
+    await sleep(20);
+  }
+  throw new Error('not in time');
+}

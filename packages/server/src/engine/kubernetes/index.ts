@@ -1,0 +1,195 @@
+/**
+ * The engine of a region on Kubernetes: each service is a Cluster of CloudNativePG, whose operator
+ * runs it. The capabilities say which actions are not possible.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Backups } from '@howdah/contract';
+import type { CertificateAuthority } from '../../lib/tls.ts';
+import { takeUsablePort } from '../addresses.ts';
+import { EngineUnavailable, type Engine, type Observing } from '../engine.ts';
+import { createKube } from './api/client.ts';
+import { KubeError } from './api/errors.ts';
+import type { Connection } from './api/kubeconfig.ts';
+import { createCache } from './cache.ts';
+import { capabilitiesOf, supports } from './capabilities.ts';
+import { keepCertificates } from './certificates.ts';
+import { readPodLog } from './logs.ts';
+import type { RegionSettings } from './manifests/cluster.ts';
+import { clusterName } from './manifests/names.ts';
+import type { Region } from './region.ts';
+import { askChallenge, saltOf } from './service/challenge.ts';
+import { convergeOnce, removeOnce } from './service/converge.ts';
+import { writePassword } from './service/objects.ts';
+import { planOf } from './service/plan.ts';
+
+export type KubernetesEngineOptions = Readonly<{
+  settings: RegionSettings;
+  connection: Connection;
+  authority: CertificateAuthority;
+  readLagLimit: Observing['readLagLimit'];
+  /** Called with the id of a service of which something changed. */
+  changed: (id: string) => void;
+  /** Called with the error of background work, which is tried again. */
+  failed: (error: unknown) => void;
+}>;
+
+/** Begins to follow the cluster; it need not answer yet. */
+export function createKubernetesEngine(options: KubernetesEngineOptions): Engine {
+  const { settings, connection, authority } = options;
+  const kube = createKube(connection);
+  const cache = createCache(kube, settings.code, options.changed);
+  const region: Region = {
+    settings,
+    kube,
+    cache,
+    authority,
+    reached: new Set(),
+    waiting: new Map(),
+  };
+  const certificates = keepCertificates(region, options.failed);
+  return {
+    capabilities: capabilitiesOf(settings),
+    lifecycle: createLifecycle(region),
+    addresses: {
+      // Kubernetes refuses a Service whose port another one has; those are outside of our range.
+      reserve: async (ports) => ({
+        host: settings.host,
+        port: await takeUsablePort(ports, async () => true),
+      }),
+      isCurrent: ({ host }) => host === settings.host,
+    },
+    sql: createSql(region),
+    extensions: {
+      installed: async () => [],
+      of: async () => [],
+    },
+    observe: createObserving(region, options.readLagLimit),
+    backups: BACKUPS,
+    offMachine: {
+      ship: async () => ({ states: new Map(), more: false }),
+      describe: async () => new Map(),
+    },
+    storage: createStorage(region),
+    networks: { converge: async () => [] },
+    simulation: null,
+    close: async () => {
+      certificates.close();
+      await cache.close();
+      kube.close();
+    },
+  };
+}
+
+/** The answer to each statement. */
+const NO_SESSIONS =
+  'the control plane opens no sessions in services on Kubernetes yet; use psql at its endpoint';
+
+function createLifecycle(region: Region): Engine['lifecycle'] {
+  const { cache, settings } = region;
+  return {
+    supports: (addons, major) => supports(settings, addons, major),
+    whyNotConverted: (addons, major) => {
+      const found = supports(settings, addons, major);
+      return 'missing' in found ? found.missing : null;
+    },
+    majorOf: async (id) => cache.cluster(id)?.desired?.major ?? null,
+    prepare: async () => undefined,
+    // Without an answer of the cluster, nothing is known to have ended.
+    runs: async (id) => cache.staleWhy() !== null || cache.servers(id).some(({ ready }) => ready),
+    plan: planOf,
+    converge: (spec, begin) => convergeOnce(region, spec, begin),
+    remove: (id, _parent, begin) => removeOnce(region, id, begin),
+  };
+}
+
+/** How long a new password may take: CloudNativePG writes it as soon as it notices the secret. */
+const PASSWORD_WITHIN_MS = 20_000;
+const PASSWORD_POLL_MS = 100;
+
+function createSql(region: Region): Engine['sql'] {
+  return {
+    setPassword: (id, verifier) => setPassword(region, id, verifier),
+    query: async () => {
+      throw new EngineUnavailable(NO_SESSIONS);
+    },
+  };
+}
+
+async function setPassword(region: Region, id: string, verifier: string): Promise<void> {
+  const { cache, settings, authority } = region;
+  const cluster = cache.cluster(id);
+  if (cluster?.projectId == null || cluster.nodePort === null)
+    throw new EngineUnavailable(cache.staleWhy() ?? 'it has no Cluster');
+  const endpoint = { host: settings.host, port: cluster.nodePort };
+  try {
+    await writePassword(region, id, cluster.projectId, verifier);
+  } catch (error) {
+    if (error instanceof KubeError) throw new EngineUnavailable(error.message, { cause: error });
+    throw error;
+  }
+  const endMs = Date.now() + PASSWORD_WITHIN_MS;
+  for (;;) {
+    const challenge = await askChallenge(endpoint, authority.certificatePem);
+    // Where the control plane may not log in, it cannot see the salt.
+    if (challenge.kind === 'disallowed' || challenge.salt === saltOf(verifier)) return;
+    if (Date.now() > endMs)
+      throw new EngineUnavailable(
+        'CloudNativePG has the new password and has not set it yet; send it again, and examine ' +
+          'the cluster: howdah region doctor',
+      );
+    await sleep(PASSWORD_POLL_MS);
+  }
+}
+
+function createObserving(
+  { kube, cache }: Region,
+  readLagLimit: Observing['readLagLimit'],
+): Observing {
+  return {
+    readLagLimit,
+    warnings: async () => [],
+    logs: async (id, node, query, signal) => {
+      signal.throwIfAborted();
+      const cluster = cache.cluster(id);
+      const n = node ?? cluster?.primary ?? null;
+      if (cluster === null || n === null) return { entries: [], cursor: null };
+      const name = `${clusterName(id)}-${n}`;
+      return readPodLog(kube, { namespace: cluster.namespace, name }, query);
+    },
+    usage: async () => {
+      throw new EngineUnavailable('the usage of services on Kubernetes is not read yet');
+    },
+    replicas: async () => [],
+    servers: async () => [],
+  };
+}
+
+const NO_BACKUPS: Omit<Backups, 'storage' | 'off_machine'> = {
+  window: { earliest: null, latest: null, days: 0 },
+  snapshots: [],
+  archive_mb: 0,
+  problem: 'services on Kubernetes have no backups yet: use pg_dump',
+};
+
+const BACKUPS: Engine['backups'] = {
+  describe: async () => NO_BACKUPS,
+  restorable: async () => null,
+  keep: async () => false,
+  verify: async () => {
+    throw new Error(NO_BACKUPS.problem ?? '');
+  },
+};
+
+/** A storage class has no size: a volume that cannot be had says so in its own pod. */
+const UNKNOWN_BYTES = Number.MAX_SAFE_INTEGER;
+
+function createStorage({ cache }: Region): Engine['storage'] {
+  return {
+    disk: async () => ({ totalBytes: UNKNOWN_BYTES, freeBytes: UNKNOWN_BYTES, usedPercent: 0 }),
+    shared: async () => null,
+    // Its volume, which cannot become smaller.
+    usedBytes: async (id) => (cache.cluster(id)?.desired?.storageGb ?? 0) * 1e9,
+    keepQuota: async () => ({ stop: null, changed: false }),
+    keepReserve: async () => ({ did: null, heldBytes: 0, removedWal: [] }),
+  };
+}

@@ -1,0 +1,178 @@
+/**
+ * The Cluster of a service. Fields: https://cloudnative-pg.io/docs/1.30/cloudnative-pg.v1
+ *
+ * Whatever is left out here keeps the default of the operator, which may change with its version:
+ * what matters is set.
+ */
+import { ADMIN_ROLE, DATABASE_NAME, type Size } from '@howdah/contract';
+import type { Manifest } from '../api/client.ts';
+import { KINDS } from '../api/kinds.ts';
+import {
+  AUTHORITY_SECRET,
+  certificateSecret,
+  clusterName,
+  endpointService,
+  LABELS,
+  MANAGED,
+  namespaceOf,
+  passwordSecret,
+} from './names.ts';
+
+/** The annotation by which a Cluster is stopped, with its volumes kept. */
+export const HIBERNATION = 'cnpg.io/hibernation';
+/** The annotation that restarts all servers when it changes. */
+export const RESTARTED = 'kubectl.kubernetes.io/restartedAt';
+/** The desired state when the Cluster was last written, as JSON: see `desired.ts`. */
+export const DESIRED = 'howdah.io/desired';
+
+/** Settings of a region. */
+export type RegionSettings = Readonly<{
+  code: string;
+  /** null: the default class of the cluster. */
+  storageClass: string | null;
+  /** The image of PostgreSQL for each major version. */
+  images: Readonly<Record<number, string>>;
+  /** The name by which clients reach the nodes; it stands in the certificates of servers. */
+  host: string;
+}>;
+
+export type ClusterInput = Readonly<{
+  id: string;
+  projectId: string;
+  region: RegionSettings;
+  major: number;
+  size: Size;
+  storageGb: number;
+  /** Standbys, and how many of them have every acknowledged write. */
+  replicas: number;
+  sync: number;
+  running: boolean;
+  restarts: number;
+  /** The port at which all nodes listen for it. */
+  nodePort: number;
+  parameters: Readonly<Record<string, string>>;
+  preload: readonly string[];
+  /** SQL that a superuser runs once, in the database postgres. */
+  statements: readonly string[];
+  /** The desired state as JSON, which the next step is compared with. */
+  desired: string;
+}>;
+
+export function clusterManifest(input: ClusterInput): Manifest {
+  const { id, projectId, region, size, replicas } = input;
+  const labels = {
+    ...MANAGED,
+    [LABELS.service]: id,
+    [LABELS.project]: projectId,
+    [LABELS.region]: region.code,
+  };
+  return {
+    apiVersion: KINDS.cluster.apiVersion,
+    kind: KINDS.cluster.kind,
+    metadata: {
+      name: clusterName(id),
+      namespace: namespaceOf(projectId),
+      labels,
+      annotations: {
+        [HIBERNATION]: input.running ? 'off' : 'on',
+        [RESTARTED]: String(input.restarts),
+        [DESIRED]: input.desired,
+      },
+    },
+    spec: {
+      instances: 1 + replicas,
+      imageName: imageOf(region, input.major),
+      inheritedMetadata: { labels },
+      storage: {
+        size: `${input.storageGb}G`,
+        resizeInUseVolumes: true,
+        ...(region.storageClass === null ? {} : { storageClass: region.storageClass }),
+      },
+      resources: resourcesOf(size),
+      postgresql: {
+        parameters: input.parameters,
+        shared_preload_libraries: input.preload,
+        // Rules before those of CloudNativePG, which let roles with a password in without TLS.
+        pg_hba: ['hostnossl all all all reject'],
+        // Acknowledged writes are on `sync` standbys, or are not acknowledged.
+        ...(input.sync === 0
+          ? {}
+          : {
+              synchronous: {
+                method: 'any',
+                number: input.sync,
+                dataDurability: 'required',
+                failoverQuorum: true,
+              },
+            }),
+      },
+      bootstrap: bootstrapOf(input),
+      enableSuperuserAccess: false,
+      // With one server it would keep the node from being drained.
+      enablePDB: replicas > 0,
+      // Signed by us: the operator would need the key of the authority in this namespace, where the
+      // service account of each server may read it.
+      certificates: { serverCASecret: AUTHORITY_SECRET, serverTLSSecret: certificateSecret(id) },
+      managed: {
+        services: {
+          disabledDefaultServices: ['ro'],
+          additional: [endpointOf(input)],
+        },
+      },
+      affinity: { enablePodAntiAffinity: true, podAntiAffinityType: 'preferred' },
+      primaryUpdateStrategy: 'unsupervised',
+      primaryUpdateMethod: 'switchover',
+      // The operator's defaults are for sites where minutes do not matter.
+      startDelay: 3600,
+      stopDelay: 60,
+      smartShutdownTimeout: 2,
+      switchoverDelay: 60,
+      failoverDelay: 0,
+      probes: { startup: { periodSeconds: 1 }, readiness: { periodSeconds: 1 } },
+    },
+  };
+}
+
+function imageOf({ images, code }: RegionSettings, major: number): string {
+  const image = images[major];
+  if (image === undefined) throw new Error(`region ${code} has no image of PostgreSQL ${major}`);
+  return image;
+}
+
+/** Equal requests and limits keep a node from being overcommitted; a shared size may burst. */
+function resourcesOf(size: Size): object {
+  if (size === 'shared')
+    return { requests: { cpu: '50m', memory: '256Mi' }, limits: { memory: '1Gi' } };
+  const amount = { cpu: `${size.cpuMillis}m`, memory: `${size.memoryGbs}Gi` };
+  return { requests: amount, limits: amount };
+}
+
+function bootstrapOf({ id, statements }: ClusterInput): object {
+  return {
+    initdb: {
+      database: DATABASE_NAME,
+      owner: ADMIN_ROLE,
+      secret: { name: passwordSecret(id) },
+      dataChecksums: true,
+      encoding: 'UTF8',
+      localeCollate: 'C.UTF-8',
+      localeCType: 'C.UTF-8',
+      postInitSQL: statements,
+    },
+  };
+}
+
+/** The Service at the endpoint, on the primary. */
+function endpointOf({ id, nodePort }: ClusterInput): object {
+  return {
+    selectorType: 'rw',
+    updateStrategy: 'patch',
+    serviceTemplate: {
+      metadata: { name: endpointService(id) },
+      spec: {
+        type: 'NodePort',
+        ports: [{ name: 'postgres', port: 5432, targetPort: 5432, nodePort }],
+      },
+    },
+  };
+}

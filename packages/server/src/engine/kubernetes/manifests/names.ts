@@ -1,0 +1,50 @@
+/** Names and labels of the objects of services. */
+
+/** Objects that have it are ours. */
+export const MANAGED = { 'app.kubernetes.io/managed-by': 'howdah' } as const;
+export const LABELS = {
+  project: 'howdah.io/project',
+  service: 'howdah.io/service',
+  region: 'howdah.io/region',
+} as const;
+
+/** The label that CloudNativePG gives to all pods of a cluster. */
+export const CLUSTER_LABEL = 'cnpg.io/cluster';
+
+/** The namespace of a project: CloudNativePG wants a Cluster and its secrets in one. */
+export const namespaceOf = (projectId: string): string => `howdah-${projectId}`;
+
+/**
+ * The name of a Cluster: a label of DNS that begins with a letter and has at most 50 characters,
+ * by the webhook of CloudNativePG. Ids may begin with a digit.
+ */
+export const clusterName = (id: string): string => `s-${id}`;
+
+/** The id of the service of a Cluster; null: the Cluster is none of ours. */
+export function idOf(name: string): string | null {
+  return /^s-(.+)$/.exec(name)?.[1] ?? null;
+}
+
+/** The password of tsdbadmin, as a SCRAM verifier. */
+export const passwordSecret = (id: string): string => `${clusterName(id)}-password`;
+/** The certificate of its servers, and the key of it. */
+export const certificateSecret = (id: string): string => `${clusterName(id)}-certificate`;
+/** The Service at the endpoint. */
+export const endpointService = (id: string): string => `${clusterName(id)}-endpoint`;
+/** The certificate of the authority of the installation, without its key, in each namespace. */
+export const AUTHORITY_SECRET = 'howdah-ca';
+
+/** The number of a server, from the name of its pod: CloudNativePG counts them from 1. */
+export function serverOf(pod: string): number | null {
+  const number = /-(\d+)$/.exec(pod)?.[1];
+  return number === undefined ? null : Number(number);
+}
+
+/** The names by which a server is reached from inside of the cluster. */
+export function innerHosts(id: string, projectId: string): string[] {
+  const namespace = namespaceOf(projectId);
+  return ['rw', 'r'].flatMap((service) => {
+    const name = `${clusterName(id)}-${service}`;
+    return [name, `${name}.${namespace}`, `${name}.${namespace}.svc`];
+  });
+}

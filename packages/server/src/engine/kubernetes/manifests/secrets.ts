@@ -1,0 +1,79 @@
+/** The secrets of services. */
+import { ADMIN_ROLE } from '@howdah/contract';
+import type { Manifest } from '../api/client.ts';
+import { KINDS } from '../api/kinds.ts';
+import {
+  AUTHORITY_SECRET,
+  certificateSecret,
+  LABELS,
+  MANAGED,
+  namespaceOf,
+  passwordSecret,
+} from './names.ts';
+
+/** A namespace; nothing but ours may be in it. */
+export function namespaceManifest(projectId: string): Manifest {
+  return {
+    apiVersion: KINDS.namespace.apiVersion,
+    kind: KINDS.namespace.kind,
+    metadata: {
+      name: namespaceOf(projectId),
+      labels: {
+        ...MANAGED,
+        [LABELS.project]: projectId,
+        'pod-security.kubernetes.io/enforce': 'restricted',
+      },
+    },
+  };
+}
+
+/** CloudNativePG applies a secret with this label as soon as it changes. */
+const RELOADED = { 'cnpg.io/reload': 'true' } as const;
+
+/**
+ * @param verifier a SCRAM verifier, which PostgreSQL takes as it is. A line end after it would make
+ *   the verifier itself the password.
+ */
+export function passwordManifest(id: string, projectId: string, verifier: string): Manifest {
+  const labels = { [LABELS.service]: id };
+  const data = { username: ADMIN_ROLE, password: verifier };
+  return secretManifest(passwordSecret(id), projectId, labels, data, 'kubernetes.io/basic-auth');
+}
+
+/** The certificate of the authority, by which servers of a project verify each other. */
+export function authorityManifest(projectId: string, certificatePem: string): Manifest {
+  return secretManifest(AUTHORITY_SECRET, projectId, {}, { 'ca.crt': certificatePem });
+}
+
+/** The certificate of a service's servers. CloudNativePG renews none that it did not make. */
+export function certificateManifest(
+  id: string,
+  projectId: string,
+  { certificatePem, keyPem }: Readonly<{ certificatePem: string; keyPem: string }>,
+): Manifest {
+  const labels = { [LABELS.service]: id };
+  const data = { 'tls.crt': certificatePem, 'tls.key': keyPem };
+  return secretManifest(certificateSecret(id), projectId, labels, data, 'kubernetes.io/tls');
+}
+
+function secretManifest(
+  name: string,
+  projectId: string,
+  labels: Readonly<Record<string, string>>,
+  data: Readonly<Record<string, string>>,
+  type = 'Opaque',
+): Manifest {
+  return {
+    apiVersion: KINDS.secret.apiVersion,
+    kind: KINDS.secret.kind,
+    metadata: {
+      name,
+      namespace: namespaceOf(projectId),
+      labels: { ...MANAGED, ...RELOADED, [LABELS.project]: projectId, ...labels },
+    },
+    type,
+    data: Object.fromEntries(Object.entries(data).map(([key, value]) => [key, base64(value)])),
+  };
+}
+
+const base64 = (text: string): string => Buffer.from(text).toString('base64');

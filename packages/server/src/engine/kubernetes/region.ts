@@ -1,0 +1,16 @@
+/** A region on Kubernetes: its cluster, and what the engine knows of it. */
+import type { CertificateAuthority } from '../../lib/tls.ts';
+import type { Kube } from './api/client.ts';
+import type { Cache } from './cache.ts';
+import type { RegionSettings } from './manifests/cluster.ts';
+
+export type Region = Readonly<{
+  settings: RegionSettings;
+  kube: Kube;
+  cache: Cache;
+  authority: CertificateAuthority;
+  /** Services whose PostgreSQL answered at the endpoint since their last change. */
+  reached: Set<string>;
+  /** The step or obstacle that a service waits for, and since when; ms since the epoch. */
+  waiting: Map<string, Readonly<{ what: string; sinceMs: number }>>;
+}>;

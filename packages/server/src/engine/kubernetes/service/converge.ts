@@ -1,0 +1,198 @@
+/** One step of a service towards its spec, or towards its removal. */
+import { EngineUnavailable, type BeginStep, type Seen, type Verdict } from '../../engine.ts';
+import type { ServiceSpec } from '../../spec.ts';
+import { KubeError } from '../api/errors.ts';
+import { KINDS } from '../api/kinds.ts';
+import { clusterName } from '../manifests/names.ts';
+import type { Region } from '../region.ts';
+import { askChallenge } from './challenge.ts';
+import { decide, type Step } from './decide.ts';
+import { findLeftovers, placesIn, writeObjects } from './objects.ts';
+import { AWAITED, PROVISIONED, type Observed } from './observed.ts';
+import { STEPS } from './steps.ts';
+
+/** How soon a step that could not be made is tried again. */
+const RETRY_MS = 1000;
+/** Something that keeps a step from being made is shown once it has lasted this long. */
+const OBSTACLE_MS = 15_000;
+/** CloudNativePG may take this long for a step before it is shown that it does not end. */
+const STEP_MS = 180_000;
+/** The port of a server that has just started is open within a second or two. */
+const CONNECT_AGAIN_MS = 200;
+
+/** Makes one step towards the spec. */
+export async function convergeOnce(
+  region: Region,
+  spec: ServiceSpec,
+  begin: BeginStep,
+): Promise<Verdict> {
+  const observed = observe(region, spec.id);
+  const seen = seenOf(region, spec.id, observed);
+  const stale = region.cache.staleWhy();
+  if (stale !== null)
+    return (
+      overdue(region, spec.id, 'read the cluster', OBSTACLE_MS, { seen, why: stale }) ??
+      again(seen, stale)
+    );
+  const { projectId } = spec;
+  if (projectId === null)
+    return { did: null, detail: null, seen, outcome: 'failed', reason: NO_SPARES, isFinal: true };
+  const step = decide(spec, observed, region.reached.has(spec.id));
+  switch (step.kind) {
+    case 'settled':
+      region.waiting.delete(spec.id);
+      return { did: null, detail: null, seen, outcome: 'settled' };
+    case 'wait':
+      return (
+        overdue(region, spec.id, step.what, step.isObstacle ? OBSTACLE_MS : STEP_MS, {
+          seen,
+          why: step.why,
+        }) ?? again(seen, step.why, step.waitMs)
+      );
+    case 'refuse':
+      return { did: null, detail: null, seen, outcome: 'failed', reason: step.why };
+    default:
+      await begin(step.name, seen);
+      return perform(region, { ...spec, projectId }, step, seen);
+  }
+}
+
+const NO_SPARES =
+  'a service on Kubernetes is in the namespace of its project, and this one has none';
+
+const again = (seen: Seen, detail: string, waitMs = RETRY_MS): Verdict => ({
+  did: null,
+  detail,
+  seen,
+  outcome: 'again',
+  waitMs,
+});
+
+/**
+ * Fails a step that waits for too long: the reason is shown, and the step is tried again.
+ *
+ * @param what for what it waits: another thing may take as long again
+ * @returns null: it is not too long
+ */
+function overdue(
+  { waiting }: Region,
+  id: string,
+  what: string,
+  limitMs: number,
+  { seen, why }: { seen: Seen; why: string },
+): Verdict | null {
+  const before = waiting.get(id);
+  const sinceMs = before?.what === what ? before.sinceMs : Date.now();
+  waiting.set(id, { what, sinceMs });
+  if (Date.now() - sinceMs < limitMs) return null;
+  return { did: null, detail: why, seen, outcome: 'failed', reason: `${what}: ${why}` };
+}
+
+type Owned = ServiceSpec & { readonly projectId: string };
+type Work = Exclude<Step, { kind: 'settled' | 'wait' | 'refuse' }>;
+
+async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Promise<Verdict> {
+  const after = (did: string | null, detail: string): Verdict => ({
+    did,
+    detail,
+    seen: seenOf(region, spec.id, observe(region, spec.id)),
+    outcome: 'again',
+    waitMs: 0,
+  });
+  try {
+    switch (step.kind) {
+      case 'write':
+        region.reached.delete(spec.id);
+        // In this order: the end of a change that was not written would never come.
+        await writeObjects(region, spec, spec.projectId);
+        if (!step.awaits) return after(step.name, step.detail);
+        await annotate(region, spec, { [AWAITED]: step.name });
+        return after(null, step.detail);
+      case 'expect':
+        region.reached.delete(spec.id);
+        await annotate(region, spec, { [AWAITED]: step.name });
+        return after(null, 'CloudNativePG starts it');
+      case 'ended':
+        await annotate(region, spec, { [AWAITED]: null });
+        region.waiting.delete(spec.id);
+        return after(step.name, step.detail);
+      case 'connect':
+        await askChallenge(spec.endpoint, region.authority.certificatePem);
+        await annotate(region, spec, { [PROVISIONED]: 'true' });
+        region.reached.add(spec.id);
+        return after(step.name, `${spec.endpoint.host}:${spec.endpoint.port}`);
+    }
+  } catch (error) {
+    return failed(region, spec.id, step.name, seen, error);
+  }
+}
+
+/** A failure that may pass by itself fails the operation once it has lasted. */
+function failed(region: Region, id: string, name: string, seen: Seen, error: unknown): Verdict {
+  const why = error instanceof Error ? error.message : String(error);
+  const isTemporary =
+    error instanceof EngineUnavailable || (error instanceof KubeError && error.isTemporary);
+  if (isTemporary)
+    return (
+      overdue(region, id, name, OBSTACLE_MS, { seen, why }) ??
+      again(seen, why, name === STEPS.connect ? CONNECT_AGAIN_MS : RETRY_MS)
+    );
+  return { did: name, detail: why, seen, outcome: 'failed', reason: `${name}: ${why}` };
+}
+
+/** @param annotations null removes one */
+async function annotate(
+  { kube, cache }: Region,
+  { id, projectId }: Owned,
+  annotations: Readonly<Record<string, string | null>>,
+): Promise<void> {
+  const place = placesIn(projectId)(KINDS.cluster, clusterName(id));
+  cache.put(await kube.merge(place, { metadata: { annotations } }));
+}
+
+function observe({ cache }: Region, id: string): Observed {
+  return { cluster: cache.cluster(id), servers: cache.servers(id) };
+}
+
+function seenOf({ reached }: Region, id: string, { cluster, servers }: Observed): Seen {
+  return {
+    reachable: reached.has(id) && servers.some(({ ready }) => ready),
+    present: cluster !== null || servers.length > 0,
+    provisioned: cluster?.provisioned ?? false,
+  };
+}
+
+/** Makes one step towards the removal of a service. */
+export async function removeOnce(region: Region, id: string, begin: BeginStep): Promise<Verdict> {
+  const { cluster, servers } = observe(region, id);
+  const seen: Seen = {
+    reachable: false,
+    present: true,
+    provisioned: cluster?.provisioned ?? false,
+  };
+  region.reached.delete(id);
+  const stale = region.cache.staleWhy();
+  if (stale !== null) return again(seen, stale);
+  if (cluster?.leaving === true || (cluster === null && servers.length > 0))
+    return again(seen, `${servers.length} servers are ending`);
+  try {
+    const left = await findLeftovers(region, id);
+    if (cluster === null && left.length === 0)
+      return { did: null, detail: null, seen: { ...seen, present: false }, outcome: 'settled' };
+    await begin(STEPS.remove, seen);
+    if (cluster !== null) {
+      const { namespace } = cluster;
+      await region.kube.remove({ kind: KINDS.cluster, namespace, name: clusterName(id) });
+    }
+    for (const place of left) await region.kube.remove(place);
+  } catch (error) {
+    return failed(region, id, STEPS.remove, seen, error);
+  }
+  return {
+    did: STEPS.remove,
+    detail: 'the Cluster with its volumes and secrets',
+    seen,
+    outcome: 'again',
+    waitMs: RETRY_MS,
+  };
+}

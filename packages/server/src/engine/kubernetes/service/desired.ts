@@ -1,0 +1,51 @@
+/**
+ * The desired state of a service, as an annotation of its Cluster has it. A spec is compared with
+ * this and not with the fields of the Cluster: the operator and its webhook complete those.
+ */
+import { Type, type Static } from 'typebox';
+import { Value } from 'typebox/value';
+import type { ServiceSpec } from '../../spec.ts';
+
+const DESIRED = Type.Object({
+  major: Type.Union([Type.Null(), Type.Number()]),
+  running: Type.Boolean(),
+  /** Null: a shared size. */
+  size: Type.Union([
+    Type.Null(),
+    Type.Object({ cpuMillis: Type.Number(), memoryGbs: Type.Number() }),
+  ]),
+  storageGb: Type.Number(),
+  replicas: Type.Number(),
+  sync: Type.Number(),
+  restarts: Type.Number(),
+  preload: Type.Array(Type.String()),
+});
+
+export type Desired = Static<typeof DESIRED>;
+
+export function desiredOf(spec: ServiceSpec): Desired {
+  const { size, ha } = spec;
+  return {
+    major: spec.major,
+    running: spec.power === 'running',
+    size: size === 'shared' ? null : size,
+    storageGb: spec.storageGb,
+    replicas: ha?.replicas ?? 0,
+    sync: ha?.sync ?? 0,
+    restarts: spec.restarts,
+    preload: [...spec.preload],
+  };
+}
+
+export const writeDesired = (desired: Desired): string => JSON.stringify(desired);
+
+/** @returns null: somebody has changed the annotation, so that everything is written again */
+export function readDesired(text: string | undefined): Desired | null {
+  if (text === undefined) return null;
+  try {
+    const parsed: unknown = JSON.parse(text);
+    return Value.Check(DESIRED, parsed) ? parsed : null;
+  } catch {
+    return null;
+  }
+}

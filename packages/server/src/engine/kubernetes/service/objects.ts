@@ -1,0 +1,148 @@
+/** Writes and removes the objects of a service. Each call can be repeated. */
+import { Type } from 'typebox';
+import { adminRights } from '../../../domain/postgres/admin-role.ts';
+import { serverSettings } from '../../../domain/postgres/settings.ts';
+import { issueServerCertificate } from '../../../lib/tls.ts';
+import type { ServiceSpec } from '../../spec.ts';
+import type { Kube } from '../api/client.ts';
+import { KINDS, type Kind, type Place } from '../api/kinds.ts';
+import { clusterManifest } from '../manifests/cluster.ts';
+import {
+  AUTHORITY_SECRET,
+  certificateSecret,
+  CLUSTER_LABEL,
+  clusterName,
+  innerHosts,
+  LABELS,
+  namespaceOf,
+  passwordSecret,
+} from '../manifests/names.ts';
+import { clusterParameters } from '../manifests/parameters.ts';
+import {
+  authorityManifest,
+  certificateManifest,
+  namespaceManifest,
+  passwordManifest,
+} from '../manifests/secrets.ts';
+import type { Region } from '../region.ts';
+import { desiredOf, writeDesired } from './desired.ts';
+
+const ANY_OBJECT = Type.Object({
+  metadata: Type.Object({ name: Type.String(), namespace: Type.String() }),
+});
+
+/** Writes the objects that the operator makes servers from, the Cluster last. */
+export async function writeObjects(
+  region: Region,
+  spec: ServiceSpec,
+  projectId: string,
+): Promise<void> {
+  const { kube, authority, cache } = region;
+  const place = placesIn(projectId);
+  await kube.apply(
+    { kind: KINDS.namespace, namespace: null, name: namespaceOf(projectId) },
+    namespaceManifest(projectId),
+  );
+  await kube.apply(
+    place(KINDS.secret, AUTHORITY_SECRET),
+    authorityManifest(projectId, authority.certificatePem),
+  );
+  // Once: another password may be in it by now, and `certificates.ts` renews the certificate.
+  if (!(await exists(kube, place(KINDS.secret, certificateSecret(spec.id)))))
+    await writeCertificate(region, spec.id, projectId);
+  if (
+    spec.firstVerifier !== null &&
+    !(await exists(kube, place(KINDS.secret, passwordSecret(spec.id))))
+  )
+    await writePassword(region, spec.id, projectId, spec.firstVerifier);
+  const manifest = clusterManifest(clusterInput(region, spec, projectId));
+  cache.put(await kube.apply(place(KINDS.cluster, clusterName(spec.id)), manifest));
+}
+
+function clusterInput({ settings }: Region, spec: ServiceSpec, projectId: string) {
+  const desired = desiredOf(spec);
+  const { major, size, storageGb, preload } = spec;
+  if (major === null) throw new Error(`no major version is recorded for the service ${spec.id}`);
+  return {
+    id: spec.id,
+    projectId,
+    region: settings,
+    major,
+    size,
+    storageGb,
+    replicas: desired.replicas,
+    sync: desired.sync,
+    running: desired.running,
+    restarts: spec.restarts,
+    nodePort: spec.endpoint.port,
+    parameters: clusterParameters(
+      serverSettings({ size, major, extensions: [...preload], storageGb }),
+    ),
+    preload: [...preload],
+    statements: adminRights(),
+    desired: writeDesired(desired),
+  };
+}
+
+/** Issues a certificate for the servers of a service. */
+export async function writeCertificate(
+  { kube, authority, settings }: Region,
+  id: string,
+  projectId: string,
+): Promise<void> {
+  const certificate = await issueServerCertificate(
+    authority,
+    hostsOf(settings.host, id, projectId),
+  );
+  await kube.apply(
+    placesIn(projectId)(KINDS.secret, certificateSecret(id)),
+    certificateManifest(id, projectId, certificate),
+  );
+}
+
+/** The names that the certificate of a service has. */
+export const hostsOf = (host: string, id: string, projectId: string): string[] => [
+  host,
+  ...innerHosts(id, projectId),
+];
+
+export async function writePassword(
+  { kube }: Region,
+  id: string,
+  projectId: string,
+  verifier: string,
+): Promise<void> {
+  await kube.apply(
+    placesIn(projectId)(KINDS.secret, passwordSecret(id)),
+    passwordManifest(id, projectId, verifier),
+  );
+}
+
+export const placesIn =
+  (projectId: string) =>
+  (kind: Kind, name: string): Place => ({ kind, namespace: namespaceOf(projectId), name });
+
+const exists = async (kube: Kube, place: Place): Promise<boolean> =>
+  (await kube.get(place, ANY_OBJECT)) !== null;
+
+/** The secrets of a service, and its volumes, in whichever namespace they are. */
+export async function findLeftovers({ kube }: Region, id: string): Promise<Place[]> {
+  const listed = await Promise.all([
+    listPlaces(kube, KINDS.secret, { [LABELS.service]: id }),
+    listPlaces(kube, KINDS.claim, { [CLUSTER_LABEL]: clusterName(id) }),
+  ]);
+  return listed.flat();
+}
+
+async function listPlaces(
+  kube: Kube,
+  kind: Kind,
+  labels: Readonly<Record<string, string>>,
+): Promise<Place[]> {
+  const { items } = await kube.list({ kind, namespace: null, name: null }, ANY_OBJECT, labels);
+  return items.map(({ metadata }) => ({
+    kind,
+    namespace: metadata.namespace,
+    name: metadata.name,
+  }));
+}

@@ -1,0 +1,206 @@
+/** The state of a service in its cluster, as far as decisions need it. All of it is input. */
+import { Type, type Static } from 'typebox';
+import { HIBERNATION, RESTARTED, DESIRED } from '../manifests/cluster.ts';
+import { LABELS, serverOf } from '../manifests/names.ts';
+import { readDesired, type Desired } from './desired.ts';
+
+/** The annotation that names the step whose end is waited for. */
+export const AWAITED = 'howdah.io/awaited-step';
+/** The annotation of a Cluster that users could write to. */
+export const PROVISIONED = 'howdah.io/provisioned';
+
+const TEXTS = Type.Record(Type.String(), Type.String());
+const METADATA = Type.Object({
+  name: Type.String(),
+  namespace: Type.String(),
+  // Digits, by which an older state is known from a newer one.
+  resourceVersion: Type.String({ pattern: '^[0-9]+$' }),
+  deletionTimestamp: Type.Optional(Type.String()),
+  labels: Type.Optional(TEXTS),
+  annotations: Type.Optional(TEXTS),
+});
+
+export const CLUSTER_OBJECT = Type.Object({
+  metadata: METADATA,
+  spec: Type.Object({
+    instances: Type.Number(),
+    managed: Type.Optional(
+      Type.Object({
+        services: Type.Optional(
+          Type.Object({
+            additional: Type.Optional(
+              Type.Array(
+                Type.Object({
+                  serviceTemplate: Type.Object({
+                    spec: Type.Object({
+                      ports: Type.Optional(
+                        Type.Array(Type.Object({ nodePort: Type.Optional(Type.Number()) })),
+                      ),
+                    }),
+                  }),
+                }),
+              ),
+            ),
+          }),
+        ),
+      }),
+    ),
+  }),
+  status: Type.Optional(
+    Type.Object({
+      phase: Type.Optional(Type.String()),
+      phaseReason: Type.Optional(Type.String()),
+      readyInstances: Type.Optional(Type.Number()),
+      currentPrimary: Type.Optional(Type.String()),
+      targetPrimary: Type.Optional(Type.String()),
+      conditions: Type.Optional(
+        Type.Array(Type.Object({ type: Type.String(), status: Type.String() })),
+      ),
+    }),
+  ),
+});
+export type ClusterObject = Static<typeof CLUSTER_OBJECT>;
+
+const WAITING = Type.Object({
+  reason: Type.Optional(Type.String()),
+  message: Type.Optional(Type.String()),
+});
+export const POD_OBJECT = Type.Object({
+  metadata: METADATA,
+  spec: Type.Object({
+    containers: Type.Array(
+      Type.Object({
+        name: Type.String(),
+        resources: Type.Optional(
+          Type.Object({ limits: Type.Optional(TEXTS), requests: Type.Optional(TEXTS) }),
+        ),
+      }),
+    ),
+  }),
+  status: Type.Optional(
+    Type.Object({
+      conditions: Type.Optional(
+        Type.Array(
+          Type.Object({
+            type: Type.String(),
+            status: Type.String(),
+            message: Type.Optional(Type.String()),
+          }),
+        ),
+      ),
+      containerStatuses: Type.Optional(
+        Type.Array(
+          Type.Object({
+            name: Type.String(),
+            state: Type.Optional(Type.Object({ waiting: Type.Optional(WAITING) })),
+          }),
+        ),
+      ),
+    }),
+  ),
+});
+export type PodObject = Static<typeof POD_OBJECT>;
+
+/** The container of PostgreSQL in its pod. */
+const CONTAINER = 'postgres';
+
+export type Observed = Readonly<{
+  /** null: there is none. */
+  cluster: ClusterState | null;
+  /** The pods of servers, by their numbers. */
+  servers: readonly ServerState[];
+}>;
+
+export type ClusterState = Readonly<{
+  namespace: string;
+  /** By its label; null: somebody has removed it. */
+  projectId: string | null;
+  /** The port of its endpoint; null: unknown. */
+  nodePort: number | null;
+  /** Whether its deletion was asked for. */
+  leaving: boolean;
+  /** The desired state when it was last written; null: unknown. */
+  desired: Desired | null;
+  /** Whether users could write to it. */
+  provisioned: boolean;
+  /** The step whose end is waited for; null: none. */
+  awaited: string | null;
+  /** In the words of CloudNativePG; null: it has said nothing yet. */
+  phase: string | null;
+  phaseReason: string | null;
+  instances: number;
+  ready: number;
+  /** Whether all servers were stopped as asked. */
+  hibernated: boolean;
+  primary: number | null;
+}>;
+
+export type ServerState = Readonly<{
+  n: number;
+  ready: boolean;
+  leaving: boolean;
+  /** The limits of its container, as the pod has them. */
+  limits: Readonly<Record<string, string>>;
+  /** The number of restarts that it was started after. */
+  restarts: string | null;
+  /** Why it does not start; null: no reason is known. */
+  obstacle: string | null;
+}>;
+
+export function clusterState({ metadata, spec, status }: ClusterObject): ClusterState {
+  const annotations = metadata.annotations ?? {};
+  return {
+    namespace: metadata.namespace,
+    projectId: metadata.labels?.[LABELS.project] ?? null,
+    nodePort:
+      spec.managed?.services?.additional?.[0]?.serviceTemplate.spec.ports?.[0]?.nodePort ?? null,
+    leaving: metadata.deletionTimestamp !== undefined,
+    desired: readDesired(annotations[DESIRED]),
+    provisioned: annotations[PROVISIONED] !== undefined,
+    awaited: annotations[AWAITED] ?? null,
+    phase: status?.phase ?? null,
+    phaseReason: status?.phaseReason ?? null,
+    instances: spec.instances,
+    ready: status?.readyInstances ?? 0,
+    hibernated: (status?.conditions ?? []).some(
+      (condition) => condition.type === HIBERNATION && condition.status === 'True',
+    ),
+    primary: status?.currentPrimary === undefined ? null : serverOf(status.currentPrimary),
+  };
+}
+
+/** @returns null: the pod is that of a job, not of a server */
+export function serverState({ metadata, spec, status }: PodObject): ServerState | null {
+  const n = serverOf(metadata.name);
+  const container = spec.containers.find(({ name }) => name === CONTAINER);
+  if (n === null || container === undefined) return null;
+  const conditions = status?.conditions ?? [];
+  return {
+    n,
+    ready: conditions.some(({ type, status: is }) => type === 'Ready' && is === 'True'),
+    leaving: metadata.deletionTimestamp !== undefined,
+    limits: container.resources?.limits ?? {},
+    restarts: metadata.annotations?.[RESTARTED] ?? null,
+    obstacle: obstacleOf(status),
+  };
+}
+
+/** Longest text of a cluster that users are shown. */
+const MAX_LENGTH = 300;
+
+/** The reason why a pod does not start: its image cannot be pulled, or no node has room for it. */
+export function obstacleOf(status: PodObject['status']): string | null {
+  const unscheduled = (status?.conditions ?? []).find(
+    ({ type, status: is }) => type === 'PodScheduled' && is === 'False',
+  );
+  if (unscheduled !== undefined)
+    return `no node can run it: ${(unscheduled.message ?? 'unknown').slice(0, MAX_LENGTH)}`;
+  for (const { state } of status?.containerStatuses ?? []) {
+    const reason = state?.waiting?.reason;
+    if (reason === undefined || reason === 'ContainerCreating' || reason === 'PodInitializing')
+      continue;
+    const message = state?.waiting?.message;
+    return `${reason}${message === undefined ? '' : `: ${message.slice(0, MAX_LENGTH)}`}`;
+  }
+  return null;
+}
