@@ -27,6 +27,7 @@ const LISTS: readonly [call: RegExp, command: string][] = [
   [/^\/projects\/\S+\/services$/, 'howdah service list'],
   [/^\/projects$/, 'howdah project list'],
   [/^\/repositories$/, 'howdah repo list'],
+  [/^\/regions$/, 'howdah region list'],
 ];
 
 /** Commands for calls that messages name by the last word of their path. */

@@ -15,6 +15,8 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   operation: 'its id',
   webhook: 'its id or URL',
   repository: 'its id or name',
+  region: 'its code',
+  code: 'lower-case letters, digits and hyphens, at most 32',
   name: '1 to 128 characters',
   delivery: 'its id',
   key: 'its public half or name',

@@ -20,6 +20,7 @@ import {
   allowList,
   exporter,
   vpc,
+  kubernetesRegion,
   repository,
   webhook,
 } from './examples.ts';
@@ -302,6 +303,17 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
       .map((event) => `id: ${event.id}\nevent: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
       .join(''),
   },
+  listKubernetesRegions: ok([kubernetesRegion]),
+  addRegion: made(kubernetesRegion),
+  examineRegion: ok([
+    { what: 'Kubernetes', state: 'ok', found: 'v1.36.3' },
+    {
+      what: 'storage class',
+      state: 'missing',
+      found: 'there is no default class',
+      remedy: 'add one',
+    },
+  ]),
   listRepositories: ok([repository]),
   createRepository: made(repository),
   getRepository: ok(repository),
@@ -321,6 +333,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
     passphrase: 'the passphrase of the encryption',
   }),
   deleteRepository: nothing,
+  removeRegion: nothing,
   listWebhooks: ok([webhook]),
   createWebhook: made({ ...webhook, secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw' }),
   deleteWebhook: nothing,

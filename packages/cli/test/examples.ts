@@ -163,6 +163,17 @@ export const authKey = {
   issuing_user: { id: 'owner', name: 'Owner of this installation', email: 'owner@howdah.local' },
 };
 
+export const kubernetesRegion = {
+  code: 'kube',
+  server: 'https://192.0.2.1:6443',
+  host: '192.0.2.2',
+  first_port: 30_000,
+  last_port: 30_999,
+  storage_class: null,
+  images: { '17': 'ghcr.io/cloudnative-pg/postgresql:17-standard-trixie' },
+  created: AT,
+};
+
 export const repository = {
   id: 'rrrrrrrrrr',
   name: 'offsite',

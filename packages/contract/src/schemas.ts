@@ -73,6 +73,7 @@ import {
   ReadReplicaSetSchema,
   ReplicaStateSchema,
 } from './schemas/replica-sets.ts';
+import { AddRegionBody, KubernetesRegionSchema } from './schemas/kubernetes-regions.ts';
 import {
   CreateRepositoryBody,
   OffMachineSchema,
@@ -141,6 +142,8 @@ export const NAMED_SCHEMAS = [
   RecoveryKitSchema,
   OffMachineVerificationSchema,
   OffMachineSchema,
+  KubernetesRegionSchema,
+  AddRegionBody,
   UpdatePasswordBody,
   SetEnvironmentBody,
   RenameBody,

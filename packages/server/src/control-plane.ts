@@ -23,6 +23,7 @@ import { openMetadataDatabase, watchStore } from './metadata-database.ts';
 import { openRepositories } from './open-repositories.ts';
 import { createControlSaver } from './reconcile/control-saver.ts';
 import { createHistory } from './reconcile/history.ts';
+import { createKubernetesRegions } from './kubernetes-regions.ts';
 import { openRegions } from './regions.ts';
 import type { RepositorySource } from './repository/source.ts';
 import { runRegion, type Control, type RunningRegion } from './run-region.ts';
@@ -55,7 +56,8 @@ export async function assemble(startup: Startup): Promise<Store> {
   );
   const control: Control = { ...startup, store, regions };
   for (const region of regions.all) running.set(region.code, runRegion(control, region));
-  const api = await createApi(control, {
+  const clusters = createKubernetesRegions(control, sealer, running);
+  const api = await createApi(control, clusters, {
     sealer,
     program: () => programOrRefuse(repositories),
     refresh: async () => void (await repositories.list()),
@@ -65,9 +67,11 @@ export async function assemble(startup: Startup): Promise<Store> {
     const watch = await watchStore(machine, templates, log);
     closers.push(() => watch.close());
   }
-  for (const region of running.values()) await region.begin();
+  const local = [...running.values()];
+  for (const region of local) await region.begin();
+  await clusters.openAll();
   await serve(control, api);
-  for (const region of running.values()) region.beginTasks();
+  for (const region of local) region.beginTasks();
   saveControl(control, repositories, sealer);
   return store;
 }
@@ -108,7 +112,11 @@ async function serve(control: Control, { app, events, dispatcher, pusher }: Api)
 }
 
 /** The HTTP server with all routes, and the parts that it alone uses. */
-async function createApi(control: Control, repositories: ApiContext['repositories']) {
+async function createApi(
+  control: Control,
+  clusters: ApiContext['clusters'],
+  repositories: ApiContext['repositories'],
+) {
   const { config, authority, log, closers, store, regions } = control;
   const hosts = certificateHosts(config.publicHost, config.host);
   const tls = config.tls.on ? await openApiTls(config.tls, hosts, authority) : null;
@@ -126,6 +134,7 @@ async function createApi(control: Control, repositories: ApiContext['repositorie
     durations: createDurationCache(store),
     webhooks: { sealer, allowed },
     repositories,
+    clusters,
     events,
     caPem: authority.certificatePem,
     restoreWindowMs: config.restoreWindowMs,

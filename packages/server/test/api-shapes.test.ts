@@ -20,6 +20,7 @@ import './api-shapes-service.ts';
 import './api-shapes-metrics.ts';
 import './api-shapes-installation.ts';
 import './api-shapes-repositories.ts';
+import './api-shapes-regions.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);

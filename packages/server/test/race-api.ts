@@ -50,6 +50,11 @@ const forgetLocks: KyselyPlugin = {
 export type RaceApi = { readonly app: App; readonly close: () => Promise<void> };
 
 /** Opens an API with sessions of its own. */
+/** Calls that are in no race. */
+function notRaced(): never {
+  throw new Error('calls on repositories and regions are not raced');
+}
+
 export async function openRaceApi(
   connection: ClientConfig,
   engine: Engine,
@@ -88,11 +93,16 @@ export async function openRaceApi(
       webhooks: { sealer, allowed: blockListOf([]) },
       repositories: {
         sealer,
-        program: () => {
-          throw new Error('repositories are not raced');
-        },
+        program: notRaced,
         refresh: async () => undefined,
         useOf: async () => useOf([]),
+      },
+      clusters: {
+        sealer,
+        probe: notRaced,
+        examine: notRaced,
+        open: notRaced,
+        close: notRaced,
       },
       events: createEventHub(store),
       caPem: '',

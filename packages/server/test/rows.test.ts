@@ -41,6 +41,7 @@ const CLASSES: Record<string, 'fixed' | 'capped' | 'pruned'> = {
   exporters: 'capped',
   former_repositories: 'capped',
   kept_answers: 'pruned',
+  kubernetes_regions: 'capped',
   kysely_migration: 'fixed',
   kysely_migration_lock: 'fixed',
   operations: 'pruned',

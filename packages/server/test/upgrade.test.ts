@@ -179,6 +179,7 @@ const OLDER_NAMES = [
   'alter table services drop column upgrade, drop column upgraded',
   'alter table operations drop column request',
   'drop table repositories, former_repositories',
+  'drop table kubernetes_regions',
   'alter table vpcs drop column region_alias',
   `delete from kysely_migration where name >= '0016'`,
 ];

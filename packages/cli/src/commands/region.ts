@@ -1,12 +1,28 @@
+import { readFile } from 'node:fs/promises';
+import type { Schemas } from '@howdah/client';
+import { ACCESS, PERMISSIONS } from '@howdah/contract/permissions';
 import type { Command } from 'commander';
-import { noun, verb, type Printing } from '../command.ts';
+import { given, noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
+import { confirm } from '../confirm.ts';
 import { answered, connect } from '../connection.ts';
+import { Failure } from '../exit.ts';
 import { ofProject } from '../find.ts';
-import { showList } from '../output.ts';
+import { note, say, showAs, showList } from '../output.ts';
+import { refuseBeforeAsking } from '../permission.ts';
 import { FINDING_VIEW, REGION_VIEW } from '../views.ts';
+import { KUBERNETES_REGION_VIEW } from '../views-region.ts';
+
+type Adding = Changing & {
+  kubeconfig?: string;
+  context?: string;
+  host?: string;
+  ports?: string;
+  storageClass?: string;
+  image?: readonly string[];
+};
 
 export function addRegion(program: Command): void {
-  const region = noun(program, 'region', 'Show the regions, and what each offers.');
+  const region = noun(program, 'region', 'Show the regions and what each offers; add Kubernetes.');
 
   verb(region, 'list', {
     does: 'List the regions with what each can run; json also gives the reasons for what it cannot.',
@@ -20,12 +36,95 @@ export function addRegion(program: Command): void {
     await showList(output, await answered(regions), REGION_VIEW);
   });
 
-  verb(region, 'doctor', {
-    does: 'Show what howdah doctor finds on the machine of the control plane.',
+  verb(region, 'doctor [region]', {
+    does: 'Show what howdah doctor finds on the machine of the control plane, or in a cluster.',
     example: 'howdah region doctor',
+    takes: ['output'],
+  }).action(async (code: string | undefined, { output }: Printing) => {
+    const { client } = await connect();
+    const findings =
+      code === undefined
+        ? client.GET('/doctor')
+        : client.GET('/regions/{region_code}/doctor', { params: { path: { region_code: code } } });
+    await showList(output, await answered(findings), FINDING_VIEW);
+  });
+
+  addClusters(region);
+}
+
+/** The commands of regions on Kubernetes. */
+function addClusters(region: Command): void {
+  verb(region, 'add <code>', {
+    does: 'Add a Kubernetes cluster with CloudNativePG as a region (docs/kubernetes.md).',
+    example: 'howdah region add kube --kubeconfig kube.yaml --host db.example.com',
+    takes: ['output', 'dryRun'],
+  })
+    .option('--kubeconfig <file>', 'with its certificates and keys in it, - for standard input')
+    .option('--context <name>', 'a context of the kubeconfig; default: its current one')
+    .option('--host <host>', 'at which clients reach the nodes; default: that of the first node')
+    .option('--ports <first-last>', 'ports of its services; default: 30000-32767')
+    .option('--storage-class <name>', 'of volumes; default: the default class of the cluster')
+    .option('--image <major=image...>', 'images of PostgreSQL, by major version')
+    .action(async (code: string, options: Adding) => {
+      const connection = await connect(options);
+      const body = await bodyOf(code, options);
+      const added = await answered(connection.client.POST('/regions', { body }));
+      await showAs(options.output, added, KUBERNETES_REGION_VIEW.noun, () => {
+        say(`Services of the region ${code} run on ${added.server}, at ${added.host}.`);
+        say(`Examine the cluster: howdah region doctor ${code}`);
+      });
+    });
+
+  verb(region, 'clusters', {
+    does: 'List the regions on Kubernetes with their clusters.',
+    example: 'howdah region clusters',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {
     const { client } = await connect();
-    await showList(output, await answered(client.GET('/doctor')), FINDING_VIEW);
+    await showList(output, await answered(client.GET('/regions')), KUBERNETES_REGION_VIEW);
   });
+
+  verb(region, 'remove <region>', {
+    does: 'Remove a region on Kubernetes without services. Asks for confirmation on a terminal.',
+    example: 'howdah region remove kube',
+    takes: ['dryRun', 'yes'],
+  }).action(async (code: string, options: Destroying) => {
+    const connection = await connect(options);
+    await refuseBeforeAsking(connection, options, PERMISSIONS[ACCESS.removeRegion]);
+    await confirm(`Remove the region ${code}?`, options);
+    const params = { path: { region_code: code } };
+    await connection.client.DELETE('/regions/{region_code}', { params });
+    note(`${code} is removed; nothing in its cluster was changed`);
+  });
+}
+
+async function bodyOf(code: string, options: Adding): Promise<Schemas['AddRegion']> {
+  const { kubeconfig, context, host, ports, storageClass, image } = options;
+  const [, first, last] = /^(\d{1,5})-(\d{1,5})$/.exec(ports ?? '') ?? [];
+  if (ports !== undefined && (first === undefined || last === undefined))
+    throw new Failure(`--ports: found ${ports}; expected FIRST-LAST`, 'usage');
+  return {
+    code,
+    ...given('kubeconfig', kubeconfig === undefined ? undefined : await readText(kubeconfig)),
+    ...given('context', context),
+    ...given('host', host),
+    ...given('first_port', first === undefined ? undefined : Number(first)),
+    ...given('last_port', last === undefined ? undefined : Number(last)),
+    ...given('storage_class', storageClass),
+    ...given('images', image === undefined ? undefined : imagesOf(image)),
+  };
+}
+
+const readText = (file: string): Promise<string> =>
+  readFile(file === '-' ? '/dev/stdin' : file, 'utf8');
+
+function imagesOf(images: readonly string[]): Record<string, string> {
+  return Object.fromEntries(
+    images.map((text): [string, string] => {
+      const [, major, image] = /^(\d+)=(.+)$/.exec(text) ?? [];
+      if (major === undefined || image === undefined)
+        throw new Failure(`--image: found ${text}; expected MAJOR=IMAGE, like 17=IMAGE`, 'usage');
+      return [major, image];
+    }),
+  );
 }

@@ -48,6 +48,7 @@ import { memberRoutes } from './routes/members.ts';
 import { operationRoutes } from './routes/operations.ts';
 import { projectRoutes } from './routes/projects.ts';
 import { refusedRoutes } from './routes/refused.ts';
+import { kubernetesRegionRoutes } from './routes/kubernetes-regions.ts';
 import { repositoryRoutes } from './routes/repositories.ts';
 import { replicaSetRoutes } from './routes/replica-sets.ts';
 import { scrapeRoute } from './routes/scrape.ts';
@@ -162,6 +163,7 @@ function apiRoutes(
   eventRoutes(api, context);
   webhookRoutes(api, context);
   repositoryRoutes(api, context);
+  kubernetesRegionRoutes(api, context);
   auditLogRoutes(api, context);
   memberRoutes(api, context);
   simulationRoutes(api, context);

@@ -13,13 +13,15 @@ import type { ServerCertificate } from '../lib/tls.ts';
 import type { OperationContext } from '../services/operations.ts';
 import type { PeeringContext } from '../services/peerings.ts';
 import type { RepositoryContext } from '../services/repositories.ts';
+import type { KubernetesRegionContext } from '../services/kubernetes-regions.ts';
 import type { WebhookContext } from '../services/webhooks.ts';
 
 /** The context that every route gets. */
 export type ApiContext = OperationContext &
   PeeringContext &
   WebhookContext &
-  RepositoryContext & {
+  RepositoryContext &
+  KubernetesRegionContext & {
     http: HttpSettings;
     events: EventHub;
     /** The certificate of our CA. */

@@ -20,6 +20,10 @@ export type Regions = {
   readonly first: Region;
   /** @throws RegionNotServed for a region that this control plane does not serve */
   readonly of: (code: string) => Region;
+  /** Serves another region from now on. */
+  readonly add: (region: Region) => void;
+  /** Serves a region no more. */
+  readonly remove: (code: string) => void;
 };
 
 /** Thrown for a service whose region is switched off; its databases may go on. */
@@ -27,21 +31,24 @@ export class RegionNotServed extends EngineUnavailable {
   constructor(code: string) {
     super(
       `the region ${code} is switched off: its databases go on, and nothing can be read from them or ` +
-        'changed here until the operator sets it again (HOWDAH_REGIONS) and restarts Howdah',
+        'changed here until the operator sets it again (HOWDAH_REGIONS, or howdah region add)',
     );
   }
 }
 
 export function createRegions(first: Region, ...others: readonly Region[]): Regions {
-  const all = [first, ...others];
-  const byCode = new Map(all.map((region) => [region.code, region]));
+  const byCode = new Map([first, ...others].map((region) => [region.code, region]));
   return {
-    all,
+    get all() {
+      return [...byCode.values()];
+    },
     first,
     of: (code) => {
       const region = byCode.get(code);
       if (region === undefined) throw new RegionNotServed(code);
       return region;
     },
+    add: (region) => void byCode.set(region.code, region),
+    remove: (code) => void byCode.delete(code),
   };
 }

@@ -155,6 +155,18 @@ export interface Tables {
     owner: string;
     noted: Generated<Date>;
   };
+  kubernetes_regions: {
+    code: string;
+    server: string;
+    sealed: Buffer | null;
+    host: string;
+    first_port: number;
+    last_port: number;
+    storage_class: string | null;
+    /** By major version of PostgreSQL. */
+    images: ColumnType<Readonly<Record<string, string>>, string, never>;
+    created: Generated<Date>;
+  };
   allow_lists: {
     id: string;
     project_id: string;

@@ -38,7 +38,9 @@ export async function readPodLog(
   });
   let text: string;
   try {
-    text = await kube.text(`${pathOf({ kind: KINDS.pod, ...pod }, 'log')}?${parameters}`);
+    text = await kube.text(
+      `${pathOf({ kind: KINDS.pod, ...pod }, 'log')}?${parameters.toString()}`,
+    );
   } catch (error) {
     if (error instanceof KubeError) throw new EngineUnavailable(error.message, { cause: error });
     throw error;

@@ -104,7 +104,7 @@ function createReads(ask: Ask) {
         labelSelector: selectorOf(selector),
         fieldSelector: fields,
       });
-      const path = `${pathOf(place)}?${query}`;
+      const path = `${pathOf(place)}?${query.toString()}`;
       const { items, metadata } = parse(LIST, what, await ask({ method: 'GET', path, what }));
       return {
         items: items.map((item) => check(schema, what, item)),
@@ -134,7 +134,7 @@ function createWrites(ask: Ask) {
       const what = `write ${nameOf(place)}`;
       const asked = {
         method: 'PATCH',
-        path: `${pathOf(place)}?${query}`,
+        path: `${pathOf(place)}?${query.toString()}`,
         what,
         body: manifest,
         contentType: 'application/apply-patch+yaml',
@@ -147,7 +147,7 @@ function createWrites(ask: Ask) {
       const what = `change ${nameOf(place)}`;
       const asked = {
         method: 'PATCH',
-        path: `${pathOf(place)}?${query}`,
+        path: `${pathOf(place)}?${query.toString()}`,
         what,
         body: patch,
         contentType: 'application/merge-patch+json',

@@ -90,7 +90,7 @@ async function watchOnce<T extends TSchema>(
     labelSelector: selectorOf(selector),
   });
   const what = `watch ${place.kind.plural}`;
-  const answer = await kube.stream(`${pathOf(place)}?${query}`, what, signal);
+  const answer = await kube.stream(`${pathOf(place)}?${query.toString()}`, what, signal);
   let version = from;
   for await (const line of createInterface({ input: answer })) {
     const event: unknown = JSON.parse(line);

@@ -1,0 +1,78 @@
+/** Schemas of regions on Kubernetes. */
+import { Type } from 'typebox';
+import { Named } from '../schema.ts';
+import { VISIBLE_PATTERN } from '../text.ts';
+import { closed, dateTime } from './parts.ts';
+
+/** The most regions on Kubernetes of an installation. */
+export const MAX_KUBERNETES_REGIONS = 16;
+
+/** The ports of Services of the type NodePort, unless Kubernetes is configured otherwise. */
+export const NODE_PORTS = { first: 30_000, last: 32_767 } as const;
+
+const port = (description: string) => Type.Integer({ minimum: 1, maximum: 65_535, description });
+const text = (description: string, maxLength = 253) =>
+  Type.String({ minLength: 1, maxLength, pattern: VISIBLE_PATTERN, description });
+
+const images = Type.Record(
+  Type.String({ pattern: '^(1[6-9]|[2-9][0-9])$' }),
+  text('an image', 512),
+  {
+    description: 'the image of PostgreSQL for each major version, for CloudNativePG',
+    minProperties: 1,
+    maxProperties: 8,
+  },
+);
+
+export const AddRegionBody = Named(
+  'AddRegion',
+  Type.Object(
+    {
+      code: Type.String({
+        pattern: '^[a-z][a-z0-9-]{0,31}$',
+        description: 'its code: lower-case letters, digits and hyphens',
+      }),
+      kubeconfig: Type.Optional(
+        Type.String({
+          minLength: 1,
+          maxLength: 65_536,
+          description:
+            'a kubeconfig, with its certificates and keys in it; absent: the service account of ' +
+            'the pod that the control plane runs in',
+        }),
+      ),
+      context: Type.Optional(text('a context of the kubeconfig; default: its current one')),
+      host: Type.Optional(
+        Type.String({
+          maxLength: 253,
+          pattern: '^[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$',
+          description:
+            'the name or address at which clients reach the nodes; default: that of the first node',
+        }),
+      ),
+      first_port: Type.Optional(port(`of its services; default: ${NODE_PORTS.first}`)),
+      last_port: Type.Optional(port(`of its services; default: ${NODE_PORTS.last}`)),
+      storage_class: Type.Optional(text('of volumes; default: the default class of the cluster')),
+      images: Type.Optional(images),
+    },
+    closed,
+  ),
+);
+export type AddRegionBody = Type.Static<typeof AddRegionBody>;
+
+export const KubernetesRegionSchema = Named(
+  'KubernetesRegion',
+  Type.Object({
+    code: Type.String(),
+    server: Type.String({ description: 'the API of its cluster' }),
+    host: Type.String({ description: 'at which clients reach its services' }),
+    first_port: port('the first port of its services'),
+    last_port: port('the last port of its services'),
+    storage_class: Type.Union([Type.String(), Type.Null()], {
+      description: 'of volumes; null: the default class of the cluster',
+    }),
+    images,
+    created: dateTime('when it was added'),
+  }),
+);
+export type KubernetesRegionDocument = Type.Static<typeof KubernetesRegionSchema>;

@@ -1,0 +1,80 @@
+/** Routes of regions on Kubernetes. */
+import { AddRegionBody, FindingSchema, KubernetesRegionSchema, Ref } from '@howdah/contract';
+import { Type } from 'typebox';
+import {
+  addRegion,
+  describeKubernetesRegions,
+  examineRegion,
+  removeRegion,
+} from '../../services/kubernetes-regions.ts';
+import { answer, callerOf } from '../changes.ts';
+import type { ApiContext, App } from '../context.ts';
+
+const ofRegion = Type.Object({ region_code: Type.String() });
+const tags = ['regions'];
+const OPERATORS = 'Needs an admin key of the operator project.';
+
+export function kubernetesRegionRoutes(api: App, context: ApiContext): void {
+  api.get(
+    '/regions',
+    {
+      schema: {
+        operationId: 'listKubernetesRegions',
+        summary: 'List the regions on Kubernetes, oldest first',
+        description: OPERATORS,
+        tags,
+        response: { 200: Type.Array(Ref(KubernetesRegionSchema)) },
+      },
+    },
+    async () => describeKubernetesRegions(context),
+  );
+
+  api.post(
+    '/regions',
+    {
+      schema: {
+        operationId: 'addRegion',
+        summary: 'Add a region: a Kubernetes cluster with the CloudNativePG operator',
+        description:
+          `${OPERATORS} The API of the cluster must answer. The kubeconfig is kept encrypted; ` +
+          'answers never have it.',
+        tags,
+        body: Ref(AddRegionBody),
+        response: { 201: Ref(KubernetesRegionSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await addRegion(context, callerOf(request), request.body)),
+  );
+
+  api.delete(
+    '/regions/:region_code',
+    {
+      schema: {
+        operationId: 'removeRegion',
+        summary: 'Remove a region on Kubernetes that has no services',
+        description: `${OPERATORS} Nothing in its cluster is changed.`,
+        tags,
+        params: ofRegion,
+        response: { 204: Type.Null({ description: 'removed' }) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await removeRegion(context, callerOf(request), request.params.region_code)),
+  );
+
+  api.get(
+    '/regions/:region_code/doctor',
+    {
+      schema: {
+        operationId: 'examineRegion',
+        summary: 'Examine the cluster of a region on Kubernetes',
+        description: `${OPERATORS} What is there, what is missing, and what adds it.`,
+        tags,
+        params: ofRegion,
+        response: { 200: Type.Array(Ref(FindingSchema)) },
+      },
+    },
+    async (request) => examineRegion(context, request.params.region_code),
+  );
+}

@@ -1,0 +1,126 @@
+/** Opens and closes the regions on Kubernetes, at a start and while the control plane runs. */
+import { ApiError } from '@howdah/contract';
+import { createKube, type Kube } from './engine/kubernetes/api/client.ts';
+import { KubeError } from './engine/kubernetes/api/errors.ts';
+import {
+  BadKubeconfig,
+  readKubeconfig,
+  readServiceAccount,
+  type Connection,
+} from './engine/kubernetes/api/kubeconfig.ts';
+import { examineCluster, findNodeHost } from './engine/kubernetes/doctor.ts';
+import { createKubernetesEngine } from './engine/kubernetes/index.ts';
+import type { Region } from './engine/regions.ts';
+import type { Sealer } from './events/sealer.ts';
+import { runRegion, type Control, type RunningRegion } from './run-region.ts';
+import {
+  openAccess,
+  type ClusterAccess,
+  type KubernetesRegionContext,
+} from './services/kubernetes-regions.ts';
+import { closeAll, type Closers } from './startup.ts';
+import { listKubernetesRegions, type KubernetesRegionRow } from './store/kubernetes-regions.ts';
+
+type Clusters = KubernetesRegionContext['clusters'];
+
+/** @param running the regions that run, by their codes */
+export function createKubernetesRegions(
+  control: Control,
+  sealer: Sealer,
+  running: Map<string, RunningRegion>,
+): Clusters & { openAll: () => Promise<void> } {
+  const { regions, log } = control;
+  const closersOf = new Map<string, Closers>();
+  const open = async (row: KubernetesRegionRow): Promise<void> => {
+    // A call and its repetition may both have added it.
+    if (regions.all.some(({ code }) => code === row.code)) return;
+    const region = await openRegion(control, sealer, row, (id) => running.get(row.code)?.wake(id));
+    const closers: Closers = [];
+    closersOf.set(row.code, closers);
+    control.closers.push(() => closeAll(closers));
+    const task = runRegion({ ...control, closers }, region);
+    running.set(row.code, task);
+    regions.add(region);
+    await task.begin();
+    task.beginTasks();
+  };
+  return {
+    sealer,
+    open,
+    openAll: async () => {
+      for (const row of await listKubernetesRegions(control.store.db))
+        await open(row).catch((error: unknown) =>
+          log.error({ region: row.code, err: error }, 'could not open a region on Kubernetes'),
+        );
+    },
+    close: async (code) => {
+      regions.remove(code);
+      running.delete(code);
+      await closeAll(closersOf.get(code) ?? []);
+      closersOf.delete(code);
+    },
+    probe: (access) =>
+      withCluster(access, async (kube, { server }) => ({
+        server: server.origin,
+        host: await findNodeHost(kube),
+      })),
+    examine: async (row) =>
+      withCluster(accessOrFail(sealer, row), (kube) =>
+        examineCluster(kube, row.storage_class, `howdah-${row.code}`),
+      ),
+  };
+}
+
+async function openRegion(
+  { config, authority, log }: Control,
+  sealer: Sealer,
+  row: KubernetesRegionRow,
+  changed: (id: string) => void,
+): Promise<Region> {
+  const { code, host, images, first_port, last_port } = row;
+  const engine = createKubernetesEngine({
+    settings: { code, host, images, storageClass: row.storage_class },
+    connection: await connectionOf(accessOrFail(sealer, row)),
+    authority,
+    readLagLimit: config.readLagLimit,
+    changed,
+    failed: (error) =>
+      log.warn({ region: code, err: error }, 'could not renew certificates; trying again later'),
+  });
+  const portRange = [first_port, last_port] as const;
+  // A namespace for each project keeps them apart; a spare has no project.
+  return { code, aliases: [], engine, portRange, singleProject: false, spares: 0 };
+}
+
+function accessOrFail(sealer: Sealer, row: KubernetesRegionRow): ClusterAccess {
+  const opened = openAccess(sealer, row);
+  if (opened !== null) return opened.access;
+  throw new ApiError(
+    'CONFLICT',
+    `the kubeconfig of the region ${row.code} cannot be read: HOWDAH_HOME/secrets.key is not the ` +
+      'file it was; restore it from a backup of the control plane',
+  );
+}
+
+const connectionOf = (access: ClusterAccess): Promise<Connection> | Connection =>
+  access === null ? readServiceAccount() : readKubeconfig(access.kubeconfig, access.context);
+
+/** @throws ApiError INVALID_REQUEST for a kubeconfig that cannot be used, and without an answer */
+async function withCluster<T>(
+  access: ClusterAccess,
+  work: (kube: Kube, connection: Connection) => Promise<T>,
+): Promise<T> {
+  let kube: Kube | null = null;
+  try {
+    const connection = await connectionOf(access);
+    kube = createKube(connection);
+    return await work(kube, connection);
+  } catch (error) {
+    if (error instanceof BadKubeconfig)
+      throw new ApiError('INVALID_REQUEST', `kubeconfig: ${error.message}`);
+    if (error instanceof KubeError) throw new ApiError('INVALID_REQUEST', error.message);
+    throw error;
+  } finally {
+    kube?.close();
+  }
+}

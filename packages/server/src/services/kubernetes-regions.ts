@@ -1,0 +1,199 @@
+/** Calls on regions on Kubernetes: add, list, examine and remove one. */
+import {
+  ApiError,
+  MAX_KUBERNETES_REGIONS,
+  NODE_PORTS,
+  type AddRegionBody,
+  type Finding,
+  type KubernetesRegionDocument,
+} from '@howdah/contract';
+import type { Sealer } from '../events/sealer.ts';
+import { RESERVED_REGIONS } from '../settings.ts';
+
+import {
+  countVpcsOf,
+  deleteKubernetesRegion,
+  findKubernetesRegion,
+  insertKubernetesRegion,
+  listKubernetesRegions,
+  lockKubernetesRegions,
+  type KubernetesRegionRow,
+} from '../store/kubernetes-regions.ts';
+import { insertRegion, isInUse } from '../store/regions.ts';
+import type { Tx } from '../store/tables.ts';
+import { makeChange, type Caller, type Outcome } from './change.ts';
+import type { ControlContext } from './context.ts';
+import { findRegion } from './regions.ts';
+
+/** How a cluster is reached; null: by the service account of the pod. */
+export type ClusterAccess = Readonly<{ kubeconfig: string; context: string | null }> | null;
+
+/** The context of calls on regions on Kubernetes. */
+export type KubernetesRegionContext = ControlContext & {
+  clusters: {
+    sealer: Sealer;
+    /**
+     * Asks a cluster who it is.
+     *
+     * @returns its address, and the host of its first node; null: it has no node that is ready
+     * @throws ApiError INVALID_REQUEST when it cannot be reached that way
+     */
+    probe: (access: ClusterAccess) => Promise<{ server: string; host: string | null }>;
+    /** Examines the cluster of a region. */
+    examine: (row: KubernetesRegionRow) => Promise<Finding[]>;
+    /** Begins to serve a region. */
+    open: (row: KubernetesRegionRow) => Promise<void>;
+    /** Ends serving a region. */
+    close: (code: string) => Promise<void>;
+  };
+};
+
+/** The images of CloudNativePG's project, which have PostgreSQL and its contributed modules. */
+const IMAGES = Object.fromEntries(
+  [18, 17, 16].map((major) => [
+    major,
+    `ghcr.io/cloudnative-pg/postgresql:${major}-standard-trixie`,
+  ]),
+);
+
+export async function describeKubernetesRegions({
+  store,
+}: KubernetesRegionContext): Promise<KubernetesRegionDocument[]> {
+  return (await listKubernetesRegions(store.db)).map(documentOf);
+}
+
+function documentOf(row: KubernetesRegionRow): KubernetesRegionDocument {
+  const { code, server, host, first_port, last_port, storage_class, images } = row;
+  const created = row.created.toISOString();
+  return {
+    code,
+    server,
+    host,
+    first_port,
+    last_port,
+    storage_class,
+    images: { ...images },
+    created,
+  };
+}
+
+/** Adds a region, once its cluster answers, and begins to serve it. */
+export async function addRegion(
+  context: KubernetesRegionContext,
+  caller: Caller,
+  body: AddRegionBody,
+): Promise<Outcome> {
+  const { store, clusters } = context;
+  const { first_port = NODE_PORTS.first, last_port = NODE_PORTS.last } = body;
+  if (first_port > last_port)
+    throw new ApiError('INVALID_REQUEST', `last_port: found ${last_port}, below ${first_port}`);
+  refuseTaken(context, body.code);
+  const access = accessOf(body);
+  const { server, host } = await clusters.probe(access);
+  const named = body.host ?? host;
+  if (named === null)
+    throw new ApiError('INVALID_REQUEST', 'host: the cluster has no node that is ready; name one');
+  const added = await makeChange(store, caller, async (tx) => {
+    refuseMore(await lockKubernetesRegions(tx));
+    refuseTaken(context, body.code);
+    const row = await insertKubernetesRegion(tx, {
+      code: body.code,
+      server,
+      sealed: access === null ? null : clusters.sealer.seal(JSON.stringify(access)),
+      host: named,
+      first_port,
+      last_port,
+      storage_class: body.storage_class ?? null,
+      images: JSON.stringify(body.images ?? IMAGES),
+    });
+    await insertRegion(tx, body.code, first_port);
+    return { operationId: null, doc: JSON.stringify(documentOf(row)) };
+  });
+  await serve(context, body.code);
+  return added;
+}
+
+function accessOf({ kubeconfig, context }: AddRegionBody): ClusterAccess {
+  if (kubeconfig !== undefined) return { kubeconfig, context: context ?? null };
+  if (context === undefined) return null;
+  throw new ApiError('INVALID_REQUEST', 'context: needs a kubeconfig; send one, or leave both out');
+}
+
+/** The kubeconfig of a region; null: it was sealed with another key. */
+export function openAccess(
+  sealer: Sealer,
+  row: KubernetesRegionRow,
+): { access: ClusterAccess } | null {
+  if (row.sealed === null) return { access: null };
+  const opened = sealer.open(row.sealed);
+  if (opened === null) return null;
+  // Sealed by ourselves: it has the shape that was sealed.
+  const access: ClusterAccess = JSON.parse(opened);
+  return { access };
+}
+
+async function serve({ store, clusters }: KubernetesRegionContext, code: string): Promise<void> {
+  const row = await findKubernetesRegion(store.db, code);
+  if (row !== null) await clusters.open(row);
+}
+
+function refuseTaken({ regions }: KubernetesRegionContext, code: string): void {
+  if (findRegion(regions, code) !== undefined || RESERVED_REGIONS.includes(code))
+    throw new ApiError('CONFLICT', `code: there is a region ${code} already; choose another code`);
+}
+
+function refuseMore(rows: readonly KubernetesRegionRow[]): void {
+  if (rows.length >= MAX_KUBERNETES_REGIONS)
+    throw new ApiError(
+      'LIMIT_EXCEEDED',
+      `regions on Kubernetes: the installation has ${rows.length}, of ${MAX_KUBERNETES_REGIONS} ` +
+        'that are allowed; remove one first',
+    );
+}
+
+/** Ends serving a region that has no services; nothing in its cluster is changed. */
+export async function removeRegion(
+  { store, clusters }: KubernetesRegionContext,
+  caller: Caller,
+  code: string,
+): Promise<Outcome> {
+  const removed = await makeChange(store, caller, async (tx) => {
+    rowOrRefuse(await lockKubernetesRegions(tx), code);
+    await refuseUsed(tx, code);
+    await deleteKubernetesRegion(tx, code);
+    return { operationId: null };
+  });
+  await clusters.close(code);
+  return removed;
+}
+
+async function refuseUsed(tx: Tx, code: string): Promise<void> {
+  // The lock keeps new services out: each needs a port of the region.
+  if (await isInUse(tx, code))
+    throw new ApiError(
+      'CONFLICT',
+      `the region ${code} has services, or deleted ones that can be restored; purge them first ` +
+        '(howdah service purge)',
+    );
+  const vpcs = await countVpcsOf(tx, code);
+  if (vpcs > 0)
+    throw new ApiError('CONFLICT', `the region ${code} has ${vpcs} VPCs; delete them first`);
+}
+
+function rowOrRefuse(rows: readonly KubernetesRegionRow[], code: string): KubernetesRegionRow {
+  const row = rows.find((one) => one.code === code);
+  if (row !== undefined) return row;
+  throw new ApiError(
+    'NOT_FOUND',
+    `no region on Kubernetes has the code ${JSON.stringify(code.slice(0, 64))}; ` +
+      'GET /regions lists them',
+  );
+}
+
+/** Examines the cluster of a region. */
+export async function examineRegion(
+  { store, clusters }: KubernetesRegionContext,
+  code: string,
+): Promise<Finding[]> {
+  return clusters.examine(rowOrRefuse(await listKubernetesRegions(store.db), code));
+}

@@ -1,0 +1,50 @@
+/** The SQL of regions on Kubernetes. There are few. */
+import { sql, type Insertable, type Selectable } from 'kysely';
+import type { Db, Tables, Tx } from './tables.ts';
+
+export type KubernetesRegionRow = Selectable<Tables['kubernetes_regions']>;
+
+/** All of them, oldest first. */
+export async function listKubernetesRegions(db: Db): Promise<KubernetesRegionRow[]> {
+  return db
+    .selectFrom('kubernetes_regions')
+    .selectAll()
+    .orderBy('created')
+    .orderBy('code')
+    .execute();
+}
+
+export async function findKubernetesRegion(
+  db: Db,
+  code: string,
+): Promise<KubernetesRegionRow | null> {
+  const query = db.selectFrom('kubernetes_regions').selectAll().where('code', '=', code);
+  return (await query.executeTakeFirst()) ?? null;
+}
+
+/** Locks the regions on Kubernetes against other changes, and reads them. */
+export async function lockKubernetesRegions(tx: Tx): Promise<KubernetesRegionRow[]> {
+  await sql`select pg_advisory_xact_lock(hashtext('howdah kubernetes regions'))`.execute(tx);
+  return listKubernetesRegions(tx);
+}
+
+export async function insertKubernetesRegion(
+  tx: Tx,
+  made: Insertable<Tables['kubernetes_regions']>,
+): Promise<KubernetesRegionRow> {
+  return tx.insertInto('kubernetes_regions').values(made).returningAll().executeTakeFirstOrThrow();
+}
+
+export async function deleteKubernetesRegion(tx: Tx, code: string): Promise<void> {
+  await tx.deleteFrom('kubernetes_regions').where('code', '=', code).execute();
+}
+
+/** The VPCs of a region. */
+export async function countVpcsOf(tx: Tx, region: string): Promise<number> {
+  const { count } = await tx
+    .selectFrom('vpcs')
+    .select(({ fn }) => fn.countAll<string>().as('count'))
+    .where('region_code', '=', region)
+    .executeTakeFirstOrThrow();
+  return Number(count);
+}

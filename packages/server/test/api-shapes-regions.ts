@@ -1,0 +1,65 @@
+/** Tests of api-shapes.test.ts: calls on regions on Kubernetes. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import {
+  startFakeKubernetes,
+  type FakeKubernetes,
+} from '../src/engine/kubernetes/fake-kubernetes.testing.ts';
+import { callApi, cloud } from './api-shapes-calls.ts';
+
+let kubernetes: FakeKubernetes;
+beforeAll(async () => {
+  kubernetes = await startFakeKubernetes();
+});
+afterAll(async () => kubernetes.close());
+
+test('a region on Kubernetes is added, examined, used and removed', async () => {
+  const { kubeconfig } = kubernetes;
+  const unreachable = kubeconfig.replace(/127\.0\.0\.1:\d+/, '127.0.0.1:1');
+  expect(
+    await callApi('POST', '/regions', { code: 'kube', kubeconfig: unreachable }),
+  ).toMatchObject({
+    status: 400,
+    body: { message: expect.stringContaining('no answer from its API') },
+  });
+  const described = { code: 'kube', host: '127.0.0.1', first_port: 30_000, last_port: 32_767 };
+  const added = await callApi('POST', '/regions', { code: 'kube', kubeconfig });
+  expect(added).toMatchObject({ status: 201, body: described });
+  expect(JSON.stringify(added.body)).not.toContain('token');
+  expect(await callApi('POST', '/regions', { code: 'kube', kubeconfig })).toMatchObject({
+    status: 409,
+    body: { code: 'CONFLICT' },
+  });
+  expect((await callApi('GET', '/regions')).body).toMatchObject({ value: [described] });
+  const { body } = await callApi('GET', '/regions/kube/doctor');
+  expect(body['value']).toContainEqual({
+    what: 'CloudNativePG operator',
+    state: 'ok',
+    found: 'cnpg-system/operator, 1.30.0',
+  });
+  expect(body['value']).toContainEqual(
+    expect.objectContaining({ what: 'storage class', state: 'missing' }),
+  );
+  const services = `/projects/${cloud.projectId}/services`;
+  const asked = { name: 'there', region_code: 'kube', addons: [] };
+  const made = await callApi('POST', services, asked);
+  expect(made).toMatchObject({ status: 202, body: { region_code: 'kube' } });
+  const id = String(made.body['service_id']);
+  for (const [call, sent] of [
+    ['setHA', { replica_count: 1 }],
+    ['forkService', { fork_strategy: 'NOW' }],
+    ['extensions', { name: 'hstore' }],
+  ] as const)
+    expect((await callApi('POST', `${services}/${id}/${call}`, sent)).status, call).toBeLessThan(
+      500,
+    );
+  expect(await callApi('DELETE', '/regions/kube')).toMatchObject({
+    status: 409,
+    body: { message: expect.stringContaining('howdah service purge') },
+  });
+  expect((await callApi('DELETE', `${services}/${id}?purge=true`)).status).toBe(202);
+  await expect
+    .poll(async () => (await callApi('DELETE', '/regions/kube')).status, { timeout: 60_000 })
+    .toBe(204);
+  expect([...kubernetes.objects.keys()].filter((path) => path.includes(id))).toEqual([]);
+  expect((await callApi('GET', '/regions/kube/doctor')).status).toBe(404);
+});
