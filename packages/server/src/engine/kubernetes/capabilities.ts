@@ -66,6 +66,7 @@ export function capabilitiesOf(settings: Images): Capabilities {
       attachToVPC: IMPOSSIBLE,
       attachToAllowList: IMPOSSIBLE,
       verifyBackup: IMPOSSIBLE,
+      runBackup: IMPOSSIBLE,
       createReplicaSet: IMPOSSIBLE,
       query: IMPOSSIBLE,
       enableExtension: IMPOSSIBLE,

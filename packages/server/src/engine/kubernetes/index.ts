@@ -65,10 +65,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     },
     observe: createObserving(region, options.readLagLimit),
     backups: BACKUPS,
-    offMachine: {
-      ship: async () => ({ states: new Map(), more: false }),
-      describe: async () => new Map(),
-    },
+    offMachine: OFF_MACHINE,
     storage: createStorage(region),
     networks: { converge: async () => [] },
     simulation: null,
@@ -175,6 +172,17 @@ const BACKUPS: Engine['backups'] = {
   describe: async () => NO_BACKUPS,
   restorable: async () => null,
   keep: async () => false,
+  verify: async () => {
+    throw new Error(NO_BACKUPS.problem ?? '');
+  },
+};
+
+const OFF_MACHINE: Engine['offMachine'] = {
+  ship: async () => ({ states: new Map(), more: false, isBackupDue: false }),
+  describe: async () => new Map(),
+  backUp: async () => {
+    throw new Error(NO_BACKUPS.problem ?? '');
+  },
   verify: async () => {
     throw new Error(NO_BACKUPS.problem ?? '');
   },

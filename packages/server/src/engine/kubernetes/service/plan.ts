@@ -41,6 +41,7 @@ export const planOf: Lifecycle['plan'] = (kind, spec, running, sizeBefore) => {
     case 'attachToVPC':
     case 'detachFromVPC':
     case 'verifyBackup':
+    case 'runBackup':
     case 'enableExtension':
     case 'disableExtension':
       return [];
