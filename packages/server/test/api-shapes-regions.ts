@@ -41,6 +41,17 @@ test('a region on Kubernetes is added, examined, used and removed', async () => 
   );
   const services = `/projects/${cloud.projectId}/services`;
   const asked = { name: 'there', region_code: 'kube', addons: [] };
+  const refused = {
+    status: 503,
+    body: {
+      code: 'UNAVAILABLE',
+      message: expect.stringContaining('does not answer (webhook vcluster.cnpg.io)'),
+    },
+  };
+  const noWebhook = 'Internal error occurred: failed calling webhook "vcluster.cnpg.io": refused';
+  kubernetes.refuseClusters(noWebhook);
+  expect(await callApi('POST', services, asked)).toMatchObject(refused);
+  kubernetes.refuseClusters(null);
   const made = await callApi('POST', services, asked);
   expect(made).toMatchObject({ status: 202, body: { region_code: 'kube' } });
   const id = String(made.body['service_id']);
@@ -52,6 +63,9 @@ test('a region on Kubernetes is added, examined, used and removed', async () => 
     expect((await callApi('POST', `${services}/${id}/${call}`, sent)).status, call).toBeLessThan(
       500,
     );
+  kubernetes.refuseClusters(noWebhook);
+  expect(await callApi('DELETE', `${services}/${id}`)).toMatchObject(refused);
+  kubernetes.refuseClusters(null);
   expect(await callApi('DELETE', '/regions/kube')).toMatchObject({
     status: 409,
     body: { message: expect.stringContaining('howdah service purge') },

@@ -49,12 +49,12 @@ const forgetLocks: KyselyPlugin = {
 
 export type RaceApi = { readonly app: App; readonly close: () => Promise<void> };
 
-/** Opens an API with sessions of its own. */
 /** Calls that are in no race. */
 function notRaced(): never {
   throw new Error('calls on repositories and regions are not raced');
 }
 
+/** Opens an API with sessions of its own. */
 export async function openRaceApi(
   connection: ClientConfig,
   engine: Engine,

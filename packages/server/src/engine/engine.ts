@@ -221,6 +221,8 @@ export interface Lifecycle {
    * @param sizeBefore the size before a resize; for other changes, its size
    */
   plan(kind: OperationKind, spec: ServiceSpec, running: boolean, sizeBefore: Size): string[];
+  /** Why a change that is accepted now would not begin, in words for its user; null: it would. */
+  whyNoChanges(): Promise<string | null>;
   /** Copies data into a newer version, and removes the copy. @throws Error when that fails */
   tryUpgrade(spec: ServiceSpec, to: number, runStep: RunStep, signal: AbortSignal): Promise<void>;
   /** Makes one step towards the spec. */

@@ -21,7 +21,7 @@ import { keepWithinLimits, weightOf } from './limits.ts';
 import { defaultAddons } from '../domain/service/default-addons.ts';
 import { replicaCountsOrRefuse } from './replicas.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
-import type { Accepted } from './service-rules.ts';
+import { refuseWithoutAnswer, type Accepted } from './service-rules.ts';
 import { joinVpc } from './vpcs.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation } from '../store/operations.ts';
@@ -51,6 +51,7 @@ export async function createService(
     first_verifier: verifier,
   };
   return makeChange(context.store, caller, async (tx) => {
+    await refuseWithoutAnswer(region);
     await refuseSecondProject(tx, regions, region, caller.projectId);
     await keepWithinLimits(tx, caller.projectId, {
       services: 1,

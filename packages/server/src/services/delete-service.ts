@@ -4,7 +4,12 @@ import { sizeOf } from '../domain/service/spec.ts';
 import { type Caller, makeChange } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
-import { type Accepted, changeUnderRules, serviceNotFound } from './service-rules.ts';
+import {
+  type Accepted,
+  changeUnderRules,
+  refuseWithoutAnswer,
+  serviceNotFound,
+} from './service-rules.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, recordOperation } from '../store/operations.ts';
 import { changeService, lockService, purgeDeleted } from '../store/services.ts';
@@ -20,7 +25,7 @@ export async function restoreService(
     if (locked === null || locked.service.project_id !== caller.projectId)
       throw serviceNotFound(id);
     const { service, operation } = locked;
-    context.regions.of(service.region_code);
+    const region = context.regions.of(service.region_code);
     if (operation?.kind === 'restore') return { doc: service.doc, operationId: operation.id };
     if (service.deleted_at === null)
       throw new ApiError(
@@ -41,6 +46,7 @@ export async function restoreService(
         own.memory_gbs,
       ),
     });
+    await refuseWithoutAnswer(region);
     const next = await beginOperation(tx, service, 'restore', caller, null);
     const row = await changeService(
       tx,

@@ -10,7 +10,7 @@ import {
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
 import { EngineUnavailable } from '../engine/engine.ts';
-import { RegionNotServed } from '../engine/regions.ts';
+import { RegionNotServed, type Region } from '../engine/regions.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { refuseByRole } from './permissions.ts';
@@ -50,6 +50,7 @@ export async function changeUnderRules(
     if (verdict === 'underway') return { doc: service.doc, operationId: operation?.id ?? null };
     const changed = await decide(service, tx);
     if (changed === null) return { doc: service.doc, operationId: null };
+    await refuseWithoutAnswer(region);
     const next = await beginOperation(tx, service, kind, caller, operation);
     // An operation that takes the place of another ends what that one was asked for.
     const request = { creates_extension: null, drops_extension: null };
@@ -62,6 +63,13 @@ export async function changeUnderRules(
       ...(note === undefined ? {} : { note }),
     };
   });
+}
+
+/** Refuses a change that would not begin now. @throws ApiError UNAVAILABLE */
+export async function refuseWithoutAnswer({ code, engine }: Region): Promise<void> {
+  const why = await engine.lifecycle.whyNoChanges();
+  if (why !== null)
+    throw new ApiError('UNAVAILABLE', `the region ${code} takes no changes now: ${why}; try later`);
 }
 
 /**

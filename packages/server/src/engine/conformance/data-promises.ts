@@ -2,7 +2,15 @@
 import assert from 'node:assert/strict';
 import { EngineUnavailable } from '../engine.ts';
 import type { Origin, ServiceSpec } from '../spec.ts';
-import { KEEP, settle, settling, withService, type Promised, type Subject } from './subject.ts';
+import {
+  can,
+  KEEP,
+  settle,
+  settling,
+  withService,
+  type Promised,
+  type Subject,
+} from './subject.ts';
 
 const paused = (spec: ServiceSpec): ServiceSpec => ({ ...spec, power: 'paused' });
 const NEW_PASSWORD = 'another-password-of-the-suite';
@@ -48,6 +56,7 @@ export const DATA_PROMISES: readonly Promised[] = [
   },
   {
     name: 'a service and its forks have the major version that was asked for',
+    applies: can('forkNow'),
     check: majorsAreKept,
   },
   {
@@ -76,6 +85,7 @@ export const DATA_PROMISES: readonly Promised[] = [
   },
   {
     name: 'a move into a VPC and out of it keeps the data',
+    applies: can('attachToVPC'),
     check: (subject) =>
       withService(subject, {}, async (spec) => {
         await subject.insertRows(spec, 2);
@@ -88,6 +98,7 @@ export const DATA_PROMISES: readonly Promised[] = [
   },
   {
     name: 'only clients of the allowed networks log in',
+    applies: can('attachToAllowList'),
     check: (subject) =>
       withService(subject, {}, async (spec) => {
         const logsIn = () => subject.canLogIn(spec, subject.firstPassword);
@@ -101,9 +112,17 @@ export const DATA_PROMISES: readonly Promised[] = [
         assert.equal(await logsIn(), before, 'from any network');
       }),
   },
-  { name: 'a fork has the data of its origin', check: forkNow },
-  { name: 'a fork of the last snapshot has the data of the snapshot', check: forkSnapshot },
-  { name: 'a fork at a point in time has the data of that time', check: forkAtTime },
+  { name: 'a fork has the data of its origin', applies: can('forkNow'), check: forkNow },
+  {
+    name: 'a fork of the last snapshot has the data of the snapshot',
+    applies: can('forkPast'),
+    check: forkSnapshot,
+  },
+  {
+    name: 'a fork at a point in time has the data of that time',
+    applies: can('forkPast'),
+    check: forkAtTime,
+  },
 ];
 
 async function forkOf(

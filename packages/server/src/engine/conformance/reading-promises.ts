@@ -4,7 +4,7 @@ import { REGIONAL_ACTIONS, type LogEntry } from '@howdah/contract';
 import { BadCursor, EngineUnavailable, type LogQuery } from '../engine.ts';
 import type { RunStep } from '../run-step.ts';
 import type { ServiceSpec } from '../spec.ts';
-import { KEEP, settle, until, withService, type Promised, type Subject } from './subject.ts';
+import { can, KEEP, settle, until, withService, type Promised, type Subject } from './subject.ts';
 
 const ALL: LogQuery = {
   sinceMs: null,
@@ -36,10 +36,26 @@ export const READING_PROMISES: readonly Promised[] = [
         await assert.rejects(subject.engine.observe.usage(spec.id), EngineUnavailable);
       }),
   },
-  { name: 'snapshots are listed newest first, within their window', check: snapshotsInOrder },
-  { name: 'a snapshot is taken only after a write', check: snapshotAfterWrite },
-  { name: 'a verification is kept with its snapshot', check: verificationKept },
-  { name: 'a verification ends with its signal', check: verificationAborted },
+  {
+    name: 'snapshots are listed newest first, within their window',
+    applies: can('verifyBackup'),
+    check: snapshotsInOrder,
+  },
+  {
+    name: 'a snapshot is taken only after a write',
+    applies: can('verifyBackup'),
+    check: snapshotAfterWrite,
+  },
+  {
+    name: 'a verification is kept with its snapshot',
+    applies: can('verifyBackup'),
+    check: verificationKept,
+  },
+  {
+    name: 'a verification ends with its signal',
+    applies: can('verifyBackup'),
+    check: verificationAborted,
+  },
   { name: 'quotas and the disk have plausible figures', check: diskFigures },
   { name: 'an impossible action has a reason, and a possible one works', check: actionsAreTrue },
   {

@@ -1,5 +1,6 @@
 /** The needs of the conformance suite from an engine under test, and the tools of its promises. */
 import assert from 'node:assert/strict';
+import type { RegionalAction } from '@howdah/contract';
 import type { BeginStep, Engine, Verdict } from '../engine.ts';
 import type { KeepRules } from '../keep-rules.ts';
 import type { ServiceSpec } from '../spec.ts';
@@ -56,14 +57,21 @@ export type Promised = {
   /** The behaviour as a sentence. */
   readonly name: string;
   /** Whether it can be checked here: it may need a gateway that is not installed. */
-  readonly applies?: (engine: Engine) => boolean;
+  readonly applies?: (engine: Capable) => boolean;
   readonly check: (subject: Subject) => Promise<void>;
 };
 
-export const hasGateway = ({ capabilities }: Engine): boolean =>
+type Capable = Pick<Engine, 'capabilities'>;
+
+export const hasGateway = ({ capabilities }: Capable): boolean =>
   capabilities.actions.setHA.possible;
-export const hasPooler = ({ capabilities }: Engine): boolean =>
+export const hasPooler = ({ capabilities }: Capable): boolean =>
   capabilities.actions.enablePooler.possible;
+/** Whether the engine can do something at all. */
+export const can =
+  (action: RegionalAction) =>
+  ({ capabilities }: Capable): boolean =>
+    capabilities.actions[action].possible;
 
 /** How long a service may take to settle, by the clock of the engine, and in rounds. */
 const SETTLE_MS = 120_000;

@@ -11,6 +11,7 @@ import { CLUSTER_LABEL, idOf, LABELS, MANAGED } from './manifests/names.ts';
 import {
   CLUSTER_OBJECT,
   clusterState,
+  obstacleIn,
   POD_OBJECT,
   serverState,
   type ClusterState,
@@ -25,6 +26,8 @@ export type Cache = Readonly<{
   cluster: (id: string) => ClusterState | null;
   /** In the order of their numbers. */
   servers: (id: string) => readonly ServerState[];
+  /** Why one of the pods of a service does not start; null: no reason is known. */
+  obstacle: (id: string) => string | null;
   /** Takes over the answer to a write, so that the next step is decided by it. */
   put: (cluster: unknown) => void;
   close: () => Promise<void>;
@@ -61,6 +64,7 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
         .map(serverState)
         .filter((state) => state !== null)
         .toSorted((a, b) => a.n - b.n),
+    obstacle: (id) => obstacleIn(pods.of(id)),
     put: clusters.put,
     close: async () => {
       ending.abort();

@@ -1,7 +1,9 @@
 /** Examines the cluster of a region: what is there, what is missing, and what adds it. */
 import { Type } from 'typebox';
 import type { Finding } from '@howdah/contract';
+import { tryWrite } from './admission.ts';
 import type { Kube } from './api/client.ts';
+import { KubeError } from './api/errors.ts';
 import { KINDS, type Kind } from './api/kinds.ts';
 
 const OLDEST_KUBERNETES_MINOR = 34;
@@ -17,6 +19,7 @@ export async function examineCluster(
     examineVersion(kube),
     examineDefinitions(kube),
     examineOperator(kube),
+    examineAdmission(kube),
     examineStorage(kube, storageClass),
     examinePermissions(kube, namespace),
   ];
@@ -97,6 +100,22 @@ async function examineOperator(kube: Kube): Promise<Finding> {
     : { what, state: 'ok', found: place };
 }
 
+async function examineAdmission(kube: Kube): Promise<Finding> {
+  const what = 'changes of a Cluster';
+  try {
+    await tryWrite(kube);
+    return { what, state: 'ok', found: 'accepted' };
+  } catch (error) {
+    if (!(error instanceof KubeError)) throw error;
+    return {
+      what,
+      state: 'missing',
+      found: error.message,
+      remedy: 'see that the operator runs: kubectl get pods --all-namespaces',
+    };
+  }
+}
+
 function isOlder(version: string, [oldestMajor, oldestMinor]: readonly [number, number]): boolean {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   return major < oldestMajor || (major === oldestMajor && minor < oldestMinor);
@@ -143,6 +162,7 @@ const NEEDED: readonly (readonly [Kind, readonly string[]])[] = [
   [KINDS.cluster, ['get', 'list', 'watch', 'create', 'patch', 'delete']],
   [KINDS.pod, ['list', 'watch']],
   [KINDS.claim, ['list', 'delete']],
+  [KINDS.service, ['list', 'delete']],
 ];
 const REVIEW = Type.Object({ status: Type.Object({ allowed: Type.Boolean() }) });
 

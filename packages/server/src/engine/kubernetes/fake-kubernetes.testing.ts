@@ -51,6 +51,7 @@ function createObjects() {
   const objects = new Map<string, Stored>();
   const watches = new Map<ServerResponse, string>();
   const history: { path: string; type: string; object: Stored }[] = [];
+  const faults: { refusal: string | null } = { refusal: null };
   let version = 0;
   const notify = (path: string, type: string, object: Stored): void => {
     history.push({ path, type, object });
@@ -58,6 +59,7 @@ function createObjects() {
       if (isIn(path, collection)) answer.write(`${JSON.stringify({ type, object })}\n`);
   };
   return {
+    faults,
     objects,
     watches,
     put: (path: string, object: object): Stored => {
@@ -97,7 +99,7 @@ function createObjects() {
 type Objects = ReturnType<typeof createObjects>;
 
 async function answer(
-  { objects, put, take, list, watch }: Objects,
+  { faults, objects, put, take, list, watch }: Objects,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
@@ -109,7 +111,10 @@ async function answer(
   if (request.headers.authorization !== `Bearer ${TOKEN}`)
     return send(401, { message: 'Unauthorized', reason: 'Unauthorized' });
   if (path === '/version') return send(200, { minor: '36', gitVersion: 'v1.36.3' });
-  // Reviews of access are all that is created that way.
+  const { refusal } = faults;
+  if (refusal !== null && request.method !== 'GET' && path.includes('/clusters'))
+    return send(500, { message: refusal, reason: 'InternalError' });
+  // Reviews of access, and trials of a Cluster.
   if (request.method === 'POST') return send(201, { status: { allowed: true } });
   if (request.method === 'PATCH') {
     const patch: unknown = JSON.parse(await bodyOf(request));
@@ -140,6 +145,10 @@ export async function startFakeKubernetes() {
     kubeconfig: kubeconfigFor(`https://127.0.0.1:${address.port}`, authority.certificatePem),
     objects: objects.objects,
     put: objects.put,
+    /** Refuses to write a Cluster, as without its webhook. @param message null: no more */
+    refuseClusters: (message: string | null): void => {
+      objects.faults.refusal = message;
+    },
     /** Takes an object away, as its controller would. */
     take: objects.take,
     /** Ends every watch, with an answer that it may go on, or that its place is forgotten. */

@@ -32,6 +32,10 @@ let postgres: Awaited<ReturnType<typeof startFakePostgres>>;
 let answer: LoginAnswer;
 let engine: Engine;
 const changed: string[] = [];
+/** As Kubernetes words it. */
+const NO_WEBHOOK =
+  'Internal error occurred: failed calling webhook "vcluster.cnpg.io": failed to call webhook: ' +
+  'Post "https://cnpg-webhook-service.cnpg-system.svc:443/validate": connection refused';
 
 const openEngine = (): Engine =>
   createKubernetesEngine({
@@ -83,6 +87,7 @@ async function newSpec(change: Partial<ServiceSpec> = {}): Promise<ServiceSpec> 
     firstVerifier: await scramVerifier('password'),
     origin: null,
     recovery: null,
+    upgrade: null,
     pooler: null,
     ha: null,
     vpc: null,
@@ -226,6 +231,34 @@ test('a server is not reachable while it starts, and is if it refuses our networ
   expect(verdict.detail).toContain('the database system is starting up');
   answer = { sqlstate: '28000', message: 'no entry of pg_hba.conf' };
   await untilStep(spec, 'settled');
+});
+
+test('no change begins while the webhook of the operator does not answer', async () => {
+  expect(await engine.lifecycle.whyNoChanges()).toBeNull();
+  fake.refuseClusters(NO_WEBHOOK);
+  expect(await engine.lifecycle.whyNoChanges()).toBe(
+    'the operator of its Kubernetes cluster does not answer (webhook vcluster.cnpg.io)',
+  );
+  fake.refuseClusters(null);
+  await fake.close();
+  expect(await engine.lifecycle.whyNoChanges()).toBe('its Kubernetes cluster does not answer');
+  fake = await startFakeKubernetes();
+});
+
+test('a paused service keeps its password, and its major version', async () => {
+  const paused = await newSpec({ provisioned: true, power: 'paused' });
+  await untilAwaited({ ...paused, provisioned: false, power: 'running' });
+  runServers();
+  await untilStep({ ...paused, power: 'running' }, 'settled');
+  await untilAwaited(paused);
+  stopServers();
+  await untilStep(paused, 'settled');
+  const before = fake.objects.get(PASSWORD);
+  const setting = engine.sql.setPassword(ID, await scramVerifier('another password'));
+  await expect(setting).rejects.toThrow('it is paused');
+  expect(fake.objects.get(PASSWORD)).toEqual(before);
+  const newer = untilStep({ ...paused, power: 'running', major: 18 }, 'settled');
+  await expect(newer).rejects.toThrow('its data is of PostgreSQL 17, and 18 was asked for');
 });
 
 test('statements are refused as unavailable', async () => {

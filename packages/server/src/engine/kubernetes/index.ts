@@ -7,6 +7,7 @@ import type { Backups } from '@howdah/contract';
 import type { CertificateAuthority } from '../../lib/tls.ts';
 import { takeUsablePort } from '../addresses.ts';
 import { EngineUnavailable, type Engine, type Observing } from '../engine.ts';
+import { whyNoChanges } from './admission.ts';
 import { createKube } from './api/client.ts';
 import { KubeError } from './api/errors.ts';
 import type { Connection } from './api/kubeconfig.ts';
@@ -81,19 +82,24 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
 const NO_SESSIONS =
   'the control plane opens no sessions in services on Kubernetes yet; use psql at its endpoint';
 
+const NO_UPGRADES =
+  'the data of a service on Kubernetes stays in its major version: create a service of the newer ' +
+  'one, and copy the data with pg_dump';
+
 function createLifecycle(region: Region): Engine['lifecycle'] {
   const { cache, settings } = region;
   return {
     supports: (addons, major) => supports(settings, addons, major),
-    whyNotConverted: (addons, major) => {
-      const found = supports(settings, addons, major);
-      return 'missing' in found ? found.missing : null;
-    },
+    whyNotConverted: () => NO_UPGRADES,
     majorOf: async (id) => cache.cluster(id)?.desired?.major ?? null,
     prepare: async () => undefined,
     // Without an answer of the cluster, nothing is known to have ended.
     runs: async (id) => cache.staleWhy() !== null || cache.servers(id).some(({ ready }) => ready),
     plan: planOf,
+    whyNoChanges: () => whyNoChanges(region),
+    tryUpgrade: async () => {
+      throw new Error(NO_UPGRADES);
+    },
     converge: (spec, begin) => convergeOnce(region, spec, begin),
     remove: (id, _parent, begin) => removeOnce(region, id, begin),
   };
@@ -117,6 +123,8 @@ async function setPassword(region: Region, id: string, verifier: string): Promis
   const cluster = cache.cluster(id);
   if (cluster?.projectId == null || cluster.nodePort === null)
     throw new EngineUnavailable(cache.staleWhy() ?? 'it has no Cluster');
+  // Otherwise the next start would set a password that was refused.
+  if (cluster.desired?.running === false) throw new EngineUnavailable('it is paused');
   const endpoint = { host: settings.host, port: cluster.nodePort };
   try {
     await writePassword(region, id, cluster.projectId, verifier);

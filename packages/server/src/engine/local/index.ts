@@ -68,6 +68,7 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
       prepare: () => prepare(local, () => isClosing),
       runs: (id) => runs(machine, id),
       plan: createPlan(machine.layout, machine.networks.method === 'bridge'),
+      whyNoChanges: async () => null,
       tryUpgrade: async (spec, to, runStep, signal) => {
         await sweepCopies(local.verifications);
         await tryUpgrade(topology.executor, spec, to, runStep, signal);

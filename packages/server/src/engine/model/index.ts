@@ -101,6 +101,7 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
         return runs(state.find(id));
       },
       plan: (...asked) => planOf(model, ...asked),
+      whyNoChanges: async () => null,
       tryUpgrade: (...asked) => open().then(() => tryOnce(model, ...asked)),
       converge: async (spec, begin) => {
         await open();

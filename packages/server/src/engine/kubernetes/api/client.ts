@@ -159,6 +159,12 @@ function createWrites(ask: Ask) {
       const asked = { method: 'POST', path: pathOf(place), what, body: object } as const;
       return parse(schema, what, await ask(asked));
     },
+    /** Has a new object examined, and does not store it. */
+    tryCreate: async (place: Place, object: Manifest, signal: AbortSignal): Promise<void> => {
+      const path = `${pathOf(place)}?dryRun=All`;
+      const what = `accept a ${place.kind.kind}`;
+      await ask({ method: 'POST', path, what, body: object, signal });
+    },
     /** @returns whether there was something to delete; it may be there for a while yet */
     remove: async (place: Place): Promise<boolean> => {
       const asked = {

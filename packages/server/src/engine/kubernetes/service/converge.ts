@@ -151,7 +151,11 @@ async function annotate(
 }
 
 function observe({ cache }: Region, id: string): Observed {
-  return { cluster: cache.cluster(id), servers: cache.servers(id) };
+  return {
+    cluster: cache.cluster(id),
+    servers: cache.servers(id),
+    obstacle: cache.obstacle(id),
+  };
 }
 
 function seenOf({ reached }: Region, id: string, { cluster, servers }: Observed): Seen {

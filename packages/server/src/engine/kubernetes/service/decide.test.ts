@@ -20,6 +20,7 @@ const SPEC: ServiceSpec = {
   firstVerifier: 'SCRAM-SHA-256$…',
   origin: null,
   recovery: null,
+  upgrade: null,
   pooler: null,
   ha: null,
   vpc: null,
@@ -39,7 +40,6 @@ const server = (n: number, change: Partial<ServerState> = {}): ServerState => ({
   leaving: false,
   limits: { cpu: '500m', memory: '2Gi' },
   restarts: '0',
-  obstacle: null,
   ...change,
 });
 
@@ -63,9 +63,10 @@ function up(spec: ServiceSpec, change: Partial<ClusterState> = {}): Observed {
       ...change,
     },
     servers: Array.from({ length: instances }, (_, index) => server(index + 1)),
+    obstacle: null,
   };
 }
-const NOTHING: Observed = { cluster: null, servers: [] };
+const NOTHING: Observed = { cluster: null, servers: [], obstacle: null };
 const name = (step: Step): string => ('name' in step ? step.name : step.kind);
 
 describe('a service that runs', () => {
@@ -107,9 +108,11 @@ describe('a start has not ended', () => {
   });
 
   test('and says what is in the way', () => {
-    const stuck = server(1, { ready: false, obstacle: 'ErrImagePull: no such image' });
-    expect(decide(SPEC, { ...waiting, servers: [stuck] }, REACHED)).toMatchObject({
-      why: 'server 1: ErrImagePull: no such image',
+    // The pod of initdb, before there is a server.
+    const obstacle = 'pod s-abcde12345-1-initdb-x: ErrImagePull: no such image';
+    expect(decide(SPEC, { ...waiting, servers: [], obstacle }, REACHED)).toMatchObject({
+      why: obstacle,
+      isObstacle: true,
     });
     const phase = up(SPEC, {
       awaited: 'start PostgreSQL',

@@ -42,6 +42,9 @@ export function decide(spec: ServiceSpec, observed: Observed, isReachable: boole
     return { kind: 'write', name: STEPS.create, awaits: false, detail: `PostgreSQL ${spec.major}` };
   }
   if (cluster.leaving) return wait(STEPS.remove, 'the Cluster of the same name is being deleted');
+  const otherMajor = otherMajorOf(cluster.desired, desired);
+  // The operator would convert the data, with no way back.
+  if (otherMajor !== null) return { kind: 'refuse', why: otherMajor };
   const change = changeOf(cluster.desired, desired);
   if (change !== null) return { kind: 'write', ...change };
   if (cluster.awaited !== null) return awaited(cluster, cluster.awaited, desired, observed);
@@ -61,6 +64,13 @@ const wait = (what: string, why: string, isObstacle = false): Step => ({
   isObstacle,
   waitMs: SOON_MS,
 });
+
+/** Why data cannot be started by the major version that is wanted; null: it can. */
+function otherMajorOf(before: Desired | null, { major }: Desired): string | null {
+  const found = before?.major ?? null;
+  if (found === null || major === null || found === major) return null;
+  return `its data is of PostgreSQL ${found}, and ${major} was asked for: services on Kubernetes stay in their major version`;
+}
 
 type Change = Readonly<{ name: string; awaits: boolean; detail: string }>;
 
@@ -102,12 +112,11 @@ function awaited(
   cluster: ClusterState,
   name: string,
   desired: Desired,
-  { servers }: Observed,
+  { servers, obstacle }: Observed,
 ): Step {
   const isDone = desired.running ? isUp(cluster, servers, desired) : isDown(cluster, servers);
   if (isDone) return { kind: 'ended', name, detail: detailOf(cluster, desired) };
-  const isObstacle = servers.some(({ obstacle }) => obstacle !== null);
-  return wait(name, whyNotYet(cluster, servers), isObstacle);
+  return wait(name, obstacle ?? phaseOf(cluster), obstacle !== null);
 }
 
 /**
@@ -148,10 +157,8 @@ function detailOf({ primary }: ClusterState, { running, replicas }: Desired): st
   return replicas === 0 ? `server ${primary}` : `server ${primary} and ${replicas} standbys`;
 }
 
-/** Why a step has not ended, for users. */
-function whyNotYet(cluster: ClusterState, servers: readonly ServerState[]): string {
-  const obstacle = servers.find((server) => server.obstacle !== null);
-  if (obstacle !== undefined) return `server ${obstacle.n}: ${obstacle.obstacle}`;
-  const reason = cluster.phaseReason === null ? '' : ` (${cluster.phaseReason})`;
-  return `CloudNativePG: ${cluster.phase ?? 'no answer yet'}${reason}`;
+/** The state in the words of CloudNativePG, for users. */
+function phaseOf({ phase, phaseReason }: ClusterState): string {
+  const reason = phaseReason === null ? '' : ` (${phaseReason})`;
+  return `CloudNativePG: ${phase ?? 'no answer yet'}${reason}`;
 }

@@ -125,10 +125,12 @@ export const placesIn =
 const exists = async (kube: Kube, place: Place): Promise<boolean> =>
   (await kube.get(place, ANY_OBJECT)) !== null;
 
-/** The secrets of a service, and its volumes, in whichever namespace they are. */
+/** The secrets of a service, its Services and its volumes, in whichever namespace they are. */
 export async function findLeftovers({ kube }: Region, id: string): Promise<Place[]> {
   const listed = await Promise.all([
     listPlaces(kube, KINDS.secret, { [LABELS.service]: id }),
+    // Its port is free for another service when it is gone.
+    listPlaces(kube, KINDS.service, { [LABELS.service]: id }),
     listPlaces(kube, KINDS.claim, { [CLUSTER_LABEL]: clusterName(id) }),
   ]);
   return listed.flat();

@@ -109,6 +109,8 @@ export type Observed = Readonly<{
   cluster: ClusterState | null;
   /** The pods of servers, by their numbers. */
   servers: readonly ServerState[];
+  /** Why one of its pods does not start; null: no reason is known. */
+  obstacle: string | null;
 }>;
 
 export type ClusterState = Readonly<{
@@ -143,8 +145,6 @@ export type ServerState = Readonly<{
   limits: Readonly<Record<string, string>>;
   /** The number of restarts that it was started after. */
   restarts: string | null;
-  /** Why it does not start; null: no reason is known. */
-  obstacle: string | null;
 }>;
 
 export function clusterState({ metadata, spec, status }: ClusterObject): ClusterState {
@@ -181,15 +181,26 @@ export function serverState({ metadata, spec, status }: PodObject): ServerState 
     leaving: metadata.deletionTimestamp !== undefined,
     limits: container.resources?.limits ?? {},
     restarts: metadata.annotations?.[RESTARTED] ?? null,
-    obstacle: obstacleOf(status),
   };
 }
 
 /** Longest text of a cluster that users are shown. */
 const MAX_LENGTH = 300;
 
+/**
+ * The reason why a service does not start. A new one begins with the pod of a job, which runs
+ * initdb, and CloudNativePG names no reason (docs/cloudnativepg.md, fact 6).
+ */
+export function obstacleIn(pods: readonly PodObject[]): string | null {
+  for (const { metadata, status } of pods) {
+    const why = obstacleOf(status);
+    if (why !== null) return `pod ${metadata.name}: ${why}`;
+  }
+  return null;
+}
+
 /** The reason why a pod does not start: its image cannot be pulled, or no node has room for it. */
-export function obstacleOf(status: PodObject['status']): string | null {
+function obstacleOf(status: PodObject['status']): string | null {
   const unscheduled = (status?.conditions ?? []).find(
     ({ type, status: is }) => type === 'PodScheduled' && is === 'False',
   );

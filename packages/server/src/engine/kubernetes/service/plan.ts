@@ -44,6 +44,9 @@ export const planOf: Lifecycle['plan'] = (kind, spec, running, sizeBefore) => {
     case 'runBackup':
     case 'enableExtension':
     case 'disableExtension':
+    case 'upgrade':
+    case 'tryUpgrade':
+    case 'undoUpgrade':
       return [];
   }
 };

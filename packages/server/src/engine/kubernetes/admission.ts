@@ -1,0 +1,58 @@
+/**
+ * Whether the cluster accepts changes of a Cluster now. The webhooks of the operator have the
+ * failure policy Fail: without the operator, each write is refused (docs/cloudnativepg.md, fact 4).
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Kube, Manifest } from './api/client.ts';
+import { KubeError } from './api/errors.ts';
+import { KINDS } from './api/kinds.ts';
+import type { Region } from './region.ts';
+
+/** A user waits for this answer. */
+const WITHIN_MS = 3000;
+
+/** A namespace that every cluster has. */
+const NAMESPACE = 'default';
+
+/** A Cluster that every version of the operator accepts; it is never stored. */
+const PROBE: Manifest = {
+  apiVersion: KINDS.cluster.apiVersion,
+  kind: KINDS.cluster.kind,
+  metadata: { name: 'howdah-probe', namespace: NAMESPACE },
+  spec: { instances: 1, storage: { size: '1Gi' } },
+};
+
+/** Has the API server and all webhooks examine a new Cluster. @throws KubeError */
+export async function tryWrite(kube: Kube): Promise<void> {
+  const place = { kind: KINDS.cluster, namespace: NAMESPACE, name: null };
+  await kube.tryCreate(place, PROBE, AbortSignal.timeout(WITHIN_MS));
+}
+
+/** Why a change would not begin now, in words for tenants; null: it would. */
+export async function whyNoChanges({ kube, cache }: Region): Promise<string | null> {
+  // A region that was just added is still being read.
+  const listed = cache.ready().catch(() => undefined);
+  await Promise.race([listed, sleep(WITHIN_MS, undefined, { ref: false })]);
+  if (cache.staleWhy() !== null) return NO_ANSWER;
+  try {
+    await tryWrite(kube);
+    return null;
+  } catch (error) {
+    if (!(error instanceof KubeError)) throw error;
+    // A refusal for good fails the operation, with its reason.
+    if (!error.isTemporary) return null;
+    const webhook = webhookIn(error);
+    if (webhook !== null)
+      return `the operator of its Kubernetes cluster does not answer (webhook ${webhook})`;
+    return error.status === null
+      ? NO_ANSWER
+      : `its Kubernetes cluster refuses changes with the status ${error.status}`;
+  }
+}
+
+const NO_ANSWER = 'its Kubernetes cluster does not answer';
+
+/** The name of the webhook that did not answer; null: the error is another one. */
+function webhookIn({ message }: KubeError): string | null {
+  return /failed calling webhook "([a-z0-9.-]{1,100})"/.exec(message)?.[1] ?? null;
+}
