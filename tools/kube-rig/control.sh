@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Controls a node that runs; `control` in its directory calls this with the directory.
+#
+#   control in COMMAND…   runs a command in the namespaces of the node; kubectl is in its PATH
+#   control stop-api      kills the API server
+#   control start-api     starts it again, and waits until it answers
+set -euo pipefail
+directory=$1
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+in_node() {
+  cd /
+  nsenter --target "$(cat "$directory/pid")" --mount --net --pid --ipc --uts --cgroup -- \
+    env "PATH=$directory/programs:/usr/sbin:/usr/bin:/sbin:/bin" \
+    "KUBECONFIG=$directory/kubeconfig" "$@"
+}
+
+case ${2-} in
+  in) in_node "${@:3}" ;;
+  stop-api) in_node bash "$here/daemon.sh" "$directory" stop kube-apiserver ;;
+  start-api) in_node bash "$here/daemon.sh" "$directory" start kube-apiserver ;;
+  *)
+    echo "control: unknown: ${2-nothing}; there are: in COMMAND…, stop-api, start-api" >&2
+    exit 2
+    ;;
+esac
