@@ -99,6 +99,20 @@ export default defineConfig({
           expect: { poll: { timeout: 60_000 } },
         },
       },
+      {
+        // On a real Kubernetes cluster: tools/kube-rig/run npx vitest run --project kubernetes
+        test: {
+          name: 'kubernetes',
+          include: ['packages/*/test-kubernetes/**/*.test.ts', 'tools/kube-rig/test/*.test.ts'],
+          globalSetup: ['tools/kube-rig/test/setup.ts'],
+          pool: 'forks',
+          maxWorkers: 1,
+          sequence: { groupOrder: 2 },
+          testTimeout: 900_000,
+          hookTimeout: 900_000,
+          expect: { poll: { timeout: 300_000 } },
+        },
+      },
     ],
   },
 });

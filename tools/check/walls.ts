@@ -19,7 +19,7 @@ import { exceedingCounts, refusedImports } from './refusals.ts';
 import { GLOSSARY, rulesOf, WORDED, wordsIn } from './words.ts';
 
 const ARCHITECTURE = 'docs/architecture.md';
-const SOURCE = /\.(ts|tsx|js|mjs|css)$/;
+const SOURCE = /\.(ts|tsx|js|mjs|css|go)$/;
 const read = (path: string): string => readFileSync(path, 'utf8');
 
 const CHECKS: Readonly<Record<string, () => string[]>> = {

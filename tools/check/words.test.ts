@@ -32,6 +32,7 @@ describe('words', () => {
     ['prose', 'README.md', '| a | one look |\n', '1: one look'],
     ['prose', 'a.sql', '-- What is kept', '1: What'],
     ['prose', 'howdah', '# What is kept', '1: What'],
+    ['prose', 'a.go', '// What is kept', '1: What'],
     ['user messages', API, `throw new ApiError('X', 'the server serves again');`, '1: serves'],
     ['user messages', 'howdah', 'say "the node stands still"', '1: stands'],
     ['test names', 'a.test.ts', `test('should do a thing', () => {});`, '1: should'],

@@ -27,7 +27,7 @@ type Text = { readonly line: number; readonly lines: readonly string[] };
 type Texts = Readonly<Record<Scope, readonly Text[]>>;
 
 export const GLOSSARY = 'docs/glossary.md';
-export const WORDED = /(\.(ts|tsx|js|mjs|sql|md|css|html|sh)|^howdah|\.ci\/run)$/;
+export const WORDED = /(\.(ts|tsx|js|mjs|sql|md|css|html|sh|go)|^howdah|\/run)$/;
 /**
  * The glossary itself and the page of messages, which repeats sources; the plants of this check's
  * test; migrations that have run, and the reader and the test of what older releases wrote.
@@ -206,7 +206,7 @@ function commentTexts(comments: readonly PlacedComment[]): Text[] {
 
 function proseOf(path: string, lines: readonly Text[]): Text[] {
   if (path.endsWith('.md')) return documentTexts(lines.map(({ lines: [text = ''] }) => text));
-  const marker = path.endsWith('.sql') ? /^\s*--+ (.*)/ : /^\s*(?:#|\/\*|\*)\s(.*)/;
+  const marker = path.endsWith('.sql') ? /^\s*--+ (.*)/ : /^\s*(?:#|\/\/|\/\*|\*)\s(.*)/;
   const comments = lines.flatMap(({ line, lines: [text = ''] }) => {
     const [, value] = marker.exec(text) ?? [];
     return value === undefined ? [] : [{ type: 'Line', value, line }];

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds what is missing and prints the directory that holds it. What is built is kept in
-# ~/.cache/howdah/kube-rig, under the hash of what it is made of.
+# Builds what is missing and prints the directory that holds it: a directory below
+# ~/.cache/howdah/kube-rig, named by the hash of its sources.
 #
 #   build.sh packages   installs what the node runs on (prints nothing)
 #   build.sh programs   Kubernetes and etcd, and the image of the container that holds a pod
@@ -136,7 +136,7 @@ built() { # NAME SOURCE…
   directory=$cache/$1-$hash
   if [ ! -d "$directory" ]; then
     mkdir -p "$cache"
-    exec 9>"$cache/lock"
+    exec 9>"$cache/$1.lock"
     flock 9
     rm -rf "$directory.new"
     if [ ! -d "$directory" ]; then

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Starts or stops a daemon in the namespaces of the node: daemon.sh DIRECTORY start|stop NAME
 #
-# Its output is in DIRECTORY/logs. What runs here is thrown away soon, so that nothing waits for a
-# disk (etcd) and nothing elects a leader.
+# Its output is in DIRECTORY/logs. A cluster lives for minutes: etcd does not wait for the disk, and
+# no component elects a leader.
 set -euo pipefail
 directory=$1 verb=$2 name=$3
 network=$(cat "$directory/network")

@@ -2,16 +2,18 @@
 # The first process of a node's namespaces: node.sh DIRECTORY PROGRAMS IMAGE
 #
 # `run` starts it and reads its process id, writes the network (10.199.N) to it and reads "ready".
-# It collects the processes whose parents have ended, for as long as the node runs.
+# Standard output is for that, descriptor 6 for people. Then it collects the processes whose parents
+# have ended, for as long as the node runs.
 set -euo pipefail
 directory=$1 programs=$2 image=$3
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$directory"
+exec 3>&1 >&6 2>&6 6>&-
 
 # /proc is still this machine's.
 read -r pid _ </proc/self/stat
 echo "$pid" >pid
-echo "$pid"
+echo "$pid" >&3
 read -r network
 address=$network.2
 echo "$network" >network
@@ -26,7 +28,7 @@ mount --bind var-log /var/log
 mount -t tmpfs tmpfs /run
 mount -t proc proc /proc
 
-# Files of these show the namespaces of whoever mounted them.
+# These show the network and the cgroups of the process that mounted them.
 has_cgroup2=
 [ ! -e /sys/fs/cgroup/cgroup.controllers ] || has_cgroup2=yes
 umount --recursive --lazy /sys
@@ -46,7 +48,7 @@ else
 fi
 
 truncate --size=40G volumes.img
-mkfs.btrfs --quiet volumes.img
+mkfs.btrfs --quiet volumes.img >/dev/null # it prints notes even then
 mount -o loop,noatime volumes.img volumes
 btrfs quota enable volumes
 mount --make-rshared / # as the kubelet wants it; of this namespace only
@@ -175,6 +177,6 @@ for object in node/node serviceaccount/default; do
   kubectl wait --timeout=300s --for=create $object >/dev/null
 done
 kubectl wait --timeout=300s --for=condition=Ready node/node >/dev/null
-echo ready
+echo ready >&3
 sleep infinity &
 wait

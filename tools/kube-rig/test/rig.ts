@@ -27,7 +27,7 @@ export function readRig(): Rig {
   const path = process.env['KUBE_RIG'];
   if (path === undefined)
     throw new Error(
-      'These tests need a Kubernetes cluster: tools/kube-rig/run npx vitest run --project kubernetes',
+      'no Kubernetes cluster: tools/kube-rig/run npx vitest run --project kubernetes',
     );
   const json: unknown = JSON.parse(readFileSync(path, 'utf8'));
   if (!isRig(json)) throw new Error(`${path} must have these fields: ${FIELDS.join(', ')}`);

@@ -1,0 +1,194 @@
+/**
+ * The cluster itself: volumes, NodePorts, names of services, an API server that comes and goes, and
+ * a second cluster beside it that leaves nothing behind.
+ */
+import { execFile, spawn } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import postgres from 'postgres';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { readRig } from './rig.ts';
+
+const RUN = fileURLToPath(new URL('../run', import.meta.url));
+const NAMESPACE = 'rig-test';
+const rig = readRig();
+const output = async (file: string, ...args: string[]): Promise<string> =>
+  (await promisify(execFile)(file, args)).stdout;
+const kubectl = async (...args: string[]): Promise<string> =>
+  output(rig.control, 'in', 'kubectl', `--namespace=${NAMESPACE}`, ...args);
+
+async function apply(...objects: object[]): Promise<void> {
+  for (const object of objects) {
+    const applying = promisify(execFile)(rig.control, ['in', 'kubectl', 'create', '-f', '-']);
+    applying.child.stdin?.end(JSON.stringify(object));
+    await applying;
+  }
+}
+
+const START = `
+  initdb --pgdata /data/pgdata --auth-host trust --no-sync
+  echo 'host all all all trust' >>/data/pgdata/pg_hba.conf
+  exec postgres -D /data/pgdata -c listen_addresses='*' -c unix_socket_directories=/tmp`;
+
+const metadata = { name: 'db', namespace: NAMESPACE, labels: { app: 'db' } };
+const claim = {
+  apiVersion: 'v1',
+  kind: 'PersistentVolumeClaim',
+  metadata,
+  spec: {
+    accessModes: ['ReadWriteOnce'],
+    storageClassName: rig.storageClass,
+    resources: { requests: { storage: '200Mi' } },
+  },
+};
+const pod = {
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata,
+  spec: {
+    securityContext: { runAsUser: 26, runAsGroup: 26, runAsNonRoot: true, fsGroup: 26 },
+    terminationGracePeriodSeconds: 0,
+    containers: [
+      {
+        name: 'postgres',
+        image: rig.postgresImage,
+        command: ['sh', '-ec', START],
+        resources: { limits: { memory: '256Mi' } },
+        volumeMounts: [{ name: 'data', mountPath: '/data' }],
+      },
+    ],
+    volumes: [{ name: 'data', persistentVolumeClaim: { claimName: 'db' } }],
+  },
+};
+const service = {
+  apiVersion: 'v1',
+  kind: 'Service',
+  metadata,
+  spec: { type: 'NodePort', selector: { app: 'db' }, ports: [{ port: 5432, nodePort: 30999 }] },
+};
+
+beforeAll(async () => {
+  await kubectl('create', 'namespace', NAMESPACE);
+  await expect.poll(() => kubectl('get', 'serviceaccount', 'default')).toContain('default');
+  await apply(claim, pod, service);
+});
+afterAll(async () => {
+  await kubectl('delete', 'namespace', NAMESPACE);
+});
+
+const write = async (megabytes: number): Promise<string> =>
+  kubectl(
+    'exec',
+    'db',
+    '--',
+    'sh',
+    '-c',
+    `head -c ${megabytes}M /dev/urandom >/data/file; sync /data/file; stat -c %s /data/file`,
+  );
+
+describe('the cluster', () => {
+  test('the node runs the version of Kubernetes that go.mod names', async () => {
+    const modules = readFileSync(new URL('../go.mod', import.meta.url), 'utf8');
+    const [, version = ''] = /k8s\.io\/kubernetes (v\S+)/.exec(modules) ?? [];
+    expect(version).not.toBe('');
+    expect(await kubectl('get', 'node', 'node')).toMatch(new RegExp(`Ready .*${version}`));
+  });
+
+  test('PostgreSQL in a pod answers at a NodePort', async () => {
+    const sql = postgres({ host: rig.nodeAddress, port: 30_999, user: 'postgres', max: 1 });
+    await expect
+      .poll(async () => (await sql`select current_setting('server_version')`)[0])
+      .toMatchObject({ current_setting: expect.stringMatching(/^17\./) });
+    await sql.end();
+  });
+
+  test('the name of a service resolves in a pod', async () => {
+    const address = await kubectl('get', 'service', 'db', '-o', 'jsonpath={.spec.clusterIP}');
+    expect(await kubectl('exec', 'db', '--', 'getent', 'ahostsv4', 'db')).toContain(address);
+  });
+
+  test('a volume is full at its size, and takes more once its claim is expanded', async () => {
+    await kubectl('wait', 'pod/db', '--for=condition=Ready', '--timeout=300s');
+    await expect(write(300)).rejects.toThrow('Disk quota exceeded');
+    await kubectl('exec', 'db', '--', 'rm', '/data/file');
+    const spec = { spec: { resources: { requests: { storage: '600Mi' } } } };
+    await kubectl('patch', 'pvc', 'db', '--patch', JSON.stringify(spec));
+    await expect
+      .poll(() => kubectl('get', 'pvc', 'db', '-o', 'jsonpath={.status.capacity.storage}'))
+      .toBe('600Mi');
+    expect(await write(300)).toBe(`${300 * 1024 * 1024}\n`);
+  });
+
+  test('the API server restarts with what it had', async () => {
+    await output(rig.control, 'stop-api');
+    await expect(kubectl('get', 'pod', 'db')).rejects.toThrow('refused');
+    await output(rig.control, 'start-api');
+    expect(await kubectl('get', 'pod', 'db')).toContain('Running');
+  });
+});
+
+/** Everything that clusters have made on this machine, by name, without that of this run. */
+async function remains(): Promise<string[]> {
+  const lists = [
+    await output('find', '/sys/fs/cgroup', '-maxdepth', '4', '-name', 'kube-rig.*'),
+    await output(
+      'find',
+      process.env['TMPDIR'] ?? '/var/tmp',
+      '-maxdepth',
+      '1',
+      '-name',
+      'kube-rig*',
+    ),
+    await output('ip', '-brief', 'link', 'show', 'type', 'veth'),
+    await output('losetup', '--list', '--noheadings', '--output', 'BACK-FILE'),
+    await output('nft', 'list', 'tables'),
+    await output('findmnt', '--list', '--noheadings', '--output', 'TARGET'),
+    await output('ps', '-e', '-o', 'pid=,args='),
+  ];
+  return lists
+    .flatMap((list) => list.split('\n'))
+    .filter((line) => /kube-rig|kubelet/.test(line) && !line.includes(dirname(rig.control)))
+    .toSorted();
+}
+
+type Ended = { readonly code: number | null; readonly stdout: string };
+
+/** Starts a second cluster; `whenReady` is called with the process when its command prints. */
+async function runBeside(command: string, whenReady: (pid: number) => void): Promise<Ended> {
+  // A process group of its own, as a terminal makes one for each command.
+  const child = spawn(RUN, ['bash', '-c', command], {
+    detached: true,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let stdout = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text;
+    if (child.pid !== undefined) whenReady(child.pid);
+  });
+  const code = await new Promise<number | null>((resolve) => child.on('close', resolve));
+  return { code, stdout };
+}
+
+describe('a second cluster', () => {
+  test('has an address of its own, and its command answers; nothing is left', async () => {
+    const before = await remains();
+    const { code, stdout } = await runBeside(`cat "$KUBE_RIG"; exit 7`, () => {});
+    expect(code).toBe(7);
+    expect(JSON.parse(stdout)).toMatchObject({ storageClass: 'howdah' });
+    expect(stdout).not.toContain(`"${rig.nodeAddress}"`);
+    expect(await remains()).toEqual(before);
+    expect(await kubectl('get', 'pod', 'db')).toContain('Running');
+  });
+
+  test('ends with Ctrl-C, and leaves nothing', async () => {
+    const before = await remains();
+    const { code, stdout } = await runBeside('dirname "$KUBE_RIG"; sleep infinity', (pid) => {
+      process.kill(-pid, 'SIGINT');
+    });
+    expect(code).toBe(130);
+    expect(existsSync(stdout.trim())).toBe(false);
+    expect(await remains()).toEqual(before);
+  });
+});
