@@ -89,6 +89,7 @@ make_programs() { # DIRECTORY
   done
   step 'downloading Go modules' go list -deps . ./pause
   step "compiling Kubernetes ($(grep -vc '^go: ' "$log") packages)" compile "$flags" "$1"
+  say "$(tail -n 1 "$log")"
   local name
   for name in etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl \
     rig-dns rig-volumes; do

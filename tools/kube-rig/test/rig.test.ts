@@ -71,7 +71,7 @@ const service = {
 
 beforeAll(async () => {
   await kubectl('create', 'namespace', NAMESPACE);
-  await expect.poll(() => kubectl('get', 'serviceaccount', 'default')).toContain('default');
+  await kubectl('wait', '--for=create', 'serviceaccount/default', '--timeout=300s');
   await apply(claim, pod, service);
 });
 afterAll(async () => {
