@@ -26,7 +26,8 @@ case $name in
       --service-account-issuer https://kubernetes.default.svc.cluster.local
       --service-account-key-file "$pki/service-accounts.key"
       --service-account-signing-key-file "$pki/service-accounts.key"
-      --service-cluster-ip-range 10.96.0.0/16 --allow-privileged)
+      --service-cluster-ip-range 10.96.0.0/16 --allow-privileged
+      --kubelet-preferred-address-types InternalIP) # nobody resolves the name of the node
     ;;
   kube-controller-manager)
     arguments=("${as_component[@]}" --use-service-account-credentials

@@ -65,7 +65,7 @@ const pod = {
 const service = {
   apiVersion: 'v1',
   kind: 'Service',
-  metadata,
+  metadata: { ...metadata, name: 'db-service' },
   spec: { type: 'NodePort', selector: { app: 'db' }, ports: [{ port: 5432, nodePort: 30999 }] },
 };
 
@@ -84,7 +84,7 @@ const write = async (megabytes: number): Promise<string> =>
     'db',
     '--',
     'sh',
-    '-c',
+    '-ec',
     `head -c ${megabytes}M /dev/urandom >/data/file; sync /data/file; stat -c %s /data/file`,
   );
 
@@ -105,8 +105,16 @@ describe('the cluster', () => {
   });
 
   test('the name of a service resolves in a pod', async () => {
-    const address = await kubectl('get', 'service', 'db', '-o', 'jsonpath={.spec.clusterIP}');
-    expect(await kubectl('exec', 'db', '--', 'getent', 'ahostsv4', 'db')).toContain(address);
+    const address = await kubectl(
+      'get',
+      'service',
+      'db-service',
+      '-o',
+      'jsonpath={.spec.clusterIP}',
+    );
+    expect(await kubectl('exec', 'db', '--', 'getent', 'ahostsv4', 'db-service')).toContain(
+      address,
+    );
   });
 
   test('a volume is full at its size, and takes more once its claim is expanded', async () => {
