@@ -289,6 +289,7 @@ export function serviceCalls(project: string, id: string) {
     fork: (request: Schemas['ForkService']) =>
       created(client.POST(`${at}/forkService`, { params, body: request })),
     restore: () => client.POST(`${at}/restore`, { params }),
+    recover: (confirm: string) => client.POST(`${at}/recover`, { params, body: { confirm } }),
     delete: () => client.DELETE(at, { params }),
     purge: (name: string) =>
       client.DELETE(at, { params: { ...params, query: { purge: 'true', confirm: name } } }),

@@ -127,7 +127,7 @@ export const READS = [
 
 export const ENDS = ['stop_service', 'restart_service', 'upgrade_service', 'delete_service'];
 
-export const DESTROYS = [...ENDS, 'purge_service'];
+export const DESTROYS = [...ENDS, 'purge_service', 'recover_service'];
 
 export const CHANGES = [
   'create_service',

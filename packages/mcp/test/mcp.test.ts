@@ -193,10 +193,11 @@ test('keys limit the tools as they limit the API', async () => {
     environment: 'PROD',
   });
   await withHttp(keys.developer, async ({ call }) => {
-    expect((await call('purge_service', { service: 'shop', confirm: 'shop' })).data).toMatchObject({
-      code: 'FORBIDDEN',
-      message: expect.stringContaining('admin'),
-    });
+    for (const name of ['purge_service', 'recover_service'])
+      expect((await call(name, { service: 'shop', confirm: 'shop' })).data, name).toMatchObject({
+        code: 'FORBIDDEN',
+        message: expect.stringContaining('admin'),
+      });
     for (const name of ENDS)
       expect((await call(name, { service: 'shop', confirm: 'no' })).data, name).toMatchObject({
         code: 'FORBIDDEN',

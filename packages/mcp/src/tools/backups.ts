@@ -1,7 +1,19 @@
 import type { McpServer } from '@modelcontextprotocol/server';
+import { permissionOfAction, subjectOf } from '@howdah/contract';
 import { Type } from 'typebox';
-import { body, findService, pathOf, type Cloud } from '../cloud.ts';
-import { addTool, askedAs, changing, closed, service } from '../tool.ts';
+import { body, findService, pathOf, refuseDenied, type Cloud } from '../cloud.ts';
+import {
+  addTool,
+  askedAs,
+  changing,
+  closed,
+  confirm,
+  confirmed,
+  service,
+  wait,
+  WAIT_SECONDS,
+} from '../tool.ts';
+import { became } from './outcome.ts';
 
 export function addBackupTools(server: McpServer, cloud: Cloud): void {
   const { client } = cloud;
@@ -58,6 +70,39 @@ export function addBackupTools(server: McpServer, cloud: Cloud): void {
         summary: `The backup of ${found.name} is being verified: wait_for_operation ${operation_id ?? ''}.`,
         data: { operation_id },
       };
+    },
+  );
+  addRecoverService(server, cloud);
+}
+
+function addRecoverService(server: McpServer, cloud: Cloud): void {
+  addTool(
+    server,
+    'recover_service',
+    {
+      title: 'Restore lost data in its place',
+      description:
+        'Restores the lost or damaged data of a service that is UNSTABLE or paused, from its ' +
+        'newest backup and the WAL after it. Id, endpoint and password stay; its present data is ' +
+        'set aside for a while. With dry_run it says up to which moment. Needs an admin key. Ask ' +
+        'the user first.',
+      kind: 'destroy',
+      input: Type.Object({ service, confirm, ...wait, ...changing }, closed),
+    },
+    async (args, signal) => {
+      const named = await findService(cloud, args.service);
+      await refuseDenied(cloud, permissionOfAction('recover'), subjectOf(named));
+      const found = confirmed(named, args.confirm);
+      const { data, response } = await cloud.client.POST(
+        '/projects/{project_id}/services/{service_id}/recover',
+        {
+          params: { path: pathOf(found), ...askedAs(args) },
+          body: { confirm: found.name },
+          signal,
+        },
+      );
+      const seconds = args.wait_seconds ?? WAIT_SECONDS;
+      return became(cloud, body({ data }), response, 'READY', seconds, signal);
     },
   );
 }

@@ -23,6 +23,7 @@ import { whyDenied, whyNot } from '../../status.ts';
 import create from '../create.module.css';
 import { ForkVersion } from './ForkVersion.tsx';
 import { OffMachine } from './OffMachine.tsx';
+import { Recover } from './Recover.tsx';
 import classes from './service.module.css';
 import timeline from './timeline.module.css';
 
@@ -48,6 +49,7 @@ export function Backups() {
             <VerificationCard service={service} backups={backups} />
           </div>
           <OffMachine service={service} backups={backups} />
+          <Recover service={service} />
         </div>
       )}
     </Load>

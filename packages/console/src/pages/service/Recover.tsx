@@ -1,0 +1,36 @@
+/** Restores the data of a service from its backups, in its place. */
+import { ALLOWED } from '@howdah/contract/actions';
+import { notifications } from '@mantine/notifications';
+import { serviceCalls, type Service } from '../../api.ts';
+import { ConfirmName } from '../../components/ConfirmName.tsx';
+import { Card } from '../../components/ui.tsx';
+import { useMe } from '../../session.ts';
+import { whyNot } from '../../status.ts';
+import classes from './service.module.css';
+
+/** Where the status of the service allows it. */
+export function Recover({ service }: { service: Service }) {
+  const me = useMe();
+  const { service_id: id, name } = service;
+  if (ALLOWED[service.status].recover !== 'accept') return null;
+  return (
+    <Card title="Lost or damaged data">
+      <p className={classes.hint}>
+        The newest backup comes back with the WAL after it, from this machine or from a repository.
+        Id, endpoint and password stay.
+      </p>
+      <ConfirmName
+        label="Recover…"
+        title={`Recover ${name}`}
+        submit="Recover the service"
+        name={name}
+        why={whyNot('recover', service, me)}
+        call={() => serviceCalls(me.project.id, id).recover(name)}
+        onDone={() => notifications.show({ message: `${name} is being recovered`, color: 'teal' })}
+      >
+        Its present data is set aside for the time in which a deleted service can be restored. What
+        neither the backups nor its WAL have is lost.
+      </ConfirmName>
+    </Card>
+  );
+}
