@@ -81,6 +81,7 @@ export const DELETED_VIEW: View<Schemas['DeletedService']> = {
       'RESTORABLE UNTIL',
       ({ restorable_until: until }) => (until === undefined ? '' : dateAndDistance(until)),
     ],
+    ['FROM', ({ repository }) => (repository === undefined ? 'this machine' : repository)],
   ],
 };
 

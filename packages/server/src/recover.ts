@@ -105,24 +105,33 @@ function parseKit(text: string): RecoveryKit {
 }
 
 /**
- * The services are restored from the repository; spares and deleted services are not needed. Those
- * that are not wanted now stay known: without their data they are UNSTABLE.
+ * The services are restored from the repository; spares are not needed. Those that are not wanted
+ * now stay known: without their data they are UNSTABLE. Deleted services can be restored later.
  */
 const restoreFrom =
   (location: string, owner: string, { only, at }: RecoverOptions): LostData =>
   async (client, { directories, regions }) => {
     const repository = await takeRepository(client, location, owner);
     const lost = 'region_code = any ($2) and id <> all ($1)';
-    await client.query(`delete from services where ${lost} and (project_id is null or deleting)`, [
-      directories,
-      regions,
-    ]);
+    await client.query(
+      `update services set reachable = false, kept = jsonb_build_object('repository', r.id,
+         'since', now(), 'until', now() + r.retention_days * interval '1 day', 'isRemoved', false)
+       from repositories r
+       where r.id = $3 and region_code = any ($2) and services.id <> all ($1)
+         and project_id is not null and deleted_at is not null and parent_id is null
+         and provisioned and kept is null`,
+      [directories, regions, repository],
+    );
+    await client.query(
+      `delete from services where ${lost} and (project_id is null or (deleting and kept is null))`,
+      [directories, regions],
+    );
     const { rows } = await client.query<Lost>(
       `update services set reachable = false,
          recovery = case
            when provisioned and ($3::text[] is null or id = any ($3) or name = any ($3))
            then jsonb_build_object('repository', $4::text, 'id', $5::text, 'at', $6::text) end
-       where ${lost} and parent_id is null
+       where ${lost} and parent_id is null and not deleting
        returning id, name, provisioned, recovery is not null as wanted`,
       [directories, regions, only, repository, newId(), at],
     );

@@ -1,11 +1,13 @@
 /** Backups off the machine as operations: by schedule, on request, cancelled and failing. */
 import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { sql, type RawBuilder } from 'kysely';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createLayout } from '../src/engine/local/host/layout.ts';
 import { findPgBackRest } from '../src/repository/pgbackrest.ts';
 import type { Service } from './harness-caller.ts';
 import { connectTo, install, makeHome, type Installation } from './harness.ts';
+import { openMetadata } from './metadata.ts';
 import { accessOf } from './service-access.ts';
 
 const pgBackRest = await findPgBackRest();
@@ -194,6 +196,83 @@ async function forkPast({ service_id: id, created }: Service, between: Date): Pr
   expect((await client.query('select n from kept')).rows).toEqual([{ n: 1 }]);
   await client.end();
 }
+
+/** Whether the newest WAL file in the archive of a service was sent. */
+async function isAllShipped(id: string): Promise<boolean> {
+  const { archive, root } = createLayout(join(cloud.home, 'data')).service(id);
+  const last = (await readdir(archive)).filter((name) => /^[0-9A-F]{24}$/.test(name)).toSorted();
+  const file = (await readdir(root)).find((name) => name.startsWith('off-machine.'));
+  const state: unknown = JSON.parse(await readFile(join(root, file ?? ''), 'utf8'));
+  return Object.values(Object(Reflect.get(Object(state), 'pushed'))).includes(last.at(-1));
+}
+
+test.runIf(pgBackRest !== null)(
+  'a deleted service comes back from the repository after its data was removed',
+  { tags: 'slow' },
+  async () => {
+    const service = await cloud.create({ name: 'gone', service_type: 'POSTGRES' });
+    const { service_id: id, endpoint } = service;
+    await addRepository();
+    expect(await cloud.cli('backup', 'run', 'gone')).toMatchObject({ code: 0 });
+    const client = await connectTo(cloud, service, service.initial_password);
+    await client.query('create table last_words as select 1 as n');
+    await client.end();
+    expect(await cloud.cli('service', 'delete', 'gone', '--yes')).toMatchObject({ code: 0 });
+    // Its last WAL is archived when it stops, and sent after that.
+    await expect.poll(() => isAllShipped(id), { timeout: 60_000 }).toBe(true);
+
+    const metadata = await openMetadata(cloud.home);
+    const listed = async () => (await cloud.request('GET', '/deletedServices')).body;
+    const endTime = async (change: RawBuilder<unknown>): Promise<void> => {
+      await change.execute(metadata.db);
+      await sql`update services set due_at = now() where id = ${id}`.execute(metadata.db);
+    };
+    const removeData = async (): Promise<void> => {
+      await endTime(
+        sql`update services set deleted_at = now() - interval '25 hours' where id = ${id}`,
+      );
+      await expect
+        .poll(listed)
+        .toEqual([
+          expect.objectContaining({ service_id: id, name: 'gone', repository: 'offsite' }),
+        ]);
+      const { services } = createLayout(join(cloud.home, 'data'));
+      await expect.poll(() => readdir(services), { timeout: 60_000 }).not.toContain(id);
+    };
+    await removeData();
+    // Somebody else has its port now.
+    const { db } = metadata;
+    await db
+      .updateTable('regions')
+      .set({ last_port: endpoint.port - 1 })
+      .execute();
+    const other = await cloud.create({ name: 'other', service_type: 'POSTGRES' });
+    expect(other.endpoint.port).toBe(endpoint.port);
+    const plan = await cloud.cli('service', 'restore', 'gone', '--dry-run');
+    expect(plan.stdout).toContain('its newest backup in the repository offsite comes back');
+    expect(await cloud.cli('service', 'restore', 'gone')).toMatchObject({ code: 0 });
+    const back = await cloud.get(id);
+    expect(back).toMatchObject({ status: 'READY', name: 'gone' });
+    expect(back.endpoint.port).not.toBe(endpoint.port);
+    const again = await connectTo(cloud, back, service.initial_password);
+    expect((await again.query('table last_words')).rows).toEqual([{ n: 1 }]);
+    await again.end();
+    expect(await listed()).toEqual([]);
+
+    // Its new state gets there too, and after the time there it cannot be restored any more.
+    expect(await cloud.cli('backup', 'run', id)).toMatchObject({ code: 0 });
+    expect(await cloud.cli('service', 'delete', id, '--yes')).toMatchObject({ code: 0 });
+    await removeData();
+    await endTime(
+      sql`update services set kept = jsonb_set(kept, '{until}', to_jsonb(now())) where id = ${id}`,
+    );
+    expect(await cloud.request('POST', `/services/${id}/restore`)).toMatchObject({ status: 404 });
+    await expect.poll(listed).toEqual([]);
+    await metadata.close();
+    const purged = await cloud.cli('service', 'purge', 'other', '--confirm', 'other');
+    expect(purged).toMatchObject({ code: 0 });
+  },
+);
 
 test.runIf(pgBackRest !== null)(
   'a repository is verified by restoring from it, and a damaged backup is a warning with a remedy',

@@ -279,11 +279,16 @@ describe.runIf(isServed)('a service whose disk is lost', () => {
     const { program: found } = context;
     const DAY_MS = 86_400_000;
     const nowMs = Date.now();
-    const removedAfter = (days: number, known: readonly string[]): Promise<string[]> =>
+    /** @param removedMs when the data of those that are in the repository only was removed */
+    const removedAfter = (
+      days: number,
+      known: readonly string[],
+      removedMs: number | null = null,
+    ): Promise<string[]> =>
       removeUnknownServices(
         found,
         repository,
-        async (ids) => new Set(known.filter((id) => ids.includes(id))),
+        async (ids) => new Map(known.filter((id) => ids.includes(id)).map((id) => [id, removedMs])),
         nowMs + days * DAY_MS,
       );
     const left = async (): Promise<string[]> => [
@@ -302,7 +307,16 @@ describe.runIf(isServed)('a service whose disk is lost', () => {
     expect(await removedAfter(15, ['kept'])).toEqual(['lost']);
     expect(await left()).toEqual(['kept', 'kept']);
     expect(await listObjects(found, repository, 'unknown')).toEqual([]);
-  }, 120_000);
+
+    // Deleted: the time begins when its data is removed, whatever an earlier note says.
+    expect(await removedAfter(20, [])).toEqual([]);
+    const deletedMs = nowMs + 21 * DAY_MS;
+    expect(await removedAfter(22, ['kept'], deletedMs)).toEqual([]);
+    expect(await removedAfter(27.9, ['kept'], deletedMs)).toEqual([]);
+    // The installation forgets it as soon as the time is over.
+    expect(await removedAfter(28, [])).toEqual(['kept']);
+    expect(await left()).toEqual([]);
+  }, 180_000);
 });
 
 describe.runIf(!isServed)('without a pgBackRest for its PostgreSQL', () => {

@@ -176,7 +176,8 @@ const OLDER_NAMES = [
     where finished is null and kind <> 'verifyBackup'`,
   `create unique index verification_under_way on operations (service_id)
     where finished is null and kind = 'verifyBackup'`,
-  'alter table services drop column upgrade, drop column upgraded',
+  'alter table services drop column upgrade, drop column upgraded, drop column kept',
+  'alter table services add unique (region_code, port), add unique (region_code, pooler_port)',
   'alter table operations drop column request',
   'drop table repositories, former_repositories',
   'drop table kubernetes_regions',

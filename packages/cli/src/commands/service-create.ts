@@ -153,7 +153,9 @@ function addFork(service: Command): void {
 
 function addRestore(service: Command): void {
   verb(service, 'restore <deleted-service>', {
-    does: 'Restore a deleted service with its id, endpoint, data and password.',
+    does:
+      'Restore a deleted service with its id, endpoint, data and password; from a repository ' +
+      'when its data was removed from the machine.',
     example: 'howdah service restore orders',
     takes: CHANGES,
   }).action(async (name: string, options: Waiting) => {

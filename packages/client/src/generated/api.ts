@@ -452,7 +452,7 @@ export interface paths {
         put?: never;
         /**
          * Restore a deleted service
-         * @description With its id, endpoint, data and password, for a day after it was deleted, or as long as the installation keeps them.
+         * @description With its id, endpoint, data and password, for a day after it was deleted, or as long as the installation keeps them. After that, it is restored from a repository that has its backups: without its read replica sets, and at another port if its own is taken.
          */
         post: operations["restoreService"];
         delete?: never;
@@ -3252,9 +3252,11 @@ export interface components {
             deleted: string;
             /**
              * Format: date-time
-             * @description its data is removed then, or earlier when the disk is nearly full
+             * @description its data is removed then, or earlier when the disk is nearly full; or its backups, if they are in a repository only
              */
             restorable_until?: string;
+            /** @description the name of the repository that it is restored from; absent: its data is on this machine */
+            repository?: string;
         };
     };
     responses: never;

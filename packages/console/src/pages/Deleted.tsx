@@ -25,7 +25,7 @@ export function Deleted() {
             {deleted.length === 0 ? (
               <Empty icon={Archive} title="No deleted services">
                 A deleted service stays here for a day, or for HOWDAH_RESTORE_HOURS, before its data
-                is removed.
+                is removed; and longer if a repository has its backups.
               </Empty>
             ) : (
               <Rows
@@ -48,6 +48,11 @@ export function Deleted() {
                     title: 'Restorable until',
                     show: ({ restorable_until: until }) =>
                       until === undefined ? '–' : <Until iso={until} />,
+                  },
+                  {
+                    title: 'From',
+                    show: ({ repository }) =>
+                      repository === undefined ? 'this machine' : `repository ${repository}`,
                   },
                   {
                     title: null,
@@ -109,8 +114,8 @@ function Purge({
       call={() => serviceCalls(me.project.id, id).purge(name)}
       onDone={() => notifications.show({ message: `${name} is being purged`, color: 'teal' })}
     >
-      Its data and backups are removed, and nobody can restore it. Its disk space is free soon
-      after.
+      Its data and backups on this machine are removed, and nobody can restore it. Its disk space is
+      free soon after.
     </ConfirmName>
   );
 }

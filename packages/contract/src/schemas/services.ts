@@ -168,7 +168,17 @@ export const DeletedServiceSchema = Named(
     ),
     deleted: dateTime('when it was'),
     restorable_until: Type.Optional(
-      dateTime('its data is removed then, or earlier when the disk is nearly full'),
+      dateTime(
+        'its data is removed then, or earlier when the disk is nearly full; or its backups, if ' +
+          'they are in a repository only',
+      ),
+    ),
+    repository: Type.Optional(
+      Type.String({
+        description:
+          'the name of the repository that it is restored from; absent: its data is on this ' +
+          'machine',
+      }),
     ),
   }),
 );

@@ -69,7 +69,9 @@ function addRestoreService(server: McpServer, cloud: Cloud): void {
     {
       title: 'Restore a deleted service',
       description:
-        'Restores a deleted service with its id, endpoint, data and password. list_services with deleted: true shows which services can be restored.',
+        'Restores a deleted service with its id, endpoint, data and password; one whose data ' +
+        'was removed from the machine comes back from a repository, which takes longer. ' +
+        'list_services with deleted: true shows which services can be restored.',
       kind: 'change',
       input: Type.Object(
         {

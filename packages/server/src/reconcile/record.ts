@@ -2,9 +2,10 @@
 import type { OperationRow } from '../domain/operation/row.ts';
 import { problemOfSettledOperation } from '../domain/operation/settled.ts';
 import { backoffMs } from '../domain/service/backoff.ts';
-import { msUntilRemoval, mustBeRemoved } from '../domain/service/removal.ts';
+import { msUntilRestoreIsOver, mustBeRemoved } from '../domain/service/removal.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { DRILL_STEP, type Verdict } from '../engine/engine.ts';
+import { forgetServers } from '../store/engine-records.ts';
 import { givenBack, lockLeased } from '../store/leases.ts';
 import { endOperation, progressOperation } from '../store/operations.ts';
 import { changeService, deleteServiceRow } from '../store/services.ts';
@@ -171,6 +172,16 @@ async function recordSettled(recording: Recording): Promise<Recorded> {
     const status = problem === null ? 'succeeded' : 'failed';
     await endOperation(tx, operation.id, status, problem, work.steps);
   }
+  const { kept } = service;
+  if (service.deleting && kept !== null && service.project_id !== null) {
+    await forgetServers(tx, service.id);
+    return giveLeaseBack(
+      recording,
+      { kept: { ...kept, isRemoved: true }, reachable: false, attempt: 0 },
+      null,
+      msUntilRestoreIsOver(service, restoreWindowMs),
+    );
+  }
   if (mustBeRemoved(service, restoreWindowMs)) {
     await releaseAddresses(tx, service.id, null);
     await deleteServiceRow(tx, service);
@@ -185,7 +196,7 @@ async function recordSettled(recording: Recording): Promise<Recorded> {
       recording,
       { ...deleted, reachable: false, attempt: 0 },
       null,
-      msUntilRemoval({ ...service, ...deleted }, restoreWindowMs),
+      msUntilRestoreIsOver({ ...service, ...deleted }, restoreWindowMs),
     );
   }
   // Whatever the operation was, the service is in the desired network and in no other.

@@ -72,8 +72,8 @@ async function round(shipper: Shipper): Promise<void> {
   const waiting = await servicesWithBackups(store.db, region.code);
   const known: Known = new Map(repositories.map(({ id }) => [id, new Map()]));
   const work = async (): Promise<void> => {
-    for (let id = waiting.shift(); id !== undefined; id = waiting.shift())
-      await shipOne(shipper, id, known);
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift())
+      await shipOne(shipper, next, known);
   };
   await Promise.all(Array.from({ length: AT_A_TIME }, work));
   shipper.known = known;
@@ -81,11 +81,13 @@ async function round(shipper: Shipper): Promise<void> {
 
 async function shipOne(
   { store, region, ending, log }: Shipper,
-  id: string,
+  { id, isDeleted }: { id: string; isDeleted: boolean },
   known: Known,
 ): Promise<void> {
   try {
     const { states, isBackupDue } = await region.engine.offMachine.ship(id, ending.signal);
+    // Nobody waits for the backups of a deleted service, and it gets no new ones.
+    if (isDeleted) return;
     if (isBackupDue) await beginDueBackup(store, id);
     for (const [repositoryId, state] of states) known.get(repositoryId)?.set(id, state);
   } catch (error) {

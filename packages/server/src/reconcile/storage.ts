@@ -15,8 +15,10 @@ import {
   listParentsOfUnfinishedForks,
   listStorageQuotas,
 } from '../store/service-lists.ts';
-import { changeService, lockService, purgeDeleted } from '../store/services.ts';
+import { notifyService } from '../store/notifications.ts';
+import { changeService, endRestoreTime, lockService, purgeDeleted } from '../store/services.ts';
 import type { Log } from '../lib/log.ts';
+import { findKept } from './kept.ts';
 
 const LOOK_EVERY_MS = 1000;
 const QUOTAS_EVERY_MS = 10_000;
@@ -133,15 +135,19 @@ async function purgeOldest(
 ): Promise<void> {
   const id = await findNextToPurge(store.db, region.code);
   if (id === null) return;
+  const kept = await findKept({ store, region }, id);
   await store.db.transaction().execute(async (tx) => {
     const locked = await lockService(tx, id);
-    if (locked === null || locked.service.deleted_at === null || locked.service.project_id === null)
-      return;
+    if (locked === null) return;
+    const { deleted_at: deletedAt, project_id: projectId, kept: earlier } = locked.service;
+    if (deletedAt === null || projectId === null || earlier !== null) return;
     log.warn(
       { service: id, usedPercent },
       'the disk is nearly full: a deleted service is purged before the time for a restore is over',
     );
-    await purgeDeleted(tx, locked.service, 'disk full');
+    if (kept === null) return purgeDeleted(tx, locked.service, 'disk full');
+    await endRestoreTime(tx, locked.service, kept);
+    await notifyService(tx, id);
   });
 }
 

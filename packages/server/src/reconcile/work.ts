@@ -10,8 +10,9 @@ import type { Log } from '../lib/log.ts';
 import type { Store } from '../store/database.ts';
 import { claimService, lockLeased } from '../store/leases.ts';
 import { beginOperation, HOWDAH, progressOperation, takeUpOperation } from '../store/operations.ts';
-import { changeService } from '../store/services.ts';
+import { changeService, endRestoreTime } from '../store/services.ts';
 import type { Tx } from '../store/tables.ts';
+import { findKept } from './kept.ts';
 
 export type ReconcilerOptions = {
   readonly store: Store;
@@ -66,12 +67,13 @@ export async function openWork(
     return workOn(lease, row, operation);
   });
   if (taken === null || !isRestoreOver(taken.service, restoreWindowMs)) return taken;
-  // From here on the service has no owner: a restore must not find it, however long its removal
-  // takes.
+  // From here on the service is restored from a repository, or has no owner: a restore must not
+  // count on its data, however long the removal takes.
+  const kept = taken.service.kept === null ? await findKept({ store, region }, lease.id) : null;
   return store.db.transaction().execute(async (tx) => {
     const { service, operation } = await lockLeased(tx, lease.id, lease.token, taken.operation);
     if (!isRestoreOver(service, restoreWindowMs)) return workOn(lease, service, operation);
-    return workOn(lease, await changeService(tx, service, { project_id: null }, null), null);
+    return workOn(lease, await endRestoreTime(tx, service, kept), null);
   });
 }
 

@@ -1,9 +1,15 @@
 /** Deletes, purges and restores services. */
-import { ApiError, protectionOf } from '@howdah/contract';
+import { ApiError, protectionOf, type ReadReplicaSet } from '@howdah/contract';
+import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
+import type { Restorable } from '../engine/engine.ts';
+import type { Region } from '../engine/regions.ts';
+import { newId } from '../lib/ids.ts';
 import { type Caller, makeChange } from './change.ts';
+import { reserveEndpoint } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
+import { describeSource, findSource } from './recover-service.ts';
 import {
   type Accepted,
   changeUnderRules,
@@ -12,19 +18,29 @@ import {
 } from './service-rules.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, recordOperation } from '../store/operations.ts';
-import { changeService, lockService, purgeDeleted } from '../store/services.ts';
+import { isPromised } from '../store/regions.ts';
+import type { ServicePlace } from '../store/service-documents.ts';
+import { changeService, lockService, purgeDeleted, readKept } from '../store/services.ts';
+import type { Tx } from '../store/tables.ts';
 
-/** Restores a deleted service, within the time for it. */
+/**
+ * Restores a deleted service, within the time for it: with its data, or from a repository when that
+ * was removed from this machine.
+ */
 export async function restoreService(
   context: ControlContext,
   caller: Caller,
-  id: string,
+  { key: id, region_code: code }: ServicePlace,
 ): Promise<Accepted> {
+  const kept = await readKept(context.store.db, id);
+  const source = kept === null ? null : await findSource(context, code, id);
   return makeChange(context.store, caller, async (tx) => {
     const locked = await lockService(tx, id);
     if (locked === null || locked.service.project_id !== caller.projectId)
       throw serviceNotFound(id);
     const { service, operation } = locked;
+    const isOver = service.kept !== null && Date.parse(service.kept.until) <= Date.now();
+    if (isOver) throw serviceNotFound(id);
     const region = context.regions.of(service.region_code);
     if (operation?.kind === 'restore') return { doc: service.doc, operationId: operation.id };
     if (service.deleted_at === null)
@@ -32,31 +48,62 @@ export async function restoreService(
         'INVALID_STATE',
         `cannot restore a service that is ${service.status}: restore is for deleted ones${service.deleting ? ', once its processes have stopped' : ''}`,
       );
-    const own = weightOf(sizeOf(service), service.replica_count + 1);
-    const sets = service.read_replica_sets;
-    await keepWithinLimits(tx, caller.projectId, {
-      services: 1,
-      replica_sets: sets.length,
-      cpu_millis: sets.reduce(
-        (sum, { nodes, cpu_millis: each }) => sum + nodes * each,
-        own.cpu_millis,
-      ),
-      memory_gbs: sets.reduce(
-        (sum, { nodes, memory_gbs: each }) => sum + nodes * each,
-        own.memory_gbs,
-      ),
-    });
+    await keepWithinLimits(tx, caller.projectId, weightOfRestored(service));
+    const lost = service.kept === null ? {} : await restoredFrom(tx, region, service, source);
     await refuseWithoutAnswer(region);
     const next = await beginOperation(tx, service, 'restore', caller, null);
     const row = await changeService(
       tx,
       service,
-      { deleting: false, deleted_at: null, attempt: 0 },
+      { deleting: false, deleted_at: null, ...lost, attempt: 0 },
       next,
     );
     await makeDue(tx, id);
-    return { doc: row.doc, operationId: next.id };
+    const note = source === null ? {} : { note: describeSource(source) };
+    return { doc: row.doc, operationId: next.id, ...note };
   });
+}
+
+/** A restored service counts with its read replica sets. */
+function weightOfRestored(service: ServiceRow): Required<Parameters<typeof keepWithinLimits>[2]> {
+  const own = weightOf(sizeOf(service), service.replica_count + 1);
+  const sets = service.read_replica_sets;
+  const sum = (each: (set: ReadReplicaSet) => number, first: number): number =>
+    sets.reduce((total, set) => total + set.nodes * each(set), first);
+  return {
+    services: 1,
+    replica_sets: sets.length,
+    cpu_millis: sum((set) => set.cpu_millis, own.cpu_millis),
+    memory_gbs: sum((set) => set.memory_gbs, own.memory_gbs),
+  };
+}
+
+/**
+ * The change of a service whose data was removed from this machine: it comes back from a
+ * repository, at its port if that is free. A paused one gets its data when it is started.
+ */
+async function restoredFrom(
+  tx: Tx,
+  region: Region,
+  service: ServiceRow,
+  source: Restorable | null,
+): Promise<ServiceChange> {
+  const repository = source?.repository ?? null;
+  if (repository === null)
+    throw new ApiError(
+      'INVALID_STATE',
+      'the data of the service is just being removed from this machine: try again in a minute, ' +
+        'and it is restored from a repository',
+    );
+  const keepPort = async (port: number): Promise<number> =>
+    (await isPromised(tx, region.code, port)) ? (await reserveEndpoint(tx, region)).port : port;
+  const { port, pooler_port: poolerPort } = service;
+  return {
+    kept: null,
+    recovery: { id: newId(), repository: repository.id, at: null },
+    port: await keepPort(port),
+    pooler_port: poolerPort === null ? null : await keepPort(poolerPort),
+  };
 }
 
 export function deleteService(

@@ -47,13 +47,17 @@ export async function recoverService(
       return { recovery, power: 'running' };
     },
     'recover',
-    describe(source),
+    describeSource(source),
   );
   return accepted;
 }
 
 /** @throws ApiError when there is no backup, or the repository cannot be asked */
-async function findSource(context: ControlContext, code: string, id: string): Promise<Restorable> {
+export async function findSource(
+  context: ControlContext,
+  code: string,
+  id: string,
+): Promise<Restorable> {
   try {
     const found = await context.regions.of(code).engine.backups.restorable(id);
     if (found !== null) return found;
@@ -68,7 +72,8 @@ async function findSource(context: ControlContext, code: string, id: string): Pr
   );
 }
 
-function describe({ repository, latestMs, seconds }: Restorable): string {
+/** Says for a dry run which state comes back. */
+export function describeSource({ repository, latestMs, seconds }: Restorable): string {
   const where = repository === null ? 'this machine' : `the repository ${repository.name}`;
   const duration = seconds === null ? '' : ` It takes about ${seconds} s.`;
   return (

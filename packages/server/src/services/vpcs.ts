@@ -185,7 +185,10 @@ export async function joinVpc(
   if (address === null) {
     throw new ApiError(
       'LIMIT_EXCEEDED',
-      `vpc_id: the VPC ${vpc.id} (${vpc.cidr}) is full: all ${serviceCapacity(trustedCidr(vpc.cidr))} addresses that services can have are taken, deleted ones keep theirs for HOWDAH_RESTORE_HOURS; detach or delete one, or take a VPC with a larger network`,
+      `vpc_id: the VPC ${vpc.id} (${vpc.cidr}) is full: all ` +
+        `${serviceCapacity(trustedCidr(vpc.cidr))} addresses that services can have are taken, ` +
+        'deleted ones keep theirs as long as they can be restored; detach or delete one, or ' +
+        'take a VPC with a larger network',
     );
   }
   await changeVpcs(tx, [vpc.id]);

@@ -57,6 +57,12 @@ export async function forgetPrimary(tx: Tx, id: string): Promise<void> {
   await tx.deleteFrom('recorded_primaries').where('service_id', '=', id).execute();
 }
 
+/** Forgets the primary and the ports of all servers of a service: its data is removed. */
+export async function forgetServers(tx: Tx, id: string): Promise<void> {
+  await forgetPrimary(tx, id);
+  await tx.deleteFrom('server_ports').where('service_id', '=', id).execute();
+}
+
 /**
  * Reserves a port for each of these servers that has none.
  *

@@ -24,7 +24,7 @@ export type Expected = {
     vpcAddress: string | null;
     /** The service that a read replica set follows. */
     parentId: string | null;
-    /** Whether no operation has created it yet: there may be nothing of it. */
+    /** Whether no operation has created or restored it yet: there may be nothing of it. */
     provisioning: boolean;
   }[];
   vpcs: WantedVpc[];
@@ -44,12 +44,12 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
       `select id, region_code as region, status, port, pooler, pooler_port as "poolerPort", power, project_id is null as spare, operation_id as "operationId",
               ${SERVERS} as servers, ${PRIMARY} as primary, vpc_id as "vpcId",
               vpc_address as "vpcAddress", parent_id as "parentId",
-              project_id is not null and status <> 'READY' and not exists (
+              project_id is not null and status <> 'READY' and (recovery is not null or not exists (
                 select from operations o
                 where o.service_id = s.id and o.status = 'succeeded'
                   and o.kind in ('create', 'fork', 'start', 'restart', 'resize', 'restore',
                     'repair', 'recover', 'upgrade', 'undoUpgrade')
-              ) as provisioning
+              )) as provisioning
        from services s`,
     );
     const vpcs = await client.query<WantedVpc>(WANTED_VPCS);

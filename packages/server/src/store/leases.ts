@@ -5,7 +5,7 @@
  */
 import { sql } from 'kysely';
 import { serviceNotification } from './notifications.ts';
-import { isIn } from './predicates.ts';
+import { isIn, isOnlyInRepository } from './predicates.ts';
 import type { Db, Tx } from './tables.ts';
 import type { OperationRow } from '../domain/operation/row.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
@@ -54,6 +54,8 @@ export async function makeAllDue(db: Db, region: string): Promise<void> {
         where('deleting', '=', true),
       ]),
     )
+    // They are due when the time for their restore is over.
+    .where((where) => where.not(isOnlyInRepository(where)))
     .execute();
 }
 

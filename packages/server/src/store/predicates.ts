@@ -2,7 +2,7 @@
  * Conditions on rows of `services`, by name. A name says which services are meant; the columns are
  * its definition.
  */
-import type { Expression, ExpressionBuilder, SqlBool } from 'kysely';
+import { type Expression, type ExpressionBuilder, sql, type SqlBool } from 'kysely';
 import type { Tables } from './tables.ts';
 
 type Predicate = (where: ExpressionBuilder<Tables, 'services'>) => Expression<SqlBool>;
@@ -34,6 +34,14 @@ export const mustRun: Predicate = (where) =>
 export const isMeantToRun: Predicate = (where) =>
   where.and([where('power', '=', 'running'), where('deleting', '=', false)]);
 
-/** Deleted, with data that can be restored or is being removed. */
+/** Deleted, with data on this machine that can be restored or is being removed. */
 export const isDeleted: Predicate = (where) =>
-  where.and([where('deleted_at', 'is not', null), isNoReplicaSet(where)]);
+  where.and([
+    where('deleted_at', 'is not', null),
+    isNoReplicaSet(where),
+    where.not(isOnlyInRepository(where)),
+  ]);
+
+/** Deleted, and nothing of it is left on this machine. */
+export const isOnlyInRepository: Predicate = () =>
+  sql<SqlBool>`coalesce((kept ->> 'isRemoved')::boolean, false)`;

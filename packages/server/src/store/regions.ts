@@ -72,6 +72,17 @@ export async function takeNextPort(
   return port;
 }
 
+/** Whether a port is promised already. Locks the region until the transaction ends. */
+export async function isPromised(tx: Tx, region: string, port: number): Promise<boolean> {
+  await tx.selectFrom('regions').select('code').where('code', '=', region).forUpdate().execute();
+  const promised = tx
+    .selectFrom('promised_ports')
+    .select('port')
+    .where('region_code', '=', region)
+    .where('port', '=', port);
+  return (await promised.limit(1).executeTakeFirst()) !== undefined;
+}
+
 /**
  * Whether another project has services outside of these regions, also deleted ones. Locks all
  * regions until the transaction ends.

@@ -9,11 +9,21 @@ export async function listRepositories(db: Db): Promise<RepositoryRow[]> {
   return db.selectFrom('repositories').selectAll().orderBy('created').orderBy('id').execute();
 }
 
-/** The services of the installation, deleted ones too, of these ids. */
-export async function findServicesOf(db: Db, ids: readonly string[]): Promise<Set<string>> {
-  if (ids.length === 0) return new Set();
-  const rows = await db.selectFrom('services').select('id').where('id', 'in', ids).execute();
-  return new Set(rows.map(({ id }) => id));
+/**
+ * The services of the installation, deleted ones too, of these ids, each with the time at which its
+ * data was removed from this machine; null: it was not.
+ */
+export async function findServicesOf(
+  db: Db,
+  ids: readonly string[],
+): Promise<Map<string, number | null>> {
+  if (ids.length === 0) return new Map();
+  const rows = await db
+    .selectFrom('services')
+    .select(['id', 'kept'])
+    .where('id', 'in', ids)
+    .execute();
+  return new Map(rows.map(({ id, kept }) => [id, kept === null ? null : Date.parse(kept.since)]));
 }
 
 export async function findRepository(db: Db, id: string): Promise<RepositoryRow | null> {
@@ -142,19 +152,27 @@ export async function recordControlSaved(db: Db, id: string, savedMs: number): P
     .execute();
 }
 
-/** The services of a region with backups of their own: not sets, spares, and lost ones. */
-export async function servicesWithBackups(db: Db, region: string): Promise<string[]> {
-  const rows = await db
-    .selectFrom('services')
-    .select('id')
-    .where('region_code', '=', region)
-    .where('project_id', 'is not', null)
-    .where('parent_id', 'is', null)
-    .where('deleting', '=', false)
-    .where('recovery', 'is', null)
-    // PROD first: a repository that is far behind gets what matters most.
-    .orderBy(sql`environment = 'PROD'`, 'desc')
-    .orderBy('id')
-    .execute();
-  return rows.map(({ id }) => id);
+/**
+ * The services of a region with backups of their own: not sets, spares, and lost ones. Deleted ones
+ * are among them: their last WAL is archived when they stop.
+ */
+export async function servicesWithBackups(
+  db: Db,
+  region: string,
+): Promise<{ id: string; isDeleted: boolean }[]> {
+  return (
+    db
+      .selectFrom('services')
+      .select(['id', 'deleting as isDeleted'])
+      .where('region_code', '=', region)
+      .where('project_id', 'is not', null)
+      .where('parent_id', 'is', null)
+      .where('purge', '=', false)
+      .where('kept', 'is', null)
+      .where('recovery', 'is', null)
+      // PROD first: a repository that is far behind gets what matters most.
+      .orderBy(sql`environment = 'PROD'`, 'desc')
+      .orderBy('id')
+      .execute()
+  );
 }

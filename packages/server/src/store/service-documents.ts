@@ -1,5 +1,6 @@
 /** Reads of finished service documents. */
 import type { Addon, Environment, LiveStatus, ServiceStatus } from '@howdah/contract';
+import { sql } from 'kysely';
 import type { Pool } from 'pg';
 import { coalesced } from './read.ts';
 import type { Db } from './tables.ts';
@@ -98,11 +99,21 @@ async function positionOfLastDocument(
   return rows.length < 2 ? null : (rows[0]?.position ?? null);
 }
 
-/** The deleted services of a project that can be restored, newest first. */
+/**
+ * The deleted services of a project that can be restored, newest first; `repository`: the name of
+ * the one that has the backups, where nothing is left on this machine.
+ */
 export async function listDeletedServices(db: Db, projectId: string) {
   return db
     .selectFrom('services')
-    .select(['id', 'name', 'service_type', 'environment', 'created_by', 'deleted_at'])
+    .select(['id', 'name', 'service_type', 'environment', 'created_by', 'deleted_at', 'kept'])
+    .select((row) =>
+      row
+        .selectFrom('repositories')
+        .select('repositories.name')
+        .where(sql<boolean>`repositories.id = services.kept ->> 'repository'`)
+        .as('repository'),
+    )
     .where('project_id', '=', projectId)
     .where('parent_id', 'is', null)
     .where('deleted_at', 'is not', null)

@@ -119,7 +119,9 @@ export async function findNextToPurge(db: Db, region: string): Promise<string | 
     .where(isDeleted)
     .select('id')
     .limit(1);
-  const beingPurged = await deleted.where('project_id', 'is', null).executeTakeFirst();
+  const beingPurged = await deleted
+    .where((where) => where.or([where('project_id', 'is', null), where('kept', 'is not', null)]))
+    .executeTakeFirst();
   if (beingPurged !== undefined) return null;
   const row = await deleted.where(isOwned).orderBy('deleted_at').executeTakeFirst();
   return row?.id ?? null;

@@ -5,7 +5,7 @@ import { sql } from 'kysely';
 import { INHERITED_COLUMNS, inheritedOperation } from '../domain/replica-set/cascade.ts';
 import { replicaSetDocument } from '../domain/replica-set/document.ts';
 import { serviceDocument } from '../domain/service/document.ts';
-import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
+import type { Kept, ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { networkColumnsOf } from '../domain/service/spec.ts';
 import { refuseUnknownTransition, serviceStatus } from '../domain/service/status.ts';
 import { notifyService } from './notifications.ts';
@@ -88,13 +88,13 @@ export async function changeService(
   const usage = status === 'READY' ? {} : { memory_mb: null, milli_cpu: null, storage_mb: null };
   const row: ServiceRow = { ...changed, ...usage, status, doc: '' };
   row.doc = JSON.stringify(serviceDocument(row));
-  const { warnings, read_replica_sets: sets, recovery, upgrade, upgraded, ...facts } = change;
+  const { warnings, read_replica_sets: sets, kept, recovery, upgrade, upgraded, ...facts } = change;
   const after = await tx
     .updateTable('services')
     .set({
       ...facts,
       ...usage,
-      ...jsonColumns({ warnings, recovery, upgrade, upgraded, read_replica_sets: sets }),
+      ...jsonColumns({ warnings, kept, recovery, upgrade, upgraded, read_replica_sets: sets }),
       operation_id: row.operation_id,
       status,
       doc: row.doc,
@@ -107,6 +107,16 @@ export async function changeService(
     return after;
   await passOnToSets(tx, after);
   return tx.selectFrom('services').selectAll().where('id', '=', after.id).executeTakeFirstOrThrow();
+}
+
+/** The backups of a deleted service whose data was removed from this machine; null: it was not. */
+export async function readKept(db: Db, id: string): Promise<Kept | null> {
+  const row = await db
+    .selectFrom('services')
+    .select('kept')
+    .where('id', '=', id)
+    .executeTakeFirst();
+  return row?.kept ?? null;
 }
 
 /** The last upgrade of a service, unless it was undone. */
@@ -189,8 +199,25 @@ export async function deleteServiceRow(
 }
 
 /**
- * Ends the time for a restore of a locked, deleted service: it loses its
- * project, and its data is removed.
+ * Ends the time in which a locked, deleted service is restored from this machine: its data is
+ * removed.
+ *
+ * @param kept its backups in a repository; null: it cannot be restored any more, and loses its
+ *   project
+ */
+export async function endRestoreTime(
+  tx: Tx,
+  service: ServiceRow,
+  kept: Kept | null,
+): Promise<ServiceRow> {
+  // The data before an upgrade is removed too.
+  const change =
+    kept === null ? { project_id: null } : { kept, upgrade: null, upgraded: null, warnings: [] };
+  return changeService(tx, service, { ...change, attempt: 0, due_at: new Date() }, null);
+}
+
+/**
+ * Ends the time for a restore of a locked, deleted service before it is over.
  *
  * @param reason goes into the project's event
  */
@@ -200,7 +227,7 @@ export async function purgeDeleted(
   reason: 'requested' | 'disk full',
 ): Promise<void> {
   const facts = JSON.stringify({ service_id: service.id, name: service.name, reason });
-  await changeService(tx, service, { project_id: null, attempt: 0, due_at: new Date() }, null);
+  await endRestoreTime(tx, service, null);
   await notifyService(tx, service.id);
   await sql`select emit_event(${service.project_id}, 'service.purged', ${facts}::json)`.execute(tx);
 }

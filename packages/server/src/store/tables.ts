@@ -105,7 +105,7 @@ export interface Tables {
     | 'reachable'
     | 'due_at'
     | 'attempt',
-    'origin' | 'recovery' | 'upgrade' | 'upgraded' | 'read_replica_sets' | 'warnings'
+    'origin' | 'kept' | 'recovery' | 'upgrade' | 'upgraded' | 'read_replica_sets' | 'warnings'
   >;
   operations: TableOf<OperationRow, 'created', 'steps' | 'request'>;
   vpcs: {

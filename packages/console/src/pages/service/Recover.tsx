@@ -5,14 +5,14 @@ import { serviceCalls, type Service } from '../../api.ts';
 import { ConfirmName } from '../../components/ConfirmName.tsx';
 import { Card } from '../../components/ui.tsx';
 import { useMe } from '../../session.ts';
-import { whyNot } from '../../status.ts';
+import { live, whyNot } from '../../status.ts';
 import classes from './service.module.css';
 
 /** Where the status of the service allows it. */
 export function Recover({ service }: { service: Service }) {
   const me = useMe();
-  const { service_id: id, name } = service;
-  if (ALLOWED[service.status].recover !== 'accept') return null;
+  const { service_id: id, name, status } = service;
+  if (ALLOWED[live(status)].recover !== 'accept') return null;
   return (
     <Card title="Lost or damaged data">
       <p className={classes.hint}>

@@ -1,5 +1,6 @@
 import { DeletedServiceSchema, MemberSchema, Ref } from '@howdah/contract';
 import { Type } from 'typebox';
+import { restorableUntilMs } from '../../domain/service/removal.ts';
 import { readServers } from '../../services/service-reads.ts';
 import { listDeletedServices } from '../../store/service-documents.ts';
 import type { ApiContext, App } from '../context.ts';
@@ -35,26 +36,26 @@ export function memberRoutes(api: App, context: ApiContext): void {
       },
     },
     async (request) =>
-      (await listDeletedServices(store.db, request.key.project_id)).map((row) =>
-        deletedDocument(row, restoreWindowMs),
-      ),
+      (await listDeletedServices(store.db, request.key.project_id))
+        // From a repository that was removed, nothing is restored until it is added again.
+        .filter(({ kept, repository }) => kept === null || repository !== null)
+        .map((row) => deletedDocument(row, restoreWindowMs)),
   );
 }
 
 type DeletedRow = Awaited<ReturnType<typeof listDeletedServices>>[number];
 
-function deletedDocument(
-  { id, name, service_type, environment, created_by, deleted_at }: DeletedRow,
-  restoreWindowMs: number,
-) {
-  const deletedMs = deleted_at?.getTime() ?? 0;
+function deletedDocument(row: DeletedRow, restoreWindowMs: number) {
+  const { id, name, service_type, environment, created_by, deleted_at, repository } = row;
+  const untilMs = restorableUntilMs(row, restoreWindowMs);
   return {
     service_id: id,
     name,
     service_type,
     environment,
     ...(created_by === null ? {} : { created_by }),
-    deleted: new Date(deletedMs).toISOString(),
-    restorable_until: new Date(deletedMs + restoreWindowMs).toISOString(),
+    deleted: new Date(deleted_at ?? 0).toISOString(),
+    ...(untilMs === null ? {} : { restorable_until: new Date(untilMs).toISOString() }),
+    ...(repository === null ? {} : { repository }),
   };
 }

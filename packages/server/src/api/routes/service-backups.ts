@@ -146,14 +146,17 @@ export function backupRoutes(api: App, context: ApiContext): void {
         operationId: 'restoreService',
         summary: 'Restore a deleted service',
         description:
-          'With its id, endpoint, data and password, for a day after it was deleted, or as long as the installation keeps them.',
+          'With its id, endpoint, data and password, for a day after it was deleted, or as long ' +
+          'as the installation keeps them. After that, it is restored from a repository that ' +
+          'has its backups: without its read replica sets, and at another port if its own is ' +
+          'taken.',
         tags: ['backups'],
         params: ofService,
         response: { 202: Ref(ServiceSchema) },
       },
     },
     async (request, reply) =>
-      answer(reply, await restoreService(context, callerOf(request), request.service.key)),
+      answer(reply, await restoreService(context, callerOf(request), request.service)),
   );
 
   api.post(

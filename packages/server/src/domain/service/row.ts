@@ -12,6 +12,17 @@ import type {
 } from '@howdah/contract';
 import type { Origin, Recovery, Upgrade } from '../../engine/spec.ts';
 
+/** The backups of a deleted service in a repository. Times are ISO 8601. */
+export type Kept = {
+  /** The id of the repository that has them longest. */
+  repository: string;
+  /** When the removal of its data from this machine began. */
+  since: string;
+  until: string;
+  /** Whether nothing of it is left on this machine. */
+  isRemoved: boolean;
+};
+
 export type ServiceRow = {
   id: string;
   /** null: a spare, or a service whose data is being removed for good. */
@@ -56,6 +67,8 @@ export type ServiceRow = {
   /** The last upgrade, until it is undone: the version before, and when it was done. */
   upgraded: { id: string; from: number; at: string } | null;
   deleted_at: Date | null;
+  /** Its backups, when its data was removed from this machine; null: it was not. */
+  kept: Kept | null;
   pooler: boolean;
   pooler_port: number | null;
   replica_count: number;
@@ -109,6 +122,7 @@ export type ServiceChange = Partial<
     | 'drops_extension'
     | 'cpu_millis'
     | 'memory_gbs'
+    | 'port'
     | 'storage_gb'
     | 'purge'
     | 'restarts'
@@ -142,4 +156,4 @@ export type ServiceChange = Partial<
     | 'lease_until'
   >
 > &
-  Partial<Pick<ServiceRow, 'recovery' | 'upgrade' | 'upgraded'>>;
+  Partial<Pick<ServiceRow, 'kept' | 'recovery' | 'upgrade' | 'upgraded'>>;

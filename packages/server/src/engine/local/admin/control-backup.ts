@@ -242,7 +242,8 @@ export type LostData = (
 /** A service without data would be recreated empty: its row is deleted. */
 const forgetServices: LostData = async (client, { directories, regions }) => {
   const { rows } = await client.query<{ id: string; name: string }>(
-    'delete from services where region_code = any ($2) and id <> all ($1) returning id, name',
+    `delete from services where region_code = any ($2) and id <> all ($1) and kept is null
+     returning id, name`,
     [directories, regions],
   );
   return rows.map(
