@@ -51,12 +51,45 @@ async function openLedger(service: Service & { initial_password: string }): Prom
   };
 }
 
+/** A moment between two commits of a ledger. @returns n: the last one before it */
+async function momentOf({ client }: Ledger): Promise<{ at: string; n: number }> {
+  const { rows } = await client.query<{ at: string; n: number }>(
+    `select to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at,
+       max(n) as n from ledger`,
+  );
+  const [found] = rows;
+  if (found === undefined) throw new Error('an aggregate has a row');
+  return found;
+}
+
+/** A moment before the machine is lost for the first time. */
+let moment: { service: Service & { initial_password: string }; at: string; n: number };
+
 /** The moment up to which every commit of a service is in the repository. */
 async function safeMs({ service_id: id }: Service): Promise<number> {
   const { body } = await cloud.request('GET', `/services/${id}/backupStatus`);
   const [state]: unknown[] = [Reflect.get(Object(body), 'off_machine')].flat();
   const latest: unknown = Reflect.get(Object(state), 'latest');
   return typeof latest === 'string' ? Date.parse(latest) : 0;
+}
+
+/** When the repository got the data of the control plane. */
+async function controlSavedMs(): Promise<number> {
+  const { stdout } = await cloud.cli('repo', 'show', 'offsite', '-o', 'json');
+  const saved: unknown = Reflect.get(Object(JSON.parse(stdout)), 'control_saved');
+  return typeof saved === 'string' ? Date.parse(saved) : 0;
+}
+
+/** Loses everything but the repository and its kit. */
+async function loseMachine(): Promise<void> {
+  const kit = await cloud.cli('repo', 'kit', 'offsite');
+  expect(kit.code).toBe(0);
+  await writeFile(join(away, 'kit.json'), kit.stdout);
+  await cloud.stop('SIGKILL');
+  expect((await cloud.cli('down', '--databases')).code).toBe(0);
+  for (const entry of await readdir(cloud.home))
+    await rm(join(cloud.home, entry), { recursive: true, force: true });
+  await mkdir(cloud.home, { recursive: true });
 }
 
 const idsOf = (services: readonly Service[]): string[] =>
@@ -82,36 +115,34 @@ test('a lost machine comes back from a repository with all that was safe there',
   await mkdir(join(away, 'repository'));
   const busy = await cloud.create({ name: 'busy', service_type: 'POSTGRES' });
   const idle = await cloud.create({ name: 'idle', service_type: 'POSTGRES' });
+  const gone = await cloud.create({ name: 'gone', service_type: 'POSTGRES' });
   const pair = await cloud.create({ name: 'pair', service_type: 'POSTGRES', replica_count: 1 });
   await cloud.request('POST', `/services/${pair.service_id}/switchover`);
   await cloud.until(pair.service_id, 'READY');
   const added = await cloud.cli(...add);
   expect(added).toMatchObject({ code: 0, stderr: '' });
-  const kit = await cloud.cli('repo', 'kit', 'offsite');
-  expect(kit.code).toBe(0);
-  await writeFile(join(away, 'kit.json'), kit.stdout);
 
   const first = await connectTo(cloud, pair, pair.initial_password);
   await first.query('create table kept as select 1 as one');
   await first.end();
-  const begunMs = Date.now();
   const ledger = await openLedger(busy);
+  while (ledger.acknowledged.length < 20) await sleep(20);
+  moment = { service: busy, ...(await momentOf(ledger)) };
+  const begunMs = Date.now();
   while (
     (await safeMs(busy)) < begunMs ||
     (await safeMs(pair)) < begunMs ||
     (await safeMs(idle)) === 0
   )
     await sleep(200);
-  const shown = async () => (await cloud.cli('repo', 'show', 'offsite', '-o', 'json')).stdout;
-  while ((await shown()).includes('"control_saved": null')) await sleep(500);
+  while ((await safeMs(gone)) === 0) await sleep(200);
+  expect(await cloud.cli('service', 'delete', 'gone', '--yes')).toMatchObject({ code: 0 });
+  const deletedMs = Date.now();
+  while ((await controlSavedMs()) < deletedMs) await sleep(500);
   const promisedMs = await safeMs(busy);
 
-  await cloud.stop('SIGKILL');
+  await loseMachine();
   ledger.stop();
-  expect((await cloud.cli('down', '--databases')).code).toBe(0);
-  for (const entry of await readdir(cloud.home))
-    await rm(join(cloud.home, entry), { recursive: true, force: true });
-  await mkdir(cloud.home, { recursive: true });
 
   // Interrupted after the metadata database was restored: nothing starts until it is repeated.
   const interrupt = () => writeFile(recoveryPath(cloud.home), '{"owner":"interrupted"}');
@@ -129,6 +160,9 @@ test('a lost machine comes back from a repository with all that was safe there',
   await cloud.up();
   const back = await cloud.until(busy.service_id, 'READY');
   await recoverOne(idle);
+  // It was deleted before, and its data was lost with the machine.
+  expect(await cloud.cli('service', 'restore', 'gone')).toMatchObject({ code: 0 });
+  expect((await cloud.get(gone.service_id)).endpoint).toEqual(gone.endpoint);
   await cloud.until(pair.service_id, 'READY');
   const again = await connectTo(cloud, pair, pair.initial_password);
   expect((await again.query('table kept')).rows).toEqual([{ one: 1 }]);
@@ -147,3 +181,25 @@ test('a lost machine comes back from a repository with all that was safe there',
   await client.query('insert into ledger values (1000000)');
   await client.end();
 });
+
+test.runIf(pgBackRest !== null)(
+  'a service comes back as it was at a moment, with the last commit before it and not the next',
+  async () => {
+    const { service, at, n } = moment;
+    const { service_id: id, initial_password: password } = service;
+    await loseMachine();
+    const kit = join(away, 'kit.json');
+    expect(await cloud.cli('recover', kit, '--only', 'busy', '--at', at)).toMatchObject({
+      code: 0,
+    });
+    await cloud.up();
+    const client = await connectTo(cloud, await cloud.until(id, 'READY'), password);
+    const { rows } = await client.query('select max(n) as last, count(*)::int as n from ledger');
+    expect(rows).toEqual([{ last: n, n }]);
+    await client.end();
+    for (const name of ['idle', 'pair', 'gone'])
+      expect(await cloud.cli('service', 'purge', name, '--confirm', name)).toMatchObject({
+        code: 0,
+      });
+  },
+);
