@@ -12,7 +12,7 @@ import { Failure } from './exit.ts';
 /**
  * Refuses what the key may not do. Where nothing is asked, the API refuses it itself.
  *
- * @param of what the call would stop, restart or delete
+ * @param of what the call would take away from its clients
  * @throws Failure refused, with the words of the API
  */
 export async function refuseBeforeAsking(

@@ -50,7 +50,7 @@ export const PERMISSIONS = {
     forkOnly: 'ownForks',
     dryRunOnly: 'dryRun',
   },
-  /** Stops, restarts or deletes something that serves clients. */
+  /** Takes something away from its clients, for a while or for good. */
   end: { changes: true, DEV: WRITERS, PROD: ADMINS, forkOnly: 'ownForks', dryRunOnly: 'dryRun' },
   fork: { changes: true, DEV: WRITERS, PROD: WRITERS, forkOnly: 'asRole', dryRunOnly: 'dryRun' },
   admin: { changes: true, DEV: ADMINS, PROD: ADMINS, forkOnly: 'ownForks', dryRunOnly: 'dryRun' },
@@ -188,6 +188,24 @@ export const ACCESS = {
 } as const satisfies Record<string, Access>;
 export type CallName = keyof typeof ACCESS;
 
+type EndingCall = {
+  [call in CallName]: (typeof ACCESS)[call] extends 'end' ? call : never;
+}[CallName];
+
+/** What the calls do to a service that its environment protects it from. */
+const ENDING = {
+  stopService: 'stop',
+  restartService: 'restart',
+  upgradeService: 'upgrade',
+  deleteService: 'delete',
+  deleteReplicaSet: 'delete',
+} as const satisfies Record<EndingCall, string>;
+
+const VERBS = [...new Set(Object.values(ENDING))];
+
+/** The same in words: "stop, restart, upgrade or delete". */
+export const ENDS = `${VERBS.slice(0, -1).join(', ')} or ${VERBS.at(-1) ?? ''}`;
+
 /**
  * What it takes to remove a service, or a deleted one, for good: DELETE
  * of a service with ?purge=true.
@@ -245,7 +263,7 @@ export function denial(
   const allowed = environment === 'PROD' ? PROD : DEV;
   if (allowed.includes(role)) return null;
   const what = DEV.includes(role)
-    ? 'stop, restart or delete a PROD service, or one with a PROD read replica set'
+    ? `${ENDS} a PROD service, or one with a PROD read replica set`
     : 'do this';
   return `a key with the role ${role} may not ${what}; this needs a key with the role ${allowed.join(' or ')}`;
 }
@@ -360,8 +378,6 @@ export function subjectOf({
 /** The roles in words. */
 export const ROLE_SUMMARIES: Record<Role, string> = {
   admin: 'may do everything',
-  developer:
-    'may do everything but manage keys, rename the project, and stop, restart or delete ' +
-    'PROD services',
+  developer: `may do everything but manage keys, rename the project, and ${ENDS} PROD services`,
   viewer: 'reads everything but secrets and the contents of databases, and changes nothing',
 };

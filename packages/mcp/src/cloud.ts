@@ -119,7 +119,7 @@ export function connectionString({ endpoint }: Service, password: string): strin
 /**
  * Refuses what the key may not do, before an agent asks its user to confirm it.
  *
- * @param of what the call would stop, restart or delete
+ * @param of what the call would take away from its clients
  * @throws HowdahError FORBIDDEN, as the API throws it
  */
 export async function refuseDenied(

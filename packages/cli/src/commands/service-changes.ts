@@ -1,4 +1,4 @@
-import { permissionOfAction, subjectOf } from '@howdah/contract/permissions';
+import { ENDS, permissionOfAction, subjectOf } from '@howdah/contract/permissions';
 import { ENVIRONMENTS } from '@howdah/contract/types';
 import { DRILL_KINDS, type DrillKind } from '@howdah/contract/values';
 import { Option, type Command } from 'commander';
@@ -266,7 +266,7 @@ function addNames(service: Command): void {
   );
 
   verb(service, 'set-environment <service> <environment>', {
-    does: 'Set the environment of a service: DEV or PROD. PROD is harder to stop, restart or delete.',
+    does: `Set the environment of a service: DEV or PROD. PROD is harder to ${ENDS}.`,
     example: 'howdah service set-environment orders PROD',
     takes: ['output', 'dryRun'],
   }).action(async (wanted: string, tag: string, options: Changing) => {

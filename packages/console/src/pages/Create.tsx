@@ -7,6 +7,7 @@ import {
   type Environment,
   type ServiceType,
 } from '@howdah/contract/types';
+import { ENDS } from '@howdah/contract/permissions';
 import type { Schemas } from '@howdah/client';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
@@ -305,7 +306,7 @@ function CreateForm({ regions }: { regions: readonly [Region, ...Region[]] }) {
           />
         </Card>
 
-        <Card title="Environment" hint="only admin keys may stop, restart or delete a PROD service">
+        <Card title="Environment" hint={`only admin keys may ${ENDS} a PROD service`}>
           <SegmentedControl<Environment>
             aria-label="Environment"
             value={form.environment}

@@ -6,7 +6,7 @@ import { ApiError, denialOfAction, type Action, type Environment } from '@howdah
 import type { Caller } from './change.ts';
 
 /**
- * @param environment of the service that the action would stop, restart or delete.
+ * @param environment of the service that the action would take away from its clients.
  *
  * @throws ApiError FORBIDDEN
  */

@@ -7,6 +7,7 @@ import {
   PASSWORD_CHARACTERS,
   type Environment as EnvironmentTag,
 } from '@howdah/contract/types';
+import { ENDS } from '@howdah/contract/permissions';
 import { useNavigate } from '@tanstack/react-router';
 import { useState, type ReactNode } from 'react';
 import { serviceCalls, setKnownPassword, type Service } from '../../api.ts';
@@ -97,7 +98,7 @@ function Environment({ service }: { service: Service }) {
   return (
     <Setting
       title="Environment"
-      about="Only admin keys may stop, restart or delete a PROD service, and must type its name."
+      about={`Only admin keys may ${ENDS} a PROD service, and must type its name.`}
     >
       <SegmentedControl<EnvironmentTag>
         aria-label="Environment tag"
