@@ -100,7 +100,7 @@ export async function runBackup(
     const underWay = await besideUnderWay(tx, id, 'runBackup');
     if (underWay === null && ALLOWED[service.status].runBackup !== 'accept')
       throw new ApiError('INVALID_STATE', refusal('runBackup', service.status));
-    if (underWay === null) await refuseTooMany(tx, id);
+    if (underWay === null) await refuseTooMany(tx, service);
     const operation =
       underWay ?? (await beginOperation(tx, service, 'runBackup', caller, null, { full }));
     return {
@@ -113,13 +113,14 @@ export async function runBackup(
 const MOST_ASKED_A_DAY = 10;
 
 /** All projects share a repository, and a tenant could fill it. @throws ApiError LIMIT_EXCEEDED */
-async function refuseTooMany(tx: Tx, id: string): Promise<void> {
-  const asked = await countAsked(tx, id, 'runBackup', 86_400_000);
+async function refuseTooMany(tx: Tx, service: ServiceRow): Promise<void> {
+  const asked = await countAsked(tx, service, 'runBackup', 86_400_000);
   if (asked < MOST_ASKED_A_DAY) return;
   throw new ApiError(
     'LIMIT_EXCEEDED',
-    `runBackup: ${asked} backups of the service were asked for within 24 hours; allowed are ` +
-      `${MOST_ASKED_A_DAY}. The daily backup goes on; ask again when the first of them is a day old`,
+    `runBackup: ${asked} backups of the service, and of deleted ones, were asked for within 24 ` +
+      `hours; allowed are ${MOST_ASKED_A_DAY}. The daily backup goes on; ask again when the first ` +
+      'of them is a day old',
   );
 }
 

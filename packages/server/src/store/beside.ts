@@ -2,6 +2,7 @@
 import type { BesideKind } from '@howdah/contract';
 import { sql } from 'kysely';
 import type { OperationRow } from '../domain/operation/row.ts';
+import type { ServiceRow } from '../domain/service/row.ts';
 import { CANCELLED_BY, HOWDAH } from './operations.ts';
 import type { Db } from './tables.ts';
 
@@ -50,17 +51,29 @@ export async function wasCancelled(
   return found !== undefined;
 }
 
-/** How many operations of a kind on a service somebody has asked for within a time. */
+/**
+ * How many operations of a kind somebody has asked for within a time, on a service and on those of
+ * its project that are gone: it may be one of them that was made again.
+ */
 export async function countAsked(
   db: Db,
-  serviceId: string,
+  { id, project_id: projectId }: Pick<ServiceRow, 'id' | 'project_id'>,
   kind: BesideKind,
   withinMs: number,
 ): Promise<number> {
   const { asked } = await db
     .selectFrom('operations')
     .select(sql<number>`count(*)::int`.as('asked'))
-    .where('service_id', '=', serviceId)
+    .where('project_id', '=', projectId)
+    .where((where) => {
+      const others = where
+        .selectFrom('services')
+        .select('services.id')
+        .whereRef('services.id', '=', 'operations.service_id')
+        .where('services.id', '<>', id)
+        .where('services.deleting', '=', false);
+      return where.not(where.exists(others));
+    })
     .where('kind', '=', kind)
     .where('requested_by', '<>', HOWDAH)
     .where('created', '>', sql<Date>`now() - ${`${withinMs} ms`}::interval`)
