@@ -7,8 +7,11 @@ import { join } from 'node:path';
 import { RecoveryKitSchema, type RecoveryKit } from '@howdah/contract';
 import type { PoolClient } from 'pg';
 import { Value } from 'typebox/value';
+import type { ServiceRow } from './domain/service/row.ts';
+import { upgradesOf, withDataOf } from './domain/service/upgrades.ts';
 import { prepareMachine } from './engine/local/host/machine.ts';
 import { stopStore } from './engine/local/postgres/store-instance.ts';
+import { listBackups, type StoredBackup } from './engine/local/repository/stanza.ts';
 import { recoveryPath } from './installation.ts';
 import { writeDurably } from './lib/durable.ts';
 import { newId } from './lib/ids.ts';
@@ -17,6 +20,7 @@ import { getObject } from './repository/objects.ts';
 import { claimRepository } from './repository/owner.ts';
 import { findPgBackRest } from './repository/pgbackrest.ts';
 import { CONTROL_OBJECT, RepositoryProblem } from './repository/repository.ts';
+import { stanzaOf } from './repository/stanzas.ts';
 import { locationOf } from './domain/repository/storage.ts';
 import { repositoryOf } from './services/repository-secrets.ts';
 import { restoreControl, type LostData } from './engine/local/admin/control-backup.ts';
@@ -67,7 +71,8 @@ export async function recover(
   begin('take over the repository');
   await claimRepository(program, repository, owner, kit.installation_id);
   begin('restore the metadata database');
-  const sentences = await restoreControl(home, path, restoreFrom(location, owner, options));
+  const find: FindBackups = (stanza) => listBackups({ program }, stanza, repository);
+  const sentences = await restoreControl(home, path, restoreFrom(location, owner, options, find));
   await rm(path);
   await rm(recoveryPath(home));
   begin(null);
@@ -109,7 +114,7 @@ function parseKit(text: string): RecoveryKit {
  * now stay known: without their data they are UNSTABLE. Deleted services can be restored later.
  */
 const restoreFrom =
-  (location: string, owner: string, { only, at }: RecoverOptions): LostData =>
+  (location: string, owner: string, { only, at }: RecoverOptions, find: FindBackups): LostData =>
   async (client, { directories, regions }) => {
     const repository = await takeRepository(client, location, owner);
     const lost = 'region_code = any ($2) and id <> all ($1)';
@@ -132,7 +137,8 @@ const restoreFrom =
            when provisioned and ($3::text[] is null or id = any ($3) or name = any ($3))
            then jsonb_build_object('repository', $4::text, 'id', $5::text, 'at', $6::text) end
        where ${lost} and parent_id is null and not deleting
-       returning id, name, provisioned, recovery is not null as wanted`,
+       returning id, name, provisioned, recovery is not null as wanted, pg_version, upgrade,
+         upgraded`,
       [directories, regions, only, repository, newId(), at],
     );
     for (const name of only ?? [])
@@ -142,10 +148,55 @@ const restoreFrom =
     await client.query('delete from recorded_primaries where service_id = any ($1)', [
       rows.map(({ id }) => id),
     ]);
-    return rows.map((row) => `service ${named(row)} ${fateOf(row)}`);
+    const sentences: string[] = [];
+    for (const row of rows) {
+      const version = row.wanted ? await chooseData(client, row, at, find) : null;
+      const again = version === null ? '' : `, with the PostgreSQL ${version} of its backup`;
+      sentences.push(`service ${named(row)} ${fateOf(row)}${again}`);
+    }
+    return sentences;
   };
 
-type Lost = { id: string; name: string; provisioned: boolean; wanted: boolean };
+type Lost = { id: string; name: string; provisioned: boolean; wanted: boolean } & Pick<
+  ServiceRow,
+  'pg_version' | 'upgrade' | 'upgraded'
+>;
+
+/** The backups in a stanza, newest first. */
+type FindBackups = (stanza: string) => Promise<readonly Pick<StoredBackup, 'takenMs' | 'major'>[]>;
+
+/**
+ * Chooses the data of an upgraded service that comes back: the repository may have no backup since
+ * its upgrade, or none that is old enough.
+ *
+ * @returns the version that it gets, if that is not the one that is recorded
+ */
+async function chooseData(
+  client: PoolClient,
+  row: Lost,
+  at: string | null,
+  find: FindBackups,
+): Promise<number | null> {
+  if (row.upgrade === null && row.upgraded === null) return null;
+  const untilMs = at === null ? Infinity : Date.parse(at);
+  for (const upgradeId of upgradesOf(row)) {
+    const backups = await find(stanzaOf(row.id, upgradeId));
+    const found = backups.find(({ takenMs }) => takenMs <= untilMs);
+    if (found === undefined) continue;
+    const { upgrade = null, upgraded = null } = withDataOf(row, upgradeId, found.major);
+    await client.query(
+      `update services set upgrade = $2, upgraded = $3,
+         recovery = recovery || jsonb_build_object('upgrade', $4::text) where id = $1`,
+      [row.id, upgrade, upgraded, upgradeId],
+    );
+    await client.query('update services set pg_version = $2 where $1 in (id, parent_id)', [
+      row.id,
+      found.major,
+    ]);
+    return found.major === row.pg_version ? null : found.major;
+  }
+  return null;
+}
 
 const named = ({ id, name }: Lost): string => `${id} (${name})`;
 

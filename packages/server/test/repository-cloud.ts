@@ -78,6 +78,7 @@ export async function shipAll(
   const shipment = {
     context: by,
     id: service.service_id,
+    upgrade: null,
     repository,
     policy: POLICY,
     signal: NEVER,

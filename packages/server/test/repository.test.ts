@@ -32,7 +32,7 @@ import {
 } from '../src/repository/objects.ts';
 import { findPgBackRest, whyNotServed } from '../src/repository/pgbackrest.ts';
 import { RepositoryProblem, type Repository } from '../src/repository/repository.ts';
-import { removeUnknownServices } from '../src/repository/stanzas.ts';
+import { removeUnknownServices, serviceOf } from '../src/repository/stanzas.ts';
 import { startLoad } from './ha-load.ts';
 import { install, type Installation } from './harness.ts';
 import {
@@ -110,7 +110,7 @@ describe.runIf(isServed)('a service whose disk is lost', () => {
     const state = await shipAll(service, repository);
     expect(state).toMatchObject({ problem: null, backlog: { files: 0 } });
     expect(await offMachine(context, service.service_id, repository.id)).toEqual(state);
-    await expire(context, service.service_id, repository, POLICY);
+    await expire(context, service.service_id, null, repository, POLICY);
     expect((await offMachine(context, service.service_id, repository.id))?.backups).toEqual(
       state.backups,
     );
@@ -288,7 +288,12 @@ describe.runIf(isServed)('a service whose disk is lost', () => {
       removeUnknownServices(
         found,
         repository,
-        async (ids) => new Map(known.filter((id) => ids.includes(id)).map((id) => [id, removedMs])),
+        async (ids) =>
+          new Map(
+            known
+              .filter((stanza) => ids.includes(serviceOf(stanza)))
+              .map((stanza) => [stanza, removedMs]),
+          ),
         nowMs + days * DAY_MS,
       );
     const left = async (): Promise<string[]> => [
@@ -316,6 +321,15 @@ describe.runIf(isServed)('a service whose disk is lost', () => {
     // The installation forgets it as soon as the time is over.
     expect(await removedAfter(28, [])).toEqual(['kept']);
     expect(await left()).toEqual([]);
+
+    // The backups from before an upgrade stay as long as there is none of after it.
+    await makeFileIn(join(place, 'gone', 'backup/again'));
+    await makeFileIn(join(place, 'gone', 'backup/again-upgrade'));
+    expect(await removedAfter(30, ['again-upgrade'])).toEqual([]);
+    expect(await removedAfter(40, ['again-upgrade'])).toEqual([]);
+    await makeFileIn(join(place, 'gone', 'backup/again-upgrade/20260102-030405F'));
+    expect(await removedAfter(40, ['again-upgrade'])).toEqual(['again']);
+    expect(await left()).toEqual(['again-upgrade']);
   }, 180_000);
 });
 

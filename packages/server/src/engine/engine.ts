@@ -292,14 +292,20 @@ export type Restorable = {
   seconds: number | null;
   /** Whether nothing of the service is left on this machine. */
   isLost: boolean;
+  /** The data that comes back, if it is not that of the last upgrade: a repository has none yet. */
+  before?: { upgrade: string | null; major: number };
 };
 
 /** Snapshots and archived WAL of services. */
 export interface BackupKeeping {
   /** Its snapshots, its WAL archive, and the window of points in time that it can be forked at. */
   describe(id: string): Promise<Omit<Backups, 'storage' | 'off_machine'>>;
-  /** The backups that lost data of a service is restored from; null: there are none. */
-  restorable(id: string): Promise<Restorable | null>;
+  /**
+   * The backups that lost data of a service is restored from; null: there are none.
+   *
+   * @param upgrades the upgrades whose data it may be, the desired one first; null: none has made it
+   */
+  restorable(id: string, upgrades: readonly (string | null)[]): Promise<Restorable | null>;
   /**
    * Takes a snapshot of a running service if anything was written since the last one, and removes
    * what the window no longer needs and no repository waits for.

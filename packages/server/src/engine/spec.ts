@@ -115,6 +115,11 @@ export type Recovery = {
   repository: string | null;
   /** The moment whose state comes back; null: the newest. */
   at: string | null;
+  /**
+   * The upgrade that has made the data that comes back; null: none has; absent: it was asked for in
+   * an older release.
+   */
+  upgrade?: string | null;
 };
 
 /** A move of the data of a service into a newer major version of PostgreSQL, or back. */
@@ -125,6 +130,8 @@ export type Upgrade = {
   to: number;
   /** Whether the data that this upgrade has set aside comes back. */
   undo: boolean;
+  /** The upgrade that had made the data before this one; null: none had. */
+  before: string | null;
 };
 
 export type Endpoint = { host: string; port: number };

@@ -40,7 +40,10 @@ export async function beginDueBackup({ db }: Store, id: string): Promise<void> {
     const locked = await lockService(tx, id);
     if (locked === null || locked.service.deleting) return;
     if ((await besideUnderWay(tx, id, 'runBackup')) !== null) return;
-    if (await wasCancelled(tx, id, 'runBackup', AFTER_CANCEL_MS)) return;
+    // Since an upgrade there is no backup of its data at all.
+    const sinceMs = Date.now() - Date.parse(locked.service.upgraded?.at ?? '');
+    const afterMs = sinceMs < AFTER_CANCEL_MS ? sinceMs : AFTER_CANCEL_MS;
+    if (await wasCancelled(tx, id, 'runBackup', afterMs)) return;
     await beginOperation(tx, locked.service, 'runBackup', HOWDAH, null);
   });
 }

@@ -3,6 +3,7 @@
  * and the backups of the services, a lost machine is replaced.
  */
 import { createHash } from 'node:crypto';
+import { presentUpgrades } from '../domain/service/upgrades.ts';
 import type { Log } from '../lib/log.ts';
 import { putObject } from '../repository/objects.ts';
 import { assertOwner, OtherOwner } from '../repository/owner.ts';
@@ -13,10 +14,10 @@ import {
   type Repository,
 } from '../repository/repository.ts';
 import type { KeptRepository } from '../repository/source.ts';
-import { removeUnknownServices } from '../repository/stanzas.ts';
+import { removeUnknownServices, stanzaOf } from '../repository/stanzas.ts';
 import type { Store } from '../store/database.ts';
 import {
-  findServicesOf,
+  listUpgradesOf,
   listRepositories,
   recordControlProblem,
   recordControlSaved,
@@ -108,9 +109,15 @@ async function removeGone(
   const { id, name } = repository;
   if (performance.now() - (removed.get(id) ?? -Infinity) < REMOVE_EVERY_MS) return;
   removed.set(id, performance.now());
-  const services = await removeUnknownServices(program, repository, (ids) =>
-    findServicesOf(store.db, ids),
-  );
+  const services = await removeUnknownServices(program, repository, async (ids) => {
+    const rows = await listUpgradesOf(store.db, ids);
+    return new Map(
+      rows.flatMap((row) => {
+        const removedMs = row.kept === null ? null : Date.parse(row.kept.since);
+        return presentUpgrades(row).map((one) => [stanzaOf(row.id, one), removedMs] as const);
+      }),
+    );
+  });
   if (services.length > 0)
-    log.info({ repository: name, services }, 'backups of deleted services were removed');
+    log.info({ repository: name, services }, 'backups of data that is gone were removed');
 }

@@ -3,6 +3,7 @@ import type { OperationRow } from '../domain/operation/row.ts';
 import { problemOfSettledOperation } from '../domain/operation/settled.ts';
 import { backoffMs } from '../domain/service/backoff.ts';
 import { msUntilRestoreIsOver, mustBeRemoved } from '../domain/service/removal.ts';
+import { upgradedWithout } from '../domain/service/upgrades.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { DRILL_STEP, type Verdict } from '../engine/engine.ts';
 import { forgetServers } from '../store/engine-records.ts';
@@ -36,13 +37,20 @@ const restored = ({ seen }: Verdict, { power }: ServiceRow): ServiceChange =>
   seen.provisioned && power === 'running' ? { recovery: null } : {};
 
 /** The change of the record when an upgrade, or its undo, is done or given up. */
-const upgraded = ({ pg_version: from, upgrade, power }: ServiceRow): ServiceChange => {
+const upgraded = ({
+  pg_version: from,
+  upgrade,
+  upgraded: last,
+  power,
+}: ServiceRow): ServiceChange => {
   if (upgrade === null) return {};
   const { id, to, undo, problem } = upgrade;
   if (problem !== null) return { upgrade: null };
   if (power === 'paused') return {};
-  if (undo || from === null) return { pg_version: to, upgrade: null, upgraded: null };
-  return { pg_version: to, upgrade: null, upgraded: { id, from, at: new Date().toISOString() } };
+  if (undo || from === null)
+    return { pg_version: to, upgrade: null, upgraded: upgradedWithout(last, id) };
+  const done = { id, from, at: new Date().toISOString(), before: last };
+  return { pg_version: to, upgrade: null, upgraded: done };
 };
 
 /** `isReleased`: the lease was given back. */

@@ -1,4 +1,7 @@
-/** The services in a repository: pgBackRest's stanzas, each named by the id of its service. */
+/**
+ * The services in a repository: pgBackRest's stanzas. An upgrade to another major version gives a
+ * service new data, whose WAL begins again: it has a stanza of its own.
+ */
 import {
   getObject,
   listDirectories,
@@ -10,29 +13,37 @@ import {
 import type { PgBackRest } from './repository.ts';
 import type { KeptRepository } from './source.ts';
 
+/** @param upgrade the upgrade that has made the data; null: none has */
+export const stanzaOf = (id: string, upgrade: string | null): string =>
+  upgrade === null ? id : `${id}-${upgrade}`;
+
+/** The service of a stanza. */
+export const serviceOf = (stanza: string): string => stanza.split('-')[0] ?? stanza;
+
 /** The directory of the objects that say since when a service is unknown. */
 const UNKNOWN = 'unknown';
 const DAY_MS = 86_400_000;
 
 /**
- * Removes the backups of services that were removed from the machine, or that the installation has
- * not known, for the retention of the repository. The time of the removal, or of the first call
- * that misses a service, is noted in the repository: so a recovery from an older state of the
- * metadata loses no backups at once.
+ * Removes the backups of services that were removed from the machine, and those that the
+ * installation has not known, for the retention of the repository. Data that a service had before
+ * an upgrade is unknown too, but the last backups of a service that exists stay. The time of the
+ * removal, or of the first call that misses a stanza, is noted in the repository: so a recovery from
+ * an older state of the metadata loses no backups at once.
  *
- * @param find the services that the installation knows of some ids, deleted ones too, each with the
- *   time at which its data was removed from the machine; null: it was not
- * @returns the ids of the services whose backups were removed
+ * @param find the stanzas of some services that the installation knows, deleted ones too, each with
+ *   the time at which its data was removed from the machine; null: it was not
+ * @returns the stanzas that were removed
  * @throws RepositoryProblem
  */
 export async function removeUnknownServices(
   program: PgBackRest,
   repository: KeptRepository,
-  find: (ids: readonly string[]) => Promise<ReadonlyMap<string, number | null>>,
+  find: (services: readonly string[]) => Promise<ReadonlyMap<string, number | null>>,
   nowMs = Date.now(),
 ): Promise<string[]> {
   const ids = await listDirectories(program, repository, 'backup');
-  const known = await find(ids);
+  const known = await find([...new Set(ids.map(serviceOf))]);
   const notes = new Set(await listObjects(program, repository, UNKNOWN));
   const removed: string[] = [];
   for (const id of ids) {
@@ -50,6 +61,9 @@ export async function removeUnknownServices(
     if (sinceMs !== notedMs)
       await putObject(program, repository, note, Buffer.from(new Date(sinceMs).toISOString()));
     if (nowMs - sinceMs < repository.retentionDays * DAY_MS) continue;
+    const present = [...known.keys()].filter((one) => serviceOf(one) === serviceOf(id));
+    const isLast = removedMs === undefined && present.length > 0;
+    if (isLast && !(await haveBackup(program, repository, present))) continue;
     // Its backups are last: a call that follows an interrupted one finds it by them.
     await removeDirectory(program, repository, `archive/${id}`);
     await removeDirectory(program, repository, `backup/${id}`);
@@ -57,4 +71,17 @@ export async function removeUnknownServices(
     removed.push(id);
   }
   return removed;
+}
+
+/** Whether one of some stanzas has a full backup, whose directory has its time as its name. */
+async function haveBackup(
+  program: PgBackRest,
+  repository: KeptRepository,
+  stanzas: readonly string[],
+): Promise<boolean> {
+  for (const stanza of stanzas) {
+    const names = await listDirectories(program, repository, `backup/${stanza}`);
+    if (names.some((name) => /^\d{8}-\d{6}F$/.test(name))) return true;
+  }
+  return false;
 }

@@ -4,12 +4,11 @@ import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
 import type { Restorable } from '../engine/engine.ts';
 import type { Region } from '../engine/regions.ts';
-import { newId } from '../lib/ids.ts';
 import { type Caller, makeChange } from './change.ts';
 import { reserveEndpoint } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
-import { describeSource, findSource } from './recover-service.ts';
+import { describeSource, findSource, recoveryFrom } from './recover-service.ts';
 import {
   type Accepted,
   changeUnderRules,
@@ -88,8 +87,7 @@ async function restoredFrom(
   service: ServiceRow,
   source: Restorable | null,
 ): Promise<ServiceChange> {
-  const repository = source?.repository ?? null;
-  if (repository === null)
+  if (source === null || source.repository === null)
     throw new ApiError(
       'INVALID_STATE',
       'the data of the service is just being removed from this machine: try again in a minute, ' +
@@ -100,7 +98,7 @@ async function restoredFrom(
   const { port, pooler_port: poolerPort } = service;
   return {
     kept: null,
-    recovery: { id: newId(), repository: repository.id, at: null },
+    ...recoveryFrom(service, source),
     port: await keepPort(port),
     pooler_port: poolerPort === null ? null : await keepPort(poolerPort),
   };

@@ -28,7 +28,7 @@ import { joinVpc } from './vpcs.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation } from '../store/operations.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
-import { changeService, readUpgraded } from '../store/services.ts';
+import { changeService, readUpgrades } from '../store/services.ts';
 import type { Db } from '../store/tables.ts';
 
 /** Forks a service within its region. */
@@ -140,7 +140,7 @@ function majorOfFork(
 /** An upgrade sets the snapshots and the WAL from before it aside: it says so where it matters. */
 async function withReason(db: Db, parentId: string, error: unknown): Promise<unknown> {
   if (!(error instanceof ApiError) || error.code !== 'INVALID_REQUEST') return error;
-  const upgraded = await readUpgraded(db, parentId);
+  const { upgraded } = await readUpgrades(db, parentId);
   if (upgraded === null) return error;
   return new ApiError(
     'INVALID_REQUEST',

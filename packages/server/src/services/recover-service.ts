@@ -1,10 +1,13 @@
 /** Restores the lost or damaged data of a service, in its place. */
 import { ApiError, protectionOf } from '@howdah/contract';
+import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
+import { upgradesOf, withDataOf } from '../domain/service/upgrades.ts';
 import type { Restorable } from '../engine/engine.ts';
 import { newId } from '../lib/ids.ts';
 import { RepositoryProblem } from '../repository/repository.ts';
 import { forgetPrimary } from '../store/engine-records.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
+import { readUpgrades } from '../store/services.ts';
 import type { Caller } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { type Accepted, changeUnderRules } from './service-rules.ts';
@@ -34,7 +37,7 @@ export async function recoverService(
           'INVALID_REQUEST',
           `confirm: a PROD service is recovered only with its name: ${JSON.stringify(name)}`,
         );
-      if (service.upgrade !== null)
+      if (service.upgrade?.problem === null)
         throw new ApiError(
           'INVALID_STATE',
           'an upgrade of the service is under way: wait until it is done, or undo it ' +
@@ -42,14 +45,23 @@ export async function recoverService(
         );
       // Its directory names the primary, where it is there.
       if (source.isLost) await forgetPrimary(tx, id);
-      const { repository } = source;
-      const recovery = { id: newId(), repository: repository?.id ?? null, at: null };
-      return { recovery, power: 'running' };
+      return { ...recoveryFrom(service, source), power: 'running' };
     },
     'recover',
     describeSource(source),
   );
   return accepted;
+}
+
+/** The change of a service whose data comes back from its backups. */
+export function recoveryFrom(
+  service: ServiceRow,
+  { repository, before }: Pick<Restorable, 'repository' | 'before'>,
+): ServiceChange {
+  const upgrade = before === undefined ? (service.upgraded?.id ?? null) : before.upgrade;
+  const recovery = { id: newId(), repository: repository?.id ?? null, at: null, upgrade };
+  const change = before === undefined ? {} : withDataOf(service, before.upgrade, before.major);
+  return { ...change, recovery };
 }
 
 /** @throws ApiError when there is no backup, or the repository cannot be asked */
@@ -59,7 +71,8 @@ export async function findSource(
   id: string,
 ): Promise<Restorable> {
   try {
-    const found = await context.regions.of(code).engine.backups.restorable(id);
+    const upgrades = upgradesOf(await readUpgrades(context.store.db, id));
+    const found = await context.regions.of(code).engine.backups.restorable(id, upgrades);
     if (found !== null) return found;
   } catch (error) {
     if (!(error instanceof RepositoryProblem)) throw error;
@@ -73,12 +86,16 @@ export async function findSource(
 }
 
 /** Says for a dry run which state comes back. */
-export function describeSource({ repository, latestMs, seconds }: Restorable): string {
+export function describeSource({ repository, latestMs, seconds, before }: Restorable): string {
   const where = repository === null ? 'this machine' : `the repository ${repository.name}`;
   const duration = seconds === null ? '' : ` It takes about ${seconds} s.`;
+  const version =
+    before === undefined
+      ? ''
+      : ` It is again of PostgreSQL ${before.major}: there is no backup since its upgrade.`;
   return (
     `its newest backup in ${where} comes back with the WAL after it, up to ` +
     `${new Date(latestMs).toISOString()} at least; later commits are lost unless their WAL is ` +
-    `still in its data.${duration}`
+    `still in its data.${version}${duration}`
   );
 }

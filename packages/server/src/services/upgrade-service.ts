@@ -4,7 +4,6 @@ import type { ServiceRow } from '../domain/service/row.ts';
 import { newId } from '../lib/ids.ts';
 import type { Region } from '../engine/regions.ts';
 import { beginOperation, besideUnderWay } from '../store/operations.ts';
-import { listRepositories } from '../store/repositories.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
 import { listParentsOfUnfinishedForks } from '../store/service-lists.ts';
 import type { Tx } from '../store/tables.ts';
@@ -139,13 +138,5 @@ async function refuseWhileUsed(tx: Tx, id: string): Promise<void> {
     throw new ApiError(
       'INVALID_STATE',
       'the service is being forked: wait until the fork is READY, or delete the fork',
-    );
-  const [repository] = await listRepositories(tx);
-  if (repository !== undefined)
-    throw new ApiError(
-      'INVALID_STATE',
-      `the service is backed up in the repository ${repository.name}, whose backups and WAL are ` +
-        'of its present version: fork it with the newer pg_version instead, or remove the ' +
-        'repository first (howdah repo remove)',
     );
 }

@@ -1,5 +1,6 @@
 /** The SQL of repositories, where backups are kept off the machine. There are few. */
 import { sql, type Selectable } from 'kysely';
+import type { ServiceRow } from '../domain/service/row.ts';
 import type { Db, Tables, Tx } from './tables.ts';
 
 export type RepositoryRow = Selectable<Tables['repositories']>;
@@ -9,21 +10,17 @@ export async function listRepositories(db: Db): Promise<RepositoryRow[]> {
   return db.selectFrom('repositories').selectAll().orderBy('created').orderBy('id').execute();
 }
 
-/**
- * The services of the installation, deleted ones too, of these ids, each with the time at which its
- * data was removed from this machine; null: it was not.
- */
-export async function findServicesOf(
+/** The services of the installation, deleted ones too, of these ids, with their upgrades. */
+export async function listUpgradesOf(
   db: Db,
   ids: readonly string[],
-): Promise<Map<string, number | null>> {
-  if (ids.length === 0) return new Map();
-  const rows = await db
+): Promise<Pick<ServiceRow, 'id' | 'upgrade' | 'upgraded' | 'kept'>[]> {
+  if (ids.length === 0) return [];
+  return db
     .selectFrom('services')
-    .select(['id', 'kept'])
+    .select(['id', 'upgrade', 'upgraded', 'kept'])
     .where('id', 'in', ids)
     .execute();
-  return new Map(rows.map(({ id, kept }) => [id, kept === null ? null : Date.parse(kept.since)]));
 }
 
 export async function findRepository(db: Db, id: string): Promise<RepositoryRow | null> {

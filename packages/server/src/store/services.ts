@@ -119,14 +119,17 @@ export async function readKept(db: Db, id: string): Promise<Kept | null> {
   return row?.kept ?? null;
 }
 
-/** The last upgrade of a service, unless it was undone. */
-export async function readUpgraded(db: Db, id: string): Promise<ServiceRow['upgraded']> {
+/** The upgrades of a service; none for one that is gone. */
+export async function readUpgrades(
+  db: Db,
+  id: string,
+): Promise<Pick<ServiceRow, 'upgrade' | 'upgraded'>> {
   const row = await db
     .selectFrom('services')
-    .select('upgraded')
+    .select(['upgrade', 'upgraded'])
     .where('id', '=', id)
     .executeTakeFirst();
-  return row?.upgraded ?? null;
+  return row ?? { upgrade: null, upgraded: null };
 }
 
 /** The sets of a locked service, in the order of their creation. */

@@ -23,6 +23,12 @@ export type Kept = {
   isRemoved: boolean;
 };
 
+/**
+ * An upgrade that is done: the version before it, and the upgrade that had made the data before,
+ * which older releases did not record.
+ */
+export type Upgraded = { id: string; from: number; at: string; before?: Upgraded | null };
+
 export type ServiceRow = {
   id: string;
   /** null: a spare, or a service whose data is being removed for good. */
@@ -63,9 +69,9 @@ export type ServiceRow = {
   /** Its data is restored from its backups; null: it is not. */
   recovery: Recovery | null;
   /** The upgrade that is under way, or its undo; problem: why it was given up. */
-  upgrade: (Upgrade & { problem: string | null }) | null;
-  /** The last upgrade, until it is undone: the version before, and when it was done. */
-  upgraded: { id: string; from: number; at: string } | null;
+  upgrade: (Omit<Upgrade, 'before'> & { problem: string | null }) | null;
+  /** The last upgrade that was not undone; null: there is none. */
+  upgraded: Upgraded | null;
   deleted_at: Date | null;
   /** Its backups, when its data was removed from this machine; null: it was not. */
   kept: Kept | null;

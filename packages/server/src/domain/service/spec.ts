@@ -1,6 +1,7 @@
 /** The spec of a service for the engine, from its row. */
 import type { Size } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from './row.ts';
+import { upgradedWithout } from './upgrades.ts';
 import type { ExtensionChange, HighAvailability, ServiceSpec, Upgrade } from '../../engine/spec.ts';
 
 export function serviceSpec(row: ServiceRow): ServiceSpec {
@@ -31,10 +32,10 @@ export function serviceSpec(row: ServiceRow): ServiceSpec {
 }
 
 /** An upgrade that was given up leaves the service as it was. */
-function upgradeOf({ upgrade }: ServiceRow): Upgrade | null {
+function upgradeOf({ upgrade, upgraded }: ServiceRow): Upgrade | null {
   if (upgrade === null || upgrade.problem !== null) return null;
   const { id, to, undo } = upgrade;
-  return { id, to, undo };
+  return { id, to, undo, before: upgradedWithout(upgraded, id)?.id ?? null };
 }
 
 function extensionChange(row: ServiceRow): ExtensionChange | null {

@@ -207,7 +207,7 @@ async function upgradesAreUndone(subject: Subject): Promise<void> {
   for (const { from, to } of pairs.slice(0, 1))
     await withService(subject, { major: from }, async (old) => {
       await subject.insertRows(old, 3);
-      const upgrade = { id: 'upgrade001', to, undo: false };
+      const upgrade = { id: 'upgrade001', to, undo: false, before: null };
       await settle(subject, { ...old, upgrade });
       const fresh = { ...old, major: to };
       await settle(subject, fresh);

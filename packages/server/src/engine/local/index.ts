@@ -11,7 +11,8 @@ import type { BackupKeeping, BeginStep, Engine, Seen, Verdict } from '../engine.
 import type { ServiceSpec } from '../spec.ts';
 import { removeOldAside } from './backup/aside.ts';
 import { backupWarnings, holdingBackups, keepBackups } from './backup/keeper.ts';
-import { sweepCopies, verifyBackup } from './backup/verify.ts';
+import { sweepCopies } from './backup/copy.ts';
+import { verifyBackup } from './backup/verify.ts';
 import { describeBackups } from './backup/window.ts';
 import { capabilitiesOf, supports, whyNotConvertedTo } from './capabilities.ts';
 import { removeTree } from './host/clone.ts';
@@ -69,10 +70,8 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
       runs: (id) => runs(machine, id),
       plan: createPlan(machine.layout, machine.networks.method === 'bridge'),
       whyNoChanges: async () => null,
-      tryUpgrade: async (spec, to, runStep, signal) => {
-        await sweepCopies(local.verifications);
-        await tryUpgrade(topology.executor, spec, to, runStep, signal);
-      },
+      tryUpgrade: (spec, to, runStep, signal) =>
+        tryUpgrade(topology.executor, spec, to, runStep, signal),
       converge: (spec, begin) => converge(topology, spec, begin),
       remove: (id, parent, begin) => removeService(local, id, parent, begin),
     },
@@ -155,8 +154,8 @@ async function runs(machine: Machine, id: string): Promise<boolean> {
 
 /** Removes what a crash left half deleted, and makes ahead what a first create waits for. */
 async function prepare(local: Local, isClosing: () => boolean): Promise<void> {
-  const { machine, topology, precloned, verifications } = local;
-  await sweepCopies(verifications);
+  const { machine, topology, precloned } = local;
+  await sweepCopies(machine);
   if (machine.isolation.isolated) await reclaimUsers(machine.isolation.users);
   for (const entry of await readdir(machine.layout.trash))
     await removeTree(join(machine.layout.trash, entry), machine.cloneMethod);
@@ -189,7 +188,7 @@ function createBackups(
         problems.length === 0 ? null : problems.join('\n'),
       );
     },
-    restorable: (id) => findRestorable(machine, repositories, id),
+    restorable: (id, upgrades) => findRestorable(machine, repositories, id, upgrades),
     keep: async (id, rules) => {
       await removeOldAside(machine, id, asideMs);
       return keepBackups(keeper, id, rules);

@@ -1,6 +1,7 @@
 /** Backups of the services of this machine in repositories. */
 import { PGBACKREST_REMEDY } from '../../repository/pgbackrest.ts';
 import { RepositoryProblem } from '../../repository/repository.ts';
+import { stanzaOf } from '../../repository/stanzas.ts';
 import type { KeptRepository, RepositorySource } from '../../repository/source.ts';
 import type { RunStep } from '../run-step.ts';
 import type { OffMachineBackups, OffMachineState } from '../off-machine.ts';
@@ -32,13 +33,14 @@ async function expireOnceADay(
   expired: Expired,
   context: ShipContext,
   id: string,
+  upgrade: string | null,
   repository: KeptRepository,
 ): Promise<void> {
-  const key = `${id} ${repository.id}`;
+  const key = `${stanzaOf(id, upgrade)} ${repository.id}`;
   if (performance.now() - (expired.get(key) ?? -Infinity) < DAY_MS) return;
   expired.set(key, performance.now());
   try {
-    await expire(context, id, repository, policyOf(repository));
+    await expire(context, id, upgrade, repository, policyOf(repository));
   } catch (error) {
     // Old backups take space, and do no other harm.
     if (!(error instanceof RepositoryProblem)) throw error;
@@ -57,11 +59,13 @@ export function createOffMachine(local: Local, repositories: RepositorySource): 
       let [more, isBackupDue] = [false, false];
       // A service that is being made has nothing yet.
       const marker = await readMarker(machine.layout.service(id));
-      if (program === null || marker?.provisioned !== true) return { states, more, isBackupDue };
+      if (program === null || marker?.provisioned !== true || marker.exchange !== null)
+        return { states, more, isBackupDue };
+      const { upgrade } = marker;
       const context = { machine, program };
       for (const repository of await repositories.list()) {
         const policy = policyOf(repository);
-        const shipped = await ship({ context, id, repository, policy, signal });
+        const shipped = await ship({ context, id, upgrade, repository, policy, signal });
         states.set(repository.id, shipped.state);
         more ||= shipped.more;
         isBackupDue ||= shipped.isBackupDue;
@@ -71,21 +75,24 @@ export function createOffMachine(local: Local, repositories: RepositorySource): 
           shipped.state.backups.length > 1 &&
           !backingUp.has(id)
         )
-          await expireOnceADay(expired, context, id, repository);
+          await expireOnceADay(expired, context, id, upgrade, repository);
       }
       return { states, more, isBackupDue };
     },
     backUp: async (id, wanted, runStep, signal) => {
       const { program } = repositories;
       if (program === null) throw new Error(PGBACKREST_REMEDY);
-      if ((await readMarker(machine.layout.service(id)))?.provisioned !== true)
+      const marker = await readMarker(machine.layout.service(id));
+      if (marker?.provisioned !== true)
         throw new Error('it has not run yet: try again when it is READY');
+      const { upgrade } = marker;
       const context = { machine, program };
       const problems: unknown[] = [];
       backingUp.add(id);
       try {
         for (const repository of await repositories.list()) {
-          const shipment = { context, id, repository, policy: policyOf(repository), signal };
+          const policy = policyOf(repository);
+          const shipment = { context, id, upgrade, repository, policy, signal };
           // A repository that fails does not keep the others from their backup.
           await takeBackup(shipment, wanted, runStep).catch((error: unknown) => {
             signal.throwIfAborted();
@@ -131,7 +138,8 @@ async function verifyAll(
   const context = { machine, program };
   let problem: string | null = null;
   for (const repository of await list()) {
-    const shipment = { context, id: spec.id, repository, policy: policyOf(repository), signal };
+    const [policy, upgrade] = [policyOf(repository), marker?.upgrade ?? null];
+    const shipment = { context, id: spec.id, upgrade, repository, policy, signal };
     const found = await verifyInRepository(shipment, verifications, spec, installation, runStep);
     if (found.problem !== undefined) problem ??= `${repository.name}: ${found.problem}`;
   }

@@ -1,7 +1,7 @@
 /** Removes a service: one step at a time, until nothing of it is left. */
 import type { BeginStep, Seen, Verdict } from '../engine.ts';
 import { forgetBackups, provisioningForksOf } from './backup/keeper.ts';
-import { removeLinkedArchive } from './backup/prune.ts';
+import { removeLinkedArchives } from './backup/aside.ts';
 import { discard, removeTree } from './host/clone.ts';
 import { instancePaths, memberKey, partsOfKey } from './host/layout.ts';
 import { groupIds, removeLimits } from './host/limits.ts';
@@ -97,7 +97,7 @@ async function forgetService(local: Local, id: string): Promise<void> {
 
 async function removeData({ machine }: Local, id: string, { uid }: Marker): Promise<void> {
   const paths = machine.layout.service(id);
-  await removeLinkedArchive(paths);
+  await removeLinkedArchives(machine.layout, id);
   await discard(machine, id, paths.root);
   if (machine.isolation.isolated && uid !== null)
     await releaseUser(machine.isolation.users, uid, paths.root);

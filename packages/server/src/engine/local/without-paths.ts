@@ -78,7 +78,7 @@ function cleanVerdict(verdict: Verdict, clean: Clean): Verdict {
 
 function cleanBackups(backups: BackupKeeping, clean: Clean): BackupKeeping {
   return {
-    restorable: (id) => cleaned(clean, () => backups.restorable(id)),
+    restorable: (...asked) => cleaned(clean, () => backups.restorable(...asked)),
     describe: async (id) => {
       const found = await cleaned(clean, () => backups.describe(id));
       const { snapshots, last_verification: last, problem } = found;

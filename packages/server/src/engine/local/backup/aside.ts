@@ -12,6 +12,7 @@ import type { Machine } from '../host/machine-record.ts';
 import { currentBoot, readMarker, writeMarker } from '../host/marker.ts';
 import { mkdir, rename } from '../host/root-files.ts';
 import { isFile } from '../host/service-files.ts';
+import { removeLinkedArchive } from './linked-archive.ts';
 
 type Place = Pick<Machine, 'layout' | 'cloneMethod'>;
 
@@ -67,8 +68,18 @@ export async function removeOldAside(place: Place, id: string, keptMs: number): 
   for (const recovery of (await readdir(directory).catch(noneOf('ENOENT'))) ?? []) {
     if (recovery === underWay) continue;
     const path = join(directory, recovery);
-    if (Date.now() - (await stat(path)).mtimeMs >= keptMs) await discard(place, id, path);
+    if (Date.now() - (await stat(path)).mtimeMs < keptMs) continue;
+    await removeLinkedArchive(join(path, 'archive'));
+    await discard(place, id, path);
   }
+}
+
+/** Removes the archives of a service on other disks: of its data, and of that set aside. */
+export async function removeLinkedArchives(layout: Layout, id: string): Promise<void> {
+  const aside = layout.aside(id);
+  const names = (await readdir(aside).catch(noneOf('ENOENT', 'ENOTDIR'))) ?? [];
+  await removeLinkedArchive(layout.service(id).archive);
+  for (const name of names) await removeLinkedArchive(join(aside, name, 'archive'));
 }
 
 async function numbersIn(directory: string): Promise<number[]> {

@@ -68,8 +68,22 @@ export type CopySource = {
   readonly snapshot: KeptSnapshot;
 };
 
-/** Removes the copies that a crash left behind. */
-export async function discardCopies(machine: Machine): Promise<void> {
+/** When the copies that a crash left behind are removed. */
+const swept = new WeakMap<Machine, Promise<void>>();
+
+/** Removes the copies that a crash left behind; once, before the first copy is made. */
+export async function sweepCopies(machine: Machine): Promise<void> {
+  const sweep = swept.get(machine) ?? discardCopies(machine);
+  swept.set(machine, sweep);
+  try {
+    await sweep;
+  } catch (error) {
+    swept.delete(machine);
+    throw error;
+  }
+}
+
+async function discardCopies(machine: Machine): Promise<void> {
   for (const entry of await readdir(machine.layout.scratch))
     await discardCopy(machine, copyPaths(machine, entry));
 }

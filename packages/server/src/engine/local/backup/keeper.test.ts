@@ -121,7 +121,7 @@ test('WAL that a repository lacks stays beyond the window, up to a part of the q
     await writeFile(join(paths.archive, wal(number)), Buffer.alloc(131_072, 1));
   const backup = { label: 'F', snapshot: 's0', type: 'full', storageBytes: 1 } as const;
   const state = {
-    ...emptyState('offsite'),
+    ...emptyState('offsite', null),
     backups: [{ ...backup, takenMs: 1000, firstWal: wal(0) }],
     pushed: { '00000001': wal(0) },
     run: { first: wal(0), last: wal(0) },

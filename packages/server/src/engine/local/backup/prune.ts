@@ -1,17 +1,13 @@
-/**
- * Removes the snapshots and the archived WAL that neither the window nor a repository needs, and
- * archives on other disks.
- */
-import { lstat, readdir, realpath } from 'node:fs/promises';
+/** Removes the snapshots and the archived WAL that neither the window nor a repository needs. */
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BackupPolicy } from '../../../config.ts';
 import { removeTree } from '../host/clone.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
-import { isErrno, noneOf } from '../../../lib/processes.ts';
-import { rename, rmdir } from '../host/root-files.ts';
+import { rename } from '../host/root-files.ts';
 import { listEntries, removeEntry } from '../host/service-files.ts';
-import { isWalFile, entriesOf } from '../postgres/wal-files.ts';
+import { isWalFile } from '../postgres/wal-files.ts';
 import { chooseSnapshot, listSnapshots } from './snapshots.ts';
 
 /**
@@ -48,23 +44,4 @@ export async function pruneBackups(
     const isOlder = isWalFile(wal.replace(/\.partial$/, '')) && wal < oldestKept.firstWal;
     if (isOlder && !waiting.has(wal)) await removeEntry(join(paths.archive, wal));
   }
-}
-
-/**
- * Removes an archive that the operator has put on another disk: what PostgreSQL wrote there, and
- * the directory if it is then empty. An archive below the service's own directory is removed with
- * that.
- */
-export async function removeLinkedArchive(paths: InstancePaths): Promise<void> {
-  const info = await lstat(paths.archive).catch(noneOf('ENOENT', 'ENOTDIR'));
-  if (info?.isSymbolicLink() !== true) return;
-  const target = await realpath(paths.archive).catch(noneOf('ENOENT', 'ENOTDIR'));
-  if (target === null) return; // a disk that is not there
-  for (const name of await entriesOf(target)) {
-    if (isWalFile(name.slice(0, 24)) || /^[0-9A-F]{8}\.history$|^archtemp\./.test(name))
-      await removeEntry(join(target, name));
-  }
-  await rmdir(target).catch((error: unknown) => {
-    if (!isErrno(error, 'ENOTEMPTY', 'EBUSY', 'ENOENT')) throw error;
-  });
 }

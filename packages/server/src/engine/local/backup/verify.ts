@@ -26,12 +26,12 @@ import { formatLsn, lastCheckpoint, parseLsn } from '../postgres/wal.ts';
 import { checkRelations } from './check-relations.ts';
 import {
   copyPaths,
-  discardCopies,
   discardCopy,
   inCopy,
   killCopy,
   restoreCopy,
   startCopy,
+  sweepCopies,
   type CopySource,
 } from './copy.ts';
 import { listSnapshots, writeVerification } from './snapshots.ts';
@@ -46,24 +46,14 @@ const SHUTDOWN_DEADLINE_MS = 600_000;
 const STATISTICS_DELAY_MS = 11_000;
 const NOT_RUNNING: Comparison = { equal: true, detail: 'not compared: the service does not run' };
 
-/** The tools of verifications. `sweep` resolves when the copies that a crash left are removed. */
+/** The tools of verifications. */
 export type Verifications = {
   readonly machine: Machine;
   readonly monitor: Monitor;
-  sweep: Promise<void> | null;
 };
 
 export function createVerifications(machine: Machine, monitor: Monitor): Verifications {
-  return { machine, monitor, sweep: null };
-}
-
-/** Removes the copies that a crash left behind; once, before the first copy is made. */
-export async function sweepCopies(verifications: Verifications): Promise<void> {
-  verifications.sweep ??= discardCopies(verifications.machine).catch((error: unknown) => {
-    verifications.sweep = null;
-    throw error;
-  });
-  await verifications.sweep;
+  return { machine, monitor };
 }
 
 /** The backup to verify. `key`: the service's primary, which a local copy is compared with. */
@@ -99,7 +89,7 @@ export async function verifyBackup(
   const key = memberKey(spec.id, primary);
   const paths = machine.layout.member(spec.id, primary);
   const copy = copyPaths(machine, spec.id);
-  await sweepCopies(verifications);
+  await sweepCopies(machine);
   const [snapshot] = await listSnapshots(paths);
   if (snapshot === undefined)
     throw new Error(

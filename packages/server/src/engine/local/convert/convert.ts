@@ -8,7 +8,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { ADMIN_ROLE, DATABASE_NAME, type Addon } from '@howdah/contract';
 import { escapeIdentifier, type Client } from 'pg';
-import { copyPaths, discardCopy, killCopy } from '../backup/copy.ts';
+import { copyPaths, discardCopy, killCopy, sweepCopies } from '../backup/copy.ts';
 import { cloneTree } from '../host/clone.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
@@ -88,6 +88,7 @@ export async function convert(
   const old = copyPaths(machine, `${spec.id}-old`);
   const fresh = copyPaths(machine, `${spec.id}-new`);
   const begunMs = Date.now();
+  await sweepCopies(machine);
   await Promise.all([discardCopy(machine, old), discardCopy(machine, fresh)]);
   // A session in one of the servers gets an error.
   const interrupt = (): void =>

@@ -14,6 +14,7 @@ export {
   rename,
   rm,
   rmdir,
+  symlink,
   truncate,
   writeFile,
 } from 'node:fs/promises';

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { whyNotServed } from '../../../repository/pgbackrest.ts';
 import { RepositoryProblem, type Repository } from '../../../repository/repository.ts';
+import { stanzaOf } from '../../../repository/stanzas.ts';
 import { materialise } from '../backup/fork.ts';
 import { listSnapshots, type KeptSnapshot, type Snapshot } from '../backup/snapshots.ts';
 import { cloneTree } from '../host/clone.ts';
@@ -61,7 +62,7 @@ const SHOWN_EVERY_PERCENT = 5;
  */
 export async function backUp(
   context: ShipContext,
-  id: string,
+  stanza: string,
   repository: Repository,
   paths: InstancePaths,
   { snapshot, type }: DueBackup,
@@ -70,7 +71,7 @@ export async function backUp(
 ): Promise<void> {
   // Those that an older release has made are open to the service's user until its next start.
   if (context.machine.owner !== null) await closeSnapshots(paths);
-  const spool = spoolOf(context, id, 'backup');
+  const spool = spoolOf(context, stanza, 'backup');
   await removeSpool(context, spool);
   await makeSpool(context, spool);
   try {
@@ -78,9 +79,9 @@ export async function backUp(
     const major = Number(readText(join(data, 'PG_VERSION')));
     const why = whyNotServed(context.program, major);
     if (why !== null) throw new RepositoryProblem(why);
-    await ensureStanza(context, id, repository, data, signal);
+    await ensureStanza(context, stanza, repository, data, signal);
     const { verification: _, ...facts } = snapshot;
-    await runForService(context, id, repository, {
+    await runForService(context, stanza, repository, {
       command: [
         'backup',
         `--type=${type}`,
@@ -115,7 +116,7 @@ export async function refreshBackups(
   repository: Repository,
   state: ShipState,
 ): Promise<void> {
-  const backups = await listBackups(context, id, repository);
+  const backups = await listBackups(context, stanzaOf(id, state.upgrade), repository);
   state.backups = backups.map(
     ({ label, snapshot, takenMs, firstWal, isInitial, type, storageBytes }) => ({
       label,

@@ -1,6 +1,7 @@
 /** Removes from a repository what no point in time within the retention needs. */
 import { listFiles, removeDirectory } from '../../../repository/objects.ts';
 import type { Repository } from '../../../repository/repository.ts';
+import { stanzaOf } from '../../../repository/stanzas.ts';
 import { refreshBackups } from './backup.ts';
 import type { ShipContext, ShipPolicy } from './context.ts';
 import { runForService } from './stanza.ts';
@@ -10,17 +11,21 @@ import { emptyState, readState, writeState } from './state.ts';
  * Removes backups that are older than the retention, but for those that its first moment is
  * restored from, and the WAL that the others do not need.
  *
+ * @param upgrade the upgrade that has made the data of the service
  * @throws RepositoryProblem
  */
 export async function expire(
   context: ShipContext,
   id: string,
+  upgrade: string | null,
   repository: Repository,
   { retentionDays }: Pick<ShipPolicy, 'retentionDays'>,
 ): Promise<void> {
   const paths = context.machine.layout.service(id);
-  const state = (await readState(paths, repository.id)) ?? emptyState(repository.id);
-  await runForService(context, id, repository, {
+  const stanza = stanzaOf(id, upgrade);
+  const state =
+    (await readState(paths, repository.id, upgrade)) ?? emptyState(repository.id, upgrade);
+  await runForService(context, stanza, repository, {
     command: ['expire'],
     asked: 'remove old backups',
     options: {
@@ -31,7 +36,7 @@ export async function expire(
   await refreshBackups(context, id, repository, state);
   const oldest = state.backups.at(-1)?.firstWal;
   if (oldest === undefined) return;
-  const archive = `archive/${id}`;
+  const archive = `archive/${stanza}`;
   const files = await listFiles(context.program, repository, archive);
   for (const directory of directoriesBefore(oldest, files))
     await removeDirectory(context.program, repository, `${archive}/${directory}`);
@@ -52,12 +57,12 @@ export function directoriesBefore(firstWal: string, files: readonly string[]): s
   );
 }
 
-/** Removes all backups and all WAL of a service from a repository. @throws RepositoryProblem */
+/** Removes all backups and all WAL of a stanza from a repository. @throws RepositoryProblem */
 export async function forgetStanza(
   { program }: Pick<ShipContext, 'program'>,
-  id: string,
+  stanza: string,
   repository: Repository,
 ): Promise<void> {
-  await removeDirectory(program, repository, `backup/${id}`);
-  await removeDirectory(program, repository, `archive/${id}`);
+  await removeDirectory(program, repository, `backup/${stanza}`);
+  await removeDirectory(program, repository, `archive/${stanza}`);
 }

@@ -21,10 +21,10 @@ import { runForService, type StoredBackup } from './stanza.ts';
 /** A moment, in ms since the epoch, or all that there is. */
 export type FetchTarget = { timeMs: number } | 'newest';
 
-/** A service whose backups are fetched, and the service that gets them. */
+/** A stanza whose backups are fetched, and the service that gets them. */
 export type Fetch = Readonly<{
   context: ShipContext;
-  id: string;
+  stanza: string;
   repository: Repository;
   into: InstancePaths;
   owner: Owner | null;
@@ -86,11 +86,11 @@ export async function fetchWal(
 
 /** Fetches a file that the archive lacks. @returns the time of the last commit in it; null: none */
 async function fetchFile(fetch: Fetch, data: string, name: string): Promise<number | null> {
-  const { context, id, repository, into, owner, target, signal } = fetch;
+  const { context, stanza, repository, into, owner, target, signal } = fetch;
   const archived = join(into.archive, name);
   if (!entryExists(archived)) {
     const spooled = join(spoolFor(fetch), name);
-    await runForService(context, id, repository, {
+    await runForService(context, stanza, repository, {
       command: ['archive-get', name, spooled],
       asked: 'give back WAL',
       options: { 'pg1-path': data },

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { listFiles } from '../../../repository/objects.ts';
 import { RepositoryProblem, type Repository } from '../../../repository/repository.ts';
+import { serviceOf } from '../../../repository/stanzas.ts';
 import { renameDurably } from '../../../lib/durable.ts';
 import type { Snapshot } from '../backup/snapshots.ts';
 import { writeOwned } from '../backup/take.ts';
@@ -23,7 +24,7 @@ import { listBackups, runForService, type StoredBackup } from './stanza.ts';
  * and archive are then as if they had never been lost: forks, verification and recovery use them.
  * It goes on where an interrupted call ended.
  *
- * @param id the service whose backups are fetched
+ * @param stanza of the data of a service
  * @param into the service that gets them; its root exists
  * @param owner the owner of the files
  * @param progress called with a line for the operation
@@ -32,7 +33,7 @@ import { listBackups, runForService, type StoredBackup } from './stanza.ts';
  */
 export async function fetchBackup(
   context: ShipContext,
-  id: string,
+  stanza: string,
   repository: Repository,
   into: InstancePaths,
   owner: Owner | null,
@@ -40,22 +41,25 @@ export async function fetchBackup(
   progress: (line: string) => void,
   signal: AbortSignal,
 ): Promise<{ snapshot: Snapshot; isReached: boolean; dataBytes: number }> {
-  const fetch = { context, id, repository, into, owner, target, progress, signal };
-  const backup = choose(await listBackups(context, id, repository), fetch);
+  const fetch = { context, stanza, repository, into, owner, target, progress, signal };
+  const backup = choose(await listBackups(context, stanza, repository), fetch);
   await makeDirectories(fetch);
   const kept = join(into.snapshots, backup.snapshot);
   if (!existsSync(kept)) await fetchData(fetch, backup, kept);
-  const files = await listFiles(context.program, repository, `archive/${id}`);
+  const files = await listFiles(context.program, repository, `archive/${stanza}`);
   const isReached = await fetchWal(fetch, backup, files, join(kept, 'data'));
   return { snapshot: backup.facts, isReached, dataBytes: backup.dataBytes };
 }
 
 /** The newest backup that is not later than the target. @throws RepositoryProblem: there is none */
-function choose(backups: readonly StoredBackup[], { id, repository, target }: Fetch): StoredBackup {
+function choose(
+  backups: readonly StoredBackup[],
+  { stanza, repository, target }: Fetch,
+): StoredBackup {
   const found =
     target === 'newest' ? backups[0] : backups.find(({ takenMs }) => takenMs <= target.timeMs);
   if (found !== undefined) return found;
-  const what = `the repository ${repository.name} has no backup of service ${id}`;
+  const what = `the repository ${repository.name} has no backup of service ${serviceOf(stanza)}`;
   const oldest = backups.at(-1);
   if (oldest === undefined || target === 'newest')
     throw new RepositoryProblem(`${what}; howdah repo check says whether it is the right one`);
@@ -108,12 +112,12 @@ async function makeTarget({ context }: Fetch, data: string, neededBytes: number)
 }
 
 async function restore(fetch: Fetch, backup: StoredBackup, data: string): Promise<void> {
-  const { context, id, repository, progress, signal } = fetch;
+  const { context, stanza, repository, progress, signal } = fetch;
   await makeTarget(fetch, data, backup.dataBytes);
   const taken = new Date(backup.takenMs).toISOString();
   const megabytes = Math.ceil(backup.dataBytes / 1e6);
   let shownPercent = -10;
-  await runForService(context, id, repository, {
+  await runForService(context, stanza, repository, {
     command: ['restore', '--type=none', `--set=${backup.label}`],
     asked: 'give back a backup',
     options: { 'pg1-path': data },

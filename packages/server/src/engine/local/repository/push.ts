@@ -49,20 +49,20 @@ const ASYNCHRONOUS_MS = 1000;
  */
 export async function pushWal(
   context: ShipContext,
-  id: string,
+  stanza: string,
   repository: Repository,
   paths: InstancePaths,
   state: ShipState,
   signal: AbortSignal,
 ): Promise<boolean> {
   const pending = await pendingFiles(paths, state);
-  const spool = spoolOf(context, id, 'ship');
+  const spool = spoolOf(context, stanza, 'ship');
   await makeSpool(context, spool);
   for (let at = 0; at < Math.min(pending.length, FILES_AT_ONCE); at += PUSHES_AT_A_TIME) {
     const names = pending.slice(at, at + PUSHES_AT_A_TIME);
     const results = await Promise.allSettled(
       names.map((name) =>
-        pushFile(context, id, repository, join(paths.archive, name), join(spool, name), signal),
+        pushFile(context, stanza, repository, join(paths.archive, name), join(spool, name), signal),
       ),
     );
     for (const [index, name] of names.entries()) {
@@ -82,7 +82,7 @@ export async function pushWal(
 /** @returns the time of the last commit in it */
 async function pushFile(
   context: ShipContext,
-  id: string,
+  stanza: string,
   repository: Repository,
   from: string,
   spooled: string,
@@ -98,7 +98,7 @@ async function pushFile(
   try {
     if (context.program.user !== null)
       await chown(spooled, context.program.user.uid, context.program.user.gid);
-    await runForService(context, id, repository, {
+    await runForService(context, stanza, repository, {
       command: ['archive-push', spooled],
       asked: 'take WAL',
       deadlineMs: PUSH_DEADLINE_MS,

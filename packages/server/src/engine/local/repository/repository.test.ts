@@ -32,7 +32,7 @@ test('WAL is pushed in order, once, with histories, and none that no backup need
   const others = ['archtemp.x', `${wal(1, 4)}.partial`, `${wal(1, 2)}.00000028.backup`];
   for (const name of [...others, ...names.toReversed()])
     await writeFile(join(paths.archive, name), '');
-  const state = emptyState('r');
+  const state = emptyState('r', null);
   expect(await pendingFiles(paths, state)).toEqual(names);
   const backup = { label: 'x', snapshot: 's', takenMs: 1, type: 'full', storageBytes: 1 } as const;
   const known = { ...state, backups: [{ ...backup, firstWal: wal(1, 2) }] };
@@ -46,7 +46,10 @@ test('WAL is pushed in order, once, with histories, and none that no backup need
 
 test('WAL that was removed before it was pushed is a gap, also after a backup alone', async () => {
   const backup = { label: 'x', snapshot: 's', takenMs: 5, type: 'full', storageBytes: 1 } as const;
-  const alone: ShipState = { ...emptyState('r'), backups: [{ ...backup, firstWal: wal(1, 2) }] };
+  const alone: ShipState = {
+    ...emptyState('r', null),
+    backups: [{ ...backup, firstWal: wal(1, 2) }],
+  };
   const pushed: ShipState = {
     ...alone,
     run: { first: wal(1, 2), last: wal(1, 2) },
@@ -70,7 +73,7 @@ test('before any WAL was pushed, commits after the initial snapshot are not safe
   const backup = { label: 'x', snapshot: 's', takenMs, type: 'full', storageBytes: 1 } as const;
   const known = { ...backup, firstWal: wal(1, 1), isInitial: true };
   const safe = (more: Partial<KnownBackup> = {}): Promise<number | null> =>
-    safeTo(paths, paths.data, { ...emptyState('r'), backups: [{ ...known, ...more }] });
+    safeTo(paths, paths.data, { ...emptyState('r', null), backups: [{ ...known, ...more }] });
   await mkdir(join(paths.data, 'pg_wal'), { recursive: true });
   await inPlace(1, [later(-9), later(0)]);
   const beforeMs = Date.now();
@@ -87,10 +90,16 @@ test('before any WAL was pushed, commits after the initial snapshot are not safe
   expect(await safe()).toBe(takenMs);
 });
 
-test('the state of another repository does not count', async () => {
-  await writeState(paths, emptyState('one'));
-  expect(await readState(paths, 'one')).toEqual(emptyState('one'));
+test('the state of another repository, or of the data of another upgrade, does not count', async () => {
+  await writeState(paths, emptyState('one', null));
+  expect(await readState(paths, 'one')).toEqual(emptyState('one', null));
   expect(await readState(paths, 'two')).toBeNull();
+  const marker = { id: 'a', installation: '18-system', provisioned: true };
+  await writeFile(paths.marker, JSON.stringify({ ...marker, upgrade: 'later' }));
+  expect(await readState(paths, 'one')).toBeNull();
+  await writeState(paths, { ...emptyState('one', 'later'), safeToMs: 1 });
+  expect((await readState(paths, 'one'))?.safeToMs).toBe(1);
+  expect(await readState(paths, 'one', null)).toEqual(emptyState('one', null));
 });
 
 test('the end of a file that was left early is found', () => {

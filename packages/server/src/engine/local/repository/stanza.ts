@@ -1,4 +1,4 @@
-/** A service in a repository: pgBackRest's stanza, whose name is the id of the service. */
+/** The data of a service in a repository, which is a stanza of pgBackRest. */
 import { runPgBackRest, type Call, type Result } from '../../../repository/run.ts';
 import type { Repository } from '../../../repository/repository.ts';
 import { ERRORS, PgBackRestError, problemOf } from '../../../repository/problem.ts';
@@ -23,28 +23,28 @@ const OPTIONS = {
   'expire-auto': 'n',
 } as const;
 
-/** Runs a command of pgBackRest for a service. @throws RepositoryProblem */
+/** Runs a command of pgBackRest for a stanza. @throws RepositoryProblem */
 export async function runForService(
   { program }: Pick<ShipContext, 'program'>,
-  id: string,
+  stanza: string,
   repository: Repository,
   { options, ...call }: Call,
 ): Promise<Result> {
   return runPgBackRest(program, repository, {
     ...call,
-    options: { ...OPTIONS, stanza: id, ...options },
+    options: { ...OPTIONS, stanza, ...options },
   });
 }
 
 /**
- * Makes the stanza of a service, or adds to it the system identifier or the version that its data
- * has got since.
+ * Makes a stanza, or adds to it the system identifier that its data has got since: a service that
+ * was not provisioned when its machine was lost is made again.
  *
  * @param data a data directory of it
  */
 export async function ensureStanza(
   context: Pick<ShipContext, 'program'>,
-  id: string,
+  stanza: string,
   repository: Repository,
   data: string,
   signal: AbortSignal,
@@ -57,10 +57,10 @@ export async function ensureStanza(
     signal,
   });
   try {
-    await runForService(context, id, repository, call('stanza-create'));
+    await runForService(context, stanza, repository, call('stanza-create'));
   } catch (error) {
     if (!(error instanceof PgBackRestError && error.code === ERRORS.stanzaMismatch)) throw error;
-    await runForService(context, id, repository, call('stanza-upgrade'));
+    await runForService(context, stanza, repository, call('stanza-upgrade'));
   }
 }
 
@@ -70,6 +70,8 @@ export type StoredBackup = KnownBackup & {
   /** The file backup_label; null: the snapshot has none. */
   backupLabel: string | null;
   dataBytes: number;
+  /** The major version of PostgreSQL. */
+  major: number;
 };
 
 const encode = (text: string): string => Buffer.from(text, 'utf8').toString('base64');
@@ -86,36 +88,38 @@ export function annotations(snapshot: Snapshot, backupLabel: string | null): str
 /** The status of a stanza that cannot be read; a missing one has another. */
 const UNREADABLE = 99;
 
-/** The backups of a service in a repository, newest first. @throws RepositoryProblem */
+/** The backups in a stanza, newest first. @throws RepositoryProblem */
 export async function listBackups(
   context: Pick<ShipContext, 'program'>,
-  id: string,
+  stanza: string,
   repository: Repository,
 ): Promise<StoredBackup[]> {
-  const { stdout } = await runForService(context, id, repository, {
+  const { stdout } = await runForService(context, stanza, repository, {
     command: ['info', '--output=json'],
     asked: 'list the backups of the service',
   });
   // pgBackRest does not escape the line ends of its messages.
   const stanzas: unknown = JSON.parse(stdout.toString('utf8').replaceAll(/\p{Cc}/gu, ' '));
-  const [stanza] = Array.isArray(stanzas) ? stanzas : [];
-  const repositories = property(stanza, 'repo');
+  const [found] = Array.isArray(stanzas) ? stanzas : [];
+  const repositories = property(found, 'repo');
   const status = property(Array.isArray(repositories) ? repositories[0] : null, 'status');
   if (property(status, 'code') === UNREADABLE)
     throw problemOf(repository, 'be read', UNREADABLE, String(property(status, 'message')));
-  const backups = property(stanza, 'backup');
+  const [backups, databases] = [property(found, 'backup'), property(found, 'db')];
   return (Array.isArray(backups) ? backups : [])
-    .flatMap((backup) => parseBackup(backup) ?? [])
+    .flatMap((backup) => parseBackup(backup, Array.isArray(databases) ? databases : []) ?? [])
     .toReversed();
 }
 
 /** @returns null: not one of ours, or one that is damaged */
-function parseBackup(backup: unknown): StoredBackup | null {
+function parseBackup(backup: unknown, databases: readonly unknown[]): StoredBackup | null {
   const annotation = property(backup, 'annotation');
   const [facts, label] = [property(annotation, 'snapshot'), property(annotation, 'label')];
   if (typeof facts !== 'string' || property(backup, 'error') === true) return null;
   const parsed: Snapshot = JSON.parse(decode(facts));
   const info = property(backup, 'info');
+  const databaseId = property(property(backup, 'database'), 'id');
+  const database = databases.find((one) => property(one, 'id') === databaseId);
   return {
     label: String(property(backup, 'label')),
     snapshot: parsed.id,
@@ -127,6 +131,7 @@ function parseBackup(backup: unknown): StoredBackup | null {
     dataBytes: Number(property(info, 'size') ?? 0),
     facts: parsed,
     backupLabel: typeof label === 'string' ? decode(label) : null,
+    major: Number.parseInt(String(property(database, 'version')), 10),
   };
 }
 

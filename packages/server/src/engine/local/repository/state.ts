@@ -8,6 +8,7 @@ import { writeDurably } from '../../../lib/durable.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import type { OffMachineVerification } from '../../off-machine.ts';
 import type { InstancePaths } from '../host/layout.ts';
+import { markerOf } from '../host/marker.ts';
 import { statEntry } from '../host/service-files.ts';
 import {
   entriesOf,
@@ -62,6 +63,8 @@ export type KnownBackup = OffMachineBackup & { firstWal: string; isInitial?: boo
 /** The content of the file. */
 export type ShipState = {
   repositoryId: string;
+  /** The upgrade that has made the data of which this is the state; null: none has. */
+  upgrade: string | null;
   backups: KnownBackup[];
   /** The last WAL file of each timeline that was pushed, by the timeline. */
   pushed: Record<string, string>;
@@ -78,8 +81,9 @@ export type ShipState = {
   verification?: OffMachineVerification;
 };
 
-export const emptyState = (repositoryId: string): ShipState => ({
+export const emptyState = (repositoryId: string, upgrade: string | null): ShipState => ({
   repositoryId,
+  upgrade,
   backups: [],
   pushed: {},
   histories: [],
@@ -90,23 +94,35 @@ export const emptyState = (repositoryId: string): ShipState => ({
   problem: null,
 });
 
-const fileOf = ({ root }: InstancePaths, repositoryId: string): string =>
-  join(root, `off-machine.${repositoryId}.json`);
+/** An upgrade leaves the state of the former data as it was: an undo goes on with it. */
+const fileOf = (
+  { root }: InstancePaths,
+  { repositoryId, upgrade }: Pick<ShipState, 'repositoryId' | 'upgrade'>,
+): string => join(root, `off-machine.${repositoryId}${upgrade === null ? '' : `.${upgrade}`}.json`);
 
-/** The state of a service in a repository; null: none was written for this one. */
+/** The upgrade that has made the data in place; null: none has. */
+export const upgradeIn = (paths: InstancePaths): string | null => markerOf(paths)?.upgrade ?? null;
+
+/**
+ * The state of a service in a repository; null: none was written for this one.
+ *
+ * @param upgrade the upgrade that has made the data of it
+ */
 export async function readState(
   paths: InstancePaths,
   repositoryId: string,
+  upgrade = upgradeIn(paths),
 ): Promise<ShipState | null> {
-  const text = await readOrNull(fileOf(paths, repositoryId));
+  const empty = emptyState(repositoryId, upgrade);
+  const text = await readOrNull(fileOf(paths, empty));
   if (text === null) return null;
   // Written completely or not at all, by us; an older release noted no gaps.
-  const state: ShipState = { ...emptyState(repositoryId), ...JSON.parse(text) };
+  const state: ShipState = { ...empty, ...JSON.parse(text) };
   return state.repositoryId === repositoryId ? state : null;
 }
 
 export async function writeState(paths: InstancePaths, state: ShipState): Promise<void> {
-  await writeDurably(fileOf(paths, state.repositoryId), JSON.stringify(state), 0o600);
+  await writeDurably(fileOf(paths, state), JSON.stringify(state), 0o600);
 }
 
 /**

@@ -2,12 +2,13 @@
  * Verifies the backups of a service in a repository: the newest one is fetched with its WAL into a
  * copy, restored there, checked and removed. Nothing of the service on this machine is used.
  */
+import { stanzaOf } from '../../../repository/stanzas.ts';
 import type { OffMachineVerification } from '../../off-machine.ts';
 import type { RunStep } from '../../run-step.ts';
 import type { ServiceSpec } from '../../spec.ts';
-import { copyPaths, discardCopy, killCopy } from '../backup/copy.ts';
+import { copyPaths, discardCopy, killCopy, sweepCopies } from '../backup/copy.ts';
 import { listSnapshots } from '../backup/snapshots.ts';
-import { restoreAndCheck, sweepCopies, type Verifications } from '../backup/verify.ts';
+import { restoreAndCheck, type Verifications } from '../backup/verify.ts';
 import { memberKey } from '../host/layout.ts';
 import { ownerOf } from '../host/users.ts';
 import type { Installation } from '../postgres/installations.ts';
@@ -29,12 +30,12 @@ export async function verifyInRepository(
   installation: Installation,
   runStep: RunStep,
 ): Promise<OffMachineVerification> {
-  const { context, id, repository, signal } = shipment;
+  const { context, id, upgrade, repository, signal } = shipment;
   const { machine } = context;
   const primary = machine.layout.primaryOf(id);
   const owner = ownerOf(machine, machine.layout.member(id, primary));
   const copy = copyPaths(machine, id);
-  await sweepCopies(verifications);
+  await sweepCopies(machine);
   const { sent, safeToMs } = await changeState(shipment, async (state) =>
     whatWasSent(state, repository),
   );
@@ -52,7 +53,7 @@ export async function verifyInRepository(
         fetch: async (show) => {
           const fetched = await fetchBackup(
             context,
-            id,
+            stanzaOf(id, upgrade),
             repository,
             copy,
             owner,

@@ -4,7 +4,7 @@ import { decide, KILL_AFTER_MS, type Observation, type Step } from './decide.ts'
 import { spec, PAUSED, POOLED, INSIDE, SPARE, FORK, pooler } from './decide.testing.ts';
 import { afterStep } from './simulate.ts';
 
-const UPGRADE = { id: 'upgrade', to: 18, undo: false };
+const UPGRADE = { id: 'upgrade', to: 18, undo: false, before: null };
 const anySpec = fc.constantFrom(
   spec(),
   PAUSED,

@@ -3,7 +3,7 @@ import { decide, type Observation, type Step } from './decide.ts';
 import { DOWN, spec, WELL } from './decide.testing.ts';
 import type { PlacedSpec } from './placed-spec.ts';
 
-const UPGRADED = { upgrade: { id: 'upgrade', to: 18, undo: false } };
+const UPGRADED = { upgrade: { id: 'upgrade', to: 18, undo: false, before: null } };
 const UNDONE = { upgrade: { ...UPGRADED.upgrade, undo: true } };
 
 test.each<[string, PlacedSpec, Observation, Step['kind']]>([

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { mkdir, rename } from '../host/root-files.ts';
 import { findRepository } from '../../../repository/source.ts';
+import { stanzaOf } from '../../../repository/stanzas.ts';
 import type { Origin, Recovery } from '../../spec.ts';
 import { forkData, rollForward } from '../backup/fork.ts';
 import { convert } from '../convert/convert.ts';
@@ -18,6 +19,7 @@ import type { Machine } from '../host/machine-record.ts';
 import { ownerOf, SERVICE_USER } from '../host/users.ts';
 import { fetchBackup } from '../repository/fetch.ts';
 import type { FetchTarget } from '../repository/fetch-wal.ts';
+import { upgradeIn } from '../repository/state.ts';
 import type { Listener } from '../network/listener.ts';
 import type { ConfigFiles } from '../postgres/files.ts';
 import { writeSystemIdentifier } from '../postgres/identity.ts';
@@ -179,7 +181,7 @@ type Restored = Readonly<{ at: InstancePaths; owner: Owner | null; target: strin
 async function restoreData(
   { machine, repositories }: Executor,
   id: string,
-  { id: recoveryId, repository: repositoryId, at: time }: Recovery,
+  { id: recoveryId, repository: repositoryId, at: time, upgrade = null }: Recovery,
   { at, owner, target }: Restored,
 ): Promise<string> {
   const until = time === null ? 'newest' : { timeMs: Date.parse(time) };
@@ -188,7 +190,7 @@ async function restoreData(
       ? await newestBackup(at)
       : await fetchFrom(await findRepository(repositories, repositoryId), until, {
           machine,
-          id,
+          stanza: stanzaOf(id, upgrade),
           at,
           owner,
         });
@@ -214,11 +216,11 @@ async function newestBackup(at: InstancePaths): Promise<FoundBackup> {
 async function fetchFrom(
   { program, repository }: Awaited<ReturnType<typeof findRepository>>,
   until: FetchTarget,
-  { machine, id, at, owner }: Omit<Restored, 'target'> & { machine: Machine; id: string },
+  { machine, stanza, at, owner }: Omit<Restored, 'target'> & { machine: Machine; stanza: string },
 ): Promise<FoundBackup> {
   const fetched = await fetchBackup(
     { machine, program },
-    id,
+    stanza,
     repository,
     at,
     owner,
@@ -246,7 +248,8 @@ async function forkFromRepository(
   // Moments are finer than milliseconds.
   const until = { timeMs: Date.parse(targetTime ?? '') + 1 };
   const repository = await findRepository(repositories, repositoryId);
-  const found = await fetchFrom(repository, until, { machine, id: parent, at, owner });
+  const stanza = stanzaOf(parent, upgradeIn(machine.layout.service(parent)));
+  const found = await fetchFrom(repository, until, { machine, stanza, at, owner });
   await rollForward(
     machine,
     owner,
@@ -312,7 +315,7 @@ async function make(
           uid: owner?.name === SERVICE_USER ? owner.uid : null,
           userOf: null,
           recovery: spec.recovery?.id ?? null,
-          upgrade: null,
+          upgrade: spec.recovery?.upgrade ?? null,
           exchange: null,
         }),
       ),

@@ -3,14 +3,16 @@
  * (docs/decisions/0050-upgrades.md). The copy is made beside the data, and then exchanged with it:
  * the former data stays with its snapshots and its WAL, and comes back by the same exchange.
  */
-import { existsSync, lstatSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MAX_REPLICAS } from '@howdah/contract';
+import { whyNotServed } from '../../../repository/pgbackrest.ts';
 import type { RunStep } from '../../run-step.ts';
 import { TRIAL_STEP } from '../../upgrade-steps.ts';
 import type { ServiceSpec, Upgrade } from '../../spec.ts';
 import { forkData } from '../backup/fork.ts';
+import { isArchiveAway, linkBeside } from '../backup/linked-archive.ts';
 import { convert, whyNotConverted } from '../convert/convert.ts';
 import { discard } from '../host/clone.ts';
 import { memberKey, type InstancePaths } from '../host/layout.ts';
@@ -18,6 +20,7 @@ import { removeLimits } from '../host/limits.ts';
 import { readMarker, writeMarker, type Marker } from '../host/marker.ts';
 import { NotYet, Refused } from '../host/not-yet.ts';
 import { mkdir, rename } from '../host/root-files.ts';
+import { entryExists } from '../host/service-files.ts';
 import { ownerOf } from '../host/users.ts';
 import {
   installationFor,
@@ -26,6 +29,8 @@ import {
   missingFor,
   type Installation,
 } from '../postgres/installations.ts';
+import { pushRest } from '../repository/ship.ts';
+import { upgradeIn } from '../repository/state.ts';
 import { findServer, makeInstanceDirectories } from '../postgres/server.ts';
 import { stopPooler } from '../proxy/pooler.ts';
 import { converting, type Executor } from './executor.ts';
@@ -47,6 +52,9 @@ const placesOf = ({ machine }: Pick<Executor, 'machine'>, id: string, upgrade: s
   return { former, made: `${former}-made`, undone: `${former}-undone` };
 };
 
+/** A repository that takes longer for the last WAL keeps nobody from connecting. */
+const REST_MS = 20_000;
+
 /**
  * Stops a service and copies its data into the new version, beside it.
  *
@@ -61,10 +69,9 @@ export async function convertInPlace(
 ): Promise<string> {
   const { machine, templates } = executor;
   const to = newerOrRefuse(executor, spec, upgrade.to);
-  if (lstatSync(paths.archive, { throwIfNoEntry: false })?.isSymbolicLink() === true)
+  if (await isArchiveAway(paths.archive))
     throw new Refused(
-      'its WAL archive is a link to another disk, which cannot be set aside with the data: fork ' +
-        'it into the new version instead',
+      'its WAL archive is a link to a disk that is not there: mount it, then upgrade again',
     );
   return converting(executor, async () => {
     const owner = ownerOf(machine, paths);
@@ -72,6 +79,7 @@ export async function convertInPlace(
     try {
       const lost = await describeLoss(executor, spec.id);
       await stopAll(executor, spec.id);
+      const sending = sendRest(executor, spec.id);
       await discard(machine, spec.id, made);
       await mkdir(made, { recursive: true, mode: 0o700 });
       const target = join(made, '0');
@@ -79,10 +87,12 @@ export async function convertInPlace(
       const done = await convert(conversion, cloneOf(executor, paths, spec.id), target);
       // Its private server has flushed nothing.
       await executor.flush();
+      // Once `exchange` is written, nothing more of the former data is sent.
+      const unsent = await sending;
       const marker = await markerOf(executor, spec.id);
       const exchange = { upgrade: upgrade.id, installation: to.name };
       await writeMarker(machine.layout.service(spec.id), { ...marker, exchange });
-      return `${done}${lost}`;
+      return `${done}${lost}${unsent}`;
     } catch (error) {
       if (error instanceof NotYet) throw error;
       await discard(machine, spec.id, made);
@@ -91,16 +101,39 @@ export async function convertInPlace(
   });
 }
 
+/**
+ * Sends the end of the WAL to the repositories, which an upgrade that is not backed up yet is
+ * recovered from. The outage is not longer than the copy for it, but for a repository that is slow.
+ *
+ * @returns a line for the user; empty: they have everything
+ */
+async function sendRest({ machine, repositories }: Executor, id: string): Promise<string> {
+  const { program, list } = repositories;
+  if (program === null) return '';
+  const upgrade = upgradeIn(machine.layout.service(id));
+  const signal = AbortSignal.timeout(REST_MS);
+  const lacking: string[] = [];
+  for (const repository of await list().catch(() => [])) {
+    const rest = { context: { machine, program }, id, upgrade, repository, signal };
+    if (!(await pushRest(rest).catch(() => false))) lacking.push(repository.name);
+  }
+  return lacking.length === 0
+    ? ''
+    : `; without the last WAL before the upgrade: the repository ${lacking.join(', ')}`;
+}
+
 /** @throws Refused when the version is not installed, or cannot take over the data */
 function newerOrRefuse(
-  { machine }: Executor,
+  { machine, repositories }: Executor,
   { addons }: Pick<ServiceSpec, 'addons'>,
   major: number,
 ): Installation {
   const { usable } = machine.installations;
   const to = installationFor(usable, addons, major);
   if (to === null) throw new Refused(missingFor(usable, addons, major));
-  const why = whyNotConverted(to, addons);
+  const unserved =
+    repositories.known().length === 0 ? null : whyNotServed(repositories.program, to.major);
+  const why = whyNotConverted(to, addons) ?? unserved;
   if (why !== null) throw new Refused(why);
   return to;
 }
@@ -201,16 +234,18 @@ export async function exchangeData(
   for (const { name, path } of itemsOf(paths)) {
     const [from, to] = [join(incoming, name), join(outgoing, name)];
     // Its own data is there: it has left already, and the data at `path` has come in.
-    if (!existsSync(to)) await (existsSync(path) ? rename(path, to) : mkdir(to));
-    if (existsSync(from)) await rename(from, path);
+    if (!entryExists(to)) await (entryExists(path) ? rename(path, to) : mkdir(to));
+    if (entryExists(from)) await rename(from, path);
   }
-  await makeInstanceDirectories(ownerOf(machine, paths), paths);
+  const owner = ownerOf(machine, paths);
+  await linkBeside(owner, join(outgoing, 'archive'), paths.archive, `${id}-${upgrade.id}`);
+  await makeInstanceDirectories(owner, paths);
   await discard(machine, id, incoming);
   await executor.flush();
   await writeMarker(service, {
     ...found,
     installation: exchange.installation,
-    upgrade: isBack ? null : upgrade.id,
+    upgrade: isBack ? upgrade.before : upgrade.id,
     exchange: null,
   });
   const replaced = isBack ? 'the data since the upgrade' : 'the former data, with its snapshots,';
