@@ -47,7 +47,7 @@ test('an action is refused exactly where the API refuses it, in its words', () =
       );
 });
 
-test('only admins may stop, restart, upgrade or delete a PROD service, or a service with a PROD set', () => {
+test('only admins may end or upgrade a PROD service, or a service with a PROD set', () => {
   for (const action of ['stop', 'restart', 'delete'] as const) {
     for (const shown of [service('READY', 'PROD'), service('READY', 'DEV', [setIn('PROD')])]) {
       expect(whyNot(action, shown, me('developer')), action).toContain('PROD');

@@ -192,7 +192,7 @@ type EndingCall = {
   [call in CallName]: (typeof ACCESS)[call] extends 'end' ? call : never;
 }[CallName];
 
-/** What the calls do to a service that its environment protects it from. */
+/** The verbs of the calls that PROD protects a service from. */
 const ENDING = {
   stopService: 'stop',
   restartService: 'restart',

@@ -216,8 +216,8 @@ export const TAGS: readonly Tags[] = [
 ];
 
 /**
- * "developer may do everything but … stop, restart, upgrade or delete PROD services": the calls that
- * do, and the tags for which. A service takes its sets along when it stops, restarts or is deleted.
+ * "developer may do everything but … stop, restart, upgrade or delete PROD services": the calls
+ * that do, and the tags for which. A service takes its sets along when it stops, restarts or is deleted.
  */
 const NOT_FOR_DEVELOPERS: Record<string, (tags: Tags) => boolean> = {
   stopService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',

@@ -99,8 +99,11 @@ async function loseAndRecover(): Promise<string> {
   const shown = async () => (await cloud.cli('repo', 'show', 'offsite', '-o', 'json')).stdout;
   const saved = async () => /"control_saved": "(.*)"/.exec(await shown())?.[1] ?? '';
   const nowMs = Date.now();
+  // A control plane that starts sends its data at once.
+  await cloud.stop('SIGKILL');
+  await cloud.up();
   await expect
-    .poll(async () => Date.parse((await saved()) || '0'), { timeout: 150_000, interval: 1000 })
+    .poll(async () => Date.parse((await saved()) || '0'), { timeout: 150_000, interval: 200 })
     .toBeGreaterThan(nowMs);
   const kit = await cloud.cli('repo', 'kit', 'offsite');
   await writeFile(join(away, 'kit.json'), kit.stdout);
@@ -115,7 +118,7 @@ async function loseAndRecover(): Promise<string> {
   return recovered.stdout;
 }
 
-test('an upgraded service is backed up apart, undone, and recovered in either version', async () => {
+test('an upgraded service is undone, and recovered in either version', async () => {
   if (newer === null || pgBackRest === null) {
     const refused = await cloud.request('POST', '/services/none/upgrade', { pg_version: '99' });
     expect(refused.status).toBe(404);

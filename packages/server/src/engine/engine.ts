@@ -301,9 +301,8 @@ export interface BackupKeeping {
   /** Its snapshots, its WAL archive, and the window of points in time that it can be forked at. */
   describe(id: string): Promise<Omit<Backups, 'storage' | 'off_machine'>>;
   /**
-   * The backups that lost data of a service is restored from; null: there are none.
-   *
-   * @param upgrades the upgrades whose data it may be, the desired one first; null: none has made it
+   * The backups that lost data of a service is restored from; null: there are none. It is the data
+   * of one of these upgrades, the desired one first; null: of none.
    */
   restorable(id: string, upgrades: readonly (string | null)[]): Promise<Restorable | null>;
   /**

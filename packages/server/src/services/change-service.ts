@@ -119,8 +119,8 @@ async function refuseTooMany(tx: Tx, service: ServiceRow): Promise<void> {
   throw new ApiError(
     'LIMIT_EXCEEDED',
     `runBackup: ${asked} backups of the service, and of deleted ones, were asked for within 24 ` +
-      `hours; allowed are ${MOST_ASKED_A_DAY}. The daily backup goes on; ask again when the first ` +
-      'of them is a day old',
+      `hours; allowed are ${MOST_ASKED_A_DAY}. The daily backup goes on; ask again when the ` +
+      'first of them is a day old',
   );
 }
 

@@ -13,7 +13,7 @@ function upgradesUpTo(last: Upgraded | null): Upgraded[] {
   return last === null ? [] : [last, ...upgradesUpTo(last.before ?? null)];
 }
 
-/** What remains of the upgrades of a service when one of them is undone. */
+/** The last upgrade of a service when one of them is undone. */
 export function upgradedWithout(last: Upgraded | null, id: string): Upgraded | null {
   return last?.id === id ? (last.before ?? null) : last;
 }

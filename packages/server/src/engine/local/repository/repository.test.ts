@@ -90,7 +90,7 @@ test('before any WAL was pushed, commits after the initial snapshot are not safe
   expect(await safe()).toBe(takenMs);
 });
 
-test('the state of another repository, or of the data of another upgrade, does not count', async () => {
+test('the state of another repository, or of another upgrade, does not count', async () => {
   await writeState(paths, emptyState('one', null));
   expect(await readState(paths, 'one')).toEqual(emptyState('one', null));
   expect(await readState(paths, 'two')).toBeNull();

@@ -15,7 +15,7 @@ const FETCH_SECONDS_PER_GB = 5;
 
 /**
  * The backups that bring back the most; of equals those of this machine. An earlier upgrade counts
- * only if there is no backup of the data of a later one, and if nothing of the service is left here.
+ * only if a later one has no backup of its data, and if nothing of the service is left here.
  *
  * @param upgrades the upgrades whose data it may be, the desired one first
  * @returns null: there is no backup
