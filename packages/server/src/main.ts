@@ -18,6 +18,7 @@ export { AlreadyRunning } from './store/connections.ts';
 export { findControl, readCredentials, credentialsPath, type Credentials } from './installation.ts';
 export { openLog } from './lib/log.ts';
 export { checkIntegrity, checkMachine } from './engine/local/admin/integrity.ts';
+export { listAside } from './engine/local/admin/aside-data.ts';
 export { recover, type RecoverOptions } from './recover.ts';
 export { backupControl, restoreControl } from './engine/local/admin/control-backup.ts';
 export { doctor } from './engine/local/admin/doctor.ts';

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { verb } from '../command.ts';
 import { homeDirectory } from '../connection.ts';
 import { Failure } from '../exit.ts';
-import { say } from '../output.ts';
+import { note, say } from '../output.ts';
 import { loadServer } from '../server.ts';
 
 export function addAudit(program: Command): void {
@@ -24,6 +24,8 @@ export function addAudit(program: Command): void {
         );
       });
     problems.push(...(await server.checkMachine({ home })));
+    // No contradiction: they are no part of the findings.
+    for (const sentence of await server.listAside(home)) note(sentence);
     for (const problem of problems) say(problem);
     if (problems.length > 0)
       throw new Failure(
