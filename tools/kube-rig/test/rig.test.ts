@@ -4,12 +4,12 @@
  */
 import { execFile, spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { basename, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { readRig } from './rig.ts';
+import { readRig, type Rig } from './rig.ts';
 
 const RUN = fileURLToPath(new URL('../run', import.meta.url));
 const NAMESPACE = 'rig-test';
@@ -137,66 +137,64 @@ describe('the cluster', () => {
   });
 });
 
-/** Everything that clusters have made on this machine, by name, without that of this run. */
-async function remains(): Promise<string[]> {
-  const lists = [
-    await output('find', '/sys/fs/cgroup', '-maxdepth', '4', '-name', 'kube-rig.*'),
-    await output(
-      'find',
-      process.env['TMPDIR'] ?? '/var/tmp',
-      '-maxdepth',
-      '1',
-      '-name',
-      'kube-rig*',
-    ),
-    await output('ip', '-brief', 'link', 'show', 'type', 'veth'),
-    await output('losetup', '--list', '--noheadings', '--output', 'BACK-FILE'),
-    await output('nft', 'list', 'tables'),
-    await output('findmnt', '--list', '--noheadings', '--output', 'TARGET'),
-    await output('ps', '-e', '-o', 'pid=,args='),
-  ];
-  return lists
-    .flatMap((list) => list.split('\n'))
-    .filter((line) => /kube-rig|kubelet/.test(line) && !line.includes(dirname(rig.control)))
-    .toSorted();
+/** Everything that a cluster has on this machine outside of its namespaces. */
+async function tracesOf(one: Rig): Promise<Readonly<Record<string, string[]>>> {
+  const directory = dirname(one.control);
+  const [, , number] = one.nodeAddress.split('.');
+  const linesWith = async (text: string, file: string, ...args: string[]): Promise<string[]> =>
+    (await output(file, ...args)).split('\n').filter((line) => line.includes(text));
+  return {
+    cgroups: await linesWith('/', 'find', '/sys/fs/cgroup', '-name', basename(directory)),
+    files: existsSync(directory) ? [directory] : [],
+    links: await linesWith(`kube-rig-${number}@`, 'ip', '-brief', 'link'),
+    disks: await linesWith(directory, 'losetup', '--list', '--noheadings', '-O', 'BACK-FILE'),
+    processes: await linesWith(directory, 'ps', '-e', '-o', 'args='),
+  };
 }
+const NOTHING = { cgroups: [], files: [], links: [], disks: [], processes: [] };
 
-type Ended = { readonly code: number | null; readonly stdout: string };
-
-/** Starts a second cluster; `whenReady` is called with the process when its command prints. */
-async function runBeside(command: string, whenReady: (pid: number) => void): Promise<Ended> {
+/** A second cluster, whose command ends with status 7 at the end of its input. */
+async function startBeside() {
   // A process group of its own, as a terminal makes one for each command.
-  const child = spawn(RUN, ['bash', '-c', command], {
+  const child = spawn(RUN, ['bash', '-c', 'echo "$KUBE_RIG"; read -r _; exit 7'], {
     detached: true,
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['pipe', 'pipe', 'inherit'],
   });
-  let stdout = '';
-  child.stdout.setEncoding('utf8').on('data', (text: string) => {
-    stdout += text;
-    if (child.pid !== undefined) whenReady(child.pid);
-  });
-  const code = await new Promise<number | null>((resolve) => child.on('close', resolve));
-  return { code, stdout };
+  const { pid } = child;
+  if (pid === undefined) throw new Error(`${RUN} cannot be started`);
+  const ended = new Promise<number | null>((resolve) => child.on('close', resolve));
+  const path = await new Promise<string>((resolve) =>
+    child.stdout.setEncoding('utf8').once('data', resolve),
+  );
+  return {
+    rig: readRig(path.trim()),
+    endInput: () => child.stdin.end(),
+    signal: (name: 'SIGINT' | 'SIGKILL') => process.kill(-pid, name),
+    ended,
+  };
 }
 
 describe('a second cluster', () => {
-  test('has an address of its own, and its command answers; nothing is left', async () => {
-    const before = await remains();
-    const { code, stdout } = await runBeside(`cat "$KUBE_RIG"; exit 7`, () => {});
-    expect(code).toBe(7);
-    expect(JSON.parse(stdout)).toMatchObject({ storageClass: 'howdah' });
-    expect(stdout).not.toContain(`"${rig.nodeAddress}"`);
-    expect(await remains()).toEqual(before);
+  test('leaves nothing when its command ends, and has the status of the command', async () => {
+    const beside = await startBeside();
+    expect(beside.rig.nodeAddress).not.toBe(rig.nodeAddress);
+    for (const [kind, traces] of Object.entries(await tracesOf(beside.rig)))
+      expect(traces, kind).not.toEqual([]);
+    beside.endInput();
+    expect(await beside.ended).toBe(7);
+    expect(await tracesOf(beside.rig)).toEqual(NOTHING);
     expect(await kubectl('get', 'pod', 'db')).toContain('Running');
   });
 
-  test('ends with Ctrl-C, and leaves nothing', async () => {
-    const before = await remains();
-    const { code, stdout } = await runBeside('dirname "$KUBE_RIG"; sleep infinity', (pid) => {
-      process.kill(-pid, 'SIGINT');
-    });
-    expect(code).toBe(130);
-    expect(existsSync(stdout.trim())).toBe(false);
-    expect(await remains()).toEqual(before);
+  test('ends with Ctrl-C; after a kill the next run removes what is left', async () => {
+    const killed = await startBeside();
+    killed.signal('SIGKILL');
+    await killed.ended;
+    await expect.poll(async () => (await tracesOf(killed.rig))['processes']).toEqual([]);
+    const beside = await startBeside();
+    expect(await tracesOf(killed.rig)).toMatchObject({ cgroups: [], files: [], disks: [] });
+    beside.signal('SIGINT');
+    expect(await beside.ended).toBe(130);
+    expect(await tracesOf(beside.rig)).toEqual(NOTHING);
   });
 });

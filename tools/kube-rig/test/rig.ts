@@ -23,8 +23,7 @@ const FIELDS = [
 ] as const satisfies readonly (keyof Rig)[];
 
 /** @throws where no cluster runs, with the command that starts one */
-export function readRig(): Rig {
-  const path = process.env['KUBE_RIG'];
+export function readRig(path = process.env['KUBE_RIG']): Rig {
   if (path === undefined)
     throw new Error(
       'no Kubernetes cluster: tools/kube-rig/run npx vitest run --project kubernetes',
