@@ -69,7 +69,11 @@ answers() {
 
 case $verb in
   start)
-    setsid "$name" "${arguments[@]}" >>"$directory/logs/$name" 2>&1 </dev/null &
+    command=("$name" "${arguments[@]}")
+    # It can end when pods change while the API server is away, and relies on being started again.
+    [ "$name" != kube-scheduler ] ||
+      command=(bash -c 'until "$0" "$@"; do sleep 0.2; done' "${command[@]}")
+    setsid "${command[@]}" >>"$directory/logs/$name" 2>&1 </dev/null &
     echo $! >"$directory/pids/$name"
     until answers; do
       kill -0 $! 2>/dev/null || {
