@@ -1,0 +1,46 @@
+/** The engine for Kubernetes keeps the promises that its capabilities allow. */
+import { describe, expect, test } from 'vitest';
+import { PROMISES } from '../src/engine/conformance/promises.ts';
+import { capabilitiesOf } from '../src/engine/kubernetes/capabilities.ts';
+import { operator, rig } from './cloud.ts';
+import { createKubernetesSubject, MAJOR } from './subject.ts';
+
+/** Promises that no capability speaks of, and why they are not kept here (docs/kubernetes.md). */
+const NOT_KEPT: ReadonlyMap<string, string> = new Map([
+  ['usage has plausible figures of each server', 'usage is not read'],
+  [
+    'pages of a server log have each entry once, newest first',
+    'it reads the log of a stopped server, and a stop ends the log',
+  ],
+  ['a server log is searched by word, severity and time', 'the same'],
+  [
+    'lost data is not replaced by an empty database, and is used again when it is back',
+    'it brings a volume back, which Kubernetes has deleted',
+  ],
+  [
+    'an upgrade keeps the data in a newer version, and its undo brings the former data back',
+    'data stays in its major version',
+  ],
+]);
+
+/** Promises with services so large that the node has room for one of them. */
+const ALONE: readonly string[] = [
+  'the plan of a change has the steps that are made',
+  'a stop and a resize keep the data',
+];
+
+describe('promises', () => {
+  const capabilities = capabilitiesOf({ code: 'kube', images: { [MAJOR]: '' } });
+  const names = new Set(PROMISES.map(({ name }) => name));
+  for (const name of [...NOT_KEPT.keys(), ...ALONE])
+    if (!names.has(name)) throw new Error(`there is no promise ${name}`);
+  for (const { name, applies, check } of PROMISES) {
+    if (applies?.({ capabilities }) === false || NOT_KEPT.has(name)) continue;
+    test(name, { concurrent: !ALONE.includes(name) }, async () => {
+      const subject = await createKubernetesSubject(rig(), operator().api);
+      await check(subject);
+      await subject.destroy();
+      expect(subject.engine.capabilities.engine).toBe('kubernetes');
+    });
+  }
+});

@@ -1,0 +1,112 @@
+/** A region on Kubernetes as its users have it: by the command line, the API and clients. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { connectTo, install, type Installation } from '../test/harness.ts';
+import type { Service } from '../test/harness-caller.ts';
+import { operator, rig } from './cloud.ts';
+
+let cloud: Installation;
+
+beforeAll(async () => {
+  cloud = await install();
+});
+afterAll(async () => {
+  expect(await cloud?.destroy()).toEqual([]);
+});
+
+async function cli(...args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await cloud.cli(...args);
+  expect({ code, stderr, args }).toMatchObject({ code: 0 });
+  return stdout;
+}
+
+let service: Service & { initial_password: string };
+const PASSWORD = 'Another-password-1';
+
+/** Writes a row with a session of its own, by verify-full. @returns the number of rows */
+async function writeRow(password: string): Promise<number> {
+  const client = await connectTo(cloud, service, password);
+  try {
+    await client.query('create table if not exists t (n integer)');
+    await client.query('insert into t values (1)');
+    return (await client.query('select from t')).rowCount ?? 0;
+  } finally {
+    await client.end();
+  }
+}
+
+test('a cluster becomes a region, with services that clients reach by TLS', async () => {
+  const { host, image, storageClass, kubeconfigPath } = rig();
+  await cli(
+    ...`region add kube --kubeconfig ${kubeconfigPath} --host ${host} --ports 30500-30599`.split(
+      ' ',
+    ),
+    ...`--storage-class ${storageClass} --image 17=${image}`.split(' '),
+  );
+  const findings: { what: string; state: string }[] = JSON.parse(
+    await cli('region', 'doctor', 'kube', '-o', 'json'),
+  );
+  expect(findings.map(({ state }) => state)).toEqual(findings.map(() => 'ok'));
+  service = await cloud.create({ name: 'orders', region_code: 'kube', addons: [] });
+  expect(service.endpoint.host).toBe(host);
+  expect(await writeRow(service.initial_password)).toBe(1);
+});
+
+test('a stop goes on after the control plane is killed, and nothing is lost', async () => {
+  const { service_id: id, initial_password: password } = service;
+  const stopping = cloud.cli('service', 'stop', 'orders');
+  await cloud.until(id, 'PAUSING');
+  await cloud.stop('SIGKILL');
+  await stopping;
+  await cloud.up();
+  await cloud.until(id, 'PAUSED');
+  await cli('service', 'start', 'orders');
+  expect(await writeRow(password)).toBe(2);
+});
+
+test('a service gets another size and another password, and its log is read', async () => {
+  const { service_id: id, initial_password: password } = service;
+  await cli('service', 'resize', 'orders', '--cpu-millis', '1000');
+  expect((await cloud.get(id)).status).toBe('READY');
+  const changed = await cloud.request('POST', `/services/${id}/updatePassword`, {
+    password: PASSWORD,
+  });
+  expect(changed).toMatchObject({ status: 204 });
+  expect(await writeRow(PASSWORD)).toBe(3);
+  await expect(writeRow(password)).rejects.toThrow('password authentication failed');
+  expect(await cli('service', 'logs', 'orders')).toContain('ready to accept connections');
+});
+
+test('without the operator, changes are refused at once and clients go on', async () => {
+  const { service_id: id } = service;
+  await operator().leave();
+  try {
+    expect(await cloud.request('POST', `/services/${id}/stop`)).toMatchObject({
+      status: 503,
+      body: {
+        code: 'UNAVAILABLE',
+        message: expect.stringContaining('(webhook vcluster.cnpg.io)'),
+      },
+    });
+    const { stdout } = await cloud.cli('region', 'doctor', 'kube');
+    expect(stdout).toContain('failed calling webhook');
+    expect((await cloud.get(id)).status).toBe('READY');
+    expect(await writeRow(PASSWORD)).toBe(4);
+  } finally {
+    await operator().comeBack();
+  }
+});
+
+test('a deleted service is restored, and a region without services is removed', async () => {
+  const { service_id: id } = service;
+  await cli('service', 'delete', 'orders');
+  await cli('service', 'restore', id);
+  expect(await writeRow(PASSWORD)).toBe(5);
+  expect(await cloud.cli('region', 'remove', 'kube', '--yes')).toMatchObject({
+    stderr: expect.stringContaining('purge them first'),
+  });
+  await cli('service', 'delete', 'orders');
+  await cli('service', 'purge', id, '--yes');
+  const remove = async () => (await cloud.cli('region', 'remove', 'kube', '--yes')).code;
+  await expect.poll(remove).toBe(0);
+  expect(await cli('region', 'list')).not.toContain('kube');
+});

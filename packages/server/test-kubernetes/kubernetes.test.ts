@@ -1,0 +1,9 @@
+/** Regions on Kubernetes: real API server and pods, and a double of CloudNativePG's operator. */
+import { afterAll, beforeAll } from 'vitest';
+import { setUp, tearDown } from './cloud.ts';
+import './conformance.ts';
+import './faults.ts';
+import './journey.ts';
+
+beforeAll(setUp);
+afterAll(tearDown);

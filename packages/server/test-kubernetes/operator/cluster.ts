@@ -1,0 +1,105 @@
+/** A Cluster and what belongs to it, as the operator double reads them. */
+import { Type, type Static } from 'typebox';
+
+const TEXTS = Type.Record(Type.String(), Type.String());
+const METADATA = Type.Object({
+  name: Type.String(),
+  namespace: Type.String(),
+  uid: Type.String(),
+  resourceVersion: Type.String(),
+  deletionTimestamp: Type.Optional(Type.String()),
+  labels: Type.Optional(TEXTS),
+  annotations: Type.Optional(TEXTS),
+});
+const CONDITION = Type.Object({
+  type: Type.String(),
+  status: Type.String(),
+  reason: Type.Optional(Type.String()),
+});
+const SERVICE = Type.Object({
+  selectorType: Type.String(),
+  serviceTemplate: Type.Object({
+    metadata: Type.Object({ name: Type.String() }),
+    spec: Type.Unknown(),
+  }),
+});
+
+export const CLUSTER = Type.Object({
+  metadata: METADATA,
+  spec: Type.Object({
+    instances: Type.Number(),
+    imageName: Type.String(),
+    inheritedMetadata: Type.Object({ labels: TEXTS }),
+    storage: Type.Object({ size: Type.String(), storageClass: Type.Optional(Type.String()) }),
+    resources: Type.Unknown(),
+    postgresql: Type.Object({
+      parameters: TEXTS,
+      shared_preload_libraries: Type.Optional(Type.Array(Type.String())),
+      pg_hba: Type.Optional(Type.Array(Type.String())),
+    }),
+    bootstrap: Type.Object({
+      initdb: Type.Object({
+        database: Type.String(),
+        owner: Type.String(),
+        secret: Type.Object({ name: Type.String() }),
+        encoding: Type.String(),
+        localeCollate: Type.String(),
+        localeCType: Type.String(),
+        postInitSQL: Type.Array(Type.String()),
+      }),
+    }),
+    certificates: Type.Object({ serverCASecret: Type.String(), serverTLSSecret: Type.String() }),
+    managed: Type.Object({
+      services: Type.Object({
+        disabledDefaultServices: Type.Array(Type.String()),
+        additional: Type.Array(SERVICE),
+      }),
+    }),
+  }),
+  status: Type.Optional(
+    Type.Object({
+      phase: Type.Optional(Type.String()),
+      readyInstances: Type.Optional(Type.Number()),
+      conditions: Type.Optional(Type.Array(CONDITION)),
+    }),
+  ),
+});
+export type Cluster = Static<typeof CLUSTER>;
+export type Condition = Static<typeof CONDITION>;
+
+export const POD = Type.Object({
+  metadata: METADATA,
+  status: Type.Optional(
+    Type.Object({
+      phase: Type.Optional(Type.String()),
+      conditions: Type.Optional(Type.Array(CONDITION)),
+    }),
+  ),
+});
+export type Pod = Static<typeof POD>;
+
+export const CLAIM = Type.Object({
+  metadata: METADATA,
+  spec: Type.Object({
+    resources: Type.Object({ requests: Type.Object({ storage: Type.String() }) }),
+  }),
+});
+export type Claim = Static<typeof CLAIM>;
+
+/** A secret: only whether it has changed. */
+export const SECRET = Type.Object({ metadata: METADATA });
+
+export const CLUSTERS = '/apis/postgresql.cnpg.io/v1';
+
+/** The path of an object in a namespace. @param name none: the collection */
+export const pathIn = (namespace: string, plural: string, name?: string): string =>
+  `/api/v1/namespaces/${namespace}/${plural}${name === undefined ? '' : `/${name}`}`;
+
+export const clusterPath = ({ metadata: { namespace, name } }: Cluster): string =>
+  `${CLUSTERS}/namespaces/${namespace}/clusters/${name}`;
+
+/** The only server: the double has no standbys. Its pod and its volume have this name. */
+export const serverName = ({ metadata }: Cluster): string => `${metadata.name}-1`;
+
+export const isReady = ({ status }: Pod): boolean =>
+  (status?.conditions ?? []).some(({ type, status: is }) => type === 'Ready' && is === 'True');

@@ -1,0 +1,172 @@
+/**
+ * The resource `clusters.postgresql.cnpg.io`, with the fields that the engine uses, by hand: an
+ * unknown or misspelled field is refused, as it would be by the definition of CloudNativePG.
+ * The rules are some of docs/cloudnativepg.md, fact 10, which CloudNativePG has in its webhook.
+ */
+
+type Schema = Readonly<Record<string, unknown>>;
+
+const text: Schema = { type: 'string' };
+const number: Schema = { type: 'integer' };
+const yes: Schema = { type: 'boolean' };
+const texts: Schema = { type: 'array', items: text };
+const textMap: Schema = { type: 'object', additionalProperties: text };
+const quantities: Schema = {
+  type: 'object',
+  additionalProperties: { anyOf: [number, text], 'x-kubernetes-int-or-string': true },
+};
+/** Kubernetes itself defines its fields. */
+const anything: Schema = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
+const object = (properties: Readonly<Record<string, Schema>>, more: Schema = {}): Schema => ({
+  type: 'object',
+  properties,
+  ...more,
+});
+const list = (items: Schema): Schema => ({ type: 'array', items });
+
+const storage = object(
+  { size: { type: 'string', maxLength: 20 }, storageClass: text, resizeInUseVolumes: yes },
+  {
+    'x-kubernetes-validations': [
+      {
+        rule: 'quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0',
+        message: 'a volume cannot become smaller',
+      },
+    ],
+  },
+);
+
+const spec = object(
+  {
+    instances: { type: 'integer', minimum: 1 },
+    imageName: text,
+    inheritedMetadata: object({ labels: textMap, annotations: textMap }),
+    storage,
+    resources: object({ requests: quantities, limits: quantities }),
+    postgresql: object({
+      parameters: textMap,
+      shared_preload_libraries: texts,
+      pg_hba: texts,
+      synchronous: object({
+        method: text,
+        number,
+        dataDurability: text,
+        failoverQuorum: yes,
+      }),
+    }),
+    bootstrap: object({
+      initdb: object({
+        database: text,
+        owner: text,
+        secret: object({ name: text }),
+        dataChecksums: yes,
+        encoding: text,
+        localeCollate: text,
+        localeCType: text,
+        postInitSQL: texts,
+      }),
+    }),
+    enableSuperuserAccess: yes,
+    enablePDB: yes,
+    certificates: object({ serverCASecret: text, serverTLSSecret: text }),
+    managed: object({
+      services: object({
+        disabledDefaultServices: texts,
+        additional: list(
+          object({
+            selectorType: text,
+            updateStrategy: text,
+            serviceTemplate: object({ metadata: anything, spec: anything }),
+          }),
+        ),
+      }),
+    }),
+    affinity: object({ enablePodAntiAffinity: yes, podAntiAffinityType: text }),
+    primaryUpdateStrategy: text,
+    primaryUpdateMethod: text,
+    startDelay: number,
+    stopDelay: number,
+    smartShutdownTimeout: number,
+    switchoverDelay: number,
+    failoverDelay: number,
+    probes: object({
+      startup: object({ periodSeconds: number }),
+      readiness: object({ periodSeconds: number }),
+    }),
+  },
+  { required: ['instances', 'storage'] },
+);
+
+export const DEFINITIONS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
+export const DEFINITION_NAME = 'clusters.postgresql.cnpg.io';
+
+export const DEFINITION = {
+  apiVersion: 'apiextensions.k8s.io/v1',
+  kind: 'CustomResourceDefinition',
+  metadata: { name: DEFINITION_NAME },
+  spec: {
+    group: 'postgresql.cnpg.io',
+    scope: 'Namespaced',
+    names: { kind: 'Cluster', listKind: 'ClusterList', plural: 'clusters', singular: 'cluster' },
+    versions: [
+      {
+        name: 'v1',
+        served: true,
+        storage: true,
+        subresources: { status: {} },
+        schema: {
+          openAPIV3Schema: object(
+            {
+              apiVersion: text,
+              kind: text,
+              metadata: { type: 'object' },
+              spec,
+              status: anything,
+            },
+            {
+              required: ['metadata', 'spec'],
+              'x-kubernetes-validations': [
+                {
+                  rule: "self.metadata.name.matches('^[a-z][a-z0-9-]*$')",
+                  message: 'the name must begin with a letter and have no dot',
+                },
+                { rule: 'self.metadata.name.size() <= 50', message: 'the name is too long' },
+              ],
+            },
+          ),
+        },
+      },
+    ],
+  },
+};
+
+export const WEBHOOKS = '/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations';
+export const WEBHOOK_NAME = 'cnpg-validating-webhook-configuration';
+
+/**
+ * The webhook of an operator that does not run: docs/cloudnativepg.md, fact 4. The double has none
+ * while it runs.
+ */
+export const UNANSWERED_WEBHOOK = {
+  apiVersion: 'admissionregistration.k8s.io/v1',
+  kind: 'ValidatingWebhookConfiguration',
+  metadata: { name: WEBHOOK_NAME },
+  webhooks: [
+    {
+      name: 'vcluster.cnpg.io',
+      // Nothing listens there, on the machine of the API server.
+      clientConfig: { url: 'https://127.0.0.1:9/validate-postgresql-cnpg-io-v1-cluster' },
+      failurePolicy: 'Fail',
+      sideEffects: 'None',
+      admissionReviewVersions: ['v1'],
+      rules: [
+        {
+          apiGroups: ['postgresql.cnpg.io'],
+          apiVersions: ['v1'],
+          operations: ['CREATE', 'UPDATE'],
+          resources: ['clusters'],
+        },
+      ],
+    },
+  ],
+};

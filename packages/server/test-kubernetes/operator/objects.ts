@@ -1,0 +1,207 @@
+/** The objects that the operator double makes for a Cluster, each with the Cluster as its owner. */
+import type { Named } from './api.ts';
+import { serverName, type Cluster } from './cluster.ts';
+import { FIRST_RULES, INITDB, LAST_RULES, OWN_SETTINGS, SERVER } from './scripts.ts';
+
+/** The annotation that restarts servers, from the Cluster to its pods. */
+const RESTARTED = 'kubectl.kubernetes.io/restartedAt';
+/** The source of a pod: another value makes another pod. */
+export const TEMPLATE = 'double.howdah.io/template';
+/** Changes when a volume of a pod changes: the kubelet then looks at once. */
+export const VOLUMES = 'double.howdah.io/volumes';
+export const ROLE = 'cnpg.io/instanceRole';
+/** Whether the data of a volume is complete: `initializing` or `ready`. */
+export const CLAIM_STATUS = 'cnpg.io/pvcStatus';
+
+const USER = 26;
+const CONTAINER_SECURITY = {
+  allowPrivilegeEscalation: false,
+  capabilities: { drop: ['ALL'] },
+};
+const POD_SECURITY = {
+  runAsNonRoot: true,
+  runAsUser: USER,
+  runAsGroup: USER,
+  fsGroup: USER,
+  fsGroupChangePolicy: 'OnRootMismatch',
+  seccompProfile: { type: 'RuntimeDefault' },
+};
+
+export const settingsName = ({ metadata }: Cluster): string => `${metadata.name}-double`;
+
+export function metadataOf(cluster: Cluster, name: string, more: object = {}) {
+  const { metadata, spec } = cluster;
+  return {
+    name,
+    namespace: metadata.namespace,
+    labels: { ...spec.inheritedMetadata.labels, 'cnpg.io/cluster': metadata.name, ...more },
+    ownerReferences: [
+      {
+        apiVersion: 'postgresql.cnpg.io/v1',
+        kind: 'Cluster',
+        name: metadata.name,
+        uid: metadata.uid,
+        controller: true,
+      },
+    ],
+  };
+}
+
+/** The files of its pods, but for secrets. */
+export function settingsData({ spec }: Cluster): Record<string, string> {
+  const {
+    parameters,
+    pg_hba: rules = [],
+    shared_preload_libraries: libraries = [],
+  } = spec.postgresql;
+  const settings = Object.entries(parameters).map(
+    ([name, value]) => `${name} = '${value.replaceAll("'", "''")}'`,
+  );
+  const preload = `shared_preload_libraries = '${libraries.join(',')}'`;
+  const lines = (...texts: readonly string[]): string => `${texts.join('\n')}\n`;
+  return {
+    'postgresql.conf': lines(...settings, preload, ...OWN_SETTINGS),
+    'pg_hba.conf': lines(...FIRST_RULES, ...rules, ...LAST_RULES),
+    'init.sql': lines(...spec.bootstrap.initdb.postInitSQL.map((statement) => `${statement};`)),
+    'initdb.sh': INITDB,
+    'server.sh': SERVER,
+  };
+}
+
+/** The services of a Cluster: docs/cloudnativepg.md, fact 11. */
+export function servicesOf(cluster: Cluster): Named[] {
+  const { disabledDefaultServices: disabled, additional } = cluster.spec.managed.services;
+  const selectors: Record<string, Record<string, string>> = {
+    rw: { [ROLE]: 'primary' },
+    ro: { [ROLE]: 'replica' },
+    r: {},
+  };
+  const selector = (type: string) => ({
+    'cnpg.io/cluster': cluster.metadata.name,
+    ...selectors[type],
+  });
+  const own = Object.keys(selectors)
+    .filter((type) => !disabled.includes(type))
+    .map((type) => ({
+      metadata: metadataOf(cluster, `${cluster.metadata.name}-${type}`),
+      spec: { selector: selector(type), ports: [{ name: 'postgres', port: 5432 }] },
+    }));
+  const more = additional.map(({ selectorType, serviceTemplate: { metadata, spec } }) => ({
+    metadata: metadataOf(cluster, metadata.name),
+    spec: { ...Object(spec), selector: selector(selectorType) },
+  }));
+  return [...own, ...more];
+}
+
+export function claimOf(cluster: Cluster): object {
+  const { size, storageClass } = cluster.spec.storage;
+  const labels = { 'cnpg.io/pvcRole': 'PG_DATA' };
+  return {
+    metadata: {
+      ...metadataOf(cluster, serverName(cluster), labels),
+      annotations: { [CLAIM_STATUS]: 'initializing' },
+    },
+    spec: {
+      accessModes: ['ReadWriteOnce'],
+      resources: { requests: { storage: size } },
+      ...(storageClass === undefined ? {} : { storageClassName: storageClass }),
+    },
+  };
+}
+
+/** The pod of initdb. That of CloudNativePG is made by a job. */
+export function initdbPod(cluster: Cluster): object {
+  return {
+    metadata: metadataOf(cluster, initdbName(cluster), { 'cnpg.io/jobRole': 'initdb' }),
+    spec: {
+      ...podSpec(cluster, 'initdb', { name: 'initdb', command: ['sh', '/config/initdb.sh'] }),
+      restartPolicy: 'Never',
+    },
+  };
+}
+
+export const initdbName = (cluster: Cluster): string => `${serverName(cluster)}-initdb-double`;
+
+/** @param volumes the version of what its volumes hold */
+export function serverPod(cluster: Cluster, volumes: string): object {
+  const restarted = cluster.metadata.annotations?.[RESTARTED];
+  return {
+    metadata: {
+      ...metadataOf(cluster, serverName(cluster), { 'cnpg.io/podRole': 'instance' }),
+      annotations: {
+        [TEMPLATE]: templateOf(cluster),
+        [VOLUMES]: volumes,
+        ...(restarted === undefined ? {} : { [RESTARTED]: restarted }),
+      },
+    },
+    spec: podSpec(cluster, serverName(cluster), {
+      name: 'postgres',
+      command: ['sh', '/config/server.sh'],
+      ports: [{ name: 'postgresql', containerPort: 5432 }],
+      readinessProbe: {
+        exec: { command: ['sh', '-c', '/usr/lib/postgresql/*/bin/pg_isready -q -h /tmp'] },
+        periodSeconds: 1,
+        failureThreshold: 3,
+      },
+    }),
+  };
+}
+
+/** The fields that only another pod can have. */
+export function templateOf({ metadata, spec }: Cluster): string {
+  return JSON.stringify([
+    spec.imageName,
+    spec.resources,
+    spec.postgresql.shared_preload_libraries,
+    metadata.annotations?.[RESTARTED],
+  ]);
+}
+
+function podSpec(cluster: Cluster, hostname: string, container: object): object {
+  const { spec } = cluster;
+  const { initdb } = spec.bootstrap;
+  const environment = {
+    OWNER: initdb.owner,
+    DATABASE: initdb.database,
+    ENCODING: initdb.encoding,
+    COLLATE: initdb.localeCollate,
+    CTYPE: initdb.localeCType,
+  };
+  const secret = (name: string, secretName: string) => ({
+    name,
+    secret: { secretName, defaultMode: 0o440 },
+  });
+  return {
+    hostname,
+    securityContext: POD_SECURITY,
+    terminationGracePeriodSeconds: 30,
+    enableServiceLinks: false,
+    automountServiceAccountToken: false,
+    containers: [
+      {
+        ...container,
+        image: spec.imageName,
+        imagePullPolicy: 'IfNotPresent',
+        resources: spec.resources,
+        securityContext: CONTAINER_SECURITY,
+        env: Object.entries(environment).map(([name, value]) => ({ name, value })),
+        volumeMounts: [
+          { name: 'data', mountPath: '/var/lib/postgresql/data' },
+          { name: 'temporary', mountPath: '/tmp' },
+          { name: 'memory', mountPath: '/dev/shm' },
+          { name: 'config', mountPath: '/config' },
+          { name: 'password', mountPath: '/password' },
+          { name: 'tls', mountPath: '/tls' },
+        ],
+      },
+    ],
+    volumes: [
+      { name: 'data', persistentVolumeClaim: { claimName: serverName(cluster) } },
+      { name: 'temporary', emptyDir: {} },
+      { name: 'memory', emptyDir: { medium: 'Memory' } },
+      { name: 'config', configMap: { name: settingsName(cluster) } },
+      secret('password', initdb.secret.name),
+      secret('tls', spec.certificates.serverTLSSecret),
+    ],
+  };
+}

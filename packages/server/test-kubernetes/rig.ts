@@ -1,0 +1,25 @@
+/** The cluster that the tests use, as `tools/kube-rig/run` describes it, with its API server. */
+import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import { readRig } from '../../../tools/kube-rig/test/rig.ts';
+import { readKubeconfig } from '../src/engine/kubernetes/api/kubeconfig.ts';
+
+export type Rig = Awaited<ReturnType<typeof openRig>>;
+
+export async function openRig() {
+  const { kubeconfig, nodeAddress, storageClass, postgresImage, control } = readRig();
+  const text = await readFile(kubeconfig, 'utf8');
+  const run = async (command: 'stop-api' | 'start-api'): Promise<void> => {
+    await promisify(execFile)(control, [command]);
+  };
+  return {
+    host: nodeAddress,
+    storageClass,
+    image: postgresImage,
+    kubeconfigPath: kubeconfig,
+    connection: readKubeconfig(text, null),
+    stopApi: () => run('stop-api'),
+    startApi: () => run('start-api'),
+  };
+}

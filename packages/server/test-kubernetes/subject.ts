@@ -1,0 +1,197 @@
+/** The engine for Kubernetes with real PostgreSQL, as a subject of the conformance suite. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client, DatabaseError } from 'pg';
+import { Type } from 'typebox';
+import { createMemoryRecords } from '../src/engine/conformance/memory-records.ts';
+import type { Subject } from '../src/engine/conformance/subject.ts';
+import type { Engine } from '../src/engine/engine.ts';
+import { createKubernetesEngine } from '../src/engine/kubernetes/index.ts';
+import { clusterName, namespaceOf } from '../src/engine/kubernetes/manifests/names.ts';
+import type { ServiceSpec } from '../src/engine/spec.ts';
+import { newId } from '../src/lib/ids.ts';
+import { scramVerifier } from '../src/lib/scram.ts';
+import { openCertificateAuthority } from '../src/lib/tls.ts';
+import type { Api } from './operator/api.ts';
+import { CLUSTERS, pathIn } from './operator/cluster.ts';
+import type { Rig } from './rig.ts';
+
+const FIRST_PASSWORD = 'first-password-of-the-suite';
+/** PostgreSQL's error of a table that does not exist. */
+const NO_TABLE = '42P01';
+export const MAJOR = 17;
+
+/** The ports of suites; the journey's region has others. */
+const FIRST_PORT = 31_000;
+let used = 0;
+
+export type KubernetesSubject = Subject & {
+  readonly projectId: string;
+  readonly destroy: () => Promise<void>;
+};
+
+/** @param image of PostgreSQL */
+export async function createKubernetesSubject(
+  rig: Rig,
+  api: Api,
+  image = rig.image,
+): Promise<KubernetesSubject> {
+  const directory = await mkdtemp(join(tmpdir(), 'hd-'));
+  const authority = await openCertificateAuthority(directory);
+  const projectId = newId();
+  const changed = new Set<string>();
+  const take = async (): Promise<number> => {
+    used += 1;
+    return FIRST_PORT + used;
+  };
+  const settings = {
+    code: `suite-${projectId}`,
+    host: rig.host,
+    storageClass: rig.storageClass,
+    images: { [MAJOR]: image },
+  };
+  const make = (): Engine =>
+    createKubernetesEngine({
+      settings,
+      connection: rig.connection,
+      authority,
+      readLagLimit: { bytes: 64 * 1024 * 1024, seconds: 30 },
+      changed: (id) => void changed.add(id),
+      failed: (error) => process.emitWarning(String(error)),
+    });
+  let engine = make();
+  const newPort = async (): Promise<number> => (await engine.addresses.reserve({ take })).port;
+  const withClient = clientsOf(authority.certificatePem);
+  return {
+    get engine() {
+      return engine;
+    },
+    projectId,
+    records: createMemoryRecords({ take }),
+    changed,
+    firstPassword: FIRST_PASSWORD,
+    snapshotEveryMs: 1000,
+    newPort,
+    listens: (port) => listens(rig.host, port),
+    newSpec: async () => newSpec(projectId, { host: rig.host, port: await newPort() }),
+    verifierOf: scramVerifier,
+    canLogIn: (spec, password) => withClient(spec, password, async () => true).catch(() => false),
+    insertRows: (spec, rows) =>
+      withClient(spec, FIRST_PASSWORD, async (client) => {
+        await client.query('create table if not exists suite (number integer)');
+        await client.query('insert into suite select generate_series(1, $1::integer)', [rows]);
+      }),
+    countRows: (spec) => withClient(spec, FIRST_PASSWORD, countRows),
+    wait: sleep,
+    nowMs: async () => Date.now(),
+    kill: async (id) => {
+      await api.remove(pathIn(namespaceOf(projectId), 'pods', `${clusterName(id)}-1`), 0);
+      while (await engine.lifecycle.runs(id)) await sleep(20);
+    },
+    loseData: async () => {
+      throw new Error('volumes do not come back');
+    },
+    recreate: async () => {
+      await engine.close();
+      engine = make();
+    },
+    leftovers: (id) => leftoversOf(api, id),
+    destroy: async () => {
+      await engine.close();
+      await api.remove(`/api/v1/namespaces/${namespaceOf(projectId)}`);
+      await rm(directory, { recursive: true });
+    },
+  };
+}
+
+async function newSpec(projectId: string, endpoint: ServiceSpec['endpoint']): Promise<ServiceSpec> {
+  return {
+    id: newId(),
+    projectId,
+    addons: [],
+    major: MAJOR,
+    preload: [],
+    extension: null,
+    // Five of them at a time fit on the node.
+    size: { cpuMillis: 250, memoryGbs: 1 },
+    storageGb: 10,
+    restarts: 0,
+    provisioned: false,
+    power: 'running',
+    endpoint,
+    firstVerifier: await scramVerifier(FIRST_PASSWORD),
+    origin: null,
+    recovery: null,
+    upgrade: null,
+    pooler: null,
+    ha: null,
+    vpc: null,
+    allowedNetworks: null,
+    set: null,
+  };
+}
+
+/** @param ca of the certificate that a server must have, for the host of its endpoint */
+function clientsOf(ca: string) {
+  return async <T>(
+    { endpoint }: ServiceSpec,
+    password: string,
+    use: (client: Client) => Promise<T>,
+  ): Promise<T> => {
+    const client = new Client({
+      ...endpoint,
+      user: 'tsdbadmin',
+      database: 'tsdb',
+      password,
+      ssl: { ca, rejectUnauthorized: true },
+      connectionTimeoutMillis: 30_000,
+    });
+    client.on('error', () => undefined);
+    try {
+      await client.connect();
+      return await use(client);
+    } finally {
+      await client.end();
+    }
+  };
+}
+
+async function countRows(client: Client): Promise<number> {
+  try {
+    const { rows } = await client.query<{ count: number }>(
+      'select count(*)::integer as count from suite',
+    );
+    return rows[0]?.count ?? 0;
+  } catch (error) {
+    if (error instanceof DatabaseError && error.code === NO_TABLE) return 0;
+    throw error;
+  }
+}
+
+async function listens(host: string, port: number): Promise<boolean> {
+  const socket = connect({ host, port, timeout: 5000 });
+  try {
+    return await new Promise((resolve) => {
+      socket.once('connect', () => resolve(true));
+      socket.once('error', () => resolve(false)).once('timeout', () => resolve(false));
+    });
+  } finally {
+    socket.destroy();
+  }
+}
+
+const NAMED = Type.Object({ metadata: Type.Object({ name: Type.String() }) });
+const KINDS = ['pods', 'services', 'secrets', 'configmaps', 'persistentvolumeclaims'];
+
+/** The names of all objects of a service. */
+async function leftoversOf(api: Api, id: string): Promise<string[]> {
+  const paths = [...KINDS.map((kind) => `/api/v1/${kind}`), `${CLUSTERS}/clusters`];
+  const listed = await Promise.all(paths.map((path) => api.list(path, NAMED)));
+  return listed
+    .flat()
+    .map(({ metadata }) => metadata.name)
+    .filter((name) => name.includes(id));
+}
