@@ -148,7 +148,9 @@ async function expectCountWithDeleted(id: string): Promise<void> {
   expect((await cloud.request('DELETE', `/services/${id}`)).status).toBe(202);
   const more = await cloud.request('POST', `/services/${other.service_id}/backups/run`, {});
   expect(more).toMatchObject({ status: 422, body: { code: 'LIMIT_EXCEEDED' } });
-  expect((await cloud.request('POST', `/services/${id}/restore`)).status).toBe(202);
+  // It can be restored once its processes have stopped.
+  const restore = async () => (await cloud.request('POST', `/services/${id}/restore`)).status;
+  await expect.poll(restore, { timeout: 60_000 }).toBe(202);
 }
 
 /** Asks for backups, and cancels them. @returns the statuses of the answers */
@@ -257,7 +259,7 @@ test.runIf(pgBackRest !== null)(
       .updateTable('regions')
       .set({ last_port: endpoint.port - 1 })
       .execute();
-    const other = await cloud.create({ name: 'other', service_type: 'POSTGRES' });
+    const other = await cloud.create({ name: 'neighbour', service_type: 'POSTGRES' });
     expect(other.endpoint.port).toBe(endpoint.port);
     const plan = await cloud.cli('service', 'restore', 'gone', '--dry-run');
     expect(plan.stdout).toContain('its newest backup in the repository offsite comes back');
@@ -280,7 +282,7 @@ test.runIf(pgBackRest !== null)(
     expect(await cloud.request('POST', `/services/${id}/restore`)).toMatchObject({ status: 404 });
     await expect.poll(listed).toEqual([]);
     await metadata.close();
-    const purged = await cloud.cli('service', 'purge', 'other', '--confirm', 'other');
+    const purged = await cloud.cli('service', 'purge', 'neighbour', '--confirm', 'neighbour');
     expect(purged).toMatchObject({ code: 0 });
   },
 );
