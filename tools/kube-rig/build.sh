@@ -81,6 +81,7 @@ make_programs() { # DIRECTORY
   # go.mod names a newer Go than Debian's, which can fetch that by itself since 1.21.
   [ "$(printf '%s\n' go1.21 "$(go env GOVERSION)" | sort --version-sort | head -n 1)" = go1.21 ] ||
     fail "needs Go 1.21 or newer, found $(go env GOVERSION): https://go.dev/dl"
+  [ -z "$(gofmt -l .)" ] || fail "these are not as gofmt writes them: $(gofmt -l .)"
   export GOTOOLCHAIN=auto GOWORK=off GOFLAGS=-buildvcs=false CGO_ENABLED=0
 
   local flags='-s -w' package
@@ -156,7 +157,7 @@ trap 'exit 130' HUP INT TERM
 case ${1-} in
   packages)
     need containerd:containerd runc:runc /usr/lib/cni/bridge:containernetworking-plugins \
-      nft:nftables ip:iproute2 mkfs.btrfs:btrfs-progs openssl:openssl
+      nft:nftables ip:iproute2 mkfs.btrfs:btrfs-progs openssl:openssl curl:curl
     ;;
   programs) built programs build.sh go.mod go.sum ./*.go pause/*.go ;;
   image) built image build.sh ;;
