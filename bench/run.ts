@@ -1,5 +1,5 @@
 /**
- * `npm run bench [name…] [-- --rounds N --patience SECONDS --sizes MB,… --on NAME,…]`: measures and
+ * `npm run bench [name…] [-- --rounds N --patience SECONDS --sizes MB,… --services N --on NAME,…]`: measures and
  * prints a table. bench/README.md says what each figure means.
  */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
@@ -34,6 +34,7 @@ import { memory } from './memory.ts';
 import { pitr } from './pitr.ts';
 import { pooler } from './pooler.ts';
 import { power } from './power.ts';
+import { recover } from './recover.ts';
 import { spare } from './spare.ts';
 import { up } from './up.ts';
 
@@ -55,6 +56,7 @@ const BENCHES: readonly Bench[] = [
   pooler,
   failover,
   isolation,
+  recover,
 ];
 
 const { values, positionals } = parseArgs({
@@ -63,20 +65,24 @@ const { values, positionals } = parseArgs({
     rounds: { type: 'string', default: '10' },
     patience: { type: 'string', default: '15' },
     sizes: { type: 'string', default: '10,100,1000' },
+    services: { type: 'string', default: '20' },
     on: { type: 'string', default: 'here,xfs,btrfs' },
   },
 });
 const rounds = Number(values.rounds);
+const services = Number(values.services);
 const sizesMb = values.sizes.split(',').map(Number);
 const on = values.on.split(',');
 const unknown = positionals.filter((name) => !BENCHES.some((bench) => bench.name === name));
 const bad =
   !Number.isInteger(rounds) ||
   rounds < 2 ||
+  !Number.isInteger(services) ||
+  services < 1 ||
   !sizesMb.every((size) => Number.isInteger(size) && size >= 0);
 if (unknown.length > 0 || bad || !on.every((name) => name === 'here' || isLoop(name))) {
   process.stderr.write(
-    'usage: npm run bench [name…] [-- --rounds N --patience SECONDS --sizes 10,100,1000 (MB of sources of forks) --on here,xfs,btrfs]\n',
+    'usage: npm run bench [name…] [-- --rounds N --patience SECONDS --sizes 10,100,1000 (MB of sources of forks) --services 20 (that are recovered) --on here,xfs,btrfs]\n',
   );
   for (const { name, title } of BENCHES) process.stderr.write(`  ${name.padEnd(12)}${title}\n`);
   process.exit(2);
@@ -100,7 +106,16 @@ try {
     return known;
   };
   const fileSystems = () => Promise.all(on.map(async (name) => (isLoop(name) ? loop(name) : here)));
-  const context: Context = { temp, rounds, sizesMb, here, loop, fileSystems, say };
+  const context: Context = {
+    temp,
+    rounds,
+    sizesMb,
+    services,
+    here,
+    loop,
+    fileSystems,
+    say,
+  };
   for (const bench of BENCHES) {
     if (positionals.length > 0 && !positionals.includes(bench.name)) continue;
     say(`── ${bench.name}: ${bench.title}`);

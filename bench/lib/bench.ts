@@ -9,6 +9,8 @@ export type Context = {
   rounds: number;
   /** Sizes of the databases that are forked, in MB. */
   sizesMb: readonly number[];
+  /** How many services are recovered at the same time. */
+  services: number;
   /** The file system of the temporary directory. */
   here: FileSystem;
   /** A file system in a loop file, made at the first call; a string says why there is none. */
