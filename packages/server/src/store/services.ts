@@ -213,9 +213,7 @@ export async function endRestoreTime(
   service: ServiceRow,
   kept: Kept | null,
 ): Promise<ServiceRow> {
-  // The data before an upgrade is removed too.
-  const change =
-    kept === null ? { project_id: null } : { kept, upgrade: null, upgraded: null, warnings: [] };
+  const change = kept === null ? { project_id: null } : { kept, warnings: [] };
   return changeService(tx, service, { ...change, attempt: 0, due_at: new Date() }, null);
 }
 
