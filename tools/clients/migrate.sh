@@ -6,7 +6,7 @@
 set -uo pipefail
 base=${1:?usage: tools/clients/migrate.sh URL [TOOL…]}
 shift
-[ $# -gt 0 ] || set -- drizzle-kit django alembic activerecord flyway liquibase dbmate
+[ $# -gt 0 ] || set -- drizzle-kit prisma django alembic activerecord flyway liquibase dbmate
 : "${PGPASSWORD:?set PGPASSWORD to the password of the service}"
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/howdah-migrate.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
@@ -55,6 +55,57 @@ run() {
         write_schema 'name: text(), note: text()' && npx drizzle-kit push --force &&
         npx drizzle-kit push --force | tee again && grep -q 'No changes' again &&
         [ "$(columns things)" = 'id name note' ] && npm ls drizzle-kit | grep drizzle-kit@
+      ;;
+    prisma)
+      # Without its programs, which come from a server of Prisma's own: `migrate diff` writes the SQL,
+      # and the adapter of the client runs it, in a shadow database first.
+      npm install --silent --no-audit --no-fund --ignore-scripts {prisma,@prisma/client,@prisma/adapter-pg}@6 || return
+      touch none
+      export URL=unused PRISMA_QUERY_ENGINE_LIBRARY=$PWD/none PRISMA_SCHEMA_ENGINE_BINARY=$PWD/none
+      prisma_schema() { # FILE LINE…
+        printf '%s\n' 'datasource db {' 'provider = "postgresql"' 'url = env("URL")' '}' \
+          'generator client {' 'provider = "prisma-client-js"' 'engineType = "client"' 'output = "./made"' '}' \
+          'model things {' 'id Int @id @default(autoincrement())' 'name String?' "${@:2}" '}' >"$1"
+      }
+      prisma_schema first.prisma && prisma_schema schema.prisma 'note String?'
+      cat >adapter.mjs <<'JS'
+import { readFileSync } from 'node:fs';
+import { PrismaPg } from '@prisma/adapter-pg';
+const env = process.env;
+// It drops the shadow database before it closes its own pool there: idle connections must end first.
+const idleTimeoutMillis = 1;
+export const adapter = new PrismaPg({
+  host: env.PGHOST, port: Number(env.PGPORT), database: env.PGDATABASE,
+  user: env.PGUSER, password: env.PGPASSWORD,
+  ssl: { ca: readFileSync(env.PGSSLROOTCERT) }, idleTimeoutMillis,
+});
+JS
+      cat >prisma.config.mjs <<'JS'
+import { adapter } from './adapter.mjs';
+const experimental = { adapter: true };
+export default { schema: 'schema.prisma', engine: 'js', experimental, adapter: async () => adapter };
+JS
+      cat >run.mjs <<'JS'
+import { deepStrictEqual } from 'node:assert';
+import { readFileSync } from 'node:fs';
+import { adapter } from './adapter.mjs';
+import { PrismaClient } from './made/index.js';
+for (const open of [() => adapter.connectToShadowDb(), () => adapter.connect()]) {
+  const connection = await open();
+  for (const file of ['first.sql', 'second.sql']) await connection.executeScript(readFileSync(file, 'utf8'));
+  await connection.dispose();
+}
+const prisma = new PrismaClient({ adapter });
+await prisma.$transaction((tx) => tx.things.create({ data: { name: 'one' } }));
+deepStrictEqual(await prisma.things.findMany(), [{ id: 1, name: 'one', note: null }]);
+const left = await prisma.$queryRaw`
+  select datname::text from pg_database where datname like 'prisma_migrate_shadow%'`;
+deepStrictEqual(left, []);
+await prisma.$disconnect();
+JS
+      npx prisma generate && npx prisma migrate diff --from-empty --to-schema-datamodel first.prisma --script >first.sql &&
+        npx prisma migrate diff --from-schema-datamodel first.prisma --to-schema-datamodel schema.prisma --script >second.sql &&
+        node run.mjs && [ "$(columns things)" = 'id name note' ] && npm ls --depth=0 | grep -oE '(prisma|@prisma/adapter-pg)@.*'
       ;;
     django)
       python3 -m venv venv && venv/bin/pip install -q django 'psycopg[binary]' || return

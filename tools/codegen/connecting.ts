@@ -42,6 +42,9 @@ export PGPASSWORD=…
   name, so it needs the CA certificate in any case, or \`rejectUnauthorized: false\`.
 - \`postgres.js\` sends parameters of a URI that it does not know to the server, which refuses
   \`sslrootcert\`. Use options in place of the URI.
+- Prisma with \`@prisma/adapter-pg\` takes the URI too, with the password in it. Where it makes a
+  shadow database, give it the parts instead (\`host\`, \`port\`, \`user\`, \`password\`,
+  \`database\`, \`ssl\`): with a URI, its adapter 6.19 works in the database of the URI.
 - \`channel_binding=require\` works directly, but not through a connection pooler: PgBouncer has no
   channel binding. Leave it out there; \`sslmode=verify-full\` verifies the server.
 - Through a pooler by transaction, use the database \`tsdb_transaction\`.

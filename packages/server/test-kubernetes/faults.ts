@@ -31,7 +31,7 @@ async function withSubject(
   }
 }
 
-/** Makes steps until a verdict is as wanted. */
+/** Makes steps until a verdict is as wanted. What others change is noticed a moment later. */
 async function converge(
   { engine }: KubernetesSubject,
   spec: ServiceSpec,
@@ -40,8 +40,8 @@ async function converge(
   for (;;) {
     const verdict = await engine.lifecycle.converge(spec, async () => undefined);
     if (isWanted(verdict)) return verdict;
-    if (verdict.outcome !== 'again') throw new Error(JSON.stringify(verdict));
-    await sleep(verdict.waitMs);
+    if (verdict.outcome === 'failed') throw new Error(JSON.stringify(verdict));
+    await sleep(verdict.outcome === 'again' ? verdict.waitMs : 100);
   }
 }
 
