@@ -127,6 +127,17 @@ describe.skipIf(CHROMIUM === null)(`actions of a service in Chromium${NO_CHROMIU
     );
     expect(saved).toEqual(wanted);
 
+    // The page of the service first: the pill of the repository is about all services.
+    await openService(page, service, 'backups');
+    const there = page.getByRole('region', { name: 'Off the machine' });
+    await there.getByText('disk2').waitFor();
+    await there
+      .getByText('Last backup')
+      .locator('..')
+      .getByText(/ago|now/)
+      .waitFor();
+
+    await page.goto('/project/repositories');
     const card = page.getByRole('region', { name: 'disk2' });
     await card.getByText('First backups').waitFor({ state: 'detached' });
     await card.getByText('none yet').waitFor({ state: 'detached' });
@@ -134,12 +145,6 @@ describe.skipIf(CHROMIUM === null)(`actions of a service in Chromium${NO_CHROMIU
     await rm(join(offsite(), 'howdah'), { recursive: true });
     await card.getByRole('button', { name: 'Check now' }).click();
     await card.getByRole('alert').filter({ hasText: 'remove it here and add it again' }).waitFor();
-    await openService(page, service, 'backups');
-    const there = page.getByRole('region', { name: 'Off the machine' });
-    await there.getByText('disk2').waitFor();
-    expect(await there.getByText('Last backup').locator('..').textContent()).toMatch(/ago|now/);
-
-    await page.goto('/project/repositories');
     await card.getByRole('button', { name: 'Remove…' }).click();
     const dialog = page.getByRole('dialog', { name: 'Remove disk2' });
     await dialog.getByRole('textbox').fill('disk2');

@@ -31,7 +31,7 @@ async function withSubject(
   }
 }
 
-/** Makes steps until a verdict is as wanted. What others change is noticed a moment later. */
+/** Makes steps until a verdict is as wanted. The engine notices changes of others later. */
 async function converge(
   { engine }: KubernetesSubject,
   spec: ServiceSpec,

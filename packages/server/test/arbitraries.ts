@@ -81,6 +81,13 @@ function array(schema: Schema): fc.Arbitrary<unknown[]> {
 }
 
 function object(schema: Schema): fc.Arbitrary<unknown> {
+  const { additionalProperties: values } = schema;
+  // A map: the document names no keys.
+  if (isObject(values))
+    return fc.dictionary(fc.stringMatching(/^[a-z0-9]{1,8}$/), valid(values), {
+      minKeys: numberOr(schema['minProperties'], 0),
+      maxKeys: numberOr(schema['maxProperties'], 8),
+    });
   const required = listOf(schema['required']).map(String);
   const model = Object.fromEntries(
     propertiesOf(schema).map(([name, property]) => [name, valid(property)]),

@@ -263,13 +263,14 @@ async function fuzz(count: number, seed: number, cidr: string): Promise<void> {
   ]);
 
   expect(problems.slice(0, 20), `SEED=${SEED}`).toEqual([]);
-  // All of them were reached, and so were good answers of what can have one.
+  // All of them were reached, and so were good answers of what can have one: there are no clusters,
+  // repositories and other versions of PostgreSQL here.
   const reached = new Set([...answers.keys()].map((name) => name.split(' ')[0] ?? ''));
   expect(
     ROUTES.map(({ operationId }) => operationId).filter((operationId) => !reached.has(operationId)),
   ).toEqual([]);
   expect([...answers.keys()].filter((name) => / 2\d\d$/.test(name)).length).toBeGreaterThan(
-    ROUTES.length / 2,
+    0.4 * ROUTES.length,
   );
   // The target is what it was, and nothing was made but by the chains.
   const { body } = await cloud.request('GET', '/services');

@@ -24,7 +24,7 @@ import {
 const program = await findPgBackRest();
 const isServed = whyNotServed(program, 17) === null;
 
-const PATIENT = { timeout: 120_000 };
+const PATIENT = { timeout: 300_000 };
 /** Longer than a backlog may be without a warning. */
 const LATE_MS = 600_000;
 
@@ -119,7 +119,7 @@ test.runIf(isServed)(
     expect(now).toMatchObject({ backlog_mb: 0, gaps: [{ before: now?.backups[0]?.taken }] });
     await expect.poll(() => readFile(commands, 'utf8'), PATIENT).toMatch(/^--no-config expire$/m);
   },
-  400_000,
+  1_200_000,
 );
 
 test.runIf(isServed)(
@@ -163,5 +163,5 @@ test.runIf(isServed)(
     expect(await cloud.cli('repo', 'check', 'offsite')).toMatchObject({ code: 0 });
     await expect.poll(async () => (await offMachineOf(service))?.backups.length, PATIENT).toBe(2);
   },
-  400_000,
+  1_200_000,
 );

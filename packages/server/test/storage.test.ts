@@ -332,6 +332,11 @@ describe.runIf(possible)('disk space', () => {
           'the purge of the deleted service',
           async () => !(await deleted()).includes(gone.service_id),
         );
+        // Otherwise its space would be given back after the disk was filled again.
+        await until(
+          'the end of its data',
+          async () => !existsSync(join(home, 'data', 'services', gone.service_id)),
+        );
         await rm(filler);
         await until('the reserve again', async () => (await reserveStates()).at(-1) === 'held');
         await fill(filler);
