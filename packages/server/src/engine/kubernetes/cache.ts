@@ -7,7 +7,7 @@ import { Value } from 'typebox/value';
 import type { Kube } from './api/client.ts';
 import { KINDS, type Kind } from './api/kinds.ts';
 import { follow } from './api/watch.ts';
-import { CLUSTER_LABEL, idOf, LABELS, MANAGED } from './manifests/names.ts';
+import { CLUSTER_LABEL, idOf, isInOurNamespace, LABELS, MANAGED } from './manifests/names.ts';
 import {
   CLUSTER_OBJECT,
   clusterState,
@@ -100,7 +100,7 @@ function keep<T extends KeptSchema>({ kube, selector, signal, kind, ...kept }: K
   let failure: Error | null = new Error(`the ${kind.plural} of the cluster are not listed yet`);
 
   const put = (object: Static<T>): string | null => {
-    const id = serviceOf(object);
+    const id = isInOurNamespace(object.metadata) ? serviceOf(object) : null;
     if (id === null) return null;
     const those = objects.get(id) ?? new Map<string, Static<T>>();
     const before = those.get(nameIn(object));
@@ -127,7 +127,7 @@ function keep<T extends KeptSchema>({ kube, selector, signal, kind, ...kept }: K
       },
       changed: (object) => notify([put(object)]),
       removed: (object) => {
-        const id = serviceOf(object);
+        const id = isInOurNamespace(object.metadata) ? serviceOf(object) : null;
         if (id === null) return;
         const those = objects.get(id);
         those?.delete(nameIn(object));

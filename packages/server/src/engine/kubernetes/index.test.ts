@@ -120,6 +120,14 @@ async function untilAwaited(spec: ServiceSpec): Promise<void> {
   throw new Error('it waits for nothing');
 }
 
+async function untilRemoved(): Promise<void> {
+  for (let outcome = ''; outcome !== 'settled'; await sleep(20)) {
+    const verdict = await engine.lifecycle.remove(ID, null, async () => undefined);
+    ({ outcome } = verdict);
+    if (verdict.outcome === 'failed') throw new Error(verdict.reason);
+  }
+}
+
 /** Acts as the operator for a Cluster that must run. */
 function runServers(): void {
   const labels = { ...LABELS, 'howdah.io/region': 'kube' };
@@ -167,12 +175,24 @@ test('a service is created, stopped, started and removed, and nothing is left', 
   runServers();
   await untilStep({ ...paused, power: 'running' }, 'settled');
   fake.take(POD);
-  for (let outcome = ''; outcome !== 'settled'; await sleep(20)) {
-    const verdict = await engine.lifecycle.remove(ID, null, async () => undefined);
-    ({ outcome } = verdict);
-    if (verdict.outcome === 'failed') throw new Error(verdict.reason);
-  }
+  await untilRemoved();
   expect([...fake.objects.keys()].filter((path) => path.includes(ID))).toEqual([]);
+});
+
+test('objects of the same name and labels in other namespaces are none of a service', async () => {
+  const labels = { ...LABELS, 'howdah.io/region': 'kube', 'howdah.io/project': 'proj123456' };
+  const forged = [CLUSTER, POD, PASSWORD].map((path) => path.replace(NAMESPACE, '/namespaces/x'));
+  for (const path of forged)
+    fake.put(path, {
+      metadata: { labels: { ...labels, 'howdah.io/service': ID } },
+      spec: { instances: 1, containers: [{ name: 'postgres' }] },
+      status: { conditions: [{ type: 'Ready', status: 'True' }] },
+    });
+  const spec = await newSpec();
+  await untilAwaited(spec);
+  expect(await engine.lifecycle.runs(ID)).toBe(false);
+  await untilRemoved();
+  expect([...fake.objects.keys()].filter((path) => path.includes(ID))).toEqual(forged);
 });
 
 test('another control plane goes on with a step that was begun', async () => {

@@ -32,7 +32,7 @@ export type RegionSettings = Readonly<{
   storageClass: string | null;
   /** The image of PostgreSQL for each major version. */
   images: Readonly<Record<number, string>>;
-  /** The name by which clients reach the nodes; it stands in the certificates of servers. */
+  /** The name by which clients reach the nodes; the certificates of servers have it. */
   host: string;
 }>;
 

@@ -20,6 +20,20 @@ export const namespaceOf = (projectId: string): string => `howdah-${projectId}`;
  */
 export const clusterName = (id: string): string => `s-${id}`;
 
+/**
+ * Whether an object is in the namespace of its project. Users with rights in another namespace can
+ * give an object there any name and labels.
+ */
+export function isInOurNamespace({
+  namespace,
+  labels,
+}: Readonly<{ namespace: string; labels?: Readonly<Record<string, string>> }>): boolean {
+  const project = labels?.[LABELS.project];
+  return project === undefined
+    ? namespace.startsWith(namespaceOf(''))
+    : namespace === namespaceOf(project);
+}
+
 /** The id of the service of a Cluster; null: the Cluster is none of ours. */
 export function idOf(name: string): string | null {
   return /^s-(.+)$/.exec(name)?.[1] ?? null;

@@ -13,6 +13,7 @@ import {
   CLUSTER_LABEL,
   clusterName,
   innerHosts,
+  isInOurNamespace,
   LABELS,
   namespaceOf,
   passwordSecret,
@@ -142,9 +143,7 @@ async function listPlaces(
   labels: Readonly<Record<string, string>>,
 ): Promise<Place[]> {
   const { items } = await kube.list({ kind, namespace: null, name: null }, ANY_OBJECT, labels);
-  return items.map(({ metadata }) => ({
-    kind,
-    namespace: metadata.namespace,
-    name: metadata.name,
-  }));
+  return items
+    .filter(({ metadata: { namespace } }) => isInOurNamespace({ namespace }))
+    .map(({ metadata: { namespace, name } }) => ({ kind, namespace, name }));
 }
