@@ -43,6 +43,7 @@ test('the defaults', () => {
     uidRange: [70_000, 89_999],
     singleProject: false,
     simulatedRegion: false,
+    localRegion: true,
   });
   expect(Object.isFrozen(config)).toBe(true);
 });
@@ -321,4 +322,13 @@ test('the API speaks TLS if other machines can reach it, unless a setting says o
   expect(problem({ HOWDAH_TLS: 'yes' })).toContain('allowed: auto, on, off');
   for (const wrong of ['proxy.example', '10.0.0.0/33', '::/129', '10.0.0.1,', '10.0.0.0/8/8'])
     expect(problem({ HOWDAH_TRUSTED_PROXIES: wrong }), wrong).toContain('HOWDAH_TRUSTED_PROXIES');
+});
+
+test('a machine that runs no services needs the metadata database of another one', () => {
+  const url = { DATABASE_URL: 'postgres://h/d' };
+  expect(readConfig({ ...url, HOWDAH_LOCAL_REGION: 'no' }).localRegion).toBe(false);
+  expect(problem({ HOWDAH_LOCAL_REGION: 'no' })).toContain('without DATABASE_URL');
+  expect(
+    problem({ ...url, HOWDAH_LOCAL_REGION: 'no', HOWDAH_REGIONS: 'a=/mnt:15000-15999' }),
+  ).toContain('HOWDAH_LOCAL_REGION: found no together with HOWDAH_REGIONS');
 });

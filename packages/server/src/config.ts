@@ -65,6 +65,11 @@ export type Config = Readonly<{
   singleProject: boolean;
   /** Whether there is a region whose services are simulated. */
   simulatedRegion: boolean;
+  /**
+   * Whether this machine runs services. If not, nothing is written outside of the metadata database
+   * and the clusters of regions, and this control plane waits while another one runs.
+   */
+  localRegion: boolean;
 }>;
 
 /** A snapshot at least this often while a service is written to, and a verification this often. */
@@ -129,6 +134,17 @@ const RULES: readonly {
       mode === 'off' && certificate !== undefined && key !== undefined
         ? 'HOWDAH_TLS: found off together with HOWDAH_TLS_CERT; remove one of them'
         : null,
+  },
+  {
+    of: ['HOWDAH_LOCAL_REGION', 'DATABASE_URL', 'HOWDAH_REGIONS'],
+    problem: ({ HOWDAH_LOCAL_REGION: local, DATABASE_URL: url, HOWDAH_REGIONS: regions }) => {
+      if (local === 'yes') return null;
+      if (url === undefined)
+        return 'HOWDAH_LOCAL_REGION: found no without DATABASE_URL; set it: no PostgreSQL runs here';
+      return regions.length === 0
+        ? null
+        : 'HOWDAH_LOCAL_REGION: found no together with HOWDAH_REGIONS; remove one of them';
+    },
   },
 ];
 
@@ -227,6 +243,7 @@ function configOf(settings: Settings): Config {
     uidRange: Object.freeze(settings.HOWDAH_UID_RANGE),
     singleProject: settings.HOWDAH_SINGLE_PROJECT === 'yes',
     simulatedRegion: settings.HOWDAH_SIMULATED_REGION === 'yes',
+    localRegion: settings.HOWDAH_LOCAL_REGION === 'yes',
   });
 }
 

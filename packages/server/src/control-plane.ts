@@ -45,11 +45,11 @@ type Api = Awaited<ReturnType<typeof createApi>>;
  */
 export async function assemble(startup: Startup): Promise<Store> {
   const { config, machine, log, closers } = startup;
-  const templates = createTemplates(machine);
+  const templates = machine === null ? null : createTemplates(machine);
   const store = await openMetadataDatabase(startup, templates);
   await ensureFirstKey(store, config);
   const sealer = await openSealer(join(config.home, 'secrets.key'));
-  const repositories = await openRepositories(store.db, sealer, machine.pgbackrest);
+  const repositories = await openRepositories(store.db, sealer, machine?.pgbackrest ?? null);
   const running = new Map<string, RunningRegion>();
   const regions = await openRegions(startup, { store, templates, repositories }, (code, id) =>
     running.get(code)?.wake(id),
@@ -63,7 +63,7 @@ export async function assemble(startup: Startup): Promise<Store> {
     refresh: async () => void (await repositories.list()),
     useOf: async (id) => useOf([...running.values()].map((region) => region.statesOf(id))),
   });
-  if (config.databaseUrl === null) {
+  if (config.databaseUrl === null && machine !== null && templates !== null) {
     const watch = await watchStore(machine, templates, log);
     closers.push(() => watch.close());
   }
@@ -72,7 +72,7 @@ export async function assemble(startup: Startup): Promise<Store> {
   await clusters.openAll();
   await serve(control, api);
   for (const region of local) region.beginTasks();
-  saveControl(control, repositories, sealer);
+  if (machine !== null) saveControl(control, repositories, sealer);
   return store;
 }
 
@@ -95,7 +95,7 @@ function saveControl(
 
 /** Begins to answer requests, and what goes on beside them for all regions. */
 async function serve(control: Control, { app, events, dispatcher, pusher }: Api): Promise<void> {
-  const { config, log, timed, closers, store } = control;
+  const { config, log, timed, closers, store, standby } = control;
   const history = createHistory(store, log, config.historyMs);
   closers.push(
     () => dispatcher.close(),
@@ -104,6 +104,7 @@ async function serve(control: Control, { app, events, dispatcher, pusher }: Api)
     () => app.close(),
     () => events.close(),
   );
+  standby?.close();
   await timed('listen', () => app.listen({ host: config.host, port: config.port }));
   await announce(control);
   dispatcher.start();
@@ -138,7 +139,7 @@ async function createApi(
     events,
     caPem: authority.certificatePem,
     restoreWindowMs: config.restoreWindowMs,
-    doctor: shared(() => doctor(config.home, config.uidRange)),
+    doctor: shared(async () => (config.localRegion ? doctor(config.home, config.uidRange) : [])),
     notReady: async () =>
       await store.pool.query('select 1').then(
         () => null,

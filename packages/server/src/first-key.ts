@@ -1,7 +1,7 @@
 /** The first project and key of an installation, and the link that opens the console with them. */
 import { rename } from 'node:fs/promises';
 import { issueToken, linkPath } from './api/console.ts';
-import type { Config } from './config.ts';
+import { ConfigError, type Config } from './config.ts';
 import { apiUrl, credentialsPath, readCredentials, type Credentials } from './installation.ts';
 import { writeDurably } from './lib/durable.ts';
 import { newId } from './lib/ids.ts';
@@ -12,12 +12,26 @@ import type { Store } from './store/database.ts';
 import { insertKey, isKey } from './store/keys.ts';
 import { anyProject, insertProject } from './store/projects.ts';
 
-/** At the first start: makes a project and an admin key. Only `credentials.json` holds its secret. */
+/** At the first start: a project and an admin key. Only `credentials.json` holds its secret. */
 export async function ensureFirstKey(store: Store, config: Config): Promise<void> {
   if (await anyProject(store.db)) {
     await followApiUrl(config);
     return;
   }
+  const credentials = await (config.localRegion ? makeCredentials : givenCredentials)(config);
+  await store.db.transaction().execute(async (tx) => {
+    await insertProject(tx, { id: credentials.project_id, name: 'default', operator: true });
+    await insertKey(tx, {
+      publicKey: credentials.public_key,
+      secretHash: sha256(credentials.secret_key),
+      projectId: credentials.project_id,
+      name: 'first admin key',
+      role: 'admin',
+    });
+  });
+}
+
+async function makeCredentials(config: Config): Promise<Credentials> {
   const credentials: Credentials = {
     api_url: apiUrl(config),
     project_id: newId(),
@@ -31,16 +45,17 @@ export async function ensureFirstKey(store: Store, config: Config): Promise<void
     `${JSON.stringify(credentials, null, 2)}\n`,
     0o600,
   );
-  await store.db.transaction().execute(async (tx) => {
-    await insertProject(tx, { id: credentials.project_id, name: 'default', operator: true });
-    await insertKey(tx, {
-      publicKey: credentials.public_key,
-      secretHash: sha256(credentials.secret_key),
-      projectId: credentials.project_id,
-      name: 'first admin key',
-      role: 'admin',
-    });
-  });
+  return credentials;
+}
+
+/** Those that were made for all control planes of an installation, each of which may be the first. */
+async function givenCredentials({ home }: Config): Promise<Credentials> {
+  const credentials = await readCredentials(home);
+  if (credentials !== null) return credentials;
+  throw new ConfigError(
+    `${credentialsPath(home)}: lacks api_url, project_id, public_key or secret_key; ` +
+      'make it again: deploy/kubernetes/make-files',
+  );
 }
 
 /** An empty metadata database may mean another DATABASE_URL: the former key is moved aside, not overwritten. */
@@ -54,6 +69,7 @@ async function keepFormerCredentials(home: string): Promise<void> {
 
 /** The API may have moved to another port since. */
 async function followApiUrl(config: Config): Promise<void> {
+  if (!config.localRegion) return;
   const credentials = await readCredentials(config.home);
   if (credentials === null || credentials.api_url === apiUrl(config)) return;
   const text = `${JSON.stringify({ ...credentials, api_url: apiUrl(config) }, null, 2)}\n`;

@@ -8,7 +8,7 @@ import { BASE_PATH } from '@howdah/contract';
 import { ConfigError, isWildcard, type Config } from './config.ts';
 import { LOCAL_REGION, type FurtherRegion } from './settings.ts';
 import { writeDurably } from './lib/durable.ts';
-import { findProcess, noneOf } from './lib/processes.ts';
+import { exists, findProcess, noneOf } from './lib/processes.ts';
 
 /** The contents of `credentials.json`: enough for a client to begin with. */
 export type Credentials = {
@@ -192,6 +192,19 @@ async function readJson(path: string): Promise<object | null> {
       { cause: error },
     );
   }
+}
+
+/** Made once, for all control planes of an installation in a cluster: docs/kubernetes.md. */
+const SHARED_FILES = ['ca/ca.pem', 'ca/ca.key', 'secrets.key', 'credentials.json'];
+
+/** @throws ConfigError if a control plane would make a file of its own that all must share */
+export async function refuseMissingFiles(home: string): Promise<void> {
+  for (const name of SHARED_FILES)
+    if (!(await exists(join(home, name))))
+      throw new ConfigError(
+        `HOWDAH_LOCAL_REGION: found no, and ${join(home, name)} is missing; all control planes ` +
+          'of the installation need the same one: deploy/kubernetes/make-files makes it',
+      );
 }
 
 /** The file that is there while `howdah recover` is under way, or was interrupted. */

@@ -72,7 +72,7 @@ export function createKubernetesRegions(
 }
 
 async function openRegion(
-  { config, authority, log }: Control,
+  { config, authority, log, store, regions }: Control,
   sealer: Sealer,
   row: KubernetesRegionRow,
   changed: (id: string) => void,
@@ -81,6 +81,7 @@ async function openRegion(
   const engine = createKubernetesEngine({
     settings: { code, host, images, storageClass: row.storage_class },
     connection: await connectionOf(accessOrFail(sealer, row)),
+    mayWrite: store.holdsLock,
     authority,
     readLagLimit: config.readLagLimit,
     changed,
@@ -89,7 +90,8 @@ async function openRegion(
   });
   const portRange = [first_port, last_port] as const;
   // A namespace for each project keeps them apart; a spare has no project.
-  return { code, aliases: [], engine, portRange, singleProject: false, spares: 0 };
+  const aliases = regions.first === null ? config.regionAliases : [];
+  return { code, aliases, engine, portRange, singleProject: false, spares: 0 };
 }
 
 function accessOrFail(sealer: Sealer, row: KubernetesRegionRow): ClusterAccess {

@@ -2,13 +2,16 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { FastifyBaseLogger } from 'fastify';
+import { openApiTls } from './api/tls.ts';
 import type { Config } from './config.ts';
 import { assemble } from './control-plane.ts';
 import { prepareMachine } from './engine/local/host/machine.ts';
+import { certificateHosts } from './engine/local/index.ts';
 import { consoleLink } from './first-key.ts';
-import { apiUrl, findControl, recoveryPath } from './installation.ts';
+import { apiUrl, findControl, recoveryPath, refuseMissingFiles } from './installation.ts';
 import { exists } from './lib/processes.ts';
-import { openCertificateAuthority } from './lib/tls.ts';
+import { openCertificateAuthority, type CertificateAuthority } from './lib/tls.ts';
+import { openStandby, type Standby } from './standby.ts';
 import { closeAll, timer, type Closers, type Progress } from './startup.ts';
 import { AlreadyRunning } from './store/connections.ts';
 import type { Store } from './store/database.ts';
@@ -16,7 +19,7 @@ import type { Store } from './store/database.ts';
 export { readConfig, isInTheClear, ConfigError, type Config } from './config.ts';
 export { AlreadyRunning } from './store/connections.ts';
 export { findControl, readCredentials, credentialsPath, type Credentials } from './installation.ts';
-export { openLog } from './lib/log.ts';
+export { openLog, openOutputLog } from './lib/log.ts';
 export { checkIntegrity, checkMachine } from './engine/local/admin/integrity.ts';
 export { listAside } from './engine/local/admin/aside-data.ts';
 export { recover, type RecoverOptions } from './recover.ts';
@@ -54,14 +57,17 @@ export async function startControlPlane(
       `the recovery of ${config.home} was interrupted: run howdah recover with its kit again`,
     );
   await mkdir(config.home, { recursive: true, mode: 0o755 });
+  if (!config.localRegion) await refuseMissingFiles(config.home);
   const [machine, authority] = await timed('examine the machine', () =>
     Promise.all([
-      prepareMachine(config.home, config.uidRange),
+      config.localRegion ? prepareMachine(config.home, config.uidRange) : null,
       openCertificateAuthority(join(config.home, 'ca')),
     ]),
   );
   const closers: Closers = [];
-  const startup = { config, machine, authority, log, timed, closers };
+  const standby = config.localRegion ? null : await openStandbyOf(config, authority);
+  if (standby !== null) closers.push(standby.close);
+  const startup = { config, machine, standby, authority, log, timed, closers };
   const store = await assemble(startup).catch(async (error: unknown) => {
     await closeAll(closers);
     throw error;
@@ -71,6 +77,13 @@ export async function startControlPlane(
     consoleLink: () => linkOr(store, config, log),
     close: () => closeAll(closers),
   };
+}
+
+/** Other control planes have the same certificate authority, so clients trust its answers too. */
+async function openStandbyOf(config: Config, authority: CertificateAuthority): Promise<Standby> {
+  const hosts = certificateHosts(config.publicHost, config.host);
+  const tls = config.tls.on ? await openApiTls(config.tls, hosts, authority) : null;
+  return openStandby(config, tls?.current() ?? null);
 }
 
 /** A link into the console; without the metadata database, the address that asks for a key. */

@@ -2,7 +2,6 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyBaseLogger } from 'fastify';
 import type { ClientConfig } from 'pg';
-import type { Config } from './config.ts';
 import { removeWalOnFullDisk } from './engine/local/backup/last-resort.ts';
 import type { Machine } from './engine/local/host/machine-record.ts';
 import { createMonitor } from './engine/local/postgres/monitor.ts';
@@ -15,23 +14,25 @@ import {
 import type { Templates } from './engine/local/postgres/templates.ts';
 import type { Startup } from './startup.ts';
 import { AlreadyRunning } from './store/connections.ts';
-import { openStore, type Store } from './store/database.ts';
+import { openStore, type Standby as StandbyOfStore, type Store } from './store/database.ts';
 
 /** How long after a failed start of our own metadata database the next one is tried. */
 const RETRY_MS = 1000;
 
 /** @throws AlreadyRunning when another control plane uses it; Error with what is in the way */
 export async function openMetadataDatabase(
-  { config, machine, log, timed, closers }: Startup,
-  templates: Templates,
+  startup: Startup,
+  templates: Templates | null,
 ): Promise<Store> {
+  const { config, log, timed, closers } = startup;
   const connection = await timed('start the metadata database', () =>
-    connectionOf(config, machine, templates, log),
+    connectionOf(startup, templates),
   );
-  if (config.databaseUrl === null) closers.push(() => stopStore(machine));
   const store = await timed('open the metadata database', () =>
-    openStore(connection, (error) =>
-      log.warn({ err: error }, 'a connection to the metadata database broke'),
+    openStore(
+      connection,
+      (error) => log.warn({ err: error }, 'a connection to the metadata database broke'),
+      waitingOf(startup),
     ),
   ).catch((error: unknown) => {
     // Another control plane works with the metadata database: it must not be stopped.
@@ -52,17 +53,38 @@ function cannotOpen(databaseUrl: string, error: unknown): Error {
   );
 }
 
+/** How a control plane shares the metadata database with others; null: it does not. */
+function waitingOf({ config, standby, log }: Startup): StandbyOfStore | null {
+  if (standby === null) return null;
+  let known = false;
+  return {
+    port: config.port,
+    holder: (address) => {
+      if (address !== null && !known) log.info({ address }, 'waiting: another control plane works');
+      known = address !== null;
+      standby.follow(address);
+    },
+    // Another one may work by now: what this one knows of regions and services is old.
+    lost: () => {
+      log.error({}, 'the lock of the metadata database is lost: ending');
+      process.exit(1);
+    },
+  };
+}
+
 async function connectionOf(
-  config: Config,
-  machine: Machine,
-  templates: Templates,
-  log: FastifyBaseLogger,
+  { config, machine, log, closers }: Startup,
+  templates: Templates | null,
 ): Promise<ClientConfig> {
   if (config.databaseUrl !== null) return { connectionString: config.databaseUrl };
+  if (machine === null || templates === null)
+    throw new Error('a control plane without a local region needs DATABASE_URL');
   // The reserve may have been released and used up before this start.
   for (const { id, bytes } of await removeWalOnFullDisk(machine.layout, new Set()))
     log.warn({ service: id, bytes }, 'the disk is full: archived WAL of a service was removed');
-  return ensureStoreRunning(machine, templates);
+  const connection = await ensureStoreRunning(machine, templates);
+  closers.push(() => stopStore(machine));
+  return connection;
 }
 
 /** Starts our own metadata database again whenever it dies or hangs. */

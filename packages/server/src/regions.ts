@@ -23,10 +23,15 @@ import { readDocuments, removeDocument, saveDocument } from './store/simulation.
 type Changed = (code: string, id: string) => void;
 
 /** The parts that the regions share. */
-type Shared = Readonly<{ store: Store; templates: Templates; repositories: RepositorySource }>;
+type Shared = Readonly<{
+  store: Store;
+  templates: Templates | null;
+  repositories: RepositorySource;
+}>;
 
 /**
- * @param shared `templates`: those of the first region, which the metadata database is made from
+ * @param shared `templates`: those of the first region, which the metadata database is made from;
+ *   null: this machine runs no services
  * @param changed called when something that the engine of a region watches changed by itself, with
  *   the region's code and the service's id
  */
@@ -41,9 +46,21 @@ export async function openRegions(
     aliases: config.regionAliases,
     portRange: config.portRange,
   };
+  const local =
+    machine === null || templates === null
+      ? []
+      : [
+          await openLocalRegion(
+            startup,
+            store,
+            first,
+            { machine, templates, repositories },
+            changed,
+          ),
+          ...(await openFurtherRegions(startup, machine, store, repositories, changed)),
+        ];
   return createRegions(
-    await openLocalRegion(startup, store, first, { machine, templates, repositories }, changed),
-    ...(await openFurtherRegions(startup, store, repositories, changed)),
+    ...local,
     ...(config.simulatedRegion ? [await openSimulatedRegion(startup, store, changed)] : []),
   );
 }
@@ -51,6 +68,7 @@ export async function openRegions(
 /** The regions in further directories of this machine. */
 async function openFurtherRegions(
   startup: Startup,
+  first: Machine,
   store: Store,
   repositories: RepositorySource,
   changed: Changed,
@@ -62,7 +80,7 @@ async function openFurtherRegions(
   const regions: Region[] = [];
   for (const further of config.regions) {
     const machine = await timed(`examine the region ${further.code}`, () =>
-      prepareFurtherMachine(startup, further.directory),
+      prepareFurtherMachine(startup, first, further.directory),
     );
     const parts = { machine, templates: createTemplates(machine), repositories };
     regions.push(
@@ -74,7 +92,8 @@ async function openFurtherRegions(
 
 /** The metadata database may be on the same disk, even if the directory is another. */
 async function prepareFurtherMachine(
-  { config, machine: first }: Startup,
+  { config }: Startup,
+  first: Machine,
   directory: string,
 ): Promise<Machine> {
   const machine = await prepareMachine(directory, config.uidRange);

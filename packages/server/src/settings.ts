@@ -251,6 +251,12 @@ export const SETTINGS = Type.Object({
     description:
       'whether there is one more region, named simulated, whose services run no PostgreSQL, for tests of programs that use the API',
   }),
+  HOWDAH_LOCAL_REGION: Type.Enum(['yes', 'no'], {
+    default: 'yes',
+    description:
+      'whether this machine runs services; no: for a control plane in a Kubernetes cluster, which ' +
+      'waits while another one uses its metadata database',
+  }),
   DATABASE_URL: Type.Optional(
     Type.Refine(
       Type.String({

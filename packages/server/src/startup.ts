@@ -3,6 +3,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Config } from './config.ts';
 import type { Machine } from './engine/local/host/machine-record.ts';
 import type { CertificateAuthority } from './lib/tls.ts';
+import type { Standby } from './standby.ts';
 
 /** Called after each part of the start, with its duration. */
 export type Progress = (step: string, ms: number) => void;
@@ -12,7 +13,10 @@ export type Closers = (() => Promise<unknown> | void)[];
 
 export type Startup = Readonly<{
   config: Config;
-  machine: Machine;
+  /** null: this machine runs no services. */
+  machine: Machine | null;
+  /** Answers until the API does; null: nothing does. */
+  standby: Standby | null;
   authority: CertificateAuthority;
   log: FastifyBaseLogger;
   timed: Timed;

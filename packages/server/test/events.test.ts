@@ -272,6 +272,7 @@ async function openOther() {
     db: metadata.db,
     pool,
     listen: (channel, listener) => void listeners.push([channel, listener]),
+    holdsLock: () => true,
     close: async () => undefined,
   };
   return {

@@ -65,7 +65,13 @@ export async function openRaceApi(
     dialect: new PostgresDialect({ pool }),
     plugins: plant === 'no-lock' ? [forgetLocks] : [],
   });
-  const store: Store = { db, pool, listen: () => undefined, close: () => db.destroy() };
+  const store: Store = {
+    db,
+    pool,
+    listen: () => undefined,
+    holdsLock: () => true,
+    close: () => db.destroy(),
+  };
   const regions = createRegions({
     code: LOCAL_REGION,
     aliases: [],

@@ -20,6 +20,9 @@ export function addUp(program: Command): void {
   command.action(async (options: Options) => up(options));
 }
 
+type Server = Awaited<ReturnType<typeof loadServer>>;
+type Config = ReturnType<Server['readConfig']>;
+
 /** true: the flag was given without a value. */
 type Options = Readonly<Record<string, string | true>>;
 
@@ -34,6 +37,7 @@ async function up(options: Options): Promise<void> {
   }
   // Before anything is created: a refused start leaves nothing behind.
   await refuseTakenPort(config);
+  if (!config.localRegion) return runInCluster(server, config);
   const { log, path: logPath } = server.openLog(config.home);
   const plane = await server
     .startControlPlane(config, log, (step, ms) =>
@@ -66,6 +70,27 @@ async function up(options: Options): Promise<void> {
   };
   process.on('SIGINT', () => void stop());
   process.on('SIGTERM', () => void stop());
+}
+
+/**
+ * A control plane in a Kubernetes cluster: standard output is its control log. It may wait for long,
+ * and the first process of a container ignores signals without a handler.
+ */
+async function runInCluster(server: Server, config: Config): Promise<void> {
+  const log = server.openOutputLog();
+  let end = async (): Promise<void> => undefined;
+  const stop = (): void => void end().finally(() => process.exit(0));
+  process.once('SIGINT', stop).once('SIGTERM', stop);
+  try {
+    const plane = await server.startControlPlane(config, log, (step, ms) =>
+      log.info({ ms: Math.round(ms) }, step),
+    );
+    end = plane.close;
+    log.info({ apiUrl: plane.apiUrl }, 'serving');
+  } catch (error) {
+    log.error({ err: error }, 'the start failed');
+    throw error instanceof server.ConfigError ? new Failure(error.message, 'usage') : error;
+  }
 }
 
 type Listening = { host: string; port: number };
@@ -111,7 +136,7 @@ function portTaken({ host, port }: Listening): Failure {
   );
 }
 
-function readSettings(server: Awaited<ReturnType<typeof loadServer>>, options: Options) {
+function readSettings(server: Server, options: Options) {
   try {
     const flags = Object.fromEntries(
       SETTINGS.flatMap(({ name, flag }) => {

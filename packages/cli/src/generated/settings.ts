@@ -156,6 +156,11 @@ export const SETTINGS: readonly { name: string; flag: string; help: string }[] =
     "help": "whether there is one more region, named simulated, whose services run no PostgreSQL, for tests of programs that use the API (HOWDAH_SIMULATED_REGION; default no; allowed: yes, no)"
   },
   {
+    "name": "HOWDAH_LOCAL_REGION",
+    "flag": "--local-region [yes]",
+    "help": "whether this machine runs services; no: for a control plane in a Kubernetes cluster, which waits while another one uses its metadata database (HOWDAH_LOCAL_REGION; default yes; allowed: yes, no)"
+  },
+  {
     "name": "DATABASE_URL",
     "flag": "--database-url <value>",
     "help": "the metadata database, where the control plane keeps its own data (DATABASE_URL; default a PostgreSQL of our own; allowed: a URL of the form postgres://user:password@host:port/database)"

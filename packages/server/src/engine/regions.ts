@@ -16,8 +16,8 @@ export type Region = {
 
 export type Regions = {
   readonly all: readonly Region[];
-  /** The region of creates that name none. */
-  readonly first: Region;
+  /** The region of creates that name none; null: there is no region yet. */
+  readonly first: Region | null;
   /** @throws RegionNotServed for a region that this control plane does not serve */
   readonly of: (code: string) => Region;
   /** Serves another region from now on. */
@@ -36,13 +36,15 @@ export class RegionNotServed extends EngineUnavailable {
   }
 }
 
-export function createRegions(first: Region, ...others: readonly Region[]): Regions {
-  const byCode = new Map([first, ...others].map((region) => [region.code, region]));
+export function createRegions(...regions: readonly Region[]): Regions {
+  const byCode = new Map(regions.map((region) => [region.code, region]));
   return {
     get all() {
       return [...byCode.values()];
     },
-    first,
+    get first() {
+      return [...byCode.values()][0] ?? null;
+    },
     of: (code) => {
       const region = byCode.get(code);
       if (region === undefined) throw new RegionNotServed(code);

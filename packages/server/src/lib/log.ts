@@ -29,12 +29,13 @@ export function openLog(home: string, rotateBytes = ROTATE_BYTES): { log: Logger
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const file = createLogFile(path, rotateBytes);
   process.once('exit', file.flush);
-  const log = pino(
-    { redact: ['req.headers.authorization', '*.first_verifier', '*.password'] },
-    file,
-  );
-  return { log, path };
+  return { log: pino(OPTIONS, file), path };
 }
+
+const OPTIONS = { redact: ['req.headers.authorization', '*.first_verifier', '*.password'] };
+
+/** A control log on standard output, where Kubernetes keeps it. */
+export const openOutputLog = (): Logger => pino(OPTIONS);
 
 /** Writes to a file descriptor as fs.write does; replaced in tests. */
 export type WriteFile = (

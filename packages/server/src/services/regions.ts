@@ -16,6 +16,11 @@ export type NamedRegion = Readonly<{ region: Region; alias: string | null }>;
 
 /** The region that a request names; without a name the first. */
 export function regionOrRefuse(regions: Regions, code: string | undefined): NamedRegion {
+  if (regions.first === null)
+    throw new ApiError(
+      'CONFLICT',
+      'this installation has no region yet; add a Kubernetes cluster: howdah region add',
+    );
   if (code === undefined) return { region: regions.first, alias: null };
   const region = findRegion(regions, code);
   if (region !== undefined) return { region, alias: region.code === code ? null : code };

@@ -2,6 +2,7 @@
  * Connections that break when the metadata database stays silent, and the one that holds the lock.
  */
 import { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type ClientConfig } from 'pg';
 import { CHANNELS } from './notifications.ts';
 
@@ -27,60 +28,139 @@ export const END_WHEN_SILENT = [
   .join(';');
 
 /**
+ * The control plane that holds the lock counts on it for this long after it asked for a heartbeat
+ * that was answered. The server keeps the lock for twice the time: the rest is for requests to
+ * clusters that are on their way.
+ */
+const HELD_MS = SILENCE_MS / 2;
+const HEARTBEAT_MS = SILENCE_MS / 10;
+/** How often a control plane that waits asks for the lock. */
+const LOCK_POLL_MS = 500;
+
+/**
  * Destroys the socket after {@link SILENCE_MS} without traffic. The pool ends idle
  * connections long before.
  */
 export function breakWhenSilent(connection: ClientConfig): ClientConfig {
-  const stream = (): Socket => {
-    const socket = new Socket();
-    const breakOff = () =>
-      socket.destroy(
-        new Error(
-          `Connection terminated: the metadata database has been silent for ${SILENCE_MS / 1000} s`,
-        ),
-      );
-    return socket.setTimeout(SILENCE_MS, breakOff);
-  };
-  return { ...connection, stream };
+  return { ...connection, stream: silentSocket };
 }
 
-/** Opens the connection that holds the control plane's lock and receives notifications. */
+function silentSocket(): Socket {
+  const socket = new Socket();
+  const breakOff = () =>
+    socket.destroy(
+      new Error(
+        `Connection terminated: the metadata database has been silent for ${SILENCE_MS / 1000} s`,
+      ),
+    );
+  return socket.setTimeout(SILENCE_MS, breakOff);
+}
+
+/** Where a control plane answers requests. */
+export type Address = Readonly<{ host: string; port: number }>;
+
+/** How a control plane waits for the lock of another one. */
+export type Waiting = Readonly<{
+  /** The port of its own API. */
+  port: number;
+  /** Called with the address of the control plane that holds the lock; null: it is not known. */
+  holder: (address: Address | null) => void;
+}>;
+
+export type ControlSession = Readonly<{
+  client: Client;
+  /** Whether no other control plane can have the lock. */
+  holdsLock: () => boolean;
+}>;
+
+/**
+ * Opens the connection that holds the control plane's lock and receives notifications.
+ *
+ * @param waiting null: does not wait for the lock
+ * @throws AlreadyRunning when another control plane has the lock
+ */
 export async function openControlSession(
   connection: ClientConfig,
+  waiting: Waiting | null,
   onError: (error: Error) => void,
   onNotification: (channel: string, payload: string) => void,
-): Promise<Client> {
-  const session = new Client({
-    ...breakWhenSilent(connection),
-    application_name: 'howdah control plane, notifications',
+): Promise<ControlSession> {
+  const socket = silentSocket();
+  const client = new Client({
+    ...connection,
+    stream: () => socket,
+    application_name: NAME,
   });
-  session.on('error', onError);
-  session.on('notification', ({ channel, payload }) => onNotification(channel, payload ?? ''));
-  await session.connect();
-  let asking = false;
-  const heartbeat = setInterval(() => {
-    if (asking) return;
-    asking = true;
-    session
-      .query('select')
-      .catch(() => undefined) // it has ended, and is recreated
-      .finally(() => (asking = false));
-  }, SILENCE_MS / 3);
-  session.once('end', () => clearInterval(heartbeat));
+  client.on('error', onError);
+  client.on('notification', ({ channel, payload }) => onNotification(channel, payload ?? ''));
+  await client.connect();
   try {
-    const { rows } = await session.query<{ locked: boolean }>(
-      'select pg_try_advisory_lock($1) as locked',
-      [String(CONTROL_LOCK)],
-    );
-    if (rows[0]?.locked !== true)
+    await client.query(END_WHEN_SILENT);
+    const takenMs = await takeLock(client, waiting);
+    for (const channel of CHANNELS) await client.query(`listen ${channel}`);
+    // Others find the address beside the lock, and never that of a control plane that has ended.
+    if (waiting !== null)
+      await client.query("select set_config('application_name', $1, false)", [
+        `${NAME} at ${socket.localAddress ?? 'localhost'} ${waiting.port}`,
+      ]);
+    return { client, holdsLock: keepAsking(client, socket, takenMs) };
+  } catch (error) {
+    await client.end();
+    throw error;
+  }
+}
+
+const NAME = 'howdah control plane, notifications';
+
+/** The second column is the name of the session that has the lock. */
+const TAKE_LOCK = `select pg_try_advisory_lock($1) as locked, (
+  select a.application_name from pg_locks l join pg_stat_activity a using (pid)
+  where l.locktype = 'advisory' and l.granted and l.objsubid = 1 and a.datname = current_database()
+    and (l.classid::bigint << 32) | l.objid::bigint = $1::bigint limit 1) as holder`;
+
+/** @returns when it asked for the lock, by `performance.now()` @throws AlreadyRunning */
+async function takeLock(client: Client, waiting: Waiting | null): Promise<number> {
+  for (;;) {
+    const askedMs = performance.now();
+    const { rows } = await client.query<{ locked: boolean; holder: string | null }>(TAKE_LOCK, [
+      String(CONTROL_LOCK),
+    ]);
+    const [row] = rows;
+    if (row?.locked === true) return askedMs;
+    if (waiting === null)
       throw new AlreadyRunning(
         'another control plane is using this metadata database; stop it first (howdah down)',
       );
-    for (const channel of CHANNELS) await session.query(`listen ${channel}`);
-    await session.query(END_WHEN_SILENT);
-    return session;
-  } catch (error) {
-    await session.end();
-    throw error;
+    waiting.holder(addressIn(row?.holder ?? ''));
+    await sleep(LOCK_POLL_MS);
   }
+}
+
+function addressIn(name: string): Address | null {
+  const [, host, port] = / at (\S+) (\d+)$/.exec(name) ?? [];
+  return host === undefined || port === undefined ? null : { host, port: Number(port) };
+}
+
+/** Asks for heartbeats, and ends the connection when they are not answered in time. */
+function keepAsking(client: Client, socket: Socket, takenMs: number): () => boolean {
+  let answeredMs = takenMs;
+  let isOpen = true;
+  let isAsking = false;
+  const holdsLock = (): boolean => isOpen && performance.now() - answeredMs < HELD_MS;
+  const heartbeat = setInterval(() => {
+    if (!holdsLock()) socket.destroy(new Error('Connection terminated: no answer to a heartbeat'));
+    if (isAsking) return;
+    isAsking = true;
+    const askedMs = performance.now();
+    client
+      .query('select')
+      .then(() => (answeredMs = askedMs))
+      .catch(() => undefined) // it has ended, and is recreated
+      .finally(() => (isAsking = false));
+  }, HEARTBEAT_MS);
+  client.once('end', () => {
+    isOpen = false;
+    clearInterval(heartbeat);
+  });
+  return holdsLock;
 }

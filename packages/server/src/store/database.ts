@@ -2,7 +2,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Kysely, PostgresDialect, sql } from 'kysely';
 import { Client, type ClientConfig, Pool } from 'pg';
-import { breakWhenSilent, END_WHEN_SILENT, openControlSession } from './connections.ts';
+import {
+  breakWhenSilent,
+  END_WHEN_SILENT,
+  openControlSession,
+  type ControlSession,
+  type Waiting,
+} from './connections.ts';
 import { migrateTables } from './migrations.ts';
 import type { Channel, OnNotification } from './notifications.ts';
 import { preparing } from './prepared.ts';
@@ -17,18 +23,32 @@ export type Store = {
    * broke and notifications may have been lost. Ends with {@link Store.close}.
    */
   listen: (channel: Channel, listener: OnNotification) => void;
+  /**
+   * Whether no other control plane can work with the metadata database now. If not, nothing may be
+   * written outside of it that another one writes too.
+   */
+  holdsLock: () => boolean;
   close: () => Promise<void>;
 };
 
+/** A control plane of which there are several, one of them at work. */
+export type Standby = Waiting &
+  Readonly<{
+    /** Called when the connection that holds the lock has broken: another one may work now. */
+    lost: () => void;
+  }>;
+
 /**
- * Connects, migrates the tables, and takes the lock that keeps other control planes out.
+ * Connects, takes the lock that keeps other control planes out, and migrates the tables.
  *
  * @param onError receives the errors of broken connections; they are opened again
+ * @param standby waits for the lock and for the metadata database; null: throws
  * @throws AlreadyRunning
  */
 export async function openStore(
   connection: ClientConfig,
   onError: (error: Error) => void,
+  standby: Standby | null = null,
 ): Promise<Store> {
   // On few cores, queueing statements here is faster than running them at once
   // (docs/performance.md).
@@ -48,43 +68,55 @@ export async function openStore(
   const onNotification = (channel: string, payload: string): void => {
     for (const [wanted, listener] of callbacks) if (wanted === channel) listener(payload);
   };
-  let session = await openControlSession(connection, onError, onNotification);
+  const openSession = () => openControlSession(connection, standby, onError, onNotification);
   let closing = false;
-
-  const keepSession = (current: Client): void => {
-    current.once('end', () => void reconnect());
-  };
-  const reconnect = async (): Promise<void> => {
+  const untilOpen = async (): Promise<ControlSession | null> => {
     while (!closing) {
       try {
-        session = await openControlSession(connection, onError, onNotification);
-        keepSession(session);
-        for (const [, listener] of callbacks) listener(null);
-        return;
+        return await openSession();
       } catch (error) {
         onError(error instanceof Error ? error : new Error(String(error)));
+        standby?.holder(null);
         await sleep(RECONNECT_MS);
       }
     }
+    return null;
+  };
+  const keepSession = ({ client }: ControlSession): void => {
+    client.once('end', () => {
+      if (closing) return;
+      if (standby === null) void reconnect();
+      else standby.lost();
+    });
+  };
+  const reconnect = async (): Promise<void> => {
+    const opened = await untilOpen();
+    if (opened === null) return;
+    session = opened;
+    keepSession(opened);
+    for (const [, listener] of callbacks) listener(null);
+  };
+  const end = async (): Promise<void> => {
+    closing = true;
+    await session?.client.end();
+    await db.destroy();
   };
 
+  let session: ControlSession | null = null;
   try {
+    session = await (standby === null ? openSession() : untilOpen());
+    if (session !== null) keepSession(session);
     await migrateTables(connection, onError);
   } catch (error) {
-    await session.end();
-    await db.destroy();
+    await end();
     throw error;
   }
-  keepSession(session);
   return {
     db,
     pool,
     listen: (channel, listener) => void callbacks.push([channel, listener]),
-    close: async () => {
-      closing = true;
-      await session.end();
-      await db.destroy();
-    },
+    holdsLock: () => session?.holdsLock() === true,
+    close: end,
   };
 }
 

@@ -31,6 +31,7 @@ let fake: FakeKubernetes;
 let postgres: Awaited<ReturnType<typeof startFakePostgres>>;
 let answer: LoginAnswer;
 let engine: Engine;
+let mayWrite = true;
 const changed: string[] = [];
 /** As Kubernetes words it. */
 const NO_WEBHOOK =
@@ -46,6 +47,7 @@ const openEngine = (): Engine =>
       images: { 17: 'postgres:17' },
     },
     connection: readKubeconfig(fake.kubeconfig, null),
+    mayWrite: () => mayWrite,
     authority,
     readLagLimit: { bytes: 1, seconds: 1 },
     changed: (id) => changed.push(id),
@@ -293,3 +295,19 @@ async function until(holds: () => Promise<boolean>): Promise<void> {
   }
   throw new Error('not in time');
 }
+
+test('a control plane that may have been replaced reads from the cluster and writes nothing', async () => {
+  const spec = await newSpec();
+  mayWrite = false;
+  try {
+    const before = fake.objects.size;
+    const converge = async () =>
+      (await engine.lifecycle.converge(spec, async () => undefined)).detail;
+    await expect.poll(converge).toContain('another one may work');
+    expect(fake.objects.size).toBe(before);
+  } finally {
+    mayWrite = true;
+  }
+  await untilAwaited(spec);
+  expect(fake.objects.has(CLUSTER)).toBe(true);
+});

@@ -26,6 +26,8 @@ import { planOf } from './service/plan.ts';
 export type KubernetesEngineOptions = Readonly<{
   settings: RegionSettings;
   connection: Connection;
+  /** Whether this control plane is the only one that writes to the cluster now. */
+  mayWrite: () => boolean;
   authority: CertificateAuthority;
   readLagLimit: Observing['readLagLimit'];
   /** Called with the id of a service of which something changed. */
@@ -36,8 +38,8 @@ export type KubernetesEngineOptions = Readonly<{
 
 /** Begins to follow the cluster; it need not answer yet. */
 export function createKubernetesEngine(options: KubernetesEngineOptions): Engine {
-  const { settings, connection, authority } = options;
-  const kube = createKube(connection);
+  const { settings, connection, mayWrite, authority } = options;
+  const kube = createKube(connection, mayWrite);
   const cache = createCache(kube, settings.code, options.changed);
   const region: Region = {
     settings,

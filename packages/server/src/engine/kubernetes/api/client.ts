@@ -59,10 +59,19 @@ type Asked = Readonly<{
 /** Sends a request and reads its whole answer. @throws KubeError */
 type Ask = (asked: Asked) => Promise<string>;
 
-export function createKube(connection: Connection) {
+/** @param mayWrite asked right before each request that is no read */
+export function createKube(connection: Connection, mayWrite: () => boolean = () => true) {
   const agent = new Agent({ keepAlive: true });
   const limit = pLimit(AT_A_TIME);
-  const send = (asked: Asked) => open(connection, agent, asked);
+  const send = async (asked: Asked) => {
+    if (asked.method !== 'GET' && !mayWrite())
+      throw new KubeError(
+        `this control plane may not ${asked.what}: another one may work`,
+        null,
+        null,
+      );
+    return open(connection, agent, asked);
+  };
   const ask: Ask = (asked) => limit(async () => readWhole(asked.what, await send(asked)));
   return {
     ...createReads(ask),
