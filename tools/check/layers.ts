@@ -173,7 +173,7 @@ export const LAYERS: readonly Layer[] = [
       '`main.ts`, `control-plane.ts`, `regions.ts`, …: config → store → engines → reconcilers → API; knows all parts',
     path:
       `^${SERVER}/(main|control-plane|regions|kubernetes-regions|run-region|open-repositories|` +
-      'recover|startup|first-key|metadata-database)\\.ts$',
+      'standby|recover|startup|first-key|metadata-database)\\.ts$',
     imports: [
       'contract',
       'lib',

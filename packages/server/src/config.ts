@@ -140,7 +140,7 @@ const RULES: readonly {
     problem: ({ HOWDAH_LOCAL_REGION: local, DATABASE_URL: url, HOWDAH_REGIONS: regions }) => {
       if (local === 'yes') return null;
       if (url === undefined)
-        return 'HOWDAH_LOCAL_REGION: found no without DATABASE_URL; set it: no PostgreSQL runs here';
+        return 'HOWDAH_LOCAL_REGION: found no without DATABASE_URL; set it too';
       return regions.length === 0
         ? null
         : 'HOWDAH_LOCAL_REGION: found no together with HOWDAH_REGIONS; remove one of them';

@@ -48,7 +48,7 @@ async function makeCredentials(config: Config): Promise<Credentials> {
   return credentials;
 }
 
-/** Those that were made for all control planes of an installation, each of which may be the first. */
+/** Those that were made for all control planes of an installation. */
 async function givenCredentials({ home }: Config): Promise<Credentials> {
   const credentials = await readCredentials(home);
   if (credentials !== null) return credentials;

@@ -254,8 +254,7 @@ export const SETTINGS = Type.Object({
   HOWDAH_LOCAL_REGION: Type.Enum(['yes', 'no'], {
     default: 'yes',
     description:
-      'whether this machine runs services; no: for a control plane in a Kubernetes cluster, which ' +
-      'waits while another one uses its metadata database',
+      'whether this machine runs services; no: in a Kubernetes cluster, with other control planes',
   }),
   DATABASE_URL: Type.Optional(
     Type.Refine(

@@ -34,7 +34,8 @@ beforeAll(async () => {
     service_type: 'POSTGRES',
   });
   // The owner of a database without further rights, as the role of a metadata database is.
-  databaseUrl = `postgres://tsdbadmin:${password}@127.0.0.1:${endpoint.port}/tsdb?sslmode=no-verify`;
+  const role = `tsdbadmin:${password}`;
+  databaseUrl = `postgres://${role}@127.0.0.1:${endpoint.port}/tsdb?sslmode=no-verify`;
   top = await makeHome();
   files = join(top, 'files');
   await promisify(execFile)(MAKE_FILES, ['127.0.0.1', files]);
@@ -121,7 +122,7 @@ test('a control plane without the files that all share is refused, and makes non
   expect(says(plane, 'lacks api_url, project_id')).toBe(true);
 });
 
-test('the second control plane passes requests on, and goes on with what a killed one began', async () => {
+test('a second control plane passes requests on, and finishes what a killed one began', async () => {
   const [first, second] = [await addPlane(), await addPlane()];
   start(first);
   await untilReady(first);

@@ -73,8 +73,8 @@ async function up(options: Options): Promise<void> {
 }
 
 /**
- * A control plane in a Kubernetes cluster: standard output is its control log. It may wait for long,
- * and the first process of a container ignores signals without a handler.
+ * A control plane in a Kubernetes cluster: standard output is its control log. It may wait for
+ * long, and the first process of a container ignores signals without a handler.
  */
 async function runInCluster(server: Server, config: Config): Promise<void> {
   const log = server.openOutputLog();

@@ -158,7 +158,7 @@ export const SETTINGS: readonly { name: string; flag: string; help: string }[] =
   {
     "name": "HOWDAH_LOCAL_REGION",
     "flag": "--local-region [yes]",
-    "help": "whether this machine runs services; no: for a control plane in a Kubernetes cluster, which waits while another one uses its metadata database (HOWDAH_LOCAL_REGION; default yes; allowed: yes, no)"
+    "help": "whether this machine runs services; no: in a Kubernetes cluster, with other control planes (HOWDAH_LOCAL_REGION; default yes; allowed: yes, no)"
   },
   {
     "name": "DATABASE_URL",

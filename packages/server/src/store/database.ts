@@ -1,7 +1,7 @@
 /** The connections to the metadata database. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Kysely, PostgresDialect, sql } from 'kysely';
-import { Client, type ClientConfig, Pool } from 'pg';
+import { type ClientConfig, Pool } from 'pg';
 import {
   breakWhenSilent,
   END_WHEN_SILENT,

@@ -296,7 +296,7 @@ async function until(holds: () => Promise<boolean>): Promise<void> {
   throw new Error('not in time');
 }
 
-test('a control plane that may have been replaced reads from the cluster and writes nothing', async () => {
+test('a control plane that may have been replaced writes nothing to the cluster', async () => {
   const spec = await newSpec();
   mayWrite = false;
   try {
