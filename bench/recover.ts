@@ -62,10 +62,9 @@ async function measure(context: Context, program: PgBackRest): Promise<Row[]> {
   for (let n = 0; n < count; n++) written.push(await makeWritten(cloud, sizesMb[0] ?? 10));
   expectSuccess(await cloud.cli('repo', 'add', 'offsite', '--path', away));
   const loads = written.map((one) => write(one));
-  for (const { service } of written) {
-    const begunMs = Date.now();
+  const begunMs = Date.now();
+  for (const { service } of written)
     while ((await shownMs(cloud, service)) < begunMs) await sleep(500);
-  }
   await untilControlSaved(cloud);
   const shown = new Map<string, number>();
   for (const { service } of written) shown.set(service.id, await shownMs(cloud, service));

@@ -155,6 +155,7 @@ export async function removeDirectory(
   await runPgBackRest(program, repository, {
     command: ['repo-rm', '--recurse', directory],
     asked: 'remove backups',
+    isBackground: true,
   });
 }
 

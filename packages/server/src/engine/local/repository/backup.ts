@@ -90,6 +90,7 @@ export async function backUp(
       asked: 'take a backup',
       options: { 'pg1-path': data },
       readsAll: true,
+      isBackground: true,
       signal,
       onLine: percents(progress),
     });

@@ -28,6 +28,7 @@ export async function expire(
   await runForService(context, stanza, repository, {
     command: ['expire'],
     asked: 'remove old backups',
+    isBackground: true,
     options: {
       'repo1-retention-full-type': 'time',
       'repo1-retention-full': String(retentionDays),
