@@ -114,7 +114,7 @@ export function problemOf(
     return {
       problem: open.error,
       remedy:
-        'Howdah tries again at least every 30 s. If the problem stays, read the service’s logs; its last snapshot can be forked meanwhile.',
+        'Howdah tries again at least every 30 s. If the problem stays, read the service’s logs. The tab Backups restores its data, or forks its last snapshot.',
     };
   const step = open?.steps.findLast(({ finished }) => finished === null)?.name;
   return {

@@ -15,22 +15,26 @@ export function Recover({ service }: { service: Service }) {
   if (ALLOWED[live(status)].recover !== 'accept') return null;
   return (
     <Card title="Lost or damaged data">
-      <p className={classes.hint}>
-        The newest backup comes back with the WAL after it, from this machine or from a repository.
-        Id, endpoint and password stay.
-      </p>
-      <ConfirmName
-        label="Recover…"
-        title={`Recover ${name}`}
-        submit="Recover the service"
-        name={name}
-        why={whyNot('recover', service, me)}
-        call={() => serviceCalls(me.project.id, id).recover(name)}
-        onDone={() => notifications.show({ message: `${name} is being recovered`, color: 'teal' })}
-      >
-        Its present data is set aside for the time in which a deleted service can be restored. What
-        neither the backups nor its WAL have is lost.
-      </ConfirmName>
+      <div className={classes.stack} style={{ gap: 14 }}>
+        <p className={classes.hint}>
+          The newest backup comes back with the WAL after it, from this machine or from a
+          repository. Id, endpoint and password stay.
+        </p>
+        <ConfirmName
+          label="Recover…"
+          title={`Recover ${name}`}
+          submit="Recover the service"
+          name={name}
+          why={whyNot('recover', service, me)}
+          call={() => serviceCalls(me.project.id, id).recover(name)}
+          onDone={() =>
+            notifications.show({ message: `${name} is being recovered`, color: 'teal' })
+          }
+        >
+          Its present data is set aside for the time in which a deleted service can be restored.
+          What neither the backups nor its WAL have is lost.
+        </ConfirmName>
+      </div>
     </Card>
   );
 }
