@@ -27,6 +27,7 @@ case $name in
       --service-account-key-file "$pki/service-accounts.key"
       --service-account-signing-key-file "$pki/service-accounts.key"
       --service-cluster-ip-range 10.96.0.0/16 --allow-privileged
+      --audit-policy-file "$directory/audit.yaml" --audit-log-path "$directory/audit.log"
       --kubelet-preferred-address-types InternalIP) # nobody resolves the name of the node
     ;;
   kube-controller-manager)

@@ -120,6 +120,16 @@ cat >cni/kube-rig.conflist <<END
       "routes": [{ "dst": "0.0.0.0/0" }], "dataDir": "/run/cni" } } ] }
 END
 : >resolv.conf
+# A test sees in it which rights the control plane uses.
+cat >audit.yaml <<END
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - { level: Metadata, users: [admin] }
+  - { level: Metadata, userGroups: ["system:serviceaccounts:howdah"] }
+  - { level: None }
+END
 cat >kubelet.yaml <<END
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration

@@ -1,6 +1,7 @@
 /** The cluster that the tests use, as `tools/kube-rig/run` describes it, with its API server. */
 import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { readRig } from '../../../tools/kube-rig/test/rig.ts';
 import { readKubeconfig } from '../src/engine/kubernetes/api/kubeconfig.ts';
@@ -14,6 +15,10 @@ export async function openRig() {
     await promisify(execFile)(control, [command]);
   };
   return {
+    /** Runs a command in the namespaces of the node. */
+    inNode: (...command: string[]) => promisify(execFile)(control, ['in', ...command]),
+    /** Which requests the API server got, of administrators and of the control plane in it. */
+    auditLog: join(dirname(kubeconfig), 'audit.log'),
     host: nodeAddress,
     storageClass,
     image: postgresImage,

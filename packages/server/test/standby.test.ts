@@ -122,7 +122,7 @@ test('a control plane without the files that all share is refused, and makes non
   expect(says(plane, 'lacks api_url, project_id')).toBe(true);
 });
 
-test('a second control plane passes requests on, and finishes what a killed one began', async () => {
+test('a second control plane passes requests on and finishes what a killed one began', async () => {
   const [first, second] = [await addPlane(), await addPlane()];
   start(first);
   await untilReady(first);

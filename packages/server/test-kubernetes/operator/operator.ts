@@ -9,6 +9,7 @@ import { Type } from 'typebox';
 import type { Connection } from '../../src/engine/kubernetes/api/kubeconfig.ts';
 import { openApi, type Api } from './api.ts';
 import { CLAIM, CLUSTER, CLUSTERS, POD, SECRET, serverName } from './cluster.ts';
+import { giveDefaults } from './defaults.ts';
 import {
   DEFINITION,
   DEFINITION_NAME,
@@ -45,7 +46,7 @@ export async function startOperator(connection: Connection, image: string) {
   let looking: Promise<void> = Promise.resolve();
   const start = (): void => {
     ending = new AbortController();
-    looking = look(api, faults, ending.signal);
+    looking = look(api, image, faults, ending.signal);
   };
   const stop = async (): Promise<void> => {
     ending?.abort();
@@ -116,11 +117,14 @@ async function until(holds: () => Promise<boolean>): Promise<void> {
 }
 
 /** Looks at all Clusters until the signal. An API server that does not answer is asked again. */
-async function look(api: Api, faults: Faults, signal: AbortSignal): Promise<void> {
+async function look(api: Api, image: string, faults: Faults, signal: AbortSignal): Promise<void> {
   const known = new Set<string>();
   while (!signal.aborted) {
     try {
-      if (!faults.isStuck) await lookOnce(api, faults, known);
+      if (!faults.isStuck) {
+        await giveDefaults(api, image);
+        await lookOnce(api, faults, known);
+      }
     } catch (error) {
       process.emitWarning(`operator double: ${String(error)}`);
     }

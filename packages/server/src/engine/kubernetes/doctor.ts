@@ -159,7 +159,7 @@ async function examineStorage(kube: Kube, wanted: string | null): Promise<Findin
 const NEEDED: readonly (readonly [Kind, readonly string[]])[] = [
   [KINDS.namespace, ['patch', 'create']],
   [KINDS.secret, ['get', 'list', 'create', 'patch', 'delete']],
-  [KINDS.cluster, ['get', 'list', 'watch', 'create', 'patch', 'delete']],
+  [KINDS.cluster, ['list', 'watch', 'create', 'patch', 'delete']],
   [KINDS.pod, ['list', 'watch']],
   [KINDS.claim, ['list', 'delete']],
   [KINDS.service, ['list', 'delete']],

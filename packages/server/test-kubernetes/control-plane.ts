@@ -1,0 +1,189 @@
+/**
+ * The control plane in the cluster that it manages, by its own manifests: two pods, of which one is
+ * killed in a create.
+ */
+import { execFile } from 'node:child_process';
+import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Type } from 'typebox';
+import { Value } from 'typebox/value';
+import { parseAllDocuments } from 'yaml';
+import { FIELD_MANAGER } from '../src/engine/kubernetes/api/client.ts';
+import { connectTo, HOWDAH } from '../test/harness.ts';
+import type { Service } from '../test/harness-caller.ts';
+import { rig } from './cloud.ts';
+import { makeImage } from './image.ts';
+
+const MANIFESTS = fileURLToPath(new URL('../../../deploy/kubernetes/', import.meta.url));
+const IMAGE = 'localhost/howdah/control-plane:1';
+
+const run = promisify(execFile);
+let top: string;
+/** The HOWDAH_HOME of the command line. */
+let home: string;
+
+beforeAll(async () => {
+  top = await mkdtemp(join(tmpdir(), 'hd-'));
+  home = join(top, 'kubernetes/files');
+  // Its own files are made beside the manifests.
+  await cp(MANIFESTS, join(top, 'kubernetes'), { recursive: true });
+  await rm(home, { recursive: true, force: true });
+});
+afterAll(async () => {
+  await rm(top, { recursive: true });
+});
+
+const kubectl = async (...args: string[]): Promise<string> =>
+  (await rig().inNode('kubectl', '--namespace', 'howdah', ...args)).stdout;
+
+async function cli(...args: string[]): Promise<string> {
+  const env = { PATH: process.env['PATH'] ?? '', HOWDAH_HOME: home, NO_COLOR: '1' };
+  return (await run(process.execPath, [HOWDAH, ...args], { env })).stdout;
+}
+
+/** The pod that works; null: none does yet. */
+async function findLeader(): Promise<string | null> {
+  const pods = (await kubectl('get', 'pods', '-l', 'app.kubernetes.io/name=howdah', '-o', 'name'))
+    .trim()
+    .split('\n');
+  for (const pod of pods) if ((await kubectl('logs', pod)).includes('"msg":"serving"')) return pod;
+  return null;
+}
+
+async function rowsWritten(service: Service, password: string): Promise<number> {
+  const caPem = () => readFile(join(home, 'ca/ca.pem'), 'utf8');
+  const client = await connectTo({ caPem }, service, password);
+  try {
+    await client.query('create table if not exists t (n integer)');
+    await client.query('insert into t values (1)');
+    return (await client.query('select from t')).rowCount ?? 0;
+  } finally {
+    await client.end();
+  }
+}
+
+type Created = Service & { initial_password: string };
+
+test('a cluster gets its own control plane by its manifests, and a service', async () => {
+  const { host, image, storageClass } = rig();
+  await run(join(top, 'kubernetes/make-files'), [host]);
+  const archive = await makeImage(IMAGE, await mkdtemp(join(top, 'image-')));
+  await rig().inNode('ctr', '--namespace', 'k8s.io', 'images', 'import', archive);
+  await kubectl('apply', '-k', join(top, 'kubernetes'));
+  await kubectl('rollout', 'status', 'deployment/howdah', '--timeout=600s');
+  await cli(
+    ...`region add kube --ports 30100-30199 --storage-class ${storageClass}`.split(' '),
+    ...`--host ${host} --image 17=${image}`.split(' '),
+  );
+  const findings: { what: string; state: string }[] = JSON.parse(
+    await cli('region', 'doctor', 'kube', '-o', 'json'),
+  );
+  expect(findings.map(({ state }) => state)).toEqual(findings.map(() => 'ok'));
+  const created: Created = JSON.parse(
+    await cli('service', 'create', '--name', 'orders', '--addons', 'none', '-o', 'json'),
+  );
+  expect(created.region_code).toBe('kube');
+  expect(await rowsWritten(created, created.initial_password)).toBe(1);
+});
+
+test('the pod that works is killed in a create, and the other one finishes it', async () => {
+  const leader = await findLeader();
+  if (leader === null) throw new Error('no control plane works');
+  const created: Created = JSON.parse(
+    await cli(...'service create --name taken-over --addons none --no-wait -o json'.split(' ')),
+  );
+  await kubectl('delete', leader, '--grace-period=0', '--force');
+  const statusOf = async (): Promise<unknown> =>
+    cli('service', 'get', 'taken-over', '-o', 'json').then(
+      (text) => Reflect.get(Object(JSON.parse(text)), 'status'),
+      () => null, // nobody answers for a moment
+    );
+  await expect.poll(statusOf).toBe('READY');
+  expect(await findLeader()).not.toBe(leader);
+  expect(await rowsWritten(created, created.initial_password)).toBe(1);
+  await kubectl('rollout', 'status', 'deployment/howdah', '--timeout=600s');
+});
+
+test('a rollout replaces both pods, and services end as they began', async () => {
+  await kubectl('rollout', 'restart', 'deployment/howdah');
+  await kubectl('rollout', 'status', 'deployment/howdah', '--timeout=600s');
+  await expect.poll(findLeader).not.toBe(null);
+  expect(await cli('service', 'logs', 'orders')).toContain('ready to accept connections');
+  for (const name of ['orders', 'taken-over']) {
+    const { service_id: id }: Created = JSON.parse(await cli('service', 'get', name, '-o', 'json'));
+    await cli('service', 'delete', name);
+    await cli('service', 'purge', id, '--yes');
+  }
+  const remove = () =>
+    cli('region', 'remove', 'kube', '--yes').then(
+      () => true,
+      () => false, // the services are just being removed
+    );
+  await expect.poll(remove).toBe(true);
+});
+
+// The last of all tests with the cluster: the others use the rights too, as an administrator.
+test('the control plane uses each right that it has, and no other', async () => {
+  const granted = rightsIn(await readFile(join(MANIFESTS, 'rights.yaml'), 'utf8'));
+  expect(await usedRights()).toEqual(granted);
+});
+
+const ROLE = Type.Object({
+  kind: Type.Literal('ClusterRole'),
+  rules: Type.Array(
+    Type.Object({
+      apiGroups: Type.Array(Type.String()),
+      resources: Type.Array(Type.String()),
+      verbs: Type.Array(Type.String()),
+    }),
+  ),
+});
+
+function rightsIn(text: string): Set<string> {
+  const roles = parseAllDocuments(text).map((document): unknown => document.toJS());
+  const rights = roles
+    .filter((role) => Value.Check(ROLE, role))
+    .flatMap(({ rules }) => rules)
+    .flatMap(({ apiGroups, resources, verbs }) =>
+      apiGroups.flatMap((group) =>
+        resources.flatMap((resource) => verbs.map((verb) => `${verb} ${resource}.${group}`)),
+      ),
+    );
+  return new Set(rights.toSorted());
+}
+
+/** A line of the audit log of the API server. */
+const AUDITED = Type.Object({
+  verb: Type.String(),
+  userAgent: Type.Literal(FIELD_MANAGER),
+  objectRef: Type.Object({
+    resource: Type.String(),
+    subresource: Type.Optional(Type.String()),
+    apiGroup: Type.Optional(Type.String()),
+  }),
+  responseStatus: Type.Object({ code: Type.Number() }),
+});
+/** Everybody may ask for their own rights. */
+const REVIEWS = 'selfsubjectaccessreviews';
+const CREATED = 201;
+
+/** Which rights control planes have used, by the API server. */
+async function usedRights(): Promise<Set<string>> {
+  const lines = (await readFile(rig().auditLog, 'utf8')).trim().split('\n');
+  const rights = lines
+    .map((line): unknown => JSON.parse(line))
+    .filter((line) => Value.Check(AUDITED, line))
+    .filter(({ objectRef }) => objectRef.resource !== REVIEWS)
+    .flatMap(({ verb, objectRef: { resource, subresource, apiGroup = '' }, responseStatus }) => {
+      const part = subresource === undefined ? '' : `/${subresource}`;
+      const what = `${resource}${part}.${apiGroup}`;
+      // To apply an object that is not there needs the right to create it too.
+      const creates = verb === 'patch' && responseStatus.code === CREATED;
+      return creates ? [`${verb} ${what}`, `create ${what}`] : [`${verb} ${what}`];
+    });
+  return new Set(rights.toSorted());
+}
