@@ -1,4 +1,5 @@
 /** The repositories of the metadata database, for the engines. */
+import { locationOf } from './domain/repository/storage.ts';
 import type { Sealer } from './events/sealer.ts';
 import type { PgBackRest } from './repository/repository.ts';
 import type { RepositorySource } from './repository/source.ts';
@@ -23,5 +24,11 @@ export async function openRepositories(
     return found;
   };
   await list();
-  return { program, list, known: () => known };
+  const open: RepositorySource['open'] = (sealed) => {
+    const kit = { id: 'kit', name: 'kit', sealed: Buffer.from(sealed, 'base64') };
+    const found = openRepository(sealer, kit);
+    // It has no name here: messages say where it is.
+    return found === null ? null : { ...found, name: locationOf(found.storage) };
+  };
+  return { program, list, open, known: () => known };
 }

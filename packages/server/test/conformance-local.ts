@@ -57,7 +57,7 @@ export async function createLocalSubject(): Promise<LocalSubject> {
       authority,
       endpointHost: HOST,
       listenAddress: HOST,
-      repositories: { program: null, list: async () => [], known: () => [] },
+      repositories: { program: null, list: async () => [], open: () => null, known: () => [] },
       certificateHosts: certificateHosts(HOST, HOST),
       backups: { windowMs: HOUR_MS, snapshotEveryMs: SNAPSHOT_EVERY_MS, verifyEveryMs: HOUR_MS },
       asideMs: HOUR_MS,

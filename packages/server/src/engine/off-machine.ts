@@ -1,7 +1,7 @@
 /** Backups of services in repositories, off the machine. */
 import type { Verification } from '@howdah/contract';
 import type { RunStep } from './run-step.ts';
-import type { ServiceSpec } from './spec.ts';
+import type { ForeignData, ServiceSpec } from './spec.ts';
 
 /** The step of an operation that backs a service up. */
 export const BACKUP_STEP = 'back up';
@@ -34,6 +34,14 @@ export type OffMachineState = {
   problem: string | null;
   /** The last verification; null: there was none. */
   verification: OffMachineVerification | null;
+};
+
+/** A backup in a repository of another installation. */
+export type ForeignBackup = {
+  takenMs: number;
+  /** The major version of PostgreSQL. */
+  major: number;
+  dataBytes: number;
 };
 
 /** The backups to take of a service: those that are due, or one in each repository. */
@@ -73,4 +81,11 @@ export interface OffMachineBackups {
   verify(spec: ServiceSpec, runStep: RunStep, signal: AbortSignal): Promise<string | null>;
   /** The state in each repository, by its id, as of the last call of ship. */
   describe(id: string): Promise<ReadonlyMap<string, OffMachineState>>;
+  /**
+   * The newest backup of data of another installation that is not later than a moment, in ms since
+   * the epoch; null: there is none.
+   *
+   * @throws RepositoryProblem
+   */
+  findForeign(data: ForeignData, untilMs: number): Promise<ForeignBackup | null>;
 }

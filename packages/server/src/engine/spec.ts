@@ -120,6 +120,16 @@ export type Recovery = {
    * an older release.
    */
   upgrade?: string | null;
+  /** Data of another installation that a new service begins with; absent: it gets its own. */
+  of?: ForeignData;
+};
+
+/** The data of a service in a repository of another installation, which is only read. */
+export type ForeignData = {
+  /** Its stanza there. */
+  stanza: string;
+  /** The repository with its credentials, encrypted with the key of this installation, in base64. */
+  sealed: string;
 };
 
 /** A move of the data of a service into a newer major version of PostgreSQL, or back. */

@@ -75,13 +75,17 @@ export async function putObject(
   await put(program, repository, name, contents);
 }
 
-/** @returns null: there is no such object */
+/**
+ * @param maxBytes the most that it may have; more is a problem of the repository
+ * @returns null: there is no such object
+ */
 export async function getObject(
   program: PgBackRest,
   repository: Repository,
   name: string,
+  maxBytes = Infinity,
 ): Promise<Buffer | null> {
-  return get(program, repository, name);
+  return get(program, repository, name, undefined, maxBytes);
 }
 
 /** The names of all objects below a directory; `''`: of all. */
@@ -187,6 +191,7 @@ async function get(
   repository: Repository,
   name: string,
   signal?: AbortSignal,
+  maxBytes = Infinity,
 ): Promise<Buffer | null> {
   const { code, stdout } = await runPgBackRest(program, repository, {
     command: ['repo-get', '--ignore-missing', pathOf(name)],
@@ -194,6 +199,7 @@ async function get(
     deadlineMs: DEADLINE_MS,
     options: { 'cipher-pass': repository.passphrase },
     expected: [MISSING],
+    maxBytes,
     ...(signal === undefined ? {} : { signal }),
   });
   return code === MISSING ? null : stdout;

@@ -4,7 +4,7 @@ import { access } from 'node:fs/promises';
 import { join } from 'node:path';
 import { run } from '../lib/run.ts';
 import { ensureSystemUser } from '../lib/system-users.ts';
-import type { PgBackRest } from './repository.ts';
+import { RepositoryProblem, type PgBackRest } from './repository.ts';
 
 /**
  * The system user that pgBackRest runs as where the control plane is root: no user of a service, so
@@ -12,6 +12,12 @@ import type { PgBackRest } from './repository.ts';
  * but a repository on this machine.
  */
 export const BACKUP_USER = 'howdah-backup';
+
+/**
+ * The system user that pgBackRest runs as where it reads a repository of another installation, which
+ * names the files that a restore writes: it owns nothing that these could replace.
+ */
+const FOREIGN_USER = 'howdah-foreign';
 
 /**
  * The oldest pgBackRest for each major version of PostgreSQL, by its release notes; a newer major
@@ -50,6 +56,17 @@ export async function findPgBackRest(): Promise<PgBackRest | null> {
   if (found === null || process.getuid?.() !== 0) return found;
   const user = await ensureSystemUser(BACKUP_USER);
   return user === null ? null : { ...found, user };
+}
+
+/** pgBackRest for a repository of another installation. @throws RepositoryProblem without its user */
+export async function forForeign(found: PgBackRest): Promise<PgBackRest> {
+  if (found.user === null) return { ...found, isForeign: true };
+  const user = await ensureSystemUser(FOREIGN_USER);
+  if (user === null)
+    throw new RepositoryProblem(
+      `the system user ${FOREIGN_USER} is missing: useradd --system --user-group ${FOREIGN_USER}`,
+    );
+  return { ...found, user, isForeign: true };
 }
 
 /**

@@ -67,6 +67,8 @@ export type PgBackRest = {
   version: string;
   /** null: our own, where the control plane is not root. */
   user: BackupUser | null;
+  /** Whether it reads a repository of another installation, whose files may belong to anybody. */
+  isForeign?: true;
 };
 
 /** A repository cannot do a work. The message says what is in the way, and what fixes it. */

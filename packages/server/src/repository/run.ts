@@ -8,7 +8,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { repositoryOptions } from './options.ts';
 import { problemOf } from './problem.ts';
-import type { BackupUser, PgBackRest, Repository } from './repository.ts';
+import {
+  RepositoryProblem,
+  type BackupUser,
+  type PgBackRest,
+  type Repository,
+} from './repository.ts';
 
 export type Call = {
   /** The command, and its arguments: nothing secret. */
@@ -24,6 +29,8 @@ export type Call = {
   readsAll?: boolean;
   /** Whether nobody waits for it. */
   isBackground?: boolean;
+  /** The most that it may print. A repository of another installation may have anything. */
+  maxBytes?: number;
   /** Codes of an ending that is no error, beside 0. */
   expected?: readonly number[];
   /** Called with each line that it logs. */
@@ -55,7 +62,7 @@ const ERRORS_MAX_BYTES = 16_384;
  * @throws RepositoryProblem when it fails; what `signal` was aborted with
  */
 export async function runPgBackRest(
-  { program, user }: PgBackRest,
+  { program, user, isForeign }: PgBackRest,
   repository: Repository,
   call: Call,
 ): Promise<Result> {
@@ -74,14 +81,25 @@ export async function runPgBackRest(
       { ...values, ...named, 'lock-path': lockPath, 'spool-path': lockPath, ...call.options },
       call,
     );
-    const [first, ...words] = enclosed(user, call, [program, '--no-config', ...call.command]);
+    const readsAll =
+      call.readsAll === true || (isForeign === true && repository.storage.type === 'path');
+    const [first, ...words] = enclosed(user, { ...call, readsAll }, [
+      program,
+      '--no-config',
+      ...call.command,
+    ]);
     const child = spawn(first, words, {
       cwd: '/',
       env,
       stdio: ['pipe', 'pipe', 'pipe', ...opened.map(({ fd }) => fd)],
     });
-    const { code, stdout, stderr, isLate } = await ended(child, call);
+    const { code, stdout, stderr, isLate, isTooLong } = await ended(child, call);
     call.signal?.throwIfAborted();
+    if (isTooLong)
+      throw new RepositoryProblem(
+        `the repository ${repository.name} cannot ${call.asked}: what it has is larger than ` +
+          `anything that Howdah writes (${Math.round((call.maxBytes ?? 0) / 1e6)} MB)`,
+      );
     if (isLate) throw problemOf(repository, call.asked, code, 'timeout');
     if (code !== 0 && !(call.expected ?? []).includes(code ?? -1))
       throw problemOf(repository, call.asked, code, `${await problemOfDisk(repository)}${stderr}`);
@@ -175,14 +193,26 @@ function enclosed(
   ];
 }
 
+/** isLate: it was killed after its deadline. isTooLong: it printed more than it may. */
+type Ended = {
+  code: number | null;
+  stdout: Buffer;
+  stderr: string;
+  isLate: boolean;
+  isTooLong: boolean;
+};
+
 async function ended(
   child: ChildProcess,
-  { input, signal, deadlineMs, onLine }: Call,
-): Promise<{ code: number | null; stdout: Buffer; stderr: string; isLate: boolean }> {
+  { input, signal, deadlineMs, maxBytes = Infinity, onLine }: Call,
+): Promise<Ended> {
   const stdout: Buffer[] = [];
   let stderr = '';
-  let rest = '';
+  let [rest, printedBytes, isTooLong] = ['', 0, false];
   child.stdout?.on('data', (bytes: Buffer) => {
+    printedBytes += bytes.length;
+    isTooLong ||= printedBytes > maxBytes;
+    if (isTooLong) return void child.kill('SIGKILL');
     if (onLine === undefined) return void stdout.push(bytes);
     const lines = (rest + bytes.toString('utf8')).split('\n');
     rest = lines.pop() ?? '';
@@ -204,7 +234,9 @@ async function ended(
   try {
     return await new Promise((resolve, reject) => {
       child.on('error', reject);
-      child.on('close', (code) => resolve({ code, stdout: Buffer.concat(stdout), stderr, isLate }));
+      child.on('close', (code) =>
+        resolve({ code, stdout: Buffer.concat(stdout), stderr, isLate, isTooLong }),
+      );
     });
   } finally {
     signal?.removeEventListener('abort', kill);

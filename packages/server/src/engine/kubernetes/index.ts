@@ -196,6 +196,9 @@ const OFF_MACHINE: Engine['offMachine'] = {
   verify: async () => {
     throw new Error(NO_BACKUPS.problem ?? '');
   },
+  findForeign: async () => {
+    throw new Error(NO_BACKUPS.problem ?? '');
+  },
 };
 
 /** A storage class has no size: a volume that cannot be had says so in its own pod. */

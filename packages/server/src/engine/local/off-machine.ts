@@ -2,7 +2,11 @@
 import { PGBACKREST_REMEDY } from '../../repository/pgbackrest.ts';
 import { RepositoryProblem } from '../../repository/repository.ts';
 import { stanzaOf } from '../../repository/stanzas.ts';
-import type { KeptRepository, RepositorySource } from '../../repository/source.ts';
+import {
+  openForeign,
+  type KeptRepository,
+  type RepositorySource,
+} from '../../repository/source.ts';
 import type { RunStep } from '../run-step.ts';
 import type { OffMachineBackups, OffMachineState } from '../off-machine.ts';
 import type { ServiceSpec } from '../spec.ts';
@@ -13,6 +17,7 @@ import { expire } from './repository/expire.ts';
 import { ship, takeBackup } from './repository/ship.ts';
 import { verifyInRepository } from './repository/verify.ts';
 import { installationOf, missingFor } from './postgres/installations.ts';
+import { listBackups } from './repository/stanza.ts';
 import { offMachine } from './repository/state.ts';
 
 const DAY_MS = 86_400_000;
@@ -118,6 +123,11 @@ export function createOffMachine(local: Local, repositories: RepositorySource): 
           state === null ? [] : [[repositoryId, state] as const],
         ),
       );
+    },
+    findForeign: async ({ sealed, stanza }, untilMs) => {
+      const { program, repository } = await openForeign(repositories, sealed);
+      const backups = await listBackups({ program }, stanza, repository);
+      return backups.find(({ takenMs }) => takenMs <= untilMs) ?? null;
     },
   };
 }

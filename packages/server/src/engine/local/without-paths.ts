@@ -137,6 +137,7 @@ function cleanOffMachine(offMachine: OffMachineBackups, clean: Clean): OffMachin
       return problem === null ? null : clean(problem);
     },
     describe: async (id) => cleanAll(await cleaned(clean, () => offMachine.describe(id))),
+    findForeign: (data, untilMs) => cleaned(clean, () => offMachine.findForeign(data, untilMs)),
   };
 }
 

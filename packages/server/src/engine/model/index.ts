@@ -55,6 +55,9 @@ const OFF_MACHINE: Engine['offMachine'] = {
     throw new Error(NO_FILES);
   },
   describe: async () => new Map(),
+  findForeign: async () => {
+    throw new Error(NO_FILES);
+  },
 };
 
 /** The answer to each statement. */

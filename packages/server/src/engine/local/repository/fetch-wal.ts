@@ -15,7 +15,7 @@ import {
   WAL_FILE_BYTES,
 } from '../postgres/wal-files.ts';
 import type { ShipContext } from './context.ts';
-import { makeSpool, removeSpool, spoolOf } from './spool.ts';
+import { makeFetchSpool, makeSpool, removeSpool, spoolOf } from './spool.ts';
 import { runForService, type StoredBackup } from './stanza.ts';
 
 /** A moment, in ms since the epoch, or all that there is. */
@@ -39,6 +39,9 @@ export function spoolFor({ context, into }: Fetch): string {
   return spoolOf(context, place, 'fetch');
 }
 
+/** The directory that pgBackRest writes WAL files to. */
+const walSpoolFor = (fetch: Fetch): string => join(spoolFor(fetch), 'wal');
+
 /** A network has a delay for each file. */
 const GETS_AT_A_TIME = 4;
 /** Lines for the operation are at least so many files apart. */
@@ -60,8 +63,8 @@ export async function fetchWal(
   data: string,
 ): Promise<boolean> {
   const { context, into, target, progress } = fetch;
-  const spool = spoolFor(fetch);
-  await makeSpool(context, spool);
+  await makeFetchSpool(context, spoolFor(fetch));
+  await makeSpool(context, walSpoolFor(fetch));
   const names = files.map((file) => (file.split('/').at(-1) ?? '').replace(/-[0-9a-f]{40}.*$/, ''));
   for (const name of names.filter(isHistory)) await fetchFile(fetch, data, name);
   const there = new Set(names.filter(isWalFile));
@@ -80,7 +83,7 @@ export async function fetchWal(
     count += batch.length;
   }
   progress(`${count} WAL files`);
-  await removeSpool(context, spool);
+  await removeSpool(context, spoolFor(fetch));
   return isReached;
 }
 
@@ -89,7 +92,7 @@ async function fetchFile(fetch: Fetch, data: string, name: string): Promise<numb
   const { context, stanza, repository, into, owner, target, signal } = fetch;
   const archived = join(into.archive, name);
   if (!entryExists(archived)) {
-    const spooled = join(spoolFor(fetch), name);
+    const spooled = join(walSpoolFor(fetch), name);
     await runForService(context, stanza, repository, {
       command: ['archive-get', name, spooled],
       asked: 'give back WAL',

@@ -5,6 +5,7 @@ import { listFiles } from '../../../repository/objects.ts';
 import { RepositoryProblem, type Repository } from '../../../repository/repository.ts';
 import { serviceOf } from '../../../repository/stanzas.ts';
 import { renameDurably } from '../../../lib/durable.ts';
+import { run } from '../../../lib/run.ts';
 import type { Snapshot } from '../backup/snapshots.ts';
 import { writeOwned } from '../backup/take.ts';
 import { makeCloneable, removeTree } from '../host/clone.ts';
@@ -16,8 +17,11 @@ import { chown, mkdir, rename, writeFile } from '../host/root-files.ts';
 import { assertSpaceFor } from '../host/space.ts';
 import type { ShipContext } from './context.ts';
 import { fetchWal, spoolFor, type Fetch, type FetchTarget } from './fetch-wal.ts';
-import { makeSpool, removeSpool } from './spool.ts';
+import { makeFetchSpool, removeSpool } from './spool.ts';
 import { listBackups, runForService, type StoredBackup } from './stanza.ts';
+
+/** Data of many files on a slow disk. */
+const FIND_DEADLINE_MS = 600_000;
 
 /**
  * Fetches the backup that a point in time is restored from, and the WAL up to that point. Snapshot
@@ -81,11 +85,12 @@ async function fetchData(fetch: Fetch, backup: StoredBackup, kept: string): Prom
   const spool = spoolFor(fetch);
   // An interrupted call may have left files of another backup.
   if (!existsSync(join(spool, backup.label))) await removeSpool(context, spool);
-  await makeSpool(context, spool);
+  await makeFetchSpool(context, spool);
   await writeFile(join(spool, backup.label), '');
   const data = join(spool, 'data');
   if (!existsSync(data)) {
     await restore(fetch, backup, `${data}.new`);
+    await refuseLinks(fetch.repository, `${data}.new`);
     await rename(`${data}.new`, data);
   }
   if (owner !== null) await giveTree(data, owner);
@@ -99,6 +104,22 @@ async function fetchData(fetch: Fetch, backup: StoredBackup, kept: string): Prom
   await flushFileSystem(unfinished);
   await renameDurably(unfinished, kept);
   await removeSpool(context, spool);
+}
+
+/** Refuses restored data with anything but directories and files: it was not made of a snapshot. */
+export async function refuseLinks({ name }: Repository, data: string): Promise<void> {
+  const others = ['!', '-type', 'f', '!', '-type', 'd'];
+  const several = ['-type', 'f', '-links', '+1'];
+  const found = await run(
+    'find',
+    [data, '-xdev', '(', ...others, '-o', ...several, ')', '-print', '-quit'],
+    { deadlineMs: FIND_DEADLINE_MS },
+  );
+  if (found === '') return;
+  throw new RepositoryProblem(
+    `the repository ${name} has a backup with links or special files: ` +
+      'it was not made by Howdah, and is not restored',
+  );
 }
 
 /** The directory that pgBackRest restores into, or goes on in: without a manifest it does not. */

@@ -24,6 +24,17 @@ export async function makeSpool({ program }: ShipContext, path: string): Promise
   if (program.user !== null) await chown(path, program.user.uid, program.user.gid);
 }
 
+/**
+ * Makes a directory of root's, through which pgBackRest reaches others that it is given. A backup
+ * names the files that it is restored to: beside its directory it can make none.
+ */
+export async function makeFetchSpool({ program }: ShipContext, path: string): Promise<void> {
+  await mkdir(path, { recursive: true, mode: 0o711 });
+  await chmod(path, 0o711);
+  // An older release gave it to pgBackRest.
+  if (program.user !== null) await chown(path, 0, 0);
+}
+
 export async function removeSpool({ machine }: ShipContext, path: string): Promise<void> {
   await removeTree(path, machine.cloneMethod);
 }

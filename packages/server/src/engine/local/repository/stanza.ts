@@ -1,8 +1,9 @@
 /** The data of a service in a repository, which is a stanza of pgBackRest. */
 import { runPgBackRest, type Call, type Result } from '../../../repository/run.ts';
-import type { Repository } from '../../../repository/repository.ts';
+import { RepositoryProblem, type Repository } from '../../../repository/repository.ts';
 import { ERRORS, PgBackRestError, problemOf } from '../../../repository/problem.ts';
 import type { Snapshot } from '../backup/snapshots.ts';
+import { isWalFile } from '../postgres/wal-files.ts';
 import type { ShipContext } from './context.ts';
 import type { KnownBackup } from './state.ts';
 
@@ -87,6 +88,10 @@ export function annotations(snapshot: Snapshot, backupLabel: string | null): str
 
 /** The status of a stanza that cannot be read; a missing one has another. */
 const UNREADABLE = 99;
+/** More than the description of all backups of a service takes. */
+const INFO_MAX_BYTES = 64e6;
+/** Callers of the API may wait for it. */
+const INFO_DEADLINE_MS = 120_000;
 
 /** The backups in a stanza, newest first. @throws RepositoryProblem */
 export async function listBackups(
@@ -97,9 +102,10 @@ export async function listBackups(
   const { stdout } = await runForService(context, stanza, repository, {
     command: ['info', '--output=json'],
     asked: 'list the backups of the service',
+    deadlineMs: INFO_DEADLINE_MS,
+    maxBytes: INFO_MAX_BYTES,
   });
-  // pgBackRest does not escape the line ends of its messages.
-  const stanzas: unknown = JSON.parse(stdout.toString('utf8').replaceAll(/\p{Cc}/gu, ' '));
+  const stanzas = parseInfo(stdout.toString('utf8'), repository);
   const [found] = Array.isArray(stanzas) ? stanzas : [];
   const repositories = property(found, 'repo');
   const status = property(Array.isArray(repositories) ? repositories[0] : null, 'status');
@@ -111,27 +117,82 @@ export async function listBackups(
     .toReversed();
 }
 
+function parseInfo(text: string, { name }: Repository): unknown {
+  try {
+    // pgBackRest does not escape the line ends of its messages.
+    return JSON.parse(text.replaceAll(/\p{Cc}/gu, ' '));
+  } catch {
+    throw new RepositoryProblem(
+      `the repository ${name} cannot list the backups of the service: what is in it was not ` +
+        'written by Howdah',
+    );
+  }
+}
+
 /** @returns null: not one of ours, or one that is damaged */
 function parseBackup(backup: unknown, databases: readonly unknown[]): StoredBackup | null {
   const annotation = property(backup, 'annotation');
   const [facts, label] = [property(annotation, 'snapshot'), property(annotation, 'label')];
   if (typeof facts !== 'string' || property(backup, 'error') === true) return null;
-  const parsed: Snapshot = JSON.parse(decode(facts));
+  const parsed = parseFacts(decode(facts));
+  const name = String(property(backup, 'label'));
+  if (parsed === null || !/^[\w-]+$/.test(name)) return null;
   const info = property(backup, 'info');
   const databaseId = property(property(backup, 'database'), 'id');
   const database = databases.find((one) => property(one, 'id') === databaseId);
+  const major = Number.parseInt(String(property(database, 'version')), 10);
+  const dataBytes = Number(property(info, 'size') ?? 0);
+  if (!Number.isSafeInteger(major) || !(dataBytes >= 0)) return null;
   return {
-    label: String(property(backup, 'label')),
+    label: name,
     snapshot: parsed.id,
     takenMs: parsed.takenMs,
     firstWal: parsed.firstWal,
     isInitial: parsed.kind === 'initial',
     type: property(backup, 'type') === 'full' ? 'full' : 'incr',
     storageBytes: Number(property(property(info, 'repository'), 'delta') ?? 0),
-    dataBytes: Number(property(info, 'size') ?? 0),
+    dataBytes,
     facts: parsed,
     backupLabel: typeof label === 'string' ? decode(label) : null,
-    major: Number.parseInt(String(property(database, 'version')), 10),
+    major,
+  };
+}
+
+const POSITION = /^[0-9A-F]{1,8}\/[0-9A-F]{1,8}$/;
+
+/**
+ * The facts of a snapshot, which name a directory and WAL files on this machine: they may come from
+ * another installation. A stored snapshot has its data, whatever it was made of. The initial one
+ * may have no WAL file and no position.
+ *
+ * @returns null: they are none
+ */
+export function parseFacts(text: string): Snapshot | null {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    return null;
+  }
+  const textOf = (name: keyof Snapshot, isValid: (text: string) => boolean): string | null => {
+    const text = property(parsed, name);
+    return typeof text === 'string' && isValid(text) ? text : null;
+  };
+  const id = textOf('id', (text) => /^[\w-]{1,100}$/.test(text));
+  const firstWal = textOf('firstWal', (text) => text === '' || isWalFile(text));
+  const walPosition = textOf('walPosition', (text) => text === '' || POSITION.test(text));
+  const takenMs = Number(property(parsed, 'takenMs'));
+  if (id === null || firstWal === null || walPosition === null) return null;
+  if (Number.isNaN(new Date(takenMs).getTime())) return null;
+  return {
+    id,
+    kind: property(parsed, 'kind') === 'scheduled' ? 'scheduled' : 'initial',
+    takenMs,
+    firstWal,
+    walPosition,
+    storageBytes: Number(property(parsed, 'storageBytes')) || 0,
+    template: null,
+    systemIdentifier: null,
   };
 }
 

@@ -245,8 +245,9 @@ async function setFirstPassword(
 ): Promise<string> {
   const { key, paths, marker, installation } = found;
   await untilOnDisk(executor, paths);
-  // Restored data has the password of its last moment.
-  if (spec.recovery === null) await executor.monitor.query(key, alterPassword(verifier));
+  // Restored data has the password of its last moment. That of another installation gets a new one.
+  const keepsPassword = spec.recovery !== null && spec.recovery.of === undefined;
+  if (!keepsPassword) await executor.monitor.query(key, alterPassword(verifier));
   if (beginsWithData(spec)) await forgetRecovery(ownerOf(executor.machine, paths), paths);
   await writeMarker(paths, {
     id: spec.id,
@@ -261,7 +262,7 @@ async function setFirstPassword(
     exchange: null,
   });
   if (beginsWithData(spec)) await openListener(executor, found);
-  return spec.recovery === null ? `for ${ADMIN_ROLE}` : 'not changed: the restored data has it';
+  return keepsPassword ? 'not changed: the restored data has it' : `for ${ADMIN_ROLE}`;
 }
 
 /**

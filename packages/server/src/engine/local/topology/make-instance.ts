@@ -2,7 +2,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { mkdir, rename } from '../host/root-files.ts';
-import { findRepository } from '../../../repository/source.ts';
+import type { PgBackRest, Repository } from '../../../repository/repository.ts';
+import { findRepository, openForeign } from '../../../repository/source.ts';
 import { stanzaOf } from '../../../repository/stanzas.ts';
 import type { Origin, Recovery } from '../../spec.ts';
 import { forkData, rollForward } from '../backup/fork.ts';
@@ -95,8 +96,7 @@ export async function cloneParent(
       origin.repository === undefined
         ? forkData(machine, owner, parent, target, origin, () => writeMark(executor, origin))
         : forkFromRepository(executor, origin, origin.repository, {
-            // Beside its own archive, which begins with its own WAL.
-            at: instancePaths(join(unfinished.root, 'fetched')),
+            at: unfinished,
             owner,
             target,
           });
@@ -171,19 +171,23 @@ export async function recoverInstance(
       restore(unfinished, owner, unfinished.data),
     );
   beginFlush(executor, paths);
-  return `${source} in ${Date.now() - begunMs} ms`;
+  return recovery.of === undefined ? `${source} in ${Date.now() - begunMs} ms` : source;
 }
 
-/** Where a restore finds the backups, and the data directory that it makes. */
+/** The service that gets the backups, and the data directory that a restore makes. */
 type Restored = Readonly<{ at: InstancePaths; owner: Owner | null; target: string }>;
 
 /** @returns where the data came from, for the user */
 async function restoreData(
   { machine, repositories }: Executor,
   id: string,
-  { id: recoveryId, repository: repositoryId, at: time, upgrade = null }: Recovery,
+  { id: recoveryId, repository: repositoryId, at: time, upgrade = null, of }: Recovery,
   { at, owner, target }: Restored,
 ): Promise<string> {
+  if (of !== undefined) {
+    const from = { ...(await openForeign(repositories, of.sealed)), stanza: of.stanza };
+    return copyFromRepository(machine, from, time, { at, owner, target });
+  }
   const until = time === null ? 'newest' : { timeMs: Date.parse(time) };
   const found =
     repositoryId === null
@@ -213,8 +217,11 @@ async function newestBackup(at: InstancePaths): Promise<FoundBackup> {
   return { snapshot, isReached: false, source: 'this machine' };
 }
 
+/** A repository, and the program that reads it. */
+type Opened = Readonly<{ program: PgBackRest; repository: Repository }>;
+
 async function fetchFrom(
-  { program, repository }: Awaited<ReturnType<typeof findRepository>>,
+  { program, repository }: Opened,
   until: FetchTarget,
   { machine, stanza, at, owner }: Omit<Restored, 'target'> & { machine: Machine; stanza: string },
 ): Promise<FoundBackup> {
@@ -231,39 +238,48 @@ async function fetchFrom(
   return { ...fetched, source: repository.name };
 }
 
-/**
- * Makes the data of a fork at a point in time of what a repository has of its parent.
- *
- * @returns a line for the user
- * @throws RepositoryProblem
- */
+/** Makes the data of a fork at a point in time of what a repository has of its parent. */
 async function forkFromRepository(
   { machine, repositories }: Executor,
   { parent, targetTime }: Origin,
   repositoryId: string,
-  { at, owner, target }: Restored,
+  restored: Restored,
+): Promise<string> {
+  const opened = await findRepository(repositories, repositoryId);
+  const stanza = stanzaOf(parent, upgradeIn(machine.layout.service(parent)));
+  return copyFromRepository(machine, { ...opened, stanza }, targetTime, restored);
+}
+
+/**
+ * Makes data of what a repository has of another service. Its backup and WAL are fetched beside the
+ * archive of the new one, which begins with its own WAL, and are removed.
+ *
+ * @param targetTime the moment whose state it gets; null: the newest
+ * @returns a line for the user
+ * @throws RepositoryProblem
+ */
+async function copyFromRepository(
+  machine: Machine,
+  { stanza, ...opened }: Opened & { stanza: string },
+  targetTime: string | null,
+  { at: { root }, owner, target }: Restored,
 ): Promise<string> {
   const begunMs = Date.now();
+  const at = instancePaths(join(root, 'fetched'));
+  await removeTree(at.root, machine.cloneMethod);
   await mkdir(at.root, { mode: 0o710 });
   // Moments are finer than milliseconds.
-  const until = { timeMs: Date.parse(targetTime ?? '') + 1 };
-  const repository = await findRepository(repositories, repositoryId);
-  const stanza = stanzaOf(parent, upgradeIn(machine.layout.service(parent)));
-  const found = await fetchFrom(repository, until, { machine, stanza, at, owner });
-  await rollForward(
-    machine,
-    owner,
-    at,
-    found.snapshot,
-    target,
-    found.isReached ? targetTime : null,
-  );
+  const until = targetTime === null ? 'newest' : { timeMs: Date.parse(targetTime) + 1 };
+  const found = await fetchFrom(opened, until, { machine, stanza, at, owner });
+  // Without a commit after the moment, all the WAL is from before it.
+  const end = found.isReached ? targetTime : null;
+  await rollForward(machine, owner, at, found.snapshot, target, end);
   await removeTree(at.root, machine.cloneMethod);
   const taken = new Date(found.snapshot.takenMs).toISOString();
   const seconds = ((Date.now() - begunMs) / 1000).toFixed(1);
   return (
     `backup of ${taken} and its WAL from ${found.source} in ${seconds} s, ` +
-    `to be rolled forward to ${targetTime}`
+    `to be rolled forward to ${targetTime ?? 'its end'}`
   );
 }
 
