@@ -47,6 +47,22 @@ const made = (body: unknown): Answer => ({ status: 201, body });
 
 const nothing: Answer = { status: 204 };
 
+/** A recovery kit, as `howdah repo kit` prints it. */
+export const RECOVERY_KIT = {
+  howdah: 'recovery kit',
+  installation_id: 'aaaaaaaaaa',
+  repository: {
+    name: 'offsite',
+    type: 's3',
+    endpoint: 'https://s3.example.com',
+    bucket: 'backups',
+    region: 'r1',
+    key_id: 'K',
+    key: 'the secret key',
+  },
+  passphrase: 'the passphrase of the encryption',
+};
+
 export const ANSWERS: Readonly<Record<string, Answer>> = {
   getAuthInfo: ok({ type: 'apiKey', api_key: authKey, apiKey: authKey }),
   logout: nothing,
@@ -318,20 +334,8 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   createRepository: made(repository),
   getRepository: ok(repository),
   checkRepository: ok(repository),
-  getRecoveryKit: ok({
-    howdah: 'recovery kit',
-    installation_id: 'aaaaaaaaaa',
-    repository: {
-      name: 'offsite',
-      type: 's3',
-      endpoint: 'https://s3.example.com',
-      bucket: 'backups',
-      region: 'r1',
-      key_id: 'K',
-      key: 'the secret key',
-    },
-    passphrase: 'the passphrase of the encryption',
-  }),
+  getRecoveryKit: ok(RECOVERY_KIT),
+  createServiceFromKit: accepted(creating),
   deleteRepository: nothing,
   removeRegion: nothing,
   listWebhooks: ok([webhook]),

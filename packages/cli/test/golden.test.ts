@@ -11,6 +11,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ROUTES } from '../../server/test/document.ts';
 import { FORMATS } from '../src/output.ts';
 import { createProgram } from '../src/program.ts';
+import { RECOVERY_KIT } from './answers.ts';
 import { howdah, serve, type Outcome } from './api.ts';
 
 type Row = {
@@ -160,6 +161,13 @@ const CALLS: readonly Row[] = [
   row('checkRepository', 'repo check offsite'),
   row('getRecoveryKit', 'repo kit offsite'),
   row('deleteRepository', 'repo remove offsite'),
+  {
+    ...row(
+      'createServiceFromKit',
+      'service create-from-kit - orders --name copy --at 2026-01-31T12:00:00Z',
+    ),
+    input: JSON.stringify(RECOVERY_KIT),
+  },
   row('listAudit', 'audit-log list --call deleteService --outcome refused'),
   row('exportAudit', 'audit-log export --since 2026-01-01T00:00:00Z'),
 ];

@@ -97,6 +97,7 @@ export const ACCESS = {
   deleteRepository: 'operator',
   checkRepository: 'operator',
   getRecoveryKit: 'operator',
+  createServiceFromKit: 'operator',
   listKubernetesRegions: 'operatorRead',
   addRegion: 'operator',
   removeRegion: 'operator',

@@ -75,6 +75,7 @@ import {
 } from './schemas/replica-sets.ts';
 import { AddRegionBody, KubernetesRegionSchema } from './schemas/kubernetes-regions.ts';
 import {
+  CreateFromKitBody,
   CreateRepositoryBody,
   OffMachineSchema,
   RecoveryKitSchema,
@@ -140,6 +141,7 @@ export const NAMED_SCHEMAS = [
   RepositorySchema,
   CreateRepositoryBody,
   RecoveryKitSchema,
+  CreateFromKitBody,
   OffMachineVerificationSchema,
   OffMachineSchema,
   KubernetesRegionSchema,

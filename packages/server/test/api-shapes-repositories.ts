@@ -1,8 +1,14 @@
 /** Tests of api-shapes.test.ts: calls on repositories. */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { gzipSync } from 'node:zlib';
+import { RecoveryKitSchema } from '@howdah/contract';
 import { sql } from 'kysely';
+import { Value } from 'typebox/value';
+import { expect, test } from 'vitest';
+import { putObject } from '../src/repository/objects.ts';
+import { CONTROL_OBJECT } from '../src/repository/repository.ts';
+import { repositoryOf } from '../src/services/repository-secrets.ts';
 import {
   call,
   callApi,
@@ -10,6 +16,7 @@ import {
   create,
   metadata,
   operationOf,
+  passwords,
   pgBackRest,
   reach,
   remove,
@@ -43,7 +50,8 @@ test('repositories are added, checked, described and removed', async () => {
       status: 200,
       body: { ...described, problem: null },
     });
-  expect(await callApi('POST', `${at}/recoveryKit`)).toMatchObject({
+  const kit = await callApi('POST', `${at}/recoveryKit`);
+  expect(kit).toMatchObject({
     status: 200,
     body: {
       howdah: 'recovery kit',
@@ -66,6 +74,7 @@ test('repositories are added, checked, described and removed', async () => {
       timeout: 60_000,
     })
     .toMatchObject({ kind: 'runBackup', service_id: id, status: 'succeeded' });
+  await createFromKit(kit.body, id);
   const { db } = metadata;
   const using = { repository: String(made.body['id']) };
   const service = await create({ name: 'lost', service_type: 'POSTGRES' });
@@ -89,6 +98,37 @@ test('repositories are added, checked, described and removed', async () => {
   });
   expect((await callApi('DELETE', at)).status).toBe(204);
 });
+
+/** A service with the data that the repository has of another one. */
+async function createFromKit(kit: object, id: string): Promise<void> {
+  if (pgBackRest === null || !Value.Check(RecoveryKitSchema, kit)) throw new Error('no kit');
+  // As its control plane sends it each minute.
+  const rows = await sql<{ row: object }>`
+    select to_jsonb(services) as row from services where id = ${id}`.execute(metadata.db);
+  const lines = rows.rows.map(({ row }) => JSON.stringify({ table: 'services', row }));
+  await putObject(pgBackRest, repositoryOf(kit), CONTROL_OBJECT, gzipSync(lines.join('\n')));
+  const asked = { kit, service: id, name: 'copy' };
+  const listed = await call('POST', '/services/fromKit?dry_run=true', { kit });
+  const made = await call('POST', '/services/fromKit', asked);
+  if (process.getuid?.() !== 0) {
+    for (const answer of [listed, made])
+      expect(answer).toMatchObject({
+        status: 422,
+        body: { code: 'UNAVAILABLE_HERE', message: expect.stringContaining('as root') },
+      });
+    return;
+  }
+  const note = expect.stringContaining(`backed up (${id}) comes back as of`);
+  expect(listed).toMatchObject({ status: 200, body: { note, operation: null } });
+  expect(made).toMatchObject({ status: 202, body: { name: 'copy', status: 'QUEUED' } });
+  const { service_id: copy, initial_password: password } = made.body;
+  passwords.push(String(password));
+  expect(copy).not.toBe(id);
+  expect(await reach(String(copy), 'READY', 'QUEUED', 'CONFIGURING')).toMatchObject({
+    service_type: 'POSTGRES',
+  });
+  await remove(String(copy));
+}
 
 test('a paused service is restored from its backups, one that runs is not', async () => {
   const { id } = await create({ name: 'damaged', service_type: 'POSTGRES' });

@@ -21,6 +21,12 @@ export type Row = {
 };
 
 const service = { name: 'called', service_type: 'POSTGRES' };
+const kit = {
+  howdah: 'recovery kit',
+  installation_id: 'elsewhere',
+  repository: { name: 'there', type: 's3' },
+  passphrase: 'of another installation',
+};
 const set = { name: 'called', nodes: 1, cpu_millis: 250, memory_gbs: 1 };
 const series = { name: 'connections', from: '2026-01-01T00:00:00Z', to: '2026-01-01T01:00:00Z' };
 
@@ -51,6 +57,8 @@ export const CALLERS: Record<string, Row> = {
   deleteRepository: { needs: 'operator', own: 404 },
   checkRepository: { needs: 'operator', own: 404 },
   getRecoveryKit: { needs: 'operator', own: 404 },
+  // Its kit does not say which bucket.
+  createServiceFromKit: { needs: 'operator', own: 400, body: { kit } },
   listKubernetesRegions: { needs: 'operator', reads: true },
   // It is no kubeconfig.
   addRegion: { needs: 'operator', own: 400, body: { code: 'made', kubeconfig: '{}' } },
@@ -269,6 +277,7 @@ export const RESTRICTED: Record<string, Restricted> = {
   deleteRepository: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   checkRepository: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   getRecoveryKit: { fork: 'no', other: 'no', dryRunOnly: 'no' },
+  createServiceFromKit: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   listKubernetesRegions: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   addRegion: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   removeRegion: { fork: 'no', other: 'no', dryRunOnly: 'no' },

@@ -14,6 +14,7 @@ import { addServiceOperations } from './operation.ts';
 import { addChanges } from './service-changes.ts';
 import { addCreates } from './service-create.ts';
 import { addEnds } from './service-delete.ts';
+import { addCreateFromKit } from './service-from-kit.ts';
 import { addRecover } from './service-recover.ts';
 import { addUpgrade } from './service-upgrade.ts';
 
@@ -25,6 +26,7 @@ export function addService(program: Command): void {
   addServiceLogs(service);
   addServiceOperations(service);
   addCreates(service);
+  addCreateFromKit(service);
   addRecover(service);
   addUpgrade(service);
   addChanges(service);

@@ -3,8 +3,9 @@ import { Type } from 'typebox';
 import { Named, Ref, StringEnum } from '../schema.ts';
 import { OffMachineVerificationSchema } from './verifications.ts';
 import { VISIBLE_PATTERN } from '../text.ts';
+import { ENVIRONMENTS } from '../types.ts';
 import { REPOSITORY_TYPES, RETENTION_DAYS } from '../values.ts';
-import { closed, count, dateTime, moment, name } from './parts.ts';
+import { closed, count, dateTime, moment, name, sizeInput, storageGb } from './parts.ts';
 
 /** The most repositories of an installation. */
 export const MAX_REPOSITORIES = 4;
@@ -110,11 +111,46 @@ export const RecoveryKitSchema = Named(
       { name: Type.String(), type: StringEnum(REPOSITORY_TYPES), ...storageFields },
       { description: 'its storage, with the credentials' },
     ),
-    passphrase: Type.String({ description: 'of the encryption of the backups' }),
+    passphrase: Type.String({
+      minLength: 1,
+      maxLength: 16_384,
+      pattern: '^[^\\u0000]*$',
+      description: 'of the encryption of the backups',
+    }),
   }),
 );
 
 export type RecoveryKit = Type.Static<typeof RecoveryKitSchema>;
+
+export const CreateFromKitBody = Named(
+  'CreateServiceFromKit',
+  Type.Object(
+    {
+      kit: Ref(RecoveryKitSchema),
+      service: text('the service in the repository, by its id or name; only a dry run needs none'),
+      name: Type.Optional(name('1 to 128 characters; default: its name there')),
+      target_time: Type.Optional(
+        Type.String({
+          maxLength: 64,
+          description:
+            'date-time, to the microsecond: its state at this moment; default: the newest',
+        }),
+      ),
+      region_code: Type.Optional(
+        Type.String({ maxLength: 64, description: 'a region of this installation' }),
+      ),
+      cpu_millis: Type.Optional(sizeInput('thousandths of a core, or "shared"', true)),
+      memory_gbs: Type.Optional(sizeInput('gigabytes, or "shared"', true)),
+      storage_gb: Type.Optional(
+        storageGb('gigabytes of disk, not less than its data takes; default: as there'),
+      ),
+      environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
+    },
+    closed,
+  ),
+);
+
+export type CreateFromKitBody = Type.Static<typeof CreateFromKitBody>;
 
 /** The backups of a service in a repository. */
 export const OffMachineSchema = Named(

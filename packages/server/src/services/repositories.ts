@@ -300,9 +300,9 @@ async function refuseOwned(
 }
 
 /** A problem of a repository is one of the request that names it. */
-async function refusing(work: () => Promise<void>): Promise<void> {
+export async function refusing<T>(work: () => Promise<T>): Promise<T> {
   try {
-    await work();
+    return await work();
   } catch (error) {
     if (error instanceof RepositoryProblem) throw new ApiError('INVALID_REQUEST', error.message);
     throw error;

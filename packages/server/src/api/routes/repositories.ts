@@ -1,6 +1,14 @@
 /** Routes of repositories: where backups are kept off the machine. */
-import { CreateRepositoryBody, RecoveryKitSchema, Ref, RepositorySchema } from '@howdah/contract';
+import {
+  CreateFromKitBody,
+  CreateRepositoryBody,
+  RecoveryKitSchema,
+  Ref,
+  RepositorySchema,
+  ServiceSchema,
+} from '@howdah/contract';
 import { Type } from 'typebox';
+import { createServiceFromKit } from '../../services/create-from-kit.ts';
 import {
   checkOne,
   createRepository,
@@ -11,6 +19,7 @@ import {
 } from '../../services/repositories.ts';
 import { answer, callerOf } from '../changes.ts';
 import type { ApiContext, App } from '../context.ts';
+import { ofProject } from './schemas.ts';
 
 const ofRepository = Type.Object({ repository_id: Type.String() });
 const tags = ['repositories'];
@@ -118,5 +127,27 @@ export function repositoryRoutes(api: App, context: ApiContext): void {
         reply,
         await readRecoveryKit(context, callerOf(request), request.params.repository_id),
       ),
+  );
+
+  api.post(
+    '/projects/:project_id/services/fromKit',
+    {
+      schema: {
+        operationId: 'createServiceFromKit',
+        summary: 'Create a service with the data of one of another installation',
+        description:
+          `${OPERATORS} The data comes from the repository of the recovery kit, which is only ` +
+          'read. The service has another id, endpoint and password of its administrator; all ' +
+          'other roles keep theirs. A dry run lists the services there, and says which moment ' +
+          'comes back of each. The answer contains the initial password, which no other answer ' +
+          'contains.',
+        tags,
+        params: ofProject,
+        body: Ref(CreateFromKitBody),
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await createServiceFromKit(context, callerOf(request), request.body)),
   );
 }
