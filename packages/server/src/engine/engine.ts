@@ -60,9 +60,13 @@ export type Verdict = {
 
 /**
  * Called before a step that changes something, with its name and the observed state. The step waits
- * for it, so that the change is announced first.
+ * for it, so that the change is announced first. A step that takes long may call it again with a
+ * line that says how far it is, and does not wait then.
  */
-export type BeginStep = (step: string, seen: Seen) => Promise<void>;
+export type BeginStep = (step: string, seen: Seen, progress?: string) => Promise<void>;
+
+/** Shows a line about a step that takes long. */
+export type ShowProgress = (line: string) => void;
 
 /** The observed state of a service, as far as other layers need it. */
 export type Seen = {

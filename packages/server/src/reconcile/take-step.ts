@@ -32,17 +32,24 @@ export async function takeStep(context: ReconcilerContext, work: Work): Promise<
   const { log } = context;
   let show: NodeJS.Timeout | undefined;
   let shown: Promise<unknown> = Promise.resolve();
-  const begin: BeginStep = async (name, seen) => {
-    await announceFault(context, work, seen);
-    const open = work.steps.at(-1);
-    // Tried again after a wait: still the same step.
-    if (open?.name === name && open.finished === null) return;
-    work.steps.push({ name, started: new Date().toISOString(), finished: null, detail: null });
-    show = setTimeout(() => {
-      shown = saveSteps(context, work).catch((error: unknown) =>
+  const save = (): void => {
+    shown = shown
+      .then(() => saveSteps(context, work))
+      .catch((error: unknown) =>
         log.warn({ service: work.id, err: error }, 'could not show a step'),
       );
-    }, SHOW_AFTER_MS);
+  };
+  const begin: BeginStep = async (name, seen, progress) => {
+    if (progress === undefined) await announceFault(context, work, seen);
+    const open = work.steps.at(-1);
+    // Tried again after a wait, or in progress: still the same step.
+    if (open?.name === name && open.finished === null) {
+      if (progress === undefined) return;
+      open.detail = progress;
+      return save();
+    }
+    work.steps.push({ name, started: new Date().toISOString(), finished: null, detail: null });
+    show = setTimeout(save, SHOW_AFTER_MS);
   };
   try {
     return await askEngine(context, work, begin);

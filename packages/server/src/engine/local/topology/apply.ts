@@ -3,6 +3,7 @@
  * repeated.
  */
 import { ADMIN_ROLE } from '@howdah/contract';
+import type { ShowProgress } from '../../engine.ts';
 import { setAside } from '../backup/aside.ts';
 import { forgetRecovery } from '../backup/recovery.ts';
 import { discard } from '../host/clone.ts';
@@ -59,12 +60,19 @@ type Installed = Found & {
   readonly filesAs: NonNullable<Found['filesAs']>;
 };
 
-/** Performs a step. @returns a line for the user @throws NotYet when the step has to wait */
+/**
+ * Performs a step.
+ *
+ * @param show shows how far it is
+ * @returns a line for the user
+ * @throws NotYet when the step has to wait
+ */
 export async function applyStep(
   executor: Executor,
   spec: PlacedSpec,
   step: ActiveStep,
   found: Found,
+  show: ShowProgress = () => undefined,
 ): Promise<string> {
   const { machine } = executor;
   const { installation, files, filesAs } = found;
@@ -82,7 +90,7 @@ export async function applyStep(
     case 'exchange':
     case 'own':
     case 'writeFiles':
-      return applyToDirectory(executor, spec, step, installed);
+      return applyToDirectory(executor, spec, step, installed, show);
     case 'connect':
     case 'limit':
     case 'renewCertificate':
@@ -130,6 +138,7 @@ async function applyToDirectory(
     | 'writeFiles'
   >,
   found: Installed,
+  show: ShowProgress,
 ): Promise<string> {
   const { machine, templates } = executor;
   const { paths, installation, filesAs, listener } = found;
@@ -145,7 +154,7 @@ async function applyToDirectory(
     case 'clone':
       return cloneTemplate(executor, instance);
     case 'fork': {
-      const fork = () => cloneParent(executor, instance, step.origin);
+      const fork = () => cloneParent(executor, instance, step.origin, show);
       if (isConverted(executor, instance, step.origin)) return converting(executor, fork);
       // A transfer may take hours: it keeps no place of the forks that are clones.
       if (step.origin.repository !== undefined) return copying(executor, fork);
@@ -154,7 +163,7 @@ async function applyToDirectory(
     case 'setAside':
       return setAside(machine, spec.id, step.recovery.id);
     case 'recover':
-      return copying(executor, () => recoverInstance(executor, instance, step.recovery));
+      return copying(executor, () => recoverInstance(executor, instance, step.recovery, show));
     case 'convert':
       return convertInPlace(executor, instance, step.upgrade);
     case 'exchange':

@@ -2,7 +2,7 @@
  * The end of a round, the same for a single server, a cluster and a read replica set: one decided
  * step is performed, and the reconciler gets its verdict.
  */
-import type { BeginStep, Seen, Verdict } from '../../engine.ts';
+import type { BeginStep, Seen, ShowProgress, Verdict } from '../../engine.ts';
 import { NotYet, Refused } from '../host/not-yet.ts';
 import type { ActiveStep } from './apply.ts';
 import type { Step } from './decide.ts';
@@ -19,8 +19,8 @@ export type Round = {
   readonly decided: Decided;
   /** Bounds what grows by itself; called when all is done. */
   readonly tidy: () => Promise<void>;
-  /** Performs the step. @throws NotYet when it has to wait */
-  readonly apply: () => Promise<string>;
+  /** Performs the step. @param show shows how far it is @throws NotYet when it has to wait */
+  readonly apply: (show: ShowProgress) => Promise<string>;
   /** Whether the service accepts connections after a step that worked, or failed. */
   readonly isReachableAfter: (worked: boolean) => boolean;
 };
@@ -66,7 +66,7 @@ async function performStep(
 ): Promise<Verdict> {
   await begin(name, before);
   try {
-    const detail = await apply();
+    const detail = await apply((line) => void begin(name, before, line));
     const seen = { ...before, reachable: isReachableAfter(true), present: true };
     return { did: name, detail, seen, outcome: 'again', waitMs: 0 };
   } catch (error) {

@@ -5,6 +5,7 @@ import { mkdir, rename } from '../host/root-files.ts';
 import type { PgBackRest, Repository } from '../../../repository/repository.ts';
 import { findRepository, openForeign } from '../../../repository/source.ts';
 import { stanzaOf } from '../../../repository/stanzas.ts';
+import type { ShowProgress } from '../../engine.ts';
 import type { Origin, Recovery } from '../../spec.ts';
 import { forkData, rollForward } from '../backup/fork.ts';
 import { convert } from '../convert/convert.ts';
@@ -83,6 +84,7 @@ export async function cloneParent(
   executor: Executor,
   instance: NewInstance,
   origin: Origin,
+  show: ShowProgress,
 ): Promise<string> {
   const { machine, templates } = executor;
   const { spec, installation: to } = instance;
@@ -99,6 +101,7 @@ export async function cloneParent(
             at: unfinished,
             owner,
             target,
+            show,
           });
     detail =
       from === null
@@ -151,13 +154,14 @@ export async function recoverInstance(
   executor: Executor,
   instance: NewInstance,
   recovery: Recovery,
+  show: ShowProgress,
 ): Promise<string> {
   const { machine } = executor;
   const { paths, spec } = instance;
   const begunMs = Date.now();
   let source = '';
   const restore = async (at: InstancePaths, owner: Owner | null, target: string): Promise<void> => {
-    source = await restoreData(executor, spec.id, recovery, { at, owner, target });
+    source = await restoreData(executor, spec.id, recovery, { at, owner, target, show });
   };
   if (existsSync(paths.marker)) {
     const owner = ownerOf(machine, paths);
@@ -175,19 +179,25 @@ export async function recoverInstance(
 }
 
 /** The service that gets the backups, and the data directory that a restore makes. */
-type Restored = Readonly<{ at: InstancePaths; owner: Owner | null; target: string }>;
+type Restored = Readonly<{
+  at: InstancePaths;
+  owner: Owner | null;
+  target: string;
+  show: ShowProgress;
+}>;
 
 /** @returns where the data came from, for the user */
 async function restoreData(
   { machine, repositories }: Executor,
   id: string,
   { id: recoveryId, repository: repositoryId, at: time, upgrade = null, of }: Recovery,
-  { at, owner, target }: Restored,
+  restored: Restored,
 ): Promise<string> {
   if (of !== undefined) {
     const from = { ...(await openForeign(repositories, of.sealed)), stanza: of.stanza };
-    return copyFromRepository(machine, from, time, { at, owner, target });
+    return copyFromRepository(machine, from, time, restored);
   }
+  const { at, owner, target, show } = restored;
   const until = time === null ? 'newest' : { timeMs: Date.parse(time) };
   const found =
     repositoryId === null
@@ -197,6 +207,7 @@ async function restoreData(
           stanza: stanzaOf(id, upgrade),
           at,
           owner,
+          show,
         });
   // WAL that was not archived yet is in the data that was set aside.
   const aside = asideOf(machine.layout, id, recoveryId);
@@ -223,7 +234,13 @@ type Opened = Readonly<{ program: PgBackRest; repository: Repository }>;
 async function fetchFrom(
   { program, repository }: Opened,
   until: FetchTarget,
-  { machine, stanza, at, owner }: Omit<Restored, 'target'> & { machine: Machine; stanza: string },
+  {
+    machine,
+    stanza,
+    at,
+    owner,
+    show,
+  }: Omit<Restored, 'target'> & { machine: Machine; stanza: string },
 ): Promise<FoundBackup> {
   const fetched = await fetchBackup(
     { machine, program },
@@ -232,7 +249,7 @@ async function fetchFrom(
     at,
     owner,
     until,
-    () => undefined,
+    show,
     new AbortController().signal,
   );
   return { ...fetched, source: repository.name };
@@ -262,7 +279,7 @@ async function copyFromRepository(
   machine: Machine,
   { stanza, ...opened }: Opened & { stanza: string },
   targetTime: string | null,
-  { at: { root }, owner, target }: Restored,
+  { at: { root }, owner, target, show }: Restored,
 ): Promise<string> {
   const begunMs = Date.now();
   const at = instancePaths(join(root, 'fetched'));
@@ -270,7 +287,7 @@ async function copyFromRepository(
   await mkdir(at.root, { mode: 0o710 });
   // Moments are finer than milliseconds.
   const until = targetTime === null ? 'newest' : { timeMs: Date.parse(targetTime) + 1 };
-  const found = await fetchFrom(opened, until, { machine, stanza, at, owner });
+  const found = await fetchFrom(opened, until, { machine, stanza, at, owner, show });
   // Without a commit after the moment, all the WAL is from before it.
   const end = found.isReached ? targetTime : null;
   await rollForward(machine, owner, at, found.snapshot, target, end);

@@ -1,5 +1,5 @@
 /** One round of a service with one server. */
-import type { BeginStep, Verdict } from '../../engine.ts';
+import type { BeginStep, ShowProgress, Verdict } from '../../engine.ts';
 import { removeTree } from '../host/clone.ts';
 import { capLog } from '../host/daemon.ts';
 import { instancePaths } from '../host/layout.ts';
@@ -39,7 +39,7 @@ export async function convergeSingle(
       },
       decided: isEnding(step) ? { ending: step } : { name: STEP_NAME[step.kind] },
       tidy: () => tidy(topology, observed),
-      apply: () => apply(topology, spec, step, found),
+      apply: (show) => apply(topology, spec, step, found, show),
       isReachableAfter: (worked) => worked && monitor.isConnected(spec.id),
     },
     begin,
@@ -58,9 +58,10 @@ async function apply(
   spec: PlacedSpec,
   step: Step,
   found: Found,
+  show: ShowProgress,
 ): Promise<string> {
   if (isEnding(step)) return '';
-  const detail = await applyStep(topology.executor, spec, step, found);
+  const detail = await applyStep(topology.executor, spec, step, found, show);
   if (step.kind === 'reload' && found.listener.allowedNetworks !== null)
     recheckSessionsLater(topology, spec.id);
   return detail;

@@ -1,4 +1,5 @@
 /** Performs the step that `decideHa` has chosen for a cluster. */
+import type { ShowProgress } from '../../../engine.ts';
 import { memberName } from '../../postgres/replication.ts';
 import { fence } from '../../postgres/server.ts';
 import { applyStep } from '../apply.ts';
@@ -24,11 +25,12 @@ export async function applyToCluster(
   round: ClusterRound,
   step: HaStep,
   observed: ClusterObserved,
+  show: ShowProgress,
 ): Promise<string> {
   const { topology, spec, ha } = round;
   switch (step.kind) {
     case 'server':
-      return applyToServer(round, step, observed);
+      return applyToServer(round, step, observed, show);
     case 'startWithGateway':
       return startWithGateway(round, step.n, observed);
     case 'promote':
@@ -137,6 +139,7 @@ async function applyToServer(
   round: ClusterRound,
   { n, step }: StepOf<'server'>,
   observed: ClusterObserved,
+  show?: ShowProgress,
 ): Promise<string> {
   if (isEnding(step)) return '';
   const { topology, spec, ha } = round;
@@ -149,7 +152,7 @@ async function applyToServer(
     // It waits for its turn: no failover begins before all members are stopped.
     return toPrimary(round, () => applyStep(executor, spec, step, found));
   if (step.kind !== 'start' && step.kind !== 'stop') {
-    const did = await applyStep(executor, spec, step, found);
+    const did = await applyStep(executor, spec, step, found, show);
     // A new instance has a directory for the file only now.
     if (step.kind === 'clone' || step.kind === 'fork' || step.kind === 'recover')
       await writeReplication(executor, found, conf);

@@ -34,7 +34,7 @@ export async function convergeCluster(
       before: { reachable: isWritable, present: directory === 'ours', provisioned },
       decided: decidedOf(step, isWritable),
       tidy: () => tidyReplicated(machine, spec.id, observed.found),
-      apply: () => applyToCluster(round, step, observed),
+      apply: (show) => applyToCluster(round, step, observed, show),
       isReachableAfter: () => isWritable,
     },
     begin,
