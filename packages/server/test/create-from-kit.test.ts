@@ -1,12 +1,13 @@
 // @module-tag slow
 /** A service of one installation becomes a new one of another, from the repository of the first. */
-import { mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readlink, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { Value } from 'typebox/value';
 import { RecoveryKitSchema, type RecoveryKit } from '@howdah/contract';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createLayout } from '../src/engine/local/host/layout.ts';
 import { getObject, putObject } from '../src/repository/objects.ts';
 import { findPgBackRest } from '../src/repository/pgbackrest.ts';
 import { CONTROL_OBJECT } from '../src/repository/repository.ts';
@@ -155,6 +156,7 @@ test('a service of production becomes one of staging, which production does not 
   await expectNothingKept(copy);
 
   await expectPast(at);
+  await expectDeleted();
   await expectHostile(repository, orders);
 
   expect(await contentsOf(repository)).toEqual(before);
@@ -195,6 +197,22 @@ async function expectPast(at: string): Promise<void> {
   expect(await readLedger(past)).toEqual([1, 2]);
   const early = await fromKit('orders', '--at', '2026-01-01T00:00:00Z');
   expect(early.stderr).toContain('has no backup from before 2026-01-01T00:00:00Z');
+}
+
+/** A service that is deleted while it is made leaves nothing of what was fetched. */
+async function expectDeleted(): Promise<void> {
+  const made = await fromKit('orders', '--name', 'deleted', '--no-wait', '-o', 'json');
+  expect(made.code, made.stderr).toBe(0);
+  const { service_id: id } = parseMade(made.stdout);
+  await staging.stop('SIGKILL');
+  await staging.up();
+  expect(await staging.cli('service', 'purge', 'deleted', '--confirm', 'deleted')).toMatchObject({
+    code: 0,
+  });
+  const data = join(staging.home, 'data');
+  const { spool } = createLayout(await readlink(data).catch(() => data));
+  const left = async () => (await readdir(spool)).filter((name) => name.includes(id));
+  await expect.poll(left, { timeout: 60_000 }).toEqual([]);
 }
 
 const kitOf = (path: string): RecoveryKit => ({

@@ -12,6 +12,7 @@ import { releaseUser } from './host/users.ts';
 import type { Local } from './local.ts';
 import { findServer } from './postgres/server.ts';
 import { stopPooler } from './proxy/pooler.ts';
+import { removeFetched } from './repository/spool.ts';
 import { endCluster } from './topology/cluster/end.ts';
 import { instanceNumbers } from './topology/instances.ts';
 import { forgetSet } from './topology/read-replicas/converge.ts';
@@ -65,6 +66,7 @@ export async function removeService(
     }
   }
   await removeTree(instancePaths(`${paths.root}.new`).root, machine.cloneMethod);
+  await removeFetched(machine, id);
   if (marker?.id === id) {
     await begin('remove data', PRESENT);
     await removeData(local, id, marker);

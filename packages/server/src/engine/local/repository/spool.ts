@@ -3,8 +3,10 @@
  * of services: what their users have written is read with the checks of service-files.ts, once, and
  * cannot change after that.
  */
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { removeTree } from '../host/clone.ts';
+import type { Machine } from '../host/machine-record.ts';
 import { chmod, chown, mkdir } from '../host/root-files.ts';
 import type { ShipContext } from './context.ts';
 
@@ -33,6 +35,18 @@ export async function makeFetchSpool({ program }: ShipContext, path: string): Pr
   await chmod(path, 0o711);
   // An older release gave it to pgBackRest.
   if (program.user !== null) await chown(path, 0, 0);
+}
+
+/** Removes what was fetched for a service that is deleted before its restore has ended. */
+export async function removeFetched(
+  { layout, cloneMethod }: Pick<Machine, 'layout' | 'cloneMethod'>,
+  id: string,
+): Promise<void> {
+  // Named by the place that gets the backups: a directory of the service, or one that is unfinished.
+  const names = (await readdir(layout.spool)).filter(
+    (name) => name.startsWith(`services-${id}`) && name.endsWith('-fetch'),
+  );
+  for (const name of names) await removeTree(join(layout.spool, name), cloneMethod);
 }
 
 export async function removeSpool({ machine }: ShipContext, path: string): Promise<void> {
