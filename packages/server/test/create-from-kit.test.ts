@@ -1,6 +1,6 @@
 // @module-tag slow
 /** A service of one installation becomes a new one of another, from the repository of the first. */
-import { mkdir, readdir, readlink, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, readFile, readlink, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { Value } from 'typebox/value';
@@ -8,10 +8,12 @@ import { RecoveryKitSchema, type RecoveryKit } from '@howdah/contract';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createLayout } from '../src/engine/local/host/layout.ts';
+import { run } from '../src/lib/run.ts';
 import { getObject, putObject } from '../src/repository/objects.ts';
 import { findPgBackRest } from '../src/repository/pgbackrest.ts';
-import { CONTROL_OBJECT } from '../src/repository/repository.ts';
+import { CONTROL_OBJECT, type PgBackRest } from '../src/repository/repository.ts';
 import { repositoryOf } from '../src/services/repository-secrets.ts';
+import { openForged } from './forged-repository.ts';
 import { connectTo, install, makeHome, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
@@ -158,6 +160,7 @@ test('a service of production becomes one of staging, which production does not 
   await expectPast(at);
   await expectDeleted();
   await expectHostile(repository, orders);
+  await expectForged(pgBackRest, repository, orders);
 
   expect(await contentsOf(repository)).toEqual(before);
   await production.up();
@@ -222,6 +225,11 @@ const kitOf = (path: string): RecoveryKit => ({
   passphrase: 'another one',
 });
 
+const listIds = async (): Promise<unknown[]> => {
+  const { body } = await staging.request('GET', '/services');
+  return [body].flat().map((service) => Reflect.get(Object(service), 'service_id'));
+};
+
 /** Contents and kits that are wrong are refused, and the API goes on. */
 async function expectHostile(repository: string, orders: Service): Promise<void> {
   const unknown = await fromKit('nobody');
@@ -233,7 +241,7 @@ async function expectHostile(repository: string, orders: Service): Promise<void>
   expect(await asked(kitOf(join(repository, 'nowhere')))).toMatchObject(refused);
   expect(await asked({ ...kitOf(repository), passphrase: 'x\u0000y' })).toMatchObject(refused);
 
-  const { stdout } = await staging.cli('service', 'list', '-o', 'json');
+  const services = await listIds();
   const other = join(away, 'hostile');
   await mkdir(other);
   const added = await staging.cli('repo', 'add', 'own', '--path', other);
@@ -259,5 +267,44 @@ async function expectHostile(repository: string, orders: Service): Promise<void>
       )
       .toMatchObject({ code: 'INVALID_REQUEST', message: expect.stringContaining(why) });
   }
-  expect((await staging.cli('service', 'list', '-o', 'json')).stdout).toBe(stdout);
+  expect(await listIds()).toEqual(services);
+}
+
+/** A copy of the repository, in which the files that pgBackRest has written are forged. */
+async function expectForged(
+  program: PgBackRest,
+  repository: string,
+  { service_id: id }: Service,
+): Promise<void> {
+  const [copy, loot] = [join(away, 'forged'), join(away, 'loot')];
+  await run('cp', ['-a', repository, copy]);
+  await mkdir(loot);
+  await chmod(loot, 0o777);
+  const own: unknown = JSON.parse(await readFile(kitPath, 'utf8'));
+  if (!Value.Check(RecoveryKitSchema, own)) throw new Error('no kit');
+  const kit = { ...own, repository: { ...own.repository, path: copy } };
+  const forged = await openForged(program, repositoryOf(kit), id);
+  const services = await listIds();
+  const body = { kit, service: id, name: 'forged' };
+  for (const [what, change] of forged.infos) {
+    await change();
+    const { status, body: refused } = await staging.request('POST', '/services/fromKit', body);
+    expect([what, status, refused]).toEqual([what, 400, expect.anything()]);
+    expect(refused, what).toMatchObject({ code: 'INVALID_REQUEST' });
+  }
+  expect(await listIds()).toEqual(services);
+  for (const [what, change] of forged.manifests(loot)) {
+    await change();
+    const { status, body: made } = await staging.request('POST', '/services/fromKit', body);
+    expect([what, status]).toEqual([what, 202]);
+    const madeId = String(Reflect.get(Object(made), 'service_id'));
+    const errorOf = async () => (await staging.operations(madeId))[0]?.error ?? '';
+    await expect
+      .poll(errorOf, { timeout: 120_000, message: what })
+      .toContain('has a backup with files outside of its data directory');
+    expect(await readdir(loot), what).toEqual([]);
+    const purged = await staging.cli('service', 'purge', 'forged', '--confirm', 'forged');
+    expect(purged, purged.stderr).toMatchObject({ code: 0 });
+  }
+  expect(await listIds()).toEqual(services);
 }

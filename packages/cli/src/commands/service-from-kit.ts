@@ -1,5 +1,6 @@
 /** `howdah service create-from-kit` */
 import { readFile } from 'node:fs/promises';
+import { text as readAll } from 'node:stream/consumers';
 import type { Schemas } from '@howdah/client';
 import type { Command } from 'commander';
 import { given, verb, type Waiting } from '../command.ts';
@@ -50,7 +51,7 @@ export function addCreateFromKit(service: Command): void {
 
 /** The API checks what the kit has. @throws Failure for a file that is none */
 async function readKit(file: string): Promise<Schemas['RecoveryKit']> {
-  const text = await readFile(file === '-' ? '/dev/stdin' : file, 'utf8');
+  const text = file === '-' ? await readAll(process.stdin) : await readFile(file, 'utf8');
   try {
     const kit: Schemas['RecoveryKit'] = JSON.parse(text);
     if (typeof kit === 'object' && kit !== null) return kit;

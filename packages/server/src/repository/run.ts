@@ -3,7 +3,7 @@
  * that can read and otherwise change nothing of the machine, and with a low priority.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { chown, mkdtemp, open, rm, statfs, type FileHandle } from 'node:fs/promises';
+import { chown, mkdtemp, open, readFile, rm, statfs, type FileHandle } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { repositoryOptions } from './options.ts';
@@ -29,6 +29,11 @@ export type Call = {
   readsAll?: boolean;
   /** Whether nobody waits for it. */
   isBackground?: boolean;
+  /**
+   * The directory that a restore writes. The backup names the files in it: one of another
+   * installation may name files elsewhere, which cannot be written then.
+   */
+  writes?: string;
   /** The most that it may print. A repository of another installation may have anything. */
   maxBytes?: number;
   /** Codes of an ending that is no error, beside 0. */
@@ -83,12 +88,17 @@ export async function runPgBackRest(
     );
     const readsAll =
       call.readsAll === true || (isForeign === true && repository.storage.type === 'path');
-    const [first, ...words] = enclosed(user, { ...call, readsAll }, [
+    const confined =
+      isForeign === true && user !== null && call.writes !== undefined
+        ? await confinedTo([call.writes, lockPath])
+        : [];
+    const command = enclosed(user, { ...call, readsAll }, [
       program,
       '--no-config',
       ...call.command,
     ]);
-    const child = spawn(first, words, {
+    const [first, ...words] = [...confined, ...command];
+    const child = spawn(first ?? '', words, {
       cwd: '/',
       env,
       stdio: ['pipe', 'pipe', 'pipe', ...opened.map(({ fd }) => fd)],
@@ -101,6 +111,11 @@ export async function runPgBackRest(
           `anything that Howdah writes (${Math.round((call.maxBytes ?? 0) / 1e6)} MB)`,
       );
     if (isLate) throw problemOf(repository, call.asked, code, 'timeout');
+    if (confined.length > 0 && /read-only file system/i.test(stderr))
+      throw new RepositoryProblem(
+        `the repository ${repository.name} has a backup with files outside of its data ` +
+          'directory: it was not made by Howdah, and is not restored',
+      );
     if (code !== 0 && !(call.expected ?? []).includes(code ?? -1))
       throw problemOf(repository, call.asked, code, `${await problemOfDisk(repository)}${stderr}`);
     return { code: code ?? 0, stdout };
@@ -160,6 +175,28 @@ async function nameless(
   return file;
 }
 
+/** Makes two directories mounts of their own, and all other mounts read-only. Then runs the rest. */
+const CONFINE = [
+  'mount -n --bind "$1" "$1" && mount -n --bind "$2" "$2" || exit; shift 2',
+  // A mount below another one is not reachable, and cannot be changed.
+  'while [ "$1" != -- ]; do',
+  'mount -n -o remount,bind,ro "$1" 2>/dev/null || ! mountpoint -q "$1" || exit; shift; done',
+  'shift; exec "$@"',
+].join('\n');
+
+/** The beginning of a command for root: nothing but these two directories can be written. */
+async function confinedTo(writable: readonly [string, string]): Promise<string[]> {
+  const mounts = (await readFile('/proc/self/mountinfo', 'utf8')).split('\n').slice(0, -1);
+  const paths = mounts.map((line) =>
+    // proc(5): spaces and the like are octal.
+    (line.split(' ')[4] ?? '').replaceAll(/\\(\d{3})/g, (_, digits: string) =>
+      String.fromCodePoint(Number.parseInt(digits, 8)),
+    ),
+  );
+  const namespace = ['unshare', '--mount', '--propagation', 'private', '--'];
+  return [...namespace, 'sh', '-c', CONFINE, 'sh', ...writable, ...new Set(paths), '--'];
+}
+
 /**
  * A command that has a low priority and ends with us. As root, also with another user, whose
  * only privilege is to read all files, if that.
@@ -168,7 +205,7 @@ function enclosed(
   user: BackupUser | null,
   { readsAll = false, isBackground = false }: Call,
   command: readonly string[],
-): [string, ...string[]] {
+): string[] {
   const capabilities = readsAll ? '-all,+dac_read_search' : '-all';
   const as =
     user === null

@@ -142,6 +142,7 @@ async function restore(fetch: Fetch, backup: StoredBackup, data: string): Promis
     command: ['restore', '--type=none', `--set=${backup.label}`],
     asked: 'give back a backup',
     options: { 'pg1-path': data },
+    writes: data,
     signal,
     onLine: (line) => {
       const percent = Number(/restore file .*, ([\d.]+)%\)/.exec(line)?.[1] ?? '0');
