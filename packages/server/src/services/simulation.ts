@@ -5,7 +5,7 @@ import {
   type Simulation,
   type SimulationScript,
 } from '@howdah/contract';
-import { BadScript, type Simulation as SimulationFacet } from '../engine/engine.ts';
+import { BadScript, type Simulation as SimulationFacet } from '../engine/simulation.ts';
 import type { Regions } from '../engine/regions.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';

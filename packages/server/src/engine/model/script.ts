@@ -10,7 +10,7 @@ import {
   type SimulatedTransition,
 } from '@howdah/contract';
 import { Check, Errors } from 'typebox/value';
-import { BadScript } from '../engine.ts';
+import { BadScript } from '../simulation.ts';
 import { between } from './random.ts';
 
 /** The least and the most, in ms. */
