@@ -108,7 +108,7 @@ async function readLedger(copy: Made): Promise<number[]> {
   return rows.map(({ n }) => n);
 }
 
-test('a service of production becomes one of staging, which production does not notice', async () => {
+test('a service of production becomes one of staging, unnoticed by production', async () => {
   if (pgBackRest === null || !(await isIsolated())) {
     await writeFile(kitPath, JSON.stringify(kitOf(join(away, 'repository'))));
     const refused = await fromKit('orders');
@@ -127,7 +127,7 @@ test('a service of production becomes one of staging, which production does not 
   await untilSafe(orders);
   const kit = await production.cli('repo', 'kit', 'offsite');
   await writeFile(kitPath, kit.stdout);
-  // What it sends by itself would look like a change.
+  // The backups that it sends by itself would look like a change.
   await production.stop('SIGTERM');
   const before = await contentsOf(repository);
 

@@ -115,7 +115,8 @@ const manifestsOf = (elsewhere: string): readonly (readonly [string, Change])[] 
     'a tablespace elsewhere',
     (text) => {
       const space = 'pg_data/pg_tblspc/1';
-      const target = `{"path":"${elsewhere}","tablespace-id":"1","tablespace-name":"x","type":"link"}`;
+      const names = '"tablespace-id":"1","tablespace-name":"x"';
+      const target = `{"path":"${elsewhere}",${names},"type":"link"}`;
       const link = `[target:link]\n${space}={"destination":"${elsewhere}"}\n`;
       return text
         .replace('\n[cipher]', `${space}=${target}\n\n[cipher]`)
@@ -129,7 +130,7 @@ const manifestsOf = (elsewhere: string): readonly (readonly [string, Change])[] 
   ],
 ];
 
-/** The file with its checksum, by which pgBackRest detects damage: SHA-1 of its contents as JSON. */
+/** The file with its checksum: SHA-1 of its contents as JSON, by which damage is detected. */
 function signed(text: string): string {
   const [body = ''] = text.split('\n[backrest]\nbackrest-checksum=');
   const sections = body.split(/^\[(.*)\]$/m).slice(1);

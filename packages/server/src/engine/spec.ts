@@ -128,7 +128,7 @@ export type Recovery = {
 export type ForeignData = {
   /** Its stanza there. */
   stanza: string;
-  /** The repository with its credentials, encrypted with the key of this installation, in base64. */
+  /** The repository with its credentials, sealed by this installation, in base64. */
   sealed: string;
 };
 

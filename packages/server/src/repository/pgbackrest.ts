@@ -14,8 +14,8 @@ import { RepositoryProblem, type PgBackRest } from './repository.ts';
 export const BACKUP_USER = 'howdah-backup';
 
 /**
- * The system user that pgBackRest runs as where it reads a repository of another installation, which
- * names the files that a restore writes: it owns nothing that these could replace.
+ * The system user that pgBackRest runs as where it reads a repository of another installation. That
+ * names the files that a restore writes: this user owns nothing that these could replace.
  */
 const FOREIGN_USER = 'howdah-foreign';
 
@@ -58,7 +58,11 @@ export async function findPgBackRest(): Promise<PgBackRest | null> {
   return user === null ? null : { ...found, user };
 }
 
-/** pgBackRest for a repository of another installation. @throws RepositoryProblem without its user */
+/**
+ * pgBackRest for a repository of another installation.
+ *
+ * @throws RepositoryProblem without its user
+ */
 export async function forForeign(found: PgBackRest): Promise<PgBackRest> {
   if (found.user === null) return { ...found, isForeign: true };
   const user = await ensureSystemUser(FOREIGN_USER);

@@ -175,7 +175,7 @@ async function nameless(
   return file;
 }
 
-/** Makes two directories mounts of their own, and all other mounts read-only. Then runs the rest. */
+/** Makes two directories mounts of their own, all other mounts read-only, and runs the rest. */
 const CONFINE = [
   'mount -n --bind "$1" "$1" && mount -n --bind "$2" "$2" || exit; shift 2',
   // A mount below another one is not reachable, and cannot be changed.

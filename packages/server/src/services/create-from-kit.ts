@@ -136,8 +136,8 @@ function targetOrRefuse(text: string | undefined): Target {
 }
 
 /**
- * A data directory that was written elsewhere can have any superusers, and these run programs as the
- * user of the server. So that user must have no service but this one.
+ * A data directory that was written elsewhere can have any superusers, and these run programs as
+ * the user of the server. So that user must have no service but this one.
  */
 function refuseRegion({ engine }: Region): void {
   const { offMachine, isolation } = engine.capabilities;

@@ -78,7 +78,7 @@ test('a line that is too long is skipped, and what follows it is read', async ()
   expect((await parse(long, lineOf(ROW))).map(({ name }) => name)).toEqual(['orders']);
 });
 
-test('the stanzas of an upgraded service are those of its upgrades, the last one first', async () => {
+test('an upgraded service has the stanzas of its upgrades, the last one first', async () => {
   const first = { id: 'ffffffffff', from: 16, at: '2026-01-01T00:00:00Z', before: null };
   const stanzasOf = async (row: Row) => (await parse(lineOf({ ...ROW, ...row })))[0]?.stanzas;
   const upgraded = { ...first, id: 'ssssssssss', before: first };
@@ -90,7 +90,7 @@ test('the stanzas of an upgraded service are those of its upgrades, the last one
     former,
     'aaaaaaaaaa',
   ]);
-  // What does not name an upgrade ends the chain.
+  // A value that names no upgrade ends the chain.
   expect(await stanzasOf({ upgraded: { ...first, id: '../x' } })).toEqual(['aaaaaaaaaa']);
   expect(await stanzasOf({ upgraded: 'x' })).toEqual(['aaaaaaaaaa']);
   let deep: Row = first;

@@ -42,7 +42,7 @@ export async function removeFetched(
   { layout, cloneMethod }: Pick<Machine, 'layout' | 'cloneMethod'>,
   id: string,
 ): Promise<void> {
-  // Named by the place that gets the backups: a directory of the service, or one that is unfinished.
+  // Named by the place that gets the backups: a directory of the service, or an unfinished one.
   const names = (await readdir(layout.spool)).filter(
     (name) => name.startsWith(`services-${id}`) && name.endsWith('-fetch'),
   );
