@@ -65,7 +65,10 @@ export async function fetchWal(
   const { context, into, target, progress } = fetch;
   await makeFetchSpool(context, spoolFor(fetch));
   await makeSpool(context, walSpoolFor(fetch));
-  const names = files.map((file) => (file.split('/').at(-1) ?? '').replace(/-[0-9a-f]{40}.*$/, ''));
+  const names = files
+    // Its owner may be sending one now.
+    .filter((file) => !file.endsWith('.pgbackrest.tmp'))
+    .map((file) => (file.split('/').at(-1) ?? '').replace(/-[0-9a-f]{40}.*$/, ''));
   for (const name of names.filter(isHistory)) await fetchFile(fetch, data, name);
   const there = new Set(names.filter(isWalFile));
   const history = await timelineHistory(into, [...there].toSorted().at(-1) ?? firstWal);
