@@ -173,8 +173,11 @@ const CREATED = 201;
 
 /** Which rights control planes have used, by the API server. */
 async function usedRights(): Promise<Set<string>> {
-  const lines = (await readFile(rig().auditLog, 'utf8')).trim().split('\n');
+  const text = await readFile(rig().auditLog, 'utf8');
+  // The last line may still be written.
+  const lines = text.slice(0, Math.max(0, text.lastIndexOf('\n'))).split('\n');
   const rights = lines
+    .filter((line) => line !== '')
     .map((line): unknown => JSON.parse(line))
     .filter((line) => Value.Check(AUDITED, line))
     .filter(({ objectRef }) => objectRef.resource !== REVIEWS)
