@@ -12,6 +12,7 @@ import { examineCluster, findNodeHost } from './engine/kubernetes/doctor.ts';
 import { createKubernetesEngine } from './engine/kubernetes/index.ts';
 import type { Region } from './engine/regions.ts';
 import type { Sealer } from './events/sealer.ts';
+import { createClusterRecords } from './reconcile/cluster-records.ts';
 import { runRegion, type Control, type RunningRegion } from './run-region.ts';
 import {
   openAccess,
@@ -78,17 +79,18 @@ async function openRegion(
   changed: (id: string) => void,
 ): Promise<Region> {
   const { code, host, images, first_port, last_port } = row;
+  const portRange = [first_port, last_port] as const;
   const engine = createKubernetesEngine({
     settings: { code, host, images, storageClass: row.storage_class },
     connection: await connectionOf(accessOrFail(sealer, row)),
     mayWrite: store.holdsLock,
     authority,
+    records: createClusterRecords(store, { code, portRange }, log),
     readLagLimit: config.readLagLimit,
     changed,
     failed: (error) =>
-      log.warn({ region: code, err: error }, 'could not renew certificates; trying again later'),
+      log.warn({ region: code, err: error }, 'a background task failed; trying again later'),
   });
-  const portRange = [first_port, last_port] as const;
   // A namespace for each project keeps them apart; a spare has no project.
   const aliases = regions.first === null ? config.regionAliases : [];
   return { code, aliases, engine, portRange, singleProject: false, spares: 0 };

@@ -46,7 +46,7 @@ export const LIFECYCLE_PROMISES: readonly Promised[] = [
   },
   {
     name: 'the plan of a read replica set has the steps that are made',
-    applies: hasGateway,
+    applies: can('createReplicaSet'),
     check: planOfSet,
   },
   { name: 'runs, reachable and present say what there is', check: truthful },

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import type { ServiceSpec } from '../spec.ts';
 import {
+  can,
   hasGateway,
   replicated,
   settle,
@@ -13,7 +14,7 @@ import {
   type Subject,
 } from './subject.ts';
 
-export const REPLICA_PROMISES: readonly Promised[] = [
+const HA_PROMISES: readonly Promised[] = [
   { name: 'a primary is recorded before it is one', check: recordedFirst },
   { name: 'the standbys follow after a failover', check: standbysFollow },
   { name: 'a failover keeps acknowledged writes', check: failoverKeepsWrites },
@@ -24,9 +25,14 @@ export const REPLICA_PROMISES: readonly Promised[] = [
   { name: 'a requested drill is taken once', check: drillTakenOnce },
   { name: 'a missing standby is warned of until it follows', check: missingStandby },
   { name: 'a standby is added and removed while the service runs', check: addedAndRemoved },
+].map((promise) => ({ ...promise, applies: hasGateway }));
+
+const SET_PROMISES: readonly Promised[] = [
   { name: 'a read replica set routes to its nodes', check: setRoutes },
   { name: 'a read replica set has the data of its service', check: setHasData },
-].map((promise) => ({ ...promise, applies: hasGateway }));
+].map((promise) => ({ ...promise, applies: can('createReplicaSet') }));
+
+export const REPLICA_PROMISES: readonly Promised[] = [...HA_PROMISES, ...SET_PROMISES];
 
 const rolesOf = async ({ engine }: Subject, id: string): Promise<Record<number, string>> =>
   Object.fromEntries((await engine.observe.servers(id)).map(({ node, role }) => [node, role]));

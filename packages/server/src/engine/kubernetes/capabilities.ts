@@ -54,15 +54,15 @@ export function capabilitiesOf(settings: Images): Capabilities {
       VECTOR: versionsOf(addons.VECTOR),
     },
     pooler: { missing: NOT_YET },
-    gateway: { missing: NOT_YET },
+    gateway: { version: 'CloudNativePG', note: REPLICAS },
     offMachine: { missing: NOT_YET },
     actions: {
       forkNow: IMPOSSIBLE,
       forkPast: IMPOSSIBLE,
       enablePooler: IMPOSSIBLE,
-      setHA: IMPOSSIBLE,
-      switchover: IMPOSSIBLE,
-      drill: IMPOSSIBLE,
+      setHA: POSSIBLE,
+      switchover: POSSIBLE,
+      drill: POSSIBLE,
       attachToVPC: IMPOSSIBLE,
       attachToAllowList: IMPOSSIBLE,
       verifyBackup: IMPOSSIBLE,
@@ -88,4 +88,8 @@ export function capabilitiesOf(settings: Images): Capabilities {
 /** In the words of an answer to a user. */
 const NOT_YET =
   'regions on Kubernetes do not have this yet; create the service in a region of this machine';
+const REPLICAS =
+  'the operator chooses the primary, which has the endpoint; replicas have no port for reads, ' +
+  'and their lag is not known';
+const POSSIBLE: Possibility = { possible: true };
 const IMPOSSIBLE: Possibility = { possible: false, why: NOT_YET };

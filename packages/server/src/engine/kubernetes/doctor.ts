@@ -1,5 +1,5 @@
 /** Examines the cluster of a region: what is there, what is missing, and what adds it. */
-import { Type } from 'typebox';
+import { Type, type Static } from 'typebox';
 import type { Finding } from '@howdah/contract';
 import { tryWrite } from './admission.ts';
 import type { Kube } from './api/client.ts';
@@ -21,6 +21,7 @@ export async function examineCluster(
     examineOperator(kube),
     examineAdmission(kube),
     examineStorage(kube, storageClass),
+    examineNodes(kube),
     examinePermissions(kube, namespace),
   ];
   const found = await Promise.all(
@@ -156,22 +157,30 @@ async function examineStorage(kube: Kube, wanted: string | null): Promise<Findin
 }
 
 /** Everything that the engine asks of the API, by kind. */
-const NEEDED: readonly (readonly [Kind, readonly string[]])[] = [
+const NEEDED: readonly (readonly [Kind, readonly string[], subresource?: string])[] = [
   [KINDS.namespace, ['patch', 'create']],
   [KINDS.secret, ['get', 'list', 'create', 'patch', 'delete']],
   [KINDS.cluster, ['list', 'watch', 'create', 'patch', 'delete']],
-  [KINDS.pod, ['list', 'watch']],
+  // A switchover is asked for in the status.
+  [KINDS.cluster, ['patch'], 'status'],
+  // A drill kills the primary.
+  [KINDS.pod, ['list', 'watch', 'delete']],
   [KINDS.claim, ['list', 'delete']],
   [KINDS.service, ['list', 'delete']],
 ];
 const REVIEW = Type.Object({ status: Type.Object({ allowed: Type.Boolean() }) });
 
 async function examinePermissions(kube: Kube, namespace: string): Promise<Finding> {
-  const asked = NEEDED.flatMap(([kind, verbs]) => verbs.map((verb) => ({ kind, verb })));
+  const asked = NEEDED.flatMap(([kind, verbs, subresource]) =>
+    verbs.map((verb) => ({ kind, verb, ...(subresource === undefined ? {} : { subresource }) })),
+  );
   const answers = await Promise.all(
-    asked.map(async ({ kind, verb }) => {
-      const { allowed } = await reviewAccess(kube, kind, verb, namespace);
-      return allowed ? [] : [`${verb} ${kind.plural}`];
+    asked.map(async (access) => {
+      const { allowed } = await reviewAccess(kube, access, namespace);
+      const { kind, verb, subresource } = access;
+      return allowed
+        ? []
+        : [`${verb} ${kind.plural}${subresource === undefined ? '' : `/${subresource}`}`];
     }),
   );
   const missing = answers.flat();
@@ -186,10 +195,11 @@ async function examinePermissions(kube: Kube, namespace: string): Promise<Findin
   };
 }
 
+type Access = Readonly<{ kind: Kind; verb: string; subresource?: string }>;
+
 async function reviewAccess(
   kube: Kube,
-  kind: Kind,
-  verb: string,
+  { kind, verb, subresource }: Access,
   namespace: string,
 ): Promise<{ allowed: boolean }> {
   const [group, version] = kind.apiVersion.includes('/')
@@ -204,6 +214,7 @@ async function reviewAccess(
         version,
         resource: kind.plural,
         verb,
+        ...(subresource === undefined ? {} : { subresource }),
         ...(kind.namespaced ? { namespace } : {}),
       },
     },
@@ -219,12 +230,29 @@ const NODE = Type.Object({
   }),
 });
 
+/** A primary and two replicas are on three nodes, if there are so many. */
+const NODES = 3;
+
+async function examineNodes(kube: Kube): Promise<Finding> {
+  const { items } = await kube.list({ kind: KINDS.node, namespace: null, name: null }, NODE);
+  const ready = items.filter(isReady).length;
+  const what = 'nodes';
+  if (ready >= NODES) return { what, state: 'ok', found: `${ready} are ready` };
+  return {
+    what,
+    state: 'note',
+    found: `${ready} are ready: servers of one service can be on the same node, and end with it`,
+    remedy: `add nodes, for services with replicas: ${NODES} for two of them`,
+  };
+}
+
+const isReady = ({ status }: Static<typeof NODE>): boolean =>
+  status.conditions.some((one) => one.type === 'Ready' && one.status === 'True');
+
 /** The address of the first node that is ready, an external one if possible; null: none is. */
 export async function findNodeHost(kube: Kube): Promise<string | null> {
   const { items } = await kube.list({ kind: KINDS.node, namespace: null, name: null }, NODE);
-  const ready = items.find(({ status }) =>
-    status.conditions.some((one) => one.type === 'Ready' && one.status === 'True'),
-  );
+  const ready = items.find(isReady);
   const addresses = ready?.status.addresses ?? [];
   const found = ['ExternalIP', 'InternalIP'].flatMap((type) =>
     addresses.filter((one) => one.type === type),

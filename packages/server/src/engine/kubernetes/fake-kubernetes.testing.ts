@@ -103,7 +103,9 @@ async function answer(
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
-  const { pathname: path, searchParams } = new URL(request.url ?? '', 'https://fake');
+  const { pathname, searchParams } = new URL(request.url ?? '', 'https://fake');
+  // The status is a part of its object.
+  const path = pathname.replace(/\/status$/, '');
   const send = (status: number, body: object): void => {
     response.writeHead(status, { 'content-type': 'application/json' });
     response.end(JSON.stringify(body));
@@ -118,7 +120,9 @@ async function answer(
   if (request.method === 'POST') return send(201, { status: { allowed: true } });
   if (request.method === 'PATCH') {
     const patch: unknown = JSON.parse(await bodyOf(request));
-    return send(200, put(path, merged(objects.get(path) ?? {}, Object(patch))));
+    const before = objects.get(path);
+    if (isOutdated(patch, before)) return send(409, { message: 'modified', reason: 'Conflict' });
+    return send(200, put(path, merged(before ?? {}, Object(patch))));
   }
   if (request.method === 'DELETE') return send(take(path) ? 200 : 404, {});
   const found = objects.get(path);
@@ -180,6 +184,13 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(Buffer.from(chunk));
   return Buffer.concat(chunks).toString('utf8');
+}
+
+/** Whether a patch names another version of its object. */
+function isOutdated(patch: unknown, before: Stored | undefined): boolean {
+  const { metadata } = Object(patch);
+  const version: unknown = Object(metadata).resourceVersion;
+  return version !== undefined && version !== before?.metadata.resourceVersion;
 }
 
 /** Objects of all namespaces are in the collection of a kind, too. */

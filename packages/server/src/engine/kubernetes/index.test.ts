@@ -9,6 +9,7 @@ import {
   openCertificateAuthority,
   type CertificateAuthority,
 } from '../../lib/tls.ts';
+import { createMemoryRecords, type MemoryRecords } from '../conformance/memory-records.ts';
 import { EngineUnavailable, type Engine, type Verdict } from '../engine.ts';
 import type { ServiceSpec } from '../spec.ts';
 import { readKubeconfig } from './api/kubeconfig.ts';
@@ -21,7 +22,8 @@ import { HEALTHY } from './service/decide.ts';
 const ID = 'abcde12345';
 const NAMESPACE = '/namespaces/howdah-proj123456';
 const CLUSTER = `/apis/postgresql.cnpg.io/v1${NAMESPACE}/clusters/s-${ID}`;
-const POD = `/api/v1${NAMESPACE}/pods/s-${ID}-1`;
+const podAt = (ordinal: number): string => `/api/v1${NAMESPACE}/pods/s-${ID}-${ordinal}`;
+const POD = podAt(1);
 const PASSWORD = `/api/v1${NAMESPACE}/secrets/s-${ID}-password`;
 const LABELS = { 'app.kubernetes.io/managed-by': 'howdah', 'cnpg.io/cluster': `s-${ID}` };
 
@@ -32,6 +34,7 @@ let postgres: Awaited<ReturnType<typeof startFakePostgres>>;
 let answer: LoginAnswer;
 let engine: Engine;
 let mayWrite = true;
+let records: MemoryRecords;
 const changed: string[] = [];
 /** As Kubernetes words it. */
 const NO_WEBHOOK =
@@ -49,6 +52,7 @@ const openEngine = (): Engine =>
     connection: readKubeconfig(fake.kubeconfig, null),
     mayWrite: () => mayWrite,
     authority,
+    records: records.store,
     readLagLimit: { bytes: 1, seconds: 1 },
     changed: (id) => changed.push(id),
     failed: () => undefined,
@@ -59,6 +63,7 @@ beforeEach(async () => {
   authority = await openCertificateAuthority(directory);
   fake = await startFakeKubernetes();
   answer = { salt: 'c2FsdA==' };
+  records = createMemoryRecords({ take: async () => 1 });
   postgres = await startFakePostgres(
     await issueServerCertificate(authority, ['127.0.0.1']),
     () => answer,
@@ -130,18 +135,25 @@ async function untilRemoved(): Promise<void> {
   }
 }
 
-/** Acts as the operator for a Cluster that must run. */
-function runServers(): void {
+/** Acts as the operator for a Cluster that must run. @param primary the name of its pod ends so */
+function runServers(count = 1, primary = 1): void {
   const labels = { ...LABELS, 'howdah.io/region': 'kube' };
   const annotations = { 'kubectl.kubernetes.io/restartedAt': '0' };
-  fake.put(POD, {
-    metadata: { labels, annotations },
-    spec: { containers: [{ name: 'postgres', resources: { limits: { memory: '2Gi' } } }] },
-    status: { conditions: [{ type: 'Ready', status: 'True' }] },
-  });
+  for (let ordinal = 1; ordinal <= count; ordinal += 1)
+    fake.put(podAt(ordinal), {
+      metadata: { labels, annotations },
+      spec: { containers: [{ name: 'postgres', resources: { limits: { memory: '2Gi' } } }] },
+      status: { conditions: [{ type: 'Ready', status: 'True' }] },
+    });
+  const currentPrimary = `s-${ID}-${primary}`;
   fake.put(CLUSTER, {
     ...fake.objects.get(CLUSTER),
-    status: { phase: HEALTHY, readyInstances: 1, currentPrimary: `s-${ID}-1` },
+    status: {
+      phase: HEALTHY,
+      readyInstances: count,
+      currentPrimary,
+      targetPrimary: currentPrimary,
+    },
   });
 }
 
@@ -195,6 +207,75 @@ test('objects of the same name and labels in other namespaces are none of a serv
   expect(await engine.lifecycle.runs(ID)).toBe(false);
   await untilRemoved();
   expect([...fake.objects.keys()].filter((path) => path.includes(ID))).toEqual(forged);
+});
+
+test('a service gets a standby, and its primary is changed as asked', async () => {
+  const spec = await newSpec();
+  await untilAwaited(spec);
+  runServers();
+  await untilStep(spec, 'settled');
+  records.add(ID, 0);
+  const ha = { replicas: 1, sync: 1, switchover: false, drill: null };
+  const wanted = { ...spec, provisioned: true, ha };
+  const plan = (kind: 'setHA' | 'switchover') =>
+    engine.lifecycle.plan(kind, wanted, true, wanted.size);
+  const steps = ['add standby', 'write configuration', 'connect'];
+  expect(plan('setHA')).toEqual(steps);
+  await untilAwaited(wanted);
+  // No write waits for a standby that does not exist yet.
+  expect(fake.objects.get(CLUSTER)).toMatchObject({ spec: { instances: 2 } });
+  expect(JSON.stringify(fake.objects.get(CLUSTER))).not.toContain('synchronous');
+  runServers(2);
+  expect(await untilStep(wanted, 'settled')).toEqual(steps);
+  expect(fake.objects.get(CLUSTER)).toMatchObject({
+    spec: {
+      postgresql: {
+        synchronous: {
+          method: 'any',
+          number: 1,
+          dataDurability: 'required',
+          failoverQuorum: true,
+        },
+      },
+    },
+  });
+  expect(plan('switchover')).toEqual(['switch over to member 1', 'connect']);
+  records.ask(ID, { switchover: true });
+  const asked = { ...wanted, ha: { ...ha, switchover: true } };
+  await untilAwaited(asked);
+  expect(fake.objects.get(CLUSTER)).toMatchObject({
+    status: { targetPrimary: `s-${ID}-2`, phase: 'Switchover in progress' },
+  });
+  runServers(2, 2);
+  expect(await untilStep(asked, 'settled')).toEqual(['switch over to member 1', 'connect']);
+  expect([records.primary(ID), records.begun]).toEqual([1, []]);
+  expect(await engine.observe.servers(ID)).toMatchObject([
+    { node: 0, role: 'standby', state: 'running', synchronous: true },
+    { node: 1, role: 'primary', state: 'running', synchronous: false },
+  ]);
+  fake.take(POD);
+  const missing = async () => (await engine.observe.warnings(ID)).map(({ code }) => code);
+  await until(async () => (await missing()).includes('REPLICA_MISSING'));
+});
+
+test('a failover is reported, and a drill kills the primary', async () => {
+  const ha = { replicas: 1, sync: 1, switchover: false, drill: null };
+  const spec = await newSpec({ ha });
+  records.add(ID, 0);
+  await untilAwaited(spec);
+  runServers(2);
+  await untilStep(spec, 'settled');
+  fake.put(CLUSTER, { ...fake.objects.get(CLUSTER), status: { currentPrimary: `s-${ID}-2` } });
+  await until(async () => records.ended.length === 1);
+  expect([records.primary(ID), records.begun, records.ended[0]?.why]).toEqual([1, [ID], null]);
+  runServers(2, 2);
+  await untilStep(spec, 'settled');
+  records.ask(ID, { drill: 'failover' });
+  const drilling = untilStep({ ...spec, ha: { ...ha, drill: 'failover' } }, 'drill');
+  await until(async () => !fake.objects.has(podAt(2)));
+  runServers(2, 1);
+  expect((await drilling).at(-1)).toBe('drill');
+  expect([records.primary(ID), records.begun]).toEqual([0, [ID]]);
 });
 
 test('another control plane goes on with a step that was begun', async () => {

@@ -7,6 +7,7 @@ import type { Backups } from '@howdah/contract';
 import type { CertificateAuthority } from '../../lib/tls.ts';
 import { takeUsablePort } from '../addresses.ts';
 import { EngineUnavailable, type Engine, type Observing } from '../engine.ts';
+import type { ClusterRecords } from '../records.ts';
 import { whyNoChanges } from './admission.ts';
 import { createKube } from './api/client.ts';
 import { KubeError } from './api/errors.ts';
@@ -14,13 +15,14 @@ import type { Connection } from './api/kubeconfig.ts';
 import { createCache } from './cache.ts';
 import { capabilitiesOf, supports } from './capabilities.ts';
 import { keepCertificates } from './certificates.ts';
-import { readPodLog } from './logs.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
-import { clusterName } from './manifests/names.ts';
+import { createObserving } from './observing.ts';
 import type { Region } from './region.ts';
 import { askChallenge, saltOf } from './service/challenge.ts';
 import { convergeOnce, removeOnce } from './service/converge.ts';
+import { createFailovers } from './service/failovers.ts';
 import { writePassword } from './service/objects.ts';
+import type { ClusterState } from './service/observed.ts';
 import { planOf } from './service/plan.ts';
 
 export type KubernetesEngineOptions = Readonly<{
@@ -29,6 +31,8 @@ export type KubernetesEngineOptions = Readonly<{
   /** Whether this control plane is the only one that writes to the cluster now. */
   mayWrite: () => boolean;
   authority: CertificateAuthority;
+  /** Where it records the primaries that it sees. */
+  records: ClusterRecords;
   readLagLimit: Observing['readLagLimit'];
   /** Called with the id of a service of which something changed. */
   changed: (id: string) => void;
@@ -38,18 +42,29 @@ export type KubernetesEngineOptions = Readonly<{
 
 /** Begins to follow the cluster; it need not answer yet. */
 export function createKubernetesEngine(options: KubernetesEngineOptions): Engine {
-  const { settings, connection, mayWrite, authority } = options;
+  const { settings, connection, mayWrite, authority, records, failed } = options;
   const kube = createKube(connection, mayWrite);
-  const cache = createCache(kube, settings.code, options.changed);
+  const cache = createCache(kube, settings.code, (id) => {
+    failovers.notice(id);
+    options.changed(id);
+  });
+  const failovers = createFailovers({
+    cache,
+    records,
+    answers: (cluster) => answersAt(settings.host, cluster, authority),
+    failed,
+  });
   const region: Region = {
     settings,
     kube,
     cache,
     authority,
+    records,
+    failovers,
     reached: new Set(),
     waiting: new Map(),
   };
-  const certificates = keepCertificates(region, options.failed);
+  const certificates = keepCertificates(region, failed);
   return {
     capabilities: capabilitiesOf(settings),
     lifecycle: createLifecycle(region),
@@ -74,10 +89,24 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     simulation: null,
     close: async () => {
       certificates.close();
+      await failovers.close();
       await cache.close();
       kube.close();
     },
   };
+}
+
+/** Whether PostgreSQL answers at the endpoint of a Cluster. */
+async function answersAt(
+  host: string,
+  { nodePort }: ClusterState,
+  { certificatePem }: CertificateAuthority,
+): Promise<boolean> {
+  if (nodePort === null) return false;
+  return askChallenge({ host, port: nodePort }, certificatePem).then(
+    () => true,
+    () => false,
+  );
 }
 
 /** The answer to each statement. */
@@ -95,9 +124,14 @@ function createLifecycle(region: Region): Engine['lifecycle'] {
     whyNotConverted: () => NO_UPGRADES,
     majorOf: async (id) => cache.cluster(id)?.desired?.major ?? null,
     prepare: async () => undefined,
-    // Without an answer of the cluster, nothing is known to have ended.
-    runs: async (id) => cache.staleWhy() !== null || cache.servers(id).some(({ ready }) => ready),
-    plan: planOf,
+    // Without an answer of the cluster, nothing is known to have ended. Fenced pods look ready.
+    runs: async (id) =>
+      cache.staleWhy() !== null ||
+      (cache.cluster(id)?.fenced !== true && cache.servers(id).some(({ ready }) => ready)),
+    plan: (kind, spec, ...more) => {
+      const existing = { cluster: cache.cluster(spec.id), servers: cache.servers(spec.id) };
+      return planOf(existing, kind, spec, ...more);
+    },
     whyNoChanges: () => whyNoChanges(region),
     tryUpgrade: async () => {
       throw new Error(NO_UPGRADES);
@@ -146,29 +180,6 @@ async function setPassword(region: Region, id: string, verifier: string): Promis
       );
     await sleep(PASSWORD_POLL_MS);
   }
-}
-
-function createObserving(
-  { kube, cache }: Region,
-  readLagLimit: Observing['readLagLimit'],
-): Observing {
-  return {
-    readLagLimit,
-    warnings: async () => [],
-    logs: async (id, node, query, signal) => {
-      signal.throwIfAborted();
-      const cluster = cache.cluster(id);
-      const n = node ?? cluster?.primary ?? null;
-      if (cluster === null || n === null) return { entries: [], cursor: null };
-      const name = `${clusterName(id)}-${n}`;
-      return readPodLog(kube, { namespace: cluster.namespace, name }, query);
-    },
-    usage: async () => {
-      throw new EngineUnavailable('the usage of services on Kubernetes is not read yet');
-    },
-    replicas: async () => [],
-    servers: async () => [],
-  };
 }
 
 const NO_BACKUPS: Omit<Backups, 'storage' | 'off_machine'> = {

@@ -3,12 +3,16 @@ import type { CertificateAuthority } from '../../lib/tls.ts';
 import type { Kube } from './api/client.ts';
 import type { Cache } from './cache.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
+import type { ClusterRecords } from '../records.ts';
+import type { Failovers } from './service/failovers.ts';
 
 export type Region = Readonly<{
   settings: RegionSettings;
   kube: Kube;
   cache: Cache;
   authority: CertificateAuthority;
+  records: ClusterRecords;
+  failovers: Failovers;
   /** Services whose PostgreSQL answered at the endpoint since their last change. */
   reached: Set<string>;
   /** The step or obstacle that a service waits for, and since when; ms since the epoch. */

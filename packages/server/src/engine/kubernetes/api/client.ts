@@ -150,13 +150,18 @@ function createWrites(ask: Ask) {
       } as const;
       return parse(Type.Unknown(), what, await ask(asked));
     },
-    /** Changes annotations that are not part of the manifest. @returns the object as it is now */
-    merge: async (place: Place, patch: object): Promise<unknown> => {
+    /**
+     * Changes fields that are not part of the manifest: annotations, or a part of the status.
+     *
+     * @returns the object as it is now
+     * @throws KubeError 409 when the patch names another version of the object
+     */
+    merge: async (place: Place, patch: object, subresource?: 'status'): Promise<unknown> => {
       const query = new URLSearchParams({ fieldManager: `${FIELD_MANAGER}-state` });
       const what = `change ${nameOf(place)}`;
       const asked = {
         method: 'PATCH',
-        path: `${pathOf(place)}?${query.toString()}`,
+        path: `${pathOf(place, subresource)}?${query.toString()}`,
         what,
         body: patch,
         contentType: 'application/merge-patch+json',
@@ -174,13 +179,19 @@ function createWrites(ask: Ask) {
       const what = `accept a ${place.kind.kind}`;
       await ask({ method: 'POST', path, what, body: object, signal });
     },
-    /** @returns whether there was something to delete; it may be there for a while yet */
-    remove: async (place: Place): Promise<boolean> => {
+    /**
+     * @param graceSeconds how long a pod may take to end; none: its own time
+     * @returns whether there was something to delete; it may be there for a while yet
+     */
+    remove: async (place: Place, graceSeconds?: number): Promise<boolean> => {
       const asked = {
         method: 'DELETE',
         path: pathOf(place),
         what: `delete ${nameOf(place)}`,
-        body: { propagationPolicy: 'Background' },
+        body: {
+          propagationPolicy: 'Background',
+          ...(graceSeconds === undefined ? {} : { gracePeriodSeconds: graceSeconds }),
+        },
       } as const;
       try {
         await ask(asked);

@@ -20,6 +20,10 @@ import {
 
 /** The annotation by which a Cluster is stopped, with its volumes kept. */
 export const HIBERNATION = 'cnpg.io/hibernation';
+/** The annotation that names the fenced servers: PostgreSQL is stopped in them, their pods stay. */
+export const FENCED = 'cnpg.io/fencedInstances';
+/** All of them, as JSON: the webhook accepts anything (docs/cloudnativepg.md, fact 3). */
+export const FENCED_ALL = '["*"]';
 /** The annotation that restarts all servers when it changes. */
 export const RESTARTED = 'kubectl.kubernetes.io/restartedAt';
 /** The desired state when the Cluster was last written, as JSON: see `desired.ts`. */

@@ -3,10 +3,12 @@ import { EngineUnavailable, type BeginStep, type Seen, type Verdict } from '../.
 import type { ServiceSpec } from '../../spec.ts';
 import { KubeError } from '../api/errors.ts';
 import { KINDS } from '../api/kinds.ts';
+import { FENCED, FENCED_ALL } from '../manifests/cluster.ts';
 import { clusterName } from '../manifests/names.ts';
 import type { Region } from '../region.ts';
 import { askChallenge } from './challenge.ts';
-import { decide, type Step } from './decide.ts';
+import { requestPrimary, runDrill } from './change-primary.ts';
+import { decide, type Known, type Step } from './decide.ts';
 import { findLeftovers, placesIn, writeObjects } from './objects.ts';
 import { AWAITED, PROVISIONED, type Observed } from './observed.ts';
 import { STEPS } from './steps.ts';
@@ -37,7 +39,7 @@ export async function convergeOnce(
   const { projectId } = spec;
   if (projectId === null)
     return { did: null, detail: null, seen, outcome: 'failed', reason: NO_SPARES, isFinal: true };
-  const step = decide(spec, observed, region.reached.has(spec.id));
+  const step = decide(spec, observed, await knownOf(region, spec, observed));
   switch (step.kind) {
     case 'settled':
       region.waiting.delete(spec.id);
@@ -55,6 +57,22 @@ export async function convergeOnce(
       await begin(step.name, seen);
       return perform(region, { ...spec, projectId }, step, seen);
   }
+}
+
+async function knownOf(
+  { reached, waiting, failovers, records }: Region,
+  { id, ha }: ServiceSpec,
+  { cluster }: Observed,
+): Promise<Known> {
+  const waits = waiting.get(id);
+  return {
+    isReachable: reached.has(id),
+    isFailingOver: failovers.isRunning(id),
+    // A failover since the spec was read has satisfied the request.
+    isSwitchoverAsked: ha?.switchover === true && (await records.read(id))?.switchover === true,
+    waitedMs:
+      waits !== undefined && waits.what === cluster?.awaited ? Date.now() - waits.sinceMs : 0,
+  };
 }
 
 const NO_SPARES =
@@ -99,12 +117,16 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
     outcome: 'again',
     waitMs: 0,
   });
+  const { cluster } = observe(region, spec.id);
   try {
     switch (step.kind) {
       case 'write':
         region.reached.delete(spec.id);
+        // First: a Cluster that must run is not left without PostgreSQL.
+        if (cluster?.fenced === true && spec.power === 'running')
+          await annotate(region, spec, { [FENCED]: null });
         // In this order: the end of a change that was not written would never come.
-        await writeObjects(region, spec, spec.projectId);
+        await writeObjects(region, spec, spec.projectId, step.desired);
         if (!step.awaits) return after(step.name, step.detail);
         await annotate(region, spec, { [AWAITED]: step.name });
         return after(null, step.detail);
@@ -113,6 +135,9 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
         await annotate(region, spec, { [AWAITED]: step.name });
         return after(null, 'CloudNativePG starts it');
       case 'ended':
+        // Before the step has ended: its change of the primary is no failover.
+        if (cluster !== null && cluster.instances > 1)
+          await region.failovers.record(spec.id, cluster);
         await annotate(region, spec, { [AWAITED]: null });
         region.waiting.delete(spec.id);
         return after(step.name, step.detail);
@@ -121,10 +146,65 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
         await annotate(region, spec, { [PROVISIONED]: 'true' });
         region.reached.add(spec.id);
         return after(step.name, `${spec.endpoint.host}:${spec.endpoint.port}`);
+      case 'fence':
+        await annotate(region, spec, { [FENCED]: FENCED_ALL });
+        return after(null, 'not all servers are healthy: PostgreSQL is stopped in their pods');
+      case 'expectSilence':
+        return await expectSilence(region, spec, step.name, seen);
+      case 'switchOver':
+      case 'drill':
+        return await changePrimary(region, spec, step, after);
     }
   } catch (error) {
     return failed(region, spec.id, step.name, seen, error);
   }
+}
+
+/** Ends a stop once no server answers: a fenced one looks ready (docs/cloudnativepg.md, fact 3). */
+async function expectSilence(
+  region: Region,
+  spec: Owned,
+  name: string,
+  seen: Seen,
+): Promise<Verdict> {
+  const answers = await askChallenge(spec.endpoint, region.authority.certificatePem).then(
+    () => true,
+    () => false,
+  );
+  if (answers)
+    return (
+      overdue(region, spec.id, name, STEP_MS, { seen, why: STILL_ANSWERS }) ??
+      again(seen, STILL_ANSWERS)
+    );
+  await annotate(region, spec, { [AWAITED]: null });
+  region.waiting.delete(spec.id);
+  const detail = 'PostgreSQL is stopped in its pods, which stay: not all of them were healthy';
+  return { did: name, detail, seen, outcome: 'again', waitMs: 0 };
+}
+
+const STILL_ANSWERS = 'PostgreSQL still answers at the endpoint, and must be stopped';
+
+type After = (did: string | null, detail: string) => Verdict;
+
+async function changePrimary(
+  region: Region,
+  spec: Owned,
+  step: Extract<Step, { kind: 'switchOver' | 'drill' }>,
+  after: After,
+): Promise<Verdict> {
+  const { cluster } = observe(region, spec.id);
+  if (cluster === null) return after(null, 'its Cluster is gone');
+  if (step.kind === 'drill') {
+    // Taken before it begins: one that is interrupted does not kill another primary.
+    if (!(await region.records.takeDrill(spec.id))) return after(null, 'the drill is over');
+    region.reached.delete(spec.id);
+    return after(step.name, await runDrill(region, spec, cluster, step));
+  }
+  region.reached.delete(spec.id);
+  // First: its end is waited for also by a control plane that does not know of the request.
+  if (cluster.awaited !== step.name) await annotate(region, spec, { [AWAITED]: step.name });
+  await requestPrimary(region, spec.id, step.to);
+  return after(null, `CloudNativePG makes member ${step.to} the primary`);
 }
 
 /** A failure that may pass by itself fails the operation once it has lasted. */
@@ -132,7 +212,8 @@ function failed(region: Region, id: string, name: string, seen: Seen, error: unk
   const why = error instanceof Error ? error.message : String(error);
   const isTemporary =
     error instanceof EngineUnavailable || (error instanceof KubeError && error.isTemporary);
-  if (isTemporary)
+  // A drill is not repeated.
+  if (isTemporary && name !== STEPS.drill)
     return (
       overdue(region, id, name, OBSTACLE_MS, { seen, why }) ??
       again(seen, why, name === STEPS.connect ? CONNECT_AGAIN_MS : RETRY_MS)
@@ -158,9 +239,12 @@ function observe({ cache }: Region, id: string): Observed {
   };
 }
 
-function seenOf({ reached }: Region, id: string, { cluster, servers }: Observed): Seen {
+function seenOf({ reached, failovers }: Region, id: string, { cluster, servers }: Observed): Seen {
+  const primary = cluster?.primary ?? null;
+  // A standby that is ready does not have the endpoint.
+  const isReady = servers.some(({ n, ready }) => ready && (primary === null || n === primary));
   return {
-    reachable: reached.has(id) && servers.some(({ ready }) => ready),
+    reachable: reached.has(id) && isReady && !failovers.isRunning(id),
     present: cluster !== null || servers.length > 0,
     provisioned: cluster?.provisioned ?? false,
   };

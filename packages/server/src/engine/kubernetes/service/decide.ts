@@ -6,10 +6,11 @@
  * in an annotation, so that a control plane that ends in between goes on.
  */
 import { isDeepStrictEqual } from 'node:util';
+import type { DrillKind } from '@howdah/contract';
 import type { ServiceSpec } from '../../spec.ts';
 import { desiredOf, type Desired } from './desired.ts';
 import type { ClusterState, Observed, ServerState } from './observed.ts';
-import { STEPS } from './steps.ts';
+import { STEPS, switchoverIn, switchOverTo } from './steps.ts';
 
 /** The phase of a Cluster with nothing left to do, in the words of CloudNativePG. */
 export const HEALTHY = 'Cluster in healthy state';
@@ -20,37 +21,98 @@ export type Step =
   | Readonly<{ kind: 'wait'; what: string; why: string; isObstacle: boolean; waitMs: number }>
   | Readonly<{ kind: 'refuse'; why: string }>
   /** Writes the objects of the service as desired; `awaits`: its end is waited for. */
-  | Readonly<{ kind: 'write'; name: string; awaits: boolean; detail: string }>
+  | Readonly<{ kind: 'write' } & Change>
   /** Begins to wait for what the operator does by itself. */
   | Readonly<{ kind: 'expect'; name: string }>
   /** The awaited step has ended. */
   | Readonly<{ kind: 'ended'; name: string; detail: string }>
   /** Asks PostgreSQL at the endpoint for an answer. */
-  | Readonly<{ kind: 'connect'; name: string }>;
+  | Readonly<{ kind: 'connect'; name: string }>
+  /** Stops PostgreSQL in all pods, without the operator's wait for a healthy Cluster. */
+  | Readonly<{ kind: 'fence'; name: string }>
+  /** The same is done: a stop has ended when nothing answers at the endpoint. */
+  | Readonly<{ kind: 'expectSilence'; name: string }>
+  /** Asks the operator for another primary. */
+  | Readonly<{ kind: 'switchOver'; name: string; to: number }>
+  /** Changes the primary, or kills it, and measures for how long nothing answers. */
+  | Readonly<{ kind: 'drill'; name: string; drill: DrillKind; to: number }>;
+
+/** What is known of a service beside its objects. */
+export type Known = Readonly<{
+  /** Whether PostgreSQL answered at the endpoint since the last change. */
+  isReachable: boolean;
+  /** Whether a change of the primary that nobody asked for is being recorded. */
+  isFailingOver: boolean;
+  /** Whether another primary is asked for, and none was recorded since. */
+  isSwitchoverAsked: boolean;
+  /** For how long the awaited step is waited for. */
+  waitedMs: number;
+}>;
 
 /** How soon a Cluster that changes is looked at again, beside the events of watches. */
 const SOON_MS = 200;
+/** A stop waits for so long for the servers to be healthy, as the operator does. */
+export const FENCE_AFTER_MS = 30_000;
 
-/** @param isReachable whether PostgreSQL answered at the endpoint since the last change */
-export function decide(spec: ServiceSpec, observed: Observed, isReachable: boolean): Step {
+export function decide(spec: ServiceSpec, observed: Observed, known: Known): Step {
   const { cluster } = observed;
   const desired = desiredOf(spec);
   if (cluster === null) {
     if (!desired.running) return { kind: 'settled' };
     // A new Cluster under its name would be empty.
     if (spec.provisioned) return { kind: 'refuse', why: LOST };
-    return { kind: 'write', name: STEPS.create, awaits: false, detail: `PostgreSQL ${spec.major}` };
+    const detail = `PostgreSQL ${spec.major}`;
+    return { kind: 'write', name: STEPS.create, awaits: false, detail, desired };
   }
   if (cluster.leaving) return wait(STEPS.remove, 'the Cluster of the same name is being deleted');
   const otherMajor = otherMajorOf(cluster.desired, desired);
   // The operator would convert the data, with no way back.
   if (otherMajor !== null) return { kind: 'refuse', why: otherMajor };
   const change = changeOf(cluster.desired, desired);
-  if (change !== null) return { kind: 'write', ...change };
-  if (cluster.awaited !== null) return awaited(cluster, cluster.awaited, desired, observed);
+  if (change !== null && !mustWaitForStandby(cluster, desired)) return { kind: 'write', ...change };
+  const { awaited } = cluster;
+  if (awaited !== null) return decideAwaited(cluster, awaited, desired, observed, known);
   if (!desired.running) return { kind: 'settled' };
+  // Its operation ends with the report of it.
+  if (known.isFailingOver) return wait(STEPS.failOver, phaseOf(cluster));
   if (!isUp(cluster, observed.servers, desired)) return { kind: 'expect', name: STEPS.start };
-  return isReachable ? { kind: 'settled' } : { kind: 'connect', name: STEPS.connect };
+  if (!known.isReachable) return { kind: 'connect', name: STEPS.connect };
+  return planned(spec, cluster, observed.servers, known) ?? { kind: 'settled' };
+}
+
+/** Whether a standby is still being added, and only writes must begin to wait for it. */
+function mustWaitForStandby({ desired: before, awaited }: ClusterState, desired: Desired): boolean {
+  return (
+    awaited === STEPS.addStandby &&
+    before !== null &&
+    before.sync < desired.sync &&
+    isDeepStrictEqual({ ...before, sync: desired.sync }, desired)
+  );
+}
+
+/** A change of the primary that was asked for; null: none was, or no standby can take over. */
+function planned(
+  { ha }: ServiceSpec,
+  cluster: ClusterState,
+  servers: readonly ServerState[],
+  { isSwitchoverAsked }: Known,
+): Step | null {
+  const to = chooseStandby(cluster, servers);
+  if (to === null || ha === null) return null;
+  if (isSwitchoverAsked) return { kind: 'switchOver', name: switchOverTo(to), to };
+  return ha.drill === null ? null : { kind: 'drill', name: STEPS.drill, drill: ha.drill, to };
+}
+
+/**
+ * The standby that becomes the primary as asked. All are as good: before one is promoted, the
+ * operator stops the primary, which sends all its WAL to them first.
+ */
+export function chooseStandby(
+  { primary }: ClusterState,
+  servers: readonly ServerState[],
+): number | null {
+  const standby = servers.find(({ n, ready, leaving }) => n !== primary && ready && !leaving);
+  return primary === null ? null : (standby?.n ?? null);
 }
 
 const LOST =
@@ -72,7 +134,13 @@ function otherMajorOf(before: Desired | null, { major }: Desired): string | null
   return `its data is of PostgreSQL ${found}, and ${major} was asked for: services on Kubernetes stay in their major version`;
 }
 
-type Change = Readonly<{ name: string; awaits: boolean; detail: string }>;
+/** `desired`: the state that is written, which may be one on the way to the desired one. */
+export type Change = Readonly<{
+  name: string;
+  awaits: boolean;
+  detail: string;
+  desired: Desired;
+}>;
 
 /** The step that brings a Cluster to what is desired; null: it was asked for that already. */
 export function changeOf(before: Desired | null, desired: Desired): Change | null {
@@ -81,24 +149,38 @@ export function changeOf(before: Desired | null, desired: Desired): Change | nul
       name: STEPS.write,
       awaits: true,
       detail: 'the annotation with its desired state was changed',
+      desired,
     };
   if (isDeepStrictEqual(before, desired)) return null;
   if (!desired.running)
     // Whatever else is different is written when it starts.
-    return before.running ? { name: STEPS.stop, awaits: true, detail: 'paused' } : null;
-  if (!before.running) return { name: STEPS.start, awaits: true, detail: 'with its volumes' };
+    return before.running ? { name: STEPS.stop, awaits: true, detail: 'paused', desired } : null;
+  if (!before.running)
+    return { name: STEPS.start, awaits: true, detail: 'with its volumes', desired };
   const restart = restartWhy(before, desired);
-  if (restart !== null) return { name: STEPS.restart, awaits: true, detail: restart };
-  if (before.replicas !== desired.replicas || before.sync !== desired.sync)
-    return {
-      name: desired.replicas < before.replicas ? STEPS.removeStandby : STEPS.addStandby,
-      awaits: true,
-      detail: `${desired.replicas} standbys, ${desired.sync} of them synchronous`,
-    };
+  if (restart !== null) return { name: STEPS.restart, awaits: true, detail: restart, desired };
+  if (before.replicas !== desired.replicas) return replicasOf(before, desired);
   if (before.storageGb !== desired.storageGb)
-    return { name: STEPS.growVolume, awaits: false, detail: `${desired.storageGb} GB` };
-  return { name: STEPS.write, awaits: true, detail: 'without a restart' };
+    return { name: STEPS.growVolume, awaits: false, detail: `${desired.storageGb} GB`, desired };
+  const detail = before.sync === desired.sync ? 'without a restart' : standbys(desired);
+  return { name: STEPS.write, awaits: true, detail, desired };
 }
+
+/** No write waits for a standby before that exists, or after it is asked to go. */
+function replicasOf(before: Desired, desired: Desired): Change {
+  const isLess = desired.replicas < before.replicas;
+  if (isLess && desired.sync < before.sync) {
+    const first = { ...desired, replicas: before.replicas };
+    // It is not waited for: the standby that must go may be dead.
+    return { name: STEPS.write, awaits: false, detail: standbys(first), desired: first };
+  }
+  const first = { ...desired, sync: Math.min(before.sync, desired.sync) };
+  const name = isLess ? STEPS.removeStandby : STEPS.addStandby;
+  return { name, awaits: true, detail: standbys(first), desired: first };
+}
+
+const standbys = ({ replicas, sync }: Desired): string =>
+  `${replicas} standbys, ${sync} of them synchronous`;
 
 function restartWhy(before: Desired, desired: Desired): string | null {
   if (!isDeepStrictEqual(before.size, desired.size)) return 'for its new size';
@@ -108,14 +190,24 @@ function restartWhy(before: Desired, desired: Desired): string | null {
 }
 
 /** Whether what the operator was asked for is done. */
-function awaited(
+function decideAwaited(
   cluster: ClusterState,
   name: string,
   desired: Desired,
   { servers, obstacle }: Observed,
+  known: Known,
 ): Step {
   const isDone = desired.running ? isUp(cluster, servers, desired) : isDown(cluster, servers);
+  const to = switchoverIn(name);
+  // Its request did not reach the operator, or the operator has given it up.
+  if (isDone && to !== null && known.isSwitchoverAsked && cluster.primary !== to)
+    return { kind: 'switchOver', name, to };
   if (isDone) return { kind: 'ended', name, detail: detailOf(cluster, desired) };
+  if (!desired.running && cluster.fenced) return { kind: 'expectSilence', name };
+  if (!desired.running && cluster.waitsForHealthy)
+    return known.waitedMs < FENCE_AFTER_MS
+      ? wait(name, obstacle ?? phaseOf(cluster))
+      : { kind: 'fence', name };
   return wait(name, obstacle ?? phaseOf(cluster), obstacle !== null);
 }
 
@@ -129,6 +221,7 @@ function isUp(cluster: ClusterState, servers: readonly ServerState[], desired: D
   return (
     cluster.phase === HEALTHY &&
     !cluster.hibernated &&
+    !cluster.isChangingPrimary &&
     cluster.ready === wanted &&
     staying.length === wanted &&
     staying.every((server) => server.ready && isCurrent(server, desired))
@@ -154,11 +247,12 @@ function isDown(cluster: ClusterState, servers: readonly ServerState[]): boolean
 
 function detailOf({ primary }: ClusterState, { running, replicas }: Desired): string {
   if (!running) return 'all servers are stopped, the volumes are kept';
-  return replicas === 0 ? `server ${primary}` : `server ${primary} and ${replicas} standbys`;
+  const member = `member ${primary} is the primary`;
+  return replicas === 0 ? member : `${member}, with ${replicas} standbys`;
 }
 
 /** The state in the words of CloudNativePG, for users. */
-function phaseOf({ phase, phaseReason }: ClusterState): string {
+export function phaseOf({ phase, phaseReason }: ClusterState): string {
   const reason = phaseReason === null ? '' : ` (${phaseReason})`;
   return `CloudNativePG: ${phase ?? 'no answer yet'}${reason}`;
 }

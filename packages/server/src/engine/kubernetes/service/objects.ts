@@ -26,17 +26,22 @@ import {
   passwordManifest,
 } from '../manifests/secrets.ts';
 import type { Region } from '../region.ts';
-import { desiredOf, writeDesired } from './desired.ts';
+import { writeDesired, type Desired } from './desired.ts';
 
 const ANY_OBJECT = Type.Object({
   metadata: Type.Object({ name: Type.String(), namespace: Type.String() }),
 });
 
-/** Writes the objects that the operator makes servers from, the Cluster last. */
+/**
+ * Writes the objects that the operator makes servers from, the Cluster last.
+ *
+ * @param desired the state of the Cluster that is written
+ */
 export async function writeObjects(
   region: Region,
   spec: ServiceSpec,
   projectId: string,
+  desired: Desired,
 ): Promise<void> {
   const { kube, authority, cache } = region;
   const place = placesIn(projectId);
@@ -56,12 +61,16 @@ export async function writeObjects(
     !(await exists(kube, place(KINDS.secret, passwordSecret(spec.id))))
   )
     await writePassword(region, spec.id, projectId, spec.firstVerifier);
-  const manifest = clusterManifest(clusterInput(region, spec, projectId));
+  const manifest = clusterManifest(clusterInput(region, spec, projectId, desired));
   cache.put(await kube.apply(place(KINDS.cluster, clusterName(spec.id)), manifest));
 }
 
-function clusterInput({ settings }: Region, spec: ServiceSpec, projectId: string) {
-  const desired = desiredOf(spec);
+function clusterInput(
+  { settings }: Region,
+  spec: ServiceSpec,
+  projectId: string,
+  desired: Desired,
+) {
   const { major, size, storageGb, preload } = spec;
   if (major === null) throw new Error(`no major version is recorded for the service ${spec.id}`);
   return {

@@ -1,7 +1,10 @@
-/** The state of a service in its cluster, as far as decisions need it. All of it is input. */
+/**
+ * The state of a service in its cluster, as far as decisions need it. All of it is input. Facts are
+ * those of docs/cloudnativepg.md.
+ */
 import { Type, type Static } from 'typebox';
-import { HIBERNATION, RESTARTED, DESIRED } from '../manifests/cluster.ts';
-import { LABELS, serverOf } from '../manifests/names.ts';
+import { DESIRED, FENCED, FENCED_ALL, HIBERNATION, RESTARTED } from '../manifests/cluster.ts';
+import { LABELS, memberOf } from '../manifests/names.ts';
 import { readDesired, type Desired } from './desired.ts';
 
 /** The annotation that names the step whose end is waited for. */
@@ -54,7 +57,13 @@ export const CLUSTER_OBJECT = Type.Object({
       currentPrimary: Type.Optional(Type.String()),
       targetPrimary: Type.Optional(Type.String()),
       conditions: Type.Optional(
-        Type.Array(Type.Object({ type: Type.String(), status: Type.String() })),
+        Type.Array(
+          Type.Object({
+            type: Type.String(),
+            status: Type.String(),
+            reason: Type.Optional(Type.String()),
+          }),
+        ),
       ),
     }),
   ),
@@ -107,7 +116,7 @@ const CONTAINER = 'postgres';
 export type Observed = Readonly<{
   /** null: there is none. */
   cluster: ClusterState | null;
-  /** The pods of servers, by their numbers. */
+  /** The pods of members, by their numbers. */
   servers: readonly ServerState[];
   /** Why one of its pods does not start; null: no reason is known. */
   obstacle: string | null;
@@ -115,6 +124,8 @@ export type Observed = Readonly<{
 
 export type ClusterState = Readonly<{
   namespace: string;
+  /** Of the object; a change that must not overwrite another one names it. */
+  version: string;
   /** By its label; null: somebody has removed it. */
   projectId: string | null;
   /** The port of its endpoint; null: unknown. */
@@ -134,7 +145,14 @@ export type ClusterState = Readonly<{
   ready: number;
   /** Whether all servers were stopped as asked. */
   hibernated: boolean;
+  /** Whether it must hibernate, and does not since a server is not healthy (fact 6). */
+  waitsForHealthy: boolean;
+  /** Whether PostgreSQL is stopped in all its pods, by an annotation (fact 3). */
+  fenced: boolean;
+  /** null: it never had one. */
   primary: number | null;
+  /** Whether another primary is wanted than the one that it has (facts 16 and 17). */
+  isChangingPrimary: boolean;
 }>;
 
 export type ServerState = Readonly<{
@@ -149,8 +167,11 @@ export type ServerState = Readonly<{
 
 export function clusterState({ metadata, spec, status }: ClusterObject): ClusterState {
   const annotations = metadata.annotations ?? {};
+  const hibernation = (status?.conditions ?? []).find(({ type }) => type === HIBERNATION);
+  const { currentPrimary, targetPrimary } = status ?? {};
   return {
     namespace: metadata.namespace,
+    version: metadata.resourceVersion,
     projectId: metadata.labels?.[LABELS.project] ?? null,
     nodePort:
       spec.managed?.services?.additional?.[0]?.serviceTemplate.spec.ports?.[0]?.nodePort ?? null,
@@ -162,16 +183,18 @@ export function clusterState({ metadata, spec, status }: ClusterObject): Cluster
     phaseReason: status?.phaseReason ?? null,
     instances: spec.instances,
     ready: status?.readyInstances ?? 0,
-    hibernated: (status?.conditions ?? []).some(
-      (condition) => condition.type === HIBERNATION && condition.status === 'True',
-    ),
-    primary: status?.currentPrimary === undefined ? null : serverOf(status.currentPrimary),
+    hibernated: hibernation?.status === 'True',
+    waitsForHealthy: hibernation?.status === 'False' && hibernation.reason === 'WaitingForHealthy',
+    fenced: annotations[FENCED] === FENCED_ALL,
+    primary: currentPrimary === undefined ? null : memberOf(currentPrimary),
+    isChangingPrimary:
+      currentPrimary !== undefined && (targetPrimary ?? currentPrimary) !== currentPrimary,
   };
 }
 
 /** @returns null: the pod is that of a job, not of a server */
 export function serverState({ metadata, spec, status }: PodObject): ServerState | null {
-  const n = serverOf(metadata.name);
+  const n = memberOf(metadata.name);
   const container = spec.containers.find(({ name }) => name === CONTAINER);
   if (n === null || container === undefined) return null;
   const conditions = status?.conditions ?? [];

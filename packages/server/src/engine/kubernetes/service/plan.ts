@@ -1,9 +1,19 @@
 /** The steps of a change if nothing prevents them: the answer to a dry run. */
 import { isDeepStrictEqual } from 'node:util';
 import type { Lifecycle } from '../../engine.ts';
-import { STEPS } from './steps.ts';
+import type { ServiceSpec } from '../../spec.ts';
+import { changeOf, chooseStandby } from './decide.ts';
+import { desiredOf } from './desired.ts';
+import type { Observed } from './observed.ts';
+import { STEPS, switchOverTo } from './steps.ts';
 
-export const planOf: Lifecycle['plan'] = (kind, spec, running, sizeBefore) => {
+type Existing = Pick<Observed, 'cluster' | 'servers'>;
+
+/** @param existing what there is of the service now */
+export function planOf(
+  existing: Existing,
+  ...[kind, spec, running, sizeBefore]: Parameters<Lifecycle['plan']>
+): string[] {
   const begin = [STEPS.start, STEPS.connect];
   switch (kind) {
     case 'create':
@@ -24,6 +34,12 @@ export const planOf: Lifecycle['plan'] = (kind, spec, running, sizeBefore) => {
       return isDeepStrictEqual(spec.size, sizeBefore)
         ? [STEPS.growVolume, STEPS.connect]
         : [STEPS.restart, STEPS.connect];
+    case 'setHA':
+      return running ? planReplicas(spec, existing) : [];
+    case 'switchover':
+      return planSwitchover(existing);
+    case 'drill':
+      return [STEPS.drill, STEPS.connect];
     // Changes without a step here, and those that the region refuses.
     case 'updatePassword':
     case 'setEnvironment':
@@ -32,9 +48,6 @@ export const planOf: Lifecycle['plan'] = (kind, spec, running, sizeBefore) => {
     case 'recover':
     case 'enablePooler':
     case 'disablePooler':
-    case 'setHA':
-    case 'switchover':
-    case 'drill':
     case 'failover':
     case 'attachToAllowList':
     case 'detachFromAllowList':
@@ -49,4 +62,20 @@ export const planOf: Lifecycle['plan'] = (kind, spec, running, sizeBefore) => {
     case 'undoUpgrade':
       return [];
   }
-};
+}
+
+function planSwitchover({ cluster, servers }: Existing): string[] {
+  const to = cluster === null ? null : chooseStandby(cluster, servers);
+  return to === null ? [] : [switchOverTo(to), STEPS.connect];
+}
+
+function planReplicas(spec: ServiceSpec, { cluster }: Existing): string[] {
+  const steps: string[] = [];
+  let before = cluster?.desired ?? null;
+  for (;;) {
+    const change = changeOf(before, desiredOf(spec));
+    if (change === null) return steps.length === 0 ? [] : [...steps, STEPS.connect];
+    steps.push(change.name);
+    before = change.desired;
+  }
+}

@@ -1,3 +1,5 @@
+import { DRILL_STEP } from '../../engine.ts';
+
 /** The names of steps as users read them. */
 export const STEPS = {
   create: 'create Cluster',
@@ -7,7 +9,23 @@ export const STEPS = {
   write: 'write configuration',
   addStandby: 'add standby',
   removeStandby: 'remove standby',
+  failOver: 'fail over',
+  drill: DRILL_STEP,
   growVolume: 'grow volume',
   connect: 'connect',
   remove: 'remove data',
 } as const;
+
+const SWITCHOVER = 'switch over to member ';
+
+export const switchOverTo = (member: number): string => `${SWITCHOVER}${member}`;
+
+/** The member that an awaited step makes the primary; null: it is no switchover. */
+export function switchoverIn(step: string): number | null {
+  const member = step.startsWith(SWITCHOVER) ? step.slice(SWITCHOVER.length) : '';
+  return /^\d{1,4}$/.test(member) ? Number(member) : null;
+}
+
+/** Whether an awaited step may change the primary: no failover is reported then. */
+export const mayChangePrimary = (step: string | null): boolean =>
+  step !== null && step !== STEPS.start;

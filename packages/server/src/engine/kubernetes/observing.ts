@@ -1,0 +1,93 @@
+/** The state of services, as users read it. */
+import type { Member, ReplicaState, Warning } from '@howdah/contract';
+import { EngineUnavailable, type Observing } from '../engine.ts';
+import { readPodLog } from './logs.ts';
+import { podOf } from './manifests/names.ts';
+import type { Region } from './region.ts';
+import type { ClusterState, ServerState } from './service/observed.ts';
+
+export function createObserving(
+  { kube, cache }: Pick<Region, 'kube' | 'cache'>,
+  readLagLimit: Observing['readLagLimit'],
+): Observing {
+  const found = (id: string): Found | null => {
+    const cluster = cache.cluster(id);
+    return cluster === null ? null : { cluster, servers: cache.servers(id) };
+  };
+  return {
+    readLagLimit,
+    warnings: async (id) => warningsOf(found(id)),
+    logs: async (id, node, query, signal) => {
+      signal.throwIfAborted();
+      const cluster = cache.cluster(id);
+      const member = node ?? cluster?.primary ?? null;
+      if (cluster === null || member === null) return { entries: [], cursor: null };
+      return readPodLog(kube, { namespace: cluster.namespace, name: podOf(id, member) }, query);
+    },
+    usage: async () => {
+      throw new EngineUnavailable('the usage of services on Kubernetes is not read yet');
+    },
+    replicas: async (id) => replicasOf(found(id)),
+    servers: async (id) => membersOf(found(id)),
+  };
+}
+
+type Found = Readonly<{ cluster: ClusterState; servers: readonly ServerState[] }>;
+
+/** Whether PostgreSQL runs in a pod, as far as the pod says. */
+const isRunning = ({ cluster, servers }: Found, member: number): boolean =>
+  !cluster.fenced && servers.some(({ n, ready, leaving }) => n === member && ready && !leaving);
+
+/** The members of a service: those that have a pod that stays, and its primary. */
+function numbersOf({ cluster: { primary }, servers }: Found): number[] {
+  const numbers = new Set(servers.filter(({ leaving }) => !leaving).map(({ n }) => n));
+  if (primary !== null) numbers.add(primary);
+  return [...numbers].toSorted((a, b) => a - b);
+}
+
+/**
+ * The control plane has no session in a service, so that a standby which runs is not known to
+ * stream, and has no lag.
+ */
+export function membersOf(found: Found | null): Member[] {
+  if (found === null) return [];
+  const { cluster } = found;
+  const { replicas = 0, sync = 0 } = cluster.desired ?? {};
+  return numbersOf(found).map((node) => {
+    const isPrimary = node === cluster.primary;
+    return {
+      node,
+      role: isPrimary ? 'primary' : 'standby',
+      state: isRunning(found, node) ? 'running' : 'stopped',
+      // Of fewer, any of them has it.
+      synchronous: !isPrimary && sync > 0 && sync === replicas,
+      lag_bytes: null,
+      lag_seconds: null,
+    };
+  });
+}
+
+export function replicasOf(found: Found | null): ReplicaState[] {
+  if (found === null) return [];
+  return numbersOf(found)
+    .filter((node) => node !== found.cluster.primary)
+    .map((node) => ({
+      node,
+      serving: false,
+      lag_bytes: null,
+      lag_seconds: null,
+      detail: isRunning(found, node) ? 'runs; its lag is not known' : 'does not run',
+    }));
+}
+
+/** Standbys that are desired and do not run. */
+export function warningsOf(found: Found | null): Warning[] {
+  const desired = found?.cluster.desired ?? null;
+  if (found === null || desired === null || !desired.running || found.cluster.leaving) return [];
+  const running = replicasOf(found).filter(({ node }) => isRunning(found, node)).length;
+  const missing = desired.replicas - running;
+  if (missing <= 0) return [];
+  const { replicas } = desired;
+  const message = `${missing} of ${replicas} standbys do not run; CloudNativePG repairs this`;
+  return [{ code: 'REPLICA_MISSING', message }];
+}
