@@ -6,7 +6,7 @@ let opened: Readonly<{ rig: Rig; operator: Operator }> | null = null;
 
 export async function setUp(): Promise<void> {
   const rig = await openRig();
-  opened = { rig, operator: await startOperator(rig.connection, rig.image) };
+  opened = { rig, operator: await startOperator(rig.connection, rig.image, rig.exec) };
 }
 
 export async function tearDown(): Promise<void> {

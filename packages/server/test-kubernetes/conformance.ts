@@ -1,6 +1,7 @@
 /** The engine for Kubernetes keeps the promises that its capabilities allow. */
 import { describe, expect, test } from 'vitest';
 import { PROMISES } from '../src/engine/conformance/promises.ts';
+import { REPLICA_PROMISES } from '../src/engine/conformance/replica-promises.ts';
 import { capabilitiesOf } from '../src/engine/kubernetes/capabilities.ts';
 import { operator, rig } from './cloud.ts';
 import { createKubernetesSubject, MAJOR } from './subject.ts';
@@ -21,12 +22,23 @@ const NOT_KEPT: ReadonlyMap<string, string> = new Map([
     'an upgrade keeps the data in a newer version, and its undo brings the former data back',
     'data stays in its major version',
   ],
+  [
+    'a primary is recorded before it is one',
+    'CloudNativePG chooses the primary, and it is recorded once it is seen',
+  ],
+  ['another recorded primary is obeyed', 'the same'],
+  [
+    'the standbys follow after a failover',
+    'whether a standby streams is not read; a test of faults asks PostgreSQL',
+  ],
 ]);
 
-/** Promises with services so large that the node has room for one of them. */
+/** Promises with services so large, or so many servers, that the node has room for one of them. */
 const ALONE: readonly string[] = [
   'the plan of a change has the steps that are made',
   'a stop and a resize keep the data',
+  'the plan of replicas has the steps that are made',
+  ...REPLICA_PROMISES.map(({ name }) => name),
 ];
 
 describe('promises', () => {

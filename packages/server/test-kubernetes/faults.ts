@@ -1,12 +1,13 @@
 /** Faults of a cluster, of its operator and of others who change its objects. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { removeAll, settle } from '../src/engine/conformance/subject.ts';
+import { removeAll, replicated, settle, until } from '../src/engine/conformance/subject.ts';
 import type { Verdict } from '../src/engine/engine.ts';
-import { clusterName, namespaceOf } from '../src/engine/kubernetes/manifests/names.ts';
+import { clusterName, namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
 import { operator, rig } from './cloud.ts';
-import { CLUSTERS } from './operator/cluster.ts';
+import { openLedger } from './ledger.ts';
+import { CLUSTERS, pathIn } from './operator/cluster.ts';
 import { createKubernetesSubject, type KubernetesSubject } from './subject.ts';
 
 const paused = (spec: ServiceSpec): ServiceSpec => ({ ...spec, power: 'paused' });
@@ -49,11 +50,13 @@ const reasonOf = (verdict: Verdict): string =>
   verdict.outcome === 'failed' ? verdict.reason : `no failure: ${JSON.stringify(verdict)}`;
 
 describe.concurrent('a service', () => {
-  test('says which image cannot be pulled, and can be removed', () =>
+  test('says which image cannot be pulled, and can be stopped and removed', () =>
     withSubject(async (subject) => {
       const spec = await subject.newSpec();
       const failed = await converge(subject, spec, ({ outcome }) => outcome === 'failed');
       expect(reasonOf(failed)).toMatch(/start PostgreSQL: .*(ErrImagePull|ImagePullBackOff)/);
+      // It never becomes healthy, which a hibernation waits for.
+      expect((await settle(subject, paused(spec))).steps).toEqual(['stop PostgreSQL']);
       await removeAll(subject, spec.id);
       expect(await subject.leftovers(spec.id)).toEqual([]);
     }, 'localhost/howdah/missing:17'));
@@ -142,4 +145,61 @@ test('an API server that ends in a create and in a stop delays both', () =>
     await settle(subject, spec);
     expect(await subject.canLogIn(spec, subject.firstPassword)).toBe(true);
     await removeAll(subject, spec.id);
+  }));
+
+test('a service with a server that is never healthy is stopped, and started again', () =>
+  withSubject(async (subject) => {
+    const spec = await subject.newSpec();
+    const { faults } = operator();
+    await settle(subject, spec);
+    await subject.insertRows(spec, 3);
+    faults.isUnhealthy = true;
+    try {
+      const { steps, last } = await settle(subject, paused(spec));
+      expect(steps).toEqual(['stop PostgreSQL']);
+      expect(last.seen.reachable).toBe(false);
+      expect(await subject.canLogIn(spec, subject.firstPassword)).toBe(false);
+      expect(await subject.engine.lifecycle.runs(spec.id)).toBe(false);
+      expect((await settle(subject, spec)).steps).toEqual(['start PostgreSQL', 'connect']);
+    } finally {
+      faults.isUnhealthy = false;
+    }
+    expect(await subject.countRows(spec)).toBe(3);
+    await removeAll(subject, spec.id);
+  }));
+
+/** The standbys that stream from the primary at the endpoint. */
+const streaming = (subject: KubernetesSubject, spec: ServiceSpec): Promise<number> =>
+  subject.withClient(spec, async (client) => {
+    const { rowCount } = await client.query(
+      "select from pg_stat_replication where state = 'streaming' and application_name like 's-%'",
+    );
+    return rowCount ?? 0;
+  });
+
+test('a primary that is killed under load twice loses no acknowledged write', () =>
+  withSubject(async (subject) => {
+    const spec = replicated(subject, await subject.newSpec(), 2);
+    const { records, projectId } = subject;
+    const { api } = operator();
+    await settle(subject, spec);
+    const bothStream = () =>
+      until(subject, 'both standbys stream', async () => (await streaming(subject, spec)) === 2);
+    // One of the two has each write: only the one that has more may take over.
+    await bothStream();
+    const ledger = await openLedger((work) => subject.withClient(spec, work));
+    for (let kill = 1; kill <= 2; kill += 1) {
+      await ledger.goesOn();
+      const before = records.primary(spec.id) ?? 0;
+      await api.remove(pathIn(namespaceOf(projectId), 'pods', podOf(spec.id, before)), 0);
+      await ledger.goesOn();
+      await settle(subject, spec);
+      expect(records.primary(spec.id)).not.toBe(before);
+      await until(subject, 'a report', async () => records.ended.length === kill);
+      await bothStream();
+    }
+    expect(records.ended.map(({ why }) => why)).toEqual([null, null]);
+    expect(await ledger.end()).toEqual([]);
+    await removeAll(subject, spec.id);
+    expect(await subject.leftovers(spec.id)).toEqual([]);
   }));

@@ -45,7 +45,10 @@ test('a cluster becomes a region, with services that clients reach by TLS', asyn
   const findings: { what: string; state: string }[] = JSON.parse(
     await cli('region', 'doctor', 'kube', '-o', 'json'),
   );
-  expect(findings.map(({ state }) => state)).toEqual(findings.map(() => 'ok'));
+  // The rig has one node.
+  expect(findings.filter(({ state }) => state !== 'ok')).toMatchObject([
+    { what: 'nodes', state: 'note' },
+  ]);
   service = await cloud.create({ name: 'orders', region_code: 'kube', addons: [] });
   expect(service.endpoint.host).toBe(host);
   expect(await writeRow(service.initial_password)).toBe(1);
@@ -76,6 +79,33 @@ test('a service gets another size and another password, and its log is read', as
   expect(await cli('service', 'logs', 'orders')).toContain('ready to accept connections');
 });
 
+test('a service gets a replica, another primary, and a drill with its result', async () => {
+  const { service_id: id } = service;
+  const act = async (action: string, body?: object): Promise<void> => {
+    const { status } = await cloud.request('POST', `/services/${id}/${action}`, body);
+    expect({ action, status }).toEqual({ action, status: 202 });
+    await cloud.until(id, 'READY');
+  };
+  await act('setHA', { replica_count: 1, sync_replica_count: 1 });
+  await act('switchover');
+  await act('drill', { kind: 'failover' });
+  expect(await writeRow(PASSWORD)).toBe(4);
+  const operations = await cloud.operations(id);
+  const stepsOf = (kind: string) =>
+    operations.find((one) => one.kind === kind)?.steps.map(({ name }) => name);
+  expect(stepsOf('setHA')).toEqual(
+    expect.arrayContaining(['add standby', 'write configuration']),
+  );
+  expect(stepsOf('switchover')).toContain('switch over to member 1');
+  const drill = operations.find(({ kind }) => kind === 'drill');
+  expect(drill?.steps.find(({ name }) => name === 'drill')?.detail).toMatch(
+    /^no login for \d+\.\d s; member 0 is the primary/,
+  );
+  // A drill is no failover.
+  expect(operations.map(({ kind }) => kind)).not.toContain('failover');
+  await act('setHA', { replica_count: 0, sync_replica_count: 0 });
+});
+
 test('without the operator, changes are refused at once and clients go on', async () => {
   const { service_id: id } = service;
   await operator().leave();
@@ -90,7 +120,7 @@ test('without the operator, changes are refused at once and clients go on', asyn
     const { stdout } = await cloud.cli('region', 'doctor', 'kube');
     expect(stdout).toContain('failed calling webhook');
     expect((await cloud.get(id)).status).toBe('READY');
-    expect(await writeRow(PASSWORD)).toBe(4);
+    expect(await writeRow(PASSWORD)).toBe(5);
   } finally {
     await operator().comeBack();
   }
@@ -100,7 +130,7 @@ test('a deleted service is restored, and a region without services is removed', 
   const { service_id: id } = service;
   await cli('service', 'delete', 'orders');
   await cli('service', 'restore', id);
-  expect(await writeRow(PASSWORD)).toBe(5);
+  expect(await writeRow(PASSWORD)).toBe(6);
   expect(await cloud.cli('region', 'remove', 'kube', '--yes')).toMatchObject({
     stderr: expect.stringContaining('purge them first'),
   });

@@ -5,6 +5,10 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { readRig } from '../../../tools/kube-rig/test/rig.ts';
 import { readKubeconfig } from '../src/engine/kubernetes/api/kubeconfig.ts';
+import type { Pod } from './operator/cluster.ts';
+
+/** A pod that ends never answers. */
+const EXEC_MS = 60_000;
 
 export type Rig = Awaited<ReturnType<typeof openRig>>;
 
@@ -19,6 +23,14 @@ export async function openRig() {
     inNode: (...command: string[]) => promisify(execFile)(control, ['in', ...command]),
     /** Which requests the API server got, of administrators and of the control plane in it. */
     auditLog: join(dirname(kubeconfig), 'audit.log'),
+    /** Runs a script of the shell in the container of PostgreSQL of a pod. @returns its output */
+    exec: async ({ metadata }: Pod, script: string): Promise<string> => {
+      const { namespace, name } = metadata;
+      const pod = ['--namespace', namespace, name, '--container', 'postgres'];
+      const command = ['in', 'kubectl', 'exec', ...pod, '--', 'sh', '-c', script];
+      const { stdout } = await promisify(execFile)(control, command, { timeout: EXEC_MS });
+      return stdout;
+    },
     host: nodeAddress,
     storageClass,
     image: postgresImage,

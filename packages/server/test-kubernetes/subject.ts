@@ -10,7 +10,7 @@ import { createMemoryRecords } from '../src/engine/conformance/memory-records.ts
 import type { Subject } from '../src/engine/conformance/subject.ts';
 import type { Engine } from '../src/engine/engine.ts';
 import { createKubernetesEngine } from '../src/engine/kubernetes/index.ts';
-import { clusterName, namespaceOf } from '../src/engine/kubernetes/manifests/names.ts';
+import { namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
 import { newId } from '../src/lib/ids.ts';
 import { scramVerifier } from '../src/lib/scram.ts';
@@ -30,6 +30,11 @@ let used = 0;
 
 export type KubernetesSubject = Subject & {
   readonly projectId: string;
+  /** Runs work with a session at the endpoint, with the first password. */
+  readonly withClient: <T>(
+    spec: ServiceSpec,
+    work: (client: Client) => Promise<T>,
+  ) => Promise<T>;
   readonly destroy: () => Promise<void>;
 };
 
@@ -53,12 +58,14 @@ export async function createKubernetesSubject(
     storageClass: rig.storageClass,
     images: { [MAJOR]: image },
   };
+  const records = createMemoryRecords({ take });
   const make = (): Engine =>
     createKubernetesEngine({
       settings,
       connection: rig.connection,
       mayWrite: () => true,
       authority,
+      records: records.store,
       readLagLimit: { bytes: 64 * 1024 * 1024, seconds: 30 },
       changed: (id) => void changed.add(id),
       failed: (error) => process.emitWarning(String(error)),
@@ -71,7 +78,8 @@ export async function createKubernetesSubject(
       return engine;
     },
     projectId,
-    records: createMemoryRecords({ take }),
+    withClient: (spec, work) => withClient(spec, FIRST_PASSWORD, work),
+    records,
     changed,
     firstPassword: FIRST_PASSWORD,
     snapshotEveryMs: 1000,
@@ -88,9 +96,13 @@ export async function createKubernetesSubject(
     countRows: (spec) => withClient(spec, FIRST_PASSWORD, countRows),
     wait: sleep,
     nowMs: async () => Date.now(),
-    kill: async (id) => {
-      await api.remove(pathIn(namespaceOf(projectId), 'pods', `${clusterName(id)}-1`), 0);
-      while (await engine.lifecycle.runs(id)) await sleep(20);
+    kill: async (id, node) => {
+      await api.remove(pathIn(namespaceOf(projectId), 'pods', podOf(id, node)), 0);
+      const isRunning = async (): Promise<boolean> =>
+        (await engine.observe.servers(id)).some(
+          (server) => server.node === node && server.state === 'running',
+        );
+      while (await isRunning()) await sleep(20);
     },
     loseData: async () => {
       throw new Error('volumes do not come back');
@@ -149,6 +161,8 @@ function clientsOf(ca: string) {
       password,
       ssl: { ca, rejectUnauthorized: true },
       connectionTimeoutMillis: 30_000,
+      // A server that is gone may send nothing more.
+      query_timeout: 60_000,
     });
     client.on('error', () => undefined);
     try {

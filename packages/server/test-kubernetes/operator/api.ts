@@ -44,6 +44,12 @@ export function openApi(connection: Connection) {
       const answer = await send('PATCH', path, patch, 'application/merge-patch+json');
       if (answer.status !== NOT_FOUND) checked(answer, path);
     },
+    /** The same, unless the object has changed since it was read. */
+    mergeVersion: async (path: string, resourceVersion: string, patch: object): Promise<void> => {
+      const body = { ...patch, metadata: { resourceVersion } };
+      const answer = await send('PATCH', path, body, 'application/merge-patch+json');
+      if (answer.status !== NOT_FOUND && answer.status !== CONFLICT) checked(answer, path);
+    },
     remove: async (path: string, graceSeconds?: number): Promise<void> => {
       const grace = graceSeconds === undefined ? {} : { gracePeriodSeconds: graceSeconds };
       const answer = await send('DELETE', path, { propagationPolicy: 'Background', ...grace });

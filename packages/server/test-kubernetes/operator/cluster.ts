@@ -36,6 +36,7 @@ export const CLUSTER = Type.Object({
       parameters: TEXTS,
       shared_preload_libraries: Type.Optional(Type.Array(Type.String())),
       pg_hba: Type.Optional(Type.Array(Type.String())),
+      synchronous: Type.Optional(Type.Object({ number: Type.Number() })),
     }),
     bootstrap: Type.Object({
       initdb: Type.Object({
@@ -60,6 +61,8 @@ export const CLUSTER = Type.Object({
     Type.Object({
       phase: Type.Optional(Type.String()),
       readyInstances: Type.Optional(Type.Number()),
+      currentPrimary: Type.Optional(Type.String()),
+      targetPrimary: Type.Optional(Type.String()),
       conditions: Type.Optional(Type.Array(CONDITION)),
     }),
   ),
@@ -73,6 +76,13 @@ export const POD = Type.Object({
     Type.Object({
       phase: Type.Optional(Type.String()),
       conditions: Type.Optional(Type.Array(CONDITION)),
+      containerStatuses: Type.Optional(
+        Type.Array(
+          Type.Object({
+            state: Type.Optional(Type.Object({ running: Type.Optional(Type.Unknown()) })),
+          }),
+        ),
+      ),
     }),
   ),
 });
@@ -98,8 +108,36 @@ export const pathIn = (namespace: string, plural: string, name?: string): string
 export const clusterPath = ({ metadata: { namespace, name } }: Cluster): string =>
   `${CLUSTERS}/namespaces/${namespace}/clusters/${name}`;
 
-/** The only server: the double has no standbys. Its pod and its volume have this name. */
-export const serverName = ({ metadata }: Cluster): string => `${metadata.name}-1`;
+/** The name of the pod and of the volume of a server. @param ordinal from 1 */
+export const serverName = ({ metadata }: Cluster, ordinal: number): string =>
+  `${metadata.name}-${ordinal}`;
+
+/** The number of the server that a pod or a volume belongs to; null: it is that of a job. */
+export function ordinalOf({ metadata }: Pod | Claim): number | null {
+  const ordinal = /-(\d+)$/.exec(metadata.name)?.[1];
+  return ordinal === undefined ? null : Number(ordinal);
+}
+
+/** The primary, as the status has it: of a new Cluster, its first server. */
+export const currentPrimary = (cluster: Cluster): string =>
+  cluster.status?.currentPrimary ?? serverName(cluster, 1);
+/** The server that must become the primary, or {@link PENDING}. */
+export const targetPrimary = (cluster: Cluster): string =>
+  cluster.status?.targetPrimary ?? currentPrimary(cluster);
+/** The target while the primary is dead and none was chosen: docs/cloudnativepg.md, fact 17. */
+export const PENDING = 'pending';
+
+/** All servers are fenced: docs/cloudnativepg.md, fact 3. */
+export const isFenced = ({ metadata }: Cluster): boolean =>
+  metadata.annotations?.['cnpg.io/fencedInstances'] === '["*"]';
+
+export const isLeaving = ({ metadata }: Pod | Claim): boolean =>
+  metadata.deletionTimestamp !== undefined;
+
+/** Whether its container runs. A probe may fail on a slow machine. */
+export const isAlive = (pod: Pod): boolean =>
+  !isLeaving(pod) &&
+  (pod.status?.containerStatuses ?? []).some(({ state }) => state?.running !== undefined);
 
 export const isReady = ({ status }: Pod): boolean =>
   (status?.conditions ?? []).some(({ type, status: is }) => type === 'Ready' && is === 'True');

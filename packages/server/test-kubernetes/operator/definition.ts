@@ -94,7 +94,17 @@ const spec = object(
       readiness: object({ periodSeconds: number }),
     }),
   },
-  { required: ['instances', 'storage'] },
+  {
+    required: ['instances', 'storage'],
+    'x-kubernetes-validations': [
+      {
+        rule:
+          '!has(self.postgresql) || !has(self.postgresql.synchronous) || ' +
+          'self.postgresql.synchronous.number < self.instances',
+        message: 'the number of synchronous standbys must be less than that of the instances',
+      },
+    ],
+  },
 );
 
 export const DEFINITIONS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';

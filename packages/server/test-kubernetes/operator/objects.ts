@@ -1,6 +1,13 @@
 /** The objects that the operator double makes for a Cluster, each with the Cluster as its owner. */
 import type { Named } from './api.ts';
-import { serverName, type Cluster } from './cluster.ts';
+import {
+  currentPrimary,
+  isFenced,
+  PENDING,
+  serverName,
+  targetPrimary,
+  type Cluster,
+} from './cluster.ts';
 import { FIRST_RULES, INITDB, LAST_RULES, OWN_SETTINGS, SERVER } from './scripts.ts';
 
 /** The annotation that restarts servers, from the Cluster to its pods. */
@@ -27,6 +34,8 @@ const POD_SECURITY = {
   seccompProfile: { type: 'RuntimeDefault' },
 };
 
+/** The secret of the role that standbys have. CloudNativePG has a certificate in it. */
+export const replicationName = ({ metadata }: Cluster): string => `${metadata.name}-replication`;
 export const settingsName = ({ metadata }: Cluster): string => `${metadata.name}-double`;
 
 export function metadataOf(cluster: Cluster, name: string, more: object = {}) {
@@ -47,8 +56,17 @@ export function metadataOf(cluster: Cluster, name: string, more: object = {}) {
   };
 }
 
-/** The files of its pods, but for secrets. */
-export function settingsData({ spec }: Cluster): Record<string, string> {
+/**
+ * The files of its pods, but for secrets.
+ *
+ * @param members the names of its servers
+ */
+export function settingsData(
+  cluster: Cluster,
+  members: readonly string[],
+): Record<string, string> {
+  const { spec } = cluster;
+  const target = targetPrimary(cluster);
   const {
     parameters,
     pg_hba: rules = [],
@@ -57,10 +75,23 @@ export function settingsData({ spec }: Cluster): Record<string, string> {
   const settings = Object.entries(parameters).map(
     ([name, value]) => `${name} = '${value.replaceAll("'", "''")}'`,
   );
+  // A primary is never its own standby, so all members have the same list.
+  const names = members.map((name) => `"${name}"`).join(', ');
+  const waits =
+    spec.postgresql.synchronous === undefined
+      ? ''
+      : `ANY ${spec.postgresql.synchronous.number} (${names})`;
   const preload = `shared_preload_libraries = '${libraries.join(',')}'`;
   const lines = (...texts: readonly string[]): string => `${texts.join('\n')}\n`;
   return {
-    'postgresql.conf': lines(...settings, preload, ...OWN_SETTINGS),
+    'postgresql.conf': lines(
+      ...settings,
+      preload,
+      `synchronous_standby_names = '${waits}'`,
+      ...OWN_SETTINGS,
+    ),
+    primary: target === PENDING ? currentPrimary(cluster) : target,
+    fenced: isFenced(cluster) ? 'yes' : 'no',
     'pg_hba.conf': lines(...FIRST_RULES, ...rules, ...LAST_RULES),
     'init.sql': lines(...spec.bootstrap.initdb.postInitSQL.map((statement) => `${statement};`)),
     'initdb.sh': INITDB,
@@ -93,13 +124,18 @@ export function servicesOf(cluster: Cluster): Named[] {
   return [...own, ...more];
 }
 
-export function claimOf(cluster: Cluster): object {
+/** @param status of a standby, which clones the primary by itself: `ready` */
+export function claimOf(
+  cluster: Cluster,
+  ordinal: number,
+  status: 'initializing' | 'ready',
+): object {
   const { size, storageClass } = cluster.spec.storage;
   const labels = { 'cnpg.io/pvcRole': 'PG_DATA' };
   return {
     metadata: {
-      ...metadataOf(cluster, serverName(cluster), labels),
-      annotations: { [CLAIM_STATUS]: 'initializing' },
+      ...metadataOf(cluster, serverName(cluster, ordinal), labels),
+      annotations: { [CLAIM_STATUS]: status },
     },
     spec: {
       accessModes: ['ReadWriteOnce'],
@@ -114,33 +150,40 @@ export function initdbPod(cluster: Cluster): object {
   return {
     metadata: metadataOf(cluster, initdbName(cluster), { 'cnpg.io/jobRole': 'initdb' }),
     spec: {
-      ...podSpec(cluster, 'initdb', { name: 'initdb', command: ['sh', '/config/initdb.sh'] }),
+      ...podSpec(cluster, serverName(cluster, 1), {
+        name: 'initdb',
+        command: ['sh', '/config/initdb.sh'],
+      }),
       restartPolicy: 'Never',
     },
   };
 }
 
-export const initdbName = (cluster: Cluster): string => `${serverName(cluster)}-initdb-double`;
+export const initdbName = (cluster: Cluster): string => `${serverName(cluster, 1)}-initdb-double`;
+
+const IS_READY = '/usr/lib/postgresql/*/bin/pg_isready -q -h /tmp';
 
 /** @param volumes the version of what its volumes hold */
-export function serverPod(cluster: Cluster, volumes: string): object {
+export function serverPod(cluster: Cluster, name: string, volumes: string): object {
   const restarted = cluster.metadata.annotations?.[RESTARTED];
   return {
     metadata: {
-      ...metadataOf(cluster, serverName(cluster), { 'cnpg.io/podRole': 'instance' }),
+      ...metadataOf(cluster, name, { 'cnpg.io/podRole': 'instance' }),
       annotations: {
         [TEMPLATE]: templateOf(cluster),
         [VOLUMES]: volumes,
         ...(restarted === undefined ? {} : { [RESTARTED]: restarted }),
       },
     },
-    spec: podSpec(cluster, serverName(cluster), {
+    spec: podSpec(cluster, name, {
       name: 'postgres',
       command: ['sh', '/config/server.sh'],
       ports: [{ name: 'postgresql', containerPort: 5432 }],
       readinessProbe: {
-        exec: { command: ['sh', '-c', '/usr/lib/postgresql/*/bin/pg_isready -q -h /tmp'] },
+        // A fenced pod stays ready: docs/cloudnativepg.md, fact 3.
+        exec: { command: ['sh', '-c', `grep -q yes /config/fenced || ${IS_READY}`] },
         periodSeconds: 1,
+        timeoutSeconds: 10,
         failureThreshold: 3,
       },
     }),
@@ -157,10 +200,13 @@ export function templateOf({ metadata, spec }: Cluster): string {
   ]);
 }
 
-function podSpec(cluster: Cluster, hostname: string, container: object): object {
+/** @param server the name of the server, whose volume it has */
+function podSpec(cluster: Cluster, server: string, container: object): object {
   const { spec } = cluster;
   const { initdb } = spec.bootstrap;
   const environment = {
+    SERVER: server,
+    CLUSTER: cluster.metadata.name,
     OWNER: initdb.owner,
     DATABASE: initdb.database,
     ENCODING: initdb.encoding,
@@ -172,7 +218,7 @@ function podSpec(cluster: Cluster, hostname: string, container: object): object 
     secret: { secretName, defaultMode: 0o440 },
   });
   return {
-    hostname,
+    hostname: server,
     securityContext: POD_SECURITY,
     terminationGracePeriodSeconds: 30,
     enableServiceLinks: false,
@@ -184,7 +230,13 @@ function podSpec(cluster: Cluster, hostname: string, container: object): object 
         imagePullPolicy: 'IfNotPresent',
         resources: spec.resources,
         securityContext: CONTAINER_SECURITY,
-        env: Object.entries(environment).map(([name, value]) => ({ name, value })),
+        env: [
+          ...Object.entries(environment).map(([name, value]) => ({ name, value })),
+          {
+            name: 'REPLICATION_PASSWORD',
+            valueFrom: { secretKeyRef: { name: replicationName(cluster), key: 'password' } },
+          },
+        ],
         volumeMounts: [
           { name: 'data', mountPath: '/var/lib/postgresql/data' },
           { name: 'temporary', mountPath: '/tmp' },
@@ -192,16 +244,18 @@ function podSpec(cluster: Cluster, hostname: string, container: object): object 
           { name: 'config', mountPath: '/config' },
           { name: 'password', mountPath: '/password' },
           { name: 'tls', mountPath: '/tls' },
+          { name: 'authority', mountPath: '/authority' },
         ],
       },
     ],
     volumes: [
-      { name: 'data', persistentVolumeClaim: { claimName: serverName(cluster) } },
+      { name: 'data', persistentVolumeClaim: { claimName: server } },
       { name: 'temporary', emptyDir: {} },
       { name: 'memory', emptyDir: { medium: 'Memory' } },
       { name: 'config', configMap: { name: settingsName(cluster) } },
       secret('password', initdb.secret.name),
       secret('tls', spec.certificates.serverTLSSecret),
+      secret('authority', spec.certificates.serverCASecret),
     ],
   };
 }

@@ -1,14 +1,26 @@
 /**
  * A double of CloudNativePG's operator for tests: it makes real pods with real PostgreSQL out of
- * Clusters, for one server each, and reports what CloudNativePG 1.30 reports. Each rule has its
- * source in docs/cloudnativepg.md. It has no webhook, no standbys and no backups.
+ * Clusters, and reports what CloudNativePG 1.30 reports. Each rule has its source in
+ * docs/cloudnativepg.md. It has no webhook and no backups. Where CloudNativePG waits for a lease or a
+ * delay, it goes on at once.
  */
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Type } from 'typebox';
+import { Type, type Static } from 'typebox';
 import type { Connection } from '../../src/engine/kubernetes/api/kubeconfig.ts';
 import { openApi, type Api } from './api.ts';
-import { CLAIM, CLUSTER, CLUSTERS, POD, SECRET, serverName } from './cluster.ts';
+import {
+  CLAIM,
+  CLUSTER,
+  CLUSTERS,
+  isLeaving,
+  ordinalOf,
+  POD,
+  SECRET,
+  type Claim,
+  type Cluster,
+  type Pod,
+} from './cluster.ts';
 import { giveDefaults } from './defaults.ts';
 import {
   DEFINITION,
@@ -19,7 +31,8 @@ import {
   WEBHOOKS,
 } from './definition.ts';
 import { initdbName, settingsData } from './objects.ts';
-import { makeObjects, reconcile, type Seen } from './reconcile.ts';
+import { makeObjects, reconcile } from './reconcile.ts';
+import type { Seen, Tools } from './status.ts';
 
 /** Between two rounds through all Clusters. */
 const LOOK_MS = 250;
@@ -33,20 +46,26 @@ export type Faults = {
   isStuck: boolean;
   /** The phase that it reports instead of the right one; null: that one. */
   phase: string | null;
+  /** A server never becomes healthy, as far as a hibernation waits for it. */
+  isUnhealthy: boolean;
 };
 
 export type Operator = Awaited<ReturnType<typeof startOperator>>;
 
-/** @param image for the pod that the operator's Deployment has */
-export async function startOperator(connection: Connection, image: string) {
+/**
+ * @param image for the pod that the operator's Deployment has
+ * @param exec runs a script of the shell in the container of a server
+ */
+export async function startOperator(connection: Connection, image: string, exec: Tools['exec']) {
   const api = openApi(connection);
   await install(api, image);
-  const faults: Faults = { isStuck: false, phase: null };
+  const tools: Tools = { api, image, exec };
+  const faults: Faults = { isStuck: false, phase: null, isUnhealthy: false };
   let ending: AbortController | null = null;
   let looking: Promise<void> = Promise.resolve();
   const start = (): void => {
     ending = new AbortController();
-    looking = look(api, image, faults, ending.signal);
+    looking = look(tools, faults, ending.signal);
   };
   const stop = async (): Promise<void> => {
     ending?.abort();
@@ -117,13 +136,13 @@ async function until(holds: () => Promise<boolean>): Promise<void> {
 }
 
 /** Looks at all Clusters until the signal. An API server that does not answer is asked again. */
-async function look(api: Api, image: string, faults: Faults, signal: AbortSignal): Promise<void> {
+async function look(tools: Tools, faults: Faults, signal: AbortSignal): Promise<void> {
   const known = new Set<string>();
   while (!signal.aborted) {
     try {
       if (!faults.isStuck) {
-        await giveDefaults(api, image);
-        await lookOnce(api, faults, known);
+        await giveDefaults(tools.api, tools.image);
+        await lookOnce(tools, faults, known);
       }
     } catch (error) {
       process.emitWarning(`operator double: ${String(error)}`);
@@ -133,7 +152,8 @@ async function look(api: Api, image: string, faults: Faults, signal: AbortSignal
 }
 
 /** @param known the uids of Clusters that have their objects */
-async function lookOnce(api: Api, { phase }: Faults, known: Set<string>): Promise<void> {
+async function lookOnce(tools: Tools, faults: Faults, known: Set<string>): Promise<void> {
+  const { api } = tools;
   const clusters = await api.list(`${CLUSTERS}/clusters`, CLUSTER);
   if (clusters.length === 0) return;
   const belonging = 'labelSelector=cnpg.io/cluster';
@@ -143,28 +163,66 @@ async function lookOnce(api: Api, { phase }: Faults, known: Set<string>): Promis
     // Others are not applied while a server runs: docs/cloudnativepg.md, fact 12.
     api.list('/api/v1/secrets?labelSelector=cnpg.io/reload=true', SECRET),
   ]);
-  for (const cluster of clusters) {
-    const { namespace, uid, deletionTimestamp } = cluster.metadata;
-    if (deletionTimestamp !== undefined) continue;
-    if (!known.has(uid)) await makeObjects(api, cluster);
-    known.add(uid);
-    const find = <T extends (typeof pods)[number] | (typeof claims)[number]>(
-      all: readonly T[],
-      name: string,
-    ): T | null =>
-      all.find((one) => one.metadata.namespace === namespace && one.metadata.name === name) ?? null;
-    const { bootstrap, certificates } = cluster.spec;
-    const used = [bootstrap.initdb.secret.name, certificates.serverTLSSecret];
-    const versions = secrets
-      .filter(({ metadata }) => metadata.namespace === namespace && used.includes(metadata.name))
-      .map(({ metadata }) => metadata.resourceVersion);
-    const seen: Seen = {
-      cluster,
-      claim: find(claims, serverName(cluster)),
-      initdb: find(pods, initdbName(cluster)),
-      server: find(pods, serverName(cluster)),
-      volumes: hashOf([versions, settingsData(cluster)]),
-    };
-    await reconcile(api, seen, phase);
-  }
+  // Beside each other: a change of a primary waits for programs in pods.
+  await Promise.all(
+    clusters.map((cluster) =>
+      lookAt(tools, cluster, { pods, claims, secrets }, { faults, known }).catch(
+        (error: unknown) =>
+          process.emitWarning(`operator double: ${cluster.metadata.name}: ${String(error)}`),
+      ),
+    ),
+  );
+}
+
+async function lookAt(
+  tools: Tools,
+  cluster: Cluster,
+  listed: Listed,
+  { faults, known }: Readonly<{ faults: Faults; known: Set<string> }>,
+): Promise<void> {
+  const { uid, deletionTimestamp } = cluster.metadata;
+  if (deletionTimestamp !== undefined) return;
+  if (!known.has(uid)) await makeObjects(tools.api, cluster);
+  known.add(uid);
+  await reconcile(tools, seenOf(cluster, listed), faults);
+}
+
+type Listed = Readonly<{
+  pods: readonly Pod[];
+  claims: readonly Claim[];
+  secrets: readonly Static<typeof SECRET>[];
+}>;
+
+function seenOf(cluster: Cluster, { pods, claims, secrets }: Listed): Seen {
+  const { namespace, name } = cluster.metadata;
+  const { bootstrap, certificates } = cluster.spec;
+  const used = [bootstrap.initdb.secret.name, certificates.serverTLSSecret];
+  const versions = secrets
+    .filter(({ metadata }) => metadata.namespace === namespace && used.includes(metadata.name))
+    .map(({ metadata }) => metadata.resourceVersion);
+  const ownPods = pods.filter(({ metadata }) => metadata.namespace === namespace);
+  const kept = claims.filter((claim) => !isLeaving(claim));
+  const members = membersOf(cluster, kept);
+  const names = members.map(({ metadata }) => metadata.name);
+  return {
+    cluster,
+    claims: members,
+    initdb: ownPods.find(({ metadata }) => metadata.name === initdbName(cluster)) ?? null,
+    servers: membersOf(cluster, ownPods),
+    volumes: hashOf([versions, settingsData(cluster, names.length > 0 ? names : [`${name}-1`])]),
+  };
+}
+
+/** The pods or volumes of the servers of a Cluster, in the order of their numbers. */
+function membersOf<T extends Pod | Claim>(cluster: Cluster, all: readonly T[]): T[] {
+  const { namespace, name } = cluster.metadata;
+  const ordinal = (one: T): number => ordinalOf(one) ?? 0;
+  return all
+    .filter(
+      (one) =>
+        one.metadata.namespace === namespace &&
+        one.metadata.name.replace(/-\d+$/, '') === name &&
+        ordinal(one) > 0,
+    )
+    .toSorted((a, b) => ordinal(a) - ordinal(b));
 }

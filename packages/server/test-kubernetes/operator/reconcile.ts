@@ -1,9 +1,11 @@
 /** One round of the operator double for a Cluster: its changes, and the status that it writes. */
-import { isDeepStrictEqual } from 'node:util';
+import { randomBytes } from 'node:crypto';
 import type { Api } from './api.ts';
 import {
-  clusterPath,
+  currentPrimary,
+  isLeaving,
   isReady,
+  ordinalOf,
   pathIn,
   serverName,
   type Claim,
@@ -17,6 +19,7 @@ import {
   initdbName,
   initdbPod,
   metadataOf,
+  replicationName,
   ROLE,
   serverPod,
   servicesOf,
@@ -26,43 +29,17 @@ import {
   templateOf,
   VOLUMES,
 } from './objects.ts';
-
-const HIBERNATION = 'cnpg.io/hibernation';
-
-/** The phases of CloudNativePG. */
-const PHASES = {
-  healthy: 'Cluster in healthy state',
-  initdb: 'Setting up primary',
-  waiting: 'Waiting for the instances to become active',
-  restarting: 'Primary instance is being restarted without a switchover',
-} as const;
-
-/** A Cluster with its objects, as they were listed. */
-export type Seen = Readonly<{
-  cluster: Cluster;
-  claim: Claim | null;
-  initdb: Pod | null;
-  server: Pod | null;
-  /** The version of what is in the volumes of its server. */
-  volumes: string;
-}>;
-
-/** The status that a round ends with. */
-type Status = Readonly<{
-  phase: string;
-  ready: boolean;
-  readyInstances: number | null;
-  /** The condition of hibernation; null: there is none. */
-  hibernation: Omit<Condition, 'type'> | null;
-}>;
-
-const HEALTHY: Status = {
-  phase: PHASES.healthy,
-  ready: true,
-  readyInstances: null,
-  hibernation: null,
-};
-const changing = (phase: string): Status => ({ ...HEALTHY, phase, ready: false });
+import { changePrimary, standbyOf } from './primary.ts';
+import {
+  changing,
+  HEALTHY,
+  HIBERNATION,
+  PHASES,
+  writeStatus,
+  type Seen,
+  type Status,
+  type Tools,
+} from './status.ts';
 
 /** Makes the objects that every Cluster has. Each call can be repeated. */
 export async function makeObjects(api: Api, cluster: Cluster): Promise<void> {
@@ -70,79 +47,185 @@ export async function makeObjects(api: Api, cluster: Cluster): Promise<void> {
   for (const service of servicesOf(cluster))
     await api.createService(pathIn(namespace, 'services'), service);
   await api.create(pathIn(namespace, 'secrets'), {
-    metadata: metadataOf(cluster, `${cluster.metadata.name}-replication`),
+    metadata: metadataOf(cluster, replicationName(cluster)),
+    stringData: { password: randomBytes(16).toString('hex') },
   });
   await api.create(pathIn(namespace, 'configmaps'), {
     metadata: metadataOf(cluster, settingsName(cluster)),
-    data: settingsData(cluster),
+    data: settingsData(cluster, [serverName(cluster, 1)]),
   });
-  await api.create(pathIn(namespace, 'persistentvolumeclaims'), claimOf(cluster));
+  // A Cluster that lost its first server in a change of the primary does not get it back.
+  if (cluster.status?.currentPrimary === undefined)
+    await api.create(
+      pathIn(namespace, 'persistentvolumeclaims'),
+      claimOf(cluster, 1, 'initializing'),
+    );
 }
 
-/** @param phase written instead of the one that is right; null: that one */
-export async function reconcile(api: Api, seen: Seen, phase: string | null): Promise<void> {
-  const { cluster, claim } = seen;
+export type RoundFaults = Readonly<{
+  /** Written instead of the phase that is right; null: that one. */
+  phase: string | null;
+  /** No hibernation begins: a server never becomes healthy. */
+  isUnhealthy: boolean;
+}>;
+
+export async function reconcile(tools: Tools, seen: Seen, faults: RoundFaults): Promise<void> {
+  const { api } = tools;
+  const { cluster, claims } = seen;
   const { namespace } = cluster.metadata;
   const { size } = cluster.spec.storage;
-  if (claim !== null && claim.spec.resources.requests.storage !== size)
-    await api.merge(pathIn(namespace, 'persistentvolumeclaims', claim.metadata.name), {
-      spec: { resources: { requests: { storage: size } } },
-    });
+  for (const { metadata, spec } of claims)
+    if (spec.resources.requests.storage !== size)
+      await api.merge(pathIn(namespace, 'persistentvolumeclaims', metadata.name), {
+        spec: { resources: { requests: { storage: size } } },
+      });
+  await renewVolumes(api, seen);
   const wanted = cluster.metadata.annotations?.[HIBERNATION] === 'on';
-  const status = wanted ? await hibernate(api, seen) : await run(api, seen);
-  await writeStatus(api, seen, { ...status, ...(phase === null ? {} : { phase }) });
+  const status = wanted ? await hibernate(api, seen, faults) : await run(tools, seen);
+  const { phase } = faults;
+  await writeStatus(api, cluster, {
+    ...firstPrimary(seen),
+    ...status,
+    ...(phase === null ? {} : { phase }),
+  });
+}
+
+/** The primary of a Cluster whose status has none yet, once its pod is there. */
+function firstPrimary({ cluster, servers }: Seen): Partial<Status> {
+  if (cluster.status?.currentPrimary !== undefined || servers.length === 0) return {};
+  const current = currentPrimary(cluster);
+  return { currentPrimary: current, targetPrimary: current };
 }
 
 /** docs/cloudnativepg.md, facts 2 and 6. */
-async function hibernate(api: Api, { cluster, claim, server }: Seen): Promise<Status> {
+async function hibernate(
+  api: Api,
+  { claims, servers }: Seen,
+  { isUnhealthy }: RoundFaults,
+): Promise<Status> {
   const hibernating = (status: string, reason: string): Status => ({
     ...HEALTHY,
     hibernation: { status, reason },
   });
-  const isLeaving = server?.metadata.deletionTimestamp !== undefined;
-  const isHealthy = server === null ? isInitialized(claim) : isReady(server) || isLeaving;
-  if (!isHealthy)
+  const isMade = claims.length > 0 && claims.every(isInitialized);
+  const isHealthy = isMade && servers.every((pod) => isReady(pod) || isLeaving(pod));
+  if (!isHealthy || (isUnhealthy && servers.length > 0))
     return {
-      ...changing(claim === null || !isInitialized(claim) ? PHASES.initdb : PHASES.waiting),
+      ...changing(isMade ? PHASES.waiting : PHASES.initdb),
       hibernation: { status: 'False', reason: 'WaitingForHealthy' },
     };
-  if (server === null) return hibernating('True', 'Hibernated');
-  if (isLeaving) return hibernating('False', 'WaitingPodsDeletion');
-  await api.remove(podPath(cluster));
+  if (servers.length === 0) return hibernating('True', 'Hibernated');
+  const staying = servers.filter((pod) => !isLeaving(pod));
+  if (staying.length === 0) return hibernating('False', 'WaitingPodsDeletion');
+  for (const pod of staying) await api.remove(podPath(pod));
   return hibernating('False', 'DeletingPods');
 }
 
-async function run(api: Api, seen: Seen): Promise<Status> {
-  const { cluster, claim, server } = seen;
+async function run(tools: Tools, seen: Seen): Promise<Status> {
+  const { api } = tools;
+  const { cluster, claims, servers } = seen;
   // A Cluster that resumes is healthy for a round: docs/cloudnativepg.md, fact 2.
   if (conditionsOf(cluster).some(({ type }) => type === HIBERNATION)) return HEALTHY;
-  if (!isInitialized(claim)) return initialize(api, seen);
-  if (server === null) {
-    const { namespace } = cluster.metadata;
-    await api.create(pathIn(namespace, 'pods'), serverPod(cluster, seen.volumes));
-    return changing(
-      cluster.status?.phase === PHASES.restarting ? PHASES.restarting : PHASES.waiting,
-    );
+  if (claims.length === 0 || !claims.every(isInitialized)) return initialize(api, seen);
+  const changed = await changePrimary(tools, seen);
+  if (changed !== null) return changed;
+  const current = currentPrimary(cluster);
+  const primary = servers.find(({ metadata }) => metadata.name === current);
+  if (await createPods(api, seen, primary)) {
+    const isRestart = cluster.status?.phase === PHASES.restarting;
+    return changing(isRestart ? PHASES.restarting : PHASES.waiting);
   }
-  if (server.metadata.deletionTimestamp !== undefined)
-    return changing(cluster.status?.phase ?? PHASES.waiting);
-  if (server.metadata.annotations?.[TEMPLATE] !== templateOf(cluster)) {
-    await api.remove(podPath(cluster));
-    return changing(PHASES.restarting);
-  }
-  await renewVolumes(api, seen, server);
-  if (!isReady(server)) return changing(PHASES.waiting);
+  if (servers.some(isLeaving)) return changing(cluster.status?.phase ?? PHASES.waiting);
+  // Standbys reach the primary by its label.
+  if (primary !== undefined && claims.length > 1 && isReady(primary))
+    await setRole(api, primary, 'primary');
+  const replaced = await replaceOutdated(api, seen);
+  if (replaced !== null) return replaced;
+  if (!servers.every(isReady)) return changing(waitingPhase(cluster));
+  const scaled = await scale(api, seen);
+  if (scaled !== null) return scaled;
   // The role follows Ready in the next round: docs/cloudnativepg.md, fact 7.
   if (conditionsOf(cluster).some(({ type, status }) => type === 'Ready' && status === 'True'))
-    await api.merge(podPath(cluster), { metadata: { labels: { [ROLE]: 'primary' } } });
-  return { ...HEALTHY, readyInstances: 1 };
+    for (const pod of servers) await setRole(api, pod, pod === primary ? 'primary' : 'replica');
+  return { ...HEALTHY, readyInstances: servers.length };
+}
+
+/** While a replica is created, the phase says so; a change of servers alternates (fact 8). */
+const waitingPhase = ({ status }: Cluster): string =>
+  status?.phase === PHASES.joining ? PHASES.joining : PHASES.waiting;
+
+/** Makes missing pods, that of the primary first. @returns whether one was missing */
+async function createPods(api: Api, seen: Seen, primary: Pod | undefined): Promise<boolean> {
+  const { cluster, claims, servers, volumes } = seen;
+  const current = currentPrimary(cluster);
+  const missing = claims
+    .map(({ metadata }) => metadata.name)
+    .filter((name) => !servers.some(({ metadata }) => metadata.name === name))
+    // A standby that is ready before its primary would look like a successor.
+    .filter((name) => name === current || (primary !== undefined && isReady(primary)));
+  for (const name of missing)
+    await api.create(
+      pathIn(cluster.metadata.namespace, 'pods'),
+      serverPod(cluster, name, volumes),
+    );
+  return missing.length > 0;
+}
+
+/**
+ * Replaces the pods that another template has changed for: standbys first, one after the other,
+ * then the primary by a switchover (docs/cloudnativepg.md, fact 8).
+ */
+async function replaceOutdated(api: Api, seen: Seen): Promise<Status | null> {
+  const { cluster, servers } = seen;
+  const outdated = servers.filter(
+    ({ metadata }) => metadata.annotations?.[TEMPLATE] !== templateOf(cluster),
+  );
+  const [first] = outdated;
+  if (first === undefined) return null;
+  if (servers.length === 1) {
+    await api.remove(podPath(first));
+    return changing(PHASES.restarting);
+  }
+  if (!servers.every(isReady)) return changing(PHASES.waiting);
+  const current = currentPrimary(cluster);
+  const standby = outdated.find(({ metadata }) => metadata.name !== current);
+  if (standby !== undefined) {
+    await api.remove(podPath(standby));
+    return changing(PHASES.upgrading);
+  }
+  const successor = standbyOf(seen);
+  if (successor === null) return changing(PHASES.upgrading);
+  return { ...changing(PHASES.switchover), targetPrimary: successor };
+}
+
+/** Adds or removes one server. @returns null: there are as many as there must be */
+async function scale(api: Api, { cluster, claims, servers }: Seen): Promise<Status | null> {
+  const { namespace } = cluster.metadata;
+  const { instances } = cluster.spec;
+  if (claims.length === instances) return null;
+  if (claims.length < instances) {
+    const ordinals = claims.map((claim) => ordinalOf(claim) ?? 0);
+    await api.create(
+      pathIn(namespace, 'persistentvolumeclaims'),
+      claimOf(cluster, Math.max(...ordinals) + 1, 'ready'),
+    );
+    return changing(PHASES.joining);
+  }
+  const current = currentPrimary(cluster);
+  const last = claims.findLast(({ metadata }) => metadata.name !== current);
+  if (last === undefined) return null;
+  const { name } = last.metadata;
+  await api.remove(pathIn(namespace, 'persistentvolumeclaims', name));
+  for (const pod of servers) if (pod.metadata.name === name) await api.remove(podPath(pod));
+  return changing(PHASES.waiting);
 }
 
 /** Runs initdb, with an image that cannot be pulled for ever: docs/cloudnativepg.md, fact 6. */
-async function initialize(api: Api, { cluster, claim, initdb }: Seen): Promise<Status> {
+async function initialize(api: Api, { cluster, claims, initdb }: Seen): Promise<Status> {
   const { namespace } = cluster.metadata;
+  const [claim] = claims;
   if (initdb === null) await api.create(pathIn(namespace, 'pods'), initdbPod(cluster));
-  else if (initdb.status?.phase === 'Succeeded' && claim !== null) {
+  else if (initdb.status?.phase === 'Succeeded' && claim !== undefined) {
     await api.merge(pathIn(namespace, 'persistentvolumeclaims', claim.metadata.name), {
       metadata: { annotations: { [CLAIM_STATUS]: 'ready' } },
     });
@@ -151,42 +234,29 @@ async function initialize(api: Api, { cluster, claim, initdb }: Seen): Promise<S
   return changing(PHASES.initdb);
 }
 
-const isInitialized = (claim: Claim | null): boolean =>
-  claim?.metadata.annotations?.[CLAIM_STATUS] === 'ready';
+const isInitialized = ({ metadata }: Claim): boolean =>
+  metadata.annotations?.[CLAIM_STATUS] === 'ready';
 
-const podPath = (cluster: Cluster): string =>
-  pathIn(cluster.metadata.namespace, 'pods', serverName(cluster));
+const podPath = ({ metadata }: Pod): string =>
+  pathIn(metadata.namespace, 'pods', metadata.name);
 
 const conditionsOf = ({ status }: Cluster): readonly Condition[] => status?.conditions ?? [];
 
-/** Settings and secrets reach a running server: docs/cloudnativepg.md, fact 12. */
-async function renewVolumes(api: Api, { cluster, volumes }: Seen, server: Pod): Promise<void> {
-  if (server.metadata.annotations?.[VOLUMES] === volumes) return;
-  const { namespace } = cluster.metadata;
-  await api.merge(pathIn(namespace, 'configmaps', settingsName(cluster)), {
-    data: settingsData(cluster),
-  });
-  await api.merge(podPath(cluster), { metadata: { annotations: { [VOLUMES]: volumes } } });
+async function setRole(api: Api, pod: Pod, role: 'primary' | 'replica'): Promise<void> {
+  if (pod.metadata.labels?.[ROLE] === role) return;
+  await api.merge(podPath(pod), { metadata: { labels: { [ROLE]: role } } });
 }
 
-async function writeStatus(api: Api, { cluster, server }: Seen, status: Status): Promise<void> {
-  const { phase, ready, readyInstances, hibernation } = status;
-  const conditions: Condition[] = [
-    // From the first moment on: docs/cloudnativepg.md, facts 1 and 5.
-    { type: 'Initialized', status: 'True', reason: 'Seen' },
-    { type: 'ContinuousArchiving', status: 'True', reason: 'Seen' },
-    { type: 'Ready', status: ready ? 'True' : 'False', reason: 'Seen' },
-    ...(hibernation === null ? [] : [{ type: HIBERNATION, ...hibernation }]),
-  ];
-  const before = cluster.status;
-  if (
-    before?.phase === phase &&
-    (before.readyInstances ?? null) === readyInstances &&
-    isDeepStrictEqual(before.conditions, conditions)
-  )
-    return;
-  const primary = server === null ? {} : { currentPrimary: serverName(cluster) };
-  await api.merge(`${clusterPath(cluster)}/status`, {
-    status: { phase, readyInstances, conditions, instances: 1, ...primary },
+/** Settings and secrets reach running servers: docs/cloudnativepg.md, fact 12. */
+async function renewVolumes(api: Api, { cluster, claims, servers, volumes }: Seen): Promise<void> {
+  const { namespace } = cluster.metadata;
+  const old = servers.filter(({ metadata }) => metadata.annotations?.[VOLUMES] !== volumes);
+  // The pods that are about to be made have the same files.
+  if (old.length === 0 && servers.length === claims.length) return;
+  const names = claims.map(({ metadata }) => metadata.name);
+  await api.merge(pathIn(namespace, 'configmaps', settingsName(cluster)), {
+    data: settingsData(cluster, names),
   });
+  for (const pod of old)
+    await api.merge(podPath(pod), { metadata: { annotations: { [VOLUMES]: volumes } } });
 }

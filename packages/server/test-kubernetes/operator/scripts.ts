@@ -8,14 +8,10 @@ const COMMON = `set -eu
 PATH=$(echo /usr/lib/postgresql/*/bin):$PATH
 data=/var/lib/postgresql/data/pgdata
 sql() { psql --quiet --no-psqlrc --set=ON_ERROR_STOP=1 --host=/tmp --username=postgres "$@"; }
+# Without a wait for standbys, which may have no primary yet.
 set_password() {
-  echo "set log_statement = none; alter role \\"$OWNER\\" password '$(cat /password/password)';" |
-    sql --dbname=postgres
-}
-configure() {
-  install --mode=600 /tls/tls.crt /tls/tls.key /tmp/
-  cp /config/postgresql.conf "$data/double.conf"
-  cp /config/pg_hba.conf "$data/pg_hba.conf"
+  echo "set log_statement = none; set synchronous_commit = local;" \\
+    "alter role \\"$OWNER\\" password '$(cat /password/password)';" | sql --dbname=postgres
 }
 `;
 
@@ -29,6 +25,8 @@ echo "include 'double.conf'" >>"$data/postgresql.conf"
 pg_ctl --pgdata="$data" --wait --silent \\
   --options="-c listen_addresses='' -c unix_socket_directories=/tmp" start
 sql --dbname=postgres --command="create role \\"$OWNER\\" login"
+echo "create role streaming_replica login replication password '$REPLICATION_PASSWORD'" |
+  sql --dbname=postgres
 sql --dbname=postgres --command="create database \\"$DATABASE\\" owner \\"$OWNER\\""
 set_password
 sql --dbname=postgres --file=/config/init.sql
@@ -36,34 +34,96 @@ pg_ctl --pgdata="$data" --wait --silent --mode=fast stop
 `;
 
 /**
- * Runs PostgreSQL, applies files that change, and prints the server log as the instance manager
- * does: docs/cloudnativepg.md, facts 12, 14 and 15.
+ * Runs PostgreSQL as the primary or as a standby, applies files that change, and prints the server
+ * log as the instance manager does: docs/cloudnativepg.md, facts 3, 12, 14 and 15. A former primary
+ * clones the new one; CloudNativePG rewinds it.
  */
 export const SERVER = `${COMMON}
-configure
-# Of a server that was killed: the number is of another process here.
-rm -f "$data/postmaster.pid"
-mkdir -p "$data/log"
-touch "$data/log/postgres.json"
-touch --date=@0 /tmp/applied
-tail --lines=0 --follow=name --quiet "$data/log/postgres.json" 2>/dev/null | sed --unbuffered \\
-  's/^{"timestamp":/{"level":"info","logger":"postgres","record":{"log_time":/; s/$/}/' &
-postgres -D "$data" &
-server=$!
-trap 'kill -INT $server; wait $server || true; exit 0' TERM
-while kill -0 $server 2>/dev/null; do
-  sleep 0.2 &
-  wait $! || true
+primary="host=$CLUSTER-rw port=5432 user=streaming_replica password=$REPLICATION_PASSWORD"
+primary="$primary sslmode=verify-full sslrootcert=/authority/ca.crt"
+is_standby() { [ -e "$data/standby.signal" ]; }
+is_fenced() { grep -q yes /config/fenced; }
+clone() {
+  until rm -rf "$data.new" && pg_basebackup --pgdata="$data.new" --dbname="$primary" \\
+    --checkpoint=fast --no-sync; do
+    sleep 0.5
+  done
+  touch "$data.new/standby.signal"
+  rm -rf "$data" "$data.new/log"
+  mv "$data.new" "$data"
+}
+# PostgreSQL refuses a standby that has less of these than its primary.
+at_least_as_primary() {
+  pg_controldata "$data" | sed --quiet '
+    s/^max_connections setting: */max_connections /p
+    s/^max_worker_processes setting: */max_worker_processes /p
+    s/^max_wal_senders setting: */max_wal_senders /p
+    s/^max_prepared_xacts setting: */max_prepared_transactions /p
+    s/^max_locks_per_xact setting: */max_locks_per_transaction /p' |
+    while read -r name value; do
+      own=$(sed --quiet "s/^$name = '\\([0-9]*\\)'$/\\1/p" /config/postgresql.conf)
+      [ "\${own:-0}" -ge "$value" ] || echo "$name = $value"
+    done
+}
+configure() {
+  install --mode=600 /tls/tls.crt /tls/tls.key /tmp/
+  cp /config/pg_hba.conf "$data/pg_hba.conf"
+  {
+    cat /config/postgresql.conf
+    echo "primary_conninfo = '$primary application_name=$SERVER'"
+    if is_standby; then at_least_as_primary; fi
+  } >"$data/double.conf.new"
+  mv "$data/double.conf.new" "$data/double.conf"
+}
+start() {
+  # A standby that must become the primary is promoted by the operator.
+  if ! is_standby && [ "$(cat /config/primary)" != "$SERVER" ]; then clone; fi
+  configure
+  # Of a server that was killed: the number is of another process here.
+  rm -f "$data/postmaster.pid"
+  mkdir -p "$data/log"
+  touch "$data/log/postgres.json"
+  touch --date=@0 /tmp/applied
+  postgres -D "$data" &
+  server=$!
+}
+stop() {
+  if [ -n "$server" ]; then
+    kill -INT "$server" || true
+    wait "$server" || true
+  fi
+  server=
+}
+apply() {
   touch /tmp/next
   for volume in /password /tls /config; do
     [ $volume/..data -nt /tmp/applied ] || continue
     configure
-    kill -HUP $server
-    set_password && mv /tmp/next /tmp/applied
+    kill -HUP "$server" || return 0
+    if is_standby || set_password; then mv /tmp/next /tmp/applied; fi
     break
   done
+}
+server=
+trap 'stop; exit 0' TERM
+if [ -e "$data" ]; then
+  mkdir -p "$data/log"
+  touch "$data/log/postgres.json"
+fi
+tail --lines=0 --follow=name --retry --quiet "$data/log/postgres.json" 2>/dev/null |
+  sed --unbuffered \\
+    's/^{"timestamp":/{"level":"info","logger":"postgres","record":{"log_time":/; s/$/}/' &
+while :; do
+  if is_fenced; then stop
+  elif [ -z "$server" ]; then start
+  elif ! kill -0 "$server" 2>/dev/null; then
+    wait "$server"
+    exit
+  fi
+  sleep 0.2 &
+  wait $! || true
+  if [ -n "$server" ]; then apply; fi
 done
-wait $server
 `;
 
 /** Settings of every server, beside those of its Cluster. */
@@ -86,5 +146,8 @@ export const OWN_SETTINGS: readonly string[] = [
 ];
 
 /** Rules of CloudNativePG around those of a Cluster. */
-export const FIRST_RULES: readonly string[] = ['local all all trust'];
+export const FIRST_RULES: readonly string[] = [
+  'local all all trust',
+  'hostssl replication streaming_replica all scram-sha-256',
+];
 export const LAST_RULES: readonly string[] = ['host all all all scram-sha-256'];

@@ -1,0 +1,51 @@
+/** A client that writes numbers through an endpoint, and notes which are acknowledged. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Client } from 'pg';
+
+/** Runs work with a session at the endpoint. */
+type WithClient = <T>(work: (client: Client) => Promise<T>) => Promise<T>;
+
+export type Ledger = Awaited<ReturnType<typeof openLedger>>;
+
+export async function openLedger(withClient: WithClient) {
+  await withClient((client) => client.query('create table ledger (number integer primary key)'));
+  const acknowledged: number[] = [];
+  let next = 0;
+  let isEnding = false;
+  const session = async (client: Client): Promise<void> => {
+    let isWarned = false;
+    // PostgreSQL warns that a commit which did not wait for a standby may be lost.
+    client.on('notice', () => {
+      isWarned = true;
+    });
+    while (!isEnding) {
+      next += 1;
+      isWarned = false;
+      const number = next;
+      await client.query('insert into ledger values ($1)', [number]);
+      if (!isWarned) acknowledged.push(number);
+    }
+  };
+  const writing = (async () => {
+    // Another session, through the same endpoint.
+    while (!isEnding) await withClient(session).catch(() => sleep(50));
+  })();
+  return {
+    acknowledged,
+    /** Waits until so many more writes are acknowledged. */
+    goesOn: async (writes = 20): Promise<void> => {
+      const wanted = acknowledged.length + writes;
+      while (acknowledged.length < wanted) await sleep(20);
+    },
+    /** Ends the client. @returns the numbers that were acknowledged and are lost */
+    end: async (): Promise<number[]> => {
+      isEnding = true;
+      await writing;
+      const { rows } = await withClient((client) =>
+        client.query<{ number: number }>('select number from ledger'),
+      );
+      const kept = new Set(rows.map(({ number }) => number));
+      return acknowledged.filter((number) => !kept.has(number));
+    },
+  };
+}
