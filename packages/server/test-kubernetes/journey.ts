@@ -93,9 +93,7 @@ test('a service gets a replica, another primary, and a drill with its result', a
   const operations = await cloud.operations(id);
   const stepsOf = (kind: string) =>
     operations.find((one) => one.kind === kind)?.steps.map(({ name }) => name);
-  expect(stepsOf('setHA')).toEqual(
-    expect.arrayContaining(['add standby', 'write configuration']),
-  );
+  expect(stepsOf('setHA')).toEqual(expect.arrayContaining(['add standby', 'write configuration']));
   expect(stepsOf('switchover')).toContain('switch over to member 1');
   const drill = operations.find(({ kind }) => kind === 'drill');
   expect(drill?.steps.find(({ name }) => name === 'drill')?.detail).toMatch(

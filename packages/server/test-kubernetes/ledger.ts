@@ -5,8 +5,6 @@ import type { Client } from 'pg';
 /** Runs work with a session at the endpoint. */
 type WithClient = <T>(work: (client: Client) => Promise<T>) => Promise<T>;
 
-export type Ledger = Awaited<ReturnType<typeof openLedger>>;
-
 export async function openLedger(withClient: WithClient) {
   await withClient((client) => client.query('create table ledger (number integer primary key)'));
   const acknowledged: number[] = [];

@@ -5,7 +5,8 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { readRig } from '../../../tools/kube-rig/test/rig.ts';
 import { readKubeconfig } from '../src/engine/kubernetes/api/kubeconfig.ts';
-import type { Pod } from './operator/cluster.ts';
+
+type Pod = Readonly<{ metadata: Readonly<{ namespace: string; name: string }> }>;
 
 /** A pod that ends never answers. */
 const EXEC_MS = 60_000;

@@ -31,10 +31,7 @@ let used = 0;
 export type KubernetesSubject = Subject & {
   readonly projectId: string;
   /** Runs work with a session at the endpoint, with the first password. */
-  readonly withClient: <T>(
-    spec: ServiceSpec,
-    work: (client: Client) => Promise<T>,
-  ) => Promise<T>;
+  readonly withClient: <T>(spec: ServiceSpec, work: (client: Client) => Promise<T>) => Promise<T>;
   readonly destroy: () => Promise<void>;
 };
 
@@ -160,7 +157,8 @@ function clientsOf(ca: string) {
       database: 'tsdb',
       password,
       ssl: { ca, rejectUnauthorized: true },
-      connectionTimeoutMillis: 30_000,
+      // A session that reached a server which has just ended hears nothing.
+      connectionTimeoutMillis: 10_000,
       // A server that is gone may send nothing more.
       query_timeout: 60_000,
     });

@@ -1,13 +1,6 @@
 /** The objects that the operator double makes for a Cluster, each with the Cluster as its owner. */
 import type { Named } from './api.ts';
-import {
-  currentPrimary,
-  isFenced,
-  PENDING,
-  serverName,
-  targetPrimary,
-  type Cluster,
-} from './cluster.ts';
+import { currentPrimary, isFenced, serverName, type Cluster } from './cluster.ts';
 import { FIRST_RULES, INITDB, LAST_RULES, OWN_SETTINGS, SERVER } from './scripts.ts';
 
 /** The annotation that restarts servers, from the Cluster to its pods. */
@@ -59,14 +52,10 @@ export function metadataOf(cluster: Cluster, name: string, more: object = {}) {
 /**
  * The files of its pods, but for secrets.
  *
- * @param members the names of its servers
+ * @param names those of its servers
  */
-export function settingsData(
-  cluster: Cluster,
-  members: readonly string[],
-): Record<string, string> {
+export function settingsData(cluster: Cluster, names: readonly string[]): Record<string, string> {
   const { spec } = cluster;
-  const target = targetPrimary(cluster);
   const {
     parameters,
     pg_hba: rules = [],
@@ -75,12 +64,12 @@ export function settingsData(
   const settings = Object.entries(parameters).map(
     ([name, value]) => `${name} = '${value.replaceAll("'", "''")}'`,
   );
-  // A primary is never its own standby, so all members have the same list.
-  const names = members.map((name) => `"${name}"`).join(', ');
+  // A primary is never its own standby, so all servers have the same list.
+  const standbys = names.map((name) => `"${name}"`).join(', ');
   const waits =
     spec.postgresql.synchronous === undefined
       ? ''
-      : `ANY ${spec.postgresql.synchronous.number} (${names})`;
+      : `ANY ${spec.postgresql.synchronous.number} (${standbys})`;
   const preload = `shared_preload_libraries = '${libraries.join(',')}'`;
   const lines = (...texts: readonly string[]): string => `${texts.join('\n')}\n`;
   return {
@@ -90,7 +79,6 @@ export function settingsData(
       `synchronous_standby_names = '${waits}'`,
       ...OWN_SETTINGS,
     ),
-    primary: target === PENDING ? currentPrimary(cluster) : target,
     fenced: isFenced(cluster) ? 'yes' : 'no',
     'pg_hba.conf': lines(...FIRST_RULES, ...rules, ...LAST_RULES),
     'init.sql': lines(...spec.bootstrap.initdb.postInitSQL.map((statement) => `${statement};`)),
@@ -206,6 +194,8 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
   const { initdb } = spec.bootstrap;
   const environment = {
     SERVER: server,
+    // No file of a volume says it, since the kubelet may give a new pod an old one.
+    STARTS_AS: server === currentPrimary(cluster) ? 'primary' : 'standby',
     CLUSTER: cluster.metadata.name,
     OWNER: initdb.owner,
     DATABASE: initdb.database,

@@ -1,8 +1,8 @@
 /**
  * A double of CloudNativePG's operator for tests: it makes real pods with real PostgreSQL out of
  * Clusters, and reports what CloudNativePG 1.30 reports. Each rule has its source in
- * docs/cloudnativepg.md. It has no webhook and no backups. Where CloudNativePG waits for a lease or a
- * delay, it goes on at once.
+ * docs/cloudnativepg.md. It has no webhook and no backups. Where CloudNativePG waits for a lease or
+ * a delay, it goes on at once.
  */
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -166,9 +166,8 @@ async function lookOnce(tools: Tools, faults: Faults, known: Set<string>): Promi
   // Beside each other: a change of a primary waits for programs in pods.
   await Promise.all(
     clusters.map((cluster) =>
-      lookAt(tools, cluster, { pods, claims, secrets }, { faults, known }).catch(
-        (error: unknown) =>
-          process.emitWarning(`operator double: ${cluster.metadata.name}: ${String(error)}`),
+      lookAt(tools, cluster, { pods, claims, secrets }, { faults, known }).catch((error: unknown) =>
+        process.emitWarning(`operator double: ${cluster.metadata.name}: ${String(error)}`),
       ),
     ),
   );
@@ -202,19 +201,19 @@ function seenOf(cluster: Cluster, { pods, claims, secrets }: Listed): Seen {
     .map(({ metadata }) => metadata.resourceVersion);
   const ownPods = pods.filter(({ metadata }) => metadata.namespace === namespace);
   const kept = claims.filter((claim) => !isLeaving(claim));
-  const members = membersOf(cluster, kept);
-  const names = members.map(({ metadata }) => metadata.name);
+  const volumes = serversOf(cluster, kept);
+  const names = volumes.map(({ metadata }) => metadata.name);
   return {
     cluster,
-    claims: members,
+    claims: volumes,
     initdb: ownPods.find(({ metadata }) => metadata.name === initdbName(cluster)) ?? null,
-    servers: membersOf(cluster, ownPods),
+    servers: serversOf(cluster, ownPods),
     volumes: hashOf([versions, settingsData(cluster, names.length > 0 ? names : [`${name}-1`])]),
   };
 }
 
 /** The pods or volumes of the servers of a Cluster, in the order of their numbers. */
-function membersOf<T extends Pod | Claim>(cluster: Cluster, all: readonly T[]): T[] {
+function serversOf<T extends Pod | Claim>(cluster: Cluster, all: readonly T[]): T[] {
   const { namespace, name } = cluster.metadata;
   const ordinal = (one: T): number => ordinalOf(one) ?? 0;
   return all

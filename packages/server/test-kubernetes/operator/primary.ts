@@ -48,7 +48,7 @@ export async function changePrimary(tools: Tools, seen: Seen): Promise<Status | 
   }
   if ((await readWal(tools, successor)).isReceiving) return changing(phase);
   // Its result may have been lost.
-  await tools.exec(successor, `${SQL} '${PROMOTE}'`);
+  await tools.exec(successor, `${SQL} '${BECOME_PRIMARY}'`);
   await tools.api.merge(podPath(successor), { metadata: { labels: { [ROLE]: 'primary' } } });
   return { ...changing(phase), currentPrimary: target };
 }
@@ -89,7 +89,7 @@ function hasQuorum({ cluster, claims }: Seen, standbys: number): boolean {
 }
 
 const SQL = 'psql --no-psqlrc --host=/tmp --username=postgres --tuples-only --no-align --command';
-const PROMOTE = 'select case when pg_is_in_recovery() then pg_promote() end';
+const BECOME_PRIMARY = 'select case when pg_is_in_recovery() then pg_promote() end';
 const WAL =
   "select greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn(), '0/0') - '0/0', " +
   "exists (select from pg_stat_wal_receiver where status = 'streaming')";
@@ -106,8 +106,7 @@ async function readWal(tools: Tools, pod: Pod) {
   };
 }
 
-const podPath = ({ metadata }: Pod): string =>
-  pathIn(metadata.namespace, 'pods', metadata.name);
+const podPath = ({ metadata }: Pod): string => pathIn(metadata.namespace, 'pods', metadata.name);
 
 const remove = ({ api }: Tools, pod: Pod, graceSeconds?: number): Promise<void> =>
   api.remove(podPath(pod), graceSeconds);

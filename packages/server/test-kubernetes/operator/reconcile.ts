@@ -164,10 +164,7 @@ async function createPods(api: Api, seen: Seen, primary: Pod | undefined): Promi
     // A standby that is ready before its primary would look like a successor.
     .filter((name) => name === current || (primary !== undefined && isReady(primary)));
   for (const name of missing)
-    await api.create(
-      pathIn(cluster.metadata.namespace, 'pods'),
-      serverPod(cluster, name, volumes),
-    );
+    await api.create(pathIn(cluster.metadata.namespace, 'pods'), serverPod(cluster, name, volumes));
   return missing.length > 0;
 }
 
@@ -237,8 +234,7 @@ async function initialize(api: Api, { cluster, claims, initdb }: Seen): Promise<
 const isInitialized = ({ metadata }: Claim): boolean =>
   metadata.annotations?.[CLAIM_STATUS] === 'ready';
 
-const podPath = ({ metadata }: Pod): string =>
-  pathIn(metadata.namespace, 'pods', metadata.name);
+const podPath = ({ metadata }: Pod): string => pathIn(metadata.namespace, 'pods', metadata.name);
 
 const conditionsOf = ({ status }: Cluster): readonly Condition[] => status?.conditions ?? [];
 

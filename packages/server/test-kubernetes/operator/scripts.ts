@@ -18,12 +18,13 @@ set_password() {
 /** Makes the data of a new server, as the job of initdb does. */
 export const INITDB = `${COMMON}
 rm -rf "$data"
-initdb --pgdata="$data" --username=postgres --data-checksums --encoding="$ENCODING" \\
+# What is lost with the machine is lost with the cluster of a test: nothing is flushed.
+initdb --no-sync --pgdata="$data" --username=postgres --data-checksums --encoding="$ENCODING" \\
   --lc-collate="$COLLATE" --lc-ctype="$CTYPE" --auth=trust >/dev/null
 echo "include 'double.conf'" >>"$data/postgresql.conf"
 : >"$data/double.conf"
 pg_ctl --pgdata="$data" --wait --silent \\
-  --options="-c listen_addresses='' -c unix_socket_directories=/tmp" start
+  --options="-F -c listen_addresses='' -c unix_socket_directories=/tmp" start
 sql --dbname=postgres --command="create role \\"$OWNER\\" login"
 echo "create role streaming_replica login replication password '$REPLICATION_PASSWORD'" |
   sql --dbname=postgres
@@ -76,8 +77,9 @@ configure() {
   mv "$data/double.conf.new" "$data/double.conf"
 }
 start() {
-  # A standby that must become the primary is promoted by the operator.
-  if ! is_standby && [ "$(cat /config/primary)" != "$SERVER" ]; then clone; fi
+  # Once in a pod: the operator promotes a standby later, without another pod.
+  if [ "$STARTS_AS" = standby ] && [ ! -e /tmp/started ] && ! is_standby; then clone; fi
+  touch /tmp/started
   configure
   # Of a server that was killed: the number is of another process here.
   rm -f "$data/postmaster.pid"
@@ -135,6 +137,10 @@ export const OWN_SETTINGS: readonly string[] = [
   "ssl_cert_file = '/tmp/tls.crt'",
   "ssl_key_file = '/tmp/tls.key'",
   'password_encryption = scram-sha-256',
+  // As CloudNativePG sets it: docs/cloudnativepg.md, fact 19.
+  "wal_keep_size = '512MB'",
+  // As in initdb: a pod that is killed loses nothing that its kernel has.
+  'fsync = off',
   'logging_collector = on',
   "log_destination = 'jsonlog'",
   "log_directory = 'log'",

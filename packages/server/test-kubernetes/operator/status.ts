@@ -1,4 +1,4 @@
-/** What a round of the operator double sees of a Cluster, and the status that it ends with. */
+/** A Cluster as a round of the operator double reads it, and the status that it ends with. */
 import { isDeepStrictEqual } from 'node:util';
 import type { Api } from './api.ts';
 import { clusterPath, type Claim, type Cluster, type Condition, type Pod } from './cluster.ts';

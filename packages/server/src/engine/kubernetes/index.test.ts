@@ -271,11 +271,19 @@ test('a failover is reported, and a drill kills the primary', async () => {
   runServers(2, 2);
   await untilStep(spec, 'settled');
   records.ask(ID, { drill: 'failover' });
-  const drilling = untilStep({ ...spec, ha: { ...ha, drill: 'failover' } }, 'drill');
+  const asked: ServiceSpec = { ...spec, ha: { ...ha, drill: 'failover' } };
+  const drilling = untilStep(asked, 'drill');
   await until(async () => !fake.objects.has(podAt(2)));
   runServers(2, 1);
   expect((await drilling).at(-1)).toBe('drill');
   expect([records.primary(ID), records.begun]).toEqual([0, [ID]]);
+  // A spec that was read before the drill was taken kills no other primary.
+  expect(records.drillsTaken).toEqual([ID]);
+  await until(async () => {
+    const { detail } = await engine.lifecycle.converge(asked, async () => undefined);
+    return detail === 'the drill is over';
+  });
+  expect(fake.objects.has(podAt(1))).toBe(true);
 });
 
 test('another control plane goes on with a step that was begun', async () => {

@@ -20,23 +20,23 @@ export function createObserving(
     logs: async (id, node, query, signal) => {
       signal.throwIfAborted();
       const cluster = cache.cluster(id);
-      const member = node ?? cluster?.primary ?? null;
-      if (cluster === null || member === null) return { entries: [], cursor: null };
-      return readPodLog(kube, { namespace: cluster.namespace, name: podOf(id, member) }, query);
+      const instance = node ?? cluster?.primary ?? null;
+      if (cluster === null || instance === null) return { entries: [], cursor: null };
+      return readPodLog(kube, { namespace: cluster.namespace, name: podOf(id, instance) }, query);
     },
     usage: async () => {
       throw new EngineUnavailable('the usage of services on Kubernetes is not read yet');
     },
     replicas: async (id) => replicasOf(found(id)),
-    servers: async (id) => membersOf(found(id)),
+    servers: async (id) => instancesOf(found(id)),
   };
 }
 
 type Found = Readonly<{ cluster: ClusterState; servers: readonly ServerState[] }>;
 
 /** Whether PostgreSQL runs in a pod, as far as the pod says. */
-const isRunning = ({ cluster, servers }: Found, member: number): boolean =>
-  !cluster.fenced && servers.some(({ n, ready, leaving }) => n === member && ready && !leaving);
+const isRunning = ({ cluster, servers }: Found, node: number): boolean =>
+  !cluster.fenced && servers.some(({ n, ready, leaving }) => n === node && ready && !leaving);
 
 /** The members of a service: those that have a pod that stays, and its primary. */
 function numbersOf({ cluster: { primary }, servers }: Found): number[] {
@@ -49,7 +49,7 @@ function numbersOf({ cluster: { primary }, servers }: Found): number[] {
  * The control plane has no session in a service, so that a standby which runs is not known to
  * stream, and has no lag.
  */
-export function membersOf(found: Found | null): Member[] {
+export function instancesOf(found: Found | null): Member[] {
   if (found === null) return [];
   const { cluster } = found;
   const { replicas = 0, sync = 0 } = cluster.desired ?? {};
@@ -59,7 +59,7 @@ export function membersOf(found: Found | null): Member[] {
       node,
       role: isPrimary ? 'primary' : 'standby',
       state: isRunning(found, node) ? 'running' : 'stopped',
-      // Of fewer, any of them has it.
+      // If fewer are, no one knows which of them has a write.
       synchronous: !isPrimary && sync > 0 && sync === replicas,
       lag_bytes: null,
       lag_seconds: null,

@@ -52,13 +52,13 @@ export const AUTHORITY_SECRET = 'howdah-ca';
  * The number of a member, from the name of its pod. CloudNativePG counts pods from 1; members are
  * counted from 0, since a service without a recorded primary has member 0.
  */
-export function memberOf(pod: string): number | null {
+export function instanceOf(pod: string): number | null {
   const number = /-([1-9]\d*)$/.exec(pod)?.[1];
   return number === undefined ? null : Number(number) - 1;
 }
 
 /** The name of the pod of a member. */
-export const podOf = (id: string, member: number): string => `${clusterName(id)}-${member + 1}`;
+export const podOf = (id: string, instance: number): string => `${clusterName(id)}-${instance + 1}`;
 
 /** The names by which a server is reached from inside of the cluster. */
 export function innerHosts(id: string, projectId: string): string[] {

@@ -160,7 +160,7 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
   }
 }
 
-/** Ends a stop once no server answers: a fenced one looks ready (docs/cloudnativepg.md, fact 3). */
+/** Ends a stop once no server answers: a fenced server is ready (docs/cloudnativepg.md, fact 3). */
 async function expectSilence(
   region: Region,
   spec: Owned,

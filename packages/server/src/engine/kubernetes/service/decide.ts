@@ -37,7 +37,7 @@ export type Step =
   /** Changes the primary, or kills it, and measures for how long nothing answers. */
   | Readonly<{ kind: 'drill'; name: string; drill: DrillKind; to: number }>;
 
-/** What is known of a service beside its objects. */
+/** The state of a service beside its objects. */
 export type Known = Readonly<{
   /** Whether PostgreSQL answered at the endpoint since the last change. */
   isReachable: boolean;
@@ -247,8 +247,8 @@ function isDown(cluster: ClusterState, servers: readonly ServerState[]): boolean
 
 function detailOf({ primary }: ClusterState, { running, replicas }: Desired): string {
   if (!running) return 'all servers are stopped, the volumes are kept';
-  const member = `member ${primary} is the primary`;
-  return replicas === 0 ? member : `${member}, with ${replicas} standbys`;
+  const detail = `member ${primary} is the primary`;
+  return replicas === 0 ? detail : `${detail}, with ${replicas} standbys`;
 }
 
 /** The state in the words of CloudNativePG, for users. */

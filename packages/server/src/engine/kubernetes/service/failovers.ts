@@ -14,7 +14,7 @@ const POLL_MS = 200;
 /** A failover that takes longer is shown as failed, with the state of the Cluster. */
 const SHOW_AFTER_MS = 120_000;
 
-/** What a look at a Cluster asks for: nothing, a record of its primary, or a report. */
+/** The work that a Cluster needs: none, a record of its primary, or a report. */
 export type Finding = 'nothing' | 'record' | 'failover';
 
 /**
@@ -103,8 +103,8 @@ export function createFailovers({ cache, records, answers, failed }: Parts): Fai
       .then((isDone) => {
         reports.delete(id);
         failing.delete(id);
-        // Changes that came meanwhile were not looked at.
-        if (isDone) notice(id);
+        // Changes that came meanwhile were not noticed.
+        return isDone ? notice(id) : undefined;
       });
     reports.set(id, work);
   };

@@ -4,7 +4,7 @@
  */
 import { Type, type Static } from 'typebox';
 import { DESIRED, FENCED, FENCED_ALL, HIBERNATION, RESTARTED } from '../manifests/cluster.ts';
-import { LABELS, memberOf } from '../manifests/names.ts';
+import { LABELS, instanceOf } from '../manifests/names.ts';
 import { readDesired, type Desired } from './desired.ts';
 
 /** The annotation that names the step whose end is waited for. */
@@ -124,7 +124,7 @@ export type Observed = Readonly<{
 
 export type ClusterState = Readonly<{
   namespace: string;
-  /** Of the object; a change that must not overwrite another one names it. */
+  /** The version of the object: a change that must not overwrite another one names it. */
   version: string;
   /** By its label; null: somebody has removed it. */
   projectId: string | null;
@@ -186,7 +186,7 @@ export function clusterState({ metadata, spec, status }: ClusterObject): Cluster
     hibernated: hibernation?.status === 'True',
     waitsForHealthy: hibernation?.status === 'False' && hibernation.reason === 'WaitingForHealthy',
     fenced: annotations[FENCED] === FENCED_ALL,
-    primary: currentPrimary === undefined ? null : memberOf(currentPrimary),
+    primary: currentPrimary === undefined ? null : instanceOf(currentPrimary),
     isChangingPrimary:
       currentPrimary !== undefined && (targetPrimary ?? currentPrimary) !== currentPrimary,
   };
@@ -194,7 +194,7 @@ export function clusterState({ metadata, spec, status }: ClusterObject): Cluster
 
 /** @returns null: the pod is that of a job, not of a server */
 export function serverState({ metadata, spec, status }: PodObject): ServerState | null {
-  const n = memberOf(metadata.name);
+  const n = instanceOf(metadata.name);
   const container = spec.containers.find(({ name }) => name === CONTAINER);
   if (n === null || container === undefined) return null;
   const conditions = status?.conditions ?? [];

@@ -18,7 +18,7 @@ export const STEPS = {
 
 const SWITCHOVER = 'switch over to member ';
 
-export const switchOverTo = (member: number): string => `${SWITCHOVER}${member}`;
+export const switchOverTo = (node: number): string => `${SWITCHOVER}${node}`;
 
 /** The member that an awaited step makes the primary; null: it is no switchover. */
 export function switchoverIn(step: string): number | null {
