@@ -1,7 +1,6 @@
 /** The engine for Kubernetes keeps the promises that its capabilities allow. */
 import { describe, expect, test } from 'vitest';
 import { PROMISES } from '../src/engine/conformance/promises.ts';
-import { REPLICA_PROMISES } from '../src/engine/conformance/replica-promises.ts';
 import { capabilitiesOf } from '../src/engine/kubernetes/capabilities.ts';
 import { operator, rig } from './cloud.ts';
 import { createKubernetesSubject, MAJOR } from './subject.ts';
@@ -33,23 +32,25 @@ const NOT_KEPT: ReadonlyMap<string, string> = new Map([
   ],
 ]);
 
-/** Promises with services so large, or so many servers, that the node has room for one of them. */
-const ALONE: readonly string[] = [
+/** Promises with services so large that the node has room for one of them. */
+const LARGE: readonly string[] = [
   'the plan of a change has the steps that are made',
   'a stop and a resize keep the data',
   'the plan of replicas has the steps that are made',
-  ...REPLICA_PROMISES.map(({ name }) => name),
 ];
+const SIZE = { cpuMillis: 500, memoryGbs: 1 } as const;
 
 describe('promises', () => {
   const capabilities = capabilitiesOf({ code: 'kube', images: { [MAJOR]: '' } });
   const names = new Set(PROMISES.map(({ name }) => name));
-  for (const name of [...NOT_KEPT.keys(), ...ALONE])
+  for (const name of [...NOT_KEPT.keys(), ...LARGE])
     if (!names.has(name)) throw new Error(`there is no promise ${name}`);
   for (const { name, applies, check } of PROMISES) {
     if (applies?.({ capabilities }) === false || NOT_KEPT.has(name)) continue;
-    test(name, { concurrent: !ALONE.includes(name) }, async () => {
-      const subject = await createKubernetesSubject(rig(), operator().api);
+    const isLarge = LARGE.includes(name);
+    test(name, { concurrent: !isLarge }, async () => {
+      const options = isLarge ? { size: SIZE } : {};
+      const subject = await createKubernetesSubject(rig(), operator().api, options);
       await check(subject);
       await subject.destroy();
       expect(subject.engine.capabilities.engine).toBe('kubernetes');

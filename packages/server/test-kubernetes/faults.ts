@@ -24,7 +24,11 @@ async function withSubject(
   work: (subject: KubernetesSubject) => Promise<void>,
   image?: string,
 ): Promise<void> {
-  const subject = await createKubernetesSubject(rig(), operator().api, image);
+  const subject = await createKubernetesSubject(
+    rig(),
+    operator().api,
+    image === undefined ? {} : { image },
+  );
   try {
     await work(subject);
   } finally {

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, DatabaseError } from 'pg';
 import { Type } from 'typebox';
+import type { Size } from '@howdah/contract';
 import { createMemoryRecords } from '../src/engine/conformance/memory-records.ts';
 import type { Subject } from '../src/engine/conformance/subject.ts';
 import type { Engine } from '../src/engine/engine.ts';
@@ -35,11 +36,14 @@ export type KubernetesSubject = Subject & {
   readonly destroy: () => Promise<void>;
 };
 
-/** @param image of PostgreSQL */
+/** Many of them fit on the node, and none waits for CPU time that others do not use. */
+const SHARED: Size = 'shared';
+
+/** @param image of PostgreSQL @param size of new services */
 export async function createKubernetesSubject(
   rig: Rig,
   api: Api,
-  image = rig.image,
+  { image = rig.image, size = SHARED }: Readonly<{ image?: string; size?: Size }> = {},
 ): Promise<KubernetesSubject> {
   const directory = await mkdtemp(join(tmpdir(), 'hd-'));
   const authority = await openCertificateAuthority(directory);
@@ -82,7 +86,7 @@ export async function createKubernetesSubject(
     snapshotEveryMs: 1000,
     newPort,
     listens: (port) => listens(rig.host, port),
-    newSpec: async () => newSpec(projectId, { host: rig.host, port: await newPort() }),
+    newSpec: async () => newSpec(projectId, { host: rig.host, port: await newPort() }, size),
     verifierOf: scramVerifier,
     canLogIn: (spec, password) => withClient(spec, password, async () => true).catch(() => false),
     insertRows: (spec, rows) =>
@@ -117,7 +121,11 @@ export async function createKubernetesSubject(
   };
 }
 
-async function newSpec(projectId: string, endpoint: ServiceSpec['endpoint']): Promise<ServiceSpec> {
+async function newSpec(
+  projectId: string,
+  endpoint: ServiceSpec['endpoint'],
+  size: Size,
+): Promise<ServiceSpec> {
   return {
     id: newId(),
     projectId,
@@ -125,8 +133,7 @@ async function newSpec(projectId: string, endpoint: ServiceSpec['endpoint']): Pr
     major: MAJOR,
     preload: [],
     extension: null,
-    // Five of them at a time fit on the node.
-    size: { cpuMillis: 250, memoryGbs: 1 },
+    size,
     storageGb: 10,
     restarts: 0,
     provisioned: false,

@@ -22,8 +22,8 @@ export const switchOverTo = (node: number): string => `${SWITCHOVER}${node}`;
 
 /** The member that an awaited step makes the primary; null: it is no switchover. */
 export function switchoverIn(step: string): number | null {
-  const member = step.startsWith(SWITCHOVER) ? step.slice(SWITCHOVER.length) : '';
-  return /^\d{1,4}$/.test(member) ? Number(member) : null;
+  const node = step.startsWith(SWITCHOVER) ? step.slice(SWITCHOVER.length) : '';
+  return /^\d{1,4}$/.test(node) ? Number(node) : null;
 }
 
 /** Whether an awaited step may change the primary: no failover is reported then. */
