@@ -82,7 +82,10 @@ test('a cluster gets its own control plane by its manifests, and a service', asy
   const findings: { what: string; state: string }[] = JSON.parse(
     await cli('region', 'doctor', 'kube', '-o', 'json'),
   );
-  expect(findings.map(({ state }) => state)).toEqual(findings.map(() => 'ok'));
+  // The rig has one node.
+  expect(findings.filter(({ state }) => state !== 'ok')).toMatchObject([
+    { what: 'nodes', state: 'note' },
+  ]);
   const created: Created = JSON.parse(
     await cli('service', 'create', '--name', 'orders', '--addons', 'none', '-o', 'json'),
   );
