@@ -19,6 +19,17 @@ const S3 = repository({
   ca: null,
   prefix: 'howdah',
 });
+/** As pgBackRest prints an answer, with headers and names like the texts of other errors. */
+const answer = (status: string, code: string): string =>
+  [
+    `ERROR: [039]: HTTP request failed with ${status}:`,
+    '       *** Path/Query ***:',
+    '       PUT /quota-of-timeout-TLS/certificate/no space left',
+    '       *** Response Headers ***:',
+    '       keep-alive: timeout=5',
+    '       *** Response Content ***:',
+    `       <?xml version="1.0"?><Error><Code>${code}</Code></Error>`,
+  ].join('\n');
 const PATH = repository({ type: 'path', directory: '/mnt/backups' });
 
 // The texts are those of pgBackRest 2.55 against versitygw and directories.
@@ -33,6 +44,29 @@ test.each([
     'ERROR: [039]: HTTP request failed with 404 (Not Found):\n <Code>NoSuchBucket</Code>',
     /the bucket backups does not exist; create it/,
   ],
+  [S3, answer('403 (Forbidden)', 'RequestTimeTooSkewed'), /the clock of this machine.*timedatectl/],
+  [S3, answer('403 (Forbidden)', 'QuotaExceeded'), /it is full; make room/],
+  [S3, answer('400 (Bad Request)', 'XMinioAdminBucketQuotaExceeded'), /it is full; make room/],
+  [S3, answer('400 (Bad Request)', 'RequestTimeout'), /overloaded or fails at the moment/],
+  [S3, answer('400 (Bad Request)', 'AuthorizationHeaderMalformed'), /in another region/],
+  [
+    S3,
+    answer('400 (Bad Request)', 'MalformedXML'),
+    /its server answers with status 400 MalformedXML$/,
+  ],
+  [
+    S3,
+    'ERROR: [039]: HTTP request failed with 400 (x):\n  x-ms-error-code: AuthenticationFailed',
+    /refuses the credentials/,
+  ],
+  [S3, 'ERROR: [101]: [507] Insufficient Storage\n  on 10 retries', /it is full; make room/],
+  [
+    S3,
+    'ERROR: [104]: archive-push command encountered error(s):\n' +
+      '  repo1: [ServiceError] [507] Insufficient Storage',
+    /it is full; make room/,
+  ],
+  [S3, 'ERROR: [101]: [503] Service Unavailable\n  on 10 retries', /overloaded or fails/],
   [
     S3,
     "ERROR: [095]: unable to verify certificate presented by 'localhost:1 (127.0.0.1)': [20]",
@@ -42,6 +76,12 @@ test.each([
     S3,
     "ERROR: [049]: unable to connect to 'localhost:1 (127.0.0.1)': [111] Connection refused",
     /cannot be reached .* check its address/,
+  ],
+  [
+    S3,
+    'ERROR: [101]: host [e7] and configured fingerprint (repo-sftp-host-fingerprint) [ab] ' +
+      'do not match',
+    /has another key than the fingerprint/,
   ],
   [
     PATH,

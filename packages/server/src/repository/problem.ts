@@ -7,6 +7,8 @@ import { BACKUP_USER } from './pgbackrest.ts';
 
 /** The numbers of pgBackRest's errors (its source: src/build/error/error.yaml). */
 export const ERRORS = { stanzaMismatch: 28, fileMissing: 55 } as const;
+/** A checksum, a file or a format that is not the one that a backup names. */
+const DAMAGED: readonly number[] = [26, 28, 29, ERRORS.fileMissing];
 
 /** pgBackRest ended with an error. */
 export class PgBackRestError extends RepositoryProblem {
@@ -22,15 +24,9 @@ export class PgBackRestError extends RepositoryProblem {
   }
 }
 
-const CREDENTIALS = [
-  /InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied/i,
-  /AuthenticationFailed|AuthorizationFailure|authentication failed|invalid_grant/i,
-  /40[13] \((Forbidden|Unauthorized)\)/i,
-];
-const UNREACHABLE = [
-  /HostConnectError|unable to (connect|get address)|no route to host|host.*not known/i,
-  /connection (refused|reset)|timeout|unexpected eof/i,
-];
+/** Whether a backup lacks files, or has others: an earlier one may be complete. */
+export const isOfDamage = (error: unknown): error is PgBackRestError =>
+  error instanceof PgBackRestError && DAMAGED.includes(error.code ?? 0);
 
 const OF_CERTIFICATE = [
   'the certificate of its server is not valid for its name, has expired, or is signed by an',
@@ -42,28 +38,73 @@ const OF_PASSPHRASE = [
 ].join(' ');
 const OF_CREDENTIALS =
   'its server refuses the credentials, or they may not read, write and remove; give it valid ones';
+const OF_CLOCK = [
+  'its server refuses requests by their time: the clock of this machine differs from its own by',
+  'more than 15 minutes; set it (timedatectl set-ntp true)',
+].join(' ');
+const OF_REGION = 'its bucket is in another region; give the region that its server names';
+const OF_HOST = [
+  'its server has another key than the fingerprint that was given: it may be another machine;',
+  'if its key was replaced, give the fingerprint of the new one',
+].join(' ');
+const OF_SPACE = 'it is full; make room there, or shorten the retention';
+const OF_LOAD = 'its server is overloaded or fails at the moment; it is tried again';
 const OF_NETWORK =
   'its server cannot be reached or does not answer; check its address and the network';
 
-/** The meanings of outputs of pgBackRest. The first that matches counts. */
-const MEANINGS: readonly (readonly [RegExp[], (repository: Repository) => string])[] = [
-  [CREDENTIALS, () => OF_CREDENTIALS],
+/** The answer of a server that refused a request: its status, and its own name for the error. */
+type Answer = { status: number; code: string };
+
+/**
+ * The answer in an output of pgBackRest, which prints requests and answers with all headers and
+ * names: no other part of these says what is wrong.
+ */
+function answerOf(output: string): Answer | null {
+  const status = /HTTP request failed with (\d{3})|\[([45]\d{2})\] [A-Z]/.exec(output);
+  if (status === null) return null;
+  // An answer to HEAD has no content; Azure has the code in a header too.
+  const code = /(?:<Code>|x-ms-error-code: |"reason": *")(\w+)/.exec(output);
+  return { status: Number(status[1] ?? status[2]), code: code?.[1] ?? '' };
+}
+
+/** The names by servers; the first that matches counts, before any status. */
+const CODES: readonly (readonly [RegExp, string])[] = [
+  [/^RequestTimeTooSkewed$/, OF_CLOCK],
+  [/quota|StorageFull/i, OF_SPACE],
+  [/^(AuthorizationHeaderMalformed|PermanentRedirect|IllegalLocationConstraint)/, OF_REGION],
+  [/^(SlowDown|RequestTimeout)$/, OF_LOAD],
+  // versitygw answers an unknown key with 404.
   [
-    [/NoSuchBucket|ContainerNotFound|404 \(Not Found\)/i],
-    ({ storage }) => `${containerOf(storage)} does not exist; create it, or correct its name`,
+    /^(InvalidAccessKeyId|SignatureDoesNotMatch|AuthenticationFailed|XAdminUserNotFound)$/,
+    OF_CREDENTIALS,
   ],
-  [[/certificate|SSL routines|TLS/i], () => OF_CERTIFICATE],
+];
+
+/** @returns null: unknown */
+function meaningOfAnswer({ status, code }: Answer, { storage }: Repository): string | null {
+  const known = CODES.find(([pattern]) => pattern.test(code))?.[1];
+  if (known !== undefined) return known;
+  if (status === 401 || status === 403) return OF_CREDENTIALS;
+  if (status === 404)
+    return `${containerOf(storage)} does not exist; create it, or correct its name`;
+  if (status === 507) return OF_SPACE;
+  if (status === 429 || status >= 500) return OF_LOAD;
+  return null;
+}
+
+/** The meanings of outputs without an answer. The first that matches counts. */
+const MEANINGS: readonly (readonly [RegExp, (repository: Repository) => string])[] = [
+  [/authentication failed|invalid_grant/i, () => OF_CREDENTIALS],
+  [/fingerprint.* do not match/i, () => OF_HOST],
+  [/certificate|SSL routines|TLS/i, () => OF_CERTIFICATE],
+  [/no space left|disk quota/i, () => OF_SPACE],
+  [/permission denied|read-only file system/i, ({ storage }) => permissionOf(storage)],
   [
-    [/no space left|disk quota|507 \(|storage.*exceeded/i],
-    () => 'it is full; make room there, or shorten the retention',
+    /HostConnectError|unable to (connect|get address)|no route to host|host.*not known/i,
+    () => OF_NETWORK,
   ],
-  [[/permission denied|read-only file system/i], ({ storage }) => permissionOf(storage)],
-  [
-    [/50[0234] \(|SlowDown|429 \(/i],
-    () => 'its server is overloaded or fails at the moment; it is tried again',
-  ],
-  [UNREACHABLE, () => OF_NETWORK],
-  [[/CryptoError|cipher|unable to flush|unable to load info file/i], () => OF_PASSPHRASE],
+  [/connection (refused|reset)|timeout|unexpected eof/i, () => OF_NETWORK],
+  [/CryptoError|cipher|unable to flush|unable to load info file/i, () => OF_PASSPHRASE],
 ];
 
 function permissionOf(storage: Repository['storage']): string {
@@ -93,13 +134,17 @@ export function problemOf(
   code: number | null,
   output: string,
 ): PgBackRestError {
-  const meaning = MEANINGS.find(([patterns]) =>
-    patterns.some((pattern) => pattern.test(output)),
-  )?.[1](repository);
+  const answer = answerOf(output);
+  const meaning =
+    answer === null
+      ? MEANINGS.find(([pattern]) => pattern.test(output))?.[1](repository)
+      : meaningOfAnswer(answer, repository);
   const unknown =
     code === null
       ? 'pgBackRest was killed; it is tried again'
-      : `pgBackRest failed with error ${code}: ${firstLine(output)}`;
+      : answer !== null
+        ? `its server answers with status ${answer.status} ${answer.code}`.trimEnd()
+        : `pgBackRest failed with error ${code}: ${firstLine(output)}`;
   return new PgBackRestError(
     `the repository ${repository.name} cannot ${asked}: ${meaning ?? unknown}`,
     code,

@@ -44,7 +44,8 @@ export function repositoryDocument(row: RepositoryColumns, use: RepositoryUse): 
     waiting_services: use.waiting,
     last_backup: momentOf(use.lastBackupMs),
     backups_mb: Math.ceil(use.backupBytes / 1e6),
-    behind_seconds: use.behindMs === null ? null : Math.round(use.behindMs / 1000),
+    // Rounded up: less would promise writes that are not there.
+    behind_seconds: use.behindMs === null ? null : Math.ceil(use.behindMs / 1000),
     backlog_mb: Math.ceil(use.backlogBytes / 1e6),
     problem: row.control_problem ?? use.problem,
   };
