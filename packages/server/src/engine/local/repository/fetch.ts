@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { listFiles } from '../../../repository/objects.ts';
+import { isOfDamage, type PgBackRestError } from '../../../repository/problem.ts';
 import { RepositoryProblem, type Repository } from '../../../repository/repository.ts';
 import { serviceOf } from '../../../repository/stanzas.ts';
 import { renameDurably } from '../../../lib/durable.ts';
@@ -46,29 +47,51 @@ export async function fetchBackup(
   signal: AbortSignal,
 ): Promise<{ snapshot: Snapshot; isReached: boolean; dataBytes: number }> {
   const fetch = { context, stanza, repository, into, owner, target, progress, signal };
-  const backup = choose(await listBackups(context, stanza, repository), fetch);
+  const backups = choose(await listBackups(context, stanza, repository), fetch);
   await makeDirectories(fetch);
+  const backup = await fetchNewest(fetch, backups);
   const kept = join(into.snapshots, backup.snapshot);
-  if (!existsSync(kept)) await fetchData(fetch, backup, kept);
   const files = await listFiles(context.program, repository, `archive/${stanza}`);
   const isReached = await fetchWal(fetch, backup, files, join(kept, 'data'));
   return { snapshot: backup.facts, isReached, dataBytes: backup.dataBytes };
 }
 
-/** The newest backup that is not later than the target. @throws RepositoryProblem: there is none */
+/** The backups that are not later than the target, newest first. @throws RepositoryProblem: none */
 function choose(
   backups: readonly StoredBackup[],
   { stanza, repository, target }: Fetch,
-): StoredBackup {
+): StoredBackup[] {
   const found =
-    target === 'newest' ? backups[0] : backups.find(({ takenMs }) => takenMs <= target.timeMs);
-  if (found !== undefined) return found;
+    target === 'newest' ? [...backups] : backups.filter(({ takenMs }) => takenMs <= target.timeMs);
+  if (found.length > 0) return found;
   const what = `the repository ${repository.name} has no backup of service ${serviceOf(stanza)}`;
   const oldest = backups.at(-1);
   if (oldest === undefined || target === 'newest')
     throw new RepositoryProblem(`${what}; howdah repo check says whether it is the right one`);
   const [asked, first] = [target.timeMs, oldest.takenMs].map((ms) => new Date(ms).toISOString());
   throw new RepositoryProblem(`${what} from before ${asked}; choose a time from ${first} on`);
+}
+
+/**
+ * Fetches the newest backup. Where the repository has lost files of it, the one before takes its
+ * place: with the WAL since then the same state is restored.
+ *
+ * @throws RepositoryProblem of the newest one
+ */
+async function fetchNewest(fetch: Fetch, backups: readonly StoredBackup[]): Promise<StoredBackup> {
+  let problem: PgBackRestError | null = null;
+  for (const backup of backups) {
+    const kept = join(fetch.into.snapshots, backup.snapshot);
+    try {
+      if (!existsSync(kept)) await fetchData(fetch, backup, kept);
+      return backup;
+    } catch (error) {
+      if (!isOfDamage(error)) throw error;
+      problem ??= error;
+      fetch.progress(`backup of ${new Date(backup.takenMs).toISOString()}: ${error.message}`);
+    }
+  }
+  throw problem ?? new RepositoryProblem('there is no backup');
 }
 
 async function makeDirectories({ into, owner }: Fetch): Promise<void> {
