@@ -100,6 +100,21 @@ export default defineConfig({
         },
       },
       {
+        // Repositories on real servers: CONTRIBUTING.md has the command.
+        test: {
+          name: 'repositories',
+          include: ['packages/*/test-repositories/**/*.test.ts'],
+          globalSetup: ['packages/server/test-repositories/setup.ts'],
+          pool: 'forks',
+          // They wait for servers that do not answer most of the time.
+          maxWorkers: 3,
+          sequence: { groupOrder: 3 },
+          testTimeout: 900_000,
+          hookTimeout: 900_000,
+          expect: { poll: { timeout: 300_000 } },
+        },
+      },
+      {
         // On a real Kubernetes cluster: tools/kube-rig/run npx vitest run --project kubernetes
         test: {
           name: 'kubernetes',

@@ -1,0 +1,250 @@
+/**
+ * A real S3 server, versitygw, which speaks TLS with a certificate of an authority of its own,
+ * behind a proxy that fails in the ways of servers and networks. Its address stays the same.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { createServer as createHttpsServer, request, type RequestOptions } from 'node:https';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { connect as connectByTls } from 'node:tls';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { vi } from 'vitest';
+import {
+  issueServerCertificate,
+  LEAF_DAYS,
+  openCertificateAuthority,
+  type ServerCertificate,
+} from '../src/lib/tls.ts';
+import type { Storage } from '../src/repository/repository.ts';
+import { claimPorts } from '../test/harness.ts';
+import { programOf } from './programs.ts';
+
+const HOST = '127.0.0.1';
+const BUCKET = 'backups';
+const [KEY_ID, KEY] = ['key-of-the-test', 'secret-of-the-test'];
+
+/** An answer to every request, or only to those that write. */
+export type Refusal = { status: number; code: string; refuses: 'all' | 'writes' };
+
+/**
+ * - `slow`: each part of a request and of its answer comes late;
+ * - `silent`: connections are accepted, and nothing comes, also in those that there are;
+ * - `another key`: the secret key was replaced on the server;
+ * - `expired`, `untrusted`: its certificate has expired, or is of another authority.
+ */
+export type Fault = 'none' | 'slow' | 'silent' | 'another key' | 'expired' | 'untrusted' | Refusal;
+
+export type S3Server = Awaited<ReturnType<typeof startS3>>;
+
+/** @param directory its own; the objects are the files in `data/backups` */
+export async function startS3(directory: string) {
+  const objects = join(directory, 'data', BUCKET);
+  await mkdir(objects, { recursive: true });
+  const authority = await openCertificateAuthority(join(directory, 'ca'));
+  const valid = await issueServerCertificate(authority, [HOST]);
+  const [real, rekeyed] = [
+    await startVersity(directory, valid, KEY),
+    await startVersity(directory, valid, 'another secret'),
+  ];
+  const ports = {
+    real: real.port,
+    rekeyed: rekeyed.port,
+    ...(await startFailing(directory, valid, real.port)),
+  };
+  const proxy = await startProxy((fault) => portFor(fault, ports));
+  const storage: Extract<Storage, { type: 's3' }> = {
+    type: 's3',
+    endpoint: `https://${HOST}:${proxy.port}`,
+    bucket: BUCKET,
+    region: 'us-east-1',
+    keyId: KEY_ID,
+    key: KEY,
+    uriStyle: 'path',
+    ca: authority.certificatePem,
+    prefix: '/howdah',
+  };
+  return {
+    storage,
+    /** The directory that has the objects of the bucket, by their names. */
+    objects,
+    /** The options of `howdah repo add`, each with its value. */
+    options: async (more: Record<string, string> = {}): Promise<string[]> => {
+      const { endpoint, bucket, region, keyId, key } = storage;
+      const keyFile = join(directory, 'key');
+      await writeFile(keyFile, key);
+      const place = { s3: endpoint, bucket, region, 'uri-style': 'path' };
+      const files = { 'key-file': keyFile, 'ca-file': join(directory, 'ca', 'ca.pem') };
+      const options = { ...place, 'key-id': keyId, ...files, ...more };
+      return Object.entries(options).flatMap(([option, value]) => [`--${option}`, value]);
+    },
+    /** Fails in a way from now on. */
+    fail: (fault: Fault): void => {
+      if (typeof fault === 'object') ports.refuse(fault);
+      proxy.fail(fault);
+    },
+    stop: async (): Promise<void> => {
+      await Promise.all([proxy.close(), ports.close(), real.stop(), rekeyed.stop()]);
+    },
+  };
+}
+
+type Ports = { real: number; rekeyed: number } & Awaited<ReturnType<typeof startFailing>>;
+
+/** The server that a connection goes to; null: to none. */
+function portFor(fault: Fault, ports: Ports): number | null {
+  if (typeof fault === 'object') return ports.refusing;
+  switch (fault) {
+    case 'none':
+    case 'slow':
+      return ports.real;
+    case 'silent':
+      return null;
+    case 'another key':
+      return ports.rekeyed;
+    case 'expired':
+      return ports.expired;
+    case 'untrusted':
+      return ports.untrusted;
+  }
+}
+
+async function startVersity(
+  directory: string,
+  { certificatePem, keyPem }: ServerCertificate,
+  secret: string,
+) {
+  const port = await claimPorts();
+  const [certificate, key] = ['crt', 'key'].map((name) => join(directory, `${port}.${name}`));
+  if (certificate === undefined || key === undefined) throw new Error('two names were given');
+  await writeFile(certificate, certificatePem);
+  await writeFile(key, keyPem, { mode: 0o600 });
+  const listener = ['--port', `${HOST}:${port}`, '--cert', certificate, '--key', key];
+  const child = spawn(
+    await programOf('versitygw', 'PATH=$(tools/s3/build.sh):$PATH'),
+    [...listener, '--quiet', '--keep-alive', 'posix', join(directory, 'data')],
+    {
+      stdio: 'ignore',
+      env: { PATH: process.env['PATH'] ?? '', ROOT_ACCESS_KEY: KEY_ID, ROOT_SECRET_KEY: secret },
+    },
+  );
+  const ended = once(child, 'exit');
+  while (!(await speaksTls(port))) {
+    if (child.exitCode !== null) throw new Error(`versitygw ended with ${child.exitCode}`);
+    await sleep(50);
+  }
+  return {
+    port,
+    stop: async (): Promise<void> => {
+      child.kill('SIGKILL');
+      await ended;
+    },
+  };
+}
+
+function speaksTls(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connectByTls({ host: HOST, port, rejectUnauthorized: false }, () => {
+      socket.destroy();
+      resolve(true);
+    }).on('error', () => resolve(false));
+  });
+}
+
+/** Servers with a wrong certificate, and one that refuses and otherwise asks the real one. */
+async function startFailing(directory: string, valid: ServerCertificate, real: number) {
+  const authority = await openCertificateAuthority(join(directory, 'ca'));
+  const other = await openCertificateAuthority(join(directory, 'another-ca'));
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - (LEAF_DAYS + 2) * 86_400_000 });
+  const old = await issueServerCertificate(authority, [HOST]).finally(() => vi.useRealTimers());
+  let refusal: Refusal = { status: 500, code: 'InternalError', refuses: 'all' };
+  const servers = [valid, old, await issueServerCertificate(other, [HOST])].map(
+    ({ certificatePem, keyPem }) =>
+      createHttpsServer({ cert: certificatePem, key: keyPem }, (incoming, response) => {
+        const { status, code, refuses } = refusal;
+        const { method, url: path, headers } = incoming;
+        if (refuses === 'all' || method === 'PUT' || method === 'POST') {
+          const text = `<?xml version="1.0"?><Error><Code>${code}</Code></Error>`;
+          incoming.resume().on('end', () => {
+            response.writeHead(status, { 'content-type': 'application/xml' }).end(text);
+          });
+          return;
+        }
+        const to: RequestOptions = { host: HOST, port: real, rejectUnauthorized: false };
+        const onward = request({ ...to, method, path, headers }, (answer) => {
+          response.writeHead(answer.statusCode ?? 500, answer.headers);
+          answer.pipe(response);
+        }).on('error', () => response.destroy());
+        incoming.pipe(onward);
+      }),
+  );
+  const [refusing = 0, expired = 0, untrusted = 0] = await Promise.all(servers.map(listen));
+  return {
+    refusing,
+    expired,
+    untrusted,
+    refuse: (next: Refusal): void => {
+      refusal = next;
+    },
+    close: async (): Promise<void> => {
+      for (const server of servers) server.closeAllConnections();
+      await Promise.all(servers.map(close));
+    },
+  };
+}
+
+/** How late each part of what is sent comes. */
+const SLOW_MS = 100;
+
+/** A proxy below TLS: the certificate that clients see is the server's. */
+async function startProxy(portFor: (fault: Fault) => number | null) {
+  let fault: Fault = 'none';
+  const sockets = new Set<Socket>();
+  const keep = (socket: Socket): Socket => {
+    sockets.add(socket);
+    return socket.on('close', () => sockets.delete(socket)).on('error', () => socket.destroy());
+  };
+  const pass = (from: Socket, to: Socket): void => {
+    from.on('data', (bytes: Buffer) => {
+      if (fault === 'silent') return;
+      if (fault !== 'slow') return void to.write(bytes);
+      from.pause();
+      setTimeout(() => {
+        to.write(bytes);
+        from.resume();
+      }, SLOW_MS);
+    });
+    from.on('close', () => fault !== 'silent' && to.destroySoon());
+  };
+  const server = createServer((client) => {
+    keep(client);
+    const port = portFor(fault);
+    if (port === null) return;
+    const upstream = keep(connect(port, HOST));
+    pass(client, upstream);
+    pass(upstream, client);
+  });
+  return {
+    port: await listen(server),
+    fail: (next: Fault): void => {
+      fault = next;
+      // A silent one does not even end its connections.
+      if (fault !== 'silent') for (const socket of sockets) socket.destroy();
+    },
+    close: async (): Promise<void> => {
+      for (const socket of sockets) socket.destroy();
+      await close(server);
+    },
+  };
+}
+
+async function listen(server: Server): Promise<number> {
+  await once(server.listen(0, HOST), 'listening');
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('it does not listen');
+  return address.port;
+}
+
+const close = (server: Server): Promise<void> =>
+  new Promise((resolve) => void server.close(() => resolve()));
