@@ -147,6 +147,8 @@ export async function takeBackup(
       : newestSnapshot(paths, wanted));
     if (!isInPlace(paths, upgrade))
       throw new Error('its data is being exchanged by an upgrade: ask again when that is done');
+    // The backup that failed is there: its end was not noticed, or another one has followed.
+    if (chosen === null) state.backupProblem = null;
     return chosen;
   });
   if (due === null) return;
