@@ -11,6 +11,7 @@ import type {
   Addon,
   Backups,
   CloneMethod,
+  ForkStrategy,
   InstalledExtensions,
   LogEntry,
   Member as MemberState,
@@ -143,9 +144,7 @@ export type Usage = {
 };
 
 export type LogQuery = {
-  /**
-   * Limits of the time of entries, the first inclusive, the second exclusive; ms since the epoch.
-   */
+  /** Limits of the time of entries: from the first on, before the second; ms since the epoch. */
   sinceMs: number | null;
   untilMs: number | null;
   /** The cursor of the page before. */
@@ -209,6 +208,8 @@ export interface Lifecycle {
   supports(addons: readonly Addon[], major: number | null): PostgresCapability;
   /** Why a fork of now, or of the last snapshot, cannot have this newer major; null: it can. */
   whyNotConverted(addons: readonly Addon[], major: number): string | null;
+  /** Why a service cannot be forked in its present state, in words for its user; null: it can. */
+  whyNotForked(parent: string, strategy: ForkStrategy): string | null;
   /** The major version of the PostgreSQL that a service's data is of; null: it has no data. */
   majorOf(id: string): Promise<number | null>;
   /**
@@ -274,9 +275,7 @@ export interface Observing {
    * @param signal ends the work when its client is gone
    */
   logs(id: string, node: number | null, query: LogQuery, signal: AbortSignal): Promise<LogPage>;
-  /**
-   * The usage of each running server of a service; the first is the primary, or a set's first node.
-   */
+  /** The usage of each running server of a service: first the primary, or a set's first node. */
   usage(id: string): Promise<Usage[]>;
   /** The state of each standby of a service, or of each node of a read replica set. */
   replicas(id: string): Promise<ReplicaState[]>;

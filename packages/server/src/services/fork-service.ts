@@ -58,6 +58,8 @@ export async function forkService(
     const { service: parent } = await lockOwnService(tx, caller, parentId);
     if (ALLOWED[parent.status][action] !== 'accept')
       throw new ApiError('INVALID_STATE', refusal(action, parent.status));
+    const why = region.engine.lifecycle.whyNotForked(parentId, body.fork_strategy);
+    if (why !== null) throw new ApiError('INVALID_STATE', `cannot ${action}: ${why}`);
     const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, {
       fallback: sizeOf(parent),
       sharedAllowed: true,

@@ -57,8 +57,8 @@ export function capabilitiesOf(settings: Images): Capabilities {
     gateway: { version: 'CloudNativePG', note: REPLICAS },
     offMachine: { missing: NOT_YET },
     actions: {
-      forkNow: IMPOSSIBLE,
-      forkPast: IMPOSSIBLE,
+      forkNow: POSSIBLE,
+      forkPast: { possible: false, why: NO_PAST },
       enablePooler: IMPOSSIBLE,
       setHA: POSSIBLE,
       switchover: POSSIBLE,
@@ -81,13 +81,18 @@ export function capabilitiesOf(settings: Images): Capabilities {
     limitsEnforced: true,
     limitsNote: 'by Kubernetes: requests and limits of a pod are equal, but for the shared size',
     cloneMethod: 'copy',
-    forkCost: NOT_YET,
+    forkCost: FORK_COST,
   };
 }
 
 /** In the words of an answer to a user. */
 const NOT_YET =
   'regions on Kubernetes do not have this yet; create the service in a region of this machine';
+const NO_PAST =
+  'services on Kubernetes have no backups yet, so no state of before can be forked; fork the ' +
+  'present one with the strategy NOW';
+const FORK_COST =
+  'the operator copies the data of the running server by pg_basebackup, after a checkpoint of it';
 const REPLICAS =
   'the operator chooses the primary, which has the endpoint; replicas have no port for reads, ' +
   'and their lag is not known';

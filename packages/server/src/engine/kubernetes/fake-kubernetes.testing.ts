@@ -122,7 +122,7 @@ async function answer(
     const patch: unknown = JSON.parse(await bodyOf(request));
     const before = objects.get(path);
     if (isOutdated(patch, before)) return send(409, { message: 'modified', reason: 'Conflict' });
-    return send(200, put(path, merged(before ?? {}, Object(patch))));
+    return send(200, put(path, merged(keptOf(before, request), Object(patch))));
   }
   if (request.method === 'DELETE') return send(take(path) ? 200 : 404, {});
   const found = objects.get(path);
@@ -184,6 +184,12 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(Buffer.from(chunk));
   return Buffer.concat(chunks).toString('utf8');
+}
+
+/** A patch that applies has the whole spec: fields that it leaves out go. */
+function keptOf(before: Stored | undefined, { headers }: IncomingMessage): object {
+  const isApplied = headers['content-type']?.startsWith('application/apply-patch') === true;
+  return { ...before, ...(isApplied ? { spec: null } : {}) };
 }
 
 /** Whether a patch names another version of its object. */

@@ -113,6 +113,10 @@ async function answersAt(
 const NO_SESSIONS =
   'the control plane opens no sessions in services on Kubernetes yet; use psql at its endpoint';
 
+const PAUSED =
+  'a fork on Kubernetes copies the data of a running server, and the service is PAUSED; ' +
+  'start it first';
+
 const NO_UPGRADES =
   'the data of a service on Kubernetes stays in its major version: create a service of the newer ' +
   'one, and copy the data with pg_dump';
@@ -122,6 +126,7 @@ function createLifecycle(region: Region): Engine['lifecycle'] {
   return {
     supports: (addons, major) => supports(settings, addons, major),
     whyNotConverted: () => NO_UPGRADES,
+    whyNotForked: (parent) => (cache.cluster(parent)?.desired?.running === false ? PAUSED : null),
     majorOf: async (id) => cache.cluster(id)?.desired?.major ?? null,
     prepare: async () => undefined,
     // Without an answer of the cluster, nothing is known to have ended. Fenced pods look ready.

@@ -62,6 +62,8 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
     lifecycle: {
       supports: (addons, major) => supports(machine, addons, major),
       whyNotConverted: (addons, major) => whyNotConvertedTo(machine, addons, major),
+      // A paused service is cloned as it is.
+      whyNotForked: () => null,
       majorOf: async (id) => {
         const marker = await readMarker(machine.layout.service(id));
         return marker === null ? null : majorOf(marker);

@@ -94,10 +94,8 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
     lifecycle: {
       supports: (_addons, major) => supports(major),
       whyNotConverted: (_addons, major) => whyMissing(supports(major)),
-      majorOf: async (id) => {
-        await open();
-        return state.find(id)?.major ?? null;
-      },
+      whyNotForked: () => null,
+      majorOf: (id) => open().then(() => state.find(id)?.major ?? null),
       prepare: open,
       runs: async (id) => {
         await open();

@@ -16,6 +16,7 @@ import {
   MANAGED,
   namespaceOf,
   passwordSecret,
+  replicationSecret,
 } from './names.ts';
 
 /** The annotation by which a Cluster is stopped, with its volumes kept. */
@@ -56,8 +57,10 @@ export type ClusterInput = Readonly<{
   nodePort: number;
   parameters: Readonly<Record<string, string>>;
   preload: readonly string[];
-  /** SQL that a superuser runs once, in the database postgres. */
+  /** SQL that a superuser runs once, in the database postgres, if nothing is copied. */
   statements: readonly string[];
+  /** The service whose data is copied; null: none is, or it was copied. */
+  parent: string | null;
   /** The desired state as JSON, which the next step is compared with. */
   desired: string;
 }>;
@@ -110,7 +113,7 @@ export function clusterManifest(input: ClusterInput): Manifest {
               },
             }),
       },
-      bootstrap: bootstrapOf(input),
+      ...bootstrapOf(input),
       enableSuperuserAccess: false,
       // With one server it would keep the node from being drained.
       enablePDB: replicas > 0,
@@ -151,18 +154,45 @@ function resourcesOf(size: Size): object {
   return { requests: amount, limits: amount };
 }
 
-function bootstrapOf({ id, statements }: ClusterInput): object {
+function bootstrapOf({ id, statements, parent }: ClusterInput): object {
+  const owned = {
+    database: DATABASE_NAME,
+    owner: ADMIN_ROLE,
+    secret: { name: passwordSecret(id) },
+  };
+  if (parent !== null)
+    return {
+      bootstrap: { pg_basebackup: { source: clusterName(parent), ...owned } },
+      externalClusters: [serverToCopy(parent)],
+    };
   return {
-    initdb: {
-      database: DATABASE_NAME,
-      owner: ADMIN_ROLE,
-      secret: { name: passwordSecret(id) },
-      dataChecksums: true,
-      encoding: 'UTF8',
-      localeCollate: 'C.UTF-8',
-      localeCType: 'C.UTF-8',
-      postInitSQL: statements,
+    bootstrap: {
+      initdb: {
+        ...owned,
+        dataChecksums: true,
+        encoding: 'UTF8',
+        localeCollate: 'C.UTF-8',
+        localeCType: 'C.UTF-8',
+        postInitSQL: statements,
+      },
     },
+  };
+}
+
+/** The primary of a service in the same namespace, as the role of its standbys reaches it. */
+function serverToCopy(parent: string): object {
+  const name = clusterName(parent);
+  const key = (key: string) => ({ name: replicationSecret(parent), key });
+  return {
+    name,
+    connectionParameters: {
+      host: `${name}-rw`,
+      user: 'streaming_replica',
+      sslmode: 'verify-full',
+    },
+    sslKey: key('tls.key'),
+    sslCert: key('tls.crt'),
+    sslRootCert: { name: AUTHORITY_SECRET, key: 'ca.crt' },
   };
 }
 

@@ -43,6 +43,8 @@ export function idOf(name: string): string | null {
 export const passwordSecret = (id: string): string => `${clusterName(id)}-password`;
 /** The certificate of its servers, and the key of it. */
 export const certificateSecret = (id: string): string => `${clusterName(id)}-certificate`;
+/** The certificate of the role of its standbys. CloudNativePG makes it. */
+export const replicationSecret = (id: string): string => `${clusterName(id)}-replication`;
 /** The Service at the endpoint. */
 export const endpointService = (id: string): string => `${clusterName(id)}-endpoint`;
 /** The certificate of the authority of the installation, without its key, in each namespace. */

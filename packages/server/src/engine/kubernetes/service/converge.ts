@@ -6,7 +6,7 @@ import { KINDS } from '../api/kinds.ts';
 import { FENCED, FENCED_ALL } from '../manifests/cluster.ts';
 import { clusterName } from '../manifests/names.ts';
 import type { Region } from '../region.ts';
-import { askChallenge } from './challenge.ts';
+import { askChallenge, saltOf } from './challenge.ts';
 import { requestPrimary, runDrill } from './change-primary.ts';
 import { decide, type Known, type Step } from './decide.ts';
 import { findLeftovers, placesIn, writeObjects } from './objects.ts';
@@ -19,6 +19,8 @@ const RETRY_MS = 1000;
 const OBSTACLE_MS = 15_000;
 /** CloudNativePG may take this long for a step before it is shown that it does not end. */
 const STEP_MS = 180_000;
+/** A copy of a parent's data may take longer, by this for each gigabyte of the volume. */
+const COPY_GIGABYTE_MS = 20_000;
 /** The port of a server that has just started is open within a second or two. */
 const CONNECT_AGAIN_MS = 200;
 
@@ -28,7 +30,7 @@ export async function convergeOnce(
   spec: ServiceSpec,
   begin: BeginStep,
 ): Promise<Verdict> {
-  const observed = observe(region, spec.id);
+  const observed = observe(region, spec.id, spec.origin?.parent);
   const seen = seenOf(region, spec.id, observed);
   const stale = region.cache.staleWhy();
   if (stale !== null)
@@ -46,7 +48,7 @@ export async function convergeOnce(
       return { did: null, detail: null, seen, outcome: 'settled' };
     case 'wait':
       return (
-        overdue(region, spec.id, step.what, step.isObstacle ? OBSTACLE_MS : STEP_MS, {
+        overdue(region, spec.id, step.what, step.isObstacle ? OBSTACLE_MS : limitOf(spec), {
           seen,
           why: step.why,
         }) ?? again(seen, step.why, step.waitMs)
@@ -58,6 +60,10 @@ export async function convergeOnce(
       return perform(region, { ...spec, projectId }, step, seen);
   }
 }
+
+/** How long CloudNativePG may take for a step. */
+const limitOf = ({ origin, provisioned, storageGb }: ServiceSpec): number =>
+  STEP_MS + (origin === null || provisioned ? 0 : storageGb * COPY_GIGABYTE_MS);
 
 async function knownOf(
   { reached, waiting, failovers, records }: Region,
@@ -142,7 +148,7 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
         region.waiting.delete(spec.id);
         return after(step.name, step.detail);
       case 'connect':
-        await askChallenge(spec.endpoint, region.authority.certificatePem);
+        await connect(region, spec, cluster?.provisioned ?? false);
         await annotate(region, spec, { [PROVISIONED]: 'true' });
         region.reached.add(spec.id);
         return after(step.name, `${spec.endpoint.host}:${spec.endpoint.port}`);
@@ -158,6 +164,24 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
   } catch (error) {
     return failed(region, spec.id, step.name, seen, error);
   }
+}
+
+/**
+ * Has PostgreSQL answer at the endpoint, of a new service with its first password: before the
+ * operator sets that, a fork lets in with the password of its parent.
+ *
+ * @throws EngineUnavailable with the reason
+ */
+async function connect(
+  { authority }: Region,
+  { endpoint, firstVerifier, provisioned }: Owned,
+  isProvisioned: boolean,
+): Promise<void> {
+  const challenge = await askChallenge(endpoint, authority.certificatePem);
+  if (provisioned || isProvisioned || firstVerifier === null || challenge.kind === 'disallowed')
+    return;
+  if (challenge.salt !== saltOf(firstVerifier))
+    throw new EngineUnavailable('CloudNativePG has not set its password yet');
 }
 
 /** Ends a stop once no server answers: a fenced server is ready (docs/cloudnativepg.md, fact 3). */
@@ -231,8 +255,9 @@ async function annotate(
   cache.put(await kube.merge(place, { metadata: { annotations } }));
 }
 
-function observe({ cache }: Region, id: string): Observed {
+function observe({ cache }: Region, id: string, parent?: string): Observed {
   return {
+    parent: parent === undefined ? null : cache.cluster(parent),
     cluster: cache.cluster(id),
     servers: cache.servers(id),
     obstacle: cache.obstacle(id),

@@ -9,6 +9,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { DrillKind } from '@howdah/contract';
 import type { ServiceSpec } from '../../spec.ts';
 import { desiredOf, type Desired } from './desired.ts';
+import { copiedParent, whyNotCopied } from './fork.ts';
 import type { ClusterState, Observed, ServerState } from './observed.ts';
 import { STEPS, switchoverIn, switchOverTo } from './steps.ts';
 
@@ -56,14 +57,9 @@ export const FENCE_AFTER_MS = 30_000;
 
 export function decide(spec: ServiceSpec, observed: Observed, known: Known): Step {
   const { cluster } = observed;
-  const desired = desiredOf(spec);
-  if (cluster === null) {
-    if (!desired.running) return { kind: 'settled' };
-    // A new Cluster under its name would be empty.
-    if (spec.provisioned) return { kind: 'refuse', why: LOST };
-    const detail = `PostgreSQL ${spec.major}`;
-    return { kind: 'write', name: STEPS.create, awaits: false, detail, desired };
-  }
+  const hasStarted = cluster?.awaited === null && isUp(cluster, observed.servers, desiredOf(spec));
+  const desired = desiredOf(spec, copiedParent(spec, cluster, hasStarted));
+  if (cluster === null) return decideCreate(spec, desired, observed);
   if (cluster.leaving) return wait(STEPS.remove, 'the Cluster of the same name is being deleted');
   const otherMajor = otherMajorOf(cluster.desired, desired);
   // The operator would convert the data, with no way back.
@@ -78,6 +74,17 @@ export function decide(spec: ServiceSpec, observed: Observed, known: Known): Ste
   if (!isUp(cluster, observed.servers, desired)) return { kind: 'expect', name: STEPS.start };
   if (!known.isReachable) return { kind: 'connect', name: STEPS.connect };
   return planned(spec, cluster, observed.servers, known) ?? { kind: 'settled' };
+}
+
+function decideCreate(spec: ServiceSpec, desired: Desired, { parent }: Observed): Step {
+  if (!desired.running) return { kind: 'settled' };
+  // A new Cluster under its name would be empty.
+  if (spec.provisioned) return { kind: 'refuse', why: LOST };
+  const why = desired.parent === undefined ? null : whyNotCopied(desired.parent, parent);
+  if (why !== null) return wait(STEPS.create, why, true);
+  const data = desired.parent === undefined ? '' : ` with the data of ${desired.parent}`;
+  const detail = `PostgreSQL ${spec.major}${data}`;
+  return { kind: 'write', name: STEPS.create, awaits: false, detail, desired };
 }
 
 /** Whether a standby is still being added, and only writes must begin to wait for it. */
@@ -157,6 +164,8 @@ export function changeOf(before: Desired | null, desired: Desired): Change | nul
     return before.running ? { name: STEPS.stop, awaits: true, detail: 'paused', desired } : null;
   if (!before.running)
     return { name: STEPS.start, awaits: true, detail: 'with its volumes', desired };
+  if (before.parent !== desired.parent)
+    return { name: STEPS.detach, awaits: false, detail: 'it has its data', desired };
   const restart = restartWhy(before, desired);
   if (restart !== null) return { name: STEPS.restart, awaits: true, detail: restart, desired };
   if (before.replicas !== desired.replicas) return replicasOf(before, desired);
@@ -194,9 +203,10 @@ function decideAwaited(
   cluster: ClusterState,
   name: string,
   desired: Desired,
-  { servers, obstacle }: Observed,
+  observed: Observed,
   known: Known,
 ): Step {
+  const { servers } = observed;
   const isDone = desired.running ? isUp(cluster, servers, desired) : isDown(cluster, servers);
   const to = switchoverIn(name);
   // Its request did not reach the operator, or the operator has given it up.
@@ -206,9 +216,17 @@ function decideAwaited(
   if (!desired.running && cluster.fenced) return { kind: 'expectSilence', name };
   if (!desired.running && cluster.waitsForHealthy)
     return known.waitedMs < FENCE_AFTER_MS
-      ? wait(name, obstacle ?? phaseOf(cluster))
+      ? wait(name, observed.obstacle ?? phaseOf(cluster))
       : { kind: 'fence', name };
+  const obstacle = obstacleOf(desired, observed);
   return wait(name, obstacle ?? phaseOf(cluster), obstacle !== null);
+}
+
+/** The reason why a Cluster does not become as desired; null: none is known. */
+function obstacleOf(desired: Desired, { servers, obstacle, parent }: Observed): string | null {
+  // A fork with a pod of its own has the data.
+  if (desired.parent === undefined || !desired.running || servers.length > 0) return obstacle;
+  return whyNotCopied(desired.parent, parent) ?? obstacle;
 }
 
 /**

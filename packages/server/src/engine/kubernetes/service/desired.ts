@@ -19,11 +19,14 @@ const DESIRED = Type.Object({
   sync: Type.Number(),
   restarts: Type.Number(),
   preload: Type.Array(Type.String()),
+  /** The service whose data a fork copies; absent: it has its data. */
+  parent: Type.Optional(Type.String()),
 });
 
 export type Desired = Static<typeof DESIRED>;
 
-export function desiredOf(spec: ServiceSpec): Desired {
+/** @param parent the service whose data is copied; null: none is */
+export function desiredOf(spec: ServiceSpec, parent: string | null = null): Desired {
   const { size, ha } = spec;
   return {
     major: spec.major,
@@ -34,6 +37,7 @@ export function desiredOf(spec: ServiceSpec): Desired {
     sync: ha?.sync ?? 0,
     restarts: spec.restarts,
     preload: [...spec.preload],
+    ...(parent === null ? {} : { parent }),
   };
 }
 

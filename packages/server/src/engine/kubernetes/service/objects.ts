@@ -90,6 +90,7 @@ function clusterInput(
     ),
     preload: [...preload],
     statements: adminRights(),
+    parent: desired.parent ?? null,
     desired: writeDesired(desired),
   };
 }

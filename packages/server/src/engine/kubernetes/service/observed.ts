@@ -88,6 +88,8 @@ export const POD_OBJECT = Type.Object({
   }),
   status: Type.Optional(
     Type.Object({
+      phase: Type.Optional(Type.String()),
+      message: Type.Optional(Type.String()),
       conditions: Type.Optional(
         Type.Array(
           Type.Object({
@@ -120,6 +122,8 @@ export type Observed = Readonly<{
   servers: readonly ServerState[];
   /** Why one of its pods does not start; null: no reason is known. */
   obstacle: string | null;
+  /** The Cluster of the service that it is a fork of; null: there is none. */
+  parent: ClusterState | null;
 }>;
 
 export type ClusterState = Readonly<{
@@ -219,7 +223,20 @@ export function obstacleIn(pods: readonly PodObject[]): string | null {
     const why = obstacleOf(status);
     if (why !== null) return `pod ${metadata.name}: ${why}`;
   }
-  return null;
+  return failureIn(pods);
+}
+
+/** Why the pods have failed, if no other one was made since: a job makes several, one by one. */
+function failureIn(pods: readonly PodObject[]): string | null {
+  const [failed] = pods;
+  if (failed === undefined || pods.some(({ status }) => status?.phase !== 'Failed')) return null;
+  const { name, namespace } = failed.metadata;
+  const message = failed.status?.message;
+  const why =
+    message === undefined
+      ? `kubectl logs --namespace ${namespace} ${name}`
+      : message.slice(0, MAX_LENGTH);
+  return `pod ${name}: failed, ${pods.length} times in a row: ${why}`;
 }
 
 /** The reason why a pod does not start: its image cannot be pulled, or no node has room for it. */

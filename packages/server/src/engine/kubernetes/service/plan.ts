@@ -18,6 +18,8 @@ export function planOf(
   switch (kind) {
     case 'create':
       return [STEPS.create, ...begin];
+    case 'fork':
+      return [STEPS.create, STEPS.start, STEPS.detach, STEPS.connect];
     case 'start':
     case 'repair':
       return running ? [] : begin;
@@ -44,7 +46,6 @@ export function planOf(
     case 'updatePassword':
     case 'setEnvironment':
     case 'rename':
-    case 'fork':
     case 'recover':
     case 'enablePooler':
     case 'disablePooler':

@@ -12,6 +12,7 @@ export const STEPS = {
   failOver: 'fail over',
   drill: DRILL_STEP,
   growVolume: 'grow volume',
+  detach: 'detach from parent',
   connect: 'connect',
   remove: 'remove data',
 } as const;

@@ -1,0 +1,18 @@
+import { expect, test } from 'vitest';
+import { obstacleIn, type PodObject } from './observed.ts';
+
+const pod = (name: string, phase: string, message?: string): PodObject => ({
+  metadata: { name, namespace: 'howdah-p', resourceVersion: '1' },
+  spec: { containers: [{ name: 'pgbasebackup' }] },
+  status: { phase, ...(message === undefined ? {} : { message }) },
+});
+
+test('pods that have failed are an obstacle until another one is made', () => {
+  const failed = [pod('copy-a', 'Failed'), pod('copy-b', 'Failed')];
+  expect(obstacleIn(failed)).toBe(
+    'pod copy-a: failed, 2 times in a row: kubectl logs --namespace howdah-p copy-a',
+  );
+  expect(obstacleIn([...failed, pod('copy-c', 'Running')])).toBeNull();
+  expect(obstacleIn([pod('copy-a', 'Failed', 'Evicted: no room')])).toContain('Evicted: no room');
+  expect(obstacleIn([])).toBeNull();
+});
