@@ -10,17 +10,17 @@ import { openLedger } from './ledger.ts';
 import { CLUSTERS, pathIn } from './operator/cluster.ts';
 import { createKubernetesSubject, type KubernetesSubject } from './subject.ts';
 
-const paused = (spec: ServiceSpec): ServiceSpec => ({ ...spec, power: 'paused' });
+export const paused = (spec: ServiceSpec): ServiceSpec => ({ ...spec, power: 'paused' });
 const larger = (spec: ServiceSpec): ServiceSpec => ({
   ...spec,
   size: { cpuMillis: 750, memoryGbs: 3 },
 });
 
-const pathOf = ({ projectId }: KubernetesSubject, { id }: ServiceSpec): string =>
+export const pathOf = ({ projectId }: KubernetesSubject, { id }: ServiceSpec): string =>
   `${CLUSTERS}/namespaces/${namespaceOf(projectId)}/clusters/${clusterName(id)}`;
 
 /** @param image of PostgreSQL; none: that of the rig */
-async function withSubject(
+export async function withSubject(
   work: (subject: KubernetesSubject) => Promise<void>,
   image?: string,
 ): Promise<void> {
@@ -37,7 +37,7 @@ async function withSubject(
 }
 
 /** Makes steps until a verdict is as wanted. The engine notices changes of others later. */
-async function converge(
+export async function converge(
   { engine }: KubernetesSubject,
   spec: ServiceSpec,
   isWanted: (verdict: Verdict) => boolean,
@@ -51,13 +51,13 @@ async function converge(
 }
 
 /** Makes steps that fail again: kube-proxy may notice late that the API server is back. */
-const untilSettled = (subject: KubernetesSubject, spec: ServiceSpec): Promise<void> =>
+export const untilSettled = (subject: KubernetesSubject, spec: ServiceSpec): Promise<void> =>
   until(subject, 'it settles', async () => {
     const { outcome } = await subject.engine.lifecycle.converge(spec, async () => undefined);
     return outcome === 'settled';
   });
 
-const reasonOf = (verdict: Verdict): string =>
+export const reasonOf = (verdict: Verdict): string =>
   verdict.outcome === 'failed' ? verdict.reason : `no failure: ${JSON.stringify(verdict)}`;
 
 describe.concurrent('a service', () => {

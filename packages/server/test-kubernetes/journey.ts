@@ -23,8 +23,8 @@ let service: Service & { initial_password: string };
 const PASSWORD = 'Another-password-1';
 
 /** Writes a row with a session of its own, by verify-full. @returns the number of rows */
-async function writeRow(password: string): Promise<number> {
-  const client = await connectTo(cloud, service, password);
+async function writeRow(password: string, to = service): Promise<number> {
+  const client = await connectTo(cloud, to, password);
   try {
     await client.query('create table if not exists t (n integer)');
     await client.query('insert into t values (1)');
@@ -54,6 +54,11 @@ test('a cluster becomes a region, with services that clients reach by TLS', asyn
   expect(await writeRow(service.initial_password)).toBe(1);
 });
 
+const refuseFork = (strategy: 'NOW' | 'LAST_SNAPSHOT') =>
+  cloud.request('POST', `/services/${service.service_id}/forkService`, {
+    fork_strategy: strategy,
+  });
+
 test('a stop goes on after the control plane is killed, and nothing is lost', async () => {
   const { service_id: id, initial_password: password } = service;
   const stopping = cloud.cli('service', 'stop', 'orders');
@@ -62,6 +67,10 @@ test('a stop goes on after the control plane is killed, and nothing is lost', as
   await stopping;
   await cloud.up();
   await cloud.until(id, 'PAUSED');
+  expect(await refuseFork('NOW')).toMatchObject({
+    status: 400,
+    body: { code: 'INVALID_STATE', message: expect.stringContaining('start it first') },
+  });
   await cli('service', 'start', 'orders');
   expect(await writeRow(password)).toBe(2);
 });
@@ -104,6 +113,36 @@ test('a service gets a replica, another primary, and a drill with its result', a
   await act('setHA', { replica_count: 0, sync_replica_count: 0 });
 });
 
+test('a service is forked, with a size and a password of its own', async () => {
+  expect(await refuseFork('LAST_SNAPSHOT')).toMatchObject({
+    status: 422,
+    body: { code: 'UNAVAILABLE_HERE', message: expect.stringContaining('strategy NOW') },
+  });
+  const { data } = await cloud.client.POST(
+    '/projects/{project_id}/services/{service_id}/forkService',
+    {
+      params: { path: { project_id: cloud.projectId, service_id: service.service_id } },
+      body: { fork_strategy: 'NOW', cpu_millis: 'shared', memory_gbs: 'shared' },
+    },
+  );
+  const { service_id: id = '', initial_password: password = '' } = data ?? {};
+  const made = { ...(await cloud.until(id, 'READY')), initial_password: password };
+  expect(await writeRow(password, made)).toBe(5);
+  for (const other of [PASSWORD, service.initial_password])
+    await expect(writeRow(other, made)).rejects.toThrow('password authentication failed');
+  expect(await writeRow(PASSWORD)).toBe(5);
+  const [operation] = await cloud.operations(id);
+  expect(operation).toMatchObject({
+    kind: 'fork',
+    status: 'succeeded',
+    steps: ['create Cluster', 'start PostgreSQL', 'detach from parent', 'connect'].map((name) => ({
+      name,
+    })),
+  });
+  await cli('service', 'delete', 'orders-fork');
+  await cli('service', 'purge', id, '--yes');
+});
+
 test('without the operator, changes are refused at once and clients go on', async () => {
   const { service_id: id } = service;
   await operator().leave();
@@ -118,7 +157,7 @@ test('without the operator, changes are refused at once and clients go on', asyn
     const { stdout } = await cloud.cli('region', 'doctor', 'kube');
     expect(stdout).toContain('failed calling webhook');
     expect((await cloud.get(id)).status).toBe('READY');
-    expect(await writeRow(PASSWORD)).toBe(5);
+    expect(await writeRow(PASSWORD)).toBe(6);
   } finally {
     await operator().comeBack();
   }
@@ -128,7 +167,7 @@ test('a deleted service is restored, and a region without services is removed', 
   const { service_id: id } = service;
   await cli('service', 'delete', 'orders');
   await cli('service', 'restore', id);
-  expect(await writeRow(PASSWORD)).toBe(6);
+  expect(await writeRow(PASSWORD)).toBe(7);
   expect(await cloud.cli('region', 'remove', 'kube', '--yes')).toMatchObject({
     stderr: expect.stringContaining('purge them first'),
   });

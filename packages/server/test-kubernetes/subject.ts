@@ -31,8 +31,12 @@ let used = 0;
 
 export type KubernetesSubject = Subject & {
   readonly projectId: string;
-  /** Runs work with a session at the endpoint, with the first password. */
-  readonly withClient: <T>(spec: ServiceSpec, work: (client: Client) => Promise<T>) => Promise<T>;
+  /** Runs work with a session at the endpoint. @param password default: the first */
+  readonly withClient: <T>(
+    spec: ServiceSpec,
+    work: (client: Client) => Promise<T>,
+    password?: string,
+  ) => Promise<T>;
   readonly destroy: () => Promise<void>;
 };
 
@@ -79,7 +83,7 @@ export async function createKubernetesSubject(
       return engine;
     },
     projectId,
-    withClient: (spec, work) => withClient(spec, FIRST_PASSWORD, work),
+    withClient: (spec, work, password = FIRST_PASSWORD) => withClient(spec, password, work),
     records,
     changed,
     firstPassword: FIRST_PASSWORD,

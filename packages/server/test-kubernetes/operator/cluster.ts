@@ -24,6 +24,14 @@ const SERVICE = Type.Object({
   }),
 });
 
+/** The database of the users of a Cluster, the role that owns it, and the secret of that. */
+const APPLICATION = {
+  database: Type.String(),
+  owner: Type.String(),
+  secret: Type.Object({ name: Type.String() }),
+};
+const KEY = Type.Object({ name: Type.String() });
+
 export const CLUSTER = Type.Object({
   metadata: METADATA,
   spec: Type.Object({
@@ -39,16 +47,28 @@ export const CLUSTER = Type.Object({
       synchronous: Type.Optional(Type.Object({ number: Type.Number() })),
     }),
     bootstrap: Type.Object({
-      initdb: Type.Object({
-        database: Type.String(),
-        owner: Type.String(),
-        secret: Type.Object({ name: Type.String() }),
-        encoding: Type.String(),
-        localeCollate: Type.String(),
-        localeCType: Type.String(),
-        postInitSQL: Type.Array(Type.String()),
-      }),
+      initdb: Type.Optional(
+        Type.Object({
+          ...APPLICATION,
+          encoding: Type.String(),
+          localeCollate: Type.String(),
+          localeCType: Type.String(),
+          postInitSQL: Type.Array(Type.String()),
+        }),
+      ),
+      pg_basebackup: Type.Optional(Type.Object({ ...APPLICATION, source: Type.String() })),
     }),
+    externalClusters: Type.Optional(
+      Type.Array(
+        Type.Object({
+          name: Type.String(),
+          connectionParameters: TEXTS,
+          sslKey: KEY,
+          sslCert: KEY,
+          sslRootCert: KEY,
+        }),
+      ),
+    ),
     certificates: Type.Object({ serverCASecret: Type.String(), serverTLSSecret: Type.String() }),
     managed: Type.Object({
       services: Type.Object({
@@ -68,6 +88,22 @@ export const CLUSTER = Type.Object({
   ),
 });
 export type Cluster = Static<typeof CLUSTER>;
+
+export function applicationOf({ metadata, spec }: Cluster) {
+  const application = spec.bootstrap.initdb ?? spec.bootstrap.pg_basebackup;
+  if (application === undefined) throw new Error(`${metadata.name} has no bootstrap`);
+  return application;
+}
+
+/** The server that the data of a Cluster is copied from; null: it begins empty. */
+export function sourceOf({ metadata, spec }: Cluster) {
+  const name = spec.bootstrap.pg_basebackup?.source;
+  if (name === undefined) return null;
+  const source = spec.externalClusters?.find((one) => one.name === name);
+  if (source === undefined) throw new Error(`${metadata.name} has no external cluster ${name}`);
+  return source;
+}
+
 export type Condition = Static<typeof CONDITION>;
 
 export const POD = Type.Object({
@@ -96,6 +132,13 @@ export const CLAIM = Type.Object({
 });
 export type Claim = Static<typeof CLAIM>;
 
+/** The job that makes the data of a new Cluster. */
+export const JOB = Type.Object({
+  metadata: METADATA,
+  status: Type.Optional(Type.Object({ succeeded: Type.Optional(Type.Number()) })),
+});
+export type Job = Static<typeof JOB>;
+
 /** A secret: only whether it has changed. */
 export const SECRET = Type.Object({ metadata: METADATA });
 
@@ -104,6 +147,8 @@ export const CLUSTERS = '/apis/postgresql.cnpg.io/v1';
 /** The path of an object in a namespace. @param name none: the collection */
 export const pathIn = (namespace: string, plural: string, name?: string): string =>
   `/api/v1/namespaces/${namespace}/${plural}${name === undefined ? '' : `/${name}`}`;
+
+export const JOBS = '/apis/batch/v1';
 
 export const clusterPath = ({ metadata: { namespace, name } }: Cluster): string =>
   `${CLUSTERS}/namespaces/${namespace}/clusters/${name}`;

@@ -36,6 +36,9 @@ const storage = object(
   },
 );
 
+const application = { database: text, owner: text, secret: object({ name: text }) };
+const key = object({ name: text, key: text });
+
 const spec = object(
   {
     instances: { type: 'integer', minimum: 1 },
@@ -55,10 +58,9 @@ const spec = object(
       }),
     }),
     bootstrap: object({
+      pg_basebackup: object({ ...application, source: text }),
       initdb: object({
-        database: text,
-        owner: text,
-        secret: object({ name: text }),
+        ...application,
         dataChecksums: yes,
         encoding: text,
         localeCollate: text,
@@ -66,6 +68,18 @@ const spec = object(
         postInitSQL: texts,
       }),
     }),
+    externalClusters: list(
+      object(
+        {
+          name: text,
+          connectionParameters: textMap,
+          sslKey: key,
+          sslCert: key,
+          sslRootCert: key,
+        },
+        { required: ['name'] },
+      ),
+    ),
     enableSuperuserAccess: yes,
     enablePDB: yes,
     certificates: object({ serverCASecret: text, serverTLSSecret: text }),

@@ -1,7 +1,14 @@
 /** The objects that the operator double makes for a Cluster, each with the Cluster as its owner. */
 import type { Named } from './api.ts';
-import { currentPrimary, isFenced, serverName, type Cluster } from './cluster.ts';
-import { FIRST_RULES, INITDB, LAST_RULES, OWN_SETTINGS, SERVER } from './scripts.ts';
+import {
+  applicationOf,
+  currentPrimary,
+  isFenced,
+  serverName,
+  sourceOf,
+  type Cluster,
+} from './cluster.ts';
+import { COPY, FIRST_RULES, INITDB, LAST_RULES, OWN_SETTINGS, SERVER } from './scripts.ts';
 
 /** The annotation that restarts servers, from the Cluster to its pods. */
 const RESTARTED = 'kubectl.kubernetes.io/restartedAt';
@@ -81,8 +88,11 @@ export function settingsData(cluster: Cluster, names: readonly string[]): Record
     ),
     fenced: isFenced(cluster) ? 'yes' : 'no',
     'pg_hba.conf': lines(...FIRST_RULES, ...rules, ...LAST_RULES),
-    'init.sql': lines(...spec.bootstrap.initdb.postInitSQL.map((statement) => `${statement};`)),
+    'init.sql': lines(
+      ...(spec.bootstrap.initdb?.postInitSQL ?? []).map((statement) => `${statement};`),
+    ),
     'initdb.sh': INITDB,
+    'copy.sh': COPY,
     'server.sh': SERVER,
   };
 }
@@ -133,21 +143,26 @@ export function claimOf(
   };
 }
 
-/** The pod of initdb. That of CloudNativePG is made by a job. */
-export function initdbPod(cluster: Cluster): object {
+/**
+ * The job that makes the data of the first server. Each failure makes another pod, as for the jobs
+ * of CloudNativePG: docs/cloudnativepg.md, facts 6 and 19.
+ */
+export function firstJob(cluster: Cluster): Named & Readonly<{ spec: object }> {
+  const [role, script] =
+    sourceOf(cluster) === null ? ['initdb', 'initdb.sh'] : ['pgbasebackup', 'copy.sh'];
+  const server = serverName(cluster, 1);
+  const metadata = metadataOf(cluster, `${server}-${role}`, { 'cnpg.io/jobRole': role });
+  const container = { name: role, command: ['sh', `/config/${script}`] };
   return {
-    metadata: metadataOf(cluster, initdbName(cluster), { 'cnpg.io/jobRole': 'initdb' }),
+    metadata,
     spec: {
-      ...podSpec(cluster, serverName(cluster, 1), {
-        name: 'initdb',
-        command: ['sh', '/config/initdb.sh'],
-      }),
-      restartPolicy: 'Never',
+      template: {
+        metadata: { labels: metadata.labels },
+        spec: { ...podSpec(cluster, server, container), restartPolicy: 'Never' },
+      },
     },
   };
 }
-
-export const initdbName = (cluster: Cluster): string => `${serverName(cluster, 1)}-initdb-double`;
 
 const IS_READY = '/usr/lib/postgresql/*/bin/pg_isready -q -h /tmp';
 
@@ -188,21 +203,33 @@ export function templateOf({ metadata, spec }: Cluster): string {
   ]);
 }
 
+const conninfoOf = (parameters: Readonly<Record<string, string>>): string =>
+  Object.entries(parameters)
+    .map(([name, value]) => `${name}=${value}`)
+    .join(' ');
+
 /** @param server the name of the server, whose volume it has */
 function podSpec(cluster: Cluster, server: string, container: object): object {
   const { spec } = cluster;
   const { initdb } = spec.bootstrap;
+  const application = applicationOf(cluster);
+  const source = sourceOf(cluster);
   const environment = {
     SERVER: server,
     // No file of a volume says it, since the kubelet may give a new pod an old one.
     STARTS_AS: server === currentPrimary(cluster) ? 'primary' : 'standby',
     CLUSTER: cluster.metadata.name,
-    OWNER: initdb.owner,
-    DATABASE: initdb.database,
-    ENCODING: initdb.encoding,
-    COLLATE: initdb.localeCollate,
-    CTYPE: initdb.localeCType,
+    OWNER: application.owner,
+    DATABASE: application.database,
+    ENCODING: initdb?.encoding,
+    COLLATE: initdb?.localeCollate,
+    CTYPE: initdb?.localeCType,
+    SOURCE: source === null ? undefined : conninfoOf(source.connectionParameters),
   };
+  const password = (name: string, secretName: string) => ({
+    name,
+    valueFrom: { secretKeyRef: { name: secretName, key: 'password' } },
+  });
   const secret = (name: string, secretName: string) => ({
     name,
     secret: { secretName, defaultMode: 0o440 },
@@ -222,10 +249,8 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
         securityContext: CONTAINER_SECURITY,
         env: [
           ...Object.entries(environment).map(([name, value]) => ({ name, value })),
-          {
-            name: 'REPLICATION_PASSWORD',
-            valueFrom: { secretKeyRef: { name: replicationName(cluster), key: 'password' } },
-          },
+          password('REPLICATION_PASSWORD', replicationName(cluster)),
+          ...(source === null ? [] : [password('SOURCE_PASSWORD', source.sslKey.name)]),
         ],
         volumeMounts: [
           { name: 'data', mountPath: '/var/lib/postgresql/data' },
@@ -235,6 +260,7 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
           { name: 'password', mountPath: '/password' },
           { name: 'tls', mountPath: '/tls' },
           { name: 'authority', mountPath: '/authority' },
+          ...(source === null ? [] : [{ name: 'source', mountPath: '/source' }]),
         ],
       },
     ],
@@ -243,9 +269,10 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
       { name: 'temporary', emptyDir: {} },
       { name: 'memory', emptyDir: { medium: 'Memory' } },
       { name: 'config', configMap: { name: settingsName(cluster) } },
-      secret('password', initdb.secret.name),
+      secret('password', application.secret.name),
       secret('tls', spec.certificates.serverTLSSecret),
       secret('authority', spec.certificates.serverCASecret),
+      ...(source === null ? [] : [secret('source', source.sslRootCert.name)]),
     ],
   };
 }

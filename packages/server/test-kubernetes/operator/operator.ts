@@ -10,15 +10,19 @@ import { Type, type Static } from 'typebox';
 import type { Connection } from '../../src/engine/kubernetes/api/kubeconfig.ts';
 import { openApi, type Api } from './api.ts';
 import {
+  applicationOf,
   CLAIM,
   CLUSTER,
   CLUSTERS,
   isLeaving,
+  JOB,
+  JOBS,
   ordinalOf,
   POD,
   SECRET,
   type Claim,
   type Cluster,
+  type Job,
   type Pod,
 } from './cluster.ts';
 import { giveDefaults } from './defaults.ts';
@@ -30,7 +34,7 @@ import {
   WEBHOOK_NAME,
   WEBHOOKS,
 } from './definition.ts';
-import { initdbName, settingsData } from './objects.ts';
+import { firstJob, settingsData } from './objects.ts';
 import { makeObjects, reconcile } from './reconcile.ts';
 import type { Seen, Tools } from './status.ts';
 
@@ -157,17 +161,19 @@ async function lookOnce(tools: Tools, faults: Faults, known: Set<string>): Promi
   const clusters = await api.list(`${CLUSTERS}/clusters`, CLUSTER);
   if (clusters.length === 0) return;
   const belonging = 'labelSelector=cnpg.io/cluster';
-  const [pods, claims, secrets] = await Promise.all([
+  const [pods, claims, jobs, secrets] = await Promise.all([
     api.list(`/api/v1/pods?${belonging}`, POD),
     api.list(`/api/v1/persistentvolumeclaims?${belonging}`, CLAIM),
+    api.list(`${JOBS}/jobs?${belonging}`, JOB),
     // Others are not applied while a server runs: docs/cloudnativepg.md, fact 12.
     api.list('/api/v1/secrets?labelSelector=cnpg.io/reload=true', SECRET),
   ]);
   // Beside each other: a change of a primary waits for programs in pods.
   await Promise.all(
     clusters.map((cluster) =>
-      lookAt(tools, cluster, { pods, claims, secrets }, { faults, known }).catch((error: unknown) =>
-        process.emitWarning(`operator double: ${cluster.metadata.name}: ${String(error)}`),
+      lookAt(tools, cluster, { pods, claims, jobs, secrets }, { faults, known }).catch(
+        (error: unknown) =>
+          process.emitWarning(`operator double: ${cluster.metadata.name}: ${String(error)}`),
       ),
     ),
   );
@@ -189,24 +195,27 @@ async function lookAt(
 type Listed = Readonly<{
   pods: readonly Pod[];
   claims: readonly Claim[];
+  jobs: readonly Job[];
   secrets: readonly Static<typeof SECRET>[];
 }>;
 
-function seenOf(cluster: Cluster, { pods, claims, secrets }: Listed): Seen {
+function seenOf(cluster: Cluster, { pods, claims, jobs, secrets }: Listed): Seen {
   const { namespace, name } = cluster.metadata;
-  const { bootstrap, certificates } = cluster.spec;
-  const used = [bootstrap.initdb.secret.name, certificates.serverTLSSecret];
+  const used = [applicationOf(cluster).secret.name, cluster.spec.certificates.serverTLSSecret];
   const versions = secrets
     .filter(({ metadata }) => metadata.namespace === namespace && used.includes(metadata.name))
     .map(({ metadata }) => metadata.resourceVersion);
   const ownPods = pods.filter(({ metadata }) => metadata.namespace === namespace);
+  const jobName = firstJob(cluster).metadata.name;
   const kept = claims.filter((claim) => !isLeaving(claim));
   const volumes = serversOf(cluster, kept);
   const names = volumes.map(({ metadata }) => metadata.name);
   return {
     cluster,
     claims: volumes,
-    initdb: ownPods.find(({ metadata }) => metadata.name === initdbName(cluster)) ?? null,
+    job:
+      jobs.find((one) => one.metadata.namespace === namespace && one.metadata.name === jobName) ??
+      null,
     servers: serversOf(cluster, ownPods),
     volumes: hashOf([versions, settingsData(cluster, names.length > 0 ? names : [`${name}-1`])]),
   };

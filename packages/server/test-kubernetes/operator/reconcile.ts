@@ -5,6 +5,7 @@ import {
   currentPrimary,
   isLeaving,
   isReady,
+  JOBS,
   ordinalOf,
   pathIn,
   serverName,
@@ -16,8 +17,7 @@ import {
 import {
   CLAIM_STATUS,
   claimOf,
-  initdbName,
-  initdbPod,
+  firstJob,
   metadataOf,
   replicationName,
   ROLE,
@@ -217,16 +217,17 @@ async function scale(api: Api, { cluster, claims, servers }: Seen): Promise<Stat
   return changing(PHASES.waiting);
 }
 
-/** Runs initdb, with an image that cannot be pulled for ever: docs/cloudnativepg.md, fact 6. */
-async function initialize(api: Api, { cluster, claims, initdb }: Seen): Promise<Status> {
+/** Has a job make the data, with an image that cannot be pulled for ever (fact 6). */
+async function initialize(api: Api, { cluster, claims, job }: Seen): Promise<Status> {
   const { namespace } = cluster.metadata;
   const [claim] = claims;
-  if (initdb === null) await api.create(pathIn(namespace, 'pods'), initdbPod(cluster));
-  else if (initdb.status?.phase === 'Succeeded' && claim !== undefined) {
+  const jobs = `${JOBS}/namespaces/${namespace}/jobs`;
+  if (job === null) await api.create(jobs, firstJob(cluster));
+  else if ((job.status?.succeeded ?? 0) > 0 && claim !== undefined) {
     await api.merge(pathIn(namespace, 'persistentvolumeclaims', claim.metadata.name), {
       metadata: { annotations: { [CLAIM_STATUS]: 'ready' } },
     });
-    await api.remove(pathIn(namespace, 'pods', initdbName(cluster)), 0);
+    await api.remove(`${jobs}/${job.metadata.name}`);
   }
   return changing(PHASES.initdb);
 }

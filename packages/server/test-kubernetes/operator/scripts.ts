@@ -35,6 +35,21 @@ pg_ctl --pgdata="$data" --wait --silent --mode=fast stop
 `;
 
 /**
+ * Copies the data of another server, as the job pgbasebackup does. The role of the owner has its
+ * old password until the server runs: docs/cloudnativepg.md, fact 19.
+ */
+export const COPY = `${COMMON}
+rm -rf "$data"
+pg_basebackup --pgdata="$data" --no-sync --checkpoint=fast \\
+  --dbname="$SOURCE password=$SOURCE_PASSWORD sslrootcert=/source/ca.crt"
+: >"$data/double.conf"
+pg_ctl --pgdata="$data" --wait --silent \\
+  --options="-c listen_addresses='' -c unix_socket_directories=/tmp" start
+echo "alter role streaming_replica password '$REPLICATION_PASSWORD'" | sql --dbname=postgres
+pg_ctl --pgdata="$data" --wait --silent --mode=fast stop
+`;
+
+/**
  * Runs PostgreSQL as the primary or as a standby, applies files that change, and prints the server
  * log as the instance manager does: docs/cloudnativepg.md, facts 3, 12, 14 and 15. A former primary
  * clones the new one; CloudNativePG rewinds it.

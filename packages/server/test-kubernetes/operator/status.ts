@@ -1,7 +1,14 @@
 /** A Cluster as a round of the operator double reads it, and the status that it ends with. */
 import { isDeepStrictEqual } from 'node:util';
 import type { Api } from './api.ts';
-import { clusterPath, type Claim, type Cluster, type Condition, type Pod } from './cluster.ts';
+import {
+  clusterPath,
+  type Claim,
+  type Cluster,
+  type Condition,
+  type Job,
+  type Pod,
+} from './cluster.ts';
 
 export const HIBERNATION = 'cnpg.io/hibernation';
 
@@ -22,7 +29,7 @@ export type Seen = Readonly<{
   cluster: Cluster;
   /** The volumes of its servers, in the order of their numbers. */
   claims: readonly Claim[];
-  initdb: Pod | null;
+  job: Job | null;
   /** The pods of its servers, in the same order. */
   servers: readonly Pod[];
   /** The version of what is in the volumes of its servers. */
