@@ -16,7 +16,7 @@ const PLANTS = {
   'wrong-standby': [['Number(b.received - a.received)', 'Number(a.received - b.received)']],
   // No death is heard of.
   deaf: [
-    ['client.once("end", () => {', 'client.once("end", () => { return;'],
+    ['if (watches.get(id)?.client !== client) return; drop(state, id); changed(id);', ''],
     ['if (!silentSince.has(id)) silentSince.set(id, begunMs);\n      changed(id);', ''],
   ],
   // A node of a read replica set gets connections however far it is behind.
