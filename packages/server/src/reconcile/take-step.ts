@@ -42,12 +42,15 @@ export async function takeStep(context: ReconcilerContext, work: Work): Promise<
   const begin: BeginStep = async (name, seen, progress) => {
     if (progress === undefined) await announceFault(context, work, seen);
     const open = work.steps.at(-1);
-    // Tried again after a wait, or in progress: still the same step.
-    if (open?.name === name && open.finished === null) {
-      if (progress === undefined) return;
+    const isOpen = open?.name === name && open.finished === null;
+    if (progress !== undefined) {
+      // A late line of a step that has ended begins none.
+      if (!isOpen) return;
       open.detail = progress;
       return save();
     }
+    // Tried again after a wait: still the same step.
+    if (isOpen) return;
     work.steps.push({ name, started: new Date().toISOString(), finished: null, detail: null });
     show = setTimeout(save, SHOW_AFTER_MS);
   };
