@@ -200,13 +200,14 @@ describe('a replica that lags', () => {
         await on.request('POST', `/services/${service.service_id}/setHA`, { replica_count: 1 }),
       );
       await testbed.held();
-      await fillLog(on, service, 1300);
-      await askPrimary(on, service, 'checkpoint');
+      const ends = <T>(what: string, work: Promise<T>) => endsInTime(what, work, testbed.state);
+      await ends('writing', fillLog(on, service, 1300));
+      await ends('the checkpoint', askPrimary(on, service, 'checkpoint'));
       expect(await askPrimary(on, service, 'select wal_status from pg_replication_slots')).toEqual([
         { wal_status: 'lost' },
       ]);
       await testbed.release();
-      await untilRedundant(on, service, 1, 0);
+      await ends('the copy', untilRedundant(on, service, 1, 0));
       const steps = (await on.operations(service.service_id)).flatMap(
         (operation) => operation.steps,
       );
@@ -262,6 +263,27 @@ describe('a replica that lags', () => {
     await sleep(1);
   };
 });
+
+/** Less than the time that a test has, so that its failure says what did not end. */
+const STUCK_MS = 500_000;
+
+/** @throws Error with the state of the installation when the work does not end */
+async function endsInTime<T>(
+  what: string,
+  work: Promise<T>,
+  state: () => Promise<string[]>,
+): Promise<T> {
+  const late = new AbortController();
+  const stuck = async (): Promise<never> => {
+    await sleep(STUCK_MS, null, { signal: late.signal });
+    throw new Error([`${what} does not end`, ...(await state())].join('\n'));
+  };
+  try {
+    return await Promise.race([work, stuck()]);
+  } finally {
+    late.abort();
+  }
+}
 
 const listens = (server: Server, port: number): Promise<boolean> =>
   new Promise((resolve) => {

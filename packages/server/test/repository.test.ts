@@ -76,7 +76,9 @@ async function loseAndRecover(repository: Repository): Promise<ServiceAccess> {
     expect.poll(() => load.acknowledged.length, { timeout: 60_000 }).toBeGreaterThan(count);
   await some(20);
   const first = await shipAll(service, repository);
-  expect(first).toMatchObject({ problem: null, backups: [{ type: 'full' }] });
+  // On a slow machine a newer snapshot is stored meanwhile.
+  expect(first.problem).toBe(null);
+  expect(first.backups.at(-1)).toMatchObject({ type: 'full' });
   await some(100);
   await switchWal(service);
   await some(load.acknowledged.length + 20);
