@@ -80,7 +80,7 @@ export async function installCrashing(settings: Record<string, string> = {}) {
         async () => existsSync(file('injected')),
         'the control plane never comes to the point where it is held',
       ),
-    /** What is under way, and the last lines of the log: for a test that does not go on. */
+    /** Operations under way and the last lines of the log, for a test that does not go on. */
     state: () => stateOf(cloud),
     /** Lets it go on. */
     release: () => writeFile(file('release'), ''),
