@@ -128,6 +128,12 @@ export const LAYERS: readonly Layer[] = [
     imports: ['contract', 'lib', 'config'],
   },
   {
+    name: 'engine/statements',
+    holds: 'statements that users send: sessions that only read, on servers of any engine',
+    path: `^${SERVER}/engine/statements/`,
+    imports: ['contract', 'engine interface'],
+  },
+  {
     name: 'engine/local/admin',
     holds: 'doctor, audit, backup of the control plane: commands that work without it',
     path: `^${SERVER}/engine/local/admin/`,
@@ -147,7 +153,15 @@ export const LAYERS: readonly Layer[] = [
     name: 'engine/local',
     holds: 'servers on this machine',
     path: `^${SERVER}/engine/local/(?!admin/)`,
-    imports: ['contract', 'lib', 'repository', 'engine interface', 'config', 'domain'],
+    imports: [
+      'contract',
+      'lib',
+      'repository',
+      'engine interface',
+      'config',
+      'domain',
+      'engine/statements',
+    ],
   },
   {
     name: 'engine/model',
@@ -159,7 +173,7 @@ export const LAYERS: readonly Layer[] = [
     name: 'engine/kubernetes',
     holds: 'services as Clusters of CloudNativePG, on Kubernetes',
     path: `^${SERVER}/engine/kubernetes/`,
-    imports: ['contract', 'lib', 'engine interface', 'config', 'domain'],
+    imports: ['contract', 'lib', 'engine interface', 'config', 'domain', 'engine/statements'],
   },
   {
     name: 'engine/conformance',

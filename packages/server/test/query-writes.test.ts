@@ -4,7 +4,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { WRITERS } from '../src/engine/local/postgres/writers.ts';
+import { WRITERS } from '../src/engine/statements/writers.ts';
 import { connectTo } from './harness.ts';
 import { admin, cloud, query, refusal, service, setUp, tearDown } from './query-cloud.ts';
 

@@ -2,7 +2,8 @@
 import type { Client } from 'pg';
 import { DATABASE_NAME } from '@howdah/contract';
 import type { InstancePaths } from '../host/layout.ts';
-import { MAINTENANCE_DATABASE, READER_ROLE } from '../postgres/files.ts';
+import { READER_ROLE } from '../../statements/reader-role.ts';
+import { MAINTENANCE_DATABASE } from '../postgres/files.ts';
 import { withSessionAs, withSuperuserSession } from '../postgres/superuser.ts';
 import { inCopy, STATEMENT_LIMIT_MS } from './copy.ts';
 

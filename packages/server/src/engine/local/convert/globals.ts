@@ -4,7 +4,8 @@
  */
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract';
 import { DatabaseError, type Client } from 'pg';
-import { MAINTENANCE_DATABASE, POOLER_ROLE, PROBE_ROLE, READER_ROLE } from '../postgres/files.ts';
+import { READER_ROLE } from '../../statements/reader-role.ts';
+import { MAINTENANCE_DATABASE, POOLER_ROLE, PROBE_ROLE } from '../postgres/files.ts';
 
 /** A setting that was made by ALTER ROLE or ALTER DATABASE. */
 type Setting = { database: string | null; role: string | null; values: string[] };

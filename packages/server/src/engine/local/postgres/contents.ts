@@ -5,6 +5,7 @@
 import { ADMIN_ROLE, DATABASE_NAME, type AddonExtension } from '@howdah/contract';
 import { escapeIdentifier, type Client } from 'pg';
 import { adminRights } from '../../../domain/postgres/admin-role.ts';
+import { REVOKE_WRITERS } from '../../statements/writers.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { MAINTENANCE_DATABASE } from './files.ts';
 import type { Monitor } from './monitor.ts';
@@ -12,7 +13,6 @@ import { loginGuardStatements, ROLE_PARAMETER, CONNECTION_PARAMETER } from './re
 import { ownExtensionStatements } from './own-extension.ts';
 import { withSuperuserSession } from './superuser.ts';
 import { roleFunctionStatements } from './role-functions.ts';
-import { revokeWriters } from './writers.ts';
 
 /** A server, and how to reach it. */
 type At = { paths: Pick<InstancePaths, 'socket'>; port: number; limitMs?: number };
@@ -51,10 +51,12 @@ export async function fillPlainTemplate(at: At): Promise<void> {
   });
   await inDatabase(at, DATABASE_NAME, async (client) => {
     await transact(client, statisticsStatements());
-    await revokeWriters(client);
+    await client.query(REVOKE_WRITERS);
   });
   // Databases of users are copies of it.
-  await inDatabase(at, 'template1', revokeWriters);
+  await inDatabase(at, 'template1', async (client) => {
+    await client.query(REVOKE_WRITERS);
+  });
   await updateContents(at);
 }
 

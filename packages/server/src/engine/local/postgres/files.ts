@@ -4,6 +4,7 @@ import type { InstancePaths } from '../host/layout.ts';
 import type { ConfigUsers } from '../host/owner.ts';
 import { accountFiles, SERVICE_USER } from '../host/users.ts';
 import { quoted, serverSettings } from '../../../domain/postgres/settings.ts';
+import { READER_ROLE } from '../../statements/reader-role.ts';
 import { DATABASE_NAME, type Size } from '@howdah/contract';
 
 /**
@@ -16,12 +17,6 @@ export const CONTROL_ROLE = 'howdah';
  * connect with it, over the Unix socket.
  */
 export const POOLER_ROLE = 'howdah_pooler';
-
-/**
- * The role of statements that users send through the API: it may read all data and nothing else;
- * see reader.ts.
- */
-export const READER_ROLE = 'howdah_reader';
 
 /** The database that no tenant can connect to; only its shared catalogs show objects of tenants. */
 export const MAINTENANCE_DATABASE = 'postgres';

@@ -1,12 +1,17 @@
-/**
- * The role of statements that users send through the API: it may read all data and nothing else.
- */
+/** Makes the role of statements that users send through the API, in servers of this machine. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DatabaseError, escapeIdentifier, type Client } from 'pg';
 import { DATABASE_NAME } from '@howdah/contract';
-import { EngineUnavailable, StatementRefused } from '../../engine.ts';
+import { EngineUnavailable } from '../../engine.ts';
+import {
+  MAX_STATEMENTS,
+  READER_ROLE,
+  TEMP_FILE_LIMIT,
+  whyTaken,
+} from '../../statements/reader-role.ts';
+import { refusedWithoutDatabase } from '../../statements/session.ts';
 import type { InstancePaths } from '../host/layout.ts';
-import { MAINTENANCE_DATABASE, READER_ROLE } from './files.ts';
+import { MAINTENANCE_DATABASE } from './files.ts';
 import { NoAnswer, type Monitor } from './monitor.ts';
 import { findServer } from './server.ts';
 import { withSuperuserSession } from './superuser.ts';
@@ -14,8 +19,6 @@ import { withSuperuserSession } from './superuser.ts';
 /** A server, and the key by which the monitor knows it. */
 export type Place = { key: string; paths: InstancePaths };
 
-/** Sessions of all callers together on one server: the others are its users'. */
-export const MAX_SESSIONS = 10;
 /** How long a node of a read replica set may take to have what its primary was just given. */
 export const FOLLOWS_WITHIN_MS = 5000;
 
@@ -35,16 +38,6 @@ export async function superuserAt(
   }
 }
 
-/** The answer to a statement when the database is gone; null: the error is another one. */
-export function refusedWithoutDatabase(error: unknown): StatementRefused | null {
-  if (!(error instanceof DatabaseError) || error.code !== NO_SUCH_DATABASE) return null;
-  return new StatementRefused(error.message, {
-    sqlstate: NO_SUCH_DATABASE,
-    hint: `A user dropped or renamed it: CREATE DATABASE ${DATABASE_NAME}, in another database.`,
-  });
-}
-const NO_SUCH_DATABASE = '3D000';
-
 export async function portAt({ paths }: Place): Promise<number> {
   const server = await findServer(paths);
   if (server?.port == null) throw new EngineUnavailable('the server is not running');
@@ -55,9 +48,9 @@ export async function portAt({ paths }: Place): Promise<number> {
  * The desired properties of the role. It bypasses row security: without the hidden rows an answer
  * would be wrong.
  */
-const ATTRIBUTES = `login inherit nosuperuser nocreatedb nocreaterole noreplication bypassrls connection limit ${MAX_SESSIONS} password null valid until 'infinity'`;
-/** The disk space that sorts and joins may take. Only a superuser can set this limit. */
-const TEMP_FILE_LIMIT = '1GB';
+const ATTRIBUTES =
+  'login inherit nosuperuser nocreatedb nocreaterole noreplication bypassrls ' +
+  `connection limit ${MAX_STATEMENTS} password null valid until 'infinity'`;
 
 type RoleSeen = {
   sound: boolean | null;
@@ -77,10 +70,7 @@ export async function createReaderRole(monitor: Monitor, place: Place): Promise<
   try {
     const seen = await observeRole(monitor, place.key);
     // A user who has created a role may become it, and grant it.
-    if (seen?.owner != null)
-      throw new EngineUnavailable(
-        `it has a role ${READER_ROLE} that its user ${seen.owner} made or was granted, and statements need the name: drop role ${READER_ROLE}`,
-      );
+    if (seen?.owner != null) throw new EngineUnavailable(whyTaken(seen.owner));
     const statements = statementsFor(seen);
     if (statements.length === 0) return;
     await superuserAt(place, MAINTENANCE_DATABASE, async (client) => {
@@ -133,7 +123,7 @@ async function observeRole(monitor: Monitor, key: string): Promise<RoleSeen | nu
                       from pg_auth_members m join pg_roles g on g.oid = m.roleid join pg_roles b on b.oid = m.grantor
                       where m.member = r.oid and not (m.roleid = 'pg_read_all_data'::regrole and m.grantor = 10)), '[]') as others
      from pg_authid r where r.rolname = $1`,
-    [READER_ROLE, MAX_SESSIONS, `temp_file_limit=${TEMP_FILE_LIMIT}`, DATABASE_NAME],
+    [READER_ROLE, MAX_STATEMENTS, `temp_file_limit=${TEMP_FILE_LIMIT}`, DATABASE_NAME],
   );
   return seen ?? null;
 }

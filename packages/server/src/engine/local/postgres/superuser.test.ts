@@ -22,7 +22,7 @@ const EXCEPTIONS: Record<string, { clients: number; why: string }> = {
     clients: 1,
     why: 'lives as long as its server, with the configuration of superuser.ts',
   },
-  'server/src/engine/local/postgres/reader.ts': {
+  'server/src/engine/statements/session.ts': {
     clients: 1,
     why: 'the role of statements through the API, which is no superuser',
   },

@@ -3,7 +3,8 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { DATABASE_NAME, TRANSACTION_POOL_NAME } from '@howdah/contract';
 import type { InstancePaths } from '../host/layout.ts';
-import { CONTROL_ROLE, POOLER_ROLE, READER_ROLE } from '../postgres/files.ts';
+import { READER_ROLE } from '../../statements/reader-role.ts';
+import { CONTROL_ROLE, POOLER_ROLE } from '../postgres/files.ts';
 import { VERIFIER_FUNCTION } from './pooler-role.ts';
 
 export type PoolerInput = {

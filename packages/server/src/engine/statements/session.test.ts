@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { whyFull } from './reader.ts';
+import { whyFull } from './session.ts';
 
 test.each([
   ['too many connections for role "howdah_reader"', /10 statements run on it already/],

@@ -1,0 +1,108 @@
+/** Opens sessions of the role {@link READER_ROLE}. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client, DatabaseError, type ClientConfig } from 'pg';
+import { DATABASE_NAME } from '@howdah/contract';
+import { EngineUnavailable, StatementRefused } from '../engine.ts';
+import { MAX_STATEMENTS, READER_ROLE } from './reader-role.ts';
+
+/** A server as statements of users reach it. */
+export type StatementServer = Readonly<{
+  /** Where the server listens, and the password of the role if it needs one. */
+  config: () => Promise<ClientConfig>;
+  /** Ends a session from outside, whatever its statement does. */
+  terminate: (pid: number) => Promise<void>;
+  /** Whether the server answers. */
+  answers: () => Promise<boolean>;
+}>;
+
+/** How long a server may take to accept a session. */
+export const SESSION_DEADLINE_MS = 5000;
+const TOO_MANY_CONNECTIONS = '53300';
+const NO_SUCH_DATABASE = '3D000';
+
+/**
+ * Parameters that the database's owner may have set for all sessions, and that must not apply to
+ * one of ours; the owner's search path does apply. A caller that is gone is noticed in the middle
+ * of a statement.
+ */
+const optionsOf = (timeoutMs: number): string =>
+  [
+    'default_transaction_read_only=on',
+    'default_transaction_deferrable=off',
+    'role=none',
+    'local_preload_libraries=',
+    'idle_in_transaction_session_timeout=60000',
+    'idle_session_timeout=0',
+    `statement_timeout=${timeoutMs}`,
+    'client_connection_check_interval=1000',
+  ]
+    .map((setting) => `-c ${setting}`)
+    .join(' ');
+
+/**
+ * Opens a session; where all are taken it waits for one to end.
+ *
+ * @param timeoutMs the time limit of its statements
+ * @throws EngineUnavailable; StatementRefused when the database does not exist
+ */
+export async function openSession(server: StatementServer, timeoutMs: number): Promise<Client> {
+  for (const begunMs = performance.now(); ; await sleep(20)) {
+    try {
+      return await openOnce(server, timeoutMs);
+    } catch (error) {
+      if (error instanceof EngineUnavailable) throw error;
+      const reason = error instanceof Error ? error.message : String(error);
+      const code = error instanceof DatabaseError ? error.code : null;
+      const isFull = code === TOO_MANY_CONNECTIONS;
+      if (isFull && performance.now() - begunMs < SESSION_DEADLINE_MS) continue;
+      throw (
+        refusedWithoutDatabase(error) ??
+        new EngineUnavailable(isFull ? whyFull(reason) : reason, { cause: error })
+      );
+    }
+  }
+}
+
+async function openOnce(server: StatementServer, timeoutMs: number): Promise<Client> {
+  const client = new Client({
+    ...(await server.config()),
+    user: READER_ROLE,
+    database: DATABASE_NAME,
+    application_name: 'howdah query',
+    connectionTimeoutMillis: SESSION_DEADLINE_MS,
+    options: optionsOf(timeoutMs),
+  });
+  client.on('error', () => undefined); // the running statement reports it
+  try {
+    await client.connect();
+  } catch (error) {
+    client.connection.stream.destroy();
+    throw error;
+  }
+  return client;
+}
+
+/** The meaning of PostgreSQL's refusal of a connection: the same code is used for three limits. */
+export function whyFull(message: string): string {
+  if (/for role "/.test(message)) return FULL_OF_STATEMENTS;
+  if (/for database "/.test(message))
+    return (
+      `the connection limit of the database ${DATABASE_NAME} is reached, which its owner set: ` +
+      `ALTER DATABASE ${DATABASE_NAME} CONNECTION LIMIT -1`
+    );
+  return (
+    'all connections of the server are taken: close some, let clients connect through the ' +
+    'connection pooler, or resize the service for more'
+  );
+}
+
+export const FULL_OF_STATEMENTS = `${MAX_STATEMENTS} statements run on it already: try again when one of them has ended`;
+
+/** The answer to a statement when the database is gone; null: the error is another one. */
+export function refusedWithoutDatabase(error: unknown): StatementRefused | null {
+  if (!(error instanceof DatabaseError) || error.code !== NO_SUCH_DATABASE) return null;
+  return new StatementRefused(error.message, {
+    sqlstate: NO_SUCH_DATABASE,
+    hint: `A user dropped or renamed it: CREATE DATABASE ${DATABASE_NAME}, in another database.`,
+  });
+}
