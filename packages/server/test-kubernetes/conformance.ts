@@ -1,6 +1,7 @@
 /** The engine for Kubernetes keeps the promises that its capabilities allow. */
 import { describe, expect, test } from 'vitest';
 import { PROMISES } from '../src/engine/conformance/promises.ts';
+import { STATEMENT_PROMISES } from '../src/engine/conformance/statement-promises.ts';
 import { capabilitiesOf } from '../src/engine/kubernetes/capabilities.ts';
 import { operator, rig } from './cloud.ts';
 import { createKubernetesSubject, MAJOR } from './subject.ts';
@@ -45,7 +46,7 @@ describe('promises', () => {
   const names = new Set(PROMISES.map(({ name }) => name));
   for (const name of [...NOT_KEPT.keys(), ...LARGE])
     if (!names.has(name)) throw new Error(`there is no promise ${name}`);
-  for (const { name, applies, check } of PROMISES) {
+  for (const { name, applies, check } of [...PROMISES, ...STATEMENT_PROMISES]) {
     if (applies?.({ capabilities }) === false || NOT_KEPT.has(name)) continue;
     const isLarge = LARGE.includes(name);
     test(name, { concurrent: !isLarge }, async () => {

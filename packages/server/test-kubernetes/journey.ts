@@ -86,6 +86,7 @@ test('a service gets another size and another password, and its log is read', as
   expect(await writeRow(PASSWORD)).toBe(3);
   await expect(writeRow(password)).rejects.toThrow('password authentication failed');
   expect(await cli('service', 'logs', 'orders')).toContain('ready to accept connections');
+  expect(await cli('query', 'orders', 'select count(*) as found from t')).toMatch(/found\s+3/);
 });
 
 test('a service gets a replica, another primary, and a drill with its result', async () => {

@@ -1,6 +1,7 @@
 /** The local engine keeps the promises of the engine interface, with real PostgreSQL servers. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { PROMISES } from '../src/engine/conformance/promises.ts';
+import { STATEMENT_PROMISES } from '../src/engine/conformance/statement-promises.ts';
 import { createLocalSubject, type LocalSubject } from './conformance-local.ts';
 
 let subject: LocalSubject;
@@ -15,7 +16,7 @@ afterAll(async () => {
 /** The model engine is asked for all of them by its unit test; here one of so many runs by default. */
 const SAMPLE_OF = 5;
 
-for (const [position, { name, applies, check }] of PROMISES.entries())
+for (const [position, { name, applies, check }] of [...PROMISES, ...STATEMENT_PROMISES].entries())
   test(name, { tags: position % SAMPLE_OF === 0 ? [] : ['slow'] }, async ({ skip }) => {
     if (applies?.(subject.engine) === false) skip('this machine has not the programs for it');
     await check(subject);

@@ -32,6 +32,17 @@ const APPLICATION = {
 };
 const KEY = Type.Object({ name: Type.String() });
 
+const MANAGED_ROLE = Type.Object({
+  name: Type.String({ pattern: '^[a-z_]+$' }),
+  ensure: Type.Literal('present'),
+  login: Type.Optional(Type.Boolean()),
+  bypassrls: Type.Optional(Type.Boolean()),
+  connectionLimit: Type.Optional(Type.Number()),
+  inRoles: Type.Optional(Type.Array(Type.String())),
+  passwordSecret: KEY,
+});
+export type ManagedRole = Static<typeof MANAGED_ROLE>;
+
 export const CLUSTER = Type.Object({
   metadata: METADATA,
   spec: Type.Object({
@@ -54,6 +65,8 @@ export const CLUSTER = Type.Object({
           localeCollate: Type.String(),
           localeCType: Type.String(),
           postInitSQL: Type.Array(Type.String()),
+          postInitTemplateSQL: Type.Optional(Type.Array(Type.String())),
+          postInitApplicationSQL: Type.Optional(Type.Array(Type.String())),
         }),
       ),
       pg_basebackup: Type.Optional(Type.Object({ ...APPLICATION, source: Type.String() })),
@@ -71,6 +84,7 @@ export const CLUSTER = Type.Object({
     ),
     certificates: Type.Object({ serverCASecret: Type.String(), serverTLSSecret: Type.String() }),
     managed: Type.Object({
+      roles: Type.Optional(Type.Array(MANAGED_ROLE)),
       services: Type.Object({
         disabledDefaultServices: Type.Array(Type.String()),
         additional: Type.Array(SERVICE),
@@ -84,6 +98,14 @@ export const CLUSTER = Type.Object({
       currentPrimary: Type.Optional(Type.String()),
       targetPrimary: Type.Optional(Type.String()),
       conditions: Type.Optional(Type.Array(CONDITION)),
+      managedRolesStatus: Type.Optional(
+        Type.Object({
+          passwordStatus: Type.Record(
+            Type.String(),
+            Type.Object({ resourceVersion: Type.String() }),
+          ),
+        }),
+      ),
     }),
   ),
 });

@@ -66,6 +66,8 @@ const spec = object(
         localeCollate: text,
         localeCType: text,
         postInitSQL: texts,
+        postInitTemplateSQL: texts,
+        postInitApplicationSQL: texts,
       }),
     }),
     externalClusters: list(
@@ -84,6 +86,20 @@ const spec = object(
     enablePDB: yes,
     certificates: object({ serverCASecret: text, serverTLSSecret: text }),
     managed: object({
+      roles: list(
+        object(
+          {
+            name: text,
+            ensure: { type: 'string', enum: ['present', 'absent'] },
+            login: yes,
+            bypassrls: yes,
+            connectionLimit: number,
+            inRoles: texts,
+            passwordSecret: object({ name: text }, { required: ['name'] }),
+          },
+          { required: ['name'] },
+        ),
+      ),
       services: object({
         disabledDefaultServices: texts,
         additional: list(

@@ -88,14 +88,17 @@ export function settingsData(cluster: Cluster, names: readonly string[]): Record
     ),
     fenced: isFenced(cluster) ? 'yes' : 'no',
     'pg_hba.conf': lines(...FIRST_RULES, ...rules, ...LAST_RULES),
-    'init.sql': lines(
-      ...(spec.bootstrap.initdb?.postInitSQL ?? []).map((statement) => `${statement};`),
-    ),
+    'init.sql': statementsIn(spec.bootstrap.initdb?.postInitSQL),
+    'template.sql': statementsIn(spec.bootstrap.initdb?.postInitTemplateSQL),
+    'application.sql': statementsIn(spec.bootstrap.initdb?.postInitApplicationSQL),
     'initdb.sh': INITDB,
     'copy.sh': COPY,
     'server.sh': SERVER,
   };
 }
+
+const statementsIn = (statements: readonly string[] = []): string =>
+  statements.map((statement) => `${statement};\n`).join('');
 
 /** The services of a Cluster: docs/cloudnativepg.md, fact 11. */
 export function servicesOf(cluster: Cluster): Named[] {

@@ -205,6 +205,10 @@ function seenOf(cluster: Cluster, { pods, claims, jobs, secrets }: Listed): Seen
   const versions = secrets
     .filter(({ metadata }) => metadata.namespace === namespace && used.includes(metadata.name))
     .map(({ metadata }) => metadata.resourceVersion);
+  const roleNames = (cluster.spec.managed.roles ?? []).map((role) => role.passwordSecret.name);
+  const roleSecrets = secrets
+    .filter(({ metadata }) => metadata.namespace === namespace && roleNames.includes(metadata.name))
+    .map(({ metadata }) => [metadata.name, metadata.resourceVersion] as const);
   const ownPods = pods.filter(({ metadata }) => metadata.namespace === namespace);
   const jobName = firstJob(cluster).metadata.name;
   const kept = claims.filter((claim) => !isLeaving(claim));
@@ -218,6 +222,7 @@ function seenOf(cluster: Cluster, { pods, claims, jobs, secrets }: Listed): Seen
       null,
     servers: serversOf(cluster, ownPods),
     volumes: hashOf([versions, settingsData(cluster, names.length > 0 ? names : [`${name}-1`])]),
+    roleSecrets: new Map(roleSecrets),
   };
 }
 

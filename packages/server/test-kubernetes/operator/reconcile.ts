@@ -30,6 +30,7 @@ import {
   VOLUMES,
 } from './objects.ts';
 import { changePrimary, standbyOf } from './primary.ts';
+import { applyRoles } from './roles.ts';
 import {
   changing,
   HEALTHY,
@@ -147,6 +148,7 @@ async function run(tools: Tools, seen: Seen): Promise<Status> {
   // The role follows Ready in the next round: docs/cloudnativepg.md, fact 7.
   if (conditionsOf(cluster).some(({ type, status }) => type === 'Ready' && status === 'True'))
     for (const pod of servers) await setRole(api, pod, pod === primary ? 'primary' : 'replica');
+  await applyRoles(tools, seen);
   return { ...HEALTHY, readyInstances: servers.length };
 }
 

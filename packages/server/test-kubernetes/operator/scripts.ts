@@ -28,9 +28,12 @@ pg_ctl --pgdata="$data" --wait --silent \\
 sql --dbname=postgres --command="create role \\"$OWNER\\" login"
 echo "create role streaming_replica login replication password '$REPLICATION_PASSWORD'" |
   sql --dbname=postgres
-sql --dbname=postgres --command="create database \\"$DATABASE\\" owner \\"$OWNER\\""
-set_password
+# In this order: docs/cloudnativepg.md, fact 24.
 sql --dbname=postgres --file=/config/init.sql
+sql --dbname=template1 --file=/config/template.sql
+sql --dbname=postgres --command="create database \\"$DATABASE\\" owner \\"$OWNER\\""
+sql --dbname="$DATABASE" --file=/config/application.sql
+set_password
 pg_ctl --pgdata="$data" --wait --silent --mode=fast stop
 `;
 

@@ -34,6 +34,8 @@ export type Seen = Readonly<{
   servers: readonly Pod[];
   /** The version of what is in the volumes of its servers. */
   volumes: string;
+  /** The versions of the secrets of its managed roles, by their names. */
+  roleSecrets: ReadonlyMap<string, string>;
 }>;
 
 export type Tools = Readonly<{

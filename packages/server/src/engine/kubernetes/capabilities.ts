@@ -68,7 +68,7 @@ export function capabilitiesOf(settings: Images): Capabilities {
       verifyBackup: IMPOSSIBLE,
       runBackup: IMPOSSIBLE,
       createReplicaSet: IMPOSSIBLE,
-      query: IMPOSSIBLE,
+      query: POSSIBLE,
       enableExtension: IMPOSSIBLE,
       disableExtension: IMPOSSIBLE,
     },

@@ -24,6 +24,7 @@ export const podAt = (ordinal: number, id = ID): string =>
   `/api/v1${NAMESPACE}/pods/s-${id}-${ordinal}`;
 export const POD = podAt(1);
 export const PASSWORD = `/api/v1${NAMESPACE}/secrets/s-${ID}-password`;
+export const READER_SECRET = `/api/v1${NAMESPACE}/secrets/s-${ID}-reader`;
 export const labelsOf = (id: string) => ({
   'app.kubernetes.io/managed-by': 'howdah',
   'cnpg.io/cluster': `s-${id}`,

@@ -45,6 +45,19 @@ test('a service is created, stopped, started and removed, and nothing is left', 
       enableSuperuserAccess: false,
       imageName: 'postgres:17',
       postgresql: { pg_hba: ['hostnossl all all all reject'] },
+      managed: {
+        roles: [
+          {
+            name: 'howdah_reader',
+            ensure: 'present',
+            login: true,
+            bypassrls: true,
+            connectionLimit: 11,
+            inRoles: ['pg_read_all_data'],
+            passwordSecret: { name: `s-${ID}-reader` },
+          },
+        ],
+      },
       resources: {
         requests: { cpu: '500m', memory: '2Gi' },
         limits: { cpu: '500m', memory: '2Gi' },
@@ -247,7 +260,7 @@ test('a paused service keeps its password, and its major version', async () => {
   await expect(newer).rejects.toThrow('its data is of PostgreSQL 17, and 18 was asked for');
 });
 
-test('statements are refused as unavailable', async () => {
+test('statements are unavailable without a Cluster', async () => {
   const statement = { sql: 'select 1', parameters: [], maxRows: 1, timeoutMs: 1 };
   await expect(cloud.engine.sql.query(ID, null, statement)).rejects.toThrow(EngineUnavailable);
 });

@@ -24,6 +24,7 @@ import { createFailovers } from './service/failovers.ts';
 import { writePassword } from './service/objects.ts';
 import type { ClusterState } from './service/observed.ts';
 import { planOf } from './service/plan.ts';
+import { createStatements, type Statements } from './statements.ts';
 
 export type KubernetesEngineOptions = Readonly<{
   settings: RegionSettings;
@@ -65,6 +66,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     waiting: new Map(),
   };
   const certificates = keepCertificates(region, failed);
+  const statements = createStatements(region);
   return {
     capabilities: capabilitiesOf(settings),
     lifecycle: createLifecycle(region),
@@ -76,7 +78,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
       }),
       isCurrent: ({ host }) => host === settings.host,
     },
-    sql: createSql(region),
+    sql: createSql(region, statements),
     extensions: {
       installed: async () => [],
       of: async () => [],
@@ -89,6 +91,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     simulation: null,
     close: async () => {
       certificates.close();
+      statements.close();
       await failovers.close();
       await cache.close();
       kube.close();
@@ -108,10 +111,6 @@ async function answersAt(
     () => false,
   );
 }
-
-/** The answer to each statement. */
-const NO_SESSIONS =
-  'the control plane opens no sessions in services on Kubernetes yet; use psql at its endpoint';
 
 const PAUSED =
   'a fork on Kubernetes copies the data of a running server, and the service is PAUSED; ' +
@@ -150,12 +149,10 @@ function createLifecycle(region: Region): Engine['lifecycle'] {
 const PASSWORD_WITHIN_MS = 20_000;
 const PASSWORD_POLL_MS = 100;
 
-function createSql(region: Region): Engine['sql'] {
+function createSql(region: Region, statements: Statements): Engine['sql'] {
   return {
     setPassword: (id, verifier) => setPassword(region, id, verifier),
-    query: async () => {
-      throw new EngineUnavailable(NO_SESSIONS);
-    },
+    query: (id, _parent, statement) => statements.run(id, statement),
   };
 }
 

@@ -18,6 +18,7 @@ import {
   passwordSecret,
   replicationSecret,
 } from './names.ts';
+import { READER_DATABASE_SQL, READER_SQL, READER_TEMPLATE_SQL, readerRole } from './reader.ts';
 
 /** The annotation by which a Cluster is stopped, with its volumes kept. */
 export const HIBERNATION = 'cnpg.io/hibernation';
@@ -121,6 +122,7 @@ export function clusterManifest(input: ClusterInput): Manifest {
       // service account of each server may read it.
       certificates: { serverCASecret: AUTHORITY_SECRET, serverTLSSecret: certificateSecret(id) },
       managed: {
+        roles: [readerRole(id)],
         services: {
           disabledDefaultServices: ['ro'],
           additional: [endpointOf(input)],
@@ -173,7 +175,9 @@ function bootstrapOf({ id, statements, parent }: ClusterInput): object {
         encoding: 'UTF8',
         localeCollate: 'C.UTF-8',
         localeCType: 'C.UTF-8',
-        postInitSQL: statements,
+        postInitSQL: [...statements, ...READER_SQL],
+        postInitTemplateSQL: READER_TEMPLATE_SQL,
+        postInitApplicationSQL: READER_DATABASE_SQL,
       },
     },
   };

@@ -41,6 +41,8 @@ export function idOf(name: string): string | null {
 
 /** The password of tsdbadmin, as a SCRAM verifier. */
 export const passwordSecret = (id: string): string => `${clusterName(id)}-password`;
+/** The password of the role of statements through the API. */
+export const readerSecret = (id: string): string => `${clusterName(id)}-reader`;
 /** The certificate of its servers, and the key of it. */
 export const certificateSecret = (id: string): string => `${clusterName(id)}-certificate`;
 /** The certificate of the role of its standbys. CloudNativePG makes it. */

@@ -1,5 +1,6 @@
 /** The secrets of services. */
 import { ADMIN_ROLE } from '@howdah/contract';
+import { READER_ROLE } from '../../statements/reader-role.ts';
 import type { Manifest } from '../api/client.ts';
 import { KINDS } from '../api/kinds.ts';
 import {
@@ -9,6 +10,7 @@ import {
   MANAGED,
   namespaceOf,
   passwordSecret,
+  readerSecret,
 } from './names.ts';
 
 /** A namespace; nothing but ours may be in it. */
@@ -38,6 +40,13 @@ export function passwordManifest(id: string, projectId: string, verifier: string
   const labels = { [LABELS.service]: id };
   const data = { username: ADMIN_ROLE, password: verifier };
   return secretManifest(passwordSecret(id), projectId, labels, data, 'kubernetes.io/basic-auth');
+}
+
+/** @param password the control plane logs in with it, so it is no verifier */
+export function readerManifest(id: string, projectId: string, password: string): Manifest {
+  const labels = { [LABELS.service]: id };
+  const data = { username: READER_ROLE, password };
+  return secretManifest(readerSecret(id), projectId, labels, data, 'kubernetes.io/basic-auth');
 }
 
 /** The certificate of the authority, by which servers of a project verify each other. */

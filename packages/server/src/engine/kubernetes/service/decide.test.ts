@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { ServiceSpec } from '../../spec.ts';
 import { changeOf, decide, FENCE_AFTER_MS, HEALTHY, type Known, type Step } from './decide.ts';
-import { desiredOf, type Desired } from './desired.ts';
+import { desiredOf, readDesired, writeDesired, type Desired } from './desired.ts';
 import type { ClusterState, Observed, ServerState } from './observed.ts';
 
 const SPEC: ServiceSpec = {
@@ -83,6 +83,19 @@ function up(spec: ServiceSpec, change: Partial<ClusterState> = {}): Observed {
 }
 const NOTHING: Observed = { cluster: null, servers: [], obstacle: null, parent: null };
 const name = (step: Step): string => ('name' in step ? step.name : step.kind);
+
+test('a service of an earlier release gets the role of statements, once it must run', () => {
+  const { reader, ...older } = desiredOf(SPEC);
+  const desired = readDesired(writeDesired(older));
+  expect(reader).toBe(true);
+  expect(decide(SPEC, up(SPEC, { desired }), REACHED)).toMatchObject({
+    name: 'write configuration',
+    detail: 'the role of statements',
+    awaits: true,
+  });
+  const paused = up(PAUSED, { desired: { ...older, running: false }, hibernated: true });
+  expect(decide(PAUSED, paused, REACHED).kind).toBe('settled');
+});
 
 describe('a service that runs', () => {
   test.each<[string, ServiceSpec, Observed, Known, string]>([

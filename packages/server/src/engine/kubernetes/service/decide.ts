@@ -171,6 +171,8 @@ export function changeOf(before: Desired | null, desired: Desired): Change | nul
   if (before.replicas !== desired.replicas) return replicasOf(before, desired);
   if (before.storageGb !== desired.storageGb)
     return { name: STEPS.growVolume, awaits: false, detail: `${desired.storageGb} GB`, desired };
+  if (before.reader !== desired.reader)
+    return { name: STEPS.write, awaits: true, detail: 'the role of statements', desired };
   const detail = before.sync === desired.sync ? 'without a restart' : standbys(desired);
   return { name: STEPS.write, awaits: true, detail, desired };
 }

@@ -19,6 +19,8 @@ const DESIRED = Type.Object({
   sync: Type.Number(),
   restarts: Type.Number(),
   preload: Type.Array(Type.String()),
+  /** Whether it has the role of statements; absent: an earlier release has written it. */
+  reader: Type.Optional(Type.Literal(true)),
   /** The service whose data a fork copies; absent: it has its data. */
   parent: Type.Optional(Type.String()),
 });
@@ -37,6 +39,7 @@ export function desiredOf(spec: ServiceSpec, parent: string | null = null): Desi
     sync: ha?.sync ?? 0,
     restarts: spec.restarts,
     preload: [...spec.preload],
+    reader: true,
     ...(parent === null ? {} : { parent }),
   };
 }

@@ -2,6 +2,7 @@
 import { Type } from 'typebox';
 import { adminRights } from '../../../domain/postgres/admin-role.ts';
 import { serverSettings } from '../../../domain/postgres/settings.ts';
+import { newPassword } from '../../../lib/ids.ts';
 import { issueServerCertificate } from '../../../lib/tls.ts';
 import type { ServiceSpec } from '../../spec.ts';
 import type { Kube } from '../api/client.ts';
@@ -17,6 +18,7 @@ import {
   LABELS,
   namespaceOf,
   passwordSecret,
+  readerSecret,
 } from '../manifests/names.ts';
 import { clusterParameters } from '../manifests/parameters.ts';
 import {
@@ -24,6 +26,7 @@ import {
   certificateManifest,
   namespaceManifest,
   passwordManifest,
+  readerManifest,
 } from '../manifests/secrets.ts';
 import type { Region } from '../region.ts';
 import { writeDesired, type Desired } from './desired.ts';
@@ -61,6 +64,12 @@ export async function writeObjects(
     !(await exists(kube, place(KINDS.secret, passwordSecret(spec.id))))
   )
     await writePassword(region, spec.id, projectId, spec.firstVerifier);
+  // Once: the role has this password from then on.
+  if (!(await exists(kube, place(KINDS.secret, readerSecret(spec.id)))))
+    await kube.apply(
+      place(KINDS.secret, readerSecret(spec.id)),
+      readerManifest(spec.id, projectId, newPassword()),
+    );
   const manifest = clusterManifest(clusterInput(region, spec, projectId, desired));
   cache.put(await kube.apply(place(KINDS.cluster, clusterName(spec.id)), manifest));
 }

@@ -1,0 +1,190 @@
+/**
+ * Runs statements that users send through the API, at the endpoints of services. The control plane
+ * has no superuser here: CloudNativePG makes the role, and a session of the same role ends those
+ * that do not end by themselves (docs/decisions/0058-statements-on-kubernetes.md).
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { DatabaseError, type Client } from 'pg';
+import { Type } from 'typebox';
+import { ADMIN_ROLE, type QueryResult } from '@howdah/contract';
+import { EngineUnavailable, StatementRefused, type ReadStatement } from '../engine.ts';
+import { MAX_STATEMENTS, READER_ROLE, whyTaken } from '../statements/reader-role.ts';
+import { beginReading, runStatement } from '../statements/run.ts';
+import {
+  FULL_OF_STATEMENTS,
+  openSession,
+  SESSION_DEADLINE_MS,
+  type StatementServer,
+} from '../statements/session.ts';
+import { CAN_WRITE } from '../statements/writers.ts';
+import { KubeError } from './api/errors.ts';
+import { KINDS } from './api/kinds.ts';
+import { readerSecret } from './manifests/names.ts';
+import type { Region } from './region.ts';
+import { askChallenge } from './service/challenge.ts';
+import { placesIn } from './service/objects.ts';
+
+export type Statements = ReturnType<typeof createStatements>;
+
+export function createStatements(region: Region) {
+  const open = new Set<Client>();
+  const enter = createPlaces();
+  return {
+    /** @throws EngineUnavailable, StatementRefused */
+    run: async (id: string, statement: ReadStatement): Promise<QueryResult> => {
+      const server = await serverOf(region, id);
+      const leave = await enter(id);
+      const ends: Promise<void>[] = [];
+      const terminate = (pid: number): Promise<void> => {
+        const end = server.terminate(pid);
+        ends.push(end);
+        return end;
+      };
+      try {
+        const client = await begin(server, statement.timeoutMs);
+        open.add(client);
+        try {
+          return await runStatement(client, { ...server, terminate }, statement);
+        } finally {
+          open.delete(client);
+          // Not `end()`, which would wait for a server that may hang.
+          client.connection.stream.destroy();
+        }
+      } finally {
+        // A statement that ignores its end has its place until it is ended: there is always a
+        // session left that ends it.
+        void Promise.allSettled(ends).then(leave);
+      }
+    },
+    close: (): void => open.forEach((client) => client.connection.stream.destroy()),
+  };
+}
+
+/** How soon something that is waited for is looked at again. */
+const POLL_MS = 20;
+
+/** @returns a function that waits for a place of a service, and returns how that is left */
+function createPlaces() {
+  const taken = new Map<string, number>();
+  return async (id: string): Promise<() => void> => {
+    for (const begunMs = performance.now(); ; await sleep(POLL_MS)) {
+      const count = taken.get(id) ?? 0;
+      if (count < MAX_STATEMENTS) {
+        taken.set(id, count + 1);
+        return () => {
+          const left = (taken.get(id) ?? 1) - 1;
+          if (left === 0) taken.delete(id);
+          else taken.set(id, left);
+        };
+      }
+      if (performance.now() - begunMs > SESSION_DEADLINE_MS)
+        throw new EngineUnavailable(FULL_OF_STATEMENTS);
+    }
+  };
+}
+
+const PASSWORD = Type.Object({ data: Type.Object({ password: Type.String() }) });
+
+/** @throws EngineUnavailable */
+async function serverOf(region: Region, id: string): Promise<StatementServer> {
+  const { cache, kube, settings, authority } = region;
+  const cluster = cache.cluster(id);
+  if (cluster?.projectId == null || cluster.nodePort === null)
+    throw new EngineUnavailable(cache.staleWhy() ?? 'it has no Cluster');
+  const endpoint = { host: settings.host, port: cluster.nodePort };
+  const place = placesIn(cluster.projectId)(KINDS.secret, readerSecret(id));
+  const secret = await kube.get(place, PASSWORD).catch((error: unknown) => {
+    if (error instanceof KubeError) throw new EngineUnavailable(error.message, { cause: error });
+    throw error;
+  });
+  if (secret === null) throw new EngineUnavailable(NOT_MADE);
+  const password = Buffer.from(secret.data.password, 'base64').toString('utf8');
+  const ssl = { ca: authority.certificatePem, rejectUnauthorized: true };
+  const server: StatementServer = {
+    config: async () => ({ ...endpoint, password, ssl }),
+    terminate: async (pid) => {
+      const client = await openSession(server, SESSION_DEADLINE_MS);
+      await beginReading(client, server, `pg_catalog.pg_terminate_backend(${pid})`);
+      client.connection.stream.destroy();
+    },
+    answers: () =>
+      askChallenge(endpoint, authority.certificatePem).then(
+        () => true,
+        () => false,
+      ),
+  };
+  return server;
+}
+
+const WRONG_PASSWORD = '28P01';
+const LOGIN_AGAIN_MS = 200;
+const NOT_MADE =
+  `CloudNativePG has not made its role ${READER_ROLE} yet, which statements need; if that lasts, ` +
+  'examine the cluster: howdah region doctor';
+
+/** Opens a session; CloudNativePG may just be making the role, which has no password before. */
+async function openWhenMade(server: StatementServer, timeoutMs: number): Promise<Client> {
+  for (const begunMs = performance.now(); ; await sleep(LOGIN_AGAIN_MS)) {
+    try {
+      return await openSession(server, timeoutMs);
+    } catch (error) {
+      const cause = error instanceof EngineUnavailable ? error.cause : null;
+      if (!(cause instanceof DatabaseError) || cause.code !== WRONG_PASSWORD) throw error;
+      if (performance.now() - begunMs > SESSION_DEADLINE_MS)
+        throw new EngineUnavailable(NOT_MADE, { cause: error });
+    }
+  }
+}
+
+type Facts = Readonly<{
+  /** Whether the role could write, or fill the volume with temporary files. */
+  isUnlimited: boolean;
+  /** A role that may become this one; null: none may. */
+  owner: string | null;
+  /** A role whose rights it has beside its own; null: none. */
+  granted: string | null;
+}>;
+
+/** In SQL of any search path: the session has that of the owner. */
+const FACTS = `
+  ${CAN_WRITE} or pg_catalog.current_setting('temp_file_limit') operator(pg_catalog.=) '-1'
+    as "isUnlimited",
+  (select pg_catalog.pg_get_userbyid(m.member) from pg_catalog.pg_auth_members m
+   where m.roleid operator(pg_catalog.=) session_user::pg_catalog.regrole limit 1) as owner,
+  (select pg_catalog.pg_get_userbyid(m.roleid) from pg_catalog.pg_auth_members m
+   where m.member operator(pg_catalog.=) session_user::pg_catalog.regrole
+     and m.roleid operator(pg_catalog.<>) 'pg_read_all_data'::pg_catalog.regrole limit 1)
+    as granted`;
+
+/** Opens a session that cannot write. */
+async function begin(server: StatementServer, timeoutMs: number): Promise<Client> {
+  const client = await openWhenMade(server, timeoutMs);
+  const why = whyUnsafe(await beginReading<Facts>(client, server, FACTS));
+  if (why === null) return client;
+  client.connection.stream.destroy();
+  throw why;
+}
+
+/** Why the role has more rights than it must have; null: it has not. */
+export function whyUnsafe(facts: Facts | null): Error | null {
+  if (facts === null) return new EngineUnavailable('it gave no answer');
+  const { owner, granted, isUnlimited } = facts;
+  if (owner !== null) return new EngineUnavailable(whyTaken(owner));
+  if (granted !== null)
+    return new EngineUnavailable(
+      `its user granted the role ${granted} to ${READER_ROLE}, which may have no other rights: ` +
+        `revoke ${granted} from ${READER_ROLE}`,
+    );
+  if (!isUnlimited) return null;
+  return new StatementRefused(
+    `a session that only reads could write here: functions like pg_logical_emit_message are open ` +
+      `to everybody, or ${READER_ROLE} has no temp_file_limit`,
+    {
+      sqlstate: INSUFFICIENT_PRIVILEGE,
+      hint:
+        'Services that an earlier release made are so, their forks, and databases made from ' +
+        `template0: create a service, and copy the data with pg_dump as ${ADMIN_ROLE}.`,
+    },
+  );
+}
+const INSUFFICIENT_PRIVILEGE = '42501';
