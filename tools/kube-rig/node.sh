@@ -47,6 +47,18 @@ else
   done </proc/self/cgroup
 fi
 
+# The kubelet changes these settings of the whole machine, unless it finds them as it wants them.
+mkdir settings
+while read -r setting value; do
+  echo "$value" >"settings/${setting//\//.}"
+  mount --bind "settings/${setting//\//.}" "/proc/sys/$setting"
+done <<END
+kernel/panic 10
+kernel/panic_on_oops 1
+vm/overcommit_memory 1
+vm/panic_on_oom 0
+END
+
 truncate --size=40G volumes.img
 mkfs.btrfs --quiet volumes.img >/dev/null # it prints notes even then
 mount -o loop,noatime volumes.img volumes

@@ -3,7 +3,7 @@
  * a second cluster beside it that leaves nothing behind.
  */
 import { execFile, spawn } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -176,7 +176,12 @@ async function startBeside() {
 
 describe('a second cluster', () => {
   test('leaves nothing when its command ends, and has the status of the command', async () => {
+    const setting = '/proc/sys/kernel/panic'; // the kubelet wants 10
+    const before = readFileSync(setting, 'utf8');
+    writeFileSync(setting, '3');
     const beside = await startBeside();
+    expect(readFileSync(setting, 'utf8')).toBe('3\n');
+    writeFileSync(setting, before);
     expect(beside.rig.nodeAddress).not.toBe(rig.nodeAddress);
     for (const [kind, traces] of Object.entries(await tracesOf(beside.rig)))
       expect(traces, kind).not.toEqual([]);
