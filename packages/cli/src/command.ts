@@ -33,6 +33,7 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   shell: 'bash, zsh or fish',
   extension: 'its name, like postgis',
   file: 'its path',
+  directory: 'its path',
   source: 'URL of a database, postgres://USER@HOST:PORT/DATABASE, or path of a dump',
 };
 

@@ -3,6 +3,7 @@
  * and …-control work on this machine.
  */
 import { Command } from 'commander';
+import { addAdopt } from './commands/adopt.ts';
 import { addAllowList } from './commands/allow-list.ts';
 import { addAudit } from './commands/audit.ts';
 import { addAuditLog } from './commands/audit-log.ts';
@@ -44,7 +45,18 @@ import { EXIT_CODES, EXIT_MEANINGS, type Exit } from './exit.ts';
 const GROUPS: readonly [title: string, add: readonly ((program: Command) => void)[]][] = [
   [
     'This machine:',
-    [addUp, addDown, addStatus, addDoctor, addAudit, addStore, addControl, addRepo, addRecover],
+    [
+      addUp,
+      addDown,
+      addStatus,
+      addDoctor,
+      addAudit,
+      addAdopt,
+      addStore,
+      addControl,
+      addRepo,
+      addRecover,
+    ],
   ],
   [
     'Databases:',

@@ -336,6 +336,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   checkRepository: ok(repository),
   getRecoveryKit: ok(RECOVERY_KIT),
   createServiceFromKit: accepted(creating),
+  adoptService: accepted({ ...SERVICE, status: 'QUEUED', assumed: ['environment: DEV'] }),
   deleteRepository: nothing,
   removeRegion: nothing,
   listWebhooks: ok([webhook]),

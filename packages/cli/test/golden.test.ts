@@ -168,6 +168,7 @@ const CALLS: readonly Row[] = [
     ),
     input: JSON.stringify(RECOVERY_KIT),
   },
+  row('adoptService', 'adopt /srv/howdah/data/services/mq45ho2ud1 --name orders'),
   row('listAudit', 'audit-log list --call deleteService --outcome refused'),
   row('exportAudit', 'audit-log export --since 2026-01-01T00:00:00Z'),
 ];

@@ -98,6 +98,7 @@ export const ACCESS = {
   checkRepository: 'operator',
   getRecoveryKit: 'operator',
   createServiceFromKit: 'operator',
+  adoptService: 'operator',
   listKubernetesRegions: 'operatorRead',
   addRegion: 'operator',
   removeRegion: 'operator',

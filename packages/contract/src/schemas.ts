@@ -82,6 +82,7 @@ import {
   RepositorySchema,
 } from './schemas/repositories.ts';
 import {
+  AdoptBody,
   CreateServiceBody,
   DrillBody,
   RecoverBody,
@@ -130,6 +131,7 @@ export const NAMED_SCHEMAS = [
   WarningSchema,
   ServiceSchema,
   CreateServiceBody,
+  AdoptBody,
   ForkBody,
   CreateReplicaSetBody,
   ResizeBody,

@@ -42,6 +42,7 @@ export const IS_TRANSITIONAL: Record<LiveStatus, boolean> = {
  */
 export const OPERATION_KINDS = [
   'create',
+  'adopt',
   'fork',
   'start',
   'stop',
@@ -92,6 +93,7 @@ export const runsBeside = (kind: OperationKind): kind is BesideKind =>
  */
 export const CANCEL: Record<OperationKind, 'always' | 'queued' | { no: string }> = {
   create: { no: 'delete the service' },
+  adopt: { no: 'delete the service' },
   fork: { no: 'delete the fork' },
   start: { no: 'stop the service once it runs' },
   stop: { no: 'start the service once it has stopped' },
@@ -168,6 +170,7 @@ export function statusOf(
   if (underWay.failing) return 'UNSTABLE';
   switch (underWay.kind) {
     case 'create':
+    case 'adopt':
     case 'fork':
       return underWay.begun ? 'CONFIGURING' : 'QUEUED';
     case 'start':

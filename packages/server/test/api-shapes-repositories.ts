@@ -146,6 +146,28 @@ test('a paused service is restored from its backups, one that runs is not', asyn
   await remove(id);
 });
 
+test('a directory that the metadata database does not know is adopted', async () => {
+  const { id } = await create({ name: 'forgotten', service_type: 'POSTGRES' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  await call('POST', `/services/${id}/stop`);
+  await reach(id, 'PAUSED', 'PAUSING');
+  const directory = join(cloud.home, 'data', 'services', id);
+  const refused = await call('POST', '/services/adopt', { directory });
+  expect(refused).toMatchObject({ status: 409, body: { code: 'CONFLICT' } });
+  await metadata.db.deleteFrom('services').where('id', '=', id).execute();
+  const adopted = await call('POST', '/services/adopt', { directory, name: 'found' });
+  expect(adopted).toMatchObject({
+    status: 202,
+    body: { service_id: id, name: 'found', status: 'QUEUED', assumed: expect.any(Array) },
+  });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  expect((await call('GET', `/operations/${operationOf(adopted)}`)).body).toMatchObject({
+    kind: 'adopt',
+    status: 'succeeded',
+  });
+  await remove(id);
+});
+
 test('an upgrade to the same version changes nothing, others say why not', async () => {
   const { id, answer } = await create({ name: 'stays as it is', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');

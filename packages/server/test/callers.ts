@@ -59,6 +59,8 @@ export const CALLERS: Record<string, Row> = {
   getRecoveryKit: { needs: 'operator', own: 404 },
   // Its kit does not say which bucket.
   createServiceFromKit: { needs: 'operator', own: 400, body: { kit } },
+  // It is no directory of a service.
+  adoptService: { needs: 'operator', own: 400, body: { directory: '/' } },
   listKubernetesRegions: { needs: 'operator', reads: true },
   // It is no kubeconfig.
   addRegion: { needs: 'operator', own: 400, body: { code: 'made', kubeconfig: '{}' } },
@@ -278,6 +280,7 @@ export const RESTRICTED: Record<string, Restricted> = {
   checkRepository: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   getRecoveryKit: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   createServiceFromKit: { fork: 'no', other: 'no', dryRunOnly: 'no' },
+  adoptService: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   listKubernetesRegions: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   addRegion: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   removeRegion: { fork: 'no', other: 'no', dryRunOnly: 'no' },

@@ -330,6 +330,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/projects/{project_id}/services/adopt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a directory with the data of a service a service again
+         * @description Needs an admin key of the operator project. The directory is one that Howdah has made, in the data directory of a region on the machine, and that the metadata database does not know: it was restored from an older backup. The service has the id, data and passwords of before. The answer says what was assumed of the rest.
+         */
+        post: operations["adoptService"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/projects/{project_id}/services/{service_id}/forkService": {
         parameters: {
             query?: never;
@@ -1909,6 +1929,8 @@ export interface components {
              * @description in the answer to create only
              */
             initial_password?: string;
+            /** @description in the answer to adopt only: what its directory does not say, and its value */
+            assumed?: string[];
             /** @description the parent of a fork; of a read replica set (is_standby) the service that it follows */
             forked_from?: {
                 project_id: string;
@@ -1970,6 +1992,12 @@ export interface components {
             enable_pooler?: boolean;
             /** @description the VPC that the service is created in; without one, its endpoint is open to all */
             vpc_id?: string;
+        };
+        AdoptService: {
+            /** @description the absolute path of a directory of a service that the metadata database does not know, on the machine of the installation */
+            directory: string;
+            /** @description 1 to 128 characters; default: its id */
+            name?: string;
         };
         ForkService: {
             /**
@@ -2420,7 +2448,7 @@ export interface components {
         Operation: {
             id: string;
             /** @enum {string} */
-            kind: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+            kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
             service_id: string;
             /** @enum {string} */
             status: "queued" | "running" | "succeeded" | "failed";
@@ -3093,7 +3121,7 @@ export interface components {
             /** @description null: none, since nothing would change, or the call changes no service */
             operation: {
                 /** @enum {string} */
-                kind: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+                kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
                 /** @description null: it would be made */
                 service_id: string | null;
                 /** @description the steps, if nothing is in the way */
@@ -6505,6 +6533,166 @@ export interface operations {
             cookie?: never;
         };
         requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Service"];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    adoptService: {
+        parameters: {
+            query?: {
+                /** @description true: nothing is changed; the answer describes the change */
+                dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
+            header?: {
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AdoptService"];
+            };
+        };
         responses: {
             /** @description Default Response */
             202: {
@@ -16323,7 +16511,7 @@ export interface operations {
                 /** @description from the header Link */
                 cursor?: string;
                 service_id?: string;
-                kind?: "create" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+                kind?: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
                 status?: "queued" | "running" | "succeeded" | "failed";
             };
             header?: never;

@@ -2,6 +2,7 @@
 import { Type } from 'typebox';
 import { Named, StringEnum } from '../schema.ts';
 import {
+  closed,
   name,
   NO_CONTROL_CHARACTERS,
   pgVersion,
@@ -101,6 +102,26 @@ export const ResizeBody = Named(
 );
 
 export type ResizeBody = Type.Static<typeof ResizeBody>;
+
+export const AdoptBody = Named(
+  'AdoptService',
+  Type.Object(
+    {
+      directory: Type.String({
+        minLength: 1,
+        maxLength: 4096,
+        pattern: NO_CONTROL_CHARACTERS,
+        description:
+          'the absolute path of a directory of a service that the metadata database does not ' +
+          'know, on the machine of the installation',
+      }),
+      name: Type.Optional(name('1 to 128 characters; default: its id')),
+    },
+    closed,
+  ),
+);
+
+export type AdoptBody = Type.Static<typeof AdoptBody>;
 
 export const RecoverBody = Named(
   'RecoverService',

@@ -86,6 +86,11 @@ export const ServiceSchema = Named(
     initial_password: Type.Optional(
       Type.String({ format: 'password', description: 'in the answer to create only' }),
     ),
+    assumed: Type.Optional(
+      Type.Array(Type.String(), {
+        description: 'in the answer to adopt only: what its directory does not say, and its value',
+      }),
+    ),
     forked_from: Type.Optional(
       Type.Object(
         { project_id: Type.String(), service_id: Type.String(), is_standby: Type.Boolean() },

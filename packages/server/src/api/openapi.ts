@@ -130,6 +130,7 @@ const CONNECTION_ANSWERS = {
 const LINKS: Partial<Record<CallName, { to: CallName; parameter: string; field: string }>> = {
   createService: { to: 'getService', parameter: 'service_id', field: 'service_id' },
   createServiceFromKit: { to: 'getService', parameter: 'service_id', field: 'service_id' },
+  adoptService: { to: 'getService', parameter: 'service_id', field: 'service_id' },
   forkService: { to: 'getService', parameter: 'service_id', field: 'service_id' },
   createReplicaSet: { to: 'getReplicaSet', parameter: 'replica_set_id', field: 'id' },
   createVpc: { to: 'getVpc', parameter: 'vpc_id', field: 'id' },

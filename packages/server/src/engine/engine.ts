@@ -27,6 +27,7 @@ import type {
 } from '@howdah/contract';
 import type { ReadLagLimit } from '../config.ts';
 import type { Addresses } from './addresses.ts';
+import type { Adoptable } from './adoptable.ts';
 import type { DiskUsage, StorageQuota } from './disk.ts';
 import type { KeepRules } from './keep-rules.ts';
 import type { OffMachineBackups } from './off-machine.ts';
@@ -212,6 +213,13 @@ export interface Lifecycle {
   whyNotForked(parent: string, strategy: ForkStrategy): string | null;
   /** The major version of the PostgreSQL that a service's data is of; null: it has no data. */
   majorOf(id: string): Promise<number | null>;
+  /**
+   * The data of a service in a directory of this machine. It may be hostile, and nothing is changed.
+   *
+   * @returns null: it is not a directory of services of this region
+   * @throws NotAdoptable
+   */
+  findAdoptable(directory: string): Promise<Adoptable | null>;
   /**
    * Does ahead the work that a first create of a type would wait for, and removes what a crash left
    * half deleted.

@@ -32,6 +32,7 @@ import { changeService } from '../store/services.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
 import { refuseFullDisk, refuseSecondProject, sizeOrRefuse } from './common.ts';
 import { insertServiceAtEndpoint } from './create-service.ts';
+import { refuseMissingLibraries } from './extensions.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { regionOrRefuse } from './regions.ts';
 import { refusing, type RepositoryContext } from './repositories.ts';
@@ -267,18 +268,7 @@ async function refuseUnsupported(
   const capability = engine.lifecycle.supports(addons, major);
   if ('missing' in capability)
     throw new ApiError('UNAVAILABLE_HERE', `${typeOfAddons(addons)}: ${capability.missing}`);
-  if (preload.length === 0) return;
-  const usable = (await engine.extensions.installed())
-    .filter(({ postgres_version: version }) => Number.parseInt(version, 10) === major)
-    .flatMap(({ extensions }) => extensions)
-    .filter((one) => one.allowed && one.preload);
-  const missing = preload.filter((name) => !usable.some((one) => one.name === name));
-  if (missing.length > 0)
-    throw new ApiError(
-      'UNAVAILABLE_HERE',
-      `service: its PostgreSQL loads ${missing.join(', ')}, which PostgreSQL ${major} does not ` +
-        'have here or which is not allowed: howdah extension installed lists those',
-    );
+  await refuseMissingLibraries({ engine }, preload, major, 'service');
 }
 
 /** The quota that a service has there, as far as one may have it here. */

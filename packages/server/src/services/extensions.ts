@@ -1,6 +1,7 @@
 /** Extensions of services: what there is, enable, disable. */
 import { ApiError, EXTENSION_OF_ADDON, whyKept, type ServiceExtension } from '@howdah/contract';
 import type { ServiceRow } from '../domain/service/row.ts';
+import type { Region } from '../engine/regions.ts';
 import type { Caller } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
@@ -104,4 +105,29 @@ function allowedOrRefuse(all: readonly ServiceExtension[], name: string): Servic
       `name: ${name} requires ${missing.map((other) => other.name).join(', ')}: enable that first`,
     );
   return found;
+}
+
+/**
+ * Refuses data whose servers load libraries that the PostgreSQL of its version does not have here.
+ *
+ * @param field of the request
+ */
+export async function refuseMissingLibraries(
+  { engine }: Pick<Region, 'engine'>,
+  preload: readonly string[],
+  major: number,
+  field: string,
+): Promise<void> {
+  if (preload.length === 0) return;
+  const usable = (await engine.extensions.installed())
+    .filter(({ postgres_version: version }) => Number.parseInt(version, 10) === major)
+    .flatMap(({ extensions }) => extensions)
+    .filter((one) => one.allowed && one.preload);
+  const missing = preload.filter((name) => !usable.some((one) => one.name === name));
+  if (missing.length > 0)
+    throw new ApiError(
+      'UNAVAILABLE_HERE',
+      `${field}: its PostgreSQL loads ${missing.join(', ')}, which PostgreSQL ${major} does not ` +
+        'have here or which is not allowed: howdah extension installed lists those',
+    );
 }

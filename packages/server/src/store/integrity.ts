@@ -47,7 +47,7 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
               project_id is not null and status <> 'READY' and (recovery is not null or not exists (
                 select from operations o
                 where o.service_id = s.id and o.status = 'succeeded'
-                  and o.kind in ('create', 'fork', 'start', 'restart', 'resize', 'restore',
+                  and o.kind in ('create', 'adopt', 'fork', 'start', 'restart', 'resize', 'restore',
                     'repair', 'recover', 'upgrade', 'undoUpgrade')
               )) as provisioning
        from services s`,
@@ -91,7 +91,8 @@ const CONTRADICTIONS = `
   where operation_id is null and project_id is not null and deleted_at is null and status not in ('READY', 'PAUSED', 'UNSTABLE')
   union all
   select format('service %s has no operation that created it', id) from services s
-  where project_id is not null and not exists (select from operations o where o.service_id = s.id and o.kind in ('create', 'fork'))
+  where project_id is not null and not exists (
+    select from operations o where o.service_id = s.id and o.kind in ('create', 'adopt', 'fork'))
   union all
   select format('the document of service %s says another status or port than its record', id)
   from services

@@ -193,7 +193,8 @@ export async function pruneOperations(db: Db, keptMs: number): Promise<boolean> 
     delete from operations where id = any (array(
       select o.id from operations o
       where o.kind = any(${[...OPERATION_KINDS]}::text[]) and o.finished < now() - ${`${keptMs} ms`}::interval
-        and not (o.kind in ('create', 'fork') and exists (select from services s where s.id = o.service_id))
+        and not (o.kind in ('create', 'adopt', 'fork')
+          and exists (select from services s where s.id = o.service_id))
       limit ${PRUNE_BATCH}))`.execute(db);
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }

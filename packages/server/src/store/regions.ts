@@ -72,9 +72,14 @@ export async function takeNextPort(
   return port;
 }
 
+/** Locks a region until the transaction ends: what has its ports, and what is adopted in it. */
+export async function lockRegion(tx: Tx, region: string): Promise<void> {
+  await tx.selectFrom('regions').select('code').where('code', '=', region).forUpdate().execute();
+}
+
 /** Whether a port is promised already. Locks the region until the transaction ends. */
 export async function isPromised(tx: Tx, region: string, port: number): Promise<boolean> {
-  await tx.selectFrom('regions').select('code').where('code', '=', region).forUpdate().execute();
+  await lockRegion(tx, region);
   const promised = tx
     .selectFrom('promised_ports')
     .select('port')

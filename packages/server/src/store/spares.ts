@@ -9,6 +9,8 @@ import { isSpare } from './predicates.ts';
 import type { Db, Tx } from './tables.ts';
 
 export type NewService = {
+  /** Default: a new one. */
+  id?: string;
   region: string;
   serviceType: ServiceType;
   addons: readonly Addon[];
@@ -28,7 +30,7 @@ export async function insertSpare(tx: Tx, spare: NewService): Promise<ServiceRow
   return tx
     .insertInto('services')
     .values({
-      id: newId(),
+      id: spare.id ?? newId(),
       project_id: null,
       region_code: spare.region,
       name: 'spare',

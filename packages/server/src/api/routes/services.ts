@@ -1,5 +1,6 @@
 /** Services: create, list, get, delete, power, size and settings. */
 import {
+  AdoptBody,
   CreateServiceBody,
   MessageBody,
   Ref,
@@ -13,6 +14,7 @@ import {
   UpdatePasswordBody,
 } from '@howdah/contract';
 import { Type } from 'typebox';
+import { adoptService } from '../../services/adopt-service.ts';
 import {
   renameService,
   startService,
@@ -59,6 +61,7 @@ const ServicesQuery = Type.Object({
  */
 export function serviceRoutes(api: App, context: ApiContext): void {
   lifeRoutes(api, context);
+  adoptRoutes(api, context);
   backupRoutes(api, context);
   powerRoutes(api, context);
   networkRoutes(api, context);
@@ -154,6 +157,29 @@ function lifeRoutes(api: App, context: ApiContext): void {
           : await deleteService(context, caller, id),
       );
     },
+  );
+}
+
+function adoptRoutes(api: App, context: ApiContext): void {
+  api.post(
+    '/projects/:project_id/services/adopt',
+    {
+      schema: {
+        operationId: 'adoptService',
+        summary: 'Make a directory with the data of a service a service again',
+        description:
+          'Needs an admin key of the operator project. The directory is one that Howdah has made, ' +
+          'in the data directory of a region on the machine, and that the metadata database does ' +
+          'not know: it was restored from an older backup. The service has the id, data and ' +
+          'passwords of before. The answer says what was assumed of the rest.',
+        tags: ['services'],
+        params: ofProject,
+        body: Ref(AdoptBody),
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await adoptService(context, callerOf(request), request.body)),
   );
 }
 

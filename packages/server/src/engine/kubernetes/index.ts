@@ -127,6 +127,7 @@ function createLifecycle(region: Region): Engine['lifecycle'] {
     whyNotConverted: () => NO_UPGRADES,
     whyNotForked: (parent) => (cache.cluster(parent)?.desired?.running === false ? PAUSED : null),
     majorOf: async (id) => cache.cluster(id)?.desired?.major ?? null,
+    findAdoptable: async () => null,
     prepare: async () => undefined,
     // Without an answer of the cluster, nothing is known to have ended. Fenced pods look ready.
     runs: async (id) =>

@@ -9,6 +9,7 @@ import { ADDONS_OF_TYPE, SERVICE_TYPES } from '@howdah/contract';
 import { takeUsablePort, type Addresses } from '../addresses.ts';
 import type { BackupKeeping, BeginStep, Engine, Seen, Verdict } from '../engine.ts';
 import type { ServiceSpec } from '../spec.ts';
+import { findAdoptable } from './adopt.ts';
 import { removeOldAside } from './backup/aside.ts';
 import { backupWarnings, holdingBackups, keepBackups } from './backup/keeper.ts';
 import { sweepCopies } from './backup/copy.ts';
@@ -67,6 +68,10 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
       majorOf: async (id) => {
         const marker = await readMarker(machine.layout.service(id));
         return marker === null ? null : majorOf(marker);
+      },
+      findAdoptable: (directory) => {
+        const address = { host: options.endpointHost, listen: options.listenAddress };
+        return findAdoptable(machine, address, directory);
       },
       prepare: () => prepare(local, () => isClosing),
       runs: (id) => runs(machine, id),

@@ -96,6 +96,7 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
       whyNotConverted: (_addons, major) => whyMissing(supports(major)),
       whyNotForked: () => null,
       majorOf: (id) => open().then(() => state.find(id)?.major ?? null),
+      findAdoptable: async () => null,
       prepare: open,
       runs: async (id) => {
         await open();

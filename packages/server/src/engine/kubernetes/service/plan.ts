@@ -47,6 +47,7 @@ export function planOf(
     case 'setEnvironment':
     case 'rename':
     case 'recover':
+    case 'adopt':
     case 'enablePooler':
     case 'disablePooler':
     case 'failover':

@@ -59,3 +59,29 @@ export function networksAmiss(
     }),
   ];
 }
+
+/** Listeners of services in a VPC that these are not in. */
+export function listenersAmiss(
+  settled: readonly Expected['services'][number][],
+  { networks }: Inventory,
+): string[] {
+  const owners = new Map(
+    settled.flatMap((service) =>
+      [
+        service.port,
+        service.poolerPort ?? service.port,
+        ...service.servers.map(({ port }) => port),
+      ].map((port) => [port, service] as const),
+    ),
+  );
+  return networks.flatMap(({ vpcId, listening }) =>
+    listening.flatMap(({ address, port }) => {
+      const service = owners.get(port);
+      if (service === undefined || (service.vpcId === vpcId && service.vpcAddress !== null))
+        return [];
+      return [
+        `something listens in VPC ${vpcId} at ${address}:${port}, a port of service ${service.id}, which is not in there`,
+      ];
+    }),
+  );
+}

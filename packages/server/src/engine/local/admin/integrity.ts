@@ -8,7 +8,7 @@ import { ID_LENGTH, IS_TRANSITIONAL } from '@howdah/contract';
 import type { Config } from '../../../config.ts';
 import { DEFAULT_UID_RANGE } from '../../../settings.ts';
 import { findLack, tableOf } from '../host/egress.ts';
-import { networksAmiss } from './integrity-networks.ts';
+import { listenersAmiss, networksAmiss } from './integrity-networks.ts';
 import { takeInventory, type Inventory } from './inventory.ts';
 import { memberKey, partsOfKey } from '../host/layout.ts';
 import { findLeftovers } from './leftovers.ts';
@@ -95,7 +95,7 @@ function missingData({ code, directory }: RegionSite, { services }: Expected): s
 async function regionAmiss(home: string, site: Site, facts: Facts): Promise<string[]> {
   const { before, after, found, settled, changing } = facts;
   return [
-    ...unknownServices(facts),
+    ...unknownServices(facts, site),
     ...groupsAmiss(facts.knownIds, found, site),
     ...(await filterAmiss(home, site, found)),
     ...found.leftovers
@@ -139,13 +139,17 @@ function compare(before: Expected, after: Expected, found: Inventory): Facts {
 }
 
 /** Directories and processes of services that the metadata database does not know. */
-function unknownServices({ knownIds, found }: Facts): string[] {
-  const unknown = (kind: string, ids: readonly string[]) =>
+function unknownServices({ knownIds, found }: Facts, { layout }: Site): string[] {
+  const unknown = (kind: string, ids: readonly string[], remedyOf = (_id: string) => '') =>
     ids
       .filter((id) => !knownIds.has(id))
-      .map((id) => `${kind} of ${id}, which the metadata database does not know`);
+      .map((id) => `${kind} of ${id}, which the metadata database does not know${remedyOf(id)}`);
   return [
-    ...unknown('directory', found.directories),
+    ...unknown(
+      'directory',
+      found.directories,
+      (id) => `: howdah adopt ${layout.service(id).root} makes it a service again`,
+    ),
     ...unknown('process', found.processes.map(serviceOf)),
     ...found.daemons.flatMap(({ id, name }) => unknown(name, [id])),
   ];
@@ -374,27 +378,4 @@ function hearing(found: Inventory): (service: ServiceFacts, port: number) => boo
       network?.listening.some((one) => one.address === vpcAddress && one.port === port) === true
     );
   };
-}
-
-/** Listeners of services in a VPC that these are not in. */
-function listenersAmiss(settled: readonly ServiceFacts[], { networks }: Inventory): string[] {
-  const owners = new Map(
-    settled.flatMap((service) =>
-      [
-        service.port,
-        service.poolerPort ?? service.port,
-        ...service.servers.map(({ port }) => port),
-      ].map((port) => [port, service] as const),
-    ),
-  );
-  return networks.flatMap(({ vpcId, listening }) =>
-    listening.flatMap(({ address, port }) => {
-      const service = owners.get(port);
-      if (service === undefined || (service.vpcId === vpcId && service.vpcAddress !== null))
-        return [];
-      return [
-        `something listens in VPC ${vpcId} at ${address}:${port}, a port of service ${service.id}, which is not in there`,
-      ];
-    }),
-  );
 }

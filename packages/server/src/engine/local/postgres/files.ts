@@ -5,6 +5,7 @@ import type { ConfigUsers } from '../host/owner.ts';
 import { accountFiles, SERVICE_USER } from '../host/users.ts';
 import { quoted, serverSettings } from '../../../domain/postgres/settings.ts';
 import { READER_ROLE } from '../../statements/reader-role.ts';
+import { needsPreload } from '../../../domain/postgres/extension-rules.ts';
 import { DATABASE_NAME, type Size } from '@howdah/contract';
 
 /**
@@ -184,4 +185,10 @@ function identConf({ control, owner, gateway }: ConfigUsers): string {
 export function portIn(conf: string): number | null {
   const port = /^port = (\d+)$/m.exec(conf)?.[1];
   return port === undefined ? null : Number(port);
+}
+
+/** The extensions whose libraries a `postgresql.conf` of {@link configFiles} loads. */
+export function librariesIn(conf: string): string[] {
+  const names = /^shared_preload_libraries = '(.*)'$/m.exec(conf)?.[1] ?? '';
+  return names.split(',').filter(needsPreload);
 }

@@ -123,6 +123,8 @@ function stateBefore(
     case 'create':
     case 'fork':
       return { ...same, state: running ? 'spare' : 'absent', hasPooler: false };
+    case 'adopt':
+      return { ...same, filesCurrent: false };
     case 'recover':
       return { ...same, hasPooler: false, isReplaced: true };
     case 'upgrade':

@@ -1,0 +1,25 @@
+/** Data of a service that the metadata database may not know: what is found of it in a region. */
+import type { Endpoint } from './spec.ts';
+
+/** A directory with the data of a service, made by Howdah. */
+export type Adoptable = {
+  id: string;
+  /** The major version of PostgreSQL. */
+  major: number;
+  /** The extensions whose libraries its servers load. */
+  libraries: readonly string[];
+  /**
+   * The last upgrade that made its data, and the version before it, as far as that data is still
+   * there; null: none did.
+   */
+  upgraded: { id: string; from: number } | null;
+  /** Where it listened, if nothing else listens there now; null: unknown, or in use. */
+  endpoint: Endpoint | null;
+  /** The process of its server; null: it does not run. */
+  pid: number | null;
+  /** The disk space of it. */
+  dataBytes: number;
+};
+
+/** A directory of services that cannot be adopted; the message is for the operator. */
+export class NotAdoptable extends Error {}
