@@ -49,6 +49,7 @@ const COMMANDS: Readonly<Record<string, string>> = {
   deleteReplicaSet: 'replica-set delete',
   verifyBackup: 'backup verify',
   runBackup: 'backup run',
+  setBackupRetention: 'backup set-retention',
   enableExtension: 'extension enable',
   disableExtension: 'extension disable',
 };

@@ -32,6 +32,7 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   'psql-options': 'passed to psql unchanged',
   shell: 'bash, zsh or fish',
   extension: 'its name, like postgis',
+  days: '1 to 90; default: as each repository says for all services',
   file: 'its path',
   directory: 'its path',
   source: 'URL of a database, postgres://USER@HOST:PORT/DATABASE, or path of a dump',

@@ -22,6 +22,7 @@ import {
   vpc,
   kubernetesRegion,
   repository,
+  retention,
   webhook,
 } from './examples.ts';
 
@@ -171,7 +172,13 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
     },
   ]),
   getBackupStatus: ok(backups),
-  getBackupRetention: ok({ type: 'TIME', retention_days: 3 }),
+  getBackupRetention: ok(retention),
+  setBackupRetention: ok({
+    ...retention,
+    retention_days: 30,
+    own_retention_days: 30,
+    repositories: [{ repository: 'offsite', retention_days: 30 }],
+  }),
   verifyBackup: accepted({ message: 'the backup is being verified' }),
   runBackup: accepted({ message: 'the newest snapshot is being backed up' }),
   listExtensions: ok([

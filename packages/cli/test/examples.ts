@@ -250,9 +250,11 @@ export const backups = {
   archive_mb: 32,
   last_verification: verification,
   storage: { total_mb: 512, owned_mb: 100, shared_mb: 412 },
+  own_retention_days: null,
   off_machine: [
     {
       repository: 'offsite',
+      retention_days: 14,
       earliest: AT,
       latest: AT,
       backups: [{ label: '20260101-120000F', taken: AT, type: 'full', storage_mb: 12 }],
@@ -263,6 +265,14 @@ export const backups = {
     },
   ],
   problem: null,
+};
+
+export const retention = {
+  type: 'TIME',
+  retention_days: 14,
+  own_retention_days: null,
+  local_days: 3,
+  repositories: [{ repository: 'offsite', retention_days: 14 }],
 };
 
 export const audit = {

@@ -89,6 +89,7 @@ const CALLS: readonly Row[] = [
   row('listBackups', 'backup list orders'),
   row('getBackupStatus', 'backup status orders'),
   row('getBackupRetention', 'backup retention orders'),
+  row('setBackupRetention', 'backup set-retention orders 30'),
   row('verifyBackup', 'backup verify orders'),
   row('runBackup', 'backup run orders --full'),
   row('listExtensions', 'extension installed'),

@@ -281,6 +281,8 @@ export function serviceCalls(project: string, id: string) {
       client.DELETE(`${at}/extensions/{extension_name}`, {
         params: { path: { ...params.path, extension_name: name } },
       }),
+    setBackupRetention: (days: number | null) =>
+      client.PUT(`${at}/backup-retention`, { params, body: { retention_days: days } }),
     runBackup: () => client.POST(`${at}/backups/run`, { params, body: {} }),
     verifyBackup: () => client.POST(`${at}/backups/verify`, { params }),
     verifyInRepositories: () =>

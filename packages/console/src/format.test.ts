@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ago, ahead, bytes, duration, roughly } from './format.ts';
+import { ago, ahead, bytes, days, duration, roughly } from './format.ts';
 
 const NOW_MS = Date.parse('2026-03-01T12:00:00Z');
 
@@ -19,4 +19,8 @@ test('times are relative, in the largest suitable unit', () => {
   expect(ago('2026-03-01T11:57:00Z', NOW_MS)).toBe('3 min ago');
   expect(ahead('2026-03-02T11:00:00Z', NOW_MS)).toBe('in 23 h');
   expect(ahead('2026-03-08T12:00:00Z', NOW_MS)).toBe('in 7 days');
+});
+
+test('days are counted', () => {
+  expect([1, 3, 0.25].map(days)).toEqual(['1 day', '3 days', '0.3 days']);
 });

@@ -24,6 +24,10 @@ export function bytes(count: number): string {
   return `${value < 10 && power > 0 ? value.toFixed(1) : Math.round(value)} ${units[power] ?? 'B'}`;
 }
 
+/** A number of days: "1 day", "2.5 days". */
+export const days = (count: number): string =>
+  count === 1 ? '1 day' : `${Number(count.toFixed(1))} days`;
+
 export const cores = (millis: number): string => `${Number((millis / 1000).toPrecision(2))} CPU`;
 
 const moment = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });

@@ -136,6 +136,12 @@ describe.skipIf(CHROMIUM === null)(`actions of a service in Chromium${NO_CHROMIU
       .locator('..')
       .getByText(/ago|now/)
       .waitFor();
+    const points = page.getByRole('region', { name: 'Points in time' });
+    await points.getByText(/ · kept for 3 days/).waitFor();
+    await points.getByText(/ · kept for 14 days/).waitFor();
+    await points.getByLabel('Days that repositories keep its backups').fill('30');
+    await points.getByRole('button', { name: 'Set retention' }).click();
+    await points.getByText(/ · kept for 30 days/).waitFor();
 
     await page.goto('/project/repositories');
     const card = page.getByRole('region', { name: 'disk2' });

@@ -38,6 +38,7 @@ const TABLE: Record<Action, string> = {
   detachFromAllowList: '| x | x | + | + | x | + | x | x | x |',
   setEnvironment: '| + | + | + | + | + | + | + | + | x |',
   rename: '| + | + | + | + | + | + | + | + | x |',
+  setBackupRetention: '| + | + | + | + | + | + | + | + | x |',
   verifyBackup: '| x | x | + | + | x | + | x | x | x |',
   runBackup: '| x | x | + | + | x | + | x | x | x |',
   createReplicaSet: '| x | x | + | x | x | x | x | x | x |',
@@ -61,7 +62,7 @@ test.each(ACTIONS)('%s is allowed as the contract prints it', (action) => {
 
 test('a refusal names the action, the state, where it is allowed and what is allowed now', () => {
   expect(refusal('start', 'READY')).toBe(
-    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, restart, upgrade, undoUpgrade, resize, forkNow, forkPast, enablePooler, disablePooler, setHA, switchover, drill, attachToVPC, detachFromVPC, attachToAllowList, detachFromAllowList, updatePassword, setEnvironment, rename, verifyBackup, runBackup, createReplicaSet, changeReplicaSet, deleteReplicaSet, query, enableExtension, disableExtension',
+    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, restart, upgrade, undoUpgrade, resize, forkNow, forkPast, enablePooler, disablePooler, setHA, switchover, drill, attachToVPC, detachFromVPC, attachToAllowList, detachFromAllowList, updatePassword, setEnvironment, rename, setBackupRetention, verifyBackup, runBackup, createReplicaSet, changeReplicaSet, deleteReplicaSet, query, enableExtension, disableExtension',
   );
   const refused = COLUMNS.flatMap((status) =>
     ACTIONS.filter((action) => ALLOWED[status][action] === 'refuse').map(

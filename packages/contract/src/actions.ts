@@ -27,6 +27,7 @@ export const ACTIONS = [
   'updatePassword',
   'setEnvironment',
   'rename',
+  'setBackupRetention',
   'verifyBackup',
   'runBackup',
   'createReplicaSet',
@@ -91,6 +92,7 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
     updatePassword: verdict('updatePassword'),
     setEnvironment: verdict('setEnvironment'),
     rename: verdict('rename'),
+    setBackupRetention: verdict('setBackupRetention'),
     verifyBackup: verdict('verifyBackup'),
     runBackup: verdict('runBackup'),
     createReplicaSet: verdict('createReplicaSet'),
@@ -102,6 +104,8 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
   };
 };
 
+/** They need no engine, and are allowed in each status but DELETING. */
+const NOTED = ['setEnvironment', 'rename', 'setBackupRetention'] as const;
 /** Allowed while the service is paused: it takes effect at the start. */
 const POOLER = ['enablePooler', 'disablePooler'] as const;
 const NETWORK = [
@@ -115,8 +119,8 @@ const NETWORK = [
  * The actions that each status allows: the API, the CLI, the console and the tests read this table.
  */
 export const ALLOWED: Record<LiveStatus, Row> = {
-  QUEUED: row(['delete', 'setEnvironment', 'rename']),
-  CONFIGURING: row(['delete', 'setEnvironment', 'rename', 'deleteReplicaSet']),
+  QUEUED: row(['delete', ...NOTED]),
+  CONFIGURING: row(['delete', ...NOTED, 'deleteReplicaSet']),
   READY: row([
     'delete',
     'stop',
@@ -132,8 +136,7 @@ export const ALLOWED: Record<LiveStatus, Row> = {
     'drill',
     ...NETWORK,
     'updatePassword',
-    'setEnvironment',
-    'rename',
+    ...NOTED,
     'verifyBackup',
     'runBackup',
     'createReplicaSet',
@@ -154,14 +157,13 @@ export const ALLOWED: Record<LiveStatus, Row> = {
     'forkPast',
     ...POOLER,
     ...NETWORK,
-    'setEnvironment',
-    'rename',
+    ...NOTED,
     'verifyBackup',
     'runBackup',
     'changeReplicaSet',
     'deleteReplicaSet',
   ]),
-  PAUSING: row(['delete', 'setEnvironment', 'rename', 'deleteReplicaSet'], ['stop']),
+  PAUSING: row(['delete', ...NOTED, 'deleteReplicaSet'], ['stop']),
   PAUSED: row([
     'delete',
     'start',
@@ -171,14 +173,13 @@ export const ALLOWED: Record<LiveStatus, Row> = {
     'forkPast',
     ...POOLER,
     ...NETWORK,
-    'setEnvironment',
-    'rename',
+    ...NOTED,
     'verifyBackup',
     'runBackup',
     'deleteReplicaSet',
   ]),
-  RESUMING: row(['delete', 'setEnvironment', 'rename', 'deleteReplicaSet'], ['start']),
-  UPGRADING: row(['delete', 'setEnvironment', 'rename', 'deleteReplicaSet']),
+  RESUMING: row(['delete', ...NOTED, 'deleteReplicaSet'], ['start']),
+  UPGRADING: row(['delete', ...NOTED, 'deleteReplicaSet']),
   DELETING: row([], ['delete', 'deleteReplicaSet']),
 };
 

@@ -117,6 +117,7 @@ export const ACCESS = {
   listBackups: 'read',
   getBackupStatus: 'read',
   getBackupRetention: 'read',
+  setBackupRetention: 'end',
   verifyBackup: 'change',
   runBackup: 'change',
   restoreService: 'change',
@@ -201,11 +202,12 @@ const ENDING = {
   upgradeService: 'upgrade',
   deleteService: 'delete',
   deleteReplicaSet: 'delete',
+  setBackupRetention: 'change the backup retention of',
 } as const satisfies Record<EndingCall, string>;
 
 const VERBS = [...new Set(Object.values(ENDING))];
 
-/** The same in words: "stop, restart, upgrade or delete". */
+/** The same in words: "stop, restart, upgrade, delete or change the backup retention of". */
 export const ENDS = `${VERBS.slice(0, -1).join(', ')} or ${VERBS.at(-1) ?? ''}`;
 
 /**
@@ -238,6 +240,7 @@ const CALL_OF_ACTION: Record<Action, CallName> = {
   updatePassword: 'updatePassword',
   setEnvironment: 'setEnvironment',
   rename: 'renameService',
+  setBackupRetention: 'setBackupRetention',
   verifyBackup: 'verifyBackup',
   runBackup: 'runBackup',
   createReplicaSet: 'createReplicaSet',

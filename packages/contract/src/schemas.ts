@@ -18,6 +18,7 @@ import {
   BackupSchema,
   BackupsSchema,
   RunBackupBody,
+  SetBackupRetentionBody,
 } from './schemas/backups.ts';
 import { OffMachineVerificationSchema, VerificationSchema } from './schemas/verifications.ts';
 import {
@@ -140,6 +141,7 @@ export const NAMED_SCHEMAS = [
   BackupsSchema,
   BackupSchema,
   BackupRetentionSchema,
+  SetBackupRetentionBody,
   RepositorySchema,
   CreateRepositoryBody,
   RecoveryKitSchema,

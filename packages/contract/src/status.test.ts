@@ -100,6 +100,7 @@ test('changes that need no engine show the settled status', () => {
     'updatePassword',
     'setEnvironment',
     'rename',
+    'setBackupRetention',
     'verifyBackup',
     'runBackup',
     'tryUpgrade',
@@ -165,6 +166,7 @@ function move(facts: Facts, event: Event): Facts | null {
       case 'updatePassword':
       case 'setEnvironment':
       case 'rename':
+      case 'setBackupRetention':
       case 'forkNow':
       case 'forkPast':
       case 'verifyBackup':

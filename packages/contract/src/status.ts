@@ -57,6 +57,7 @@ export const OPERATION_KINDS = [
   'updatePassword',
   'setEnvironment',
   'rename',
+  'setBackupRetention',
   'setHA',
   'switchover',
   'drill',
@@ -108,6 +109,7 @@ export const CANCEL: Record<OperationKind, 'always' | 'queued' | { no: string }>
   updatePassword: { no: 'it was done when it was answered: set another password' },
   setEnvironment: { no: 'it was done when it was answered: set it again' },
   rename: { no: 'it was done when it was answered: rename it again' },
+  setBackupRetention: { no: 'it was done when it was answered: set it again' },
   setHA: { no: 'set it again once it is done' },
   switchover: 'queued',
   drill: 'queued',
@@ -202,6 +204,7 @@ export function statusOf(
     case 'updatePassword':
     case 'setEnvironment':
     case 'rename':
+    case 'setBackupRetention':
     case 'verifyBackup':
     case 'runBackup':
     case 'tryUpgrade':

@@ -120,7 +120,8 @@ const restoreFrom =
     const lost = 'region_code = any ($2) and id <> all ($1)';
     await client.query(
       `update services set reachable = false, kept = jsonb_build_object('repository', r.id,
-         'since', now(), 'until', now() + r.retention_days * interval '1 day', 'isRemoved', false)
+         'since', now(), 'until', now() + interval '1 day' *
+         coalesce(services.backup_retention_days, r.retention_days), 'isRemoved', false)
        from repositories r
        where r.id = $3 and region_code = any ($2) and services.id <> all ($1)
          and project_id is not null and deleted_at is not null and parent_id is null

@@ -74,6 +74,7 @@ test('repositories are added, checked, described and removed', async () => {
       timeout: 60_000,
     })
     .toMatchObject({ kind: 'runBackup', service_id: id, status: 'succeeded' });
+  await setRetention(id);
   await createFromKit(kit.body, id);
   const { db } = metadata;
   const using = { repository: String(made.body['id']) };
@@ -129,6 +130,62 @@ async function createFromKit(kit: object, id: string): Promise<void> {
     service_type: 'POSTGRES',
   });
   await remove(String(copy));
+}
+
+test('the backup retention of a service is shown, and refused without a repository', async () => {
+  const { id } = await create({ name: 'kept for long', service_type: 'POSTGRES' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  const path = `/services/${id}/backup-retention`;
+  const kept = {
+    type: 'TIME',
+    retention_days: 3,
+    own_retention_days: null,
+    local_days: 3,
+    repositories: [],
+  };
+  expect((await call('GET', path)).body).toEqual(kept);
+  // As a client of Tiger Cloud sends it.
+  const asked = await call('PUT', path, { type: 'TIME', retention_days: 30 });
+  const remedy = pgBackRest === null ? 'apt-get install pgbackrest' : 'howdah repo add';
+  expect(asked).toMatchObject({ status: 422, body: { code: 'UNAVAILABLE_HERE' } });
+  expect(asked.body['message']).toContain(remedy);
+  const none = await call('PUT', path, { retention_days: null });
+  expect(none).toMatchObject({ status: 200, body: kept });
+  expect(none.headers.get('Operation-Id')).toBeNull();
+  for (const wrong of [0, 91, 1.5, '30', -1])
+    expect(await call('PUT', path, { retention_days: wrong })).toMatchObject({
+      status: 400,
+      body: { code: 'INVALID_REQUEST', message: expect.stringContaining('1 to 90') },
+    });
+  for (const wrong of [{}, { type: 'COUNT', retention_days: 30 }])
+    expect((await call('PUT', path, wrong)).status).toBe(400);
+  await remove(id);
+});
+
+/** A service keeps its backups for as long as it is set to. */
+async function setRetention(id: string): Promise<void> {
+  const path = `/services/${id}/backup-retention`;
+  const set = await call('PUT', path, { type: 'TIME', retention_days: 30 });
+  const own = {
+    retention_days: 30,
+    own_retention_days: 30,
+    repositories: [{ repository: 'offsite', retention_days: 30 }],
+  };
+  expect(set).toMatchObject({ status: 200, body: own });
+  expect((await call('GET', `/operations/${operationOf(set)}`)).body).toMatchObject({
+    kind: 'setBackupRetention',
+    status: 'succeeded',
+  });
+  expect((await call('PUT', path, { retention_days: 30 })).headers.get('Operation-Id')).toBeNull();
+  expect((await call('GET', `/services/${id}/backupStatus`)).body).toMatchObject({
+    window: { days: 3 },
+    own_retention_days: 30,
+    off_machine: [{ repository: 'offsite', retention_days: 30 }],
+  });
+  expect((await call('PUT', path, { retention_days: null })).body).toMatchObject({
+    retention_days: 14,
+    own_retention_days: null,
+  });
 }
 
 test('a paused service is restored from its backups, one that runs is not', async () => {

@@ -278,12 +278,7 @@ test('backups are listed as Tiger Cloud does; calls without effect are refused',
       regions: [{ region_code: 'us-west-2' }],
     },
   ]);
-  expect((await call('GET', `/services/${id}/backup-retention`)).body).toEqual({
-    type: 'TIME',
-    retention_days: 3,
-  });
   for (const [method, path, part] of [
-    ['PUT', 'backup-retention', 'HOWDAH_BACKUP_DAYS'],
     ['POST', 'enableDataTiering', 'storage_gb'],
     ['GET', 'tags', 'setEnvironment'],
     ['PUT', 'tags', 'setEnvironment'],

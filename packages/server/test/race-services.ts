@@ -9,8 +9,7 @@ import { serviceSpec, networkColumnsOf } from '../src/domain/service/spec.ts';
 import type { Engine } from '../src/engine/engine.ts';
 import { changeService } from '../src/store/services.ts';
 import { insertSpare } from '../src/store/spares.ts';
-import { EXPORTER_ID, LIST_ID, VPC_ID } from './races.ts';
-import type { World } from './race-world.ts';
+import { EXPORTER_ID, LIST_ID, VPC_ID, type World } from './race-world.ts';
 
 /** Ports of the services that are raced for: the engine hands out none of these. */
 export const FIRST_PORT = 1_000_000;

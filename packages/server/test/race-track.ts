@@ -20,9 +20,8 @@ import { ROUTES } from './document.ts';
 import type { Installation } from './harness.ts';
 import { createRaceEngine, openRaceApi, PORTS, type Plant, type RaceApi } from './race-api.ts';
 import { FIRST_PORT, lay, removeFrom, type Ground, type Laid } from './race-services.ts';
-import { type Call, type Slot, type World } from './race-world.ts';
+import { EXPORTER_ID, LIST_ID, type Call, type Slot, type World } from './race-world.ts';
 import { type Ending } from './race-endings.ts';
-import { EXPORTER_ID, LIST_ID } from './races.ts';
 
 const SLOTS = ['one', 'two'] as const;
 /** The equipment of races: the metadata, sessions on it, and the two APIs. */

@@ -9,6 +9,13 @@ import {
 } from '@howdah/contract';
 import { successOf } from './document.ts';
 
+/** The one VPC that there is. */
+export const VPC_ID = '1000';
+/** The one allow list that there is. */
+export const LIST_ID = 'onlyonelis';
+/** The one exporter that there is. */
+export const EXPORTER_ID = 'onlyoneexp';
+
 /** An operation under way. */
 export type UnderWay = {
   kind: OperationKind;

@@ -24,6 +24,9 @@ import {
   type Slot,
   statusIn,
   type Ended,
+  EXPORTER_ID,
+  LIST_ID,
+  VPC_ID,
   type World,
 } from './race-world.ts';
 
@@ -348,6 +351,11 @@ export const CALLS: Record<string, Call> = {
     ...noting('renameService', 'rename', (slot) => ({ name: slot })),
     body: (slot) => ({ name: slot }),
   },
+  retention: {
+    // It has none of its own.
+    ...changing('setBackupRetention', 'setBackupRetention', () => null),
+    body: () => ({ retention_days: null }),
+  },
   verify: verifying(),
   'back up': { ...backingUp(), body: () => ({}) },
   restore: restoring(),
@@ -383,13 +391,6 @@ export const CALLS: Record<string, Call> = {
   },
   'delete a set': { ...deletingSet(), needs: 'set' },
 };
-
-/** The one VPC that there is. */
-export const VPC_ID = '1000';
-/** The one allow list that there is. */
-export const LIST_ID = 'onlyonelis';
-/** The one exporter that there is. */
-export const EXPORTER_ID = 'onlyoneexp';
 
 /** Every operation of the document that changes one service, or what is under way on it. */
 export const RACING = ROUTES.filter(

@@ -31,7 +31,6 @@ export type ServiceAccess = Service & { initial_password: string };
 
 /** A backup is due with every new snapshot. */
 export const POLICY: ShipPolicy = {
-  retentionDays: 7,
   fullEveryMs: 7 * 86_400_000,
   backupEveryMs: 1,
 };

@@ -32,7 +32,7 @@ import {
 } from '../src/repository/objects.ts';
 import { findPgBackRest, whyNotServed } from '../src/repository/pgbackrest.ts';
 import { RepositoryProblem, type Repository } from '../src/repository/repository.ts';
-import { removeUnknownServices, serviceOf } from '../src/repository/stanzas.ts';
+import { removeUnknownServices, serviceOf, type KnownService } from '../src/repository/stanzas.ts';
 import { startLoad } from './ha-load.ts';
 import { install, type Installation } from './harness.ts';
 import {
@@ -45,7 +45,6 @@ import {
   newDirectory,
   pathsOf,
   place,
-  POLICY,
   recoverService,
   setUp,
   shipAll,
@@ -112,7 +111,7 @@ describe.runIf(isServed)('a service whose disk is lost', () => {
     const state = await shipAll(service, repository);
     expect(state).toMatchObject({ problem: null, backlog: { files: 0 } });
     expect(await offMachine(context, service.service_id, repository.id)).toEqual(state);
-    await expire(context, service.service_id, null, repository, POLICY);
+    await expire(context, service.service_id, null, repository, 7);
     expect((await offMachine(context, service.service_id, repository.id))?.backups).toEqual(
       state.backups,
     );
@@ -281,11 +280,11 @@ describe.runIf(isServed)('a service whose disk is lost', () => {
     const { program: found } = context;
     const DAY_MS = 86_400_000;
     const nowMs = Date.now();
-    /** @param removedMs when the data of those that are in the repository only was removed */
+    /** @param of what is known of the services of the stanzas */
     const removedAfter = (
       days: number,
       known: readonly string[],
-      removedMs: number | null = null,
+      of: Partial<Omit<KnownService, 'stanzas'>> = {},
     ): Promise<string[]> =>
       removeUnknownServices(
         found,
@@ -294,7 +293,10 @@ describe.runIf(isServed)('a service whose disk is lost', () => {
           new Map(
             known
               .filter((stanza) => ids.includes(serviceOf(stanza)))
-              .map((stanza) => [stanza, removedMs]),
+              .map((stanza) => [
+                serviceOf(stanza),
+                { stanzas: [stanza], removedMs: null, retentionDays: null, ...of },
+              ]),
           ),
         nowMs + days * DAY_MS,
       );
@@ -318,8 +320,8 @@ describe.runIf(isServed)('a service whose disk is lost', () => {
     // Deleted: the time begins when its data is removed, whatever an earlier note says.
     expect(await removedAfter(20, [])).toEqual([]);
     const deletedMs = nowMs + 21 * DAY_MS;
-    expect(await removedAfter(22, ['kept'], deletedMs)).toEqual([]);
-    expect(await removedAfter(27.9, ['kept'], deletedMs)).toEqual([]);
+    expect(await removedAfter(22, ['kept'], { removedMs: deletedMs })).toEqual([]);
+    expect(await removedAfter(27.9, ['kept'], { removedMs: deletedMs })).toEqual([]);
     // The installation forgets it as soon as the time is over.
     expect(await removedAfter(28, [])).toEqual(['kept']);
     expect(await left()).toEqual([]);
@@ -332,6 +334,30 @@ describe.runIf(isServed)('a service whose disk is lost', () => {
     await makeFileIn(join(place, 'gone', 'backup/again-upgrade/20260102-030405F'));
     expect(await removedAfter(40, ['again-upgrade'])).toEqual(['again']);
     expect(await left()).toEqual(['again-upgrade']);
+  }, 180_000);
+
+  test('backups of a deleted service are kept for its own retention', async () => {
+    const repository = { ...(await newDirectory('own')), retentionDays: 7 };
+    const nowMs = Date.now();
+    const service = (id: string, retentionDays: number) =>
+      [id, { stanzas: [id], removedMs: nowMs, retentionDays }] as const;
+    const known = new Map([service('short', 1), service('long', 30)]);
+    const removedAfter = (days: number, rows: ReadonlyMap<string, KnownService>) =>
+      removeUnknownServices(
+        context.program,
+        repository,
+        async () => rows,
+        nowMs + days * 86_400_000,
+      );
+    for (const stanza of ['backup/short', 'backup/long', 'archive/short', 'archive/long'])
+      await makeFileIn(join(place, 'own', stanza));
+    expect(await removedAfter(0.9, known)).toEqual([]);
+    // The installation forgets it as soon as the time is over.
+    expect(await removedAfter(1, new Map([service('long', 30)]))).toEqual(['short']);
+    expect(await removedAfter(29.9, known)).toEqual([]);
+    expect(await removedAfter(29.9, new Map())).toEqual([]);
+    expect(await removedAfter(30, new Map())).toEqual(['long']);
+    expect(await listObjects(context.program, repository, 'unknown')).toEqual([]);
   }, 180_000);
 });
 

@@ -1,14 +1,26 @@
 import type { Schemas } from '@howdah/client';
 import type { Command } from 'commander';
-import { noun, verb, type Printing, type Waiting } from '../command.ts';
+import { permissionOfAction, subjectOf } from '@howdah/contract/permissions';
+import {
+  countOf,
+  noun,
+  verb,
+  type Changing,
+  type Destroying,
+  type Printing,
+  type Waiting,
+} from '../command.ts';
+import { confirmName } from '../confirm.ts';
 import { answered, connect } from '../connection.ts';
 import { Failure } from '../exit.ts';
-import { findPath } from '../find.ts';
+import { findPath, findService, pathOf } from '../find.ts';
 import { follow } from '../follow.ts';
 import { dateAndDistance, relative } from '../moment.ts';
+import { refuseBeforeAsking } from '../permission.ts';
 import { isForPrograms, say, showAs, showList, table, type View } from '../output.ts';
 
 type Backups = Schemas['Backups'];
+type Retention = Schemas['BackupRetention'];
 type Verification = Schemas['Verification'];
 
 const BACKUP_VIEW: View<Schemas['Backup']> = {
@@ -51,7 +63,31 @@ export function addBackup(program: Command): void {
         await findPath(connection, name),
       ),
     );
-    await showAs(output, retention, 'retention', () => say(`${retention.retention_days} days`));
+    await showAs(output, retention, 'retention', () => sayRetention(retention));
+  });
+
+  verb(backup, 'set-retention <service> <days>', {
+    does:
+      'Set how long the repositories keep the backups of a service. ' +
+      'Asks for the name of a PROD service, on a terminal.',
+    example: 'howdah backup set-retention orders 30',
+    takes: ['output', 'dryRun', 'yes'],
+  }).action(async (name: string, days: string, options: Changing & Destroying) => {
+    const body = { retention_days: days === 'default' ? null : countOf('days', days) };
+    const connection = await connect(options);
+    const found = await findService(connection, name);
+    const { service_id: id, name: named, metadata } = found;
+    const permission = permissionOfAction('setBackupRetention');
+    await refuseBeforeAsking(connection, options, permission, subjectOf(found));
+    if (metadata.environment === 'PROD')
+      await confirmName(`change the backup retention of ${named} (${id})`, named, options);
+    const retention = await answered(
+      connection.client.PUT('/projects/{project_id}/services/{service_id}/backup-retention', {
+        params: pathOf(connection, id),
+        body,
+      }),
+    );
+    await showAs(options.output, retention, 'retention', () => sayRetention(retention));
   });
 
   verb(backup, 'status <service>', {
@@ -116,6 +152,16 @@ export function addBackup(program: Command): void {
     });
 }
 
+function sayRetention({ local_days: localDays, repositories, ...retention }: Retention): void {
+  say(`on its machine: ${daysOf(localDays)}`);
+  const whose = retention.own_retention_days === null ? '' : ', set for the service';
+  for (const { repository, retention_days: days } of repositories)
+    say(`${repository}: ${daysOf(days)}${whose}`);
+  if (repositories.length === 0) say('off its machine: there is no repository');
+}
+
+const daysOf = (days: number): string => (days === 1 ? '1 day' : `${days} days`);
+
 function sayBackups({
   window: { earliest, latest, days, gaps = [] },
   archive_mb: archiveMb,
@@ -124,7 +170,8 @@ function sayBackups({
   off_machine: offMachine,
 }: Backups): void {
   say(
-    `any moment from ${distanceOf(earliest)} to ${distanceOf(latest)}; kept for ${days} days; archive ${archiveMb} MB`,
+    `on its machine: any moment from ${distanceOf(earliest)} to ${distanceOf(latest)}; ` +
+      `kept for ${daysOf(days)}; archive ${archiveMb} MB`,
   );
   for (const { after, before } of gaps)
     say(`except between ${after} and ${before}: a WAL segment is missing from the archive`);
@@ -139,11 +186,11 @@ function sayBackups({
     ]),
   );
   for (const one of offMachine) {
-    const { repository, earliest, latest, backups, problem } = one;
+    const { repository, earliest, latest, retention_days: keptDays, backups, problem } = one;
     const { gaps: missing = [], backlog_mb: backlogMb, backlog_since: since } = one;
     say(
       `${repository}: any moment from ${distanceOf(earliest)} to ${distanceOf(latest)}; ` +
-        `${backups.length} backups; ${backlogMb} MB of WAL wait` +
+        `kept for ${daysOf(keptDays)}; ${backups.length} backups; ${backlogMb} MB of WAL wait` +
         (since === null ? '' : ` since ${dateAndDistance(since)}`),
     );
     for (const { after, before } of missing)

@@ -413,7 +413,11 @@ export interface paths {
         };
         /** Get how long backups are kept */
         get: operations["getBackupRetention"];
-        put?: never;
+        /**
+         * Set how long repositories keep the backups of a service
+         * @description Instead of the time that each repository has for all services; null: that again. Backups that are older are removed within a day, but for those that the first moment within the time is restored from. A deleted service keeps the time that it had. How long snapshots and WAL stay on the machine is set by the operator (HOWDAH_BACKUP_DAYS).
+         */
+        put: operations["setBackupRetention"];
         post?: never;
         delete?: never;
         options?: never;
@@ -2070,7 +2074,7 @@ export interface components {
             window: {
                 earliest: string | null;
                 latest: string | null;
-                /** @description for how long backups are kept */
+                /** @description for how many days they are kept on its machine */
                 days: number;
                 /** @description in the order of time; nothing between the two can be reached, since a WAL file is missing from the archive; absent: there is none */
                 gaps?: {
@@ -2113,6 +2117,8 @@ export interface components {
             } | null;
             /** @description what each repository has of the service */
             off_machine: components["schemas"]["OffMachineBackups"][];
+            /** @description for how many days each repository keeps the backups of the service; null: as it says itself */
+            own_retention_days: number | null;
             /** @description the problem of the backups; null: none */
             problem: string | null;
         };
@@ -2144,8 +2150,26 @@ export interface components {
         BackupRetention: {
             /** @enum {string} */
             type: "TIME";
-            /** @description the operator sets it for all services (HOWDAH_BACKUP_DAYS) */
+            /** @description for how many days the backups are kept: in the repository that keeps them longest; without one, on the machine of the service */
             retention_days: number;
+            /** @description for how many days each repository keeps the backups of the service; null: as it says itself */
+            own_retention_days: number | null;
+            /** @description for how many days snapshots and WAL are on the machine of the service; the operator sets it for all services (HOWDAH_BACKUP_DAYS) */
+            local_days: number;
+            /** @description for how many days each repository keeps the backups of the service */
+            repositories: {
+                repository: string;
+                retention_days: number;
+            }[];
+        };
+        SetBackupRetention: {
+            /**
+             * @description backups are kept for a time
+             * @enum {string}
+             */
+            type?: "TIME";
+            /** @description for how many days the repositories keep the backups of the service, 1 to 90; null: as each repository says */
+            retention_days: number | null;
         };
         Repository: {
             id: string;
@@ -2331,6 +2355,8 @@ export interface components {
         OffMachineBackups: {
             /** @description the name of the repository */
             repository: string;
+            /** @description for how many days it keeps the backups of the service */
+            retention_days: number;
             earliest: string | null;
             latest: string | null;
             /** @description newest first */
@@ -2448,7 +2474,7 @@ export interface components {
         Operation: {
             id: string;
             /** @enum {string} */
-            kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+            kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
             service_id: string;
             /** @enum {string} */
             status: "queued" | "running" | "succeeded" | "failed";
@@ -3121,7 +3147,7 @@ export interface components {
             /** @description null: none, since nothing would change, or the call changes no service */
             operation: {
                 /** @enum {string} */
-                kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+                kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
                 /** @description null: it would be made */
                 service_id: string | null;
                 /** @description the steps, if nothing is in the way */
@@ -7301,6 +7327,164 @@ export interface operations {
             cookie?: never;
         };
         requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackupRetention"];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    setBackupRetention: {
+        parameters: {
+            query?: {
+                /** @description true: nothing is changed; the answer describes the change */
+                dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
+            header?: never;
+            path: {
+                project_id: string;
+                service_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetBackupRetention"];
+            };
+        };
         responses: {
             /** @description Default Response */
             200: {
@@ -16511,7 +16695,7 @@ export interface operations {
                 /** @description from the header Link */
                 cursor?: string;
                 service_id?: string;
-                kind?: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+                kind?: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
                 status?: "queued" | "running" | "succeeded" | "failed";
             };
             header?: never;

@@ -1,6 +1,7 @@
 /** Schemas of backups. */
 import { Type } from 'typebox';
 import { Named, Ref, StringEnum } from '../schema.ts';
+import { RETENTION_DAYS } from '../values.ts';
 import { closed, dateTime, moment } from './parts.ts';
 import { OffMachineSchema } from './repositories.ts';
 import { VerificationSchema } from './verifications.ts';
@@ -13,6 +14,11 @@ export const CLONE_METHODS = ['subvolume', 'reflink', 'copy'] as const;
 
 export type CloneMethod = (typeof CLONE_METHODS)[number];
 
+const ownRetention = Type.Union([Type.Integer(), Type.Null()], {
+  description:
+    'for how many days each repository keeps the backups of the service; null: as it says itself',
+});
+
 export const BackupsSchema = Named(
   'Backups',
   Type.Object({
@@ -21,7 +27,7 @@ export const BackupsSchema = Named(
         'from this moment on the service can be forked at a point in time; null: not yet',
       ),
       latest: moment('up to this one'),
-      days: Type.Number({ description: 'for how long backups are kept' }),
+      days: Type.Number({ description: 'for how many days they are kept on its machine' }),
       gaps: Type.Optional(
         Type.Array(
           Type.Object({
@@ -68,6 +74,7 @@ export const BackupsSchema = Named(
     off_machine: Type.Array(Ref(OffMachineSchema), {
       description: 'what each repository has of the service',
     }),
+    own_retention_days: ownRetention,
     problem: Type.Union([Type.String(), Type.Null()], {
       description: 'the problem of the backups; null: none',
     }),
@@ -117,12 +124,41 @@ export const BackupRetentionSchema = Named(
   Type.Object({
     type: StringEnum(['TIME']),
     retention_days: Type.Number({
-      description: 'the operator sets it for all services (HOWDAH_BACKUP_DAYS)',
+      description:
+        'for how many days the backups are kept: in the repository that keeps them longest; ' +
+        'without one, on the machine of the service',
     }),
+    own_retention_days: ownRetention,
+    local_days: Type.Number({
+      description:
+        'for how many days snapshots and WAL are on the machine of the service; the operator ' +
+        'sets it for all services (HOWDAH_BACKUP_DAYS)',
+    }),
+    repositories: Type.Array(
+      Type.Object({ repository: Type.String(), retention_days: Type.Integer() }),
+      { description: 'for how many days each repository keeps the backups of the service' },
+    ),
   }),
 );
 
 export type BackupRetention = Type.Static<typeof BackupRetentionSchema>;
+
+export const SetBackupRetentionBody = Named(
+  'SetBackupRetention',
+  Type.Object({
+    type: Type.Optional(StringEnum(['TIME'], { description: 'backups are kept for a time' })),
+    retention_days: Type.Union(
+      [Type.Integer({ minimum: RETENTION_DAYS.min, maximum: RETENTION_DAYS.max }), Type.Null()],
+      {
+        description:
+          `for how many days the repositories keep the backups of the service, ` +
+          `${RETENTION_DAYS.min} to ${RETENTION_DAYS.max}; null: as each repository says`,
+      },
+    ),
+  }),
+);
+
+export type SetBackupRetentionBody = Type.Static<typeof SetBackupRetentionBody>;
 
 /** How quotas are enforced. */
 export const STORAGE_METHODS = ['measured'] as const;

@@ -157,6 +157,9 @@ export const OffMachineSchema = Named(
   'OffMachineBackups',
   Type.Object({
     repository: Type.String({ description: 'the name of the repository' }),
+    retention_days: Type.Integer({
+      description: 'for how many days it keeps the backups of the service',
+    }),
     earliest: moment('the first moment that the service can be restored to; null: none yet'),
     latest: moment('every commit up to this moment is in the repository; null: none yet'),
     backups: Type.Array(

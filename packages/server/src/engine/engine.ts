@@ -307,10 +307,13 @@ export type Restorable = {
   before?: { upgrade: string | null; major: number };
 };
 
+/** The backups of a service that are on its machine. */
+export type LocalBackups = Omit<Backups, 'storage' | 'own_retention_days' | 'off_machine'>;
+
 /** Snapshots and archived WAL of services. */
 export interface BackupKeeping {
   /** Its snapshots, its WAL archive, and the window of points in time that it can be forked at. */
-  describe(id: string): Promise<Omit<Backups, 'storage' | 'off_machine'>>;
+  describe(id: string): Promise<LocalBackups>;
   /**
    * The backups that lost data of a service is restored from; null: there are none. It is the data
    * of one of these upgrades, the desired one first; null: of none.

@@ -53,11 +53,13 @@ export interface OffMachineBackups {
    * Sends WAL that each repository does not have yet of a service, and removes what is too old
    * there. A problem of a repository is in its state.
    *
+   * @param retentionDays for how long each repository keeps its backups; null: as it says itself
    * @returns the state in each repository, by its id; whether there is more to send; and whether a
    *   backup is due
    */
   ship(
     id: string,
+    retentionDays: number | null,
     signal: AbortSignal,
   ): Promise<{
     states: ReadonlyMap<string, OffMachineState>;

@@ -112,10 +112,14 @@ async function removeGone(
   const services = await removeUnknownServices(program, repository, async (ids) => {
     const rows = await listUpgradesOf(store.db, ids);
     return new Map(
-      rows.flatMap((row) => {
-        const removedMs = row.kept === null ? null : Date.parse(row.kept.since);
-        return presentUpgrades(row).map((one) => [stanzaOf(row.id, one), removedMs] as const);
-      }),
+      rows.map((row) => [
+        row.id,
+        {
+          stanzas: presentUpgrades(row).map((one) => stanzaOf(row.id, one)),
+          removedMs: row.kept === null ? null : Date.parse(row.kept.since),
+          retentionDays: row.backup_retention_days,
+        },
+      ]),
     );
   });
   if (services.length > 0)

@@ -9,7 +9,11 @@ import type { Region } from '../engine/regions.ts';
 import type { Log } from '../lib/log.ts';
 import type { Store } from '../store/database.ts';
 import { beginDueBackup } from './backups.ts';
-import { listRepositories, servicesWithBackups } from '../store/repositories.ts';
+import {
+  listRepositories,
+  servicesWithBackups,
+  type ShippedService,
+} from '../store/repositories.ts';
 
 /** The time between two rounds: a switched WAL file waits at most this long, and its transfer. */
 const ROUND_MS = 5000;
@@ -81,11 +85,11 @@ async function round(shipper: Shipper): Promise<void> {
 
 async function shipOne(
   { store, region, ending, log }: Shipper,
-  { id, isDeleted }: { id: string; isDeleted: boolean },
+  { id, isDeleted, backup_retention_days: days }: ShippedService,
   known: Known,
 ): Promise<void> {
   try {
-    const { states, isBackupDue } = await region.engine.offMachine.ship(id, ending.signal);
+    const { states, isBackupDue } = await region.engine.offMachine.ship(id, days, ending.signal);
     // Nobody waits for the backups of a deleted service, and it gets no new ones.
     if (isDeleted) return;
     if (isBackupDue) await beginDueBackup(store, id);

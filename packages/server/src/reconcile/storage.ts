@@ -133,9 +133,10 @@ async function purgeOldest(
   { store, region, log }: Guard,
   { usedPercent }: DiskUsage,
 ): Promise<void> {
-  const id = await findNextToPurge(store.db, region.code);
-  if (id === null) return;
-  const kept = await findKept({ store, region }, id);
+  const next = await findNextToPurge(store.db, region.code);
+  if (next === null) return;
+  const { id } = next;
+  const kept = await findKept({ store, region }, next);
   await store.db.transaction().execute(async (tx) => {
     const locked = await lockService(tx, id);
     if (locked === null) return;

@@ -69,7 +69,8 @@ export async function openWork(
   if (taken === null || !isRestoreOver(taken.service, restoreWindowMs)) return taken;
   // From here on the service is restored from a repository, or has no owner: a restore must not
   // count on its data, however long the removal takes.
-  const kept = taken.service.kept === null ? await findKept({ store, region }, lease.id) : null;
+  const { service: deleted } = taken;
+  const kept = deleted.kept === null ? await findKept({ store, region }, deleted) : null;
   return store.db.transaction().execute(async (tx) => {
     const { service, operation } = await lockLeased(tx, lease.id, lease.token, taken.operation);
     if (!isRestoreOver(service, restoreWindowMs)) return workOn(lease, service, operation);

@@ -70,7 +70,7 @@ export async function verifyBackup(
 }
 
 /** @throws ApiError UNAVAILABLE_HERE without pgBackRest, and without a repository */
-async function refuseWithoutRepository(
+export async function refuseWithoutRepository(
   tx: Tx,
   { regions }: ControlContext,
   { region_code: region }: ServiceRow,

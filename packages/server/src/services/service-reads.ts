@@ -3,7 +3,6 @@ import {
   ALLOWED,
   ApiError,
   type Backup,
-  type BackupRetention,
   type Backups,
   type Service,
   type QueryBody,
@@ -24,6 +23,7 @@ import { readRecord } from '../store/engine-records.ts';
 import { listRepositories } from '../store/repositories.ts';
 import { readSeries } from '../store/samples.ts';
 import type { ServiceDoc, ServicePlace } from '../store/service-documents.ts';
+import { readOwnRetention } from '../store/services.ts';
 
 /** @param signal aborts the work when the client leaves */
 export async function readLogPage(
@@ -144,12 +144,14 @@ export async function readBackups(
 ): Promise<Backups> {
   const { backups, storage, offMachine } = regions.of(region).engine;
   const [repositories, states] = [await listRepositories(store.db), await offMachine.describe(id)];
+  const own = await readOwnRetention(store.db, id);
   return {
     ...(await backups.describe(id)),
     storage: await storage.shared(id),
-    off_machine: repositories.flatMap(({ id: repositoryId, name }) => {
-      const state = states.get(repositoryId);
-      return state === undefined ? [] : [offMachineDocument(name, state)];
+    own_retention_days: own,
+    off_machine: repositories.flatMap((repository) => {
+      const state = states.get(repository.id);
+      return state === undefined ? [] : [offMachineDocument(repository, own, state)];
     }),
   };
 }
@@ -170,14 +172,6 @@ export async function listBackups(
     size_bytes: storage_mb * 1_000_000,
     regions: [{ region_code }],
   }));
-}
-
-export async function readBackupRetention(
-  { regions }: ControlContext,
-  { key: id, region_code: region }: ServicePlace,
-): Promise<BackupRetention> {
-  const { window } = await regions.of(region).engine.backups.describe(id);
-  return { type: 'TIME', retention_days: window.days };
 }
 
 export function readServers(

@@ -10,15 +10,15 @@ export async function listRepositories(db: Db): Promise<RepositoryRow[]> {
   return db.selectFrom('repositories').selectAll().orderBy('created').orderBy('id').execute();
 }
 
-/** The services of the installation, deleted ones too, of these ids, with their upgrades. */
+/** The services of the installation, deleted ones too, of these ids, as removals need them. */
 export async function listUpgradesOf(
   db: Db,
   ids: readonly string[],
-): Promise<Pick<ServiceRow, 'id' | 'upgrade' | 'upgraded' | 'kept'>[]> {
+): Promise<Pick<ServiceRow, 'id' | 'upgrade' | 'upgraded' | 'kept' | 'backup_retention_days'>[]> {
   if (ids.length === 0) return [];
   return db
     .selectFrom('services')
-    .select(['id', 'upgrade', 'upgraded', 'kept'])
+    .select(['id', 'upgrade', 'upgraded', 'kept', 'backup_retention_days'])
     .where('id', 'in', ids)
     .execute();
 }
@@ -149,18 +149,20 @@ export async function recordControlSaved(db: Db, id: string, savedMs: number): P
     .execute();
 }
 
+/** A service with backups of its own. */
+export type ShippedService = Pick<ServiceRow, 'id' | 'backup_retention_days'> & {
+  isDeleted: boolean;
+};
+
 /**
  * The services of a region with backups of their own: not sets, spares, and lost ones. Deleted ones
  * are among them: their last WAL is archived when they stop.
  */
-export async function servicesWithBackups(
-  db: Db,
-  region: string,
-): Promise<{ id: string; isDeleted: boolean }[]> {
+export async function servicesWithBackups(db: Db, region: string): Promise<ShippedService[]> {
   return (
     db
       .selectFrom('services')
-      .select(['id', 'deleting as isDeleted'])
+      .select(['id', 'deleting as isDeleted', 'backup_retention_days'])
       .where('region_code', '=', region)
       .where('project_id', 'is not', null)
       .where('parent_id', 'is', null)

@@ -10,6 +10,7 @@ import {
   isOwned,
   mustRun,
 } from './predicates.ts';
+import type { ServiceRow } from '../domain/service/row.ts';
 import type { Db } from './tables.ts';
 
 /**
@@ -112,19 +113,22 @@ export async function readStorageGb(db: Db, id: string): Promise<number | null> 
  * The restorable service of a region that was deleted first; null: there is none, or a purge is
  * under way.
  */
-export async function findNextToPurge(db: Db, region: string): Promise<string | null> {
+export async function findNextToPurge(
+  db: Db,
+  region: string,
+): Promise<Pick<ServiceRow, 'id' | 'backup_retention_days'> | null> {
   const deleted = db
     .selectFrom('services')
     .where(isIn(region))
     .where(isDeleted)
-    .select('id')
+    .select(['id', 'backup_retention_days'])
     .limit(1);
   const beingPurged = await deleted
     .where((where) => where.or([where('project_id', 'is', null), where('kept', 'is not', null)]))
     .executeTakeFirst();
   if (beingPurged !== undefined) return null;
   const row = await deleted.where(isOwned).orderBy('deleted_at').executeTakeFirst();
-  return row?.id ?? null;
+  return row ?? null;
 }
 
 /** How many services are in each status. */

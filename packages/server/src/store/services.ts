@@ -119,6 +119,16 @@ export async function readKept(db: Db, id: string): Promise<Kept | null> {
   return row?.kept ?? null;
 }
 
+/** For how many days repositories keep the backups of a service; null: as they say themselves. */
+export async function readOwnRetention(db: Db, id: string): Promise<number | null> {
+  const row = await db
+    .selectFrom('services')
+    .select('backup_retention_days')
+    .where('id', '=', id)
+    .executeTakeFirst();
+  return row?.backup_retention_days ?? null;
+}
+
 /** The upgrades of a service; none for one that is gone. */
 export async function readUpgrades(
   db: Db,

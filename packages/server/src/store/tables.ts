@@ -91,6 +91,7 @@ export interface Tables {
     | 'creates_extension'
     | 'drops_extension'
     | 'purge'
+    | 'backup_retention_days'
     | 'restarts'
     | 'provisioned'
     | 'deleting'

@@ -16,7 +16,7 @@ import { Load } from '../../components/Load.tsx';
 import { StorageInput, whyNoStorage } from '../../components/Storage.tsx';
 import { ActionButton, Ago, Card, Denied, Empty, Facts, Notice } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
-import { bytes, fullTime } from '../../format.ts';
+import { bytes, days, fullTime } from '../../format.ts';
 import { useBackups, useFindRegion, useThisService, useWhyImpossible } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { whyDenied, whyNot } from '../../status.ts';
@@ -24,6 +24,7 @@ import create from '../create.module.css';
 import { ForkVersion } from './ForkVersion.tsx';
 import { OffMachine } from './OffMachine.tsx';
 import { Recover } from './Recover.tsx';
+import { PointsInTime } from './Retention.tsx';
 import classes from './service.module.css';
 import timeline from './timeline.module.css';
 
@@ -48,6 +49,7 @@ export function Backups() {
             <Snapshots backups={backups} />
             <VerificationCard service={service} backups={backups} />
           </div>
+          <PointsInTime service={service} backups={backups} />
           <OffMachine service={service} backups={backups} />
           <Recover service={service} />
         </div>
@@ -150,9 +152,7 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
               title="As it was at a point in time"
               why={window === null ? 'Not yet: the first backup is being taken.' : null}
             >
-              A time in the last{' '}
-              {backups.window.days === 1 ? 'day' : `${Number(backups.window.days.toFixed(1))} days`}
-              .
+              A time in the last {days(backups.window.days)}.
             </Choice>
           </div>
         </Radio.Group>

@@ -2,7 +2,7 @@
 import { serviceCalls, type Backups, type Service } from '../../api.ts';
 import { ActionButton, Ago, Card, Facts, Notice } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
-import { bytes, duration, fullTime } from '../../format.ts';
+import { bytes, duration } from '../../format.ts';
 import { useWhyImpossible } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { whyNot } from '../../status.ts';
@@ -32,7 +32,7 @@ function InRepository({ service, one }: { service: Service; one: Backups['off_ma
   const impossible = useWhyImpossible(service);
   const verify = useCall(serviceCalls(me.project.id, service.service_id).verifyInRepositories);
   const run = useCall(serviceCalls(me.project.id, service.service_id).runBackup);
-  const { repository, earliest, latest, backups, backlog_mb: backlogMb, problem } = one;
+  const { repository, latest, backups, backlog_mb: backlogMb, problem } = one;
   const last = one.last_verification;
   const [newest] = backups;
   return (
@@ -45,8 +45,6 @@ function InRepository({ service, one }: { service: Service; one: Backups['off_ma
         )}
         <Facts
           rows={[
-            ['Restorable from', earliest === null ? 'none yet' : fullTime(earliest)],
-            ['Restorable to', latest === null ? 'none yet' : fullTime(latest)],
             ['Behind', latest === null ? 'unknown' : duration(Date.now() - Date.parse(latest))],
             ['WAL to send', backlogMb === 0 ? 'none' : bytes(backlogMb * 1e6)],
             ['Last backup', newest === undefined ? 'none yet' : <Ago iso={newest.taken} />],

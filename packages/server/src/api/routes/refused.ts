@@ -8,13 +8,6 @@ import { ofService } from './schemas.ts';
 
 const REFUSED = [
   {
-    method: ['PUT'],
-    path: 'backup-retention',
-    why:
-      'the operator sets for all services how long backups are kept (HOWDAH_BACKUP_DAYS); ' +
-      'GET of this path shows it',
-  },
-  {
     method: ['POST'],
     path: 'enableDataTiering',
     why:

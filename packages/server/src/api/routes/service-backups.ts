@@ -9,6 +9,7 @@ import {
   Ref,
   RunBackupBody,
   ServiceSchema,
+  SetBackupRetentionBody,
   StringEnum,
   UpgradeBody,
 } from '@howdah/contract';
@@ -18,7 +19,8 @@ import { restoreService } from '../../services/delete-service.ts';
 import { recoverService } from '../../services/recover-service.ts';
 import { upgradeService } from '../../services/upgrade-service.ts';
 import { forkService } from '../../services/fork-service.ts';
-import { listBackups, readBackupRetention, readBackups } from '../../services/service-reads.ts';
+import { readBackupRetention, setBackupRetention } from '../../services/backup-retention.ts';
+import { listBackups, readBackups } from '../../services/service-reads.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
 import { ofService } from './schemas.ts';
@@ -90,6 +92,30 @@ export function backupRoutes(api: App, context: ApiContext): void {
       },
     },
     async (request) => readBackupRetention(context, request.service),
+  );
+
+  api.put(
+    '/projects/:project_id/services/:service_id/backup-retention',
+    {
+      schema: {
+        operationId: 'setBackupRetention',
+        summary: 'Set how long repositories keep the backups of a service',
+        description:
+          'Instead of the time that each repository has for all services; null: that again. ' +
+          'Backups that are older are removed within a day, but for those that the first moment ' +
+          'within the time is restored from. A deleted service keeps the time that it had. How ' +
+          'long snapshots and WAL stay on the machine is set by the operator (HOWDAH_BACKUP_DAYS).',
+        tags: ['backups'],
+        params: ofService,
+        body: Ref(SetBackupRetentionBody),
+        response: { 200: Ref(BackupRetentionSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(
+        reply,
+        await setBackupRetention(context, callerOf(request), request.service, request.body),
+      ),
   );
 
   api.post(

@@ -51,10 +51,19 @@ export function repositoryDocument(row: RepositoryColumns, use: RepositoryUse): 
   };
 }
 
-/** The backups of a service in a repository. @param name of the repository */
-export function offMachineDocument(name: string, state: OffMachineState): OffMachineDocument {
+/**
+ * The backups of a service in a repository.
+ *
+ * @param ownDays for how long each repository keeps them; null: as it says itself
+ */
+export function offMachineDocument(
+  { name, retention_days: days }: Pick<RepositoryColumns, 'name' | 'retention_days'>,
+  ownDays: number | null,
+  state: OffMachineState,
+): OffMachineDocument {
   return {
     repository: name,
+    retention_days: ownDays ?? days,
     earliest: momentOf(state.earliestMs),
     latest: momentOf(state.safeToMs),
     backups: state.backups.map(({ label, takenMs, type, storageBytes }) => ({

@@ -75,6 +75,8 @@ export type ServiceRow = {
   deleted_at: Date | null;
   /** Its backups, when its data was removed from this machine; null: it was not. */
   kept: Kept | null;
+  /** For how many days repositories keep its backups; null: as they say themselves. */
+  backup_retention_days: number | null;
   pooler: boolean;
   pooler_port: number | null;
   replica_count: number;
@@ -131,6 +133,7 @@ export type ServiceChange = Partial<
     | 'port'
     | 'storage_gb'
     | 'purge'
+    | 'backup_retention_days'
     | 'restarts'
     | 'provisioned'
     | 'power'

@@ -3,10 +3,9 @@
  * runs it. The capabilities say which actions are not possible.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Backups } from '@howdah/contract';
 import type { CertificateAuthority } from '../../lib/tls.ts';
 import { takeUsablePort } from '../addresses.ts';
-import { EngineUnavailable, type Engine, type Observing } from '../engine.ts';
+import { EngineUnavailable, type Engine, type LocalBackups, type Observing } from '../engine.ts';
 import type { ClusterRecords } from '../records.ts';
 import { whyNoChanges } from './admission.ts';
 import { createKube } from './api/client.ts';
@@ -185,7 +184,7 @@ async function setPassword(region: Region, id: string, verifier: string): Promis
   }
 }
 
-const NO_BACKUPS: Omit<Backups, 'storage' | 'off_machine'> = {
+const NO_BACKUPS: LocalBackups = {
   window: { earliest: null, latest: null, days: 0 },
   snapshots: [],
   archive_mb: 0,

@@ -1,18 +1,14 @@
 /** Backups of the services of this machine in repositories. */
 import { PGBACKREST_REMEDY } from '../../repository/pgbackrest.ts';
-import { RepositoryProblem } from '../../repository/repository.ts';
+import { RepositoryProblem, type Repository } from '../../repository/repository.ts';
 import { stanzaOf } from '../../repository/stanzas.ts';
-import {
-  openForeign,
-  type KeptRepository,
-  type RepositorySource,
-} from '../../repository/source.ts';
+import { openForeign, type RepositorySource } from '../../repository/source.ts';
 import type { RunStep } from '../run-step.ts';
 import type { OffMachineBackups, OffMachineState } from '../off-machine.ts';
 import type { ServiceSpec } from '../spec.ts';
 import { readMarker } from './host/marker.ts';
 import type { Local } from './local.ts';
-import type { ShipContext } from './repository/context.ts';
+import type { ShipContext, ShipPolicy } from './repository/context.ts';
 import { expire } from './repository/expire.ts';
 import { ship, takeBackup } from './repository/ship.ts';
 import { verifyInRepository } from './repository/verify.ts';
@@ -22,13 +18,7 @@ import { offMachine } from './repository/state.ts';
 
 const DAY_MS = 86_400_000;
 /** A full backup each week, and what has changed each day. */
-const [FULL_EVERY_MS, BACKUP_EVERY_MS] = [7 * DAY_MS, DAY_MS];
-
-const policyOf = ({ retentionDays }: KeptRepository) => ({
-  retentionDays,
-  fullEveryMs: FULL_EVERY_MS,
-  backupEveryMs: BACKUP_EVERY_MS,
-});
+const POLICY: ShipPolicy = { fullEveryMs: 7 * DAY_MS, backupEveryMs: DAY_MS };
 
 /** The times of the last removals, by service and repository. */
 type Expired = Map<string, number>;
@@ -39,13 +29,14 @@ async function expireOnceADay(
   context: ShipContext,
   id: string,
   upgrade: string | null,
-  repository: KeptRepository,
+  repository: Repository,
+  retentionDays: number,
 ): Promise<void> {
   const key = `${stanzaOf(id, upgrade)} ${repository.id}`;
   if (performance.now() - (expired.get(key) ?? -Infinity) < DAY_MS) return;
   expired.set(key, performance.now());
   try {
-    await expire(context, id, upgrade, repository, policyOf(repository));
+    await expire(context, id, upgrade, repository, retentionDays);
   } catch (error) {
     // Old backups take space, and do no other harm.
     if (!(error instanceof RepositoryProblem)) throw error;
@@ -58,7 +49,7 @@ export function createOffMachine(local: Local, repositories: RepositorySource): 
   // pgBackRest would remove the files of a backup that is not complete.
   const backingUp = new Set<string>();
   return {
-    ship: async (id, signal) => {
+    ship: async (id, retentionDays, signal) => {
       const { program } = repositories;
       const states = new Map<string, OffMachineState>();
       let [more, isBackupDue] = [false, false];
@@ -69,8 +60,7 @@ export function createOffMachine(local: Local, repositories: RepositorySource): 
       const { upgrade } = marker;
       const context = { machine, program };
       for (const repository of await repositories.list()) {
-        const policy = policyOf(repository);
-        const shipped = await ship({ context, id, upgrade, repository, policy, signal });
+        const shipped = await ship({ context, id, upgrade, repository, policy: POLICY, signal });
         states.set(repository.id, shipped.state);
         more ||= shipped.more;
         isBackupDue ||= shipped.isBackupDue;
@@ -79,8 +69,10 @@ export function createOffMachine(local: Local, repositories: RepositorySource): 
           shipped.state.problem === null &&
           shipped.state.backups.length > 1 &&
           !backingUp.has(id)
-        )
-          await expireOnceADay(expired, context, id, upgrade, repository);
+        ) {
+          const days = retentionDays ?? repository.retentionDays;
+          await expireOnceADay(expired, context, id, upgrade, repository, days);
+        }
       }
       return { states, more, isBackupDue };
     },
@@ -96,8 +88,7 @@ export function createOffMachine(local: Local, repositories: RepositorySource): 
       backingUp.add(id);
       try {
         for (const repository of await repositories.list()) {
-          const policy = policyOf(repository);
-          const shipment = { context, id, upgrade, repository, policy, signal };
+          const shipment = { context, id, upgrade, repository, policy: POLICY, signal };
           // A repository that fails does not keep the others from their backup.
           await takeBackup(shipment, wanted, runStep).catch((error: unknown) => {
             signal.throwIfAborted();
@@ -148,7 +139,7 @@ async function verifyAll(
   const context = { machine, program };
   let problem: string | null = null;
   for (const repository of await list()) {
-    const [policy, upgrade] = [policyOf(repository), marker?.upgrade ?? null];
+    const [policy, upgrade] = [POLICY, marker?.upgrade ?? null];
     const shipment = { context, id: spec.id, upgrade, repository, policy, signal };
     const found = await verifyInRepository(shipment, verifications, spec, installation, runStep);
     if (found.problem !== undefined) problem ??= `${repository.name}: ${found.problem}`;

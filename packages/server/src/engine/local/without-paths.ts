@@ -125,8 +125,9 @@ function cleanOffMachine(offMachine: OffMachineBackups, clean: Clean): OffMachin
       ]),
     );
   return {
-    ship: async (id, signal) => {
-      const { states, ...rest } = await cleaned(clean, () => offMachine.ship(id, signal));
+    ship: async (id, retentionDays, signal) => {
+      const shipping = () => offMachine.ship(id, retentionDays, signal);
+      const { states, ...rest } = await cleaned(clean, shipping);
       return { states: cleanAll(states), ...rest };
     },
     backUp: (id, wanted, runStep, signal) =>

@@ -1,6 +1,6 @@
 /** Snapshots of model services, and the points in time that they can be forked at. */
-import type { Backups, Verification } from '@howdah/contract';
-import type { BackupKeeping } from '../engine.ts';
+import type { Verification } from '@howdah/contract';
+import type { BackupKeeping, LocalBackups } from '../engine.ts';
 import type { RunStep } from '../run-step.ts';
 import { snapshotId } from './decide-server.ts';
 import { countTransition, type Model } from './model.ts';
@@ -37,7 +37,7 @@ export function createBackups(model: Model, open: () => Promise<void>): BackupKe
   };
 }
 
-function describe(model: Model, id: string): Omit<Backups, 'storage' | 'off_machine'> {
+function describe(model: Model, id: string): LocalBackups {
   const { state, clock, policy } = model;
   const service = state.find(id);
   const snapshots = service?.snapshots ?? [];

@@ -200,6 +200,7 @@ const WITHOUT_STEPS: ReadonlySet<OperationKind> = new Set([
   'updatePassword',
   'setEnvironment',
   'rename',
+  'setBackupRetention',
 ]);
 
 const paused = (spec: ServiceSpec): ServiceSpec => ({ ...spec, power: 'paused' });

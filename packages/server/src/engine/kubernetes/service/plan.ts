@@ -46,6 +46,7 @@ export function planOf(
     case 'updatePassword':
     case 'setEnvironment':
     case 'rename':
+    case 'setBackupRetention':
     case 'recover':
     case 'adopt':
     case 'enablePooler':

@@ -3,8 +3,8 @@
  * for others.
  */
 import { join } from 'node:path';
-import type { Backups } from '@howdah/contract';
 import type { BackupPolicy } from '../../../config.ts';
+import type { LocalBackups } from '../../engine.ts';
 import { bytesBelow } from '../host/space.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { readLogs } from '../postgres/logs.ts';
@@ -32,7 +32,7 @@ export async function describeBackups(
   paths: InstancePaths,
   policy: BackupPolicy,
   problem: string | null,
-): Promise<Omit<Backups, 'storage' | 'off_machine'>> {
+): Promise<LocalBackups> {
   const snapshots = await listSnapshots(paths);
   const { earliestMs, latestMs, gaps } = reachable(await reaches(paths, snapshots));
   const last = lastVerification(snapshots);

@@ -4,9 +4,8 @@ import type { Machine } from '../host/machine-record.ts';
 
 export type ShipContext = Readonly<{ machine: Machine; program: PgBackRest }>;
 
-/** How often a service is backed up off the machine, and for how long a backup is kept. */
+/** How often a service is backed up off the machine. */
 export type ShipPolicy = {
-  retentionDays: number;
   fullEveryMs: number;
   backupEveryMs: number;
 };

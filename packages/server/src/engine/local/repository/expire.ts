@@ -3,7 +3,7 @@ import { listFiles, removeDirectory } from '../../../repository/objects.ts';
 import type { Repository } from '../../../repository/repository.ts';
 import { stanzaOf } from '../../../repository/stanzas.ts';
 import { refreshBackups } from './backup.ts';
-import type { ShipContext, ShipPolicy } from './context.ts';
+import type { ShipContext } from './context.ts';
 import { runForService } from './stanza.ts';
 import { emptyState, readState, writeState } from './state.ts';
 
@@ -19,7 +19,7 @@ export async function expire(
   id: string,
   upgrade: string | null,
   repository: Repository,
-  { retentionDays }: Pick<ShipPolicy, 'retentionDays'>,
+  retentionDays: number,
 ): Promise<void> {
   const paths = context.machine.layout.service(id);
   const stanza = stanzaOf(id, upgrade);

@@ -84,6 +84,7 @@ test.each([
   ['attachToAllowList', { allowedNetworks }, false, []],
   ['detachFromAllowList', {}, true, ['reload configuration']],
   ['rename', {}, true, []],
+  ['setBackupRetention', {}, true, []],
 ] as const)('%s of %j, running: %s', (kind, more, running, steps) => {
   expect(planOf(kind, { ...SPEC, ...more }, running)).toEqual(steps);
 });

@@ -166,6 +166,7 @@ function stateBefore(
     case 'updatePassword':
     case 'setEnvironment':
     case 'rename':
+    case 'setBackupRetention':
       return null;
   }
 }

@@ -1,0 +1,81 @@
+/** For how long the backups of a service are kept. */
+import {
+  ALLOWED,
+  ApiError,
+  protectionOf,
+  refusal,
+  type BackupRetention,
+  type SetBackupRetentionBody,
+} from '@howdah/contract';
+import type { Region } from '../engine/regions.ts';
+import { listRepositories } from '../store/repositories.ts';
+import { recordOperation } from '../store/operations.ts';
+import type { ServicePlace } from '../store/service-documents.ts';
+import { changeService, readOwnRetention } from '../store/services.ts';
+import type { Db } from '../store/tables.ts';
+import { type Caller, makeChange, type Outcome } from './change.ts';
+import { refuseWithoutRepository } from './change-service.ts';
+import type { ControlContext } from './context.ts';
+import { refuseByRole } from './permissions.ts';
+import { lockOwnService } from './service-rules.ts';
+
+export async function readBackupRetention(
+  { store, regions }: ControlContext,
+  { key: id, region_code: region }: ServicePlace,
+): Promise<BackupRetention> {
+  const served = regions.of(region);
+  const own = await readOwnRetention(store.db, id);
+  return describeRetention(store.db, served, own, await localDays(served, id));
+}
+
+/**
+ * Sets for how long the repositories keep the backups of a service. Older ones are removed by the
+ * next daily round, so fewer days need a key that may end the service.
+ */
+export async function setBackupRetention(
+  context: ControlContext,
+  caller: Caller,
+  { key: id, region_code: code }: ServicePlace,
+  { retention_days: days }: SetBackupRetentionBody,
+): Promise<Outcome> {
+  const region = context.regions.of(code);
+  const onMachine = await localDays(region, id);
+  return makeChange(context.store, caller, async (tx) => {
+    const { service, operation } = await lockOwnService(tx, caller, id);
+    const protection = protectionOf(service.environment, service.read_replica_sets);
+    refuseByRole(caller, 'setBackupRetention', protection);
+    if (ALLOWED[service.status].setBackupRetention !== 'accept')
+      throw new ApiError('INVALID_STATE', refusal('setBackupRetention', service.status));
+    // An own retention can be taken back when the last repository is gone, too.
+    if (days !== null) await refuseWithoutRepository(tx, context, service, 'backup-retention');
+    const doc = JSON.stringify(await describeRetention(tx, region, days, onMachine));
+    if (days === service.backup_retention_days) return { doc, operationId: null };
+    const operationId = await recordOperation(tx, service, 'setBackupRetention', caller);
+    await changeService(tx, service, { backup_retention_days: days }, operation);
+    return { doc, operationId };
+  });
+}
+
+const localDays = async ({ engine }: Region, id: string): Promise<number> =>
+  (await engine.backups.describe(id)).window.days;
+
+async function describeRetention(
+  db: Db,
+  { engine: { capabilities } }: Region,
+  own: number | null,
+  local: number,
+): Promise<BackupRetention> {
+  const reached = 'missing' in capabilities.offMachine ? [] : await listRepositories(db);
+  const repositories = reached.map(({ name, retention_days: days }) => ({
+    repository: name,
+    retention_days: own ?? days,
+  }));
+  const longest = Math.max(...repositories.map(({ retention_days: days }) => days));
+  return {
+    type: 'TIME',
+    retention_days: repositories.length === 0 ? local : longest,
+    own_retention_days: own,
+    local_days: local,
+    repositories,
+  };
+}
