@@ -1,15 +1,21 @@
 /** The cluster, and the operator double in it, that all tests of a file share. */
+import { startMetricsServer } from './metrics-server.ts';
 import { startOperator, type Operator } from './operator/operator.ts';
 import { openRig, type Rig } from './rig.ts';
 
-let opened: Readonly<{ rig: Rig; operator: Operator }> | null = null;
+type Opened = Readonly<{ rig: Rig; operator: Operator; closeMetrics: () => Promise<void> }>;
+
+let opened: Opened | null = null;
 
 export async function setUp(): Promise<void> {
   const rig = await openRig();
-  opened = { rig, operator: await startOperator(rig.connection, rig.image, rig.exec) };
+  const operator = await startOperator(rig.connection, rig.image, rig.exec);
+  const closeMetrics = await startMetricsServer(operator.api, rig.machineHost);
+  opened = { rig, operator, closeMetrics };
 }
 
 export async function tearDown(): Promise<void> {
+  await opened?.closeMetrics();
   await opened?.operator.close();
 }
 

@@ -8,7 +8,6 @@ import { createKubernetesSubject, MAJOR } from './subject.ts';
 
 /** Promises that no capability speaks of, and why they are not kept here (docs/kubernetes.md). */
 const NOT_KEPT: ReadonlyMap<string, string> = new Map([
-  ['usage has plausible figures of each server', 'usage is not read'],
   [
     'pages of a server log have each entry once, newest first',
     'it reads the log of a stopped server, and a stop ends the log',

@@ -89,6 +89,23 @@ test('a service gets another size and another password, and its log is read', as
   expect(await cli('query', 'orders', 'select count(*) as found from t')).toMatch(/found\s+3/);
 });
 
+test('a service that runs has figures', async () => {
+  const { service_id: id } = service;
+  const figures = async () => (await cloud.get(id)).metrics;
+  await expect.poll(figures).toMatchObject({
+    memory_mb: expect.any(Number),
+    milli_cpu: expect.any(Number),
+    storage_mb: expect.any(Number),
+  });
+  const { body } = await cloud.request('POST', `/services/${id}/metrics/series`, {
+    name: 'connections',
+    from: new Date(Date.now() - 600_000).toISOString(),
+    to: new Date().toISOString(),
+    fn: 'last',
+  });
+  expect(JSON.stringify(body)).toMatch(/"value":\d/);
+});
+
 test('a service gets a replica, another primary, and a drill with its result', async () => {
   const { service_id: id } = service;
   const act = async (action: string, body?: object): Promise<void> => {

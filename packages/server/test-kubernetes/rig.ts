@@ -33,6 +33,8 @@ export async function openRig() {
       return stdout;
     },
     host: nodeAddress,
+    /** The address of this machine for the node, as the manual of the rig has it. */
+    machineHost: nodeAddress.replace(/\.2$/, '.1'),
     storageClass,
     image: postgresImage,
     kubeconfigPath: kubeconfig,

@@ -1,5 +1,6 @@
 /** Statements through the API: what keeps them from writing, and how many run at a time. */
 import { describe, expect, test } from 'vitest';
+import { STUBBORN } from '../src/engine/conformance/statement-promises.ts';
 import { removeAll, settle, until } from '../src/engine/conformance/subject.ts';
 import type { ReadStatement } from '../src/engine/engine.ts';
 import { DESIRED } from '../src/engine/kubernetes/manifests/cluster.ts';
@@ -100,11 +101,5 @@ describe.concurrent('statements of users', () => {
     }));
 });
 
-/** It catches its end, and hides that nobody waits for it any more. */
-const STUBBORN = `do $$ begin
-  perform set_config('client_connection_check_interval', '0', false);
-  perform pg_sleep(60);
-exception when query_canceled then perform pg_sleep(600);
-end $$`;
 const RUNNING = "select from pg_stat_activity where usename = 'howdah_reader' and state = 'active'";
 const SESSIONS = 'select count(*) from pg_stat_activity where usename = current_user';

@@ -39,6 +39,13 @@ test('a region on Kubernetes is added, examined, used and removed', async () => 
   expect(body['value']).toContainEqual(
     expect.objectContaining({ what: 'storage class', state: 'missing' }),
   );
+  expect(body['value']).toContainEqual(
+    expect.objectContaining({
+      what: 'metrics API',
+      state: 'note',
+      remedy: expect.stringContaining('metrics-server'),
+    }),
+  );
   const services = `/projects/${cloud.projectId}/services`;
   const asked = { name: 'there', region_code: 'kube', addons: [] };
   const refused = {

@@ -1,7 +1,7 @@
 /** Promises about what is read: logs, usage, backups, the disk and networks. */
 import assert from 'node:assert/strict';
 import { REGIONAL_ACTIONS, type LogEntry } from '@howdah/contract';
-import { BadCursor, EngineUnavailable, type LogQuery } from '../engine.ts';
+import { BadCursor, EngineUnavailable, type LogQuery, type Usage } from '../engine.ts';
 import type { RunStep } from '../run-step.ts';
 import type { ServiceSpec } from '../spec.ts';
 import { can, KEEP, settle, until, withService, type Promised, type Subject } from './subject.ts';
@@ -125,7 +125,12 @@ function logSearch(subject: Subject): Promise<void> {
 
 function usageFigures(subject: Subject): Promise<void> {
   return withService(subject, {}, async ({ id }) => {
-    const used = await subject.engine.observe.usage(id);
+    let used: Usage[] = [];
+    // A server that has just started may not be measured yet.
+    await until(subject, 'figures', async () => {
+      used = await subject.engine.observe.usage(id).catch(() => []);
+      return used.length > 0;
+    });
     assert.deepEqual(
       used.map(({ node, lag }) => ({ node, lag })),
       [{ node: 0, lag: null }],

@@ -72,11 +72,15 @@ function statementsRead(subject: Subject): Promise<void> {
   });
 }
 
-/** It catches its end, and hides that nobody waits for it any more. */
-const STUBBORN = `do $$ begin
+/**
+ * It catches its end, and hides that nobody waits for it any more. The exception would also undo a
+ * setting that is made in the inner block.
+ */
+export const STUBBORN = `do $$ begin
   perform set_config('client_connection_check_interval', '0', false);
-  perform pg_sleep(60);
-exception when query_canceled then perform pg_sleep(600);
+  begin perform pg_sleep(60);
+  exception when query_canceled then perform pg_sleep(600);
+  end;
 end $$`;
 const OTHERS = `select pid from pg_stat_activity
   where usename = current_user and pid <> pg_backend_pid()`;

@@ -22,6 +22,7 @@ export async function examineCluster(
     examineAdmission(kube),
     examineStorage(kube, storageClass),
     examineNodes(kube),
+    examineMetrics(kube),
     examinePermissions(kube, namespace),
   ];
   const found = await Promise.all(
@@ -167,6 +168,7 @@ const NEEDED: readonly (readonly [Kind, readonly string[], subresource?: string]
   [KINDS.pod, ['list', 'watch', 'delete']],
   [KINDS.claim, ['list', 'delete']],
   [KINDS.service, ['list', 'delete']],
+  [KINDS.podMetrics, ['get']],
 ];
 const REVIEW = Type.Object({ status: Type.Object({ allowed: Type.Boolean() }) });
 
@@ -221,6 +223,25 @@ async function reviewAccess(
   };
   const place = { kind: KINDS.accessReview, namespace: null, name: null };
   return (await kube.create(place, review, REVIEW)).status;
+}
+
+const METRICS = '/apis/metrics.k8s.io/v1beta1';
+
+/** Without it there are no figures of services, and all else works. */
+async function examineMetrics(kube: Kube): Promise<Finding> {
+  const what = 'metrics API';
+  try {
+    const { groupVersion } = await kube.read(METRICS, Type.Object({ groupVersion: Type.String() }));
+    return { what, state: 'ok', found: groupVersion };
+  } catch (error) {
+    if (!(error instanceof KubeError) || error.status === null) throw error;
+    return {
+      what,
+      state: 'note',
+      found: `${METRICS} is not served, so services have no metrics`,
+      remedy: 'install metrics-server: https://github.com/kubernetes-sigs/metrics-server',
+    };
+  }
 }
 
 const NODE = Type.Object({

@@ -1,15 +1,17 @@
 /** The state of services, as users read it. */
 import type { Member, ReplicaState, Warning } from '@howdah/contract';
-import { EngineUnavailable, type Observing } from '../engine.ts';
+import type { Observing } from '../engine.ts';
 import { readPodLog } from './logs.ts';
 import { podOf } from './manifests/names.ts';
 import type { Region } from './region.ts';
 import type { ClusterState, ServerState } from './service/observed.ts';
+import { usageOf } from './usage.ts';
 
 export function createObserving(
-  { kube, cache }: Pick<Region, 'kube' | 'cache'>,
+  region: Region,
   readLagLimit: Observing['readLagLimit'],
 ): Observing {
+  const { kube, cache } = region;
   const found = (id: string): Found | null => {
     const cluster = cache.cluster(id);
     return cluster === null ? null : { cluster, servers: cache.servers(id) };
@@ -24,9 +26,7 @@ export function createObserving(
       if (cluster === null || instance === null) return { entries: [], cursor: null };
       return readPodLog(kube, { namespace: cluster.namespace, name: podOf(id, instance) }, query);
     },
-    usage: async () => {
-      throw new EngineUnavailable('the usage of services on Kubernetes is not read yet');
-    },
+    usage: (id) => usageOf(region, id),
     replicas: async (id) => replicasOf(found(id)),
     servers: async (id) => instancesOf(found(id)),
   };

@@ -23,7 +23,7 @@ const TO_EXAMINE = [
 
 test('the rights in the manifests of the control plane are those of the manual', async () => {
   const [, table = ''] = /## Rights\n(.*?)\n## /s.exec(await readText('docs/kubernetes.md')) ?? [];
-  const rows = [...table.matchAll(/^\| ([a-z/.]+) \| ([a-z, ]+) \|$/gm)]
+  const rows = [...table.matchAll(/^\| ([a-z0-9/.]+) \| ([a-z, ]+) \|$/gm)]
     .map(([, resource, verbs]) => `${resource}: ${verbs}`)
     .filter((row) => row !== 'resource: verbs');
   const granted = parseAllDocuments(await readText('deploy/kubernetes/rights.yaml'))

@@ -85,8 +85,8 @@ function createPlaces() {
 
 const PASSWORD = Type.Object({ data: Type.Object({ password: Type.String() }) });
 
-/** @throws EngineUnavailable */
-async function serverOf(region: Region, id: string): Promise<StatementServer> {
+/** The server at the endpoint of a service, with the password of the role. @throws EngineUnavailable */
+export async function serverOf(region: Region, id: string): Promise<StatementServer> {
   const { cache, kube, settings, authority } = region;
   const cluster = cache.cluster(id);
   if (cluster?.projectId == null || cluster.nodePort === null)

@@ -57,6 +57,13 @@ export const KINDS = {
     plural: 'selfsubjectaccessreviews',
     namespaced: false,
   },
+  /** The name is that of the pod. */
+  podMetrics: {
+    apiVersion: 'metrics.k8s.io/v1beta1',
+    kind: 'PodMetrics',
+    plural: 'pods',
+    namespaced: true,
+  },
   cluster: { apiVersion: CNPG, kind: 'Cluster', plural: 'clusters', namespaced: true },
   backup: { apiVersion: CNPG, kind: 'Backup', plural: 'backups', namespaced: true },
   scheduledBackup: {

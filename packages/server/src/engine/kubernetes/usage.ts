@@ -1,0 +1,79 @@
+/**
+ * The resources that the primary of a service uses: CPU time and memory by the metrics API of the
+ * cluster, and the rest by PostgreSQL at the endpoint, as the role of statements. Replicas have no
+ * endpoint, so there are no figures of them.
+ */
+import { Type, type Static } from 'typebox';
+import { DATABASE_NAME } from '@howdah/contract';
+import { EngineUnavailable, type Usage } from '../engine.ts';
+import { beginReading } from '../statements/run.ts';
+import { openSession, SESSION_DEADLINE_MS } from '../statements/session.ts';
+import { KubeError } from './api/errors.ts';
+import { KINDS } from './api/kinds.ts';
+import { quantityIn } from './api/quantity.ts';
+import { podOf } from './manifests/names.ts';
+import type { Region } from './region.ts';
+import { serverOf } from './statements.ts';
+
+const POD_METRICS = Type.Object({
+  containers: Type.Array(
+    Type.Object({ usage: Type.Object({ cpu: Type.String(), memory: Type.String() }) }),
+  ),
+});
+
+type Counted = Pick<Usage, 'connections' | 'transactions' | 'storageBytes'>;
+
+/**
+ * In SQL of any search path, as the session has that of the owner. Sessions of the superuser are
+ * those of CloudNativePG. Numbers are read as such: the driver returns `bigint` as text.
+ */
+const COUNTS = `
+  (select pg_catalog.count(*)::pg_catalog.float8 from pg_catalog.pg_stat_activity a
+   where a.datid is not null and a.usesysid operator(pg_catalog.<>) 10
+     and a.pid operator(pg_catalog.<>) pg_catalog.pg_backend_pid()) as connections,
+  (select (d.xact_commit operator(pg_catalog.+) d.xact_rollback)::pg_catalog.float8
+   from pg_catalog.pg_stat_database d
+   where d.datname operator(pg_catalog.=) '${DATABASE_NAME}') as transactions,
+  (select pg_catalog.sum(pg_catalog.pg_database_size(d.oid))::pg_catalog.float8
+   from pg_catalog.pg_database d
+   where pg_catalog.has_database_privilege(d.oid, 'connect')) as "storageBytes"`;
+
+/** @throws EngineUnavailable */
+export async function usageOf(region: Region, id: string): Promise<Usage[]> {
+  const cluster = region.cache.cluster(id);
+  if (cluster?.primary == null)
+    throw new EngineUnavailable(region.cache.staleWhy() ?? 'it has no primary');
+  const { primary: node, namespace } = cluster;
+  const place = { kind: KINDS.podMetrics, namespace, name: podOf(id, node) };
+  const metrics = await region.kube.get(place, POD_METRICS).catch((error: unknown) => {
+    if (error instanceof KubeError) throw new EngineUnavailable(error.message, { cause: error });
+    throw error;
+  });
+  if (metrics === null) throw new EngineUnavailable(NO_METRICS);
+  return [{ node, ...(await count(region, id)), ...resourcesIn(metrics), lag: null }];
+}
+
+const NO_METRICS =
+  'the metrics API of its Kubernetes cluster (metrics.k8s.io) has no figures of its pod; they come ' +
+  'from metrics-server, within a minute: howdah region doctor';
+
+async function count(region: Region, id: string): Promise<Counted> {
+  const server = await serverOf(region, id);
+  const client = await openSession(server, SESSION_DEADLINE_MS);
+  try {
+    const counted = await beginReading<Counted>(client, server, COUNTS);
+    if (counted === null) throw new EngineUnavailable('it gave no answer');
+    return counted;
+  } finally {
+    client.connection.stream.destroy();
+  }
+}
+
+/** The sum over the containers of a pod. */
+export function resourcesIn({
+  containers,
+}: Static<typeof POD_METRICS>): Pick<Usage, 'cpuMillis' | 'memoryBytes'> {
+  const sum = (of: 'cpu' | 'memory'): number =>
+    containers.reduce((total, { usage }) => total + (quantityIn(usage[of]) ?? 0), 0);
+  return { cpuMillis: Math.round(sum('cpu') * 1000), memoryBytes: Math.round(sum('memory')) };
+}
