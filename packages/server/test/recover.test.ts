@@ -92,6 +92,14 @@ async function loseMachine(): Promise<void> {
   await mkdir(cloud.home, { recursive: true });
 }
 
+/** For how many days a deleted service can be restored, rounded. */
+async function daysLeft(name: string): Promise<number> {
+  const { body } = await cloud.request('GET', '/deletedServices');
+  const found = [body].flat().find((one) => Reflect.get(Object(one), 'name') === name);
+  const until = Date.parse(String(Reflect.get(Object(found), 'restorable_until')));
+  return Math.round((until - Date.now()) / 86_400_000);
+}
+
 const idsOf = (services: readonly Service[]): string[] =>
   services.map(({ service_id: id }) => id).toSorted();
 
@@ -136,6 +144,7 @@ test('a lost machine comes back from a repository with all that was safe there',
   )
     await sleep(200);
   while ((await safeMs(gone)) === 0) await sleep(200);
+  expect(await cloud.cli('backup', 'set-retention', 'gone', '60')).toMatchObject({ code: 0 });
   expect(await cloud.cli('service', 'delete', 'gone', '--yes')).toMatchObject({ code: 0 });
   const deletedMs = Date.now();
   while ((await controlSavedMs()) < deletedMs) await sleep(500);
@@ -160,7 +169,8 @@ test('a lost machine comes back from a repository with all that was safe there',
   await cloud.up();
   const back = await cloud.until(busy.service_id, 'READY');
   await recoverOne(idle);
-  // It was deleted before, and its data was lost with the machine.
+  // It was deleted before, and its data was lost with the machine: it has its own retention.
+  expect(await daysLeft('gone')).toBe(60);
   expect(await cloud.cli('service', 'restore', 'gone')).toMatchObject({ code: 0 });
   expect((await cloud.get(gone.service_id)).endpoint).toEqual(gone.endpoint);
   await cloud.until(pair.service_id, 'READY');
