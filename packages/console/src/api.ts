@@ -2,7 +2,7 @@
  * The console's calls of the API, through the typed client. The key of a query begins with its
  * service.
  */
-import { createClient, HowdahError, type Schemas } from '@howdah/client';
+import { createClient, DryRunError, HowdahError, type Schemas } from '@howdah/client';
 import { visibleJson } from '@howdah/contract/text';
 import { BASE_PATH, CONSOLE_HEADER, type Environment } from '@howdah/contract/types';
 import { queryOptions } from '@tanstack/react-query';
@@ -15,6 +15,8 @@ export type Backups = Schemas['Backups'];
 export type ServiceExtension = Schemas['ServiceExtension'];
 export type LogEntry = Schemas['ServiceLogs']['entries'][number];
 export type DeletedService = Schemas['DeletedService'];
+export type RecoveryKit = Schemas['RecoveryKit'];
+export type KitService = NonNullable<Schemas['DryRun']['services']>[number];
 export type Me = Schemas['AuthInfo']['api_key'];
 
 export { BASE_PATH as BASE } from '@howdah/contract/types';
@@ -45,6 +47,9 @@ export const client = createClient({ ...calls, fetch: fetchVisible });
 
 /** For answers that are saved, not shown: they stay as they are, character by character. */
 export const exactClient = createClient(calls);
+
+/** For calls that only ask what would be done. */
+const dryClient = createClient({ ...calls, fetch: fetchVisible, dryRun: true });
 
 /** The body of a response. @throws if it has none */
 export async function body<T>(call: Promise<{ data?: T }>): Promise<T> {
@@ -302,6 +307,31 @@ export const cancelOperation = (project: string, id: string) =>
   client.POST('/projects/{project_id}/operations/{operation_id}/cancel', {
     params: { path: { project_id: project, operation_id: id } },
   });
+
+/** The services in the repository of a recovery kit, and what comes back of each. */
+export async function listInKit(
+  project: string,
+  body: Schemas['CreateServiceFromKit'],
+): Promise<KitService[]> {
+  try {
+    await dryClient.POST('/projects/{project_id}/services/fromKit', {
+      params: ofProject(project),
+      body,
+    });
+  } catch (error) {
+    if (error instanceof DryRunError) return error.answer.services ?? [];
+    throw error;
+  }
+  throw new Error('the server made a dry run in earnest');
+}
+
+export const createFromKit = (project: string, request: Schemas['CreateServiceFromKit']) =>
+  created(
+    client.POST('/projects/{project_id}/services/fromKit', {
+      params: ofProject(project),
+      body: request,
+    }),
+  );
 
 export const createService = (project: string, request: Schemas['CreateService']) =>
   created(

@@ -36,6 +36,11 @@ const create = createRoute({
   path: '/create',
   component: lazyRouteComponent(() => import('./pages/Create.tsx'), 'Create'),
 });
+const fromKit = createRoute({
+  getParentRoute: () => shell,
+  path: '/create/from-kit',
+  component: lazyRouteComponent(() => import('./pages/FromKit.tsx'), 'FromKit'),
+});
 const regions = createRoute({
   getParentRoute: () => shell,
   path: '/project/regions',
@@ -150,6 +155,7 @@ export const router = createRouter({
       index,
       services,
       create,
+      fromKit,
       regions,
       deleted,
       vpcs,

@@ -136,6 +136,15 @@ test('a service of production becomes one of staging, unnoticed by production', 
   expect(listed.stdout).toMatch(
     new RegExp(`orders \\(${orders.service_id}\\) comes back as of .*Z and with the WAL after it`),
   );
+  const asked = await staging.request('POST', '/services/fromKit?dry_run=true', {
+    kit: JSON.parse(await readFile(kitPath, 'utf8')),
+  });
+  expect(Reflect.get(Object(asked.body), 'services')).toContainEqual({
+    service_id: orders.service_id,
+    name: 'orders',
+    can_come_back: true,
+    state: expect.stringContaining('comes back as of'),
+  });
   const planned = await fromKit('orders', '--dry-run');
   expect(planned.stdout).toContain('restore data');
   expect((await staging.request('GET', '/services')).body).toEqual([]);

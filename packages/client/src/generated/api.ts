@@ -3144,6 +3144,16 @@ export interface components {
             response_status: number;
             /** @description what it would do beside its steps, in words */
             note?: string;
+            /** @description of createServiceFromKit without a service: those in the repository */
+            services?: {
+                /** @description its id there */
+                service_id: string;
+                name: string;
+                /** @description whether there is a backup of it */
+                can_come_back: boolean;
+                /** @description which moment comes back of it, or why none does */
+                state: string;
+            }[];
             /** @description null: none, since nothing would change, or the call changes no service */
             operation: {
                 /** @enum {string} */

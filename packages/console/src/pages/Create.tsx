@@ -32,7 +32,7 @@ import { useCall } from '../components/use-call.tsx';
 import { cores } from '../format.ts';
 import { useFindRegion, useRegions } from '../live.ts';
 import { useMe } from '../session.ts';
-import { TYPE_NAMES, whyReadOnly } from '../status.ts';
+import { TYPE_NAMES, whyNotOperate, whyReadOnly } from '../status.ts';
 import { cliOf, curlOf } from '../snippets.ts';
 import { RegionCard, StorageCard, VersionCard } from './create-cards.tsx';
 import classes from './create.module.css';
@@ -66,13 +66,20 @@ type CreateForm = {
 };
 
 export function Create() {
-  const why = whyReadOnly(useMe());
+  const me = useMe();
+  const why = whyReadOnly(me);
   return (
     <>
       <PageHead
         title="Create a service"
         about="A PostgreSQL server of its own, ready in about a second."
-      />
+      >
+        {whyNotOperate(me) === null && (
+          <ButtonLink to="/create/from-kit" variant="default">
+            From a recovery kit
+          </ButtonLink>
+        )}
+      </PageHead>
       {why === null ? (
         <Regions />
       ) : (

@@ -211,6 +211,16 @@ export const RenameBody = Named(
   Type.Object({ name: name('1 to 128 characters') }),
 );
 
+/** A service in the repository of a recovery kit. */
+const KitServiceSchema = Type.Object({
+  service_id: Type.String({ description: 'its id there' }),
+  name: Type.String(),
+  can_come_back: Type.Boolean({ description: 'whether there is a backup of it' }),
+  state: Type.String({ description: 'which moment comes back of it, or why none does' }),
+});
+
+export type KitService = Type.Static<typeof KitServiceSchema>;
+
 /**
  * The answer to a change that was only asked about: `?dry_run=true`, or a key with dry_run_only.
  */
@@ -221,6 +231,11 @@ export const DryRunSchema = Named(
     response_status: Type.Integer({ description: 'the status code of the answer' }),
     note: Type.Optional(
       Type.String({ description: 'what it would do beside its steps, in words' }),
+    ),
+    services: Type.Optional(
+      Type.Array(KitServiceSchema, {
+        description: 'of createServiceFromKit without a service: those in the repository',
+      }),
     ),
     operation: Type.Union(
       [

@@ -114,13 +114,14 @@ export function answer(reply: FastifyReply, outcome: Outcome): FastifyReply {
 /** The answer to a change that was only asked about. */
 export function answerDryRun(
   reply: FastifyReply,
-  { planned, note }: DryRun,
+  { planned, said: { note, services } }: DryRun,
   regions: Regions,
 ): FastifyReply {
   const dryRun: DryRunAnswer = {
     dry_run: true,
     response_status: declaredAnswer(reply).status,
-    ...(note === null ? {} : { note }),
+    ...(note === undefined ? {} : { note }),
+    ...(services === undefined ? {} : { services: [...services] }),
     operation:
       planned === null
         ? null

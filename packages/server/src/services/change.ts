@@ -3,7 +3,7 @@
  * for a dry run. The change itself makes all checks, so that a dry run and the change cannot
  * differ.
  */
-import type { OperationKind, Role, Size } from '@howdah/contract';
+import type { KitService, OperationKind, Role, Size } from '@howdah/contract';
 import type { ServiceSpec } from '../engine/spec.ts';
 import { recordAudit, type AuditNote } from '../store/audit-log.ts';
 import type { Store } from '../store/database.ts';
@@ -43,6 +43,8 @@ export type Outcome = {
   message?: string;
   /** A dry run says this beside the steps. */
   note?: string;
+  /** A dry run lists these beside the steps. */
+  services?: readonly KitService[];
   /** The size before a resize: the steps of a dry run depend on it. */
   sizeBefore?: Size;
   /** Added to the document of the answer, and stored nowhere. */
@@ -72,15 +74,18 @@ export type Planned = {
   sizeBefore: Size;
 };
 
+/** The notes of a dry run, beside its steps. */
+export type DryRunNotes = Pick<Outcome, 'note' | 'services'>;
+
 /** Thrown to end a dry run: the transaction is rolled back. */
 export class DryRun extends Error {
   readonly planned: Planned | null;
-  readonly note: string | null;
+  readonly said: DryRunNotes;
 
-  constructor(planned: Planned | null, note: string | null = null) {
+  constructor(planned: Planned | null, said: DryRunNotes) {
     super('a dry run');
     this.planned = planned;
-    this.note = note;
+    this.said = said;
   }
 }
 
@@ -100,7 +105,7 @@ export async function makeChange<T extends Outcome>(
     const before = once === null ? null : await claimAnswer(tx, once);
     if (before !== null) throw new AnsweredBefore(before);
     const outcome = await work(tx);
-    if (caller.dryRun) throw new DryRun(await plannedBy(tx, outcome), outcome.note);
+    if (caller.dryRun) throw new DryRun(await plannedBy(tx, outcome), outcome);
     await recordAudit(tx, caller.audit, outcome.operationId);
     if (once !== null) await keepAnswer(tx, once, once.seal(outcome));
     return outcome;

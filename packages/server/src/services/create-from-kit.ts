@@ -6,6 +6,7 @@ import {
   ApiError,
   type CreateFromKitBody,
   DEFAULT_SIZE,
+  type KitService,
   STORAGE_GB,
   typeOfAddons,
 } from '@howdah/contract';
@@ -29,7 +30,7 @@ import {
 import { makeDue } from '../store/leases.ts';
 import { beginOperation } from '../store/operations.ts';
 import { changeService } from '../store/services.ts';
-import { type Caller, makeChange, type Outcome } from './change.ts';
+import { type Caller, type DryRunNotes, makeChange, type Outcome } from './change.ts';
 import { refuseFullDisk, refuseSecondProject, sizeOrRefuse } from './common.ts';
 import { insertServiceAtEndpoint } from './create-service.ts';
 import { refuseMissingLibraries } from './extensions.ts';
@@ -72,11 +73,11 @@ export async function createServiceFromKit(
   const describe = (some: readonly BackedUpService[]) =>
     describeServices(repository, some, target, find);
   if (body.service === undefined && caller.dryRun) {
-    const note = await describe(services);
-    return makeChange(store, caller, async () => ({ operationId: null, note }));
+    const described = await describe(services);
+    return makeChange(store, caller, async () => ({ operationId: null, ...described }));
   }
   const service = serviceOrRefuse(services, body.service);
-  const note = caller.dryRun ? { note: await describe([service]) } : {};
+  const note = caller.dryRun ? { note: (await describe([service])).note } : {};
   const found = await refusing(() => find(service));
   const { of, backup } = backupOrRefuse(service, found, target);
   const { addons, preload } = service;
@@ -198,23 +199,25 @@ async function describeServices(
   services: readonly BackedUpService[],
   target: Target,
   find: (service: BackedUpService) => Promise<Found | null>,
-): Promise<string> {
+): Promise<Required<DryRunNotes>> {
   const limit = pLimit(LOOKED_UP_AT_A_TIME);
-  const describe = async (service: BackedUpService): Promise<string> => {
-    try {
-      const found = await find(service);
-      const fate = found === null ? whyNone(target) : describeBackup(found.backup, target);
-      return `${labelOf(service)} ${fate}`;
-    } catch (error) {
+  const describe = async (service: BackedUpService): Promise<KitService> => {
+    const { id: service_id, name: itsName } = service;
+    const found = await find(service).catch((error: unknown) => {
       if (!(error instanceof RepositoryProblem)) throw error;
-      return `${labelOf(service)} cannot be read: ${error.message}`;
-    }
+      return `cannot be read: ${error.message}`;
+    });
+    const isFound = found !== null && typeof found !== 'string';
+    const state = isFound ? describeBackup(found.backup, target) : (found ?? whyNone(target));
+    return { service_id, name: itsName, can_come_back: isFound, state };
   };
-  const described = services.slice(0, DESCRIBED_MAX);
-  const lines = await Promise.all(described.map((service) => limit(() => describe(service))));
+  const some = services.slice(0, DESCRIBED_MAX);
+  const described = await Promise.all(some.map((service) => limit(() => describe(service))));
+  const lines = described.map((one) => `${one.name} (${one.service_id}) ${one.state}`);
   const left = services.length - described.length;
   const more = left > 0 ? [`and ${left} more`] : [];
-  return [`in ${name}:`, ...(lines.length > 0 ? lines : ['no service']), ...more].join('\n');
+  const note = [`in ${name}:`, ...(lines.length > 0 ? lines : ['no service']), ...more].join('\n');
+  return { note, services: described };
 }
 
 function describeBackup({ takenMs, major, dataBytes }: ForeignBackup, target: Target): string {
