@@ -113,6 +113,9 @@ test('a port that another service has by now is not taken from it', async () => 
   await close();
   const other = await cloud.create({ name: 'other', service_type: 'POSTGRES' });
   expect(other.endpoint.port).toBe(endpoint.port);
+  // Nothing listens there now, and it is promised all the same.
+  await cloud.request('POST', `/services/${other.service_id}/stop`);
+  await cloud.until(other.service_id, 'PAUSED');
   const { body } = await adopt(rootOf(id));
   expect(JSON.stringify(body)).toContain('since the former one is not free');
   const ready = await cloud.until(id, 'READY');
