@@ -5,7 +5,7 @@ import { useState } from 'react';
 import { serviceCalls, type Backups, type Service } from '../../api.ts';
 import { ConfirmName } from '../../components/ConfirmName.tsx';
 import { Form } from '../../components/Form.tsx';
-import { Card, Facts } from '../../components/ui.tsx';
+import { Card } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { days, fullTime } from '../../format.ts';
 import { useMe } from '../../session.ts';
@@ -19,28 +19,39 @@ export function PointsInTime({ service, backups }: Shown) {
   return (
     <Card title="Points in time">
       <div className={classes.stack} style={{ gap: 14 }}>
-        <Facts
-          rows={[
-            ['On its machine', reach(window, window.days)],
-            ...repositories.map((one) => [one.repository, reach(one, one.retention_days)] as const),
-          ]}
-        />
+        <ul className={classes.plain}>
+          <Reach place="On its machine" reached={window} kept={window.days} />
+          {repositories.map((one) => (
+            <Reach
+              key={one.repository}
+              place={one.repository}
+              reached={one}
+              kept={one.retention_days}
+            />
+          ))}
+        </ul>
         {repositories.length > 0 && <SetRetention service={service} backups={backups} />}
       </div>
     </Card>
   );
 }
 
-/** A place from and up to where a service can be restored, and for how long it keeps backups. */
-function reach(
-  { earliest, latest }: { earliest: string | null; latest: string | null },
-  kept: number,
-): string {
-  const span =
-    earliest === null || latest === null
-      ? 'none yet'
-      : `${fullTime(earliest)} to ${fullTime(latest)}`;
-  return `${span} · kept for ${days(kept)}`;
+type Window = { earliest: string | null; latest: string | null };
+
+/** From and up to when a service can be restored from a place, which keeps backups for some days. */
+function Reach({ place, reached, kept }: { place: string; reached: Window; kept: number }) {
+  const { earliest, latest } = reached;
+  return (
+    <li className={`${classes.row} ${classes.between}`}>
+      <span style={{ fontSize: 14 }}>{place}</span>
+      <span className={`${classes.hint} num`}>
+        {earliest === null || latest === null
+          ? 'none yet'
+          : `${fullTime(earliest)} to ${fullTime(latest)}`}
+        {` · kept for ${days(kept)}`}
+      </span>
+    </li>
+  );
 }
 
 /** Sets the retention: at once, or by the name of a service that is PROD or has a PROD set. */
