@@ -117,7 +117,7 @@ export const ACCESS = {
   listBackups: 'read',
   getBackupStatus: 'read',
   getBackupRetention: 'read',
-  setBackupRetention: 'end',
+  setBackupRetention: 'admin',
   verifyBackup: 'change',
   runBackup: 'change',
   restoreService: 'change',
@@ -202,12 +202,11 @@ const ENDING = {
   upgradeService: 'upgrade',
   deleteService: 'delete',
   deleteReplicaSet: 'delete',
-  setBackupRetention: 'change the backup retention of',
 } as const satisfies Record<EndingCall, string>;
 
 const VERBS = [...new Set(Object.values(ENDING))];
 
-/** The same in words: "stop, restart, upgrade, delete or change the backup retention of". */
+/** The same in words: "stop, restart, upgrade or delete". */
 export const ENDS = `${VERBS.slice(0, -1).join(', ')} or ${VERBS.at(-1) ?? ''}`;
 
 /**

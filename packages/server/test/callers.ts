@@ -80,7 +80,7 @@ export const CALLERS: Record<string, Row> = {
   listBackups: { needs: 'read' },
   getBackupStatus: { needs: 'read' },
   getBackupRetention: { needs: 'read' },
-  setBackupRetention: { needs: 'change', body: { retention_days: null } },
+  setBackupRetention: { needs: 'admin', body: { retention_days: null } },
   verifyBackup: { needs: 'change', own: 200 },
   // There is no repository.
   runBackup: { needs: 'change', own: 422, body: {} },
@@ -227,9 +227,9 @@ export const TAGS: readonly Tags[] = [
 ];
 
 /**
- * "developer may do everything but … stop, restart, upgrade, delete or change the backup retention
- * of PROD services": the calls that do, and the tags for which. A service takes its sets along when
- * it stops, restarts or is deleted.
+ * "developer may do everything but … stop, restart, upgrade or delete PROD services": the calls
+ * that do, and the tags for which. A service takes its sets along when it stops, restarts or is
+ * deleted.
  */
 const NOT_FOR_DEVELOPERS: Record<string, (tags: Tags) => boolean> = {
   stopService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
@@ -237,7 +237,6 @@ const NOT_FOR_DEVELOPERS: Record<string, (tags: Tags) => boolean> = {
   upgradeService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
   deleteService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
   deleteReplicaSet: ({ set: of }) => of === 'PROD',
-  setBackupRetention: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
 };
 
 /** The answer for the service and the set of the caller's own project when they have these tags. */
@@ -302,7 +301,7 @@ export const RESTRICTED: Record<string, Restricted> = {
   listBackups: READ,
   getBackupStatus: READ,
   getBackupRetention: READ,
-  setBackupRetention: OWN_FORK,
+  setBackupRetention: NO_FORK,
   verifyBackup: OWN_FORK,
   runBackup: OWN_FORK,
   restoreService: OWN_FORK,

