@@ -164,9 +164,11 @@ test('paths, known services and wrong markers are refused with the reason', asyn
   await cloud.request('DELETE', `/services/${id}`);
   await expect.poll(async () => (await adopt(root)).status).toBe(409);
   await expect.poll(() => refusal(root)).toContain('which is deleted: howdah service restore');
-  const elsewhere = [cloud.home, '/', '/etc', 'orders', `${root}/data`, `${root}/../../x`];
+  const long = rootOf('a'.repeat(300));
+  const elsewhere = [cloud.home, '/', 'orders', long, `${root}/data`, `${root}/../../x`];
   for (const path of elsewhere) expect(await refusal(path)).toContain('howdah audit lists');
-  expect(await refusal(rootOf('nothing'))).toContain('there is no such directory');
+  expect(await refusal(`${root}/data/..`)).toContain('which is deleted');
+  expect(await refusal(rootOf('aaaaaaaaaa'))).toContain('there is no such directory');
   await cloud.request('POST', `/services/${id}/restore`);
   await cloud.until(id, 'READY');
   await cloud.request('POST', `/services/${id}/stop`);
@@ -230,6 +232,14 @@ test('links, pipes, shared directories and data in use are refused', async () =>
   await mkdir(join(root, 'members', '1'), { recursive: true });
   expect(await refusal(root)).toContain('several instances');
   await rm(join(root, 'members'), { recursive: true });
+  const snapshot = join(root, 'snapshots', 'other');
+  await symlink(aside, snapshot);
+  expect(await refusal(root)).toContain('other is not a directory');
+  await rm(snapshot);
+  await mkdir(snapshot);
+  await symlink(aside, join(snapshot, 'data'));
+  expect(await refusal(root)).toContain('snapshots/other/data is a symbolic link');
+  await rm(snapshot, { recursive: true });
   await chmod(join(root, 'config'), 0o777);
   expect(await refusal(root)).toContain('other users can write into config');
   await chmod(join(root, 'config'), 0o750);

@@ -18,7 +18,7 @@ import type { Region, Regions } from '../engine/regions.ts';
 import type { Endpoint } from '../engine/spec.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation } from '../store/operations.ts';
-import { isPromised, lockRegion } from '../store/regions.ts';
+import { isPromised, lockAdoptions } from '../store/regions.ts';
 import { changeService, lockService } from '../store/services.ts';
 import { insertSpare } from '../store/spares.ts';
 import type { Tx } from '../store/tables.ts';
@@ -51,11 +51,11 @@ export async function adoptService(
   const storageGb = storageFor(size, found);
   return makeChange(store, caller, async (tx) => {
     await refuseWithoutAnswer(region);
-    await refuseSecondProject(tx, regions, region, caller.projectId);
-    // The second of two calls for a directory finds the service.
-    await lockRegion(tx, region.code);
+    // The second of two calls for a directory finds the service. Services are locked before regions.
+    await lockAdoptions(tx);
     const known = await findKnown(tx, caller, id);
     if (known !== null) return answerOf(known.service, known.operationId, found, name);
+    await refuseSecondProject(tx, regions, region, caller.projectId);
     await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, 1) });
     const endpoint = await endpointFor(tx, region, found);
     const serviceType = typeOfAddons(addons);

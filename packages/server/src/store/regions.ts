@@ -72,14 +72,14 @@ export async function takeNextPort(
   return port;
 }
 
-/** Locks a region until the transaction ends: what has its ports, and what is adopted in it. */
-export async function lockRegion(tx: Tx, region: string): Promise<void> {
-  await tx.selectFrom('regions').select('code').where('code', '=', region).forUpdate().execute();
+/** Waits until no other transaction adopts a service. */
+export async function lockAdoptions(tx: Tx): Promise<void> {
+  await sql`select pg_advisory_xact_lock(hashtext('howdah adoptions'))`.execute(tx);
 }
 
 /** Whether a port is promised already. Locks the region until the transaction ends. */
 export async function isPromised(tx: Tx, region: string, port: number): Promise<boolean> {
-  await lockRegion(tx, region);
+  await tx.selectFrom('regions').select('code').where('code', '=', region).forUpdate().execute();
   const promised = tx
     .selectFrom('promised_ports')
     .select('port')

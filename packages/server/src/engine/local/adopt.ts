@@ -20,6 +20,8 @@ import { findServer, portIsFree } from './postgres/server.ts';
 
 /** The directories of a service that only root writes; it works there by their paths. */
 const OURS = ['config', 'snapshots', 'members', 'aside'];
+/** Those that have a directory for each snapshot, or each upgrade. */
+const OF_DIRECTORIES = ['snapshots', 'aside'];
 const ID = /^[a-z0-9]{10}$/;
 const INSTALLATION = /^[1-9]\d-[a-z]+$/;
 
@@ -34,8 +36,9 @@ export async function findAdoptable(
   directory: string,
 ): Promise<Adoptable | null> {
   const { layout } = machine;
-  if (!isDirectlyIn(layout.services, directory)) return null;
-  const paths = layout.service(basename(directory));
+  const name = basename(resolve(directory));
+  if (!ID.test(name) || !isDirectlyIn(layout.services, directory)) return null;
+  const paths = layout.service(name);
   try {
     assertOurs(paths);
     const marker = await markerOrRefuse(paths);
@@ -65,14 +68,27 @@ const isPrivate = ({ uid, mode }: Stats): boolean =>
 function assertOurs({ root }: InstancePaths): void {
   assertPrivate(root, statEntry(root));
   for (const entry of readdirSync(root, { withFileTypes: true })) {
-    if (entry.isSymbolicLink())
-      throw new NotAdoptable(
-        `${entry.name} is a symbolic link, which is not followed: replace it by what it points to`,
-      );
+    if (entry.isSymbolicLink()) throw linked(entry.name);
     const path = join(root, entry.name);
     if (OURS.includes(entry.name)) assertPrivate(path, lstatSync(path));
+    if (OF_DIRECTORIES.includes(entry.name)) assertDirectories(path);
   }
 }
+
+/** Root gives the data in each of them to the user of the service. */
+function assertDirectories(parent: string): void {
+  for (const name of readdirSync(parent)) {
+    const path = join(parent, name);
+    assertPrivate(path, lstatSync(path));
+    for (const entry of readdirSync(path, { withFileTypes: true }))
+      if (entry.isSymbolicLink()) throw linked(`${basename(parent)}/${name}/${entry.name}`);
+  }
+}
+
+const linked = (name: string): NotAdoptable =>
+  new NotAdoptable(
+    `${name} is a symbolic link, which is not followed: replace it by what it points to`,
+  );
 
 function assertPrivate(path: string, found: Stats | null): void {
   const name = basename(path);
