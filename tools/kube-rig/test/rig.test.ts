@@ -179,9 +179,11 @@ describe('a second cluster', () => {
     const setting = '/proc/sys/kernel/panic'; // the kubelet wants 10
     const before = readFileSync(setting, 'utf8');
     writeFileSync(setting, '3');
-    const beside = await startBeside();
-    expect(readFileSync(setting, 'utf8')).toBe('3\n');
-    writeFileSync(setting, before);
+    const beside = await startBeside().finally(() => {
+      const after = readFileSync(setting, 'utf8');
+      writeFileSync(setting, before);
+      expect(after).toBe('3\n');
+    });
     expect(beside.rig.nodeAddress).not.toBe(rig.nodeAddress);
     for (const [kind, traces] of Object.entries(await tracesOf(beside.rig)))
       expect(traces, kind).not.toEqual([]);

@@ -7,6 +7,7 @@ import type { Kube, Manifest } from './api/client.ts';
 import { KubeError } from './api/errors.ts';
 import { KINDS } from './api/kinds.ts';
 import type { Region } from './region.ts';
+import { NO_ANSWER } from './unavailable.ts';
 
 /** A user waits for this answer. */
 const WITHIN_MS = 3000;
@@ -49,8 +50,6 @@ export async function whyNoChanges({ kube, cache }: Region): Promise<string | nu
       : `its Kubernetes cluster refuses changes with the status ${error.status}`;
   }
 }
-
-const NO_ANSWER = 'its Kubernetes cluster does not answer';
 
 /** The name of the webhook that did not answer; null: the error is another one. */
 function webhookIn({ message }: KubeError): string | null {

@@ -9,7 +9,6 @@ import { EngineUnavailable, type Engine, type LocalBackups, type Observing } fro
 import type { ClusterRecords } from '../records.ts';
 import { whyNoChanges } from './admission.ts';
 import { createKube } from './api/client.ts';
-import { KubeError } from './api/errors.ts';
 import type { Connection } from './api/kubeconfig.ts';
 import { createCache } from './cache.ts';
 import { capabilitiesOf, supports } from './capabilities.ts';
@@ -24,6 +23,7 @@ import { writePassword } from './service/objects.ts';
 import type { ClusterState } from './service/observed.ts';
 import { planOf } from './service/plan.ts';
 import { createStatements, type Statements } from './statements.ts';
+import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
 
 export type KubernetesEngineOptions = Readonly<{
   settings: RegionSettings;
@@ -160,15 +160,14 @@ async function setPassword(region: Region, id: string, verifier: string): Promis
   const { cache, settings, authority } = region;
   const cluster = cache.cluster(id);
   if (cluster?.projectId == null || cluster.nodePort === null)
-    throw new EngineUnavailable(cache.staleWhy() ?? 'it has no Cluster');
+    throw new EngineUnavailable(cache.staleWhy() === null ? 'it has no Cluster' : NO_ANSWER);
   // Otherwise the next start would set a password that was refused.
   if (cluster.desired?.running === false) throw new EngineUnavailable('it is paused');
   const endpoint = { host: settings.host, port: cluster.nodePort };
   try {
     await writePassword(region, id, cluster.projectId, verifier);
   } catch (error) {
-    if (error instanceof KubeError) throw new EngineUnavailable(error.message, { cause: error });
-    throw error;
+    throwUnavailable(error);
   }
   const endMs = Date.now() + PASSWORD_WITHIN_MS;
   for (;;) {

@@ -5,10 +5,10 @@
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
 import type { LogEntry } from '@howdah/contract';
-import { BadCursor, EngineUnavailable, type LogPage, type LogQuery } from '../engine.ts';
-import { KubeError } from './api/errors.ts';
+import { BadCursor, type LogPage, type LogQuery } from '../engine.ts';
 import { KINDS, pathOf } from './api/kinds.ts';
 import type { Kube } from './api/client.ts';
+import { throwUnavailable } from './unavailable.ts';
 
 /** Read of a log for one page, from its end. */
 const LINES = 20_000;
@@ -42,8 +42,7 @@ export async function readPodLog(
       `${pathOf({ kind: KINDS.pod, ...pod }, 'log')}?${parameters.toString()}`,
     );
   } catch (error) {
-    if (error instanceof KubeError) throw new EngineUnavailable(error.message, { cause: error });
-    throw error;
+    throwUnavailable(error);
   }
   return pageOf(entriesIn(text), query, before);
 }

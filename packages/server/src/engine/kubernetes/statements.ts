@@ -17,12 +17,12 @@ import {
   type StatementServer,
 } from '../statements/session.ts';
 import { CAN_WRITE } from '../statements/writers.ts';
-import { KubeError } from './api/errors.ts';
 import { KINDS } from './api/kinds.ts';
 import { readerSecret } from './manifests/names.ts';
 import type { Region } from './region.ts';
 import { askChallenge } from './service/challenge.ts';
 import { placesIn } from './service/objects.ts';
+import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
 
 export type Statements = ReturnType<typeof createStatements>;
 
@@ -32,15 +32,15 @@ export function createStatements(region: Region) {
   return {
     /** @throws EngineUnavailable, StatementRefused */
     run: async (id: string, statement: ReadStatement): Promise<QueryResult> => {
-      const server = await serverOf(region, id);
       const leave = await enter(id);
       const ends: Promise<void>[] = [];
-      const terminate = (pid: number): Promise<void> => {
-        const end = server.terminate(pid);
-        ends.push(end);
-        return end;
-      };
       try {
+        const server = await serverOf(region, id);
+        const terminate = (pid: number): Promise<void> => {
+          const end = server.terminate(pid);
+          ends.push(end);
+          return end;
+        };
         const client = await begin(server, statement.timeoutMs);
         open.add(client);
         try {
@@ -90,13 +90,10 @@ export async function serverOf(region: Region, id: string): Promise<StatementSer
   const { cache, kube, settings, authority } = region;
   const cluster = cache.cluster(id);
   if (cluster?.projectId == null || cluster.nodePort === null)
-    throw new EngineUnavailable(cache.staleWhy() ?? 'it has no Cluster');
+    throw new EngineUnavailable(cache.staleWhy() === null ? 'it has no Cluster' : NO_ANSWER);
   const endpoint = { host: settings.host, port: cluster.nodePort };
   const place = placesIn(cluster.projectId)(KINDS.secret, readerSecret(id));
-  const secret = await kube.get(place, PASSWORD).catch((error: unknown) => {
-    if (error instanceof KubeError) throw new EngineUnavailable(error.message, { cause: error });
-    throw error;
-  });
+  const secret = await kube.get(place, PASSWORD).catch(throwUnavailable);
   if (secret === null) throw new EngineUnavailable(NOT_MADE);
   const password = Buffer.from(secret.data.password, 'base64').toString('utf8');
   const ssl = { ca: authority.certificatePem, rejectUnauthorized: true };

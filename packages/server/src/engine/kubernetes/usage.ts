@@ -8,12 +8,12 @@ import { DATABASE_NAME } from '@howdah/contract';
 import { EngineUnavailable, type Usage } from '../engine.ts';
 import { beginReading } from '../statements/run.ts';
 import { openSession, SESSION_DEADLINE_MS } from '../statements/session.ts';
-import { KubeError } from './api/errors.ts';
 import { KINDS } from './api/kinds.ts';
 import { quantityIn } from './api/quantity.ts';
 import { podOf } from './manifests/names.ts';
 import type { Region } from './region.ts';
 import { serverOf } from './statements.ts';
+import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
 
 const POD_METRICS = Type.Object({
   containers: Type.Array(
@@ -42,13 +42,10 @@ const COUNTS = `
 export async function usageOf(region: Region, id: string): Promise<Usage[]> {
   const cluster = region.cache.cluster(id);
   if (cluster?.primary == null)
-    throw new EngineUnavailable(region.cache.staleWhy() ?? 'it has no primary');
+    throw new EngineUnavailable(region.cache.staleWhy() === null ? 'it has no primary' : NO_ANSWER);
   const { primary: node, namespace } = cluster;
   const place = { kind: KINDS.podMetrics, namespace, name: podOf(id, node) };
-  const metrics = await region.kube.get(place, POD_METRICS).catch((error: unknown) => {
-    if (error instanceof KubeError) throw new EngineUnavailable(error.message, { cause: error });
-    throw error;
-  });
+  const metrics = await region.kube.get(place, POD_METRICS).catch(throwUnavailable);
   if (metrics === null) throw new EngineUnavailable(NO_METRICS);
   return [{ node, ...(await count(region, id)), ...resourcesIn(metrics), lag: null }];
 }
@@ -59,7 +56,7 @@ const NO_METRICS =
 
 async function count(region: Region, id: string): Promise<Counted> {
   const server = await serverOf(region, id);
-  const client = await openSession(server, SESSION_DEADLINE_MS);
+  const client = await openSession(server, SESSION_DEADLINE_MS, 0);
   try {
     const counted = await beginReading<Counted>(client, server, COUNTS);
     if (counted === null) throw new EngineUnavailable('it gave no answer');

@@ -43,9 +43,14 @@ const optionsOf = (timeoutMs: number): string =>
  * Opens a session; where all are taken it waits for one to end.
  *
  * @param timeoutMs the time limit of its statements
+ * @param waitMs for how long it waits
  * @throws EngineUnavailable; StatementRefused when the database does not exist
  */
-export async function openSession(server: StatementServer, timeoutMs: number): Promise<Client> {
+export async function openSession(
+  server: StatementServer,
+  timeoutMs: number,
+  waitMs = SESSION_DEADLINE_MS,
+): Promise<Client> {
   for (const begunMs = performance.now(); ; await sleep(20)) {
     try {
       return await openOnce(server, timeoutMs);
@@ -54,7 +59,7 @@ export async function openSession(server: StatementServer, timeoutMs: number): P
       const reason = error instanceof Error ? error.message : String(error);
       const code = error instanceof DatabaseError ? error.code : null;
       const isFull = code === TOO_MANY_CONNECTIONS;
-      if (isFull && performance.now() - begunMs < SESSION_DEADLINE_MS) continue;
+      if (isFull && performance.now() - begunMs < waitMs) continue;
       throw (
         refusedWithoutDatabase(error) ??
         new EngineUnavailable(isFull ? whyFull(reason) : reason, { cause: error })

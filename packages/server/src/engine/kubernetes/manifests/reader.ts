@@ -8,8 +8,8 @@ import { MAX_STATEMENTS, READER_ROLE, TEMP_FILE_LIMIT } from '../../statements/r
 import { REVOKE_WRITERS } from '../../statements/writers.ts';
 import { readerSecret } from './names.ts';
 
-/** One more than statements: that session ends another one from outside. */
-const SESSIONS = MAX_STATEMENTS + 1;
+/** Two more than statements: one ends another session from outside, one reads figures. */
+const SESSIONS = MAX_STATEMENTS + 2;
 
 /** The role as a Cluster has it. */
 export function readerRole(id: string): object {
