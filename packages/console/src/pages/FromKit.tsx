@@ -32,18 +32,21 @@ export function FromKit() {
   );
 }
 
+/** The services of a kit, as of a moment. */
+type Listed = { text: string; moment: string; services: readonly KitService[] };
+
 /** The kit, and when its services are known, the choice of one. */
 function Steps() {
   const { project } = useMe();
   const [text, setText] = useState('');
   const [moment, setMoment] = useState('');
-  const [listed, setListed] = useState<readonly KitService[] | null>(null);
+  const [listed, setListed] = useState<Listed | null>(null);
   const kit = parseKit(text);
   const target = moment.trim() === '' ? {} : { target_time: moment.trim() };
   const list = useCall(
     async () => {
       if (kit === null) throw new Error('there is no kit');
-      return listInKit(project.id, { kit, ...target });
+      return { text, moment, services: await listInKit(project.id, { kit, ...target }) };
     },
     { quiet: true, onDone: setListed },
   );
@@ -73,8 +76,8 @@ function Steps() {
           />
         </Form>
       </Card>
-      {listed !== null && kit !== null && (
-        <ChooseService services={listed} request={{ kit, ...target }} />
+      {listed?.text === text && listed.moment === moment && kit !== null && (
+        <ChooseService services={listed.services} request={{ kit, ...target }} />
       )}
     </>
   );
