@@ -1,6 +1,6 @@
 /** The processes, files and networks that the server of a service can reach, and its leftovers. */
 import { readdirSync, readlinkSync } from 'node:fs';
-import { readFile, readdir, writeFile } from 'node:fs/promises';
+import { copyFile, readFile, readdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -101,6 +101,22 @@ describe('the file system of a server', () => {
     expect((await inside(service, 'ls /old /dev')).split('\n').filter(Boolean).toSorted()).toEqual(
       ['/dev:', '/old:', 'full', 'null', 'random', 'shm', 'urandom', 'zero'].toSorted(),
     );
+  });
+
+  test('keeps its users when a program replaces /etc/passwd', async (context) => {
+    const why =
+      (await missing()) ??
+      (machine.isolation.isolated ? null : 'services have no users of their own');
+    if (why !== null) return context.skip(why);
+    const before = await inside(service, 'cat /etc/passwd /etc/group');
+    expect(before).toContain('howdah-service');
+    // As useradd does; the contents stay.
+    for (const path of ['/etc/passwd', '/etc/group']) {
+      await copyFile(path, `${path}.howdah-test`);
+      await rename(`${path}.howdah-test`, path);
+    }
+    expect(await inside(service, 'cat /etc/passwd /etc/group')).toBe(before);
+    expect(await inside(service, 'cat /etc/passwd.howdah-test')).toContain('No such file');
   });
 
   test('is read-only but for its own directories, and runs no program from those', async (context) => {

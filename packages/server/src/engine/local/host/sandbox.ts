@@ -15,7 +15,6 @@ import {
   readlink,
   realpath,
   rm,
-  symlink,
   writeFile,
   type FileHandle,
 } from 'node:fs/promises';
@@ -25,6 +24,7 @@ import type { Installation } from '../postgres/installations.ts';
 import type { Layout } from './layout.ts';
 import { noneOf } from '../../../lib/processes.ts';
 import { run } from '../../../lib/run.ts';
+import { ACCOUNT_FILES, EMPTY, entry, makeRootfs, MIB, NEW_ROOT, SYSTEM, tmpfs } from './rootfs.ts';
 
 /** A PID namespace per server, the certain fence: when its first process is gone, so are all others. */
 export type Namespaces = 'as root' | 'as user' | 'none';
@@ -52,18 +52,6 @@ export type View = {
 
 /** A command around a program, and the mounts for it; null: it sees what we see. */
 export type Enclosure = { within: readonly string[]; mounts: string | null };
-
-const NEW_ROOT = '/sys';
-const MIB = 1024 ** 2;
-/** Nothing of ours uses them; an extension may want a small file. */
-const TEMPORARY_BYTES = 16 * MIB;
-const DEVICES = ['null', 'zero', 'full', 'random', 'urandom'] as const;
-/** Links into /usr on most systems, directories on others. */
-const PROGRAM_DIRECTORIES = ['bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32'] as const;
-/** Where mount points can be made when the namespace is, since nothing of the disk is there. */
-const EMPTY = ['/tmp', '/var/tmp'] as const;
-/** The part of the system that is always visible. */
-const SYSTEM = ['/usr', '/etc'] as const;
 
 /**
  * In a chroot whose root is no mount point there is nothing that could be made private or be left by pivot_root(2): the root becomes a
@@ -145,31 +133,6 @@ const MOUNTS_NOTE =
   'a server sees its own service and a read-only system, with a private /tmp, /dev/shm, /proc and System V memory';
 const noteOf = (why: string): string =>
   `a server sees the whole machine as far as its user may, and a killed one leaves its shared memory behind: mount namespaces cannot be had (${why})`;
-
-/** Makes the directory of mount points. @returns the entries of the system */
-async function makeRootfs(rootfs: string): Promise<string[]> {
-  for (const directory of ['usr', 'etc', 'proc', 'dev/shm', 'tmp', 'var/tmp', 'old']) {
-    await mkdir(join(rootfs, directory), { recursive: true, mode: 0o755 });
-  }
-  for (const device of DEVICES) await writeFile(join(rootfs, 'dev', device), '', { flag: 'a' });
-  const directories: string[] = [];
-  for (const name of PROGRAM_DIRECTORIES) {
-    const target = await readlink(join('/', name)).catch(noneOf('ENOENT', 'EINVAL'));
-    const mountPoint = join(rootfs, name);
-    if (target !== null) {
-      await symlink(target, mountPoint).catch(noneOf('EEXIST'));
-    } else if (existsSync(join('/', name))) {
-      await mkdir(mountPoint, { recursive: true });
-      directories.push(join('/', name));
-    }
-  }
-  return [
-    entry(rootfs, '', 'bind,ro,nosuid'),
-    ...[...SYSTEM, ...directories].map((path) => entry(path, path, 'rbind,ro,nosuid,nodev')),
-    ...DEVICES.map((device) => entry(join('/dev', device), join('/dev', device), 'bind')),
-    ...EMPTY.map((path) => tmpfs(path, '1777', TEMPORARY_BYTES)),
-  ];
-}
 
 async function tryOut({ within, mounts }: Enclosure, command: readonly string[]): Promise<void> {
   const file = `/dev/shm/howdah-${randomBytes(8).toString('hex')}`;
@@ -321,9 +284,11 @@ async function entriesOf(
     ...binds.map(({ source, target, options }) =>
       entry(source, target, `rbind,${options},X-mount.mkdir`),
     ),
-    ...['passwd', 'group']
-      .filter((name) => existsSync(join(config, name)))
-      .map((name) => entry(join(config, name), join('/etc', name), 'bind,ro,nosuid,nodev')),
+    ...ACCOUNT_FILES.map((name) => {
+      const own = join(config, name);
+      const file = existsSync(own) ? own : join('/etc', name);
+      return entry(file, join('/etc', name), 'bind,ro,nosuid,nodev');
+    }),
   ];
 }
 
@@ -366,22 +331,6 @@ async function makeMountPoints(
 
 function isBelow(path: string, directories: readonly string[]): boolean {
   return directories.some((directory) => path === directory || path.startsWith(`${directory}/`));
-}
-
-function entry(source: string, target: string, options: string): string {
-  return `${escaped(source)} ${escaped(`${NEW_ROOT}${target}`)} none ${options} 0 0`;
-}
-
-function tmpfs(target: string, mode: string, bytes: number): string {
-  return `tmpfs ${escaped(`${NEW_ROOT}${target}`)} tmpfs mode=${mode},size=${bytes},nosuid,nodev,noexec,X-mount.mkdir 0 0`;
-}
-
-/** Blanks and backslashes as fstab(5) writes them. */
-function escaped(path: string): string {
-  return path.replaceAll(
-    /[\s\\#]/g,
-    (character) => `\\${character.charCodeAt(0).toString(8).padStart(3, '0')}`,
-  );
 }
 
 function fstab(entries: readonly string[]): string {
