@@ -77,6 +77,9 @@ describe.runIf(pgBackRest !== null)('a repository of 30 days', () => {
     const { service_id: id } = gone;
     expect(await cloud.cli('backup', 'set-retention', 'gone', '90')).toMatchObject({ code: 0 });
     expect(await cloud.cli('backup', 'run', 'gone')).toMatchObject({ code: 0 });
+    // The WAL with its password may still be on the machine alone.
+    const madeMs = Date.now();
+    await expect.poll(() => latestMs(gone), { timeout: 300_000 }).toBeGreaterThan(madeMs);
     expect(await cloud.cli('service', 'delete', 'gone', '--yes')).toMatchObject({ code: 0 });
     const metadata = await openMetadata(cloud.home);
     await sql`update services set deleted_at = now() - interval '25 hours', due_at = now()
@@ -133,10 +136,19 @@ async function restart(): Promise<void> {
   await cloud.up();
 }
 
-async function countBackups({ service_id: id }: Service): Promise<number> {
+async function offMachineOf({ service_id: id }: Service): Promise<object> {
   const { body } = await cloud.request('GET', `/services/${id}/backupStatus`);
   const [one]: unknown[] = [Reflect.get(Object(body), 'off_machine')].flat();
-  return [Reflect.get(Object(one), 'backups')].flat().length;
+  return Object(one);
+}
+
+async function countBackups(service: Service): Promise<number> {
+  return [Reflect.get(await offMachineOf(service), 'backups')].flat().length;
+}
+
+/** Up to when all commits of a service are in the repository. */
+async function latestMs(service: Service): Promise<number> {
+  return Date.parse(String(Reflect.get(await offMachineOf(service), 'latest') ?? 0));
 }
 
 /** For how many days a deleted service can be restored, rounded. */

@@ -2,4 +2,10 @@
 // of what becomes of backups, not of when they are taken.
 import { editBundle } from './edit-bundle.mjs';
 
-editBundle([[String.raw`\[7 \* DAY_MS\d*, DAY_MS\d*\]`, '[1, 1]', 1]]);
+editBundle([
+  [
+    String.raw`fullEveryMs: 7 \* DAY_MS\d*,\s*backupEveryMs: DAY_MS\d*`,
+    'fullEveryMs: 1, backupEveryMs: 1',
+    1,
+  ],
+]);
