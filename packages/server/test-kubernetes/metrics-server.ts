@@ -9,10 +9,9 @@ import { createServer } from 'node:https';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Type, type Static } from 'typebox';
 import { issueServerCertificate, openCertificateAuthority } from '../src/lib/tls.ts';
-import type { Api } from './operator/api.ts';
+import { awaitCondition, type Api } from './operator/api.ts';
 
 const NAME = 'howdah-metrics';
 const NAMESPACE = 'kube-system';
@@ -36,12 +35,6 @@ const SUMMARY = Type.Object({
     }),
   ),
 });
-const AVAILABLE = Type.Object({
-  status: Type.Object({
-    conditions: Type.Array(Type.Object({ type: Type.String(), status: Type.String() })),
-  }),
-});
-
 /** @param host an address of this machine that the cluster reaches */
 export async function startMetricsServer(api: Api, host: string): Promise<() => Promise<void>> {
   const directory = await mkdtemp(join(tmpdir(), 'hd-'));
@@ -95,11 +88,7 @@ async function register(api: Api, ip: string, port: number): Promise<void> {
       service: { namespace: NAMESPACE, name: NAME, port: 443 },
     },
   });
-  for (;;) {
-    const { status } = await api.read(API_SERVICE, AVAILABLE);
-    if (status.conditions.some((one) => one.type === 'Available' && one.status === 'True')) return;
-    await sleep(100);
-  }
+  await awaitCondition(api, API_SERVICE, 'Available');
 }
 
 /** @returns null: there is no such thing */

@@ -1,6 +1,7 @@
 /** Requests of the operator double to the API server; the caller's schema checks the answers. */
 import { Agent, request } from 'node:https';
 import { text } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Type, type Static, type TSchema } from 'typebox';
 import { Value } from 'typebox/value';
 import type { Connection } from '../../src/engine/kubernetes/api/kubeconfig.ts';
@@ -8,6 +9,18 @@ import type { Connection } from '../../src/engine/kubernetes/api/kubeconfig.ts';
 const CONFLICT = 409;
 const NOT_FOUND = 404;
 const LIST = Type.Object({ items: Type.Array(Type.Unknown()) });
+
+/** Right after its creation, an object has no conditions yet: left out, or null. */
+const WITH_CONDITIONS = Type.Object({
+  status: Type.Object({
+    conditions: Type.Optional(
+      Type.Union([
+        Type.Null(),
+        Type.Array(Type.Object({ type: Type.String(), status: Type.String() })),
+      ]),
+    ),
+  }),
+});
 
 export type Api = ReturnType<typeof openApi>;
 
@@ -57,6 +70,15 @@ export function openApi(connection: Connection) {
     },
     close: (): void => agent.destroy(),
   };
+}
+
+/** Waits until a condition of the object is true. */
+export async function awaitCondition(api: Api, path: string, type: string): Promise<void> {
+  for (;;) {
+    const { status } = await api.read(path, WITH_CONDITIONS);
+    if ((status.conditions ?? []).some((one) => one.type === type && one.status === 'True')) return;
+    await sleep(100);
+  }
 }
 
 type Sent = Readonly<{ method: string; path: string; body?: object | undefined; type: string }>;

@@ -8,7 +8,7 @@ import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Type, type Static } from 'typebox';
 import type { Connection } from '../../src/engine/kubernetes/api/kubeconfig.ts';
-import { openApi, type Api } from './api.ts';
+import { awaitCondition, openApi, type Api } from './api.ts';
 import {
   applicationOf,
   CLAIM,
@@ -97,11 +97,6 @@ export async function startOperator(connection: Connection, image: string, exec:
   };
 }
 
-const ESTABLISHED = Type.Object({
-  status: Type.Object({
-    conditions: Type.Array(Type.Object({ type: Type.String(), status: Type.String() })),
-  }),
-});
 const READY = Type.Object({ status: Type.Object({ readyReplicas: Type.Optional(Type.Number()) }) });
 
 async function install(api: Api, image: string): Promise<void> {
@@ -125,10 +120,7 @@ async function install(api: Api, image: string): Promise<void> {
       },
     },
   });
-  await until(async () => {
-    const { status } = await api.read(`${DEFINITIONS}/${DEFINITION_NAME}`, ESTABLISHED);
-    return status.conditions.some((one) => one.type === 'Established' && one.status === 'True');
-  });
+  await awaitCondition(api, `${DEFINITIONS}/${DEFINITION_NAME}`, 'Established');
   await until(async () => ((await api.read(DEPLOYMENT, READY)).status.readyReplicas ?? 0) > 0);
 }
 
