@@ -182,6 +182,7 @@ export KUBECONFIG=$directory/kubeconfig
 for name in kube-controller-manager kube-scheduler kubelet kube-proxy rig-dns rig-volumes; do
   write_kubeconfig $name pki/$name.kubeconfig
 done
+kubectl create --filename "$here/snapshots.yaml" >/dev/null
 wait "$import"
 for name in kube-controller-manager kube-scheduler kubelet kube-proxy rig-dns rig-volumes; do
   start $name
@@ -194,6 +195,12 @@ provisioner: kube-rig/btrfs
 reclaimPolicy: Delete
 allowVolumeExpansion: true
 volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: snapshot.storage.k8s.io/v1
+kind: VolumeSnapshotClass
+metadata: { name: howdah }
+driver: kube-rig/btrfs
+deletionPolicy: Delete
 END
 for object in node/node serviceaccount/default; do
   kubectl wait --timeout=300s --for=create $object >/dev/null

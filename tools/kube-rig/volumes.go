@@ -16,7 +16,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -41,6 +44,7 @@ type provisioner struct {
 	claims    corelisters.PersistentVolumeClaimLister
 	volumes   corelisters.PersistentVolumeLister
 	classes   storagelisters.StorageClassLister
+	snapshots snapshotter
 }
 
 func volumesCommand() *cobra.Command {
@@ -57,13 +61,20 @@ func volumesCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return provide(context.Background(), client, directory)
+		resources, err := dynamic.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		return provide(context.Background(), client, resources, directory)
 	}
 	return command
 }
 
-func provide(ctx context.Context, client kubernetes.Interface, directory string) error {
+func provide(
+	ctx context.Context, client kubernetes.Interface, resources dynamic.Interface, directory string,
+) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
+	resourceFactory := dynamicinformer.NewDynamicSharedInformerFactory(resources, 0)
 	claims := factory.Core().V1().PersistentVolumeClaims()
 	volumes := factory.Core().V1().PersistentVolumes()
 	classes := factory.Storage().V1().StorageClasses()
@@ -77,17 +88,30 @@ func provide(ctx context.Context, client kubernetes.Interface, directory string)
 	handler := cache.ResourceEventHandlerFuncs{
 		AddFunc:    notify,
 		UpdateFunc: func(_, object any) { notify(object) },
+		DeleteFunc: notify,
 	}
-	for _, informer := range []cache.SharedIndexInformer{claims.Informer(), volumes.Informer()} {
+	watched := []cache.SharedIndexInformer{claims.Informer(), volumes.Informer()}
+	listers := map[schema.GroupVersionResource]cache.GenericLister{}
+	for _, resource := range []schema.GroupVersionResource{
+		snapshotClasses, snapshots, snapshotContents,
+	} {
+		informer := resourceFactory.ForResource(resource)
+		listers[resource] = informer.Lister()
+		watched = append(watched, informer.Informer())
+	}
+	for _, informer := range watched {
 		if _, err := informer.AddEventHandler(handler); err != nil {
 			return err
 		}
 	}
-	p := provisioner{client, directory, claims.Lister(), volumes.Lister(), classes.Lister()}
+	s := snapshotter{resources, directory, claims.Lister(), listers}
+	p := provisioner{client, directory, claims.Lister(), volumes.Lister(), classes.Lister(), s}
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
+	resourceFactory.Start(ctx.Done())
+	resourceFactory.WaitForCacheSync(ctx.Done())
 	for {
-		if err := p.reconcile(ctx); err != nil {
+		if err := errors.Join(s.reconcile(ctx), p.reconcile(ctx)); err != nil {
 			klog.Error(err)
 		}
 		// After a failure nothing may change any more: the timer tries again.
@@ -153,7 +177,15 @@ func (p provisioner) provision(
 	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	path := filepath.Join(p.directory, name)
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		if err := btrfs("subvolume", "create", path); err != nil {
+		source, err := p.snapshots.sourceOf(claim)
+		if err != nil {
+			return err
+		}
+		arguments := []string{"create", path}
+		if source != "" {
+			arguments = []string{"snapshot", source, path}
+		}
+		if err := btrfs(append([]string{"subvolume"}, arguments...)...); err != nil {
 			return err
 		}
 	}

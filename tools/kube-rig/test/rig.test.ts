@@ -129,6 +129,49 @@ describe('the cluster', () => {
     expect(await write(300)).toBe(`${300 * 1024 * 1024}\n`);
   });
 
+  test('a volume that is made of a snapshot has the data of then', async () => {
+    const script = 'rm -f /data/file; echo before >/data/small';
+    await kubectl('exec', 'db', '--', 'sh', '-ec', script);
+    const named = (name: string) => ({ name, namespace: NAMESPACE });
+    await apply({
+      apiVersion: 'snapshot.storage.k8s.io/v1',
+      kind: 'VolumeSnapshot',
+      metadata: named('then'),
+      spec: {
+        source: { persistentVolumeClaimName: 'db' },
+        volumeSnapshotClassName: rig.storageClass,
+      },
+    });
+    const ready = '--for=jsonpath={.status.readyToUse}=true';
+    await kubectl('wait', 'volumesnapshot/then', ready, '--timeout=60s');
+    await kubectl('exec', 'db', '--', 'sh', '-ec', 'echo after >/data/small');
+    const dataSource = {
+      apiGroup: 'snapshot.storage.k8s.io',
+      kind: 'VolumeSnapshot',
+      name: 'then',
+    };
+    const resources = { requests: { storage: '600Mi' } };
+    await apply(
+      { ...claim, metadata: named('copy'), spec: { ...claim.spec, resources, dataSource } },
+      {
+        ...pod,
+        metadata: named('copy'),
+        spec: {
+          ...pod.spec,
+          containers: [{ ...pod.spec.containers[0], command: ['sleep', '1d'] }],
+          volumes: [{ name: 'data', persistentVolumeClaim: { claimName: 'copy' } }],
+        },
+      },
+    );
+    await kubectl('wait', 'pod/copy', '--for=condition=Ready', '--timeout=300s');
+    const read = () => kubectl('exec', 'copy', '--', 'cat', '/data/small');
+    expect(await read()).toBe('before\n');
+    await kubectl('delete', 'volumesnapshot', 'then');
+    await expect.poll(() => kubectl('get', 'volumesnapshotcontent', '-o', 'name')).toBe('');
+    expect(await read()).toBe('before\n');
+    await kubectl('delete', 'pod/copy', 'pvc/copy');
+  });
+
   test('the API server restarts with what it had', async () => {
     await output(rig.control, 'stop-api');
     await expect(kubectl('get', 'pod', 'db')).rejects.toThrow('refused');
