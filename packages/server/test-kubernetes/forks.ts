@@ -8,9 +8,12 @@ import { converge, pathOf, paused, reasonOf, untilSettled, withSubject } from '.
 import { openLedger } from './ledger.ts';
 import type { KubernetesSubject } from './subject.ts';
 
-const FORK_PASSWORD = 'password-of-a-fork';
+export const FORK_PASSWORD = 'password-of-a-fork';
 
-async function forkOf(subject: KubernetesSubject, parent: ServiceSpec): Promise<ServiceSpec> {
+export async function forkOf(
+  subject: KubernetesSubject,
+  parent: ServiceSpec,
+): Promise<ServiceSpec> {
   return {
     ...(await subject.newSpec()),
     size: 'shared',

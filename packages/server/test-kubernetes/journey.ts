@@ -54,10 +54,29 @@ test('a cluster becomes a region, with services that clients reach by TLS', asyn
   expect(await writeRow(service.initial_password)).toBe(1);
 });
 
-const refuseFork = (strategy: 'NOW' | 'LAST_SNAPSHOT') =>
-  cloud.request('POST', `/services/${service.service_id}/forkService`, {
-    fork_strategy: strategy,
-  });
+async function fork(): Promise<typeof service> {
+  const { data } = await cloud.client.POST(
+    '/projects/{project_id}/services/{service_id}/forkService',
+    {
+      params: { path: { project_id: cloud.projectId, service_id: service.service_id } },
+      body: { fork_strategy: 'NOW', cpu_millis: 'shared', memory_gbs: 'shared' },
+    },
+  );
+  const { service_id: id = '', initial_password: password = '' } = data ?? {};
+  return { ...(await cloud.until(id, 'READY')), initial_password: password };
+}
+
+async function expectForked(id: string, ...first: string[]): Promise<void> {
+  const [operation] = await cloud.operations(id);
+  const steps = [...first, 'create Cluster', 'start PostgreSQL', 'detach from parent', 'connect'];
+  expect(operation).toMatchObject({ kind: 'fork', status: 'succeeded' });
+  expect(operation?.steps.map(({ name }) => name)).toEqual(steps);
+}
+
+async function purge(name: string, id: string): Promise<void> {
+  await cli('service', 'delete', name);
+  await cli('service', 'purge', id, '--yes');
+}
 
 test('a stop goes on after the control plane is killed, and nothing is lost', async () => {
   const { service_id: id, initial_password: password } = service;
@@ -67,10 +86,10 @@ test('a stop goes on after the control plane is killed, and nothing is lost', as
   await stopping;
   await cloud.up();
   await cloud.until(id, 'PAUSED');
-  expect(await refuseFork('NOW')).toMatchObject({
-    status: 400,
-    body: { code: 'INVALID_STATE', message: expect.stringContaining('start it first') },
-  });
+  const made = await fork();
+  expect(await writeRow(made.initial_password, made)).toBe(2);
+  await expectForked(made.service_id, 'take snapshot');
+  await purge('orders-fork', made.service_id);
   await cli('service', 'start', 'orders');
   expect(await writeRow(password)).toBe(2);
 });
@@ -132,33 +151,20 @@ test('a service gets a replica, another primary, and a drill with its result', a
 });
 
 test('a service is forked, with a size and a password of its own', async () => {
-  expect(await refuseFork('LAST_SNAPSHOT')).toMatchObject({
+  const body = { fork_strategy: 'LAST_SNAPSHOT' };
+  expect(
+    await cloud.request('POST', `/services/${service.service_id}/forkService`, body),
+  ).toMatchObject({
     status: 422,
     body: { code: 'UNAVAILABLE_HERE', message: expect.stringContaining('strategy NOW') },
   });
-  const { data } = await cloud.client.POST(
-    '/projects/{project_id}/services/{service_id}/forkService',
-    {
-      params: { path: { project_id: cloud.projectId, service_id: service.service_id } },
-      body: { fork_strategy: 'NOW', cpu_millis: 'shared', memory_gbs: 'shared' },
-    },
-  );
-  const { service_id: id = '', initial_password: password = '' } = data ?? {};
-  const made = { ...(await cloud.until(id, 'READY')), initial_password: password };
-  expect(await writeRow(password, made)).toBe(5);
+  const made = await fork();
+  expect(await writeRow(made.initial_password, made)).toBe(5);
   for (const other of [PASSWORD, service.initial_password])
     await expect(writeRow(other, made)).rejects.toThrow('password authentication failed');
   expect(await writeRow(PASSWORD)).toBe(5);
-  const [operation] = await cloud.operations(id);
-  expect(operation).toMatchObject({
-    kind: 'fork',
-    status: 'succeeded',
-    steps: ['create Cluster', 'start PostgreSQL', 'detach from parent', 'connect'].map((name) => ({
-      name,
-    })),
-  });
-  await cli('service', 'delete', 'orders-fork');
-  await cli('service', 'purge', id, '--yes');
+  await expectForked(made.service_id);
+  await purge('orders-fork', made.service_id);
 });
 
 test('without the operator, changes are refused at once and clients go on', async () => {
@@ -189,8 +195,7 @@ test('a deleted service is restored, and a region without services is removed', 
   expect(await cloud.cli('region', 'remove', 'kube', '--yes')).toMatchObject({
     stderr: expect.stringContaining('purge them first'),
   });
-  await cli('service', 'delete', 'orders');
-  await cli('service', 'purge', id, '--yes');
+  await purge('orders', id);
   const remove = async () => (await cloud.cli('region', 'remove', 'kube', '--yes')).code;
   await expect.poll(remove).toBe(0);
   expect(await cli('region', 'list')).not.toContain('kube');

@@ -4,6 +4,7 @@ import { setUp, tearDown } from './cloud.ts';
 import './conformance.ts';
 import './faults.ts';
 import './forks.ts';
+import './snapshots.ts';
 import './statements.ts';
 import './journey.ts';
 import './control-plane.ts';

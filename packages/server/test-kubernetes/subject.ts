@@ -210,9 +210,11 @@ async function listens(host: string, port: number): Promise<boolean> {
 const NAMED = Type.Object({ metadata: Type.Object({ name: Type.String() }) });
 const KINDS = ['pods', 'services', 'secrets', 'configmaps', 'persistentvolumeclaims'];
 
+export const SNAPSHOTS = '/apis/snapshot.storage.k8s.io/v1/volumesnapshots';
+
 /** The names of all objects of a service. */
 async function leftoversOf(api: Api, id: string): Promise<string[]> {
-  const paths = [...KINDS.map((kind) => `/api/v1/${kind}`), `${CLUSTERS}/clusters`];
+  const paths = [...KINDS.map((kind) => `/api/v1/${kind}`), `${CLUSTERS}/clusters`, SNAPSHOTS];
   const listed = await Promise.all(paths.map((path) => api.list(path, NAMED)));
   return listed
     .flat()

@@ -31,6 +31,11 @@ const APPLICATION = {
   secret: Type.Object({ name: Type.String() }),
 };
 const KEY = Type.Object({ name: Type.String() });
+const DATA_SOURCE = Type.Object({
+  apiGroup: Type.String(),
+  kind: Type.String(),
+  name: Type.String(),
+});
 
 const MANAGED_ROLE = Type.Object({
   name: Type.String({ pattern: '^[a-z_]+$' }),
@@ -70,6 +75,12 @@ export const CLUSTER = Type.Object({
         }),
       ),
       pg_basebackup: Type.Optional(Type.Object({ ...APPLICATION, source: Type.String() })),
+      recovery: Type.Optional(
+        Type.Object({
+          ...APPLICATION,
+          volumeSnapshots: Type.Object({ storage: DATA_SOURCE }),
+        }),
+      ),
     }),
     externalClusters: Type.Optional(
       Type.Array(
@@ -112,7 +123,8 @@ export const CLUSTER = Type.Object({
 export type Cluster = Static<typeof CLUSTER>;
 
 export function applicationOf({ metadata, spec }: Cluster) {
-  const application = spec.bootstrap.initdb ?? spec.bootstrap.pg_basebackup;
+  const { initdb, pg_basebackup: copy, recovery } = spec.bootstrap;
+  const application = initdb ?? copy ?? recovery;
   if (application === undefined) throw new Error(`${metadata.name} has no bootstrap`);
   return application;
 }

@@ -59,6 +59,10 @@ const spec = object(
     }),
     bootstrap: object({
       pg_basebackup: object({ ...application, source: text }),
+      recovery: object({
+        ...application,
+        volumeSnapshots: object({ storage: object({ apiGroup: text, kind: text, name: text }) }),
+      }),
       initdb: object({
         ...application,
         dataChecksums: yes,

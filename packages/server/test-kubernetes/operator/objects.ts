@@ -8,7 +8,7 @@ import {
   sourceOf,
   type Cluster,
 } from './cluster.ts';
-import { COPY, FIRST_RULES, INITDB, LAST_RULES, OWN_SETTINGS, SERVER } from './scripts.ts';
+import { COPY, FIRST_RULES, INITDB, LAST_RULES, OWN_SETTINGS, RECOVER, SERVER } from './scripts.ts';
 
 /** The annotation that restarts servers, from the Cluster to its pods. */
 const RESTARTED = 'kubectl.kubernetes.io/restartedAt';
@@ -93,6 +93,7 @@ export function settingsData(cluster: Cluster, names: readonly string[]): Record
     'application.sql': statementsIn(spec.bootstrap.initdb?.postInitApplicationSQL),
     'initdb.sh': INITDB,
     'copy.sh': COPY,
+    'recover.sh': RECOVER,
     'server.sh': SERVER,
   };
 }
@@ -133,6 +134,7 @@ export function claimOf(
 ): object {
   const { size, storageClass } = cluster.spec.storage;
   const labels = { 'cnpg.io/pvcRole': 'PG_DATA' };
+  const dataSource = cluster.spec.bootstrap.recovery?.volumeSnapshots.storage;
   return {
     metadata: {
       ...metadataOf(cluster, serverName(cluster, ordinal), labels),
@@ -142,6 +144,8 @@ export function claimOf(
       accessModes: ['ReadWriteOnce'],
       resources: { requests: { storage: size } },
       ...(storageClass === undefined ? {} : { storageClassName: storageClass }),
+      // Those of standbys begin empty: docs/cloudnativepg.md, fact 25.
+      ...(dataSource === undefined || status === 'ready' ? {} : { dataSource }),
     },
   };
 }
@@ -151,8 +155,7 @@ export function claimOf(
  * of CloudNativePG: docs/cloudnativepg.md, facts 6 and 19.
  */
 export function firstJob(cluster: Cluster): Named & Readonly<{ spec: object }> {
-  const [role, script] =
-    sourceOf(cluster) === null ? ['initdb', 'initdb.sh'] : ['pgbasebackup', 'copy.sh'];
+  const [role, script] = firstWork(cluster);
   const server = serverName(cluster, 1);
   const metadata = metadataOf(cluster, `${server}-${role}`, { 'cnpg.io/jobRole': role });
   const container = { name: role, command: ['sh', `/config/${script}`] };
@@ -165,6 +168,14 @@ export function firstJob(cluster: Cluster): Named & Readonly<{ spec: object }> {
       },
     },
   };
+}
+
+/** The role of the job, and its script. */
+function firstWork({ spec: { bootstrap } }: Cluster): readonly [string, string] {
+  if (bootstrap.recovery !== undefined) return ['snapshot-recovery', 'recover.sh'];
+  return bootstrap.pg_basebackup === undefined
+    ? ['initdb', 'initdb.sh']
+    : ['pgbasebackup', 'copy.sh'];
 }
 
 const IS_READY = '/usr/lib/postgresql/*/bin/pg_isready -q -h /tmp';

@@ -53,6 +53,19 @@ pg_ctl --pgdata="$data" --wait --silent --mode=fast stop
 `;
 
 /**
+ * Starts from a snapshot of the volume of another server, as the job snapshot-recovery does:
+ * docs/cloudnativepg.md, fact 25.
+ */
+export const RECOVER = `${COMMON}
+rm -rf "$data/postmaster.pid" "$data/log"
+: >"$data/double.conf"
+pg_ctl --pgdata="$data" --wait --silent \\
+  --options="-c listen_addresses='' -c unix_socket_directories=/tmp" start
+echo "alter role streaming_replica password '$REPLICATION_PASSWORD'" | sql --dbname=postgres
+pg_ctl --pgdata="$data" --wait --silent --mode=fast stop
+`;
+
+/**
  * Runs PostgreSQL as the primary or as a standby, applies files that change, and prints the server
  * log as the instance manager does: docs/cloudnativepg.md, facts 3, 12, 14 and 15. A former primary
  * clones the new one; CloudNativePG rewinds it.

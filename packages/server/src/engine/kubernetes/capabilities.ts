@@ -92,7 +92,8 @@ const NO_PAST =
   'services on Kubernetes have no backups yet, so no state of before can be forked; fork the ' +
   'present one with the strategy NOW';
 const FORK_COST =
-  'the operator copies the data of the running server by pg_basebackup, after a checkpoint of it';
+  'the operator copies the data of the running server by pg_basebackup, after a checkpoint of ' +
+  'it; that of a paused one comes by a snapshot of its volume';
 const REPLICAS =
   'the operator chooses the primary, which has the endpoint; replicas have no port for reads, ' +
   'and their lag is not known';

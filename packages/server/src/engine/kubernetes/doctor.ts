@@ -5,6 +5,7 @@ import { tryWrite } from './admission.ts';
 import type { Kube } from './api/client.ts';
 import { KubeError } from './api/errors.ts';
 import { KINDS, type Kind } from './api/kinds.ts';
+import { findSnapshotClass, findStorageClass } from './storage-classes.ts';
 
 const OLDEST_KUBERNETES_MINOR = 34;
 const OLDEST_OPERATOR = [1, 30] as const;
@@ -21,6 +22,7 @@ export async function examineCluster(
     examineOperator(kube),
     examineAdmission(kube),
     examineStorage(kube, storageClass),
+    examineSnapshots(kube, storageClass),
     examineNodes(kube),
     examineMetrics(kube),
     examinePermissions(kube, namespace),
@@ -123,23 +125,10 @@ function isOlder(version: string, [oldestMajor, oldestMinor]: readonly [number, 
   return major < oldestMajor || (major === oldestMajor && minor < oldestMinor);
 }
 
-const STORAGE_CLASS = Type.Object({
-  metadata: Type.Object({
-    name: Type.String(),
-    annotations: Type.Optional(Type.Record(Type.String(), Type.String())),
-  }),
-  allowVolumeExpansion: Type.Optional(Type.Boolean()),
-});
-const DEFAULT_CLASS = 'storageclass.kubernetes.io/is-default-class';
-
 async function examineStorage(kube: Kube, wanted: string | null): Promise<Finding> {
   const what = 'storage class';
-  const all = { kind: KINDS.storageClass, namespace: null, name: null };
-  const { items } = await kube.list(all, STORAGE_CLASS);
-  const found = items.find(({ metadata: { name, annotations } }) =>
-    wanted === null ? annotations?.[DEFAULT_CLASS] === 'true' : name === wanted,
-  );
-  if (found === undefined)
+  const found = await findStorageClass(kube, wanted);
+  if (found === null)
     return {
       what,
       state: 'missing',
@@ -157,6 +146,22 @@ async function examineStorage(kube: Kube, wanted: string | null): Promise<Findin
       };
 }
 
+/** Without one, all but forks of stopped services works. */
+async function examineSnapshots(kube: Kube, storageClass: string | null): Promise<Finding> {
+  const what = 'volume snapshots';
+  const found = await findSnapshotClass(kube, storageClass);
+  return 'name' in found
+    ? { what, state: 'ok', found: `class ${found.name}, paused services can be forked` }
+    : {
+        what,
+        state: 'note',
+        found: `${found.missing}, so paused services cannot be forked`,
+        remedy:
+          'install a snapshot controller, and a class with deletionPolicy: Delete: ' +
+          'https://kubernetes.io/docs/concepts/storage/volume-snapshots/',
+      };
+}
+
 /** Everything that the engine asks of the API, by kind. */
 const NEEDED: readonly (readonly [Kind, readonly string[], subresource?: string])[] = [
   [KINDS.namespace, ['patch', 'create']],
@@ -168,6 +173,7 @@ const NEEDED: readonly (readonly [Kind, readonly string[], subresource?: string]
   [KINDS.pod, ['list', 'watch', 'delete']],
   [KINDS.claim, ['list', 'delete']],
   [KINDS.service, ['list', 'delete']],
+  [KINDS.snapshot, ['list', 'create', 'patch', 'delete']],
   [KINDS.podMetrics, ['get']],
 ];
 const REVIEW = Type.Object({ status: Type.Object({ allowed: Type.Boolean() }) });

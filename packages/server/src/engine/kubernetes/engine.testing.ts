@@ -153,9 +153,9 @@ export async function untilAwaited(cloud: Cloud, spec: ServiceSpec): Promise<voi
   throw new Error('it waits for nothing');
 }
 
-export async function untilRemoved(cloud: Cloud): Promise<void> {
+export async function untilRemoved(cloud: Cloud, id = ID): Promise<void> {
   for (let outcome = ''; outcome !== 'settled'; await sleep(20)) {
-    const verdict = await cloud.engine.lifecycle.remove(ID, null, async () => undefined);
+    const verdict = await cloud.engine.lifecycle.remove(id, null, async () => undefined);
     ({ outcome } = verdict);
     if (verdict.outcome === 'failed') throw new Error(verdict.reason);
   }
@@ -189,7 +189,7 @@ export function stopServers(cloud: Cloud): void {
   const conditions = [{ type: 'cnpg.io/hibernation', status: 'True' }];
   cloud.fake.put(CLUSTER, {
     ...cloud.fake.objects.get(CLUSTER),
-    status: { phase: HEALTHY, conditions },
+    status: { phase: HEALTHY, conditions, currentPrimary: `s-${ID}-1` },
   });
 }
 

@@ -35,7 +35,7 @@ const INITIAL: readonly (readonly [path: string, object: object])[] = [
       },
     },
   ],
-  [`${CLASSES}/fast`, { allowVolumeExpansion: true }],
+  [`${CLASSES}/fast`, { provisioner: 'example.com/fast', allowVolumeExpansion: true }],
   [`${DEFINITIONS}/${CLUSTER_DEFINITION}`, { spec: { versions: [{ name: 'v1', served: true }] } }],
   [
     DEPLOYMENTS.replace('/deployments', '/namespaces/cnpg-system/deployments/operator'),

@@ -2,14 +2,21 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import {
   clusterOf,
   ID,
+  NAMESPACE,
   newSpec,
   openCloud,
   runServers,
+  stopServers,
   until,
   untilAwaited,
+  untilRemoved,
   untilStep,
   type Cloud,
 } from './engine.testing.ts';
+import type { ServiceSpec } from '../spec.ts';
+import { createKube } from './api/client.ts';
+import { readKubeconfig } from './api/kubeconfig.ts';
+import { examineCluster } from './doctor.ts';
 import { saltOf } from './service/challenge.ts';
 
 let cloud: Cloud;
@@ -66,4 +73,138 @@ test('a fork copies its parent, and is reachable once it has its own password', 
   expect(await untilStep(cloud, fork, 'settled')).toEqual(['connect']);
   await untilAwaited(cloud, { ...spec, provisioned: true, power: 'paused' });
   expect(cloud.engine.lifecycle.whyNotForked(ID, 'NOW')).toContain('the service is PAUSED');
+});
+
+/** A class for snapshots of the volumes of the default storage class. */
+function addSnapshotClass({ fake }: Cloud, deletionPolicy = 'Delete'): void {
+  const annotations = { 'storageclass.kubernetes.io/is-default-class': 'true' };
+  fake.put('/apis/storage.k8s.io/v1/storageclasses/fast', {
+    metadata: { annotations },
+    provisioner: 'example.com/fast',
+  });
+  for (const [name, driver] of [
+    ['other', 'example.com/slow'],
+    ['snap', 'example.com/fast'],
+  ])
+    fake.put(`/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses/${name}`, {
+      driver,
+      deletionPolicy,
+    });
+}
+
+/** A service that was stopped, and a fork of it. */
+async function pausedParent(): Promise<ServiceSpec> {
+  const spec = await newSpec(cloud);
+  await untilAwaited(cloud, spec);
+  runServers(cloud);
+  await untilStep(cloud, spec, 'settled');
+  const paused = { ...spec, provisioned: true, power: 'paused' } as const;
+  await untilAwaited(cloud, paused);
+  stopServers(cloud);
+  await untilStep(cloud, paused, 'settled');
+  const origin = { parent: ID, strategy: 'NOW', targetTime: null } as const;
+  return newSpec(cloud, { id: 'fork123456', size: 'shared', origin });
+}
+
+const SNAPSHOT =
+  '/apis/snapshot.storage.k8s.io/v1' + NAMESPACE + '/volumesnapshots/s-fork123456-origin';
+
+/** Another engine, which has read the classes. */
+async function reopen(): Promise<void> {
+  await cloud.engine.close();
+  cloud.engine = cloud.openEngine();
+}
+
+test('a fork of a paused service is made of a snapshot, and nothing is left of that', async () => {
+  addSnapshotClass(cloud);
+  await reopen();
+  const fork = await pausedParent();
+  await until(async () => cloud.engine.lifecycle.whyNotForked(ID, 'NOW') === null);
+  expect(cloud.engine.lifecycle.plan('fork', fork, false, fork.size)).toEqual([
+    'take snapshot',
+    'create Cluster',
+    'start PostgreSQL',
+    'detach from parent',
+    'connect',
+  ]);
+  const why = async () => {
+    const verdict = await cloud.engine.lifecycle.converge(fork, async () => undefined);
+    return verdict.outcome === 'again' ? verdict.detail : verdict.outcome;
+  };
+  await until(async () => (await why()) === 'it is being taken');
+  expect(cloud.fake.objects.get(SNAPSHOT)).toMatchObject({
+    metadata: { labels: { 'howdah.io/service': fork.id } },
+    spec: {
+      volumeSnapshotClassName: 'snap',
+      source: { persistentVolumeClaimName: `s-${ID}-1` },
+    },
+  });
+  await reopen();
+  const snapshot = cloud.fake.objects.get(SNAPSHOT);
+  cloud.fake.put(SNAPSHOT, { ...snapshot, status: { readyToUse: true } });
+  expect(await untilStep(cloud, fork, 'create Cluster')).toEqual([
+    'take snapshot',
+    'create Cluster',
+  ]);
+  const cluster = () => Object(cloud.fake.objects.get(clusterOf(fork.id)));
+  const apiGroup = 'snapshot.storage.k8s.io';
+  expect(cluster().spec.bootstrap).toEqual({
+    recovery: {
+      volumeSnapshots: {
+        storage: { apiGroup, kind: 'VolumeSnapshot', name: 's-fork123456-origin' },
+      },
+      database: 'tsdb',
+      owner: 'tsdbadmin',
+      secret: { name: `s-${fork.id}-password` },
+    },
+  });
+  expect(cluster().spec.externalClusters).toBeUndefined();
+  expect(cloud.fake.objects.get(SNAPSHOT)?.metadata).toMatchObject({
+    ownerReferences: [{ kind: 'Cluster', name: `s-${fork.id}`, uid: cluster().metadata.uid }],
+  });
+  await untilAwaited(cloud, fork);
+  runServers(cloud, 1, 1, fork.id);
+  await untilStep(cloud, fork, 'detach from parent');
+  expect(cloud.fake.objects.has(SNAPSHOT)).toBe(false);
+  expect(cluster().spec.bootstrap.recovery).toBeUndefined();
+});
+
+test('a fork that is removed while its snapshot is taken leaves none', async () => {
+  addSnapshotClass(cloud);
+  await reopen();
+  const fork = await pausedParent();
+  await until(async () => cloud.engine.lifecycle.whyNotForked(ID, 'NOW') === null);
+  await until(async () => {
+    await cloud.engine.lifecycle.converge(fork, async () => undefined);
+    return cloud.fake.objects.has(SNAPSHOT);
+  });
+  await untilRemoved(cloud, fork.id);
+  expect(cloud.fake.objects.has(SNAPSHOT)).toBe(false);
+});
+
+test('a class that keeps what is deleted is not used', async () => {
+  addSnapshotClass(cloud, 'Retain');
+  await reopen();
+  const fork = await pausedParent();
+  expect(cloud.engine.lifecycle.whyNotForked(ID, 'NOW')).toContain('start it first');
+  const verdict = await cloud.engine.lifecycle.converge(fork, async () => undefined);
+  expect(verdict).toMatchObject({ detail: expect.stringContaining('does not run') });
+  const kube = createKube(readKubeconfig(cloud.fake.kubeconfig, null));
+  const examine = async () =>
+    (await examineCluster(kube, null, 'howdah-kube')).find(
+      ({ what }) => what === 'volume snapshots',
+    );
+  expect(await examine()).toMatchObject({
+    state: 'note',
+    found:
+      'there is no VolumeSnapshotClass for the driver example.com/fast that deletes, so paused ' +
+      'services cannot be forked',
+  });
+  addSnapshotClass(cloud);
+  expect(await examine()).toEqual({
+    what: 'volume snapshots',
+    state: 'ok',
+    found: 'class snap, paused services can be forked',
+  });
+  kube.close();
 });

@@ -23,6 +23,7 @@ import { writePassword } from './service/objects.ts';
 import type { ClusterState } from './service/observed.ts';
 import { planOf } from './service/plan.ts';
 import { createStatements, type Statements } from './statements.ts';
+import { keepSnapshotClass } from './storage-classes.ts';
 import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
 
 export type KubernetesEngineOptions = Readonly<{
@@ -54,6 +55,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     answers: (cluster) => answersAt(settings.host, cluster, authority),
     failed,
   });
+  const snapshotClass = keepSnapshotClass(kube, settings.storageClass);
   const region: Region = {
     settings,
     kube,
@@ -61,6 +63,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     authority,
     records,
     failovers,
+    snapshotClass: snapshotClass.current,
     reached: new Set(),
     waiting: new Map(),
   };
@@ -90,6 +93,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     simulation: null,
     close: async () => {
       certificates.close();
+      snapshotClass.close();
       statements.close();
       await failovers.close();
       await cache.close();
@@ -111,9 +115,15 @@ async function answersAt(
   );
 }
 
-const PAUSED =
-  'a fork on Kubernetes copies the data of a running server, and the service is PAUSED; ' +
-  'start it first';
+/** Why the data of a stopped service cannot be had; null: it can. */
+function whyNotForked({ cache, snapshotClass }: Region, parent: string): string | null {
+  const isPaused = cache.cluster(parent)?.desired?.running === false;
+  if (!isPaused || 'name' in snapshotClass()) return null;
+  return (
+    'the service is PAUSED, and its region has no snapshots of volumes (howdah region doctor ' +
+    'says why); start it first'
+  );
+}
 
 const NO_UPGRADES =
   'the data of a service on Kubernetes stays in its major version: create a service of the newer ' +
@@ -124,7 +134,7 @@ function createLifecycle(region: Region): Engine['lifecycle'] {
   return {
     supports: (addons, major) => supports(settings, addons, major),
     whyNotConverted: () => NO_UPGRADES,
-    whyNotForked: (parent) => (cache.cluster(parent)?.desired?.running === false ? PAUSED : null),
+    whyNotForked: (parent) => whyNotForked(region, parent),
     majorOf: async (id) => cache.cluster(id)?.desired?.major ?? null,
     findAdoptable: async () => null,
     prepare: async () => undefined,
@@ -133,7 +143,11 @@ function createLifecycle(region: Region): Engine['lifecycle'] {
       cache.staleWhy() !== null ||
       (cache.cluster(id)?.fenced !== true && cache.servers(id).some(({ ready }) => ready)),
     plan: (kind, spec, ...more) => {
-      const existing = { cluster: cache.cluster(spec.id), servers: cache.servers(spec.id) };
+      const existing = {
+        cluster: cache.cluster(spec.id),
+        servers: cache.servers(spec.id),
+        parent: spec.origin === null ? null : cache.cluster(spec.origin.parent),
+      };
       return planOf(existing, kind, spec, ...more);
     },
     whyNoChanges: () => whyNoChanges(region),

@@ -5,6 +5,7 @@ import type { Cache } from './cache.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
 import type { ClusterRecords } from '../records.ts';
 import type { Failovers } from './service/failovers.ts';
+import type { SnapshotClass } from './storage-classes.ts';
 
 export type Region = Readonly<{
   settings: RegionSettings;
@@ -13,6 +14,8 @@ export type Region = Readonly<{
   authority: CertificateAuthority;
   records: ClusterRecords;
   failovers: Failovers;
+  /** The class for snapshots of its volumes, as it was a moment ago. */
+  snapshotClass: () => SnapshotClass;
   /** Services whose PostgreSQL answered at the endpoint since their last change. */
   reached: Set<string>;
   /** The step or obstacle that a service waits for, and since when; ms since the epoch. */

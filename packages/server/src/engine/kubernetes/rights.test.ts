@@ -18,6 +18,7 @@ const TO_EXAMINE = [
   'nodes: list',
   'deployments.apps: list',
   'storageclasses.storage.k8s.io: list',
+  'volumesnapshotclasses.snapshot.storage.k8s.io: list',
   'customresourcedefinitions.apiextensions.k8s.io: get',
 ];
 

@@ -39,6 +39,12 @@ export const KINDS = {
     plural: 'networkpolicies',
     namespaced: true,
   },
+  snapshot: {
+    apiVersion: 'snapshot.storage.k8s.io/v1',
+    kind: 'VolumeSnapshot',
+    plural: 'volumesnapshots',
+    namespaced: true,
+  },
   snapshotClass: {
     apiVersion: 'snapshot.storage.k8s.io/v1',
     kind: 'VolumeSnapshotClass',

@@ -19,6 +19,7 @@ import {
   replicationSecret,
 } from './names.ts';
 import { READER_DATABASE_SQL, READER_SQL, READER_TEMPLATE_SQL, readerRole } from './reader.ts';
+import { recoveryOf } from './snapshots.ts';
 
 /** The annotation by which a Cluster is stopped, with its volumes kept. */
 export const HIBERNATION = 'cnpg.io/hibernation';
@@ -62,6 +63,8 @@ export type ClusterInput = Readonly<{
   statements: readonly string[];
   /** The service whose data is copied; null: none is, or it was copied. */
   parent: string | null;
+  /** Whether its volume is made of the snapshot of the parent's. */
+  bySnapshot: boolean;
   /** The desired state as JSON, which the next step is compared with. */
   desired: string;
 }>;
@@ -156,12 +159,13 @@ function resourcesOf(size: Size): object {
   return { requests: amount, limits: amount };
 }
 
-function bootstrapOf({ id, statements, parent }: ClusterInput): object {
+function bootstrapOf({ id, statements, parent, bySnapshot }: ClusterInput): object {
   const owned = {
     database: DATABASE_NAME,
     owner: ADMIN_ROLE,
     secret: { name: passwordSecret(id) },
   };
+  if (bySnapshot) return { bootstrap: { recovery: { ...recoveryOf(id), ...owned } } };
   if (parent !== null)
     return {
       bootstrap: { pg_basebackup: { source: clusterName(parent), ...owned } },

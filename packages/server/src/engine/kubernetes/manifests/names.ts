@@ -8,6 +8,9 @@ export const LABELS = {
   region: 'howdah.io/region',
 } as const;
 
+/** The annotation that names the step whose end is waited for. */
+export const AWAITED = 'howdah.io/awaited-step';
+
 /** The label that CloudNativePG gives to all pods of a cluster. */
 export const CLUSTER_LABEL = 'cnpg.io/cluster';
 
@@ -47,6 +50,8 @@ export const readerSecret = (id: string): string => `${clusterName(id)}-reader`;
 export const certificateSecret = (id: string): string => `${clusterName(id)}-certificate`;
 /** The certificate of the role of its standbys. CloudNativePG makes it. */
 export const replicationSecret = (id: string): string => `${clusterName(id)}-replication`;
+/** The snapshot of its parent's volume that a fork is made of. */
+export const originSnapshot = (id: string): string => `${clusterName(id)}-origin`;
 /** The Service at the endpoint. */
 export const endpointService = (id: string): string => `${clusterName(id)}-endpoint`;
 /** The certificate of the authority of the installation, without its key, in each namespace. */

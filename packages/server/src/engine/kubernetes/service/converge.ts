@@ -4,13 +4,21 @@ import type { ServiceSpec } from '../../spec.ts';
 import { KubeError } from '../api/errors.ts';
 import { KINDS } from '../api/kinds.ts';
 import { FENCED, FENCED_ALL } from '../manifests/cluster.ts';
-import { clusterName } from '../manifests/names.ts';
+import { AWAITED, clusterName } from '../manifests/names.ts';
 import type { Region } from '../region.ts';
 import { askChallenge, saltOf } from './challenge.ts';
 import { requestPrimary, runDrill } from './change-primary.ts';
 import { decide, type Known, type Step } from './decide.ts';
+import { mayHaveSnapshot } from './fork.ts';
 import { findLeftovers, placesIn, writeObjects } from './objects.ts';
-import { AWAITED, PROVISIONED, type Observed } from './observed.ts';
+import { PROVISIONED, type Observed } from './observed.ts';
+import {
+  endOriginSnapshot,
+  findOriginSnapshot,
+  ownOriginSnapshot,
+  removeOriginSnapshot,
+  takeOriginSnapshot,
+} from './snapshots.ts';
 import { STEPS } from './steps.ts';
 
 /** How soon a step that could not be made is tried again. */
@@ -41,7 +49,14 @@ export async function convergeOnce(
   const { projectId } = spec;
   if (projectId === null)
     return { did: null, detail: null, seen, outcome: 'failed', reason: NO_SPARES, isFinal: true };
-  const step = decide(spec, observed, await knownOf(region, spec, observed));
+  let snapshot: Observed['snapshot'] = null;
+  if (mayHaveSnapshot(spec, observed.cluster))
+    try {
+      snapshot = await findOriginSnapshot(region, spec.id);
+    } catch (error) {
+      return failed(region, spec.id, STEPS.create, seen, error);
+    }
+  const step = decide(spec, { ...observed, snapshot }, await knownOf(region, spec, observed));
   switch (step.kind) {
     case 'settled':
       region.waiting.delete(spec.id);
@@ -66,7 +81,7 @@ const limitOf = ({ origin, provisioned, storageGb }: ServiceSpec): number =>
   STEP_MS + (origin === null || provisioned ? 0 : storageGb * COPY_GIGABYTE_MS);
 
 async function knownOf(
-  { reached, waiting, failovers, records }: Region,
+  { reached, waiting, failovers, records, snapshotClass }: Region,
   { id, ha }: ServiceSpec,
   { cluster }: Observed,
 ): Promise<Known> {
@@ -76,6 +91,7 @@ async function knownOf(
     isFailingOver: failovers.isRunning(id),
     // A failover since the spec was read has satisfied the request.
     isSwitchoverAsked: ha?.switchover === true && (await records.read(id))?.switchover === true,
+    canSnapshot: 'name' in snapshotClass(),
     waitedMs:
       waits !== undefined && waits.what === cluster?.awaited ? Date.now() - waits.sinceMs : 0,
   };
@@ -131,11 +147,22 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
         // First: a Cluster that must run is not left without PostgreSQL.
         if (cluster?.fenced === true && spec.power === 'running')
           await annotate(region, spec, { [FENCED]: null });
+        // First: nothing would look for it later.
+        if (step.name === STEPS.detach && cluster?.desired?.snapshot === true)
+          await removeOriginSnapshot(region, spec);
         // In this order: the end of a change that was not written would never come.
         await writeObjects(region, spec, spec.projectId, step.desired);
+        if (step.desired.snapshot === true) await ownOriginSnapshot(region, spec);
         if (!step.awaits) return after(step.name, step.detail);
         await annotate(region, spec, { [AWAITED]: step.name });
         return after(null, step.detail);
+      case 'snapshot':
+        await takeOriginSnapshot(region, spec, step);
+        return after(null, `of the volume of ${step.parent}`);
+      case 'taken':
+        await endOriginSnapshot(region, spec);
+        region.waiting.delete(spec.id);
+        return after(step.name, `of the volume of ${spec.origin?.parent ?? ''}`);
       case 'expect':
         region.reached.delete(spec.id);
         await annotate(region, spec, { [AWAITED]: step.name });
@@ -261,6 +288,7 @@ function observe({ cache }: Region, id: string, parent?: string): Observed {
     cluster: cache.cluster(id),
     servers: cache.servers(id),
     obstacle: cache.obstacle(id),
+    snapshot: null,
   };
 }
 

@@ -1,88 +1,20 @@
 import { describe, expect, test } from 'vitest';
 import type { ServiceSpec } from '../../spec.ts';
-import { changeOf, decide, FENCE_AFTER_MS, HEALTHY, type Known, type Step } from './decide.ts';
+import { changeOf, decide, FENCE_AFTER_MS, type Known, type Step } from './decide.ts';
+import {
+  LOOSE,
+  name,
+  NOTHING,
+  PAUSED,
+  REACHED,
+  REPLICATED,
+  server,
+  SPEC,
+  UNREACHED,
+  up,
+} from './decide.testing.ts';
 import { desiredOf, readDesired, writeDesired, type Desired } from './desired.ts';
-import type { ClusterState, Observed, ServerState } from './observed.ts';
-
-const SPEC: ServiceSpec = {
-  id: 'abcde12345',
-  projectId: 'proj123456',
-  addons: [],
-  major: 17,
-  preload: [],
-  extension: null,
-  size: { cpuMillis: 500, memoryGbs: 2 },
-  storageGb: 10,
-  restarts: 0,
-  provisioned: false,
-  power: 'running',
-  endpoint: { host: 'nodes.example.com', port: 30_001 },
-  firstVerifier: 'SCRAM-SHA-256$…',
-  origin: null,
-  recovery: null,
-  upgrade: null,
-  pooler: null,
-  ha: null,
-  vpc: null,
-  allowedNetworks: null,
-  set: null,
-};
-const PAUSED: ServiceSpec = { ...SPEC, power: 'paused' };
-const REPLICATED: ServiceSpec = {
-  ...SPEC,
-  ha: { replicas: 1, sync: 1, switchover: false, drill: null },
-};
-const LOOSE: ServiceSpec = {
-  ...SPEC,
-  ha: { replicas: 1, sync: 0, switchover: false, drill: null },
-};
-const REACHED: Known = {
-  isReachable: true,
-  isFailingOver: false,
-  isSwitchoverAsked: false,
-  waitedMs: 0,
-};
-const UNREACHED: Known = { ...REACHED, isReachable: false };
-
-const server = (n: number, change: Partial<ServerState> = {}): ServerState => ({
-  n,
-  ready: true,
-  leaving: false,
-  limits: { cpu: '500m', memory: '2Gi' },
-  restarts: '0',
-  ...change,
-});
-
-function up(spec: ServiceSpec, change: Partial<ClusterState> = {}): Observed {
-  const instances = 1 + (spec.ha?.replicas ?? 0);
-  return {
-    cluster: {
-      namespace: 'howdah-proj123456',
-      version: '1',
-      projectId: 'proj123456',
-      nodePort: 30_001,
-      leaving: false,
-      desired: desiredOf(spec),
-      provisioned: true,
-      awaited: null,
-      phase: HEALTHY,
-      phaseReason: null,
-      instances,
-      ready: instances,
-      hibernated: false,
-      waitsForHealthy: false,
-      fenced: false,
-      primary: 0,
-      isChangingPrimary: false,
-      ...change,
-    },
-    servers: Array.from({ length: instances }, (_, index) => server(index)),
-    obstacle: null,
-    parent: null,
-  };
-}
-const NOTHING: Observed = { cluster: null, servers: [], obstacle: null, parent: null };
-const name = (step: Step): string => ('name' in step ? step.name : step.kind);
+import type { Observed } from './observed.ts';
 
 test('a service of an earlier release gets the role of statements, once it must run', () => {
   const { reader, ...older } = desiredOf(SPEC);
@@ -303,88 +235,4 @@ test('writes wait for a standby once it has been added', () => {
   expect(decide(REPLICATED, next, REACHED)).toMatchObject({ name: 'write configuration' });
   // Another change does not wait.
   expect(name(decide(SPEC, adding, REACHED))).toBe('remove standby');
-});
-
-describe('a fork', () => {
-  const parent = up(SPEC).cluster;
-  const FORK: ServiceSpec = {
-    ...SPEC,
-    origin: { parent: 'parent1234', strategy: 'NOW', targetTime: null },
-  };
-  const copying = { ...desiredOf(SPEC), parent: 'parent1234' };
-  const begun: Observed = {
-    ...up(FORK, { desired: copying, provisioned: false, awaited: 'start PostgreSQL', ready: 0 }),
-    servers: [],
-    parent,
-  };
-  const off: Observed[] = [
-    { ...begun, parent: null },
-    up(SPEC, { leaving: true }),
-    up(SPEC, { desired: desiredOf(PAUSED) }),
-    up(SPEC, { hibernated: true }),
-    up(SPEC, { fenced: true }),
-  ].map(({ cluster }, index) => ({ ...begun, parent: index === 0 ? null : cluster }));
-
-  test('copies its parent, and is detached from it before anybody connects', () => {
-    expect(decide(FORK, { ...NOTHING, parent }, UNREACHED)).toMatchObject({
-      kind: 'write',
-      name: 'create Cluster',
-      detail: 'PostgreSQL 17 with the data of parent1234',
-      desired: copying,
-    });
-    expect(decide(FORK, begun, UNREACHED)).toMatchObject({ kind: 'wait', isObstacle: false });
-    const change = { desired: copying, provisioned: false } as const;
-    const started = { ...up(FORK, change), parent };
-    expect(decide(FORK, started, UNREACHED)).toMatchObject({
-      kind: 'write',
-      name: 'detach from parent',
-      awaits: false,
-      desired: desiredOf(FORK),
-    });
-    const detached = up(FORK, { provisioned: false });
-    expect(decide(FORK, detached, UNREACHED).kind).toBe('connect');
-    // It is never attached again.
-    expect(name(decide(FORK, { ...detached, servers: [] }, UNREACHED))).toBe('start PostgreSQL');
-    expect(name(decide({ ...FORK, provisioned: true }, up(FORK), REACHED))).toBe('settled');
-  });
-
-  test('stays attached while it copies, although somebody has changed its annotation', () => {
-    const unknown = up(FORK, { desired: null, provisioned: false, awaited: 'start PostgreSQL' });
-    expect(decide(FORK, { ...unknown, servers: [], parent }, UNREACHED)).toMatchObject({
-      kind: 'write',
-      desired: copying,
-    });
-  });
-
-  test('says that its parent does not run or is gone, before and while it copies', () => {
-    const whys = off.map((observed) => {
-      const steps = [{ ...observed, cluster: null }, observed].map((one) =>
-        decide(FORK, one, UNREACHED),
-      );
-      expect(steps).toMatchObject([
-        { kind: 'wait', what: 'create Cluster', isObstacle: true },
-        { kind: 'wait', what: 'start PostgreSQL', isObstacle: true },
-      ]);
-      return steps.map((step) => ('why' in step ? step.why : ''));
-    });
-    const gone = 'its parent parent1234 has no Cluster any more; delete the fork';
-    const down = 'its parent parent1234 does not run; start that, or delete the fork';
-    expect(whys.flat()).toEqual([gone, gone, gone, gone, down, down, down, down, down, down]);
-  });
-
-  test('does not need its parent once it has the data, and can be stopped without it', () => {
-    const waiting = { ...begun, parent: null, servers: [server(0, { ready: false })] };
-    expect(decide(FORK, waiting, UNREACHED)).toMatchObject({ kind: 'wait', isObstacle: false });
-    const stopped: ServiceSpec = { ...FORK, power: 'paused' };
-    expect(name(decide(stopped, { ...begun, parent: null }, UNREACHED))).toBe('stop PostgreSQL');
-    const stopping = up(stopped, {
-      desired: { ...copying, running: false },
-      provisioned: false,
-      awaited: 'stop PostgreSQL',
-    });
-    expect(decide(stopped, { ...stopping, servers: [] }, UNREACHED)).toMatchObject({
-      kind: 'wait',
-      isObstacle: false,
-    });
-  });
 });

@@ -9,7 +9,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { DrillKind } from '@howdah/contract';
 import type { ServiceSpec } from '../../spec.ts';
 import { desiredOf, type Desired } from './desired.ts';
-import { copiedParent, whyNotCopied } from './fork.ts';
+import { isStopped, sourceOf, whyNotCopied } from './fork.ts';
 import type { ClusterState, Observed, ServerState } from './observed.ts';
 import { STEPS, switchoverIn, switchOverTo } from './steps.ts';
 
@@ -23,6 +23,10 @@ export type Step =
   | Readonly<{ kind: 'refuse'; why: string }>
   /** Writes the objects of the service as desired; `awaits`: its end is waited for. */
   | Readonly<{ kind: 'write' } & Change>
+  /** Takes a snapshot of the volume of the parent's primary. */
+  | Readonly<{ kind: 'snapshot'; name: string; parent: string; primary: number }>
+  /** The snapshot is taken. */
+  | Readonly<{ kind: 'taken'; name: string }>
   /** Begins to wait for what the operator does by itself. */
   | Readonly<{ kind: 'expect'; name: string }>
   /** The awaited step has ended. */
@@ -46,6 +50,8 @@ export type Known = Readonly<{
   isFailingOver: boolean;
   /** Whether another primary is asked for, and none was recorded since. */
   isSwitchoverAsked: boolean;
+  /** Whether snapshots of volumes can be taken. */
+  canSnapshot: boolean;
   /** For how long the awaited step is waited for. */
   waitedMs: number;
 }>;
@@ -58,8 +64,8 @@ export const FENCE_AFTER_MS = 30_000;
 export function decide(spec: ServiceSpec, observed: Observed, known: Known): Step {
   const { cluster } = observed;
   const hasStarted = cluster?.awaited === null && isUp(cluster, observed.servers, desiredOf(spec));
-  const desired = desiredOf(spec, copiedParent(spec, cluster, hasStarted));
-  if (cluster === null) return decideCreate(spec, desired, observed);
+  const desired = desiredOf(spec, sourceOf(spec, observed, hasStarted));
+  if (cluster === null) return decideCreate(spec, desired, observed, known);
   if (cluster.leaving) return wait(STEPS.remove, 'the Cluster of the same name is being deleted');
   const otherMajor = otherMajorOf(cluster.desired, desired);
   // The operator would convert the data, with no way back.
@@ -76,12 +82,25 @@ export function decide(spec: ServiceSpec, observed: Observed, known: Known): Ste
   return planned(spec, cluster, observed.servers, known) ?? { kind: 'settled' };
 }
 
-function decideCreate(spec: ServiceSpec, desired: Desired, { parent }: Observed): Step {
+function decideCreate(
+  spec: ServiceSpec,
+  desired: Desired,
+  { parent, snapshot }: Observed,
+  { canSnapshot }: Known,
+): Step {
   if (!desired.running) return { kind: 'settled' };
   // A new Cluster under its name would be empty.
   if (spec.provisioned) return { kind: 'refuse', why: LOST };
-  const why = desired.parent === undefined ? null : whyNotCopied(desired.parent, parent);
-  if (why !== null) return wait(STEPS.create, why, true);
+  if (snapshot?.ready === false)
+    return wait(STEPS.snapshot, snapshot.problem ?? 'it is being taken', snapshot.problem !== null);
+  if (snapshot?.isAwaited === true) return { kind: 'taken', name: STEPS.snapshot };
+  if (desired.parent !== undefined && snapshot === null) {
+    const primary = parent !== null && isStopped(parent) ? parent.primary : null;
+    if (canSnapshot && primary !== null)
+      return { kind: 'snapshot', name: STEPS.snapshot, parent: desired.parent, primary };
+    const why = whyNotCopied(desired.parent, parent);
+    if (why !== null) return wait(STEPS.create, why, true);
+  }
   const data = desired.parent === undefined ? '' : ` with the data of ${desired.parent}`;
   const detail = `PostgreSQL ${spec.major}${data}`;
   return { kind: 'write', name: STEPS.create, awaits: false, detail, desired };
@@ -226,8 +245,9 @@ function decideAwaited(
 
 /** The reason why a Cluster does not become as desired; null: none is known. */
 function obstacleOf(desired: Desired, { servers, obstacle, parent }: Observed): string | null {
-  // A fork with a pod of its own has the data.
-  if (desired.parent === undefined || !desired.running || servers.length > 0) return obstacle;
+  // A fork with a pod of its own has the data, and a snapshot is there without its source.
+  const isCopied = servers.length > 0 || desired.snapshot === true;
+  if (desired.parent === undefined || !desired.running || isCopied) return obstacle;
   return whyNotCopied(desired.parent, parent) ?? obstacle;
 }
 

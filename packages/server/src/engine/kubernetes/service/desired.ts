@@ -23,12 +23,17 @@ const DESIRED = Type.Object({
   reader: Type.Optional(Type.Literal(true)),
   /** The service whose data a fork copies; absent: it has its data. */
   parent: Type.Optional(Type.String()),
+  /** Whether its volume is made of a snapshot; absent: `parent` must run until it is copied. */
+  snapshot: Type.Optional(Type.Literal(true)),
 });
 
 export type Desired = Static<typeof DESIRED>;
 
-/** @param parent the service whose data is copied; null: none is */
-export function desiredOf(spec: ServiceSpec, parent: string | null = null): Desired {
+/** Where a fork has its data from. */
+export type Source = Readonly<{ parent: string; bySnapshot: boolean }>;
+
+/** @param source of a fork that does not have its data; null: it has, or it is none */
+export function desiredOf(spec: ServiceSpec, source: Source | null = null): Desired {
   const { size, ha } = spec;
   return {
     major: spec.major,
@@ -40,7 +45,8 @@ export function desiredOf(spec: ServiceSpec, parent: string | null = null): Desi
     restarts: spec.restarts,
     preload: [...spec.preload],
     reader: true,
-    ...(parent === null ? {} : { parent }),
+    ...(source === null ? {} : { parent: source.parent }),
+    ...(source?.bySnapshot === true ? { snapshot: true } : {}),
   };
 }
 

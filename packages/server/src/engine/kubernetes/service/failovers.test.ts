@@ -9,6 +9,7 @@ const ID = 'abcde12345';
 
 const state = (change: Partial<ClusterState> = {}): ClusterState => ({
   namespace: 'howdah-proj123456',
+  uid: 'uid-of-a-cluster',
   version: '1',
   projectId: 'proj123456',
   nodePort: 30_001,

@@ -1,28 +1,39 @@
 /**
- * A fork copies the data of its parent by `bootstrap.pg_basebackup`. Until its own server runs, its
- * Cluster names the parent, with the secret that opens the primary of that. Then it is detached:
- * the secret opens all data that the parent will ever have.
+ * A fork copies the data of its parent: that of a running server by `bootstrap.pg_basebackup`, that
+ * of a stopped one by a snapshot of its volume. Until its own server runs, its Cluster names where
+ * the data is from. Then it is detached: the secret of a running parent opens all data that the
+ * parent will ever have, and a snapshot has no other purpose.
  */
 import type { ServiceSpec } from '../../spec.ts';
-import type { ClusterState } from './observed.ts';
+import type { Source } from './desired.ts';
+import type { ClusterState, Observed } from './observed.ts';
 
 /**
- * The service whose data a fork still has to copy; null: none.
+ * Where a fork still has to get its data from; null: it has it.
  *
  * @param hasStarted whether a server of the fork runs, with the data
  */
-export function copiedParent(
+export function sourceOf(
   { origin, provisioned }: ServiceSpec,
-  cluster: ClusterState | null,
+  { cluster, snapshot }: Pick<Observed, 'cluster' | 'snapshot'>,
   hasStarted: boolean,
-): string | null {
-  if (origin === null || provisioned) return null;
-  if (cluster === null) return origin.parent;
-  if (cluster.provisioned || hasStarted) return null;
+): Source | null {
+  const hasData = provisioned || cluster?.provisioned === true || hasStarted;
+  if (origin === null || hasData) return null;
+  const { parent } = origin;
+  const before = cluster?.desired ?? null;
   // Without the annotation, it may be copying.
-  const isAttached = cluster.desired === null || cluster.desired.parent !== undefined;
-  return isAttached ? origin.parent : null;
+  if (before === null) return { parent, bySnapshot: snapshot !== null };
+  return before.parent === undefined ? null : { parent, bySnapshot: before.snapshot === true };
 }
+
+/** Whether a fork of this spec may have to look for a snapshot that it is made of. */
+export const mayHaveSnapshot = (spec: ServiceSpec, cluster: ClusterState | null): boolean =>
+  spec.origin !== null && !spec.provisioned && (cluster === null || cluster.desired === null);
+
+/** Whether PostgreSQL is stopped as asked, so that its volume has all data. */
+export const isStopped = ({ desired, awaited, leaving }: ClusterState): boolean =>
+  desired?.running === false && awaited === null && !leaving;
 
 /** Why the data of a parent cannot be copied now, in words for users; null: no reason is known. */
 export function whyNotCopied(parent: string, cluster: ClusterState | null): string | null {

@@ -6,6 +6,7 @@ import { newPassword } from '../../../lib/ids.ts';
 import { issueServerCertificate } from '../../../lib/tls.ts';
 import type { ServiceSpec } from '../../spec.ts';
 import type { Kube } from '../api/client.ts';
+import { KubeError } from '../api/errors.ts';
 import { KINDS, type Kind, type Place } from '../api/kinds.ts';
 import { clusterManifest } from '../manifests/cluster.ts';
 import {
@@ -30,6 +31,7 @@ import {
 } from '../manifests/secrets.ts';
 import type { Region } from '../region.ts';
 import { writeDesired, type Desired } from './desired.ts';
+import { SNAPSHOT_OBJECT, type SnapshotObject } from './observed.ts';
 
 const ANY_OBJECT = Type.Object({
   metadata: Type.Object({ name: Type.String(), namespace: Type.String() }),
@@ -100,6 +102,7 @@ function clusterInput(
     preload: [...preload],
     statements: adminRights(),
     parent: desired.parent ?? null,
+    bySnapshot: desired.snapshot === true,
     desired: writeDesired(desired),
   };
 }
@@ -145,13 +148,27 @@ export const placesIn =
 const exists = async (kube: Kube, place: Place): Promise<boolean> =>
   (await kube.get(place, ANY_OBJECT)) !== null;
 
-/** The secrets of a service, its Services and its volumes, in whichever namespace they are. */
+/** The snapshots of volumes that belong to a service, in whichever namespace they are. */
+export async function listSnapshots(kube: Kube, id: string): Promise<SnapshotObject[]> {
+  const all = { kind: KINDS.snapshot, namespace: null, name: null };
+  try {
+    const { items } = await kube.list(all, SNAPSHOT_OBJECT, { [LABELS.service]: id });
+    return items.filter(({ metadata: { namespace } }) => isInOurNamespace({ namespace }));
+  } catch (error) {
+    // A cluster without such resources has none; without the right to list them, none was taken.
+    if (error instanceof KubeError && (error.status === 404 || error.status === 403)) return [];
+    throw error;
+  }
+}
+
+/** All that a service may leave beside its Cluster, in whichever namespace it is. */
 export async function findLeftovers({ kube }: Region, id: string): Promise<Place[]> {
   const listed = await Promise.all([
     listPlaces(kube, KINDS.secret, { [LABELS.service]: id }),
     // Its port is free for another service when it is gone.
     listPlaces(kube, KINDS.service, { [LABELS.service]: id }),
     listPlaces(kube, KINDS.claim, { [CLUSTER_LABEL]: clusterName(id) }),
+    listSnapshots(kube, id).then((snapshots) => placesOf(KINDS.snapshot, snapshots)),
   ]);
   return listed.flat();
 }
@@ -162,7 +179,9 @@ async function listPlaces(
   labels: Readonly<Record<string, string>>,
 ): Promise<Place[]> {
   const { items } = await kube.list({ kind, namespace: null, name: null }, ANY_OBJECT, labels);
-  return items
-    .filter(({ metadata: { namespace } }) => isInOurNamespace({ namespace }))
-    .map(({ metadata: { namespace, name } }) => ({ kind, namespace, name }));
+  return placesOf(kind, items).filter(({ namespace }) => isInOurNamespace({ namespace }));
 }
+
+type Named = Readonly<{ metadata: Readonly<{ name: string; namespace: string }> }>;
+const placesOf = (kind: Kind, objects: readonly Named[]) =>
+  objects.map(({ metadata: { namespace, name } }) => ({ kind, namespace, name }));

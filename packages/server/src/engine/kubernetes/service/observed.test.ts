@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { obstacleIn, type PodObject } from './observed.ts';
 
 const pod = (name: string, phase: string, message?: string): PodObject => ({
-  metadata: { name, namespace: 'howdah-p', resourceVersion: '1' },
+  metadata: { name, namespace: 'howdah-p', uid: name, resourceVersion: '1' },
   spec: { containers: [{ name: 'pgbasebackup' }] },
   status: { phase, ...(message === undefined ? {} : { message }) },
 });

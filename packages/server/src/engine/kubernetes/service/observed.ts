@@ -4,11 +4,9 @@
  */
 import { Type, type Static } from 'typebox';
 import { DESIRED, FENCED, FENCED_ALL, HIBERNATION, RESTARTED } from '../manifests/cluster.ts';
-import { LABELS, instanceOf } from '../manifests/names.ts';
+import { AWAITED, instanceOf, LABELS } from '../manifests/names.ts';
 import { readDesired, type Desired } from './desired.ts';
 
-/** The annotation that names the step whose end is waited for. */
-export const AWAITED = 'howdah.io/awaited-step';
 /** The annotation of a Cluster that users could write to. */
 export const PROVISIONED = 'howdah.io/provisioned';
 
@@ -16,6 +14,7 @@ const TEXTS = Type.Record(Type.String(), Type.String());
 const METADATA = Type.Object({
   name: Type.String(),
   namespace: Type.String(),
+  uid: Type.String(),
   // Digits, by which an older state is known from a newer one.
   resourceVersion: Type.String({ pattern: '^[0-9]+$' }),
   deletionTimestamp: Type.Optional(Type.String()),
@@ -112,6 +111,17 @@ export const POD_OBJECT = Type.Object({
 });
 export type PodObject = Static<typeof POD_OBJECT>;
 
+export const SNAPSHOT_OBJECT = Type.Object({
+  metadata: METADATA,
+  status: Type.Optional(
+    Type.Object({
+      readyToUse: Type.Optional(Type.Boolean()),
+      error: Type.Optional(Type.Object({ message: Type.Optional(Type.String()) })),
+    }),
+  ),
+});
+export type SnapshotObject = Static<typeof SNAPSHOT_OBJECT>;
+
 /** The container of PostgreSQL in its pod. */
 const CONTAINER = 'postgres';
 
@@ -124,10 +134,22 @@ export type Observed = Readonly<{
   obstacle: string | null;
   /** The Cluster of the service that it is a fork of; null: there is none. */
   parent: ClusterState | null;
+  /** The snapshot that a fork is made of; null: there is none, or the fork has its Cluster. */
+  snapshot: SnapshotState | null;
+}>;
+
+export type SnapshotState = Readonly<{
+  ready: boolean;
+  /** Whether the step that takes it has not ended. */
+  isAwaited: boolean;
+  /** Why it is not taken, in the words of the cluster; null: no reason is known. */
+  problem: string | null;
 }>;
 
 export type ClusterState = Readonly<{
   namespace: string;
+  /** The object itself: another one of the name has another. */
+  uid: string;
   /** The version of the object: a change that must not overwrite another one names it. */
   version: string;
   /** By its label; null: somebody has removed it. */
@@ -175,6 +197,7 @@ export function clusterState({ metadata, spec, status }: ClusterObject): Cluster
   const { currentPrimary, targetPrimary } = status ?? {};
   return {
     namespace: metadata.namespace,
+    uid: metadata.uid,
     version: metadata.resourceVersion,
     projectId: metadata.labels?.[LABELS.project] ?? null,
     nodePort:
@@ -213,6 +236,14 @@ export function serverState({ metadata, spec, status }: PodObject): ServerState 
 
 /** Longest text of a cluster that users are shown. */
 const MAX_LENGTH = 300;
+
+export function snapshotState({ metadata, status }: SnapshotObject): SnapshotState {
+  return {
+    ready: status?.readyToUse === true,
+    isAwaited: metadata.annotations?.[AWAITED] !== undefined,
+    problem: status?.error?.message?.slice(0, MAX_LENGTH) ?? null,
+  };
+}
 
 /**
  * The reason why a service does not start. A new one begins with the pod of a job, which runs

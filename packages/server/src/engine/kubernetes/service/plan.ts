@@ -4,10 +4,11 @@ import type { Lifecycle } from '../../engine.ts';
 import type { ServiceSpec } from '../../spec.ts';
 import { changeOf, chooseStandby } from './decide.ts';
 import { desiredOf } from './desired.ts';
+import { isStopped } from './fork.ts';
 import type { Observed } from './observed.ts';
 import { STEPS, switchOverTo } from './steps.ts';
 
-type Existing = Pick<Observed, 'cluster' | 'servers'>;
+type Existing = Pick<Observed, 'cluster' | 'servers' | 'parent'>;
 
 /** @param existing what there is of the service now */
 export function planOf(
@@ -19,7 +20,7 @@ export function planOf(
     case 'create':
       return [STEPS.create, ...begin];
     case 'fork':
-      return [STEPS.create, STEPS.start, STEPS.detach, STEPS.connect];
+      return [...planSource(existing), STEPS.create, STEPS.start, STEPS.detach, STEPS.connect];
     case 'start':
     case 'repair':
       return running ? [] : begin;
@@ -66,6 +67,9 @@ export function planOf(
       return [];
   }
 }
+
+const planSource = ({ parent }: Existing): string[] =>
+  parent !== null && isStopped(parent) ? [STEPS.snapshot] : [];
 
 function planSwitchover({ cluster, servers }: Existing): string[] {
   const to = cluster === null ? null : chooseStandby(cluster, servers);

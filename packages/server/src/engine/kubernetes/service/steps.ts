@@ -2,6 +2,7 @@ import { DRILL_STEP } from '../../engine.ts';
 
 /** The names of steps as users read them. */
 export const STEPS = {
+  snapshot: 'take snapshot',
   create: 'create Cluster',
   start: 'start PostgreSQL',
   stop: 'stop PostgreSQL',

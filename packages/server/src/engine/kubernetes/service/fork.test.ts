@@ -1,0 +1,157 @@
+import { describe, expect, test } from 'vitest';
+import type { ServiceSpec } from '../../spec.ts';
+import { decide } from './decide.ts';
+import { name, NOTHING, PAUSED, server, SPEC, UNREACHED, up, REACHED } from './decide.testing.ts';
+import { desiredOf } from './desired.ts';
+import type { Observed, SnapshotState } from './observed.ts';
+
+describe('a fork', () => {
+  const parent = up(SPEC).cluster;
+  const FORK: ServiceSpec = {
+    ...SPEC,
+    origin: { parent: 'parent1234', strategy: 'NOW', targetTime: null },
+  };
+  const copying = { ...desiredOf(SPEC), parent: 'parent1234' };
+  const begun: Observed = {
+    ...up(FORK, { desired: copying, provisioned: false, awaited: 'start PostgreSQL', ready: 0 }),
+    servers: [],
+    parent,
+  };
+  const off: Observed[] = [
+    { ...begun, parent: null },
+    up(SPEC, { leaving: true }),
+    up(SPEC, { desired: desiredOf(PAUSED) }),
+    up(SPEC, { hibernated: true }),
+    up(SPEC, { fenced: true }),
+  ].map(({ cluster }, index) => ({ ...begun, parent: index === 0 ? null : cluster }));
+
+  test('copies its parent, and is detached from it before anybody connects', () => {
+    expect(decide(FORK, { ...NOTHING, parent }, UNREACHED)).toMatchObject({
+      kind: 'write',
+      name: 'create Cluster',
+      detail: 'PostgreSQL 17 with the data of parent1234',
+      desired: copying,
+    });
+    expect(decide(FORK, begun, UNREACHED)).toMatchObject({ kind: 'wait', isObstacle: false });
+    const change = { desired: copying, provisioned: false } as const;
+    const started = { ...up(FORK, change), parent };
+    expect(decide(FORK, started, UNREACHED)).toMatchObject({
+      kind: 'write',
+      name: 'detach from parent',
+      awaits: false,
+      desired: desiredOf(FORK),
+    });
+    const detached = up(FORK, { provisioned: false });
+    expect(decide(FORK, detached, UNREACHED).kind).toBe('connect');
+    // It is never attached again.
+    expect(name(decide(FORK, { ...detached, servers: [] }, UNREACHED))).toBe('start PostgreSQL');
+    expect(name(decide({ ...FORK, provisioned: true }, up(FORK), REACHED))).toBe('settled');
+  });
+
+  test('stays attached while it copies, although somebody has changed its annotation', () => {
+    const unknown = up(FORK, { desired: null, provisioned: false, awaited: 'start PostgreSQL' });
+    expect(decide(FORK, { ...unknown, servers: [], parent }, UNREACHED)).toMatchObject({
+      kind: 'write',
+      desired: copying,
+    });
+  });
+
+  test('says that its parent does not run or is gone, before and while it copies', () => {
+    const whys = off.map((observed) => {
+      const steps = [{ ...observed, cluster: null }, observed].map((one) =>
+        decide(FORK, one, { ...UNREACHED, canSnapshot: false }),
+      );
+      expect(steps).toMatchObject([
+        { kind: 'wait', what: 'create Cluster', isObstacle: true },
+        { kind: 'wait', what: 'start PostgreSQL', isObstacle: true },
+      ]);
+      return steps.map((step) => ('why' in step ? step.why : ''));
+    });
+    const gone = 'its parent parent1234 has no Cluster any more; delete the fork';
+    const down = 'its parent parent1234 does not run; start that, or delete the fork';
+    expect(whys.flat()).toEqual([gone, gone, gone, gone, down, down, down, down, down, down]);
+  });
+
+  test('does not need its parent once it has the data, and can be stopped without it', () => {
+    const waiting = { ...begun, parent: null, servers: [server(0, { ready: false })] };
+    expect(decide(FORK, waiting, UNREACHED)).toMatchObject({ kind: 'wait', isObstacle: false });
+    const stopped: ServiceSpec = { ...FORK, power: 'paused' };
+    expect(name(decide(stopped, { ...begun, parent: null }, UNREACHED))).toBe('stop PostgreSQL');
+    const stopping = up(stopped, {
+      desired: { ...copying, running: false },
+      provisioned: false,
+      awaited: 'stop PostgreSQL',
+    });
+    expect(decide(stopped, { ...stopping, servers: [] }, UNREACHED)).toMatchObject({
+      kind: 'wait',
+      isObstacle: false,
+    });
+  });
+});
+
+describe('a fork of a stopped service', () => {
+  const parent = up(SPEC, { desired: desiredOf(PAUSED), hibernated: true, primary: 1 }).cluster;
+  const FORK: ServiceSpec = {
+    ...SPEC,
+    origin: { parent: 'parent1234', strategy: 'NOW', targetTime: null },
+  };
+  const snapshot: SnapshotState = { ready: true, isAwaited: false, problem: null };
+  const source = { parent: 'parent1234', bySnapshot: true };
+  const restoring = desiredOf(FORK, source);
+
+  test('is made of a snapshot of the volume of the primary', () => {
+    expect(decide(FORK, { ...NOTHING, parent }, UNREACHED)).toEqual({
+      kind: 'snapshot',
+      name: 'take snapshot',
+      parent: 'parent1234',
+      primary: 1,
+    });
+    const taking: Observed = { ...NOTHING, parent, snapshot: { ...snapshot, ready: false } };
+    expect(decide(FORK, taking, UNREACHED)).toMatchObject({ kind: 'wait', isObstacle: false });
+    const failing = { ...snapshot, ready: false, problem: 'no room' };
+    expect(decide(FORK, { ...taking, snapshot: failing }, UNREACHED)).toMatchObject({
+      kind: 'wait',
+      what: 'take snapshot',
+      why: 'no room',
+      isObstacle: true,
+    });
+    const taken = { ...NOTHING, snapshot: { ...snapshot, isAwaited: true } };
+    expect(decide(FORK, taken, UNREACHED).kind).toBe('taken');
+    // Whatever has become of the parent.
+    expect(decide(FORK, { ...NOTHING, snapshot }, UNREACHED)).toMatchObject({
+      kind: 'write',
+      name: 'create Cluster',
+      desired: { parent: 'parent1234', snapshot: true },
+    });
+  });
+
+  test('does not need its parent, and is detached once it runs', () => {
+    const change = { desired: restoring, provisioned: false } as const;
+    const starting = up(FORK, { ...change, awaited: 'start PostgreSQL', ready: 0 });
+    expect(decide(FORK, { ...starting, servers: [] }, UNREACHED)).toMatchObject({
+      kind: 'wait',
+      isObstacle: false,
+    });
+    expect(decide(FORK, up(FORK, change), UNREACHED)).toMatchObject({
+      kind: 'write',
+      name: 'detach from parent',
+      desired: desiredOf(FORK),
+    });
+    // Somebody has changed its annotation.
+    const unknown = { ...starting, servers: [], snapshot };
+    const cluster = starting.cluster === null ? null : { ...starting.cluster, desired: null };
+    expect(decide(FORK, { ...unknown, cluster }, UNREACHED)).toMatchObject({ desired: restoring });
+  });
+
+  test.each([
+    ['no class', parent, { ...UNREACHED, canSnapshot: false }],
+    ['a stop that has not ended', parent && { ...parent, awaited: 'stop PostgreSQL' }, UNREACHED],
+    ['a primary that is not known', parent && { ...parent, primary: null }, UNREACHED],
+  ])('waits with its reason: %s', (_, state, known) => {
+    expect(decide(FORK, { ...NOTHING, parent: state }, known)).toMatchObject({
+      kind: 'wait',
+      what: 'create Cluster',
+      why: 'its parent parent1234 does not run; start that, or delete the fork',
+    });
+  });
+});

@@ -1,0 +1,112 @@
+/** Forks by snapshots of volumes, and what is left of those. */
+import { Type } from 'typebox';
+import { expect, test } from 'vitest';
+import { removeAll, settle } from '../src/engine/conformance/subject.ts';
+import type { ServiceSpec } from '../src/engine/spec.ts';
+import { operator } from './cloud.ts';
+import { converge, pathOf, paused, reasonOf, withSubject } from './faults.ts';
+import { FORK_PASSWORD, forkOf } from './forks.ts';
+import type { KubernetesSubject } from './subject.ts';
+
+const CONTENTS = '/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents';
+const CONTENT = Type.Object({
+  spec: Type.Object({ volumeSnapshotRef: Type.Object({ name: Type.String() }) }),
+});
+
+/** The snapshots on the storage that were taken for a fork. */
+async function storedFor({ id }: ServiceSpec): Promise<number> {
+  const contents = await operator().api.list(CONTENTS, CONTENT);
+  return contents.filter(({ spec }) => spec.volumeSnapshotRef.name.includes(id)).length;
+}
+
+async function pausedParent(subject: KubernetesSubject): Promise<ServiceSpec> {
+  const parent = await subject.newSpec();
+  await settle(subject, parent);
+  await subject.insertRows(parent, 3);
+  await settle(subject, paused(parent));
+  return parent;
+}
+
+test('a fork of a paused service has its data, and survives its control plane at each step', () =>
+  withSubject(async (subject) => {
+    const parent = await pausedParent(subject);
+    const fork = await forkOf(subject, parent);
+    // An engine that begins again connects again.
+    const steps = new Set<string>();
+    const details = new Set<string | null>();
+    for (;;) {
+      const verdict = await subject.engine.lifecycle.converge(fork, async () => undefined);
+      const { did, detail, outcome } = verdict;
+      if (did !== null) steps.add(did);
+      if (outcome === 'settled') break;
+      if (outcome === 'failed') throw new Error(verdict.reason);
+      // Also between the halves of steps, and once for each that is waited for.
+      if (details.has(detail)) await subject.wait(50);
+      else await subject.recreate();
+      details.add(detail);
+    }
+    expect([...steps]).toEqual([
+      'take snapshot',
+      'create Cluster',
+      'start PostgreSQL',
+      'detach from parent',
+      'connect',
+    ]);
+    await expect.poll(() => storedFor(fork)).toBe(0);
+    for (const password of [FORK_PASSWORD, subject.firstPassword])
+      expect(await subject.canLogIn(fork, password)).toBe(password === FORK_PASSWORD);
+    const count = 'select from suite';
+    const { rowCount } = await subject.withClient(
+      fork,
+      (client) => client.query(count),
+      FORK_PASSWORD,
+    );
+    expect(rowCount).toBe(3);
+    const cluster = await operator().api.read(pathOf(subject, fork), Type.Unknown());
+    expect(JSON.stringify(cluster)).not.toContain(parent.id);
+    for (const { id } of [parent, fork]) {
+      await removeAll(subject, id);
+      expect(await subject.leftovers(id)).toEqual([]);
+    }
+  }));
+
+test('a fork of a paused service goes on without its parent once the snapshot is taken', () =>
+  withSubject(async (subject) => {
+    const parent = await pausedParent(subject);
+    const [fork, removed, late] = [
+      await forkOf(subject, parent),
+      await forkOf(subject, parent),
+      await forkOf(subject, parent),
+    ];
+    for (const spec of [fork, removed])
+      await converge(subject, spec, ({ did }) => did === 'take snapshot');
+    await removeAll(subject, parent.id);
+    expect(await subject.leftovers(parent.id)).toEqual([]);
+    const failed = await converge(subject, late, ({ outcome }) => outcome === 'failed');
+    expect(reasonOf(failed)).toContain(`its parent ${parent.id} has no Cluster any more`);
+    await converge(subject, removed, ({ did }) => did === 'create Cluster');
+    await settle(subject, fork);
+    expect(await subject.canLogIn(fork, FORK_PASSWORD)).toBe(true);
+    for (const spec of [fork, removed, late]) {
+      await removeAll(subject, spec.id);
+      expect(await subject.leftovers(spec.id)).toEqual([]);
+      await expect.poll(() => storedFor(spec)).toBe(0);
+    }
+  }));
+
+test('a snapshot goes with the Cluster of its fork, if somebody deletes that', () =>
+  withSubject(async (subject) => {
+    const parent = await pausedParent(subject);
+    const fork = await forkOf(subject, parent);
+    const { faults } = operator();
+    faults.isStuck = true;
+    try {
+      await converge(subject, fork, ({ detail }) => detail?.startsWith('CloudNativePG: ') === true);
+      expect(await storedFor(fork)).toBe(1);
+      await operator().api.remove(pathOf(subject, fork));
+      await expect.poll(() => storedFor(fork)).toBe(0);
+    } finally {
+      faults.isStuck = false;
+    }
+    for (const { id } of [fork, parent]) await removeAll(subject, id);
+  }));
