@@ -187,6 +187,29 @@ test('without the operator, changes are refused at once and clients go on', asyn
   }
 });
 
+test('a service is closed to others by an allow list, and by a VPC', async () => {
+  const logsIn = async (): Promise<boolean> => {
+    const client = await connectTo(cloud, service, PASSWORD);
+    await client.end();
+    return true;
+  };
+  const make = (thing: string, ...options: string[]) => cli(thing, 'create', ...options);
+  await make('allow-list', '--description', 'office', '--cidr', '192.0.2.0/24');
+  await cli('service', 'attach-allow-list', 'orders', 'office');
+  await expect(logsIn()).rejects.toThrow('no pg_hba.conf entry');
+  expect(await cli('query', 'orders', 'select 7 as found')).toMatch(/found\s+7/);
+  await cli('allow-list', 'change', 'office', '--cidr', `${rig().machineHost}/32`);
+  await expect.poll(() => logsIn().catch(() => false)).toBe(true);
+  await make('vpc', '--name', 'inner', '--cidr', '10.77.0.0/16', '--region', 'kube');
+  await cli('service', 'attach-vpc', 'orders', 'inner');
+  await expect(logsIn()).rejects.toThrow('no pg_hba.conf entry');
+  await cli('service', 'detach-vpc', 'orders');
+  expect(await logsIn()).toBe(true);
+  await cli('service', 'detach-allow-list', 'orders');
+  await cli('vpc', 'delete', 'inner', '--yes');
+  await cli('allow-list', 'delete', 'office', '--yes');
+});
+
 test('a deleted service is restored, and a region without services is removed', async () => {
   const { service_id: id } = service;
   await cli('service', 'delete', 'orders');

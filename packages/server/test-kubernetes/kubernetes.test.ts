@@ -6,6 +6,7 @@ import './faults.ts';
 import './forks.ts';
 import './snapshots.ts';
 import './statements.ts';
+import './networks.ts';
 import './journey.ts';
 import './control-plane.ts';
 

@@ -87,6 +87,7 @@ export async function createKubernetesSubject(
     records,
     changed,
     firstPassword: FIRST_PASSWORD,
+    clientNetwork: `${rig.machineHost}/32`,
     snapshotEveryMs: 1000,
     newPort,
     listens: (port) => listens(rig.host, port),
@@ -103,11 +104,7 @@ export async function createKubernetesSubject(
     nowMs: async () => Date.now(),
     kill: async (id, node) => {
       await api.remove(pathIn(namespaceOf(projectId), 'pods', podOf(id, node)), 0);
-      const isRunning = async (): Promise<boolean> =>
-        (await engine.observe.servers(id)).some(
-          (server) => server.node === node && server.state === 'running',
-        );
-      while (await isRunning()) await sleep(20);
+      while (await isRunning(engine, id, node)) await sleep(20);
     },
     loseData: async () => {
       throw new Error('volumes do not come back');
@@ -123,6 +120,11 @@ export async function createKubernetesSubject(
       await rm(directory, { recursive: true });
     },
   };
+}
+
+async function isRunning({ observe }: Engine, id: string, node: number): Promise<boolean> {
+  const servers = await observe.servers(id);
+  return servers.some((server) => server.node === node && server.state === 'running');
 }
 
 async function newSpec(

@@ -79,6 +79,7 @@ export async function createLocalSubject(): Promise<LocalSubject> {
     records,
     changed,
     firstPassword: FIRST_PASSWORD,
+    clientNetwork: '127.0.0.0/8',
     snapshotEveryMs: SNAPSHOT_EVERY_MS,
     newPort,
     listens: async (port) => !(await portIsFree(HOST, port)),

@@ -47,10 +47,13 @@ export function openApi(connection: Connection) {
       (await read(path, LIST)).items.filter((item): item is Static<T> => Value.Check(schema, item)),
     /** Creates an object; one of its name stays as it is. */
     create,
-    /** The same for a Service: a port that it has itself would be refused as taken. */
-    createService: async (path: string, service: Named): Promise<void> => {
-      const { status } = await send('GET', `${path}/${service.metadata.name}`);
-      if (status === NOT_FOUND) await create(path, service);
+    /** The same for a Service, which is patched: a port of its own would be refused as taken. */
+    writeService: async (path: string, service: Named & Readonly<{ spec: object }>) => {
+      const { spec } = service;
+      const own = `${path}/${service.metadata.name}`;
+      const answer = await send('PATCH', own, { spec }, 'application/merge-patch+json');
+      if (answer.status === NOT_FOUND) await create(path, service);
+      else checked(answer, own);
     },
     /** Changes fields; null removes one. An object that is gone stays so. */
     merge: async (path: string, patch: object): Promise<void> => {

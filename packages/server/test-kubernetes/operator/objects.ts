@@ -102,7 +102,7 @@ const statementsIn = (statements: readonly string[] = []): string =>
   statements.map((statement) => `${statement};\n`).join('');
 
 /** The services of a Cluster: docs/cloudnativepg.md, fact 11. */
-export function servicesOf(cluster: Cluster): Named[] {
+export function servicesOf(cluster: Cluster): (Named & Readonly<{ spec: object }>)[] {
   const { disabledDefaultServices: disabled, additional } = cluster.spec.managed.services;
   const selectors: Record<string, Record<string, string>> = {
     rw: { [ROLE]: 'primary' },

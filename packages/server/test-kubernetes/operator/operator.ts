@@ -35,7 +35,7 @@ import {
   WEBHOOKS,
 } from './definition.ts';
 import { firstJob, settingsData } from './objects.ts';
-import { makeObjects, reconcile } from './reconcile.ts';
+import { makeObjects, reconcile, writeServices } from './reconcile.ts';
 import type { Seen, Tools } from './status.ts';
 
 /** Between two rounds through all Clusters. */
@@ -133,7 +133,7 @@ async function until(holds: () => Promise<boolean>): Promise<void> {
 
 /** Looks at all Clusters until the signal. An API server that does not answer is asked again. */
 async function look(tools: Tools, faults: Faults, signal: AbortSignal): Promise<void> {
-  const known = new Set<string>();
+  const known = new Map<string, string>();
   while (!signal.aborted) {
     try {
       if (!faults.isStuck) {
@@ -147,8 +147,8 @@ async function look(tools: Tools, faults: Faults, signal: AbortSignal): Promise<
   }
 }
 
-/** @param known the uids of Clusters that have their objects */
-async function lookOnce(tools: Tools, faults: Faults, known: Set<string>): Promise<void> {
+/** @param known the Services of the Clusters that have their objects, by their uids */
+async function lookOnce(tools: Tools, faults: Faults, known: Map<string, string>): Promise<void> {
   const { api } = tools;
   const clusters = await api.list(`${CLUSTERS}/clusters`, CLUSTER);
   if (clusters.length === 0) return;
@@ -175,12 +175,14 @@ async function lookAt(
   tools: Tools,
   cluster: Cluster,
   listed: Listed,
-  { faults, known }: Readonly<{ faults: Faults; known: Set<string> }>,
+  { faults, known }: Readonly<{ faults: Faults; known: Map<string, string> }>,
 ): Promise<void> {
   const { uid, deletionTimestamp } = cluster.metadata;
   if (deletionTimestamp !== undefined) return;
+  const services = JSON.stringify(cluster.spec.managed.services);
   if (!known.has(uid)) await makeObjects(tools.api, cluster);
-  known.add(uid);
+  else if (known.get(uid) !== services) await writeServices(tools.api, cluster);
+  known.set(uid, services);
   await reconcile(tools, seenOf(cluster, listed), faults);
 }
 

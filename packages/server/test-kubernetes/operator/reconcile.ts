@@ -45,8 +45,7 @@ import {
 /** Makes the objects that every Cluster has. Each call can be repeated. */
 export async function makeObjects(api: Api, cluster: Cluster): Promise<void> {
   const { namespace } = cluster.metadata;
-  for (const service of servicesOf(cluster))
-    await api.createService(pathIn(namespace, 'services'), service);
+  await writeServices(api, cluster);
   await api.create(pathIn(namespace, 'secrets'), {
     metadata: metadataOf(cluster, replicationName(cluster)),
     stringData: { password: randomBytes(16).toString('hex') },
@@ -61,6 +60,12 @@ export async function makeObjects(api: Api, cluster: Cluster): Promise<void> {
       pathIn(namespace, 'persistentvolumeclaims'),
       claimOf(cluster, 1, 'initializing'),
     );
+}
+
+/** Services are patched when their template changes (`updateStrategy: patch`). */
+export async function writeServices(api: Api, cluster: Cluster): Promise<void> {
+  for (const service of servicesOf(cluster))
+    await api.writeService(pathIn(cluster.metadata.namespace, 'services'), service);
 }
 
 export type RoundFaults = Readonly<{

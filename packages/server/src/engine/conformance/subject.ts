@@ -24,7 +24,9 @@ export type Subject = {
   readonly verifierOf: (password: string) => Promise<string>;
   /** The password of new specs. */
   readonly firstPassword: string;
-  /** Whether a client at 127.0.0.1 logs in through the endpoint. */
+  /** The network of the clients of the suite. */
+  readonly clientNetwork: string;
+  /** Whether a client logs in through the endpoint. */
   readonly canLogIn: (spec: ServiceSpec, password: string) => Promise<boolean>;
   /** Writes rows through the endpoint, with the first password. */
   readonly insertRows: (spec: ServiceSpec, rows: number) => Promise<void>;

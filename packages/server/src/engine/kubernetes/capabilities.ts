@@ -63,8 +63,8 @@ export function capabilitiesOf(settings: Images): Capabilities {
       setHA: POSSIBLE,
       switchover: POSSIBLE,
       drill: POSSIBLE,
-      attachToVPC: IMPOSSIBLE,
-      attachToAllowList: IMPOSSIBLE,
+      attachToVPC: POSSIBLE,
+      attachToAllowList: POSSIBLE,
       verifyBackup: IMPOSSIBLE,
       runBackup: IMPOSSIBLE,
       createReplicaSet: IMPOSSIBLE,
@@ -72,7 +72,7 @@ export function capabilitiesOf(settings: Images): Capabilities {
       enableExtension: IMPOSSIBLE,
       disableExtension: IMPOSSIBLE,
     },
-    vpc: { isNetwork: false, note: NOT_YET },
+    vpc: { isNetwork: false, note: VPC },
     storage: { note: 'each server has a volume of this size, which can grow and never shrinks' },
     isolation: {
       isolated: true,
@@ -97,5 +97,8 @@ const FORK_COST =
 const REPLICAS =
   'the operator chooses the primary, which has the endpoint; replicas have no port for reads, ' +
   'and their lag is not known';
+const VPC =
+  "address: a service in a VPC refuses clients whose address is none of the VPC's or its peers', " +
+  'and answers at the node of its primary only';
 const POSSIBLE: Possibility = { possible: true };
 const IMPOSSIBLE: Possibility = { possible: false, why: NOT_YET };

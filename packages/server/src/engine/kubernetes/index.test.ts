@@ -44,7 +44,10 @@ test('a service is created, stopped, started and removed, and nothing is left', 
     spec: {
       enableSuperuserAccess: false,
       imageName: 'postgres:17',
-      postgresql: { pg_hba: ['hostnossl all all all reject'] },
+      postgresql: {
+        pg_hba: ['hostnossl all all all reject'],
+        parameters: { 'howdah.networks': 'all' },
+      },
       managed: {
         roles: [
           {
@@ -55,6 +58,14 @@ test('a service is created, stopped, started and removed, and nothing is left', 
             connectionLimit: 12,
             inRoles: ['pg_read_all_data'],
             passwordSecret: { name: `s-${ID}-reader` },
+          },
+          {
+            name: 'howdah_control',
+            ensure: 'present',
+            login: true,
+            connectionLimit: 2,
+            inRoles: ['pg_read_all_stats', 'pg_signal_backend'],
+            passwordSecret: { name: `s-${ID}-control` },
           },
         ],
       },
@@ -217,7 +228,7 @@ test('a new password is active when the call returns', async () => {
   expect(isSet).toBe(true);
 });
 
-test('a server is not reachable while it starts, and is if it refuses our network', async () => {
+test('a server is not reachable while it starts, or has the rules of before', async () => {
   const spec = await newSpec(cloud);
   await untilAwaited(cloud, spec);
   runServers(cloud);
@@ -226,8 +237,44 @@ test('a server is not reachable while it starts, and is if it refuses our networ
   const verdict = await cloud.engine.lifecycle.converge(spec, async () => undefined);
   expect(verdict).toMatchObject({ outcome: 'again', seen: { reachable: false } });
   expect(verdict.detail).toContain('the database system is starting up');
+  const accepts = cloud.answer;
   cloud.answer = { sqlstate: '28000', message: 'no entry of pg_hba.conf' };
-  await untilStep(cloud, spec, 'settled');
+  const before = await cloud.engine.lifecycle.converge(spec, async () => undefined);
+  expect(before).toMatchObject({ outcome: 'again', seen: { reachable: false } });
+  expect(before.detail).toContain('has not loaded yet that all networks are allowed');
+  cloud.answer = accepts;
+});
+
+test('a service of some networks is reachable once sessions of others have ended', async () => {
+  const allowedNetworks = ['192.0.2.0/24', '2001:db8::/32'];
+  const spec = await newSpec(cloud, { allowedNetworks });
+  await untilAwaited(cloud, spec);
+  expect(cloud.fake.objects.get(CLUSTER)).toMatchObject({
+    spec: {
+      postgresql: {
+        pg_hba: [
+          'hostnossl all all all reject',
+          'hostssl tsdb howdah_reader all scram-sha-256',
+          'hostssl postgres,tsdb howdah_control all scram-sha-256',
+          'hostssl all all 192.0.2.0/24 scram-sha-256',
+          'hostssl all all 2001:db8::/32 scram-sha-256',
+          'host all all all reject',
+        ],
+      },
+      managed: {
+        services: {
+          additional: [{ serviceTemplate: { spec: { externalTrafficPolicy: 'Local' } } }],
+        },
+      },
+    },
+  });
+  runServers(cloud);
+  await untilStep(cloud, spec, 'start PostgreSQL');
+  // It has no session of the role.
+  cloud.answer = { sqlstate: '28000', message: 'no entry of pg_hba.conf' };
+  const verdict = await cloud.engine.lifecycle.converge(spec, async () => undefined);
+  expect(verdict).toMatchObject({ outcome: 'again', seen: { reachable: false } });
+  expect(verdict.detail).toContain('no session as howdah_control');
 });
 
 test('no change begins while the webhook of the operator does not answer', async () => {

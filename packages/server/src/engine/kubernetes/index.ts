@@ -15,6 +15,7 @@ import { capabilitiesOf, supports } from './capabilities.ts';
 import { keepCertificates } from './certificates.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
 import { createObserving } from './observing.ts';
+import { createNetworkGuard } from './networks.ts';
 import type { Region } from './region.ts';
 import { askChallenge, saltOf } from './service/challenge.ts';
 import { convergeOnce, removeOnce } from './service/converge.ts';
@@ -53,17 +54,18 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     cache,
     records,
     answers: (cluster) => answersAt(settings.host, cluster, authority),
+    primaryChanged: (id) => guard.endLater(id),
     failed,
   });
   const snapshotClass = keepSnapshotClass(kube, settings.storageClass);
+  const reach = { settings, kube, cache, authority };
+  const guard = createNetworkGuard(reach, failed);
   const region: Region = {
-    settings,
-    kube,
-    cache,
-    authority,
+    ...reach,
     records,
     failovers,
     snapshotClass: snapshotClass.current,
+    guard,
     reached: new Set(),
     waiting: new Map(),
   };
@@ -95,6 +97,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
       certificates.close();
       snapshotClass.close();
       statements.close();
+      guard.close();
       await failovers.close();
       await cache.close();
       kube.close();

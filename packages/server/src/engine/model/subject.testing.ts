@@ -17,6 +17,7 @@ const START_MS = Date.parse('2026-01-01T00:00:00Z');
 const FIRST_PORT = 20_000;
 const FIRST_PASSWORD = 'first';
 const SNAPSHOT_EVERY_MS = 60_000;
+const CLIENT_NETWORK = '127.0.0.0/8';
 
 /** A model engine whose time passes while the suite waits; the same one for each call. */
 export function createModelSubject(violation: Violation = {}): Subject {
@@ -55,6 +56,7 @@ export function createModelSubject(violation: Violation = {}): Subject {
     records,
     changed,
     firstPassword: FIRST_PASSWORD,
+    clientNetwork: CLIENT_NETWORK,
     snapshotEveryMs: SNAPSHOT_EVERY_MS,
     newPort: async () => newPort(),
     listens: async (port) => [...(await store.load()).values()].some((one) => hasPort(one, port)),
@@ -94,11 +96,11 @@ export function createModelSubject(violation: Violation = {}): Subject {
   };
 }
 
-/** Whether the document of a service allows clients at 127.0.0.1. */
+/** Whether the document of a service allows the clients of the suite. */
 function allowsLocal(document: unknown): boolean {
   const files: unknown = Reflect.get(Object(document), 'files');
   const networks: unknown = Reflect.get(Object(files), 'allowedNetworks');
-  return networks === null || (Array.isArray(networks) && networks.includes('127.0.0.0/8'));
+  return networks === null || (Array.isArray(networks) && networks.includes(CLIENT_NETWORK));
 }
 
 /** Whether a document is that of a service which uses a port. */

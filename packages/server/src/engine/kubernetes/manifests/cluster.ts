@@ -18,6 +18,7 @@ import {
   passwordSecret,
   replicationSecret,
 } from './names.ts';
+import { CONTROL_SQL, controlRole, networkRules } from './networks.ts';
 import { READER_DATABASE_SQL, READER_SQL, READER_TEMPLATE_SQL, readerRole } from './reader.ts';
 import { recoveryOf } from './snapshots.ts';
 
@@ -59,6 +60,8 @@ export type ClusterInput = Readonly<{
   nodePort: number;
   parameters: Readonly<Record<string, string>>;
   preload: readonly string[];
+  /** The networks whose clients may connect; null: all. */
+  networks: readonly string[] | null;
   /** SQL that a superuser runs once, in the database postgres, if nothing is copied. */
   statements: readonly string[];
   /** The service whose data is copied; null: none is, or it was copied. */
@@ -103,8 +106,7 @@ export function clusterManifest(input: ClusterInput): Manifest {
       postgresql: {
         parameters: input.parameters,
         shared_preload_libraries: input.preload,
-        // Rules before those of CloudNativePG, which let roles with a password in without TLS.
-        pg_hba: ['hostnossl all all all reject'],
+        pg_hba: networkRules(input.networks),
         // Acknowledged writes are on `sync` standbys, or are not acknowledged.
         ...(input.sync === 0
           ? {}
@@ -125,7 +127,7 @@ export function clusterManifest(input: ClusterInput): Manifest {
       // service account of each server may read it.
       certificates: { serverCASecret: AUTHORITY_SECRET, serverTLSSecret: certificateSecret(id) },
       managed: {
-        roles: [readerRole(id)],
+        roles: [readerRole(id), controlRole(id)],
         services: {
           disabledDefaultServices: ['ro'],
           additional: [endpointOf(input)],
@@ -179,7 +181,7 @@ function bootstrapOf({ id, statements, parent, bySnapshot }: ClusterInput): obje
         encoding: 'UTF8',
         localeCollate: 'C.UTF-8',
         localeCType: 'C.UTF-8',
-        postInitSQL: [...statements, ...READER_SQL],
+        postInitSQL: [...statements, ...READER_SQL, ...CONTROL_SQL],
         postInitTemplateSQL: READER_TEMPLATE_SQL,
         postInitApplicationSQL: READER_DATABASE_SQL,
       },
@@ -205,7 +207,7 @@ function serverToCopy(parent: string): object {
 }
 
 /** The Service at the endpoint, on the primary. */
-function endpointOf({ id, nodePort }: ClusterInput): object {
+function endpointOf({ id, nodePort, networks }: ClusterInput): object {
   return {
     selectorType: 'rw',
     updateStrategy: 'patch',
@@ -213,6 +215,8 @@ function endpointOf({ id, nodePort }: ClusterInput): object {
       metadata: { name: endpointService(id) },
       spec: {
         type: 'NodePort',
+        // Servers see the addresses of clients only with Local, which answers at one node only.
+        externalTrafficPolicy: networks === null ? 'Cluster' : 'Local',
         ports: [{ name: 'postgres', port: 5432, targetPort: 5432, nodePort }],
       },
     },

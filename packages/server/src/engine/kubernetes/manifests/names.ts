@@ -46,6 +46,8 @@ export function idOf(name: string): string | null {
 export const passwordSecret = (id: string): string => `${clusterName(id)}-password`;
 /** The password of the role of statements through the API. */
 export const readerSecret = (id: string): string => `${clusterName(id)}-reader`;
+/** The password of the role that ends sessions. */
+export const controlSecret = (id: string): string => `${clusterName(id)}-control`;
 /** The certificate of its servers, and the key of it. */
 export const certificateSecret = (id: string): string => `${clusterName(id)}-certificate`;
 /** The certificate of the role of its standbys. CloudNativePG makes it. */

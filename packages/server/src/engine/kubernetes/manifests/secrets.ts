@@ -6,12 +6,14 @@ import { KINDS } from '../api/kinds.ts';
 import {
   AUTHORITY_SECRET,
   certificateSecret,
+  controlSecret,
   LABELS,
   MANAGED,
   namespaceOf,
   passwordSecret,
   readerSecret,
 } from './names.ts';
+import { CONTROL_ROLE } from './networks.ts';
 
 /** A namespace; nothing but ours may be in it. */
 export function namespaceManifest(projectId: string): Manifest {
@@ -47,6 +49,13 @@ export function readerManifest(id: string, projectId: string, password: string):
   const labels = { [LABELS.service]: id };
   const data = { username: READER_ROLE, password };
   return secretManifest(readerSecret(id), projectId, labels, data, 'kubernetes.io/basic-auth');
+}
+
+/** @param password the control plane logs in with it, so it is no verifier */
+export function controlManifest(id: string, projectId: string, password: string): Manifest {
+  const labels = { [LABELS.service]: id };
+  const data = { username: CONTROL_ROLE, password };
+  return secretManifest(controlSecret(id), projectId, labels, data, 'kubernetes.io/basic-auth');
 }
 
 /** The certificate of the authority, by which servers of a project verify each other. */

@@ -176,6 +176,8 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
         return after(step.name, step.detail);
       case 'connect':
         await connect(region, spec, cluster?.provisioned ?? false);
+        if (spec.allowedNetworks !== null)
+          await region.guard.enforce(spec.id, spec.allowedNetworks);
         await annotate(region, spec, { [PROVISIONED]: 'true' });
         region.reached.add(spec.id);
         return after(step.name, `${spec.endpoint.host}:${spec.endpoint.port}`);
@@ -201,15 +203,26 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
  */
 async function connect(
   { authority }: Region,
-  { endpoint, firstVerifier, provisioned }: Owned,
+  { endpoint, firstVerifier, provisioned, allowedNetworks }: Owned,
   isProvisioned: boolean,
 ): Promise<void> {
-  const challenge = await askChallenge(endpoint, authority.certificatePem);
+  const challenge = await askChallenge(endpoint, authority.certificatePem).catch(
+    (error: unknown) => {
+      if (allowedNetworks === null || !(error instanceof EngineUnavailable)) throw error;
+      throw new EngineUnavailable(`${error.message}${ONE_NODE}`, { cause: error });
+    },
+  );
+  if (challenge.kind === 'disallowed' && allowedNetworks === null)
+    throw new EngineUnavailable('PostgreSQL has not loaded yet that all networks are allowed');
   if (provisioned || isProvisioned || firstVerifier === null || challenge.kind === 'disallowed')
     return;
   if (challenge.salt !== saltOf(firstVerifier))
     throw new EngineUnavailable('CloudNativePG has not set its password yet');
 }
+
+const ONE_NODE =
+  '; a service with allowed networks answers at the node of its primary only, so the host of the ' +
+  'region must lead to that one';
 
 /** Ends a stop once no server answers: a fenced server is ready (docs/cloudnativepg.md, fact 3). */
 async function expectSilence(

@@ -13,21 +13,8 @@ import {
   UNREACHED,
   up,
 } from './decide.testing.ts';
-import { desiredOf, readDesired, writeDesired, type Desired } from './desired.ts';
+import { desiredOf, type Desired } from './desired.ts';
 import type { Observed } from './observed.ts';
-
-test('a service of an earlier release gets the role of statements, once it must run', () => {
-  const { reader, ...older } = desiredOf(SPEC);
-  const desired = readDesired(writeDesired(older));
-  expect(reader).toBe(true);
-  expect(decide(SPEC, up(SPEC, { desired }), REACHED)).toMatchObject({
-    name: 'write configuration',
-    detail: 'the role of statements',
-    awaits: true,
-  });
-  const paused = up(PAUSED, { desired: { ...older, running: false }, hibernated: true });
-  expect(decide(PAUSED, paused, REACHED).kind).toBe('settled');
-});
 
 describe('a service that runs', () => {
   test.each<[string, ServiceSpec, Observed, Known, string]>([

@@ -190,10 +190,18 @@ export function changeOf(before: Desired | null, desired: Desired): Change | nul
   if (before.replicas !== desired.replicas) return replicasOf(before, desired);
   if (before.storageGb !== desired.storageGb)
     return { name: STEPS.growVolume, awaits: false, detail: `${desired.storageGb} GB`, desired };
-  if (before.reader !== desired.reader)
-    return { name: STEPS.write, awaits: true, detail: 'the role of statements', desired };
-  const detail = before.sync === desired.sync ? 'without a restart' : standbys(desired);
-  return { name: STEPS.write, awaits: true, detail, desired };
+  return { name: STEPS.write, awaits: true, detail: withoutRestart(before, desired), desired };
+}
+
+/** The difference, if it needs no restart. */
+function withoutRestart(before: Desired, desired: Desired): string {
+  if (before.reader !== desired.reader || before.control !== desired.control)
+    return 'the roles of the control plane';
+  if (!isDeepStrictEqual(before.networks, desired.networks))
+    return desired.networks === undefined
+      ? 'all networks are allowed'
+      : `allowed networks: ${desired.networks.length}`;
+  return before.sync === desired.sync ? 'without a restart' : standbys(desired);
 }
 
 /** No write waits for a standby before that exists, or after it is asked to go. */

@@ -21,6 +21,10 @@ const DESIRED = Type.Object({
   preload: Type.Array(Type.String()),
   /** Whether it has the role of statements; absent: an earlier release has written it. */
   reader: Type.Optional(Type.Literal(true)),
+  /** Whether it has the role that ends sessions; absent: an earlier release has written it. */
+  control: Type.Optional(Type.Literal(true)),
+  /** The networks whose clients may connect; absent: all. */
+  networks: Type.Optional(Type.Array(Type.String())),
   /** The service whose data a fork copies; absent: it has its data. */
   parent: Type.Optional(Type.String()),
   /** Whether its volume is made of a snapshot; absent: `parent` must run until it is copied. */
@@ -47,6 +51,8 @@ export function desiredOf(spec: ServiceSpec, source: Source | null = null): Desi
     reader: true,
     ...(source === null ? {} : { parent: source.parent }),
     ...(source?.bySnapshot === true ? { snapshot: true } : {}),
+    control: true,
+    ...(spec.allowedNetworks === null ? {} : { networks: [...spec.allowedNetworks] }),
   };
 }
 

@@ -69,6 +69,7 @@ let cluster: ClusterState | null;
 let isAnswering: boolean;
 let failovers: Failovers;
 const errors: unknown[] = [];
+const changed: string[] = [];
 
 beforeEach(() => {
   records = createMemoryRecords({ take: async () => 1 });
@@ -76,10 +77,12 @@ beforeEach(() => {
   cluster = state();
   isAnswering = true;
   errors.length = 0;
+  changed.length = 0;
   failovers = createFailovers({
     cache: { cluster: () => cluster },
     records: records.store,
     answers: async () => isAnswering,
+    primaryChanged: (id) => changed.push(id),
     failed: (error) => errors.push(error),
   });
 });
@@ -116,6 +119,8 @@ test('a failover is shown, recorded when it is seen, and ends with an answer', a
   await change(state({ primary: 1, phase: 'Failing over' }));
   await change(state({ primary: 1 }));
   expect([records.begun, records.ended.length]).toEqual([[ID], 1]);
+  // It may have sessions that its rules do not let in.
+  expect(changed).toEqual([ID]);
 });
 
 test('a primary that comes back is shown as one', async () => {
@@ -128,6 +133,7 @@ test('a primary that comes back is shown as one', async () => {
   await until(() => records.ended.length === 1);
   expect(records.ended[0]?.steps[0]?.detail).toContain('member 0 is the primary again');
   expect(records.primary(ID)).toBe(0);
+  expect(changed).toEqual([]);
 });
 
 test('a change of the primary as asked is recorded, and reported as nothing', async () => {

@@ -52,11 +52,14 @@ type Parts = Readonly<{
   records: ClusterRecords;
   /** Whether PostgreSQL answers at the endpoint. */
   answers: (cluster: ClusterState) => Promise<boolean>;
+  /** Called with the id of a service that has another primary. */
+  primaryChanged: (id: string) => void;
   /** Called with the error of a report, which the next change of the Cluster begins again. */
   failed: (error: unknown) => void;
 }>;
 
-export function createFailovers({ cache, records, answers, failed }: Parts): Failovers {
+export function createFailovers(parts: Parts): Failovers {
+  const { cache, records, answers, failed } = parts;
   const ending = new AbortController();
   const { signal } = ending;
   const reports = new Map<string, Promise<void>>();
@@ -68,7 +71,10 @@ export function createFailovers({ cache, records, answers, failed }: Parts): Fai
   const record = async (id: string, { primary }: ClusterState): Promise<void> => {
     const before = (await records.read(id))?.primary ?? null;
     if (before === null || primary === null) return;
-    if (before !== primary) await records.recordPrimary(id, before, primary);
+    if (before !== primary) {
+      await records.recordPrimary(id, before, primary);
+      parts.primaryChanged(id);
+    }
     recorded.set(id, primary);
   };
   /** @returns whether it ended as it must, so that the next finding is another one */
@@ -127,7 +133,7 @@ export function createFailovers({ cache, records, answers, failed }: Parts): Fai
   };
 }
 
-type Following = Omit<Parts, 'failed'> & Pick<Failovers, 'record'>;
+type Following = Omit<Parts, 'failed' | 'primaryChanged'> & Pick<Failovers, 'record'>;
 type Failover = Readonly<{ id: string; before: number; signal: AbortSignal }>;
 
 /** Shows a failover, records the primary as soon as it is seen, and shows the end. */

@@ -14,6 +14,7 @@ import {
   certificateSecret,
   CLUSTER_LABEL,
   clusterName,
+  controlSecret,
   innerHosts,
   isInOurNamespace,
   LABELS,
@@ -21,10 +22,12 @@ import {
   passwordSecret,
   readerSecret,
 } from '../manifests/names.ts';
+import { NETWORKS_SETTING, networksVersion } from '../manifests/networks.ts';
 import { clusterParameters } from '../manifests/parameters.ts';
 import {
   authorityManifest,
   certificateManifest,
+  controlManifest,
   namespaceManifest,
   passwordManifest,
   readerManifest,
@@ -72,6 +75,11 @@ export async function writeObjects(
       place(KINDS.secret, readerSecret(spec.id)),
       readerManifest(spec.id, projectId, newPassword()),
     );
+  if (!(await exists(kube, place(KINDS.secret, controlSecret(spec.id)))))
+    await kube.apply(
+      place(KINDS.secret, controlSecret(spec.id)),
+      controlManifest(spec.id, projectId, newPassword()),
+    );
   const manifest = clusterManifest(clusterInput(region, spec, projectId, desired));
   cache.put(await kube.apply(place(KINDS.cluster, clusterName(spec.id)), manifest));
 }
@@ -83,6 +91,7 @@ function clusterInput(
   desired: Desired,
 ) {
   const { major, size, storageGb, preload } = spec;
+  const networks = desired.networks ?? null;
   if (major === null) throw new Error(`no major version is recorded for the service ${spec.id}`);
   return {
     id: spec.id,
@@ -96,9 +105,11 @@ function clusterInput(
     running: desired.running,
     restarts: spec.restarts,
     nodePort: spec.endpoint.port,
-    parameters: clusterParameters(
-      serverSettings({ size, major, extensions: [...preload], storageGb }),
-    ),
+    parameters: {
+      ...clusterParameters(serverSettings({ size, major, extensions: [...preload], storageGb })),
+      [NETWORKS_SETTING]: networksVersion(networks),
+    },
+    networks,
     preload: [...preload],
     statements: adminRights(),
     parent: desired.parent ?? null,

@@ -43,6 +43,11 @@ export function planOf(
       return planSwitchover(existing);
     case 'drill':
       return [STEPS.drill, STEPS.connect];
+    case 'attachToAllowList':
+    case 'detachFromAllowList':
+    case 'attachToVPC':
+    case 'detachFromVPC':
+      return running ? [STEPS.write, STEPS.connect] : [];
     // Changes without a step here, and those that the region refuses.
     case 'updatePassword':
     case 'setEnvironment':
@@ -53,10 +58,6 @@ export function planOf(
     case 'enablePooler':
     case 'disablePooler':
     case 'failover':
-    case 'attachToAllowList':
-    case 'detachFromAllowList':
-    case 'attachToVPC':
-    case 'detachFromVPC':
     case 'verifyBackup':
     case 'runBackup':
     case 'enableExtension':

@@ -1,0 +1,172 @@
+/**
+ * Ends the sessions of clients that are no longer in the allowed networks of a service. The rules
+ * are in pg_hba.conf, which PostgreSQL applies to logins only.
+ */
+import { Client, DatabaseError } from 'pg';
+import { Type } from 'typebox';
+import { EngineUnavailable } from '../engine.ts';
+import { KINDS } from './api/kinds.ts';
+import { controlSecret } from './manifests/names.ts';
+import {
+  CONTROL_DATABASES,
+  CONTROL_ROLE,
+  NETWORKS_SETTING,
+  networksVersion,
+} from './manifests/networks.ts';
+import type { Region } from './region.ts';
+import { placesIn } from './service/objects.ts';
+import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
+
+export type NetworkGuard = ReturnType<typeof createNetworkGuard>;
+
+/**
+ * How long after a change sessions are ended once more. A client that has begun to log in before
+ * the rules were loaded may take 60 s for it, PostgreSQL's `authentication_timeout`. A standby that
+ * becomes the primary has sessions of its own, and may not be ready at once.
+ */
+const AGAIN_AFTER_MS = [5000, 75_000];
+const SESSION_DEADLINE_MS = 5000;
+
+/** The parts of a region that sessions need. */
+type Reach = Pick<Region, 'cache' | 'kube' | 'settings' | 'authority'>;
+
+/** @param failed called with the error of background work */
+export function createNetworkGuard(region: Reach, failed: (error: unknown) => void) {
+  const timers = new Map<string, NodeJS.Timeout[]>();
+  const forget = (id: string): void => {
+    timers.get(id)?.forEach((timer) => clearTimeout(timer));
+    timers.delete(id);
+  };
+  const end = async (id: string): Promise<void> => {
+    const networks = region.cache.cluster(id)?.desired?.networks;
+    if (networks === undefined) return;
+    try {
+      await endDisallowed(region, id, networks);
+    } catch (error) {
+      // A change that is under way ends sessions by itself, and a server that is down has none.
+      if (!(error instanceof EngineUnavailable)) failed(error);
+    }
+  };
+  /** Ends the sessions of others in a while, as of a primary that has just become it. */
+  const endLater = (id: string): void => {
+    forget(id);
+    const later = AGAIN_AFTER_MS.map((ms) => setTimeout(() => void end(id), ms).unref());
+    timers.set(id, later);
+  };
+  return {
+    /**
+     * Waits for nothing: a server that has not loaded the rules yet is an error.
+     *
+     * @param networks those that were asked for
+     * @throws EngineUnavailable
+     */
+    enforce: async (id: string, networks: readonly string[]): Promise<void> => {
+      await endDisallowed(region, id, networks);
+      endLater(id);
+    },
+    endLater,
+    close: (): void => [...timers.keys()].forEach(forget),
+  };
+}
+
+/** In SQL of any search path: the database may be that of a user. */
+const LOADED = `select pg_catalog.current_setting('${NETWORKS_SETTING}', true) as version`;
+const END = `
+  select pg_catalog.count(pg_catalog.pg_terminate_backend(pid))
+  from pg_catalog.pg_stat_activity
+  where client_addr is not null
+    and usename operator(pg_catalog.<>) all ($2::pg_catalog.name[])
+    and not (client_addr operator(pg_catalog.<<=) any ($1::pg_catalog.inet[]))`;
+/** Roles that other rules let in: standbys, statements, and this one. */
+const OTHERS = ['streaming_replica', 'howdah_reader', CONTROL_ROLE];
+
+async function endDisallowed(
+  region: Reach,
+  id: string,
+  networks: readonly string[],
+): Promise<void> {
+  const client = await openSession(region, id);
+  try {
+    const { rows } = await client.query<{ version: string | null }>(LOADED);
+    if (rows[0]?.version !== networksVersion(networks))
+      throw new EngineUnavailable('PostgreSQL has not loaded the allowed networks yet');
+    await client.query(END, [networks, OTHERS]);
+  } catch (error) {
+    if (error instanceof EngineUnavailable) throw error;
+    throw new EngineUnavailable(`sessions of other networks: ${messageOf(error)}`, {
+      cause: error,
+    });
+  } finally {
+    // Not `end()`, which would wait for a server that may hang.
+    client.connection.stream.destroy();
+  }
+}
+
+const NO_PRIVILEGE = '42501';
+
+/** A session of the role that ends others. @throws EngineUnavailable */
+async function openSession(region: Reach, id: string): Promise<Client> {
+  const [own, users] = CONTROL_DATABASES;
+  const password = await passwordOf(region, id);
+  try {
+    return await connect(region, id, password, own);
+  } catch (error) {
+    if (!(error instanceof DatabaseError) || error.code !== NO_PRIVILEGE) throw unavailable(error);
+    return await connect(region, id, password, users).catch((why: unknown) => {
+      throw unavailable(why);
+    });
+  }
+}
+
+async function connect(
+  { cache, settings, authority }: Reach,
+  id: string,
+  password: string,
+  database: string,
+): Promise<Client> {
+  const client = new Client({
+    host: settings.host,
+    port: cache.cluster(id)?.nodePort ?? 0,
+    user: CONTROL_ROLE,
+    password,
+    database,
+    ssl: { ca: authority.certificatePem, rejectUnauthorized: true },
+    application_name: 'howdah',
+    connectionTimeoutMillis: SESSION_DEADLINE_MS,
+    query_timeout: SESSION_DEADLINE_MS,
+    // The owner of a database may have set others for all sessions in it.
+    options: '-c role=none -c local_preload_libraries= -c default_transaction_read_only=on',
+  });
+  client.on('error', () => undefined); // the running statement reports it
+  try {
+    await client.connect();
+  } catch (error) {
+    client.connection.stream.destroy();
+    throw error;
+  }
+  return client;
+}
+
+const PASSWORD = Type.Object({ data: Type.Object({ password: Type.String() }) });
+
+async function passwordOf({ cache, kube }: Reach, id: string): Promise<string> {
+  const cluster = cache.cluster(id);
+  if (cluster?.projectId == null || cluster.nodePort === null)
+    throw new EngineUnavailable(cache.staleWhy() === null ? 'it has no Cluster' : NO_ANSWER);
+  const place = placesIn(cluster.projectId)(KINDS.secret, controlSecret(id));
+  const secret = await kube.get(place, PASSWORD).catch(throwUnavailable);
+  if (secret === null) throw new EngineUnavailable(`it has no secret ${controlSecret(id)}`);
+  return Buffer.from(secret.data.password, 'base64').toString('utf8');
+}
+
+const messageOf = (error: unknown): string =>
+  error instanceof Error ? error.message : String(error);
+
+const unavailable = (error: unknown): EngineUnavailable =>
+  error instanceof EngineUnavailable
+    ? error
+    : new EngineUnavailable(
+        `the control plane has no session as ${CONTROL_ROLE}, which ends sessions of other ` +
+          `networks: ${messageOf(error)}`,
+        { cause: error },
+      );
