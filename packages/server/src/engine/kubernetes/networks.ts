@@ -17,8 +17,6 @@ import type { Region } from './region.ts';
 import { placesIn } from './service/objects.ts';
 import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
 
-export type NetworkGuard = ReturnType<typeof createNetworkGuard>;
-
 /**
  * How long after a change sessions are ended once more. A client that has begun to log in before
  * the rules were loaded may take 60 s for it, PostgreSQL's `authentication_timeout`. A standby that

@@ -3,7 +3,6 @@ import type { CertificateAuthority } from '../../lib/tls.ts';
 import type { Kube } from './api/client.ts';
 import type { Cache } from './cache.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
-import type { NetworkGuard } from './networks.ts';
 import type { ClusterRecords } from '../records.ts';
 import type { Failovers } from './service/failovers.ts';
 import type { SnapshotClass } from './storage-classes.ts';
@@ -17,7 +16,8 @@ export type Region = Readonly<{
   failovers: Failovers;
   /** The class for snapshots of its volumes, as it was a moment ago. */
   snapshotClass: () => SnapshotClass;
-  guard: NetworkGuard;
+  /** Ends sessions of networks that are not allowed. @throws EngineUnavailable */
+  guard: Readonly<{ enforce: (id: string, networks: readonly string[]) => Promise<void> }>;
   /** Services whose PostgreSQL answered at the endpoint since their last change. */
   reached: Set<string>;
   /** The step or obstacle that a service waits for, and since when; ms since the epoch. */
