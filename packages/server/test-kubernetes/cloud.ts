@@ -1,15 +1,23 @@
-/** The cluster, and the operator double in it, that all tests of a file share. */
+/** The cluster, and the operator in it, that all tests of a file share. */
+import { test } from 'vitest';
 import { startMetricsServer } from './metrics-server.ts';
 import { startOperator, type Operator } from './operator/operator.ts';
+import { realOperatorFiles, startRealOperator } from './real-operator.ts';
 import { openRig, type Rig } from './rig.ts';
 
 type Opened = Readonly<{ rig: Rig; operator: Operator; closeMetrics: () => Promise<void> }>;
 
 let opened: Opened | null = null;
 
+/** A test that has the operator do what only the double can be told to do. */
+export const testWithDouble = realOperatorFiles === null ? test : test.skip;
+
 export async function setUp(): Promise<void> {
   const rig = await openRig();
-  const operator = await startOperator(rig.connection, rig.image, rig.exec);
+  const operator =
+    realOperatorFiles === null
+      ? await startOperator(rig.connection, rig.image, rig.exec)
+      : await startRealOperator(rig, realOperatorFiles);
   const closeMetrics = await startMetricsServer(operator.api, rig.machineHost);
   opened = { rig, operator, closeMetrics };
 }

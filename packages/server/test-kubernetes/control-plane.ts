@@ -100,12 +100,17 @@ test('the pod that works is killed in a create, and the other one finishes it', 
     await cli(...'service create --name taken-over --addons none --no-wait -o json'.split(' ')),
   );
   await kubectl('delete', leader, '--grace-period=0', '--force');
-  const statusOf = async (): Promise<unknown> =>
-    cli('service', 'get', 'taken-over', '-o', 'json').then(
-      (text) => Reflect.get(Object(JSON.parse(text)), 'status'),
+  const found = (...command: string[]): Promise<unknown> =>
+    cli(...command, '-o', 'json').then(
+      (text) => JSON.parse(text),
       () => null, // nobody answers for a moment
     );
-  await expect.poll(statusOf).toBe('READY');
+  // With its operations, which have the reason if it does not become so.
+  const stateOf = async () => ({
+    service: await found('service', 'get', 'taken-over'),
+    operations: await found('operation', 'list'),
+  });
+  await expect.poll(stateOf).toMatchObject({ service: { status: 'READY' } });
   expect(await findLeader()).not.toBe(leader);
   expect(await rowsWritten(created, created.initial_password)).toBe(1);
   await kubectl('rollout', 'status', 'deployment/howdah', '--timeout=600s');

@@ -5,7 +5,7 @@ import { removeAll, replicated, settle, until } from '../src/engine/conformance/
 import type { Verdict } from '../src/engine/engine.ts';
 import { clusterName, namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
-import { operator, rig } from './cloud.ts';
+import { operator, rig, testWithDouble } from './cloud.ts';
 import { openLedger } from './ledger.ts';
 import { CLUSTERS, pathIn } from './operator/cluster.ts';
 import { createKubernetesSubject, type KubernetesSubject } from './subject.ts';
@@ -103,7 +103,7 @@ describe.concurrent('a service', () => {
     }));
 });
 
-test('an operator that is stuck, or reports an unknown phase, delays a start', () =>
+testWithDouble('an operator that is stuck, or reports an unknown phase, delays a start', () =>
   withSubject(async (subject) => {
     const { faults } = operator();
     const spec = await subject.newSpec();
@@ -127,9 +127,10 @@ test('an operator that is stuck, or reports an unknown phase, delays a start', (
     }
     await settle(subject, spec);
     await removeAll(subject, spec.id);
-  }));
+  }),
+);
 
-test('an API server that ends in a create and in a stop delays both', () =>
+testWithDouble('an API server that ends in a create and in a stop delays both', () =>
   withSubject(async (subject) => {
     const spec = await subject.newSpec();
     const { faults } = operator();
@@ -156,9 +157,10 @@ test('an API server that ends in a create and in a stop delays both', () =>
     await untilSettled(subject, spec);
     expect(await subject.canLogIn(spec, subject.firstPassword)).toBe(true);
     await removeAll(subject, spec.id);
-  }));
+  }),
+);
 
-test('a service with a server that is never healthy is stopped, and started again', () =>
+testWithDouble('a service with a server that is never healthy is stopped, and started again', () =>
   withSubject(async (subject) => {
     const spec = await subject.newSpec();
     const { faults } = operator();
@@ -177,12 +179,17 @@ test('a service with a server that is never healthy is stopped, and started agai
     }
     expect(await subject.countRows(spec)).toBe(3);
     await removeAll(subject, spec.id);
-  }));
+  }),
+);
+
+/** A session of the superuser in the pod of a server. CloudNativePG has another directory. */
+export const SUPERUSER =
+  'psql --no-psqlrc --username=postgres ' +
+  '--host=$(test -d /controller/run && echo /controller/run || echo /tmp)';
 
 /** Changes a setting of a server in its pod. */
 const follow = (change: string): string =>
-  'psql --no-psqlrc --host=/tmp --username=postgres ' +
-  `--command="alter system ${change}" --command='select pg_reload_conf()'`;
+  `${SUPERUSER} --command="alter system ${change}" --command='select pg_reload_conf()'`;
 
 /** The standbys that stream from the primary at the endpoint, which may route to a former one. */
 const streaming = (subject: KubernetesSubject, spec: ServiceSpec): Promise<number> =>

@@ -3,7 +3,7 @@ import { Type } from 'typebox';
 import { expect, test } from 'vitest';
 import { removeAll, settle } from '../src/engine/conformance/subject.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
-import { operator } from './cloud.ts';
+import { operator, testWithDouble } from './cloud.ts';
 import { converge, pathOf, paused, reasonOf, untilSettled, withSubject } from './faults.ts';
 import { openLedger } from './ledger.ts';
 import type { KubernetesSubject } from './subject.ts';
@@ -53,7 +53,7 @@ test('a fork has what was acknowledged before, its own password, and no way to i
     await removeAll(subject, fork.id);
   }));
 
-test('a fork whose parent is stopped meanwhile says so, and goes on once it runs', () =>
+testWithDouble('a fork whose parent is stopped meanwhile says so, and goes on once it runs', () =>
   withSubject(async (subject) => {
     const { faults } = operator();
     const parent = await subject.newSpec();
@@ -85,4 +85,5 @@ test('a fork whose parent is stopped meanwhile says so, and goes on once it runs
     await untilSettled(subject, fork);
     expect(await subject.canLogIn(fork, FORK_PASSWORD)).toBe(true);
     for (const { id } of [fork, parent]) await removeAll(subject, id);
-  }));
+  }),
+);

@@ -5,7 +5,7 @@ import { DESIRED } from '../src/engine/kubernetes/manifests/cluster.ts';
 import { controlSecret, namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
 import { operator, rig } from './cloud.ts';
-import { pathOf, withSubject } from './faults.ts';
+import { pathOf, SUPERUSER, withSubject } from './faults.ts';
 import { pathIn } from './operator/cluster.ts';
 import type { KubernetesSubject } from './subject.ts';
 
@@ -126,5 +126,5 @@ async function makeOlder(subject: KubernetesSubject, spec: ServiceSpec): Promise
     'revoke connect on database postgres from howdah_control; drop owned by howdah_control; ' +
     'drop role howdah_control';
   const pod = { metadata: { namespace, name: podOf(spec.id, 0) } };
-  await rig().exec(pod, `psql --host=/tmp --username=postgres --command='${sql}'`);
+  await rig().exec(pod, `${SUPERUSER} --command='${sql}'`);
 }

@@ -7,7 +7,7 @@ import { DESIRED } from '../src/engine/kubernetes/manifests/cluster.ts';
 import { namespaceOf, podOf, readerSecret } from '../src/engine/kubernetes/manifests/names.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
 import { operator, rig } from './cloud.ts';
-import { pathOf, withSubject } from './faults.ts';
+import { pathOf, SUPERUSER, withSubject } from './faults.ts';
 import { pathIn } from './operator/cluster.ts';
 import type { KubernetesSubject } from './subject.ts';
 
@@ -32,7 +32,7 @@ async function makeOlder(subject: KubernetesSubject, spec: ServiceSpec): Promise
     'drop owned by howdah_reader; drop role howdah_reader; ' +
     'grant execute on function pg_logical_emit_message(boolean, text, text, boolean) to public';
   const pod = { metadata: { namespace, name: podOf(spec.id, 0) } };
-  await rig().exec(pod, `psql --host=/tmp --username=postgres --dbname=tsdb --command='${sql}'`);
+  await rig().exec(pod, `${SUPERUSER} --dbname=tsdb --command='${sql}'`);
 }
 
 describe.concurrent('statements of users', () => {

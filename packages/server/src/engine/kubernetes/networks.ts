@@ -24,6 +24,12 @@ import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
  */
 const AGAIN_AFTER_MS = [5000, 75_000];
 const SESSION_DEADLINE_MS = 5000;
+/**
+ * Nodes pass on the addresses of clients some moments after the Service says so, and refuse allowed
+ * clients until then. It is known to be over once the server sees the address of the control plane,
+ * which it never does through a NAT on the way.
+ */
+const ADDRESSES_WITHIN_MS = 5000;
 
 /** The parts of a region that sessions need. */
 type Reach = Pick<Region, 'cache' | 'kube' | 'settings' | 'authority'>;
@@ -31,6 +37,8 @@ type Reach = Pick<Region, 'cache' | 'kube' | 'settings' | 'authority'>;
 /** @param failed called with the error of background work */
 export function createNetworkGuard(region: Reach, failed: (error: unknown) => void) {
   const timers = new Map<string, NodeJS.Timeout[]>();
+  /** Since when a service does not see the address of the control plane; ms since the epoch. */
+  const hidden = new Map<string, number>();
   const forget = (id: string): void => {
     timers.get(id)?.forEach((timer) => clearTimeout(timer));
     timers.delete(id);
@@ -59,7 +67,12 @@ export function createNetworkGuard(region: Reach, failed: (error: unknown) => vo
      * @throws EngineUnavailable
      */
     enforce: async (id: string, networks: readonly string[]): Promise<void> => {
-      await endDisallowed(region, id, networks);
+      const isSeen = await endDisallowed(region, id, networks);
+      const sinceMs = hidden.get(id) ?? Date.now();
+      hidden.set(id, sinceMs);
+      if (!isSeen && Date.now() - sinceMs < ADDRESSES_WITHIN_MS)
+        throw new EngineUnavailable('the nodes do not pass on the addresses of clients yet');
+      hidden.delete(id);
       endLater(id);
     },
     endLater,
@@ -68,7 +81,9 @@ export function createNetworkGuard(region: Reach, failed: (error: unknown) => vo
 }
 
 /** In SQL of any search path: the database may be that of a user. */
-const LOADED = `select pg_catalog.current_setting('${NETWORKS_SETTING}', true) as version`;
+const LOADED = `
+  select pg_catalog.current_setting('${NETWORKS_SETTING}', true) as version,
+    pg_catalog.host(pg_catalog.inet_client_addr()) as address`;
 const END = `
   select pg_catalog.count(pg_catalog.pg_terminate_backend(pid))
   from pg_catalog.pg_stat_activity
@@ -78,17 +93,21 @@ const END = `
 /** Roles that other rules let in: standbys, statements, and this one. */
 const OTHERS = ['streaming_replica', 'howdah_reader', CONTROL_ROLE];
 
+/** @returns whether the server sees the address that the control plane has for it */
 async function endDisallowed(
   region: Reach,
   id: string,
   networks: readonly string[],
-): Promise<void> {
+): Promise<boolean> {
   const client = await openSession(region, id);
+  const { stream } = client.connection;
+  const localAddress = 'localAddress' in stream ? stream.localAddress : null;
   try {
-    const { rows } = await client.query<{ version: string | null }>(LOADED);
+    const { rows } = await client.query<{ version: string | null; address: string }>(LOADED);
     if (rows[0]?.version !== networksVersion(networks))
       throw new EngineUnavailable('PostgreSQL has not loaded the allowed networks yet');
     await client.query(END, [networks, OTHERS]);
+    return rows[0].address === localAddress;
   } catch (error) {
     if (error instanceof EngineUnavailable) throw error;
     throw new EngineUnavailable(`sessions of other networks: ${messageOf(error)}`, {

@@ -1,0 +1,67 @@
+/** The operator of CloudNativePG itself, from files that `tools/kube-rig/accept` was given. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { tryWrite } from '../src/engine/kubernetes/admission.ts';
+import { createKube } from '../src/engine/kubernetes/api/client.ts';
+import { KubeError } from '../src/engine/kubernetes/api/errors.ts';
+import { openApi } from './operator/api.ts';
+import type { Operator } from './operator/operator.ts';
+import type { Rig } from './rig.ts';
+
+/** Paths of the operator's manifest, and of an archive with the image that it names. */
+type Files = Readonly<{ manifest: string; image: string }>;
+
+const { CNPG_MANIFEST: manifest, CNPG_IMAGE: image } = process.env;
+
+/** null: tests use the double of the operator. */
+export const realOperatorFiles: Files | null =
+  manifest === undefined || image === undefined ? null : { manifest, image };
+
+const NAMESPACE = ['--namespace', 'cnpg-system'];
+const DEPLOYMENT = 'deployment/cnpg-controller-manager';
+const PODS = ['--selector', 'app.kubernetes.io/name=cloudnative-pg'];
+const WITHIN = '--timeout=600s';
+
+export async function startRealOperator(rig: Rig, files: Files): Promise<Operator> {
+  const kubectl = (...args: string[]) => rig.inNode('kubectl', ...args, ...NAMESPACE);
+  const kube = createKube(rig.connection);
+  const api = openApi(rig.connection);
+  const begin = async (): Promise<void> => {
+    await kubectl('rollout', 'status', DEPLOYMENT, WITHIN);
+    await untilAccepted(() => tryWrite(kube));
+  };
+  await rig.inNode('ctr', '--namespace', 'k8s.io', 'images', 'import', files.image);
+  await rig.inNode('kubectl', 'apply', '--server-side', '--filename', files.manifest);
+  // No registry is reached, and the limit of 100m is for clusters that nobody waits for.
+  const manager = { name: 'manager', imagePullPolicy: 'Never', resources: { limits: null } };
+  const patch = JSON.stringify({ spec: { template: { spec: { containers: [manager] } } } });
+  await kubectl('patch', DEPLOYMENT, '--patch', patch);
+  await begin();
+  return {
+    faults: { isStuck: false, phase: null, isUnhealthy: false },
+    api,
+    leave: async () => {
+      await kubectl('scale', DEPLOYMENT, '--replicas=0');
+      await kubectl('wait', 'pod', ...PODS, '--for=delete', WITHIN);
+    },
+    comeBack: async () => {
+      await kubectl('scale', DEPLOYMENT, '--replicas=1');
+      await begin();
+    },
+    close: async () => {
+      kube.close();
+      api.close();
+    },
+  };
+}
+
+/** Waits until the webhook of the operator has examined a Cluster. */
+async function untilAccepted(tryOnce: () => Promise<void>): Promise<void> {
+  for (;;) {
+    try {
+      return await tryOnce();
+    } catch (error) {
+      if (!(error instanceof KubeError) || !error.isTemporary) throw error;
+      await sleep(500);
+    }
+  }
+}
