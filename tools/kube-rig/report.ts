@@ -56,7 +56,7 @@ const lines = [
     }),
   ),
   ...section(
-    'Not run: they have the double do something that the operator cannot be told to do',
+    'Not run: faults of the operator, which only the double can have',
     having('skipped').map(({ fullName }) => `- ${fullName}`),
   ),
 ];

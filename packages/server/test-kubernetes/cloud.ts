@@ -9,7 +9,7 @@ type Opened = Readonly<{ rig: Rig; operator: Operator; closeMetrics: () => Promi
 
 let opened: Opened | null = null;
 
-/** A test that has the operator do what only the double can be told to do. */
+/** A test with faults of the operator, which only the double can have. */
 export const testWithDouble = realOperatorFiles === null ? test : test.skip;
 
 export async function setUp(): Promise<void> {

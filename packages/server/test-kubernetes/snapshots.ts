@@ -3,7 +3,7 @@ import { Type } from 'typebox';
 import { expect, test } from 'vitest';
 import { removeAll, settle } from '../src/engine/conformance/subject.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
-import { operator } from './cloud.ts';
+import { operator, testWithDouble } from './cloud.ts';
 import { converge, pathOf, paused, reasonOf, withSubject } from './faults.ts';
 import { FORK_PASSWORD, forkOf } from './forks.ts';
 import type { KubernetesSubject } from './subject.ts';
@@ -94,7 +94,7 @@ test('a fork of a paused service goes on without its parent once the snapshot is
     }
   }));
 
-test('a snapshot goes with the Cluster of its fork, if somebody deletes that', () =>
+testWithDouble('a snapshot goes with the Cluster of its fork, if somebody deletes that', () =>
   withSubject(async (subject) => {
     const parent = await pausedParent(subject);
     const fork = await forkOf(subject, parent);
@@ -109,4 +109,5 @@ test('a snapshot goes with the Cluster of its fork, if somebody deletes that', (
       faults.isStuck = false;
     }
     for (const { id } of [fork, parent]) await removeAll(subject, id);
-  }));
+  }),
+);
