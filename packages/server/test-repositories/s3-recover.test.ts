@@ -1,12 +1,12 @@
 /** A machine that is lost, and comes back from a real S3 server that others use too. */
 import { createHash } from 'node:crypto';
-import { cp, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { cp, mkdir, readdir, readFile, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Schemas } from '@howdah/client';
 import { connectTo } from '../test/harness.ts';
 import { cloud, place, setUp, tearDown, type ServiceAccess } from '../test/repository-cloud.ts';
 import { openLedger, type Ledger } from './ledger.ts';
+import { loseMachine, repository, untilSafe } from './lost-machine.ts';
 import { offMachineOf } from './off-machine.ts';
 import { startS3, type S3Server } from './s3-server.ts';
 
@@ -41,35 +41,6 @@ async function othersObjects(): Promise<Map<string, string>> {
 
 /** Its services have the same ids, and its path begins with the one of ours. */
 const OTHER = 'howdah-2';
-
-async function repository(): Promise<Schemas['Repository']> {
-  const { stdout } = await cloud.cli('repo', 'show', 'offsite', '-o', 'json');
-  const found: Schemas['Repository'] = JSON.parse(stdout);
-  return found;
-}
-
-/** Waits until everything up to now is in the repository. */
-async function untilSafe(): Promise<void> {
-  const nowMs = Date.now();
-  await expect
-    .poll(async () => {
-      const { behind_seconds: behind, control_saved: saved } = await repository();
-      return behind === null ? 0 : Math.min(Date.now() - behind * 1000, Date.parse(saved ?? ''));
-    })
-    .toBeGreaterThan(nowMs);
-}
-
-/** Loses everything but the bucket and the recovery kit. */
-async function loseMachine(): Promise<string> {
-  const kit = await cloud.cli('repo', 'kit', 'offsite');
-  const path = join(place, 'kit.json');
-  await writeFile(path, kit.stdout);
-  await cloud.stop('SIGKILL');
-  expect((await cloud.cli('down', '--databases')).code).toBe(0);
-  for (const entry of await readdir(cloud.home))
-    await rm(join(cloud.home, entry), { recursive: true, force: true });
-  return path;
-}
 
 /** The numbers in the ledger of the service, once it is there. */
 async function numbers(): Promise<number[]> {

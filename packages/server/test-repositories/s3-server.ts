@@ -2,14 +2,10 @@
  * A real S3 server, versitygw, which speaks TLS with a certificate of an authority of its own,
  * behind a proxy that fails in the ways of servers and networks. Its address stays the same.
  */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { createServer as createHttpsServer, request, type RequestOptions } from 'node:https';
-import { connect, createServer, type Server, type Socket } from 'node:net';
-import { connect as connectByTls } from 'node:tls';
+import { connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { vi } from 'vitest';
 import {
   issueServerCertificate,
@@ -18,10 +14,9 @@ import {
   type ServerCertificate,
 } from '../src/lib/tls.ts';
 import type { Storage } from '../src/repository/repository.ts';
-import { claimPorts } from '../test/harness.ts';
-import { programOf } from './programs.ts';
+import { words } from './cloud-server.ts';
+import { close, HOST, listen, startTlsServer } from './tls-server.ts';
 
-const HOST = '127.0.0.1';
 const BUCKET = 'backups';
 const [KEY_ID, KEY] = ['key-of-the-test', 'secret-of-the-test'];
 
@@ -77,7 +72,7 @@ export async function startS3(directory: string) {
       const place = { s3: endpoint, bucket, region, 'uri-style': 'path' };
       const files = { 'key-file': keyFile, 'ca-file': join(directory, 'ca', 'ca.pem') };
       const options = { ...place, 'key-id': keyId, ...files, ...more };
-      return Object.entries(options).flatMap(([option, value]) => [`--${option}`, value]);
+      return words(options);
     },
     /** Fails in a way from now on. */
     fail: (fault: Fault): void => {
@@ -110,45 +105,17 @@ function portFor(fault: Fault, ports: Ports): number | null {
   }
 }
 
-async function startVersity(
-  directory: string,
-  { certificatePem, keyPem }: ServerCertificate,
-  secret: string,
-) {
-  const port = await claimPorts();
-  const [certificate, key] = ['crt', 'key'].map((name) => join(directory, `${port}.${name}`));
-  if (certificate === undefined || key === undefined) throw new Error('two names were given');
-  await writeFile(certificate, certificatePem);
-  await writeFile(key, keyPem, { mode: 0o600 });
-  const listener = ['--port', `${HOST}:${port}`, '--cert', certificate, '--key', key];
-  const child = spawn(
-    await programOf('versitygw', 'PATH=$(tools/s3/build.sh):$PATH'),
-    [...listener, '--quiet', '--keep-alive', 'posix', join(directory, 'data')],
-    {
-      stdio: 'ignore',
-      env: { PATH: process.env['PATH'] ?? '', ROOT_ACCESS_KEY: KEY_ID, ROOT_SECRET_KEY: secret },
-    },
-  );
-  const ended = once(child, 'exit');
-  while (!(await speaksTls(port))) {
-    if (child.exitCode !== null) throw new Error(`versitygw ended with ${child.exitCode}`);
-    await sleep(50);
-  }
-  return {
-    port,
-    stop: async (): Promise<void> => {
-      child.kill('SIGKILL');
-      await ended;
-    },
-  };
-}
-
-function speaksTls(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connectByTls({ host: HOST, port, rejectUnauthorized: false }, () => {
-      socket.destroy();
-      resolve(true);
-    }).on('error', () => resolve(false));
+function startVersity(directory: string, certificate: ServerCertificate, secret: string) {
+  return startTlsServer({
+    name: 'versitygw',
+    directory,
+    certificate,
+    args: ({ port, certificate: file, key }) => [
+      ...words({ port: `${HOST}:${port}`, cert: file, key, quiet: '', 'keep-alive': '' }),
+      'posix',
+      join(directory, 'data'),
+    ],
+    env: { ROOT_ACCESS_KEY: KEY_ID, ROOT_SECRET_KEY: secret },
   });
 }
 
@@ -238,13 +205,3 @@ async function startProxy(portFor: (fault: Fault) => number | null) {
     },
   };
 }
-
-async function listen(server: Server): Promise<number> {
-  await once(server.listen(0, HOST), 'listening');
-  const address = server.address();
-  if (address === null || typeof address === 'string') throw new Error('it does not listen');
-  return address.port;
-}
-
-const close = (server: Server): Promise<void> =>
-  new Promise((resolve) => void server.close(() => resolve()));

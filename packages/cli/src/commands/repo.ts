@@ -35,6 +35,7 @@ type Adding = Changing & {
   keyId?: string;
   keyFile?: string;
   sas?: true;
+  endpoint?: string;
   caFile?: string;
   hostFingerprint?: string;
   retentionDays?: string;
@@ -63,12 +64,19 @@ export function addRepo(program: Command): void {
     .option('--bucket <name>', 's3, gcs: the bucket')
     .option('--container <name>', 'azure: the container')
     .option('--region <region>', 's3: the region of the bucket')
-    .option('--uri-style <style>', 's3: host, or path for servers that have no names for buckets')
+    .option(
+      '--endpoint <address>',
+      'azure, gcs: the server of another cloud than the public one, https://HOST',
+    )
+    .option(
+      '--uri-style <style>',
+      's3, azure: host, or path for servers that have no names for buckets and accounts',
+    )
     .option('--user <name>', 'sftp: the user')
     .option('--key-id <id>', 's3: the access key id')
     .option('--key-file <file>', 'a file with the secret key, - for standard input')
     .option('--sas', 'azure: the key is a shared access signature')
-    .option('--ca-file <file>', 's3: certificates that sign the server’s')
+    .option('--ca-file <file>', 's3, azure, gcs: certificates that sign the server’s')
     .option('--host-fingerprint <digits>', 'sftp: the SHA-256 of the host’s key, in hexadecimal')
     .option('--retention-days <number>', 'for how long backups are kept; default: 14')
     .option('--kit <file>', 'a repository that has backups already: its recovery kit')
@@ -156,12 +164,14 @@ async function bodyOf(name: string, options: Adding): Promise<Schemas['CreateRep
     throw new Failure(`--${types.join(', --')}: name one of them only`, 'usage');
   if (type === 'path' && options.path === undefined)
     throw new Failure('name one of --s3, --azure, --gcs, --sftp and --path', 'usage');
+  if (options.s3 !== undefined && options.endpoint !== undefined)
+    throw new Failure('--endpoint: the address of an S3 server is the value of --s3', 'usage');
   const key = options.keyFile === undefined ? undefined : await readSecret(options.keyFile);
   const [host, port] = options.sftp?.split(':') ?? [];
   return {
     name,
     type,
-    ...given('endpoint', options.s3),
+    ...given('endpoint', options.s3 ?? options.endpoint),
     ...given('account', options.azure),
     ...given('host', host),
     ...given('port', port === undefined ? undefined : countOf('--sftp', port)),

@@ -2208,14 +2208,14 @@ export interface components {
              * @enum {string}
              */
             type: "s3" | "azure" | "gcs" | "sftp" | "path";
-            /** @description s3: https://HOST or https://HOST:PORT */
+            /** @description s3: https://HOST or https://HOST:PORT; azure, gcs: the same, of another cloud than the public one; azure: without the account */
             endpoint?: string;
             /** @description s3, gcs: the bucket */
             bucket?: string;
             /** @description s3: the region of the bucket */
             region?: string;
             /**
-             * @description s3: whether the bucket is in the host name of its addresses or in their path
+             * @description s3: whether the bucket is in the host name of its addresses or in their path; azure: whether the account is; default: host
              * @enum {string}
              */
             uri_style?: "host" | "path";
@@ -2228,7 +2228,7 @@ export interface components {
              * @enum {string}
              */
             key_type?: "shared" | "sas";
-            /** @description s3: certificates that sign the endpoint’s, in PEM; default: those of the system */
+            /** @description s3, azure, gcs: certificates that sign the endpoint’s, in PEM; gcs: also that of the token_uri in the key; default: those of the system */
             ca_pem?: string;
             /** @description azure: the storage account */
             account?: string;
@@ -2263,14 +2263,14 @@ export interface components {
                 name: string;
                 /** @enum {string} */
                 type: "s3" | "azure" | "gcs" | "sftp" | "path";
-                /** @description s3: https://HOST or https://HOST:PORT */
+                /** @description s3: https://HOST or https://HOST:PORT; azure, gcs: the same, of another cloud than the public one; azure: without the account */
                 endpoint?: string;
                 /** @description s3, gcs: the bucket */
                 bucket?: string;
                 /** @description s3: the region of the bucket */
                 region?: string;
                 /**
-                 * @description s3: whether the bucket is in the host name of its addresses or in their path
+                 * @description s3: whether the bucket is in the host name of its addresses or in their path; azure: whether the account is; default: host
                  * @enum {string}
                  */
                 uri_style?: "host" | "path";
@@ -2283,7 +2283,7 @@ export interface components {
                  * @enum {string}
                  */
                 key_type?: "shared" | "sas";
-                /** @description s3: certificates that sign the endpoint’s, in PEM; default: those of the system */
+                /** @description s3, azure, gcs: certificates that sign the endpoint’s, in PEM; gcs: also that of the token_uri in the key; default: those of the system */
                 ca_pem?: string;
                 /** @description azure: the storage account */
                 account?: string;

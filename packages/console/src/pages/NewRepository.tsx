@@ -180,26 +180,34 @@ function StorageFields({ type, draft, change }: FieldsProps) {
 function MoreFields({ type, draft, change }: FieldsProps) {
   return (
     <Fields>
-      {type === 's3' && (
-        <>
-          <NativeSelect
-            label="The bucket is in the"
-            value={draft.uri_style}
-            onChange={({ currentTarget: { value } }) =>
-              change({ uri_style: value === 'path' ? 'path' : 'host' })
-            }
-            data={[
-              { value: 'host', label: 'host name' },
-              { value: 'path', label: 'path' },
-            ]}
-          />
-          <FromFile
-            label="Certificates of its authority"
-            placeholder="those of the system"
-            value={draft.ca_pem}
-            onChange={(value) => change({ ca_pem: value })}
-          />
-        </>
+      {(type === 'azure' || type === 'gcs') && (
+        <Text
+          label="Address"
+          placeholder="that of the public cloud"
+          value={draft.endpoint}
+          onChange={(value) => change({ endpoint: value })}
+        />
+      )}
+      {(type === 's3' || type === 'azure') && (
+        <NativeSelect
+          label={type === 's3' ? 'The bucket is in the' : 'The account is in the'}
+          value={draft.uri_style}
+          onChange={({ currentTarget: { value } }) =>
+            change({ uri_style: value === 'path' ? 'path' : 'host' })
+          }
+          data={[
+            { value: 'host', label: 'host name' },
+            { value: 'path', label: 'path' },
+          ]}
+        />
+      )}
+      {(type === 's3' || type === 'azure' || type === 'gcs') && (
+        <FromFile
+          label="Certificates of its authority"
+          placeholder="those of the system"
+          value={draft.ca_pem}
+          onChange={(value) => change({ ca_pem: value })}
+        />
       )}
       {type === 'azure' && (
         <NativeSelect
@@ -310,28 +318,33 @@ function storageOf(
   draft: Draft,
 ): Omit<CreateRepository, 'name' | 'type' | 'retention_days' | 'take_over'> {
   const path = draft.path.trim() === '' ? {} : { path: draft.path.trim() };
+  const server = {
+    ...(draft.endpoint.trim() === '' ? {} : { endpoint: draft.endpoint.trim() }),
+    ...(draft.ca_pem === '' ? {} : { ca_pem: draft.ca_pem }),
+  };
   switch (type) {
     case 's3':
       return {
         ...path,
-        endpoint: draft.endpoint.trim(),
+        ...server,
         bucket: draft.bucket.trim(),
         region: draft.region.trim(),
         uri_style: draft.uri_style,
         key_id: draft.key_id.trim(),
         key: draft.key,
-        ...(draft.ca_pem === '' ? {} : { ca_pem: draft.ca_pem }),
       };
     case 'azure':
       return {
         ...path,
+        ...server,
         account: draft.account.trim(),
         container: draft.container.trim(),
         key: draft.key,
         key_type: draft.key_type,
+        uri_style: draft.uri_style,
       };
     case 'gcs':
-      return { ...path, bucket: draft.bucket.trim(), key: draft.key };
+      return { ...path, ...server, bucket: draft.bucket.trim(), key: draft.key };
     case 'sftp':
       return {
         ...path,

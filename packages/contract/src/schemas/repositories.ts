@@ -21,12 +21,17 @@ const secret = (description: string) =>
 
 /** Only storage that the type of the repository has; the service refuses other fields. */
 const storageFields = {
-  endpoint: text('s3: https://HOST or https://HOST:PORT'),
+  endpoint: text(
+    's3: https://HOST or https://HOST:PORT; azure, gcs: the same, of another cloud than the ' +
+      'public one; azure: without the account',
+  ),
   bucket: text('s3, gcs: the bucket'),
   region: text('s3: the region of the bucket'),
   uri_style: Type.Optional(
     StringEnum(['host', 'path'], {
-      description: 's3: whether the bucket is in the host name of its addresses or in their path',
+      description:
+        's3: whether the bucket is in the host name of its addresses or in their path; ' +
+        'azure: whether the account is; default: host',
     }),
   ),
   key_id: text('s3: the access key id'),
@@ -36,7 +41,10 @@ const storageFields = {
       description: 'azure: a key of the account, or a shared access signature',
     }),
   ),
-  ca_pem: secret('s3: certificates that sign the endpoint’s, in PEM; default: those of the system'),
+  ca_pem: secret(
+    's3, azure, gcs: certificates that sign the endpoint’s, in PEM; gcs: also that of the ' +
+      'token_uri in the key; default: those of the system',
+  ),
   account: text('azure: the storage account'),
   container: text('azure: the container'),
   host: text('sftp: the host'),

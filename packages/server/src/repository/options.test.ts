@@ -6,12 +6,21 @@ import type { Storage } from './repository.ts';
 const optionsOf = (storage: Storage) =>
   repositoryOptions({ id: '1', name: 'offsite', storage, passphrase: 'secret' });
 
+const PUBLIC = { endpoint: null, ca: null };
+const GCS: Storage = { type: 'gcs', bucket: 'b', key: '{}', prefix: '', ...PUBLIC };
+const AZURE: Storage = {
+  type: 'azure',
+  account: 'a',
+  container: 'c',
+  key: 'k',
+  keyType: 'sas',
+  uriStyle: 'host',
+  prefix: 'p',
+  ...PUBLIC,
+};
+
 test('contents are encrypted on this machine, whatever the storage', () => {
-  const storages: Storage[] = [
-    { type: 'path', directory: '/mnt/backups' },
-    { type: 'gcs', bucket: 'b', key: '{}', prefix: '' },
-    { type: 'azure', account: 'a', container: 'c', key: 'k', keyType: 'sas', prefix: 'p' },
-  ];
+  const storages: Storage[] = [{ type: 'path', directory: '/mnt/backups' }, GCS, AZURE];
   for (const storage of storages)
     expect(optionsOf(storage).values).toMatchObject({
       'repo1-cipher-type': 'aes-256-cbc',
@@ -42,6 +51,26 @@ test('the port of an S3 endpoint is an option of its own, and so is the authorit
     values: expect.not.objectContaining({ 'repo1-storage-port': expect.anything() }),
     files: {},
   });
+});
+
+test('Azure and Google Cloud Storage may have another endpoint and authority', () => {
+  const other = { endpoint: 'https://storage.example.com:9000', ca: 'PEM' };
+  expect(optionsOf({ ...AZURE, ...other, uriStyle: 'path' })).toMatchObject({
+    values: {
+      'repo1-azure-endpoint': 'storage.example.com',
+      'repo1-azure-uri-style': 'path',
+      'repo1-storage-port': '9000',
+    },
+    files: { 'repo1-storage-ca-file': 'PEM' },
+  });
+  expect(optionsOf({ ...GCS, ...other })).toMatchObject({
+    values: { 'repo1-gcs-endpoint': 'storage.example.com:9000' },
+    files: { 'repo1-gcs-key': '{}', 'repo1-storage-ca-file': 'PEM' },
+  });
+  for (const { values, files } of [optionsOf(AZURE), optionsOf(GCS)]) {
+    expect(Object.keys(values).filter((name) => name.endsWith('-endpoint'))).toEqual([]);
+    expect(Object.keys(files)).not.toContain('repo1-storage-ca-file');
+  }
 });
 
 test('keys that pgBackRest reads from files are no values', () => {

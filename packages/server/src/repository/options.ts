@@ -11,24 +11,21 @@ export type Options = {
 export function repositoryOptions({ storage, passphrase }: Repository): Options {
   const common = { 'repo1-cipher-type': 'aes-256-cbc', 'repo1-cipher-pass': passphrase };
   switch (storage.type) {
-    case 's3': {
-      const { hostname, port } = new URL(storage.endpoint);
+    case 's3':
       return {
         values: {
           ...common,
           'repo1-type': 's3',
           'repo1-path': rooted(storage.prefix),
-          'repo1-s3-endpoint': hostname,
-          ...(port === '' ? {} : { 'repo1-storage-port': port }),
+          ...endpointOption('repo1-s3-endpoint', storage.endpoint),
           'repo1-s3-bucket': storage.bucket,
           'repo1-s3-region': storage.region,
           'repo1-s3-key': storage.keyId,
           'repo1-s3-key-secret': storage.key,
           'repo1-s3-uri-style': storage.uriStyle,
         },
-        files: storage.ca === null ? {} : { 'repo1-storage-ca-file': storage.ca },
+        files: authority(storage.ca),
       };
-    }
     case 'azure':
       return {
         values: {
@@ -39,8 +36,10 @@ export function repositoryOptions({ storage, passphrase }: Repository): Options 
           'repo1-azure-container': storage.container,
           'repo1-azure-key': storage.key,
           'repo1-azure-key-type': storage.keyType,
+          ...endpointOption('repo1-azure-endpoint', storage.endpoint),
+          'repo1-azure-uri-style': storage.uriStyle,
         },
-        files: {},
+        files: authority(storage.ca),
       };
     case 'gcs':
       return {
@@ -49,8 +48,12 @@ export function repositoryOptions({ storage, passphrase }: Repository): Options 
           'repo1-type': 'gcs',
           'repo1-path': rooted(storage.prefix),
           'repo1-gcs-bucket': storage.bucket,
+          // It has no option for the port.
+          ...(storage.endpoint === null
+            ? {}
+            : { 'repo1-gcs-endpoint': new URL(storage.endpoint).host }),
         },
-        files: { 'repo1-gcs-key': storage.key },
+        files: { 'repo1-gcs-key': storage.key, ...authority(storage.ca) },
       };
     case 'sftp':
       return {
@@ -74,5 +77,15 @@ export function repositoryOptions({ storage, passphrase }: Repository): Options 
       };
   }
 }
+
+/** The host and the port of a server; null: pgBackRest knows it. */
+function endpointOption(option: string, endpoint: string | null): Record<string, string> {
+  if (endpoint === null) return {};
+  const { hostname, port } = new URL(endpoint);
+  return { [option]: hostname, ...(port === '' ? {} : { 'repo1-storage-port': port }) };
+}
+
+const authority = (ca: string | null): Record<string, string> =>
+  ca === null ? {} : { 'repo1-storage-ca-file': ca };
 
 const rooted = (prefix: string): string => `/${prefix.replace(/^\/+|\/+$/g, '')}`;

@@ -27,13 +27,22 @@ export type Storage =
       /** The key of the account (`shared`), or a shared access signature (`sas`). */
       key: string;
       keyType: 'shared' | 'sas';
+      /** As for S3, without the account; null: Azure's public cloud. */
+      endpoint: string | null;
+      /** How the account is named: in the host name (Azure), or in the path (Azurite). */
+      uriStyle: 'host' | 'path';
+      ca: string | null;
       prefix: string;
     }
   | {
       type: 'gcs';
       bucket: string;
-      /** The key of a service account, in JSON. */
+      /** The key of a service account, in JSON. It has the address that makes tokens. */
       key: string;
+      /** As for S3; null: Google's own. */
+      endpoint: string | null;
+      /** Certificates that sign both servers', in PEM; null: those that the system trusts. */
+      ca: string | null;
       prefix: string;
     }
   | {

@@ -16,8 +16,11 @@ const FIELDS: Record<RepositoryType, { needs: readonly Field[]; may: readonly Fi
     needs: ['endpoint', 'bucket', 'region', 'key_id', 'key'],
     may: ['path', 'uri_style', 'ca_pem'],
   },
-  azure: { needs: ['account', 'container', 'key'], may: ['path', 'key_type'] },
-  gcs: { needs: ['bucket', 'key'], may: ['path'] },
+  azure: {
+    needs: ['account', 'container', 'key'],
+    may: ['path', 'key_type', 'endpoint', 'uri_style', 'ca_pem'],
+  },
+  gcs: { needs: ['bucket', 'key'], may: ['path', 'endpoint', 'ca_pem'] },
   sftp: { needs: ['host', 'user', 'private_key', 'host_fingerprint'], may: ['path', 'port'] },
   path: { needs: ['path'], may: [] },
 };
@@ -40,6 +43,8 @@ export function storageOf(fields: StorageFields): Storage {
   };
   const prefix = pathOf(fields.path ?? DEFAULT_PATH);
   const ca = fields.ca_pem ?? null;
+  const uriStyle = fields.uri_style ?? 'host';
+  const endpoint = fields.endpoint === undefined ? null : endpointOf(fields.endpoint);
   switch (fields.type) {
     case 's3':
       return {
@@ -49,21 +54,25 @@ export function storageOf(fields: StorageFields): Storage {
         region: of('region'),
         keyId: of('key_id'),
         key: of('key'),
-        uriStyle: fields.uri_style ?? 'host',
+        uriStyle,
         ca,
         prefix,
       };
     case 'azure':
+      refuseAccountIn(endpoint, uriStyle, of('account'));
       return {
         type: 'azure',
         account: of('account'),
         container: of('container'),
         key: of('key'),
         keyType: fields.key_type ?? 'shared',
+        endpoint,
+        uriStyle,
+        ca,
         prefix,
       };
     case 'gcs':
-      return { type: 'gcs', bucket: of('bucket'), key: of('key'), prefix };
+      return { type: 'gcs', bucket: of('bucket'), key: of('key'), endpoint, ca, prefix };
     case 'sftp':
       return {
         type: 'sftp',
@@ -84,6 +93,19 @@ function endpointOf(text: string): string {
   if (url?.protocol !== 'https:' || `${url.origin}/` !== url.href)
     throw invalid('endpoint', 'must be https://HOST or https://HOST:PORT');
   return url.origin;
+}
+
+/** pgBackRest puts the account before the host by itself. */
+function refuseAccountIn(
+  endpoint: string | null,
+  uriStyle: 'host' | 'path',
+  account: string,
+): void {
+  if (endpoint === null || uriStyle === 'path') return;
+  const { hostname } = new URL(endpoint);
+  if (!hostname.startsWith(`${account}.`)) return;
+  const without = endpoint.replace(`${account}.`, '');
+  throw invalid('endpoint', `must not have the account in its host name: ${without}`);
 }
 
 function refuseOthers(fields: StorageFields): void {
@@ -111,17 +133,18 @@ const invalid = (field: string, problem: string): ApiError =>
 export function fieldsOf(storage: Storage): StorageFields {
   switch (storage.type) {
     case 's3': {
-      const { type, endpoint, bucket, region, keyId, key, uriStyle, ca, prefix: path } = storage;
-      const fields = { type, endpoint, bucket, region, key, path, uri_style: uriStyle } as const;
-      return { ...fields, key_id: keyId, ...(ca === null ? {} : { ca_pem: ca }) };
+      const { type, bucket, region, keyId, key, uriStyle, prefix: path } = storage;
+      const fields = { type, bucket, region, key, path, uri_style: uriStyle } as const;
+      return { ...fields, key_id: keyId, ...serverFields(storage) };
     }
     case 'azure': {
-      const { type, account, container, key, keyType, prefix: path } = storage;
-      return { type, account, container, key, key_type: keyType, path };
+      const { type, account, container, key, keyType, uriStyle, prefix: path } = storage;
+      const fields = { type, account, container, key, path, uri_style: uriStyle } as const;
+      return { ...fields, key_type: keyType, ...serverFields(storage) };
     }
     case 'gcs': {
       const { type, bucket, key, prefix: path } = storage;
-      return { type, bucket, key, path };
+      return { type, bucket, key, path, ...serverFields(storage) };
     }
     case 'path':
       return { type: 'path', path: storage.directory };
@@ -133,18 +156,28 @@ export function fieldsOf(storage: Storage): StorageFields {
   }
 }
 
+function serverFields({ endpoint, ca }: { endpoint: string | null; ca: string | null }) {
+  return {
+    ...(endpoint === null ? {} : { endpoint }),
+    ...(ca === null ? {} : { ca_pem: ca }),
+  };
+}
+
 /** Where a storage is, for people: without credentials. */
 export function locationOf(storage: Storage): string {
   switch (storage.type) {
     case 's3':
       return `s3://${storage.bucket}${storage.prefix} at ${storage.endpoint}`;
     case 'azure':
-      return `azure://${storage.account}/${storage.container}${storage.prefix}`;
+      return `azure://${storage.account}/${storage.container}${storage.prefix}${at(storage)}`;
     case 'gcs':
-      return `gs://${storage.bucket}${storage.prefix}`;
+      return `gs://${storage.bucket}${storage.prefix}${at(storage)}`;
     case 'sftp':
       return `sftp://${storage.user}@${storage.host}:${storage.port}${storage.directory}`;
     case 'path':
       return storage.directory;
   }
 }
+
+const at = ({ endpoint }: { endpoint: string | null }): string =>
+  endpoint === null ? '' : ` at ${endpoint}`;

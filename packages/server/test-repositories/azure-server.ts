@@ -1,0 +1,91 @@
+/**
+ * Azurite, Microsoft's own server of the protocol of Azure Blob Storage, over TLS with a
+ * certificate of an authority of its own.
+ */
+import { createHmac, randomBytes } from 'node:crypto';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { request } from 'node:https';
+import { join } from 'node:path';
+import { issueServerCertificate, openCertificateAuthority } from '../src/lib/tls.ts';
+import { words, type CloudServer } from './cloud-server.ts';
+import { HOST, startTlsServer } from './tls-server.ts';
+
+const [ACCOUNT, CONTAINER, VERSION] = ['testaccount', 'backups', '2021-06-08'];
+
+/** @param directory its own */
+export async function startAzure(directory: string): Promise<CloudServer> {
+  const authority = await openCertificateAuthority(join(directory, 'ca'));
+  await openCertificateAuthority(join(directory, 'other-ca'));
+  const key = randomBytes(64).toString('base64');
+  const data = join(directory, 'data');
+  await mkdir(data);
+  const { port, start, stop } = await startTlsServer({
+    name: 'azurite-blob',
+    directory,
+    certificate: await issueServerCertificate(authority, [HOST]),
+    args: ({ port: listener, certificate, key: keyFile }) => {
+      const place = { blobHost: HOST, blobPort: String(listener), location: data };
+      return words({ ...place, cert: certificate, key: keyFile, silent: '', disableTelemetry: '' });
+    },
+    env: { AZURITE_ACCOUNTS: `${ACCOUNT}:${key}` },
+    // It notes every few seconds which blobs there are: killed, it loses the newest.
+    endsBy: 'SIGTERM',
+  });
+  await createContainer(port, key, authority.certificatePem);
+  const [keyFile, otherKey] = [join(directory, 'key'), join(directory, 'other-key')];
+  await writeFile(keyFile, key);
+  await writeFile(otherKey, randomBytes(64).toString('base64'));
+  return {
+    start,
+    stop,
+    options: (more = {}) =>
+      words({
+        azure: ACCOUNT,
+        endpoint: `https://${HOST}:${port}`,
+        container: CONTAINER,
+        'uri-style': 'path',
+        'key-file': keyFile,
+        'ca-file': join(directory, 'ca', 'ca.pem'),
+        ...more,
+      }),
+    wrong: [
+      [{ container: 'none' }, /the container none does not exist; create it/],
+      [{ 'key-file': otherKey }, /refuses the credentials/],
+      [
+        { 'ca-file': join(directory, 'other-ca', 'ca.pem') },
+        /certificate of its server is not valid/,
+      ],
+    ],
+  };
+}
+
+/** By the request of Azure's documentation, with a key of the account. */
+async function createContainer(port: number, key: string, ca: string): Promise<void> {
+  const date = new Date().toUTCString();
+  const headers = `x-ms-date:${date}\nx-ms-version:${VERSION}\n`;
+  // Its other lines are headers that this request does not have.
+  const resource = `/${ACCOUNT}/${ACCOUNT}/${CONTAINER}\nrestype:container`;
+  const signed = `PUT${'\n'.repeat(12)}${headers}${resource}`;
+  const signature = createHmac('sha256', Buffer.from(key, 'base64'))
+    .update(signed)
+    .digest('base64');
+  const status = await new Promise((resolve, reject) => {
+    request({
+      host: HOST,
+      port,
+      ca,
+      method: 'PUT',
+      path: `/${ACCOUNT}/${CONTAINER}?restype=container`,
+      headers: {
+        'x-ms-date': date,
+        'x-ms-version': VERSION,
+        'content-length': '0',
+        authorization: `SharedKey ${ACCOUNT}:${signature}`,
+      },
+    })
+      .on('response', (answer) => resolve(answer.resume().statusCode))
+      .on('error', reject)
+      .end();
+  });
+  if (status !== 201) throw new Error(`no container: ${String(status)}`);
+}

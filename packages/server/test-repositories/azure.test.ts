@@ -1,0 +1,5 @@
+/** A repository in Azure Blob Storage, as Azurite serves it. */
+import { startAzure } from './azure-server.ts';
+import { testCloud } from './cloud-scenario.ts';
+
+testCloud(startAzure);

@@ -1,0 +1,84 @@
+/** The tests of a repository in a cloud: refused, used, away, recovered from. */
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { connectTo, preload } from '../test/harness.ts';
+import {
+  cloud,
+  execute,
+  place,
+  setUp,
+  switchWal,
+  tearDown,
+  type ServiceAccess,
+} from '../test/repository-cloud.ts';
+import type { CloudServer } from './cloud-server.ts';
+import { loseMachine, repository, untilSafe } from './lost-machine.ts';
+import { offMachineOf } from './off-machine.ts';
+
+const AWAY = /cannot be reached or does not answer; check its address/;
+
+/** Registers the tests. @param start starts the server in a directory of its own */
+export function testCloud(start: (directory: string) => Promise<CloudServer>): void {
+  let server: CloudServer;
+  let service: ServiceAccess;
+  beforeAll(async () => {
+    const modules = ['hurried.mjs', '../test-repositories/hurried-timeouts.mjs'];
+    await setUp({ HOWDAH_SNAPSHOT_HOURS: '24', ...preload(...modules) });
+    const directory = join(place, 'server');
+    await mkdir(directory);
+    server = await start(directory);
+  });
+  afterAll(async () => {
+    await server?.stop();
+    await tearDown();
+  });
+  const state = () => offMachineOf(service);
+
+  test('a repository that cannot be used is refused with the reason', async () => {
+    const add = (more: Record<string, string>) =>
+      cloud.cli('repo', 'add', 'offsite', ...server.options(more));
+    for (const [more, reason] of server.wrong) {
+      const { code, stderr } = await add(more);
+      expect(stderr).toMatch(reason);
+      expect(code).not.toBe(0);
+    }
+    await server.stop();
+    expect((await add({})).stderr).toMatch(AWAY);
+    await server.start();
+    expect(await add({})).toMatchObject({ code: 0, stderr: '' });
+    expect(await cloud.cli('repo', 'check', 'offsite')).toMatchObject({ code: 0 });
+  });
+
+  test('backups and WAL are sent, also after its server was away', async () => {
+    service = await cloud.create({ name: 'ledger', service_type: 'POSTGRES' });
+    await execute(service, 'create table ledger as select generate_series(1, 100000) as n');
+    await expect.poll(state).toMatchObject({ problem: null, backups: [{ type: 'full' }] });
+    await server.stop();
+    await switchWal(service);
+    await expect.poll(state).toMatchObject({ problem: expect.stringMatching(AWAY) });
+    await execute(service, 'insert into ledger values (100001)');
+    await server.start();
+    await switchWal(service);
+    await expect.poll(state).toMatchObject({ problem: null, backlog_since: null });
+    const backup = await cloud.cli('backup', 'run', 'ledger', '--full');
+    expect(backup).toMatchObject({ code: 0 });
+    await expect.poll(async () => (await state())?.backups.length).toBe(2);
+  });
+
+  test('a lost machine comes back', async () => {
+    await execute(service, 'insert into ledger values (100002)');
+    await untilSafe();
+    const before = await repository();
+    expect(await cloud.cli('recover', await loseMachine())).toMatchObject({ code: 0, stderr: '' });
+    await cloud.up();
+    const back = await cloud.until(service.service_id, 'READY');
+    const client = await connectTo(cloud, back, service.initial_password);
+    const { rows } = await client.query<{ n: number; last: number }>(
+      'select count(*)::int as n, max(n) as last from ledger',
+    );
+    await client.end();
+    expect(rows).toEqual([{ n: 100_002, last: 100_002 }]);
+    expect(await repository()).toMatchObject({ location: before.location, problem: null });
+  });
+}
