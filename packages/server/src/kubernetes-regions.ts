@@ -87,6 +87,7 @@ async function openRegion(
     authority,
     records: createClusterRecords(store, { code, portRange }, log),
     readLagLimit: config.readLagLimit,
+    backups: config.backups,
     changed,
     failed: (error) =>
       log.warn({ region: code, err: error }, 'a background task failed; trying again later'),

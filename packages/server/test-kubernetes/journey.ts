@@ -54,12 +54,12 @@ test('a cluster becomes a region, with services that clients reach by TLS', asyn
   expect(await writeRow(service.initial_password)).toBe(1);
 });
 
-async function fork(): Promise<typeof service> {
+async function fork(strategy: 'NOW' | 'LAST_SNAPSHOT' = 'NOW'): Promise<typeof service> {
   const { data } = await cloud.client.POST(
     '/projects/{project_id}/services/{service_id}/forkService',
     {
       params: { path: { project_id: cloud.projectId, service_id: service.service_id } },
-      body: { fork_strategy: 'NOW', cpu_millis: 'shared', memory_gbs: 'shared' },
+      body: { fork_strategy: strategy, cpu_millis: 'shared', memory_gbs: 'shared' },
     },
   );
   const { service_id: id = '', initial_password: password = '' } = data ?? {};
@@ -151,13 +151,6 @@ test('a service gets a replica, another primary, and a drill with its result', a
 });
 
 test('a service is forked, with a size and a password of its own', async () => {
-  const body = { fork_strategy: 'LAST_SNAPSHOT' };
-  expect(
-    await cloud.request('POST', `/services/${service.service_id}/forkService`, body),
-  ).toMatchObject({
-    status: 422,
-    body: { code: 'UNAVAILABLE_HERE', message: expect.stringContaining('strategy NOW') },
-  });
   const made = await fork();
   expect(await writeRow(made.initial_password, made)).toBe(5);
   for (const other of [PASSWORD, service.initial_password])
@@ -165,6 +158,24 @@ test('a service is forked, with a size and a password of its own', async () => {
   expect(await writeRow(PASSWORD)).toBe(5);
   await expectForked(made.service_id);
   await purge('orders-fork', made.service_id);
+});
+
+test('a service is backed up by itself, and its last snapshot is forked', async () => {
+  const { service_id: id } = service;
+  const snapshots = async () => {
+    const { body } = await cloud.request('GET', `/services/${id}/backupStatus`);
+    return Reflect.get(Object(body), 'snapshots');
+  };
+  await expect.poll(snapshots).toMatchObject([{ kind: 'scheduled' }]);
+  const made = await fork('LAST_SNAPSHOT');
+  expect(await writeRow(made.initial_password, made)).toBeGreaterThan(0);
+  await expectForked(made.service_id);
+  await purge('orders-fork', made.service_id);
+  const body = { fork_strategy: 'PITR', target_time: new Date().toISOString() };
+  expect(await cloud.request('POST', `/services/${id}/forkService`, body)).toMatchObject({
+    status: 400,
+    body: { message: expect.stringContaining('none yet') },
+  });
 });
 
 test('without the operator, changes are refused at once and clients go on', async () => {

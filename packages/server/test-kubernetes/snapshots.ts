@@ -111,3 +111,48 @@ testWithDouble('a snapshot goes with the Cluster of its fork, if somebody delete
     for (const { id } of [fork, parent]) await removeAll(subject, id);
   }),
 );
+
+const KEEP = { removes: true, quotaBytes: 1e9 };
+
+/** Takes a snapshot of a service that has these rows more. */
+async function backUp(subject: KubernetesSubject, spec: ServiceSpec, rows: number): Promise<void> {
+  await subject.insertRows(spec, rows);
+  await subject.wait(2 * subject.snapshotEveryMs);
+  expect(await subject.engine.backups.keep(spec.id, KEEP)).toBe(false);
+}
+
+test('a fork of the last snapshot has no later write, and needs its parent no more', () =>
+  withSubject(async (subject) => {
+    const parent = { ...(await subject.newSpec()), provisioned: true };
+    await settle(subject, { ...parent, provisioned: false });
+    await backUp(subject, parent, 2);
+    await backUp(subject, parent, 3);
+    await subject.insertRows(parent, 4);
+    const { snapshots } = await subject.engine.backups.describe(parent.id);
+    expect(snapshots).toHaveLength(2);
+    await settle(subject, paused(parent));
+    const origin = { parent: parent.id, strategy: 'LAST_SNAPSHOT', targetTime: null } as const;
+    const fork = { ...(await forkOf(subject, parent)), origin };
+    // Its volume is made before its pods.
+    await converge(subject, fork, ({ did }) => did === 'start PostgreSQL');
+    await removeAll(subject, parent.id);
+    expect(await subject.leftovers(parent.id)).toEqual([]);
+    await expect.poll(() => storedFor(parent)).toBe(0);
+    await subject.recreate();
+    await settle(subject, fork);
+    const { rowCount } = await subject.withClient(
+      fork,
+      (client) => client.query('select from suite'),
+      FORK_PASSWORD,
+    );
+    expect(rowCount).toBe(5);
+    const cluster = await operator().api.read(pathOf(subject, fork), Type.Unknown());
+    expect(JSON.stringify(cluster)).not.toContain(parent.id);
+    const late = { ...(await forkOf(subject, parent)), origin };
+    const failed = await converge(subject, late, ({ outcome }) => outcome === 'failed');
+    expect(reasonOf(failed)).toContain('has no snapshot');
+    for (const { id } of [fork, late]) {
+      await removeAll(subject, id);
+      expect(await subject.leftovers(id)).toEqual([]);
+    }
+  }));

@@ -25,9 +25,15 @@ const FIRST_PASSWORD = 'first-password-of-the-suite';
 const NO_TABLE = '42P01';
 export const MAJOR = 17;
 
+const SNAPSHOT_EVERY_MS = 1000;
+
 /** The ports of suites; the journey's region has others. */
 const FIRST_PORT = 31_000;
 let used = 0;
+const take = async (): Promise<number> => {
+  used += 1;
+  return FIRST_PORT + used;
+};
 
 export type KubernetesSubject = Subject & {
   readonly projectId: string;
@@ -53,10 +59,6 @@ export async function createKubernetesSubject(
   const authority = await openCertificateAuthority(directory);
   const projectId = newId();
   const changed = new Set<string>();
-  const take = async (): Promise<number> => {
-    used += 1;
-    return FIRST_PORT + used;
-  };
   const settings = {
     code: `suite-${projectId}`,
     host: rig.host,
@@ -71,6 +73,7 @@ export async function createKubernetesSubject(
       mayWrite: () => true,
       authority,
       records: records.store,
+      backups: { windowMs: 7 * 86_400_000, snapshotEveryMs: SNAPSHOT_EVERY_MS },
       readLagLimit: { bytes: 64 * 1024 * 1024, seconds: 30 },
       changed: (id) => void changed.add(id),
       failed: (error) => process.emitWarning(String(error)),
@@ -88,7 +91,7 @@ export async function createKubernetesSubject(
     changed,
     firstPassword: FIRST_PASSWORD,
     clientNetwork: `${rig.machineHost}/32`,
-    snapshotEveryMs: 1000,
+    snapshotEveryMs: SNAPSHOT_EVERY_MS,
     newPort,
     listens: (port) => listens(rig.host, port),
     newSpec: async () => newSpec(projectId, { host: rig.host, port: await newPort() }, size),
@@ -216,7 +219,12 @@ export const SNAPSHOTS = '/apis/snapshot.storage.k8s.io/v1/volumesnapshots';
 
 /** The names of all objects of a service. */
 async function leftoversOf(api: Api, id: string): Promise<string[]> {
-  const paths = [...KINDS.map((kind) => `/api/v1/${kind}`), `${CLUSTERS}/clusters`, SNAPSHOTS];
+  const paths = [
+    ...KINDS.map((kind) => `/api/v1/${kind}`),
+    `${CLUSTERS}/clusters`,
+    `${CLUSTERS}/backups`,
+    SNAPSHOTS,
+  ];
   const listed = await Promise.all(paths.map((path) => api.list(path, NAMED)));
   return listed
     .flat()

@@ -2,7 +2,7 @@
 import { Type, type Static } from 'typebox';
 
 const TEXTS = Type.Record(Type.String(), Type.String());
-const METADATA = Type.Object({
+export const METADATA = Type.Object({
   name: Type.String(),
   namespace: Type.String(),
   uid: Type.String(),
@@ -82,6 +82,9 @@ export const CLUSTER = Type.Object({
         }),
       ),
     }),
+    backup: Type.Optional(
+      Type.Object({ volumeSnapshot: Type.Object({ className: Type.String() }) }),
+    ),
     externalClusters: Type.Optional(
       Type.Array(
         Type.Object({
@@ -210,7 +213,8 @@ export const PENDING = 'pending';
 export const isFenced = ({ metadata }: Cluster): boolean =>
   metadata.annotations?.['cnpg.io/fencedInstances'] === '["*"]';
 
-export const isLeaving = ({ metadata }: Pod | Claim): boolean =>
+type Leaving = Readonly<{ metadata: Pick<Static<typeof METADATA>, 'deletionTimestamp'> }>;
+export const isLeaving = ({ metadata }: Leaving): boolean =>
   metadata.deletionTimestamp !== undefined;
 
 /** Whether its container runs. A probe may fail on a slow machine. */

@@ -62,6 +62,7 @@ const spec = object(
       recovery: object({
         ...application,
         volumeSnapshots: object({ storage: object({ apiGroup: text, kind: text, name: text }) }),
+        recoveryTarget: object({ targetImmediate: yes }),
       }),
       initdb: object({
         ...application,
@@ -86,6 +87,15 @@ const spec = object(
         { required: ['name'] },
       ),
     ),
+    backup: object({
+      target: text,
+      volumeSnapshot: object({
+        className: text,
+        online: yes,
+        onlineConfiguration: object({ immediateCheckpoint: yes, waitForArchive: yes }),
+        snapshotOwnerReference: { type: 'string', enum: ['none', 'backup', 'cluster'] },
+      }),
+    }),
     enableSuperuserAccess: yes,
     enablePDB: yes,
     certificates: object({ serverCASecret: text, serverTLSSecret: text }),
@@ -177,6 +187,41 @@ export const DEFINITION = {
                 { rule: 'self.metadata.name.size() <= 50', message: 'the name is too long' },
               ],
             },
+          ),
+        },
+      },
+    ],
+  },
+};
+
+export const BACKUP_DEFINITION_NAME = 'backups.postgresql.cnpg.io';
+export const BACKUP_DEFINITION = {
+  apiVersion: 'apiextensions.k8s.io/v1',
+  kind: 'CustomResourceDefinition',
+  metadata: { name: BACKUP_DEFINITION_NAME },
+  spec: {
+    group: 'postgresql.cnpg.io',
+    scope: 'Namespaced',
+    names: { kind: 'Backup', listKind: 'BackupList', plural: 'backups', singular: 'backup' },
+    versions: [
+      {
+        name: 'v1',
+        served: true,
+        storage: true,
+        subresources: { status: {} },
+        schema: {
+          openAPIV3Schema: object(
+            {
+              apiVersion: text,
+              kind: text,
+              metadata: { type: 'object' },
+              spec: object(
+                { cluster: object({ name: text }, { required: ['name'] }), method: text },
+                { required: ['cluster'] },
+              ),
+              status: anything,
+            },
+            { required: ['metadata', 'spec'] },
           ),
         },
       },

@@ -1,8 +1,8 @@
 /**
  * A double of CloudNativePG's operator for tests: it makes real pods with real PostgreSQL out of
  * Clusters, and reports what CloudNativePG 1.30 reports. Each rule has its source in
- * docs/cloudnativepg.md. It has no webhook and no backups. Where CloudNativePG waits for a lease or
- * a delay, it goes on at once.
+ * docs/cloudnativepg.md. It has no webhook, and backups by snapshots only. Where CloudNativePG
+ * waits for a lease or a delay, it goes on at once.
  */
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -26,7 +26,10 @@ import {
   type Pod,
 } from './cluster.ts';
 import { giveDefaults } from './defaults.ts';
+import { backUp } from './backups.ts';
 import {
+  BACKUP_DEFINITION,
+  BACKUP_DEFINITION_NAME,
   DEFINITION,
   DEFINITION_NAME,
   DEFINITIONS,
@@ -102,6 +105,7 @@ const READY = Type.Object({ status: Type.Object({ readyReplicas: Type.Optional(T
 async function install(api: Api, image: string): Promise<void> {
   await api.remove(`${WEBHOOKS}/${WEBHOOK_NAME}`);
   await api.create(DEFINITIONS, DEFINITION);
+  await api.create(DEFINITIONS, BACKUP_DEFINITION);
   await api.create('/api/v1/namespaces', { metadata: { name: NAMESPACE } });
   const labels = { 'app.kubernetes.io/name': 'cloudnative-pg' };
   await api.create(DEPLOYMENTS, {
@@ -120,7 +124,8 @@ async function install(api: Api, image: string): Promise<void> {
       },
     },
   });
-  await awaitCondition(api, `${DEFINITIONS}/${DEFINITION_NAME}`, 'Established');
+  for (const name of [DEFINITION_NAME, BACKUP_DEFINITION_NAME])
+    await awaitCondition(api, `${DEFINITIONS}/${name}`, 'Established');
   await until(async () => ((await api.read(DEPLOYMENT, READY)).status.readyReplicas ?? 0) > 0);
 }
 
@@ -160,6 +165,7 @@ async function lookOnce(tools: Tools, faults: Faults, known: Map<string, string>
     // Others are not applied while a server runs: docs/cloudnativepg.md, fact 12.
     api.list('/api/v1/secrets?labelSelector=cnpg.io/reload=true', SECRET),
   ]);
+  await backUp(tools, clusters, pods);
   // Beside each other: a change of a primary waits for programs in pods.
   await Promise.all(
     clusters.map((cluster) =>

@@ -8,6 +8,7 @@ import type { Kube } from './api/client.ts';
 import { KINDS, type Kind } from './api/kinds.ts';
 import { follow } from './api/watch.ts';
 import { CLUSTER_LABEL, idOf, isInOurNamespace, LABELS, MANAGED } from './manifests/names.ts';
+import { BACKUP_OBJECT, backupState, type BackupState } from './service/backup-state.ts';
 import {
   CLUSTER_OBJECT,
   clusterState,
@@ -28,6 +29,10 @@ export type Cache = Readonly<{
   servers: (id: string) => readonly ServerState[];
   /** Why one of the pods of a service does not start; null: no reason is known. */
   obstacle: (id: string) => string | null;
+  /** Whether backups are known. A user without the right to list them has none. */
+  knowsBackups: () => boolean;
+  /** Its backups by snapshots, newest first. */
+  backups: (id: string) => readonly BackupState[];
   /** Takes over the answer to a write, so that the next step is decided by it. */
   put: (cluster: unknown) => void;
   close: () => Promise<void>;
@@ -51,9 +56,17 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
     serviceOf: ({ metadata }) => idOf(metadata.labels?.[CLUSTER_LABEL] ?? ''),
     changed,
   });
+  const backups = keep({
+    ...parts,
+    kind: KINDS.backup,
+    schema: BACKUP_OBJECT,
+    serviceOf: ({ metadata }) => metadata.labels?.[LABELS.service] ?? null,
+    changed,
+  });
   return {
     ready: async () => void (await Promise.all([clusters.first, pods.first])),
     staleWhy: () => (clusters.failure() ?? pods.failure())?.message ?? null,
+    knowsBackups: () => backups.failure() === null,
     cluster: (id) => {
       const [found] = clusters.of(id);
       return found === undefined ? null : clusterState(found);
@@ -65,17 +78,22 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
         .filter((state) => state !== null)
         .toSorted((a, b) => a.n - b.n),
     obstacle: (id) => obstacleIn(pods.of(id)),
+    backups: (id) =>
+      backups
+        .of(id)
+        .map(backupState)
+        .toSorted((a, b) => b.askedMs - a.askedMs),
     put: clusters.put,
     close: async () => {
       ending.abort();
-      await Promise.all([clusters.following, pods.following]);
+      await Promise.all([clusters.following, pods.following, backups.following]);
     },
   };
 }
 
 type KeptObject = Readonly<{ metadata: Readonly<{ name: string; resourceVersion: string }> }>;
 
-type KeptSchema = typeof CLUSTER_OBJECT | typeof POD_OBJECT;
+type KeptSchema = typeof CLUSTER_OBJECT | typeof POD_OBJECT | typeof BACKUP_OBJECT;
 
 type Kept<T extends KeptSchema> = Readonly<{
   kube: Kube;

@@ -32,7 +32,8 @@ function majorsOf({ images }: Pick<Images, 'images'>): number[] {
     .toSorted((a, b) => b - a);
 }
 
-export function capabilitiesOf(settings: Images): Capabilities {
+/** @param hasSnapshots whether there is a class for snapshots of volumes */
+export function capabilitiesOf(settings: Images, hasSnapshots: boolean): Capabilities {
   const typeOf = (addons: readonly Addon[]) => supports(settings, addons, null);
   const versionsOf = (addons: readonly Addon[]): MajorCapability[] =>
     majorsOf(settings).map((major) => ({ ...supports(settings, addons, major), major }));
@@ -58,7 +59,7 @@ export function capabilitiesOf(settings: Images): Capabilities {
     offMachine: { missing: NOT_YET },
     actions: {
       forkNow: POSSIBLE,
-      forkPast: { possible: false, why: NO_PAST },
+      forkPast: hasSnapshots ? POSSIBLE : { possible: false, why: NO_PAST },
       enablePooler: IMPOSSIBLE,
       setHA: POSSIBLE,
       switchover: POSSIBLE,
@@ -89,8 +90,8 @@ export function capabilitiesOf(settings: Images): Capabilities {
 const NOT_YET =
   'regions on Kubernetes do not have this yet; create the service in a region of this machine';
 const NO_PAST =
-  'services on Kubernetes have no backups yet, so no state of before can be forked; fork the ' +
-  'present one with the strategy NOW';
+  'the cluster of the region has no snapshots of volumes (howdah region doctor says why), so no ' +
+  'state of before can be forked; fork the present one with the strategy NOW';
 const FORK_COST =
   'the operator copies the data of the running server by pg_basebackup, after a checkpoint of ' +
   'it; that of a paused one comes by a snapshot of its volume';

@@ -151,11 +151,11 @@ async function examineSnapshots(kube: Kube, storageClass: string | null): Promis
   const what = 'volume snapshots';
   const found = await findSnapshotClass(kube, storageClass);
   return 'name' in found
-    ? { what, state: 'ok', found: `class ${found.name}, paused services can be forked` }
+    ? { what, state: 'ok', found: `class ${found.name}, backups and forks of paused services` }
     : {
         what,
         state: 'note',
-        found: `${found.missing}, so paused services cannot be forked`,
+        found: `${found.missing}, so there are no backups, and no forks of paused services`,
         remedy:
           'install a snapshot controller, and a class with deletionPolicy: Delete: ' +
           'https://kubernetes.io/docs/concepts/storage/volume-snapshots/',
@@ -173,6 +173,7 @@ const NEEDED: readonly (readonly [Kind, readonly string[], subresource?: string]
   [KINDS.pod, ['list', 'watch', 'delete']],
   [KINDS.claim, ['list', 'delete']],
   [KINDS.service, ['list', 'delete']],
+  [KINDS.backup, ['list', 'watch', 'create', 'patch', 'delete']],
   [KINDS.snapshot, ['list', 'create', 'patch', 'delete']],
   [KINDS.podMetrics, ['get']],
 ];

@@ -71,6 +71,7 @@ export async function openCloud(): Promise<Cloud> {
       authority,
       records: records.store,
       readLagLimit: { bytes: 1, seconds: 1 },
+      backups: { windowMs: 7 * 86_400_000, snapshotEveryMs: 86_400_000 },
       changed: (id) => changed.push(id),
       failed: () => undefined,
     });

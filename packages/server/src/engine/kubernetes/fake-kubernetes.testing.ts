@@ -218,6 +218,8 @@ function withMetadata(path: string, object: object, resourceVersion: string): St
       name,
       ...(namespace === undefined ? {} : { namespace }),
       uid: path,
+      creationTimestamp:
+        Reflect.get(Object(metadata), 'creationTimestamp') ?? new Date().toISOString(),
       resourceVersion,
     },
   };

@@ -5,6 +5,7 @@ import {
   NAMESPACE,
   newSpec,
   openCloud,
+  POD,
   runServers,
   stopServers,
   until,
@@ -197,14 +198,80 @@ test('a class that keeps what is deleted is not used', async () => {
   expect(await examine()).toMatchObject({
     state: 'note',
     found:
-      'there is no VolumeSnapshotClass for the driver example.com/fast that deletes, so paused ' +
-      'services cannot be forked',
+      'there is no VolumeSnapshotClass for the driver example.com/fast that deletes, so there ' +
+      'are no backups, and no forks of paused services',
   });
   addSnapshotClass(cloud);
   expect(await examine()).toEqual({
     what: 'volume snapshots',
     state: 'ok',
-    found: 'class snap, paused services can be forked',
+    found: 'class snap, backups and forks of paused services',
   });
   kube.close();
+});
+
+test('backups are taken, listed, forked and removed', async () => {
+  addSnapshotClass(cloud);
+  await reopen();
+  const { backups, lifecycle } = cloud.engine;
+  const spec = await newSpec(cloud);
+  await untilAwaited(cloud, spec);
+  runServers(cloud);
+  await untilStep(cloud, spec, 'settled');
+  expect(Object(cloud.fake.objects.get(clusterOf(ID))).spec.backup).toEqual({
+    target: 'primary',
+    volumeSnapshot: {
+      className: 'snap',
+      online: true,
+      onlineConfiguration: { immediateCheckpoint: true, waitForArchive: false },
+      snapshotOwnerReference: 'backup',
+    },
+  });
+  expect(lifecycle.whyNotForked(ID, 'LAST_SNAPSHOT')).toContain('no snapshot yet');
+  const paths = () => [...cloud.fake.objects.keys()].filter((path) => path.includes('/backups/'));
+  const keep = { removes: true, quotaBytes: 1e9 };
+  const keeping = backups.keep(ID, keep);
+  await until(async () => paths().length === 1);
+  const [path = ''] = paths();
+  const name = path.slice(path.lastIndexOf('/') + 1);
+  const taken = cloud.fake.objects.get(path);
+  expect(taken).toMatchObject({
+    metadata: {
+      labels: { 'howdah.io/service': ID, 'howdah.io/region': 'kube' },
+      ownerReferences: [{ kind: 'Cluster', name: `s-${ID}`, uid: clusterOf(ID) }],
+    },
+    spec: { cluster: { name: `s-${ID}` }, method: 'volumeSnapshot' },
+  });
+  cloud.fake.put(path, {
+    ...taken,
+    status: {
+      phase: 'completed',
+      snapshotBackupStatus: { elements: [{ name: 'snapshot-of-it', type: 'PG_DATA' }] },
+    },
+  });
+  expect(await keeping).toBe(false);
+  expect(await backups.keep(ID, keep)).toBe(false);
+  expect(paths()).toEqual([path]);
+  expect(await backups.describe(ID)).toMatchObject({
+    window: { earliest: null, latest: null, days: 7 },
+    snapshots: [{ id: name, kind: 'scheduled', storage_mb: 10_000 }],
+    problem: null,
+  });
+  expect(lifecycle.whyNotForked(ID, 'LAST_SNAPSHOT')).toBeNull();
+  const origin = { parent: ID, strategy: 'LAST_SNAPSHOT', targetTime: null } as const;
+  const fork = await newSpec(cloud, { id: 'fork123456', size: 'shared', origin });
+  await untilAwaited(cloud, fork);
+  expect(Object(cloud.fake.objects.get(clusterOf(fork.id))).spec.bootstrap).toMatchObject({
+    recovery: {
+      volumeSnapshots: { storage: { kind: 'VolumeSnapshot', name: 'snapshot-of-it' } },
+      recoveryTarget: { targetImmediate: true },
+    },
+  });
+  // A class that is gone for a moment changes no Cluster.
+  cloud.fake.take('/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses/snap');
+  await reopen();
+  expect(await untilStep(cloud, spec, 'settled')).toEqual(['connect']);
+  cloud.fake.take(POD);
+  await untilRemoved(cloud);
+  expect(paths()).toEqual([]);
 });

@@ -5,11 +5,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { CertificateAuthority } from '../../lib/tls.ts';
 import { takeUsablePort } from '../addresses.ts';
-import { EngineUnavailable, type Engine, type LocalBackups, type Observing } from '../engine.ts';
+import type { ForkStrategy } from '@howdah/contract';
+import { EngineUnavailable, type Engine, type Observing } from '../engine.ts';
 import type { ClusterRecords } from '../records.ts';
 import { whyNoChanges } from './admission.ts';
 import { createKube } from './api/client.ts';
 import type { Connection } from './api/kubeconfig.ts';
+import { createBackups, type SnapshotPolicy } from './backups.ts';
 import { createCache } from './cache.ts';
 import { capabilitiesOf, supports } from './capabilities.ts';
 import { keepCertificates } from './certificates.ts';
@@ -17,6 +19,7 @@ import type { RegionSettings } from './manifests/cluster.ts';
 import { createObserving } from './observing.ts';
 import { createNetworkGuard } from './networks.ts';
 import type { Region } from './region.ts';
+import { newestSnapshot } from './service/backup-state.ts';
 import { askChallenge, saltOf } from './service/challenge.ts';
 import { convergeOnce, removeOnce } from './service/converge.ts';
 import { createFailovers } from './service/failovers.ts';
@@ -36,6 +39,8 @@ export type KubernetesEngineOptions = Readonly<{
   /** Where it records the primaries that it sees. */
   records: ClusterRecords;
   readLagLimit: Observing['readLagLimit'];
+  /** How often snapshots are taken, and for how long they are kept. */
+  backups: SnapshotPolicy;
   /** Called with the id of a service of which something changed. */
   changed: (id: string) => void;
   /** Called with the error of background work, which is tried again. */
@@ -66,13 +71,16 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     failovers,
     snapshotClass: snapshotClass.current,
     guard,
+    classesRead: snapshotClass.first,
     reached: new Set(),
     waiting: new Map(),
   };
   const certificates = keepCertificates(region, failed);
   const statements = createStatements(region);
   return {
-    capabilities: capabilitiesOf(settings),
+    get capabilities() {
+      return capabilitiesOf(settings, 'name' in snapshotClass.current());
+    },
     lifecycle: createLifecycle(region),
     addresses: {
       // Kubernetes refuses a Service whose port another one has; those are outside of our range.
@@ -88,7 +96,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
       of: async () => [],
     },
     observe: createObserving(region, options.readLagLimit),
-    backups: BACKUPS,
+    backups: createBackups(region, options.backups),
     offMachine: OFF_MACHINE,
     storage: createStorage(region),
     networks: { converge: async () => [] },
@@ -118,8 +126,16 @@ async function answersAt(
   );
 }
 
-/** Why the data of a stopped service cannot be had; null: it can. */
-function whyNotForked({ cache, snapshotClass }: Region, parent: string): string | null {
+/** Why the data of a service cannot be had; null: it can. */
+function whyNotForked(
+  { cache, snapshotClass }: Region,
+  parent: string,
+  strategy: ForkStrategy,
+): string | null {
+  if (strategy === 'LAST_SNAPSHOT')
+    return newestSnapshot(cache.backups(parent)) === null
+      ? 'it has no snapshot yet: the first one is taken a minute or two after it is READY'
+      : null;
   const isPaused = cache.cluster(parent)?.desired?.running === false;
   if (!isPaused || 'name' in snapshotClass()) return null;
   return (
@@ -137,7 +153,7 @@ function createLifecycle(region: Region): Engine['lifecycle'] {
   return {
     supports: (addons, major) => supports(settings, addons, major),
     whyNotConverted: () => NO_UPGRADES,
-    whyNotForked: (parent) => whyNotForked(region, parent),
+    whyNotForked: (parent, strategy) => whyNotForked(region, parent, strategy),
     majorOf: async (id) => cache.cluster(id)?.desired?.major ?? null,
     findAdoptable: async () => null,
     prepare: async () => undefined,
@@ -200,33 +216,19 @@ async function setPassword(region: Region, id: string, verifier: string): Promis
   }
 }
 
-const NO_BACKUPS: LocalBackups = {
-  window: { earliest: null, latest: null, days: 0 },
-  snapshots: [],
-  archive_mb: 0,
-  problem: 'services on Kubernetes have no backups yet: use pg_dump',
-};
-
-const BACKUPS: Engine['backups'] = {
-  describe: async () => NO_BACKUPS,
-  restorable: async () => null,
-  keep: async () => false,
-  verify: async () => {
-    throw new Error(NO_BACKUPS.problem ?? '');
-  },
-};
+const NO_OFF_MACHINE = 'services on Kubernetes have no backups in repositories';
 
 const OFF_MACHINE: Engine['offMachine'] = {
   ship: async () => ({ states: new Map(), more: false, isBackupDue: false }),
   describe: async () => new Map(),
   backUp: async () => {
-    throw new Error(NO_BACKUPS.problem ?? '');
+    throw new Error(NO_OFF_MACHINE);
   },
   verify: async () => {
-    throw new Error(NO_BACKUPS.problem ?? '');
+    throw new Error(NO_OFF_MACHINE);
   },
   findForeign: async () => {
-    throw new Error(NO_BACKUPS.problem ?? '');
+    throw new Error(NO_OFF_MACHINE);
   },
 };
 

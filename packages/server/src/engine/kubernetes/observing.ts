@@ -1,9 +1,11 @@
 /** The state of services, as users read it. */
 import type { Member, ReplicaState, Warning } from '@howdah/contract';
 import type { Observing } from '../engine.ts';
+import { problemOf } from './backups.ts';
 import { readPodLog } from './logs.ts';
 import { podOf } from './manifests/names.ts';
 import type { Region } from './region.ts';
+import type { BackupState } from './service/backup-state.ts';
 import type { ClusterState, ServerState } from './service/observed.ts';
 import { usageOf } from './usage.ts';
 
@@ -18,7 +20,7 @@ export function createObserving(
   };
   return {
     readLagLimit,
-    warnings: async (id) => warningsOf(found(id)),
+    warnings: async (id) => [...warningsOf(found(id)), ...snapshotWarnings(cache.backups(id))],
     logs: async (id, node, query, signal) => {
       signal.throwIfAborted();
       const cluster = cache.cluster(id);
@@ -78,6 +80,11 @@ export function replicasOf(found: Found | null): ReplicaState[] {
       lag_seconds: null,
       detail: isRunning(found, node) ? 'runs; its lag is not known' : 'does not run',
     }));
+}
+
+function snapshotWarnings(backups: readonly BackupState[]): Warning[] {
+  const message = problemOf(backups);
+  return message === null ? [] : [{ code: 'SNAPSHOT', message }];
 }
 
 /** Standbys that are desired and do not run. */

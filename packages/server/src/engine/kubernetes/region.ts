@@ -18,6 +18,8 @@ export type Region = Readonly<{
   snapshotClass: () => SnapshotClass;
   /** Ends sessions of networks that are not allowed. @throws EngineUnavailable */
   guard: Readonly<{ enforce: (id: string, networks: readonly string[]) => Promise<void> }>;
+  /** Ends once the class was looked for. */
+  classesRead: Promise<void>;
   /** Services whose PostgreSQL answered at the endpoint since their last change. */
   reached: Set<string>;
   /** The step or obstacle that a service waits for, and since when; ms since the epoch. */

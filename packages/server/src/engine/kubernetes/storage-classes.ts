@@ -38,6 +38,9 @@ export async function findStorageClass(
 /** The class for snapshots of the volumes of a region, or why there is none. */
 export type SnapshotClass = Readonly<{ name: string }> | Readonly<{ missing: string }>;
 
+export const nameOf = (found: SnapshotClass): string | null =>
+  'name' in found ? found.name : null;
+
 /** @param storageClass of the volumes; null: the default class */
 export async function findSnapshotClass(
   kube: Kube,
@@ -77,7 +80,7 @@ const EVERY_MS = 30_000;
 export function keepSnapshotClass(
   kube: Kube,
   storageClass: string | null,
-): Readonly<{ current: () => SnapshotClass; close: () => void }> {
+): Readonly<{ first: Promise<void>; current: () => SnapshotClass; close: () => void }> {
   let current: SnapshotClass = { missing: 'the classes of the cluster are not listed yet' };
   const read = async (): Promise<void> => {
     current = await findSnapshotClass(kube, storageClass).catch((error: unknown) => ({
@@ -85,6 +88,5 @@ export function keepSnapshotClass(
     }));
   };
   const timer = setInterval(() => void read(), EVERY_MS);
-  void read();
-  return { current: () => current, close: () => clearInterval(timer) };
+  return { first: read(), current: () => current, close: () => clearInterval(timer) };
 }

@@ -20,7 +20,7 @@ import {
 } from './names.ts';
 import { CONTROL_SQL, controlRole, networkRules } from './networks.ts';
 import { READER_DATABASE_SQL, READER_SQL, READER_TEMPLATE_SQL, readerRole } from './reader.ts';
-import { recoveryOf } from './snapshots.ts';
+import { backupsOf, recoveryOf } from './snapshots.ts';
 
 /** The annotation by which a Cluster is stopped, with its volumes kept. */
 export const HIBERNATION = 'cnpg.io/hibernation';
@@ -66,8 +66,10 @@ export type ClusterInput = Readonly<{
   statements: readonly string[];
   /** The service whose data is copied; null: none is, or it was copied. */
   parent: string | null;
-  /** Whether its volume is made of the snapshot of the parent's. */
-  bySnapshot: boolean;
+  /** The snapshot that its volume is made of; null: none. */
+  snapshot: string | null;
+  /** The class for snapshots of its volumes; null: none are taken. */
+  snapshotClass: string | null;
   /** The desired state as JSON, which the next step is compared with. */
   desired: string;
 }>;
@@ -120,6 +122,7 @@ export function clusterManifest(input: ClusterInput): Manifest {
             }),
       },
       ...bootstrapOf(input),
+      ...(input.snapshotClass === null ? {} : { backup: backupsOf(input.snapshotClass) }),
       enableSuperuserAccess: false,
       // With one server it would keep the node from being drained.
       enablePDB: replicas > 0,
@@ -161,13 +164,14 @@ function resourcesOf(size: Size): object {
   return { requests: amount, limits: amount };
 }
 
-function bootstrapOf({ id, statements, parent, bySnapshot }: ClusterInput): object {
+function bootstrapOf({ id, statements, parent, snapshot }: ClusterInput): object {
   const owned = {
     database: DATABASE_NAME,
     owner: ADMIN_ROLE,
     secret: { name: passwordSecret(id) },
   };
-  if (bySnapshot) return { bootstrap: { recovery: { ...recoveryOf(id), ...owned } } };
+  if (snapshot !== null)
+    return { bootstrap: { recovery: { ...recoveryOf(id, snapshot), ...owned } } };
   if (parent !== null)
     return {
       bootstrap: { pg_basebackup: { source: clusterName(parent), ...owned } },

@@ -54,6 +54,9 @@ export const certificateSecret = (id: string): string => `${clusterName(id)}-cer
 export const replicationSecret = (id: string): string => `${clusterName(id)}-replication`;
 /** The snapshot of its parent's volume that a fork is made of. */
 export const originSnapshot = (id: string): string => `${clusterName(id)}-origin`;
+/** A backup by snapshot, and the snapshot of it. */
+export const backupName = (id: string, takenMs: number): string =>
+  `${clusterName(id)}-${new Date(takenMs).toISOString().replaceAll(/\D/g, '').slice(0, 14)}`;
 /** The Service at the endpoint. */
 export const endpointService = (id: string): string => `${clusterName(id)}-endpoint`;
 /** The certificate of the authority of the installation, without its key, in each namespace. */

@@ -4,9 +4,11 @@ import type { ServiceSpec } from '../../spec.ts';
 import { KubeError } from '../api/errors.ts';
 import { KINDS } from '../api/kinds.ts';
 import { FENCED, FENCED_ALL } from '../manifests/cluster.ts';
-import { AWAITED, clusterName } from '../manifests/names.ts';
+import { AWAITED, clusterName, originSnapshot } from '../manifests/names.ts';
+import { nameOf } from '../storage-classes.ts';
 import type { Region } from '../region.ts';
 import { askChallenge, saltOf } from './challenge.ts';
+import { newestSnapshot } from './backup-state.ts';
 import { requestPrimary, runDrill } from './change-primary.ts';
 import { decide, type Known, type Step } from './decide.ts';
 import { mayHaveSnapshot } from './fork.ts';
@@ -38,6 +40,8 @@ export async function convergeOnce(
   spec: ServiceSpec,
   begin: BeginStep,
 ): Promise<Verdict> {
+  // Otherwise a Cluster would be written without the class, and again with it.
+  await region.classesRead;
   const observed = observe(region, spec.id, spec.origin?.parent);
   const seen = seenOf(region, spec.id, observed);
   const stale = region.cache.staleWhy();
@@ -91,7 +95,8 @@ async function knownOf(
     isFailingOver: failovers.isRunning(id),
     // A failover since the spec was read has satisfied the request.
     isSwitchoverAsked: ha?.switchover === true && (await records.read(id))?.switchover === true,
-    canSnapshot: 'name' in snapshotClass(),
+    // A class that is gone for a moment changes no Cluster.
+    snapshotClass: nameOf(snapshotClass()) ?? cluster?.desired?.snapshotClass ?? null,
     waitedMs:
       waits !== undefined && waits.what === cluster?.awaited ? Date.now() - waits.sinceMs : 0,
   };
@@ -148,11 +153,12 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
         if (cluster?.fenced === true && spec.power === 'running')
           await annotate(region, spec, { [FENCED]: null });
         // First: nothing would look for it later.
-        if (step.name === STEPS.detach && cluster?.desired?.snapshot === true)
+        if (step.name === STEPS.detach && cluster?.desired?.snapshot === originSnapshot(spec.id))
           await removeOriginSnapshot(region, spec);
         // In this order: the end of a change that was not written would never come.
         await writeObjects(region, spec, spec.projectId, step.desired);
-        if (step.desired.snapshot === true) await ownOriginSnapshot(region, spec);
+        if (step.desired.snapshot === originSnapshot(spec.id))
+          await ownOriginSnapshot(region, spec);
         if (!step.awaits) return after(step.name, step.detail);
         await annotate(region, spec, { [AWAITED]: step.name });
         return after(null, step.detail);
@@ -302,6 +308,7 @@ function observe({ cache }: Region, id: string, parent?: string): Observed {
     servers: cache.servers(id),
     obstacle: cache.obstacle(id),
     snapshot: null,
+    newestSnapshot: parent === undefined ? null : newestSnapshot(cache.backups(parent)),
   };
 }
 

@@ -40,7 +40,7 @@ export const REACHED: Known = {
   isReachable: true,
   isFailingOver: false,
   isSwitchoverAsked: false,
-  canSnapshot: true,
+  snapshotClass: null,
   waitedMs: 0,
 };
 export const UNREACHED: Known = { ...REACHED, isReachable: false };
@@ -82,6 +82,7 @@ export function up(spec: ServiceSpec, change: Partial<ClusterState> = {}): Obser
     obstacle: null,
     parent: null,
     snapshot: null,
+    newestSnapshot: null,
   };
 }
 export const NOTHING: Observed = { ...up(SPEC), cluster: null, servers: [] };

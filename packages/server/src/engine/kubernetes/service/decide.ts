@@ -50,8 +50,8 @@ export type Known = Readonly<{
   isFailingOver: boolean;
   /** Whether another primary is asked for, and none was recorded since. */
   isSwitchoverAsked: boolean;
-  /** Whether snapshots of volumes can be taken. */
-  canSnapshot: boolean;
+  /** The class for snapshots of volumes; null: there is none. */
+  snapshotClass: string | null;
   /** For how long the awaited step is waited for. */
   waitedMs: number;
 }>;
@@ -64,7 +64,7 @@ export const FENCE_AFTER_MS = 30_000;
 export function decide(spec: ServiceSpec, observed: Observed, known: Known): Step {
   const { cluster } = observed;
   const hasStarted = cluster?.awaited === null && isUp(cluster, observed.servers, desiredOf(spec));
-  const desired = desiredOf(spec, sourceOf(spec, observed, hasStarted));
+  const desired = desiredOf(spec, sourceOf(spec, observed, hasStarted), known.snapshotClass);
   if (cluster === null) return decideCreate(spec, desired, observed, known);
   if (cluster.leaving) return wait(STEPS.remove, 'the Cluster of the same name is being deleted');
   const otherMajor = otherMajorOf(cluster.desired, desired);
@@ -86,7 +86,7 @@ function decideCreate(
   spec: ServiceSpec,
   desired: Desired,
   { parent, snapshot }: Observed,
-  { canSnapshot }: Known,
+  { snapshotClass }: Known,
 ): Step {
   if (!desired.running) return { kind: 'settled' };
   // A new Cluster under its name would be empty.
@@ -94,9 +94,11 @@ function decideCreate(
   if (snapshot?.ready === false)
     return wait(STEPS.snapshot, snapshot.problem ?? 'it is being taken', snapshot.problem !== null);
   if (snapshot?.isAwaited === true) return { kind: 'taken', name: STEPS.snapshot };
-  if (desired.parent !== undefined && snapshot === null) {
+  if (spec.origin?.strategy === 'LAST_SNAPSHOT' && desired.snapshot === undefined)
+    return wait(STEPS.create, noSnapshotOf(spec.origin.parent), true);
+  if (desired.parent !== undefined && desired.snapshot === undefined) {
     const primary = parent !== null && isStopped(parent) ? parent.primary : null;
-    if (canSnapshot && primary !== null)
+    if (snapshotClass !== null && primary !== null)
       return { kind: 'snapshot', name: STEPS.snapshot, parent: desired.parent, primary };
     const why = whyNotCopied(desired.parent, parent);
     if (why !== null) return wait(STEPS.create, why, true);
@@ -140,6 +142,9 @@ export function chooseStandby(
   const standby = servers.find(({ n, ready, leaving }) => n !== primary && ready && !leaving);
   return primary === null ? null : (standby?.n ?? null);
 }
+
+const noSnapshotOf = (parent: string): string =>
+  `its parent ${parent} has no snapshot; delete the fork, and fork with the strategy NOW`;
 
 const LOST =
   'its Cluster is gone, with its data: restore the Cluster and its volumes by a backup of the ' +
@@ -195,6 +200,7 @@ export function changeOf(before: Desired | null, desired: Desired): Change | nul
 
 /** The difference, if it needs no restart. */
 function withoutRestart(before: Desired, desired: Desired): string {
+  if (before.snapshotClass !== desired.snapshotClass) return 'the class of snapshots';
   if (before.reader !== desired.reader || before.control !== desired.control)
     return 'the roles of the control plane';
   if (!isDeepStrictEqual(before.networks, desired.networks))
@@ -254,7 +260,7 @@ function decideAwaited(
 /** The reason why a Cluster does not become as desired; null: none is known. */
 function obstacleOf(desired: Desired, { servers, obstacle, parent }: Observed): string | null {
   // A fork with a pod of its own has the data, and a snapshot is there without its source.
-  const isCopied = servers.length > 0 || desired.snapshot === true;
+  const isCopied = servers.length > 0 || desired.snapshot !== undefined;
   if (desired.parent === undefined || !desired.running || isCopied) return obstacle;
   return whyNotCopied(desired.parent, parent) ?? obstacle;
 }

@@ -27,17 +27,30 @@ const DESIRED = Type.Object({
   networks: Type.Optional(Type.Array(Type.String())),
   /** The service whose data a fork copies; absent: it has its data. */
   parent: Type.Optional(Type.String()),
-  /** Whether its volume is made of a snapshot; absent: `parent` must run until it is copied. */
-  snapshot: Type.Optional(Type.Literal(true)),
+  /** The snapshot that its volume is made of; absent: `parent` must run until it is copied. */
+  snapshot: Type.Optional(Type.String()),
+  /** The class for snapshots of its volumes; absent: none are taken. */
+  snapshotClass: Type.Optional(Type.String()),
 });
 
 export type Desired = Static<typeof DESIRED>;
 
 /** Where a fork has its data from. */
-export type Source = Readonly<{ parent: string; bySnapshot: boolean }>;
+export type Source = Readonly<{
+  parent: string;
+  /** The snapshot that its volume is made of; null: the parent is copied. */
+  snapshot: string | null;
+}>;
 
-/** @param source of a fork that does not have its data; null: it has, or it is none */
-export function desiredOf(spec: ServiceSpec, source: Source | null = null): Desired {
+/**
+ * @param source of a fork that does not have its data; null: it has, or it is none
+ * @param snapshotClass for snapshots of its volumes; null: there is none
+ */
+export function desiredOf(
+  spec: ServiceSpec,
+  source: Source | null = null,
+  snapshotClass: string | null = null,
+): Desired {
   const { size, ha } = spec;
   return {
     major: spec.major,
@@ -50,9 +63,10 @@ export function desiredOf(spec: ServiceSpec, source: Source | null = null): Desi
     preload: [...spec.preload],
     reader: true,
     ...(source === null ? {} : { parent: source.parent }),
-    ...(source?.bySnapshot === true ? { snapshot: true } : {}),
     control: true,
     ...(spec.allowedNetworks === null ? {} : { networks: [...spec.allowedNetworks] }),
+    ...(source === null || source.snapshot === null ? {} : { snapshot: source.snapshot }),
+    ...(snapshotClass === null ? {} : { snapshotClass }),
   };
 }
 

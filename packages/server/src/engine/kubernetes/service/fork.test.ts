@@ -59,7 +59,7 @@ describe('a fork', () => {
   test('says that its parent does not run or is gone, before and while it copies', () => {
     const whys = off.map((observed) => {
       const steps = [{ ...observed, cluster: null }, observed].map((one) =>
-        decide(FORK, one, { ...UNREACHED, canSnapshot: false }),
+        decide(FORK, one, UNREACHED),
       );
       expect(steps).toMatchObject([
         { kind: 'wait', what: 'create Cluster', isObstacle: true },
@@ -96,62 +96,100 @@ describe('a fork of a stopped service', () => {
     origin: { parent: 'parent1234', strategy: 'NOW', targetTime: null },
   };
   const snapshot: SnapshotState = { ready: true, isAwaited: false, problem: null };
-  const source = { parent: 'parent1234', bySnapshot: true };
-  const restoring = desiredOf(FORK, source);
+  const known = { ...UNREACHED, snapshotClass: 'snap' };
+  const source = { parent: 'parent1234', snapshot: 's-abcde12345-origin' };
+  const restoring = desiredOf(FORK, source, 'snap');
 
   test('is made of a snapshot of the volume of the primary', () => {
-    expect(decide(FORK, { ...NOTHING, parent }, UNREACHED)).toEqual({
+    expect(decide(FORK, { ...NOTHING, parent }, known)).toEqual({
       kind: 'snapshot',
       name: 'take snapshot',
       parent: 'parent1234',
       primary: 1,
     });
     const taking: Observed = { ...NOTHING, parent, snapshot: { ...snapshot, ready: false } };
-    expect(decide(FORK, taking, UNREACHED)).toMatchObject({ kind: 'wait', isObstacle: false });
+    expect(decide(FORK, taking, known)).toMatchObject({ kind: 'wait', isObstacle: false });
     const failing = { ...snapshot, ready: false, problem: 'no room' };
-    expect(decide(FORK, { ...taking, snapshot: failing }, UNREACHED)).toMatchObject({
+    expect(decide(FORK, { ...taking, snapshot: failing }, known)).toMatchObject({
       kind: 'wait',
       what: 'take snapshot',
       why: 'no room',
       isObstacle: true,
     });
     const taken = { ...NOTHING, snapshot: { ...snapshot, isAwaited: true } };
-    expect(decide(FORK, taken, UNREACHED).kind).toBe('taken');
+    expect(decide(FORK, taken, known).kind).toBe('taken');
     // Whatever has become of the parent.
-    expect(decide(FORK, { ...NOTHING, snapshot }, UNREACHED)).toMatchObject({
+    expect(decide(FORK, { ...NOTHING, snapshot }, known)).toMatchObject({
       kind: 'write',
       name: 'create Cluster',
-      desired: { parent: 'parent1234', snapshot: true },
+      desired: restoring,
     });
   });
 
   test('does not need its parent, and is detached once it runs', () => {
     const change = { desired: restoring, provisioned: false } as const;
     const starting = up(FORK, { ...change, awaited: 'start PostgreSQL', ready: 0 });
-    expect(decide(FORK, { ...starting, servers: [] }, UNREACHED)).toMatchObject({
+    expect(decide(FORK, { ...starting, servers: [] }, known)).toMatchObject({
       kind: 'wait',
       isObstacle: false,
     });
-    expect(decide(FORK, up(FORK, change), UNREACHED)).toMatchObject({
+    expect(decide(FORK, up(FORK, change), known)).toMatchObject({
       kind: 'write',
       name: 'detach from parent',
-      desired: desiredOf(FORK),
+      desired: desiredOf(FORK, null, 'snap'),
     });
     // Somebody has changed its annotation.
     const unknown = { ...starting, servers: [], snapshot };
     const cluster = starting.cluster === null ? null : { ...starting.cluster, desired: null };
-    expect(decide(FORK, { ...unknown, cluster }, UNREACHED)).toMatchObject({ desired: restoring });
+    expect(decide(FORK, { ...unknown, cluster }, known)).toMatchObject({ desired: restoring });
   });
 
   test.each([
-    ['no class', parent, { ...UNREACHED, canSnapshot: false }],
-    ['a stop that has not ended', parent && { ...parent, awaited: 'stop PostgreSQL' }, UNREACHED],
-    ['a primary that is not known', parent && { ...parent, primary: null }, UNREACHED],
-  ])('waits with its reason: %s', (_, state, known) => {
-    expect(decide(FORK, { ...NOTHING, parent: state }, known)).toMatchObject({
+    ['no class', parent, UNREACHED],
+    ['a stop that has not ended', parent && { ...parent, awaited: 'stop PostgreSQL' }, known],
+    ['a primary that is not known', parent && { ...parent, primary: null }, known],
+  ])('waits with its reason: %s', (_, state, knowing) => {
+    expect(decide(FORK, { ...NOTHING, parent: state }, knowing)).toMatchObject({
       kind: 'wait',
       what: 'create Cluster',
       why: 'its parent parent1234 does not run; start that, or delete the fork',
     });
+  });
+});
+
+describe('a fork of the last snapshot', () => {
+  const FORK: ServiceSpec = {
+    ...SPEC,
+    origin: { parent: 'parent1234', strategy: 'LAST_SNAPSHOT', targetTime: null },
+  };
+  const newestSnapshot = 's-parent1234-20261126000000';
+
+  test('is made of the newest one, of a running parent too', () => {
+    const parent = up(SPEC).cluster;
+    expect(decide(FORK, { ...NOTHING, parent, newestSnapshot }, UNREACHED)).toMatchObject({
+      kind: 'write',
+      name: 'create Cluster',
+      desired: { parent: 'parent1234', snapshot: newestSnapshot },
+    });
+    expect(decide(FORK, { ...NOTHING, parent }, UNREACHED)).toMatchObject({
+      kind: 'wait',
+      isObstacle: true,
+      why: expect.stringContaining('has no snapshot'),
+    });
+  });
+
+  test('stays with its snapshot when there is a newer one', () => {
+    const desired = desiredOf(FORK, { parent: 'parent1234', snapshot: 'older' });
+    const starting = up(FORK, { desired, provisioned: false, awaited: 'start PostgreSQL' });
+    const observed = { ...starting, servers: [], newestSnapshot };
+    expect(decide(FORK, observed, UNREACHED)).toMatchObject({ kind: 'wait', isObstacle: false });
+  });
+});
+
+test('a service gets the class of snapshots without a restart', () => {
+  expect(decide(SPEC, up(SPEC), { ...REACHED, snapshotClass: 'snap' })).toMatchObject({
+    name: 'write configuration',
+    detail: 'the class of snapshots',
+    awaits: true,
   });
 });

@@ -5,6 +5,7 @@
  * parent will ever have, and a snapshot has no other purpose.
  */
 import type { ServiceSpec } from '../../spec.ts';
+import { originSnapshot } from '../manifests/names.ts';
 import type { Source } from './desired.ts';
 import type { ClusterState, Observed } from './observed.ts';
 
@@ -14,8 +15,8 @@ import type { ClusterState, Observed } from './observed.ts';
  * @param hasStarted whether a server of the fork runs, with the data
  */
 export function sourceOf(
-  { origin, provisioned }: ServiceSpec,
-  { cluster, snapshot }: Pick<Observed, 'cluster' | 'snapshot'>,
+  { id, origin, provisioned }: ServiceSpec,
+  { cluster, snapshot, newestSnapshot }: Sources,
   hasStarted: boolean,
 ): Source | null {
   const hasData = provisioned || cluster?.provisioned === true || hasStarted;
@@ -23,13 +24,20 @@ export function sourceOf(
   const { parent } = origin;
   const before = cluster?.desired ?? null;
   // Without the annotation, it may be copying.
-  if (before === null) return { parent, bySnapshot: snapshot !== null };
-  return before.parent === undefined ? null : { parent, bySnapshot: before.snapshot === true };
+  if (before === null)
+    return origin.strategy === 'NOW'
+      ? { parent, snapshot: snapshot === null ? null : originSnapshot(id) }
+      : { parent, snapshot: newestSnapshot };
+  return before.parent === undefined ? null : { parent, snapshot: before.snapshot ?? null };
 }
+
+type Sources = Pick<Observed, 'cluster' | 'snapshot' | 'newestSnapshot'>;
 
 /** Whether a fork of this spec may have to look for a snapshot that it is made of. */
 export const mayHaveSnapshot = (spec: ServiceSpec, cluster: ClusterState | null): boolean =>
-  spec.origin !== null && !spec.provisioned && (cluster === null || cluster.desired === null);
+  spec.origin?.strategy === 'NOW' &&
+  !spec.provisioned &&
+  (cluster === null || cluster.desired === null);
 
 /** Whether PostgreSQL is stopped as asked, so that its volume has all data. */
 export const isStopped = ({ desired, awaited, leaving }: ClusterState): boolean =>

@@ -113,7 +113,8 @@ function clusterInput(
     preload: [...preload],
     statements: adminRights(),
     parent: desired.parent ?? null,
-    bySnapshot: desired.snapshot === true,
+    snapshot: desired.snapshot ?? null,
+    snapshotClass: desired.snapshotClass ?? null,
     desired: writeDesired(desired),
   };
 }
@@ -162,14 +163,17 @@ const exists = async (kube: Kube, place: Place): Promise<boolean> =>
 /** The snapshots of volumes that belong to a service, in whichever namespace they are. */
 export async function listSnapshots(kube: Kube, id: string): Promise<SnapshotObject[]> {
   const all = { kind: KINDS.snapshot, namespace: null, name: null };
-  try {
-    const { items } = await kube.list(all, SNAPSHOT_OBJECT, { [LABELS.service]: id });
-    return items.filter(({ metadata: { namespace } }) => isInOurNamespace({ namespace }));
-  } catch (error) {
-    // A cluster without such resources has none; without the right to list them, none was taken.
-    if (error instanceof KubeError && (error.status === 404 || error.status === 403)) return [];
-    throw error;
-  }
+  const { items } = await kube
+    .list(all, SNAPSHOT_OBJECT, { [LABELS.service]: id })
+    .catch(noneIfMissing);
+  return items.filter(({ metadata: { namespace } }) => isInOurNamespace({ namespace }));
+}
+
+/** A cluster without such resources has none; without the right to list them, none was made. */
+function noneIfMissing(error: unknown): { items: never[] } {
+  if (error instanceof KubeError && (error.status === 404 || error.status === 403))
+    return { items: [] };
+  throw error;
 }
 
 /** All that a service may leave beside its Cluster, in whichever namespace it is. */
@@ -179,6 +183,7 @@ export async function findLeftovers({ kube }: Region, id: string): Promise<Place
     // Its port is free for another service when it is gone.
     listPlaces(kube, KINDS.service, { [LABELS.service]: id }),
     listPlaces(kube, KINDS.claim, { [CLUSTER_LABEL]: clusterName(id) }),
+    listPlaces(kube, KINDS.backup, { [LABELS.service]: id }),
     listSnapshots(kube, id).then((snapshots) => placesOf(KINDS.snapshot, snapshots)),
   ]);
   return listed.flat();
@@ -189,7 +194,8 @@ async function listPlaces(
   kind: Kind,
   labels: Readonly<Record<string, string>>,
 ): Promise<Place[]> {
-  const { items } = await kube.list({ kind, namespace: null, name: null }, ANY_OBJECT, labels);
+  const listing = kube.list({ kind, namespace: null, name: null }, ANY_OBJECT, labels);
+  const { items } = await (kind === KINDS.backup ? listing.catch(noneIfMissing) : listing);
   return placesOf(kind, items).filter(({ namespace }) => isInOurNamespace({ namespace }));
 }
 

@@ -11,7 +11,7 @@ import { readDesired, type Desired } from './desired.ts';
 export const PROVISIONED = 'howdah.io/provisioned';
 
 const TEXTS = Type.Record(Type.String(), Type.String());
-const METADATA = Type.Object({
+export const METADATA = Type.Object({
   name: Type.String(),
   namespace: Type.String(),
   uid: Type.String(),
@@ -136,6 +136,8 @@ export type Observed = Readonly<{
   parent: ClusterState | null;
   /** The snapshot that a fork is made of; null: there is none, or the fork has its Cluster. */
   snapshot: SnapshotState | null;
+  /** The newest snapshot that was taken of the parent as a backup; null: there is none. */
+  newestSnapshot: string | null;
 }>;
 
 export type SnapshotState = Readonly<{

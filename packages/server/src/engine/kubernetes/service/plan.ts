@@ -20,7 +20,13 @@ export function planOf(
     case 'create':
       return [STEPS.create, ...begin];
     case 'fork':
-      return [...planSource(existing), STEPS.create, STEPS.start, STEPS.detach, STEPS.connect];
+      return [
+        ...planSource(spec, existing),
+        STEPS.create,
+        STEPS.start,
+        STEPS.detach,
+        STEPS.connect,
+      ];
     case 'start':
     case 'repair':
       return running ? [] : begin;
@@ -69,8 +75,8 @@ export function planOf(
   }
 }
 
-const planSource = ({ parent }: Existing): string[] =>
-  parent !== null && isStopped(parent) ? [STEPS.snapshot] : [];
+const planSource = ({ origin }: ServiceSpec, { parent }: Existing): string[] =>
+  origin?.strategy === 'NOW' && parent !== null && isStopped(parent) ? [STEPS.snapshot] : [];
 
 function planSwitchover({ cluster, servers }: Existing): string[] {
   const to = cluster === null ? null : chooseStandby(cluster, servers);

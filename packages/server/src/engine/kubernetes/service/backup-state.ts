@@ -1,0 +1,51 @@
+/** Backups of a service by snapshots, as the objects of CloudNativePG say. All of it is input. */
+import { Type, type Static } from 'typebox';
+import { METADATA } from './observed.ts';
+
+export const BACKUP_OBJECT = Type.Object({
+  metadata: Type.Interface([METADATA], { creationTimestamp: Type.String() }),
+  status: Type.Optional(
+    Type.Object({
+      phase: Type.Optional(Type.String()),
+      error: Type.Optional(Type.String()),
+      startedAt: Type.Optional(Type.String()),
+      snapshotBackupStatus: Type.Optional(
+        Type.Object({
+          elements: Type.Optional(
+            Type.Array(Type.Object({ name: Type.String(), type: Type.String() })),
+          ),
+        }),
+      ),
+    }),
+  ),
+});
+export type BackupObject = Static<typeof BACKUP_OBJECT>;
+
+export type BackupState = Readonly<{
+  name: string;
+  namespace: string;
+  /** When it was asked for. */
+  askedMs: number;
+  /** The snapshot of the volume; null: it is not taken. */
+  snapshot: string | null;
+  /** Why it has failed, in the words of the cluster; null: it has not. */
+  problem: string | null;
+}>;
+
+/** Longest reason that users are shown. */
+const MAX_LENGTH = 300;
+
+export function backupState({ metadata, status }: BackupObject): BackupState {
+  const taken = status?.snapshotBackupStatus?.elements?.find(({ type }) => type === 'PG_DATA');
+  return {
+    name: metadata.name,
+    namespace: metadata.namespace,
+    askedMs: Date.parse(metadata.creationTimestamp),
+    snapshot: status?.phase === 'completed' ? (taken?.name ?? null) : null,
+    problem: status?.phase === 'failed' ? (status.error ?? 'unknown').slice(0, MAX_LENGTH) : null,
+  };
+}
+
+/** @param backups newest first @returns null: none is taken */
+export const newestSnapshot = (backups: readonly BackupState[]): string | null =>
+  backups.find(({ snapshot }) => snapshot !== null)?.snapshot ?? null;
