@@ -79,7 +79,7 @@ async function adopted(cloud: Installation, name: string): Promise<ServiceAccess
 
 type Change = {
   before: () => Promise<unknown>;
-  ask: readonly ['POST' | 'DELETE', string, (() => object)?];
+  ask: readonly ['POST' | 'PUT' | 'DELETE', string, (() => object)?];
   /** null: nobody sees it any more. */
   becomes: Service['status'] | null;
   /** Further observations that the outcome is reached. */
@@ -113,7 +113,7 @@ export function change(
         },
       );
       // A delete has no name: asked for again, it finds nothing any more.
-      if (status >= (method === 'POST' ? 400 : 500))
+      if (status >= (method === 'DELETE' ? 500 : 400))
         throw new Error(`${name}: ${status} ${JSON.stringify(answer)}`);
     },
     done: async () => {

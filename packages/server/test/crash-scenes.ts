@@ -3,6 +3,8 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { createLayout } from '../src/engine/local/host/layout.ts';
+import { findPgBackRest } from '../src/repository/pgbackrest.ts';
+import { adoption, retentionScenes } from './crash-backup-scenes.ts';
 import { firstStart, playable, until, type Playable, type Testbed } from './crash.ts';
 import { type Installation } from './harness.ts';
 import { haScenes, setScenes, vpcScenes } from './crash-topology-scenes.ts';
@@ -53,6 +55,12 @@ export async function crashFamilies(): Promise<Family[]> {
       playable: (await newerMajor()) !== null,
       make: upgradeScenes,
     },
+    {
+      name: 'retention',
+      settings: {},
+      playable: (await findPgBackRest()) !== null,
+      make: retentionScenes,
+    },
   ];
 }
 
@@ -88,6 +96,7 @@ async function createScenes(testbed: Testbed): Promise<Playable[]> {
       target_time: lastWord,
     })),
     removal(cloud, 'delete for good', ''),
+    adoption(cloud),
     await keeping(testbed),
   ];
 }

@@ -65,6 +65,7 @@ export function worldFor(start: Start, one: Call, two: Call): World {
     inVpc: needs.includes('VPC'),
     hasList: needs.includes('allow list'),
     hasExporter: needs.includes('exporter'),
+    hasRetention: needs.includes('retention'),
     operation:
       operation === null ? null : { kind: operation[0], begun: operation[1], original: true },
     verification: verified ? { kind: 'verifyBackup', begun: false, original: true } : null,
@@ -115,6 +116,7 @@ function endingOf(world: World, answers: Record<Slot, string>): Ending {
     inVpc,
     hasList,
     hasExporter,
+    hasRetention,
     sets,
   } = world;
   const goesOn = (on: string, operation: UnderWay | null) =>
@@ -135,6 +137,7 @@ function endingOf(world: World, answers: Record<Slot, string>): Ending {
       inVpc,
       hasList,
       hasExporter,
+      hasRetention,
     },
     sets: sets.map((set) => ({
       status: setStatusIn(set),

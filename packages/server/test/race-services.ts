@@ -68,6 +68,7 @@ function layRows(ground: Ground, world: World) {
         ...(world.inVpc ? { vpc_id: VPC_ID } : {}),
         ...(world.hasExporter ? { metric_exporter_id: EXPORTER_ID } : {}),
         ...(world.hasList ? { allow_list_id: LIST_ID } : {}),
+        ...(world.hasRetention ? { backup_retention_days: 30 } : {}),
         ...(world.inVpc || world.hasList ? { allowed_networks: [] } : {}),
       },
       operation,

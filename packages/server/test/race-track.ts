@@ -234,6 +234,7 @@ async function read({ store }: Track, laid: Laid): Promise<Omit<Ending, 'answers
       inVpc: service.vpc_id !== null,
       hasList: service.allow_list_id !== null,
       hasExporter: service.metric_exporter_id !== null,
+      hasRetention: service.backup_retention_days !== null,
     },
     sets: sets.map((set) => ({
       status: set.status,

@@ -58,6 +58,8 @@ export type World = {
   inVpc: boolean;
   hasList: boolean;
   hasExporter: boolean;
+  /** Whether it has a backup retention of its own. */
+  hasRetention: boolean;
   operation: UnderWay | null;
   verification: UnderWay | null;
   /** The operation that was under way before both calls: a cancel names it. */
@@ -84,6 +86,7 @@ export type Call = {
     | 'VPC'
     | 'allow list'
     | 'exporter'
+    | 'retention'
     | 'verification';
   /** Changes a world, and answers; the order of the checks is that of the contract. */
   act: (world: World, slot: Slot) => Effect;

@@ -56,20 +56,19 @@ function changing(
   return { operationId, action, act };
 }
 
-/** A change that is done with its answer. */
+/** A change that is done with its answer; null: it is so already. */
 function noting(
   operationId: string,
   action: Action & OperationKind,
-  change: (slot: Slot) => Partial<World>,
+  decide: (slot: Slot, world: World) => Partial<World> | null,
 ): Pick<Call, 'operationId' | 'action' | 'act'> {
   const act = (world: World, slot: Slot): Effect => {
     if (world.deleted) return missing(world);
     if (ALLOWED[statusIn(world)][action] !== 'accept') return refused(world);
-    return done(
-      { ...world, ...change(slot), ended: [...world.ended, `service ${action} succeeded`] },
-      operationId,
-      action,
-    );
+    const change = decide(slot, world);
+    if (change === null) return done(world, operationId, null);
+    const ended: Ended[] = [...world.ended, `service ${action} succeeded`];
+    return done({ ...world, ...change, ended }, operationId, action);
   };
   return { operationId, action, act };
 }
@@ -352,9 +351,11 @@ export const CALLS: Record<string, Call> = {
     body: (slot) => ({ name: slot }),
   },
   retention: {
-    // It has none of its own.
-    ...changing('setBackupRetention', 'setBackupRetention', () => null),
-    body: () => ({ retention_days: null }),
+    ...noting('setBackupRetention', 'setBackupRetention', (_, { hasRetention }) =>
+      hasRetention ? { hasRetention: false } : null,
+    ),
+    body: () => ({ retention_days: null }), // which needs no repository
+    needs: 'retention',
   },
   verify: verifying(),
   'back up': { ...backingUp(), body: () => ({}) },
