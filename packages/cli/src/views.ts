@@ -1,5 +1,4 @@
 /** The table columns and detail lines of each kind of thing. */
-import { PROJECT_LIMITS } from '@howdah/contract/values';
 import type { Schemas } from '@howdah/client';
 import { placeOf } from '@howdah/contract/connect';
 import { endpointOf, poolerOf, variablesOf } from './address.ts';
@@ -199,28 +198,6 @@ export const KEY_VIEW: View<Schemas['Key']> = {
             : `until ${dateAndDistance(expires)}`,
     ],
   ],
-};
-
-export const PROJECT_VIEW: View<Schemas['Project']> = {
-  noun: 'project',
-  columns: [
-    ['ID', ({ id }) => id],
-    ['NAME', ({ name }) => name],
-  ],
-};
-
-export const PROJECT_DETAIL_VIEW: View<Schemas['ProjectDetails']> = {
-  noun: 'project',
-  columns: PROJECT_VIEW.columns,
-  details: PROJECT_LIMITS.map((limit) => [
-    limit.replace('_', ' ').toUpperCase(),
-    ({ limits, used }) => {
-      const most = limits[limit];
-      return most === null || most === undefined
-        ? `${used[limit]}, no limit`
-        : `${used[limit]} of ${most}`;
-    },
-  ]),
 };
 
 /** The versions that a create may ask for. */

@@ -135,7 +135,13 @@ export const projectDetails = {
   ...project,
   created: AT,
   operator: true,
-  limits: { services: 10, replica_sets: null, cpu_millis: 8000, memory_gbs: null },
+  limits: {
+    services: 10,
+    replica_sets: null,
+    cpu_millis: 8000,
+    memory_gbs: null,
+    backup_retention_days: 30,
+  },
   used: { services: 2, replica_sets: 1, cpu_millis: 2000, memory_gbs: 8 },
 };
 

@@ -42,7 +42,10 @@ const CALLS: readonly Row[] = [
   row('createProject', 'project create --name team --services 10 --memory-gbs none'),
   row('getProject', 'project get'),
   row('renameProject', 'project rename default shop'),
-  row('setProjectLimits', 'project limits team --services 20 --cpu-millis none'),
+  row(
+    'setProjectLimits',
+    'project limits team --services 20 --cpu-millis none --backup-retention-days 30',
+  ),
   row('listRegions', 'region list'),
   row('getDoctor', 'region doctor'),
   row('listKubernetesRegions', 'region clusters'),

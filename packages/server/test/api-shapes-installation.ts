@@ -65,10 +65,16 @@ test('projects and keys are created, changed and read', async () => {
     status: 200,
     body: { name: 'renamed' },
   });
-  expect(await callApi('POST', at('/setLimits'), { cpu_millis: 4000 })).toMatchObject({
+  const limits = { services: 1, replica_sets: null, cpu_millis: 4000, memory_gbs: null };
+  const set = { cpu_millis: 4000, backup_retention_days: 30 };
+  expect(await callApi('POST', at('/setLimits'), set)).toMatchObject({
     status: 200,
-    body: { limits: { services: 1, replica_sets: null, cpu_millis: 4000, memory_gbs: null } },
+    body: { limits: { ...limits, backup_retention_days: 30 } },
   });
+  for (const wrong of [0, 91])
+    expect(await callApi('POST', at('/setLimits'), { backup_retention_days: wrong })).toMatchObject(
+      { status: 400, body: { code: 'INVALID_REQUEST' } },
+    );
   expect((await callApi('GET', at(''))).body).toMatchObject({
     name: 'renamed',
     used: { services: 0, replica_sets: 0, cpu_millis: 0, memory_gbs: 0 },

@@ -182,10 +182,34 @@ async function setRetention(id: string): Promise<void> {
     own_retention_days: 30,
     off_machine: [{ repository: 'offsite', retention_days: 30 }],
   });
+  await limitRetention(path);
   expect((await call('PUT', path, { retention_days: null })).body).toMatchObject({
     retention_days: 14,
     own_retention_days: null,
   });
+}
+
+/** The project of a service, which has 30 days, may have fewer. */
+async function limitRetention(path: string): Promise<void> {
+  const limit = (days: number | null) =>
+    call('POST', '/setLimits', { backup_retention_days: days });
+  expect(await limit(20)).toMatchObject({
+    status: 200,
+    body: { limits: { services: null, backup_retention_days: 20 } },
+  });
+  expect(await call('PUT', path, { retention_days: 21 })).toMatchObject({
+    status: 422,
+    body: {
+      code: 'LIMIT_EXCEEDED',
+      message: expect.stringContaining('--backup-retention-days 21'),
+      details: { limit: 'backup_retention_days', allowed: 20, wanted: 21 },
+    },
+  });
+  // It keeps the one that it has, and may have a shorter one.
+  expect((await call('PUT', path, { retention_days: 30 })).status).toBe(200);
+  expect((await call('PUT', path, { retention_days: 20 })).status).toBe(200);
+  expect((await limit(null)).status).toBe(200);
+  expect((await call('PUT', path, { retention_days: 90 })).status).toBe(200);
 }
 
 test('a paused service is restored from its backups, one that runs is not', async () => {

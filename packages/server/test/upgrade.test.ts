@@ -177,6 +177,7 @@ const OLDER_NAMES = [
   `create unique index verification_under_way on operations (service_id)
     where finished is null and kind = 'verifyBackup'`,
   'alter table services drop column backup_retention_days',
+  'alter table projects drop column max_backup_retention_days',
   'alter table services drop column upgrade, drop column upgraded, drop column kept',
   'alter table services add unique (region_code, port), add unique (region_code, pooler_port)',
   'alter table operations drop column request',

@@ -1,17 +1,19 @@
-import { PROJECT_LIMITS, type ProjectLimit } from '@howdah/contract/values';
+import { PROJECT_LIMITS } from '@howdah/contract/values';
+import type { Schemas } from '@howdah/client';
 import type { Command } from 'commander';
 import { countOf, given, noun, verb, type Changing, type Printing } from '../command.ts';
 import { answered, connect } from '../connection.ts';
 import { findProject } from '../find.ts';
 import { note, show, showChanged, showList } from '../output.ts';
-import { PROJECT_DETAIL_VIEW, PROJECT_VIEW } from '../views.ts';
+import { PROJECT_DETAIL_VIEW, PROJECT_VIEW } from '../views-project.ts';
 
-type Limits = Partial<Record<ProjectLimit, number | null>>;
+type Limits = Schemas['ProjectLimits'];
 type LimitOptions = {
   services?: string;
   replicaSets?: string;
   cpuMillis?: string;
   memoryGbs?: string;
+  backupRetentionDays?: string;
 };
 
 export function addProject(program: Command): void {
@@ -107,21 +109,27 @@ function withLimits(command: Command): Command {
       '--cpu-millis <number>',
       'thousandths of a core of all services together; none: no limit',
     )
-    .option('--memory-gbs <number>', 'gigabytes of all services together; none: no limit');
+    .option('--memory-gbs <number>', 'gigabytes of all services together; none: no limit')
+    .option(
+      '--backup-retention-days <number>',
+      'longest backup retention that services may get; none: 90 days',
+    );
 }
 
-function limitsOf({ services, replicaSets, cpuMillis, memoryGbs }: LimitOptions): Limits {
+function limitsOf(options: LimitOptions): Limits {
+  const { services, replicaSets, cpuMillis, memoryGbs, backupRetentionDays } = options;
   const texts = {
     services,
     replica_sets: replicaSets,
     cpu_millis: cpuMillis,
     memory_gbs: memoryGbs,
+    backup_retention_days: backupRetentionDays,
   };
   const limits: Limits = {};
-  for (const limit of PROJECT_LIMITS) {
+  for (const limit of [...PROJECT_LIMITS, 'backup_retention_days'] as const) {
     const text = texts[limit];
     if (text !== undefined)
-      limits[limit] = text === 'none' ? null : countOf(`--${limit.replace('_', '-')}`, text);
+      limits[limit] = text === 'none' ? null : countOf(`--${limit.replaceAll('_', '-')}`, text);
   }
   return limits;
 }

@@ -2002,6 +2002,10 @@ export interface components {
             directory: string;
             /** @description 1 to 128 characters; default: its id */
             name?: string;
+            /** @description the VPC that it comes into; without one, its endpoint is open to its allow list */
+            vpc_id?: string;
+            /** @description the allow list that it gets; without one, all clients may connect */
+            allow_list_id?: string;
         };
         ForkService: {
             /**
@@ -3064,6 +3068,8 @@ export interface components {
             cpu_millis?: number | null;
             /** @description gigabytes of all services and their replicas together; null: no limit */
             memory_gbs?: number | null;
+            /** @description the longest backup retention of its own that a service may get, in days; services that have one keep it; null: 90 */
+            backup_retention_days?: number | null;
         };
         ProjectDetails: {
             id: string;

@@ -1,8 +1,9 @@
+import { RETENTION_DAYS } from '@howdah/contract/values';
 import { useQuery } from '@tanstack/react-query';
 import { projectQuery } from '../api-project.ts';
 import { Load } from '../components/Load.tsx';
 import { Ago, Card, PageHead } from '../components/ui.tsx';
-import { cores } from '../format.ts';
+import { cores, days } from '../format.ts';
 import { useMe } from '../session.ts';
 import classes from './service/service.module.css';
 
@@ -54,6 +55,10 @@ export function Usage() {
                   </div>
                 );
               })}
+              <div className={`${classes.meterHead} num`}>
+                <span>Longest backup retention</span>
+                <span>{days(limits.backup_retention_days ?? RETENTION_DAYS.max)}</span>
+              </div>
             </div>
           </Card>
         )}

@@ -1,6 +1,7 @@
 /** Schemas of projects and their limits. */
 import { Type } from 'typebox';
 import { Named, Ref } from '../schema.ts';
+import { RETENTION_DAYS } from '../values.ts';
 import { closed, count, dateTime, limit, name } from './parts.ts';
 
 export const ProjectSchema = Named(
@@ -16,6 +17,16 @@ export const ProjectLimitsSchema = Named(
       replica_sets: limit('read replica sets'),
       cpu_millis: limit('thousandths of a core of all services and their replicas together'),
       memory_gbs: limit('gigabytes of all services and their replicas together'),
+      backup_retention_days: Type.Optional(
+        Type.Union(
+          [Type.Integer({ minimum: RETENTION_DAYS.min, maximum: RETENTION_DAYS.max }), Type.Null()],
+          {
+            description:
+              'the longest backup retention of its own that a service may get, in days; services ' +
+              `that have one keep it; null: ${RETENTION_DAYS.max}`,
+          },
+        ),
+      ),
     },
     { ...closed, description: 'missing fields stay unchanged' },
   ),

@@ -116,6 +116,15 @@ export const AdoptBody = Named(
           'know, on the machine of the installation',
       }),
       name: Type.Optional(name('1 to 128 characters; default: its id')),
+      vpc_id: Type.Optional(
+        vpcId('the VPC that it comes into; without one, its endpoint is open to its allow list'),
+      ),
+      allow_list_id: Type.Optional(
+        Type.String({
+          maxLength: 64,
+          description: 'the allow list that it gets; without one, all clients may connect',
+        }),
+      ),
     },
     closed,
   ),

@@ -9,10 +9,10 @@ export type Adoptable = {
   /** The extensions whose libraries its servers load. */
   libraries: readonly string[];
   /**
-   * The last upgrade that made its data, and the version before it, as far as that data is still
-   * there; null: none did.
+   * The last upgrade that made its data; null: none did. The version before it and its time are
+   * known while the former data is there.
    */
-  upgraded: { id: string; from: number } | null;
+  upgraded: { id: string; from: number | null; at: string | null } | null;
   /** Where it listened, if nothing else listens there now; null: unknown, or in use. */
   endpoint: Endpoint | null;
   /** The process of its server; null: it does not run. */

@@ -12,7 +12,7 @@ import {
   STORAGE_GB,
   typeOfAddons,
 } from '@howdah/contract';
-import type { ServiceRow } from '../domain/service/row.ts';
+import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { NotAdoptable, type Adoptable } from '../engine/adoptable.ts';
 import type { Region, Regions } from '../engine/regions.ts';
 import type { Endpoint } from '../engine/spec.ts';
@@ -22,12 +22,14 @@ import { isPromised, lockAdoptions } from '../store/regions.ts';
 import { changeService, lockService } from '../store/services.ts';
 import { insertSpare } from '../store/spares.ts';
 import type { Tx } from '../store/tables.ts';
+import { useAllowList } from './allow-lists.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
 import { refuseFullDisk, refuseSecondProject, reserveEndpoint } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { refuseMissingLibraries } from './extensions.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseWithoutAnswer } from './service-rules.ts';
+import { joinVpc } from './vpcs.ts';
 
 /** The quota leaves this much room beside data that takes more than the default. */
 const ROOM = 1.25;
@@ -36,8 +38,9 @@ const ROOM = 1.25;
 export async function adoptService(
   { regions, store }: ControlContext,
   caller: Caller,
-  { directory, name }: AdoptBody,
+  body: AdoptBody,
 ): Promise<Outcome> {
+  const { directory, name } = body;
   const { region, found } = await findOrRefuse(regions, directory);
   const { id, major, libraries, upgraded } = found;
   const addons: Addon[] = libraries.includes('timescaledb') ? ['time-series'] : [];
@@ -71,12 +74,29 @@ export async function adoptService(
       preload,
       // Its data is never replaced by an empty database.
       provisioned: true,
-      ...(upgraded === null ? {} : { upgraded: { ...upgraded, at: new Date().toISOString() } }),
+      ...(upgraded === null ? {} : { upgraded }),
+      ...(await networksOf(tx, region, caller.projectId, fresh, body)),
     };
     const row = await changeService(tx, fresh, change, operation);
     await makeDue(tx, id);
     return answerOf(row, operation.id, found, name);
   });
+}
+
+/** The networks whose clients may connect. @throws ApiError when there is no such VPC or list */
+async function networksOf(
+  tx: Tx,
+  region: Region,
+  projectId: string,
+  service: ServiceRow,
+  { vpc_id: vpcId, allow_list_id: listId }: AdoptBody,
+): Promise<ServiceChange> {
+  const vpc = vpcId === undefined ? {} : await joinVpc(tx, region, projectId, service, vpcId);
+  const list =
+    listId === undefined
+      ? {}
+      : await useAllowList(tx, projectId, { vpc_id: vpcId ?? null }, listId);
+  return { ...vpc, ...list };
 }
 
 /** The region whose directory it is, and what is found in it. */
@@ -185,7 +205,9 @@ function assumptions(row: ServiceRow, { endpoint }: Adoptable): string[] {
     `size: cpu_millis ${cpu}, memory_gbs ${memory}, storage_gb ${storage}`,
     `port: ${row.port}, ${port}`,
     `environment: ${row.environment}`,
-    'networks: no VPC and no allow list, so that clients of all networks may connect',
+    ...(row.vpc_id === null && row.allow_list_id === null
+      ? ['networks: no VPC and no allow list, so that clients of all networks may connect']
+      : []),
     'without a connection pooler, replicas and an exporter',
   ];
 }

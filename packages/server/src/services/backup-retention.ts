@@ -15,6 +15,7 @@ import type { Db } from '../store/tables.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
 import { refuseWithoutRepository } from './change-service.ts';
 import type { ControlContext } from './context.ts';
+import { refuseLongRetention } from './limits.ts';
 import { lockOwnService } from './service-rules.ts';
 
 export async function readBackupRetention(
@@ -46,6 +47,7 @@ export async function setBackupRetention(
     if (days !== null) await refuseWithoutRepository(tx, context, service, 'backup-retention');
     const doc = JSON.stringify(await describeRetention(tx, region, days, onMachine));
     if (days === service.backup_retention_days) return { doc, operationId: null };
+    if (days !== null) await refuseLongRetention(tx, caller.projectId, days);
     const operationId = await recordOperation(tx, service, 'setBackupRetention', caller);
     await changeService(tx, service, { backup_retention_days: days }, operation);
     return { doc, operationId };

@@ -143,7 +143,7 @@ function majorOfFork(
 async function withReason(db: Db, parentId: string, error: unknown): Promise<unknown> {
   if (!(error instanceof ApiError) || error.code !== 'INVALID_REQUEST') return error;
   const { upgraded } = await readUpgrades(db, parentId);
-  if (upgraded === null) return error;
+  if (upgraded === null || upgraded.from === null || upgraded.at === null) return error;
   return new ApiError(
     'INVALID_REQUEST',
     `${error.message}; the service was upgraded from PostgreSQL ${upgraded.from} at ` +

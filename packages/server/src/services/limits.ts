@@ -31,6 +31,24 @@ export async function keepWithinLimits(
   }
 }
 
+/**
+ * Refuses a backup retention that is longer than the project may have. Limits that are changed
+ * meanwhile wait.
+ *
+ * @throws ApiError LIMIT_EXCEEDED
+ */
+export async function refuseLongRetention(tx: Tx, projectId: string, days: number): Promise<void> {
+  const { backup_retention_days: most } = await lockLimits(tx, projectId);
+  if (most === null || days <= most) return;
+  throw new ApiError(
+    'LIMIT_EXCEEDED',
+    `retention_days: found ${days}; the project may keep backups for ${most} days at most. Take ` +
+      'fewer days, or have the operator raise the limit: ' +
+      `howdah project limits ${projectId} --backup-retention-days ${days}`,
+    { limit: 'backup_retention_days', allowed: most, wanted: days },
+  );
+}
+
 /** The weight of a number of servers of a size. */
 export function weightOf(size: Size, servers: number): { cpu_millis: number; memory_gbs: number } {
   return size === 'shared'

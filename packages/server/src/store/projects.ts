@@ -74,6 +74,7 @@ export async function findProject(db: Db, id: string): Promise<ProjectDetails | 
   };
 }
 
+/** Whether the number of its things is limited. */
 export async function hasLimits(db: Db, id: string): Promise<boolean> {
   const row = await db
     .selectFrom('projects')
@@ -91,7 +92,7 @@ export async function hasLimits(db: Db, id: string): Promise<boolean> {
  * Locks the limits of a project until the transaction ends: changes of limits, and of the things
  * that they count, run one after the other.
  */
-export async function lockLimits(tx: Tx, id: string): Promise<Record<ProjectLimit, number | null>> {
+export async function lockLimits(tx: Tx, id: string): Promise<Required<ProjectLimits>> {
   const row = await tx
     .selectFrom('projects')
     .selectAll()
@@ -111,20 +112,23 @@ export async function usageOf(db: Db, id: string): Promise<Record<ProjectLimit, 
   return row ?? { services: 0, replica_sets: 0, cpu_millis: 0, memory_gbs: 0 };
 }
 
-function limitsOf(row: Selectable<Tables['projects']>): Record<ProjectLimit, number | null> {
+function limitsOf(row: Selectable<Tables['projects']>): Required<ProjectLimits> {
   return {
     services: row.max_services,
     replica_sets: row.max_replica_sets,
     cpu_millis: row.max_cpu_millis,
     memory_gbs: row.max_memory_gbs,
+    backup_retention_days: row.max_backup_retention_days,
   };
 }
 
 function limitColumns(limits: ProjectLimits) {
+  const { backup_retention_days: days } = limits;
   return {
     ...(limits.services === undefined ? {} : { max_services: limits.services }),
     ...(limits.replica_sets === undefined ? {} : { max_replica_sets: limits.replica_sets }),
     ...(limits.cpu_millis === undefined ? {} : { max_cpu_millis: limits.cpu_millis }),
     ...(limits.memory_gbs === undefined ? {} : { max_memory_gbs: limits.memory_gbs }),
+    ...(days === undefined ? {} : { max_backup_retention_days: days }),
   };
 }

@@ -38,6 +38,7 @@ export interface Tables {
     max_replica_sets: Generated<number | null>;
     max_cpu_millis: Generated<number | null>;
     max_memory_gbs: Generated<number | null>;
+    max_backup_retention_days: Generated<number | null>;
   };
   project_usage: {
     project_id: string;

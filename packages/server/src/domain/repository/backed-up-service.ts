@@ -124,5 +124,8 @@ function parseUpgraded(last: unknown): Upgraded | null {
     ids.push(id);
     one = Reflect.get(one, 'before');
   }
-  return ids.reduceRight<Upgraded | null>((before, id) => ({ id, from: 0, at: '', before }), null);
+  return ids.reduceRight<Upgraded | null>(
+    (before, id) => ({ id, from: null, at: null, before }),
+    null,
+  );
 }

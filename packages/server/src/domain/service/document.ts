@@ -8,6 +8,11 @@ export function vpcEndpointOf({ vpc_id, vpc_address, host, port }: ServiceRow): 
   return vpc_id === null ? null : { host: vpc_address ?? host, port, vpc_id };
 }
 
+function upgradeIn({ upgraded }: ServiceRow): Pick<Service, 'upgraded'> {
+  const { from = null, at = null } = upgraded ?? {};
+  return from === null || at === null ? {} : { upgraded: { from: String(from), at } };
+}
+
 export function serviceDocument(row: ServiceRow): Service {
   const [pooler, vpcEndpoint] = [poolerSpec(row), vpcEndpointOf(row)];
   return {
@@ -16,9 +21,7 @@ export function serviceDocument(row: ServiceRow): Service {
     name: row.name,
     service_type: row.service_type,
     ...(row.pg_version === null ? {} : { pg_version: String(row.pg_version) }),
-    ...(row.upgraded === null
-      ? {}
-      : { upgraded: { from: String(row.upgraded.from), at: row.upgraded.at } }),
+    ...upgradeIn(row),
     status: row.status,
     region_code: row.region_alias ?? row.region_code,
     created: row.created.toISOString(),

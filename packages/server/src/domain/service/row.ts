@@ -24,10 +24,16 @@ export type Kept = {
 };
 
 /**
- * An upgrade that is done: the version before it, and the upgrade that had made the data before,
- * which older releases did not record.
+ * An upgrade that is done: the version before it, when it was done, and the upgrade that had made
+ * the data before, which older releases did not record. Without a version and a time, only its data
+ * is left: nothing of the former data, so that it cannot be undone.
  */
-export type Upgraded = { id: string; from: number; at: string; before?: Upgraded | null };
+export type Upgraded = {
+  id: string;
+  from: number | null;
+  at: string | null;
+  before?: Upgraded | null;
+};
 
 export type ServiceRow = {
   id: string;

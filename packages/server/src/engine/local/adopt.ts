@@ -205,12 +205,15 @@ function workingPlaceOf(pid: number): Stats | null {
   }
 }
 
-/** The data from before an upgrade is aside for a while, and says its version. */
-function upgradedOf({ root }: InstancePaths, marker: Marker): Adoptable['upgraded'] {
-  const { upgrade } = marker;
-  if (upgrade === null) return null;
-  const former = readTextIfSafe(join(root, 'aside', upgrade, '0', 'PG_VERSION'));
-  return { id: upgrade, from: Number.parseInt(former ?? '', 10) || majorOf(marker) };
+/** The upgrade has moved the data from before it aside, which stays for a while. */
+function upgradedOf({ root }: InstancePaths, { upgrade: id }: Marker): Adoptable['upgraded'] {
+  if (id === null) return null;
+  const former = join(root, 'aside', id);
+  const version = readTextIfSafe(join(former, '0', 'PG_VERSION'))?.trim() ?? '';
+  const at = statEntry(former)?.mtime.toISOString() ?? null;
+  return at !== null && /^[1-9]\d$/.test(version)
+    ? { id, from: Number(version), at }
+    : { id, from: null, at: null };
 }
 
 async function endpointOf(
