@@ -26,10 +26,14 @@ echo "include 'double.conf'" >>"$data/postgresql.conf"
 pg_ctl --pgdata="$data" --wait --silent \\
   --options="-F -c listen_addresses='' -c unix_socket_directories=/tmp" start
 sql --dbname=postgres --command="create role \\"$OWNER\\" login"
-echo "create role streaming_replica login replication password '$REPLICATION_PASSWORD'" |
-  sql --dbname=postgres
-# In this order: docs/cloudnativepg.md, fact 24.
+# In this order: docs/cloudnativepg.md, facts 24 and 28.
 sql --dbname=postgres --file=/config/init.sql
+sql --dbname=postgres <<'END'
+select 'create role streaming_replica' where not exists
+  (select from pg_roles where rolname = 'streaming_replica') \\gexec
+END
+echo "alter role streaming_replica login replication password '$REPLICATION_PASSWORD'" |
+  sql --dbname=postgres
 sql --dbname=template1 --file=/config/template.sql
 sql --dbname=postgres --command="create database \\"$DATABASE\\" owner \\"$OWNER\\""
 sql --dbname="$DATABASE" --file=/config/application.sql
@@ -76,6 +80,8 @@ primary="$primary sslmode=verify-full sslrootcert=/authority/ca.crt"
 is_standby() { [ -e "$data/standby.signal" ]; }
 is_fenced() { grep -q yes /config/fenced; }
 clone() {
+  # It waits for the new primary: docs/cloudnativepg.md, fact 28.
+  until psql --no-psqlrc --command='' "$primary dbname=postgres" >/dev/null; do sleep 0.5; done
   until rm -rf "$data.new" && pg_basebackup --pgdata="$data.new" --dbname="$primary" \\
     --checkpoint=fast --no-sync; do
     sleep 0.5
@@ -185,6 +191,7 @@ export const OWN_SETTINGS: readonly string[] = [
 /** Rules of CloudNativePG around those of a Cluster. */
 export const FIRST_RULES: readonly string[] = [
   'local all all trust',
+  'hostssl postgres streaming_replica all scram-sha-256',
   'hostssl replication streaming_replica all scram-sha-256',
 ];
 export const LAST_RULES: readonly string[] = ['host all all all scram-sha-256'];

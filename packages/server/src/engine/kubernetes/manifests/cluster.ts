@@ -74,6 +74,15 @@ export type ClusterInput = Readonly<{
   desired: string;
 }>;
 
+/**
+ * A former primary connects to this database of the new one, and follows it only then; users may
+ * not connect to it (docs/cloudnativepg.md, fact 28). CloudNativePG makes a role that is missing.
+ */
+const STANDBY_SQL: readonly string[] = [
+  'create role streaming_replica login replication',
+  'grant connect on database postgres to streaming_replica',
+];
+
 export function clusterManifest(input: ClusterInput): Manifest {
   const { id, projectId, region, size, replicas } = input;
   const labels = {
@@ -185,7 +194,7 @@ function bootstrapOf({ id, statements, parent, snapshot }: ClusterInput): object
         encoding: 'UTF8',
         localeCollate: 'C.UTF-8',
         localeCType: 'C.UTF-8',
-        postInitSQL: [...statements, ...READER_SQL, ...CONTROL_SQL],
+        postInitSQL: [...statements, ...STANDBY_SQL, ...READER_SQL, ...CONTROL_SQL],
         postInitTemplateSQL: READER_TEMPLATE_SQL,
         postInitApplicationSQL: READER_DATABASE_SQL,
       },
