@@ -9,7 +9,7 @@ import { KINDS } from './api/kinds.ts';
 import { controlSecret } from './manifests/names.ts';
 import {
   CONTROL_DATABASES,
-  CONTROL_ROLE,
+  GUARD_ROLE,
   NETWORKS_SETTING,
   networksVersion,
 } from './manifests/networks.ts';
@@ -91,7 +91,7 @@ const END = `
     and usename operator(pg_catalog.<>) all ($2::pg_catalog.name[])
     and not (client_addr operator(pg_catalog.<<=) any ($1::pg_catalog.inet[]))`;
 /** Roles that other rules let in: standbys, statements, and this one. */
-const OTHERS = ['streaming_replica', 'howdah_reader', CONTROL_ROLE];
+const OTHERS = ['streaming_replica', 'howdah_reader', GUARD_ROLE];
 
 /** @returns whether the server sees the address that the control plane has for it */
 async function endDisallowed(
@@ -144,7 +144,7 @@ async function connect(
   const client = new Client({
     host: settings.host,
     port: cache.cluster(id)?.nodePort ?? 0,
-    user: CONTROL_ROLE,
+    user: GUARD_ROLE,
     password,
     database,
     ssl: { ca: authority.certificatePem, rejectUnauthorized: true },
@@ -152,7 +152,9 @@ async function connect(
     connectionTimeoutMillis: SESSION_DEADLINE_MS,
     query_timeout: SESSION_DEADLINE_MS,
     // The owner of a database may have set others for all sessions in it.
-    options: '-c role=none -c local_preload_libraries= -c default_transaction_read_only=on',
+    options:
+      '-c role=none -c local_preload_libraries= -c default_transaction_read_only=on ' +
+      `-c search_path=pg_catalog,pg_temp -c statement_timeout=${SESSION_DEADLINE_MS}`,
   });
   client.on('error', () => undefined); // the running statement reports it
   try {
@@ -183,7 +185,7 @@ const unavailable = (error: unknown): EngineUnavailable =>
   error instanceof EngineUnavailable
     ? error
     : new EngineUnavailable(
-        `the control plane has no session as ${CONTROL_ROLE}, which ends sessions of other ` +
+        `the control plane has no session as ${GUARD_ROLE}, which ends sessions of other ` +
           `networks: ${messageOf(error)}`,
         { cause: error },
       );

@@ -8,7 +8,7 @@ import { READER_ROLE } from '../../statements/reader-role.ts';
 import { controlSecret } from './names.ts';
 
 /** The role by which the control plane ends sessions of clients that may no longer connect. */
-export const CONTROL_ROLE = 'howdah_control';
+export const GUARD_ROLE = 'howdah_control';
 /** The databases that it connects to: the second one if an earlier release made the service. */
 export const CONTROL_DATABASES = ['postgres', DATABASE_NAME] as const;
 /** Sessions of two control planes at a time. */
@@ -17,7 +17,7 @@ const SESSIONS = 2;
 /** The role as a Cluster has it. */
 export function controlRole(id: string): object {
   return {
-    name: CONTROL_ROLE,
+    name: GUARD_ROLE,
     ensure: 'present',
     login: true,
     connectionLimit: SESSIONS,
@@ -28,8 +28,8 @@ export function controlRole(id: string): object {
 
 /** SQL that a superuser runs once in a new server. */
 export const CONTROL_SQL: readonly string[] = [
-  `create role ${CONTROL_ROLE}`,
-  `grant connect on database postgres to ${CONTROL_ROLE}`,
+  `create role ${GUARD_ROLE}`,
+  `grant connect on database postgres to ${GUARD_ROLE}`,
 ];
 
 /** The setting by which a session sees which rules its server has loaded. */
@@ -54,7 +54,7 @@ export function networkRules(networks: readonly string[] | null): string[] {
     onlyTls,
     // The address of the control plane is not known, and nobody else has these passwords.
     `hostssl ${DATABASE_NAME} ${READER_ROLE} all scram-sha-256`,
-    `hostssl ${CONTROL_DATABASES.join(',')} ${CONTROL_ROLE} all scram-sha-256`,
+    `hostssl ${CONTROL_DATABASES.join(',')} ${GUARD_ROLE} all scram-sha-256`,
     ...networks.map((network) => `hostssl all all ${network} scram-sha-256`),
     'host all all all reject',
   ];

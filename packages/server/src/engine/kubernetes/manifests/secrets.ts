@@ -13,7 +13,7 @@ import {
   passwordSecret,
   readerSecret,
 } from './names.ts';
-import { CONTROL_ROLE } from './networks.ts';
+import { GUARD_ROLE } from './networks.ts';
 
 /** A namespace; nothing but ours may be in it. */
 export function namespaceManifest(projectId: string): Manifest {
@@ -54,7 +54,7 @@ export function readerManifest(id: string, projectId: string, password: string):
 /** @param password the control plane logs in with it, so it is no verifier */
 export function controlManifest(id: string, projectId: string, password: string): Manifest {
   const labels = { [LABELS.service]: id };
-  const data = { username: CONTROL_ROLE, password };
+  const data = { username: GUARD_ROLE, password };
   return secretManifest(controlSecret(id), projectId, labels, data, 'kubernetes.io/basic-auth');
 }
 

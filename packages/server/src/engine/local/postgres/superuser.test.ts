@@ -22,6 +22,10 @@ const EXCEPTIONS: Record<string, { clients: number; why: string }> = {
     clients: 1,
     why: 'lives as long as its server, with the configuration of superuser.ts',
   },
+  'server/src/engine/kubernetes/networks.ts': {
+    clients: 1,
+    why: 'the role that ends sessions on Kubernetes, which is no superuser',
+  },
   'server/src/engine/statements/session.ts': {
     clients: 1,
     why: 'the role of statements through the API, which is no superuser',
