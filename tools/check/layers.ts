@@ -134,6 +134,12 @@ export const LAYERS: readonly Layer[] = [
     imports: ['contract', 'engine interface'],
   },
   {
+    name: 'engine/pooler',
+    holds: 'connection poolers of any engine: their configuration, their role in a server',
+    path: `^${SERVER}/engine/pooler/`,
+    imports: ['contract', 'engine/statements'],
+  },
+  {
     name: 'engine/local/admin',
     holds: 'doctor, audit, backup of the control plane: commands that work without it',
     path: `^${SERVER}/engine/local/admin/`,
@@ -161,6 +167,7 @@ export const LAYERS: readonly Layer[] = [
       'config',
       'domain',
       'engine/statements',
+      'engine/pooler',
     ],
   },
   {
@@ -173,7 +180,15 @@ export const LAYERS: readonly Layer[] = [
     name: 'engine/kubernetes',
     holds: 'services as Clusters of CloudNativePG, on Kubernetes',
     path: `^${SERVER}/engine/kubernetes/`,
-    imports: ['contract', 'lib', 'engine interface', 'config', 'domain', 'engine/statements'],
+    imports: [
+      'contract',
+      'lib',
+      'engine interface',
+      'config',
+      'domain',
+      'engine/statements',
+      'engine/pooler',
+    ],
   },
   {
     name: 'engine/conformance',

@@ -81,7 +81,13 @@ async function openRegion(
   const { code, host, images, first_port, last_port } = row;
   const portRange = [first_port, last_port] as const;
   const engine = createKubernetesEngine({
-    settings: { code, host, images, storageClass: row.storage_class },
+    settings: {
+      code,
+      host,
+      images,
+      poolerImage: row.pooler_image,
+      storageClass: row.storage_class,
+    },
     connection: await connectionOf(accessOrFail(sealer, row)),
     mayWrite: store.holdsLock,
     authority,

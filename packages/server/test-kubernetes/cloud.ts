@@ -1,11 +1,20 @@
 /** The cluster, and the operator in it, that all tests of a file share. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'vitest';
+import { makePoolerImage } from './image.ts';
 import { startMetricsServer } from './metrics-server.ts';
 import { startOperator, type Operator } from './operator/operator.ts';
 import { realOperatorFiles, startRealOperator } from './real-operator.ts';
 import { openRig, type Rig } from './rig.ts';
 
-type Opened = Readonly<{ rig: Rig; operator: Operator; closeMetrics: () => Promise<void> }>;
+type Opened = Readonly<{
+  rig: Rig;
+  operator: Operator;
+  poolerImage: string;
+  closeMetrics: () => Promise<void>;
+}>;
 
 let opened: Opened | null = null;
 
@@ -14,12 +23,25 @@ export const testWithDouble = realOperatorFiles === null ? test : test.skip;
 
 export async function setUp(): Promise<void> {
   const rig = await openRig();
+  const poolerImage = await importPoolerImage(rig);
   const operator =
     realOperatorFiles === null
       ? await startOperator(rig.connection, rig.image, rig.exec)
       : await startRealOperator(rig, realOperatorFiles);
   const closeMetrics = await startMetricsServer(operator.api, rig.machineHost);
-  opened = { rig, operator, closeMetrics };
+  opened = { rig, operator, poolerImage, closeMetrics };
+}
+
+/** @returns its name */
+async function importPoolerImage(rig: Rig): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'hd-'));
+  try {
+    const { name, archive } = await makePoolerImage(directory);
+    await rig.inNode('ctr', '--namespace', 'k8s.io', 'images', 'import', archive);
+    return name;
+  } finally {
+    await rm(directory, { recursive: true });
+  }
 }
 
 export async function tearDown(): Promise<void> {
@@ -33,4 +55,6 @@ function openedOrThrow() {
 }
 
 export const rig = (): Rig => openedOrThrow().rig;
+/** An image of PgBouncer that the node has. */
+export const poolerImage = (): string => openedOrThrow().poolerImage;
 export const operator = (): Operator => openedOrThrow().operator;

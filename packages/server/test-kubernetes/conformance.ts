@@ -42,7 +42,8 @@ const LARGE: readonly string[] = [
 const SIZE = { cpuMillis: 500, memoryGbs: 1 } as const;
 
 describe('promises', () => {
-  const capabilities = capabilitiesOf({ code: 'kube', images: { [MAJOR]: '' } }, true);
+  const settings = { code: 'kube', images: { [MAJOR]: '' }, poolerImage: '' };
+  const capabilities = capabilitiesOf(settings, true);
   const names = new Set(PROMISES.map(({ name }) => name));
   for (const name of [...NOT_KEPT.keys(), ...LARGE])
     if (!names.has(name)) throw new Error(`there is no promise ${name}`);

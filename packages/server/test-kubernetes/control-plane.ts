@@ -15,7 +15,7 @@ import { parseAllDocuments } from 'yaml';
 import { FIELD_MANAGER } from '../src/engine/kubernetes/api/client.ts';
 import { connectTo, HOWDAH } from '../test/harness.ts';
 import type { Service } from '../test/harness-caller.ts';
-import { rig } from './cloud.ts';
+import { poolerImage, rig } from './cloud.ts';
 import { makeImage } from './image.ts';
 
 const MANIFESTS = fileURLToPath(new URL('../../../deploy/kubernetes/', import.meta.url));
@@ -77,7 +77,7 @@ test('a cluster gets its own control plane by its manifests, and a service', asy
   await kubectl('rollout', 'status', 'deployment/howdah', '--timeout=600s');
   await cli(
     ...`region add kube --ports 30100-30199 --storage-class ${storageClass}`.split(' '),
-    ...`--host ${host} --image 17=${image}`.split(' '),
+    ...`--host ${host} --image 17=${image} --pooler-image ${poolerImage()}`.split(' '),
   );
   const findings: { what: string; state: string }[] = JSON.parse(
     await cli('region', 'doctor', 'kube', '-o', 'json'),

@@ -19,16 +19,12 @@ const larger = (spec: ServiceSpec): ServiceSpec => ({
 export const pathOf = ({ projectId }: KubernetesSubject, { id }: ServiceSpec): string =>
   `${CLUSTERS}/namespaces/${namespaceOf(projectId)}/clusters/${clusterName(id)}`;
 
-/** @param image of PostgreSQL; none: that of the rig */
+/** @param images of PostgreSQL and of PgBouncer; none: those of the rig */
 export async function withSubject(
   work: (subject: KubernetesSubject) => Promise<void>,
-  image?: string,
+  images: Readonly<{ image?: string; pooler?: string }> = {},
 ): Promise<void> {
-  const subject = await createKubernetesSubject(
-    rig(),
-    operator().api,
-    image === undefined ? {} : { image },
-  );
+  const subject = await createKubernetesSubject(rig(), operator().api, images);
   try {
     await work(subject);
   } finally {
@@ -62,15 +58,18 @@ export const reasonOf = (verdict: Verdict): string =>
 
 describe.concurrent('a service', () => {
   test('says which image cannot be pulled, and can be stopped and removed', () =>
-    withSubject(async (subject) => {
-      const spec = await subject.newSpec();
-      const failed = await converge(subject, spec, ({ outcome }) => outcome === 'failed');
-      expect(reasonOf(failed)).toMatch(/start PostgreSQL: .*(ErrImagePull|ImagePullBackOff)/);
-      // It never becomes healthy, which a hibernation waits for.
-      expect((await settle(subject, paused(spec))).steps).toEqual(['stop PostgreSQL']);
-      await removeAll(subject, spec.id);
-      expect(await subject.leftovers(spec.id)).toEqual([]);
-    }, 'localhost/howdah/missing:17'));
+    withSubject(
+      async (subject) => {
+        const spec = await subject.newSpec();
+        const failed = await converge(subject, spec, ({ outcome }) => outcome === 'failed');
+        expect(reasonOf(failed)).toMatch(/start PostgreSQL: .*(ErrImagePull|ImagePullBackOff)/);
+        // It never becomes healthy, which a hibernation waits for.
+        expect((await settle(subject, paused(spec))).steps).toEqual(['stop PostgreSQL']);
+        await removeAll(subject, spec.id);
+        expect(await subject.leftovers(spec.id)).toEqual([]);
+      },
+      { image: 'localhost/howdah/missing:17' },
+    ));
 
   test('says who else manages a field, and goes on once that is over', () =>
     withSubject(async (subject) => {

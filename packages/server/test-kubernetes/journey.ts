@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo, install, type Installation } from '../test/harness.ts';
 import type { Service } from '../test/harness-caller.ts';
-import { operator, rig } from './cloud.ts';
+import { operator, poolerImage, rig } from './cloud.ts';
 
 let cloud: Installation;
 
@@ -41,6 +41,8 @@ test('a cluster becomes a region, with services that clients reach by TLS', asyn
       ' ',
     ),
     ...`--storage-class ${storageClass} --image 17=${image}`.split(' '),
+    '--pooler-image',
+    poolerImage(),
   );
   const findings: { what: string; state: string }[] = JSON.parse(
     await cli('region', 'doctor', 'kube', '-o', 'json'),
@@ -106,6 +108,24 @@ test('a service gets another size and another password, and its log is read', as
   await expect(writeRow(password)).rejects.toThrow('password authentication failed');
   expect(await cli('service', 'logs', 'orders')).toContain('ready to accept connections');
   expect(await cli('query', 'orders', 'select count(*) as found from t')).toMatch(/found\s+3/);
+});
+
+test('a service gets a connection pooler, at the port that its answer has', async () => {
+  const { service_id: id } = service;
+  await cli('service', 'enable-pooler', 'orders');
+  const { connection_pooler: pooler } = await cloud.get(id);
+  if (pooler === undefined) throw new Error('it has no pooler');
+  const client = await connectTo(cloud, { ...service, ...pooler }, PASSWORD);
+  expect((await client.query('select from t')).rowCount).toBe(3);
+  await client.end();
+  await cli('service', 'disable-pooler', 'orders');
+  const kinds = (await cloud.operations(id)).map(({ kind, steps }) => [kind, steps.at(-1)?.name]);
+  expect(kinds).toEqual(
+    expect.arrayContaining([
+      ['enablePooler', 'start connection pooler'],
+      ['disablePooler', 'stop connection pooler'],
+    ]),
+  );
 });
 
 test('a service that runs has figures', async () => {

@@ -16,6 +16,7 @@ import type { ServiceSpec } from '../src/engine/spec.ts';
 import { newId } from '../src/lib/ids.ts';
 import { scramVerifier } from '../src/lib/scram.ts';
 import { openCertificateAuthority } from '../src/lib/tls.ts';
+import { poolerImage } from './cloud.ts';
 import type { Api } from './operator/api.ts';
 import { CLUSTERS, pathIn } from './operator/cluster.ts';
 import type { Rig } from './rig.ts';
@@ -35,13 +36,17 @@ const take = async (): Promise<number> => {
   return FIRST_PORT + used;
 };
 
+/** Another user, another database or no TLS for a session. */
+export type Session = Readonly<{ user?: string; database?: string; ssl?: false }>;
+
 export type KubernetesSubject = Subject & {
   readonly projectId: string;
-  /** Runs work with a session at the endpoint. @param password default: the first */
+  /** Runs work with a session at the endpoint; default: of tsdbadmin, with the first password. */
   readonly withClient: <T>(
-    spec: ServiceSpec,
+    spec: Pick<ServiceSpec, 'endpoint'>,
     work: (client: Client) => Promise<T>,
     password?: string,
+    session?: Session,
   ) => Promise<T>;
   readonly destroy: () => Promise<void>;
 };
@@ -49,11 +54,15 @@ export type KubernetesSubject = Subject & {
 /** Many of them fit on the node, and none waits for CPU time that others do not use. */
 const SHARED: Size = 'shared';
 
-/** @param image of PostgreSQL @param size of new services */
+/** @param image of PostgreSQL @param pooler of PgBouncer @param size of new services */
 export async function createKubernetesSubject(
   rig: Rig,
   api: Api,
-  { image = rig.image, size = SHARED }: Readonly<{ image?: string; size?: Size }> = {},
+  {
+    image = rig.image,
+    pooler = poolerImage(),
+    size = SHARED,
+  }: Readonly<{ image?: string; pooler?: string; size?: Size }> = {},
 ): Promise<KubernetesSubject> {
   const directory = await mkdtemp(join(tmpdir(), 'hd-'));
   const authority = await openCertificateAuthority(directory);
@@ -64,6 +73,7 @@ export async function createKubernetesSubject(
     host: rig.host,
     storageClass: rig.storageClass,
     images: { [MAJOR]: image },
+    poolerImage: pooler,
   };
   const records = createMemoryRecords({ take });
   const make = (): Engine =>
@@ -79,22 +89,22 @@ export async function createKubernetesSubject(
       failed: (error) => process.emitWarning(String(error)),
     });
   let engine = make();
-  const newPort = async (): Promise<number> => (await engine.addresses.reserve({ take })).port;
   const withClient = clientsOf(authority.certificatePem);
   return {
     get engine() {
       return engine;
     },
     projectId,
-    withClient: (spec, work, password = FIRST_PASSWORD) => withClient(spec, password, work),
+    withClient: (spec, work, password = FIRST_PASSWORD, session = {}) =>
+      withClient(spec, password, work, session),
     records,
     changed,
     firstPassword: FIRST_PASSWORD,
     clientNetwork: `${rig.machineHost}/32`,
     snapshotEveryMs: SNAPSHOT_EVERY_MS,
-    newPort,
+    newPort: async () => (await engine.addresses.reserve({ take })).port,
     listens: (port) => listens(rig.host, port),
-    newSpec: async () => newSpec(projectId, { host: rig.host, port: await newPort() }, size),
+    newSpec: async () => newSpec(projectId, { host: rig.host, port: await take() }, size),
     verifierOf: scramVerifier,
     canLogIn: (spec, password) => withClient(spec, password, async () => true).catch(() => false),
     insertRows: (spec, rows) =>
@@ -163,9 +173,10 @@ async function newSpec(
 /** @param ca of the certificate that a server must have, for the host of its endpoint */
 function clientsOf(ca: string) {
   return async <T>(
-    { endpoint }: ServiceSpec,
+    { endpoint }: Pick<ServiceSpec, 'endpoint'>,
     password: string,
     use: (client: Client) => Promise<T>,
+    session: Session = {},
   ): Promise<T> => {
     const client = new Client({
       ...endpoint,
@@ -173,6 +184,7 @@ function clientsOf(ca: string) {
       database: 'tsdb',
       password,
       ssl: { ca, rejectUnauthorized: true },
+      ...session,
       // A session that reached a server which has just ended hears nothing.
       connectionTimeoutMillis: 10_000,
       // A server that is gone may send nothing more.
@@ -221,6 +233,7 @@ export const SNAPSHOTS = '/apis/snapshot.storage.k8s.io/v1/volumesnapshots';
 async function leftoversOf(api: Api, id: string): Promise<string[]> {
   const paths = [
     ...KINDS.map((kind) => `/api/v1/${kind}`),
+    ...['deployments', 'replicasets'].map((kind) => `/apis/apps/v1/${kind}`),
     `${CLUSTERS}/clusters`,
     `${CLUSTERS}/backups`,
     SNAPSHOTS,

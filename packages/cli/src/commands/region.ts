@@ -19,6 +19,7 @@ type Adding = Changing & {
   ports?: string;
   storageClass?: string;
   image?: readonly string[];
+  poolerImage?: string;
 };
 
 export function addRegion(program: Command): void {
@@ -65,6 +66,7 @@ function addClusters(region: Command): void {
     .option('--ports <first-last>', 'ports of its services; default: 30000-32767')
     .option('--storage-class <name>', 'of volumes; default: the default class of the cluster')
     .option('--image <major=image...>', 'images of PostgreSQL, by major version')
+    .option('--pooler-image <image>', 'image of PgBouncer, with its version as the tag')
     .action(async (code: string, options: Adding) => {
       const connection = await connect(options);
       const body = await bodyOf(code, options);
@@ -99,7 +101,7 @@ function addClusters(region: Command): void {
 }
 
 async function bodyOf(code: string, options: Adding): Promise<Schemas['AddRegion']> {
-  const { kubeconfig, context, host, ports, storageClass, image } = options;
+  const { kubeconfig, context, host, ports, storageClass, image, poolerImage } = options;
   const [, first, last] = /^(\d{1,5})-(\d{1,5})$/.exec(ports ?? '') ?? [];
   if (ports !== undefined && (first === undefined || last === undefined))
     throw new Failure(`--ports: found ${ports}; expected FIRST-LAST`, 'usage');
@@ -112,6 +114,7 @@ async function bodyOf(code: string, options: Adding): Promise<Schemas['AddRegion
     ...given('last_port', last === undefined ? undefined : Number(last)),
     ...given('storage_class', storageClass),
     ...given('images', image === undefined ? undefined : imagesOf(image)),
+    ...given('pooler_image', poolerImage),
   };
 }
 

@@ -2408,6 +2408,8 @@ export interface components {
             images: {
                 [key: string]: string;
             };
+            /** @description the image of PgBouncer, with its version as the tag: REPOSITORY:1.25.1 */
+            pooler_image: string;
             /**
              * Format: date-time
              * @description when it was added
@@ -2433,6 +2435,8 @@ export interface components {
             images?: {
                 [key: string]: string;
             };
+            /** @description the image of PgBouncer, with its version as the tag: REPOSITORY:1.25.1 */
+            pooler_image?: string;
         };
         UpdatePassword: {
             /** @description 8 to 128 characters without control characters */

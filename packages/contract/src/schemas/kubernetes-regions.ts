@@ -24,6 +24,12 @@ const images = Type.Record(
   },
 );
 
+const poolerImage = Type.String({
+  maxLength: 512,
+  pattern: '^[!-~]+:[0-9]+[.][0-9]+[!-~]*$',
+  description: 'the image of PgBouncer, with its version as the tag: REPOSITORY:1.25.1',
+});
+
 export const AddRegionBody = Named(
   'AddRegion',
   Type.Object(
@@ -54,6 +60,7 @@ export const AddRegionBody = Named(
       last_port: Type.Optional(port(`of its services; default: ${NODE_PORTS.last}`)),
       storage_class: Type.Optional(text('of volumes; default: the default class of the cluster')),
       images: Type.Optional(images),
+      pooler_image: Type.Optional(poolerImage),
     },
     closed,
   ),
@@ -72,6 +79,7 @@ export const KubernetesRegionSchema = Named(
       description: 'of volumes; null: the default class of the cluster',
     }),
     images,
+    pooler_image: poolerImage,
     created: dateTime('when it was added'),
   }),
 );

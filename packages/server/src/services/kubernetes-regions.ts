@@ -56,6 +56,9 @@ const IMAGES = Object.fromEntries(
   ]),
 );
 
+/** The image of PgBouncer by the same project. */
+const POOLER_IMAGE = 'ghcr.io/cloudnative-pg/pgbouncer:1.25.1';
+
 export async function describeKubernetesRegions({
   store,
 }: KubernetesRegionContext): Promise<KubernetesRegionDocument[]> {
@@ -63,7 +66,7 @@ export async function describeKubernetesRegions({
 }
 
 function documentOf(row: KubernetesRegionRow): KubernetesRegionDocument {
-  const { code, server, host, first_port, last_port, storage_class, images } = row;
+  const { code, server, host, first_port, last_port, storage_class, images, pooler_image } = row;
   const created = row.created.toISOString();
   return {
     code,
@@ -73,6 +76,7 @@ function documentOf(row: KubernetesRegionRow): KubernetesRegionDocument {
     last_port,
     storage_class,
     images: { ...images },
+    pooler_image,
     created,
   };
 }
@@ -105,6 +109,7 @@ export async function addRegion(
       last_port,
       storage_class: body.storage_class ?? null,
       images: JSON.stringify(body.images ?? IMAGES),
+      pooler_image: body.pooler_image ?? POOLER_IMAGE,
     });
     await insertRegion(tx, body.code, first_port);
     return { operationId: null, doc: JSON.stringify(documentOf(row)) };

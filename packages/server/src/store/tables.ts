@@ -167,6 +167,7 @@ export interface Tables {
     storage_class: string | null;
     /** By major version of PostgreSQL. */
     images: ColumnType<Readonly<Record<string, string>>, string, never>;
+    pooler_image: string;
     created: Generated<Date>;
   };
   allow_lists: {

@@ -1,13 +1,20 @@
 /**
- * The Clusters and pods of a region, kept up to date by watches, so that reads cost no request and
- * a change is noticed at once.
+ * The Clusters, pods and poolers of a region, kept up to date by watches, so that reads cost no
+ * request and a change is noticed at once.
  */
 import type { Static } from 'typebox';
 import { Value } from 'typebox/value';
 import type { Kube } from './api/client.ts';
 import { KINDS, type Kind } from './api/kinds.ts';
 import { follow } from './api/watch.ts';
-import { CLUSTER_LABEL, idOf, isInOurNamespace, LABELS, MANAGED } from './manifests/names.ts';
+import {
+  CLUSTER_LABEL,
+  idOf,
+  isInOurNamespace,
+  LABELS,
+  MANAGED,
+  POOLER_LABEL,
+} from './manifests/names.ts';
 import { BACKUP_OBJECT, backupState, type BackupState } from './service/backup-state.ts';
 import {
   CLUSTER_OBJECT,
@@ -18,6 +25,7 @@ import {
   type ClusterState,
   type ServerState,
 } from './service/observed.ts';
+import { DEPLOYMENT_OBJECT, poolerState, type PoolerState } from './service/pooler-state.ts';
 
 export type Cache = Readonly<{
   /** Waits for the first lists. @throws the error of a cluster that does not answer */
@@ -27,14 +35,18 @@ export type Cache = Readonly<{
   cluster: (id: string) => ClusterState | null;
   /** In the order of their numbers. */
   servers: (id: string) => readonly ServerState[];
-  /** Why one of the pods of a service does not start; null: no reason is known. */
+  /** Why one of the pods of its servers does not start; null: no reason is known. */
   obstacle: (id: string) => string | null;
   /** Whether backups are known. A user without the right to list them has none. */
   knowsBackups: () => boolean;
   /** Its backups by snapshots, newest first. */
   backups: (id: string) => readonly BackupState[];
+  pooler: (id: string) => PoolerState | null;
+  /** The number of pods of its pooler, and why they do not start. */
+  poolerPods: (id: string) => Readonly<{ count: number; obstacle: string | null }>;
   /** Takes over the answer to a write, so that the next step is decided by it. */
   put: (cluster: unknown) => void;
+  putPooler: (deployment: unknown) => void;
   close: () => Promise<void>;
 }>;
 
@@ -53,7 +65,8 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
     ...parts,
     kind: KINDS.pod,
     schema: POD_OBJECT,
-    serviceOf: ({ metadata }) => idOf(metadata.labels?.[CLUSTER_LABEL] ?? ''),
+    serviceOf: ({ metadata: { labels } }) =>
+      idOf(labels?.[CLUSTER_LABEL] ?? labels?.[POOLER_LABEL] ?? ''),
     changed,
   });
   const backups = keep({
@@ -63,37 +76,59 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
     serviceOf: ({ metadata }) => metadata.labels?.[LABELS.service] ?? null,
     changed,
   });
+  const poolers = keep({
+    ...parts,
+    kind: KINDS.deployment,
+    schema: DEPLOYMENT_OBJECT,
+    serviceOf: ({ metadata }) => idOf(metadata.labels?.[POOLER_LABEL] ?? ''),
+    changed,
+  });
+  const podsWith = (label: string, id: string) =>
+    pods.of(id).filter(({ metadata }) => metadata.labels?.[label] !== undefined);
   return {
-    ready: async () => void (await Promise.all([clusters.first, pods.first])),
-    staleWhy: () => (clusters.failure() ?? pods.failure())?.message ?? null,
+    ready: async () => void (await Promise.all([clusters.first, pods.first, poolers.first])),
+    staleWhy: () => (clusters.failure() ?? pods.failure() ?? poolers.failure())?.message ?? null,
     knowsBackups: () => backups.failure() === null,
     cluster: (id) => {
       const [found] = clusters.of(id);
       return found === undefined ? null : clusterState(found);
     },
     servers: (id) =>
-      pods
-        .of(id)
+      podsWith(CLUSTER_LABEL, id)
         .map(serverState)
         .filter((state) => state !== null)
         .toSorted((a, b) => a.n - b.n),
-    obstacle: (id) => obstacleIn(pods.of(id)),
+    obstacle: (id) => obstacleIn(podsWith(CLUSTER_LABEL, id)),
     backups: (id) =>
       backups
         .of(id)
         .map(backupState)
         .toSorted((a, b) => b.askedMs - a.askedMs),
+    pooler: (id) => {
+      const [found] = poolers.of(id);
+      return found === undefined ? null : poolerState(found);
+    },
+    poolerPods: (id) => {
+      const found = podsWith(POOLER_LABEL, id);
+      return { count: found.length, obstacle: obstacleIn(found) };
+    },
     put: clusters.put,
+    putPooler: poolers.put,
     close: async () => {
       ending.abort();
-      await Promise.all([clusters.following, pods.following, backups.following]);
+      const all = [clusters, pods, backups, poolers];
+      await Promise.all(all.map(({ following }) => following));
     },
   };
 }
 
 type KeptObject = Readonly<{ metadata: Readonly<{ name: string; resourceVersion: string }> }>;
 
-type KeptSchema = typeof CLUSTER_OBJECT | typeof POD_OBJECT | typeof BACKUP_OBJECT;
+type KeptSchema =
+  | typeof CLUSTER_OBJECT
+  | typeof POD_OBJECT
+  | typeof BACKUP_OBJECT
+  | typeof DEPLOYMENT_OBJECT;
 
 type Kept<T extends KeptSchema> = Readonly<{
   kube: Kube;

@@ -2,12 +2,13 @@
 import { typeOfAddons, type Addon } from '@howdah/contract';
 import type { Capabilities, MajorCapability, Possibility, PostgresCapability } from '../engine.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
+import { poolerVersion } from './manifests/pooler.ts';
 
-type Images = Pick<RegionSettings, 'code' | 'images'>;
+type Images = Pick<RegionSettings, 'code' | 'images' | 'poolerImage'>;
 
 /** Whether a service with these add-ons can run here. @param major null: the newest */
 export function supports(
-  { code, images }: Images,
+  { code, images }: Pick<Images, 'code' | 'images'>,
   addons: readonly Addon[],
   major: number | null,
 ): PostgresCapability {
@@ -54,13 +55,13 @@ export function capabilitiesOf(settings: Images, hasSnapshots: boolean): Capabil
       POSTGRES: versionsOf(addons.POSTGRES),
       VECTOR: versionsOf(addons.VECTOR),
     },
-    pooler: { missing: NOT_YET },
+    pooler: { version: poolerVersion(settings.poolerImage) },
     gateway: { version: 'CloudNativePG', note: REPLICAS },
     offMachine: { missing: NOT_YET },
     actions: {
       forkNow: POSSIBLE,
       forkPast: hasSnapshots ? POSSIBLE : { possible: false, why: NO_PAST },
-      enablePooler: IMPOSSIBLE,
+      enablePooler: POSSIBLE,
       setHA: POSSIBLE,
       switchover: POSSIBLE,
       drill: POSSIBLE,

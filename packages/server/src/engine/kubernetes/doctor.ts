@@ -172,7 +172,9 @@ const NEEDED: readonly (readonly [Kind, readonly string[], subresource?: string]
   // A drill kills the primary.
   [KINDS.pod, ['list', 'watch', 'delete']],
   [KINDS.claim, ['list', 'delete']],
-  [KINDS.service, ['list', 'delete']],
+  [KINDS.service, ['list', 'create', 'patch', 'delete']],
+  // Poolers.
+  [KINDS.deployment, ['list', 'watch', 'create', 'patch', 'delete']],
   [KINDS.backup, ['list', 'watch', 'create', 'patch', 'delete']],
   [KINDS.snapshot, ['list', 'create', 'patch', 'delete']],
   [KINDS.podMetrics, ['get']],

@@ -65,6 +65,7 @@ export async function openCloud(): Promise<Cloud> {
         host: '127.0.0.1',
         storageClass: null,
         images: { 17: 'postgres:17' },
+        poolerImage: 'pgbouncer:1.25.1',
       },
       connection: readKubeconfig(kubeconfig, null),
       mayWrite: () => cloud.mayWrite,

@@ -40,7 +40,10 @@ const INITIAL: readonly (readonly [path: string, object: object])[] = [
   [
     DEPLOYMENTS.replace('/deployments', '/namespaces/cnpg-system/deployments/operator'),
     {
-      spec: { template: { spec: { containers: [{ image: 'example.com/operator:1.30.0' }] } } },
+      spec: {
+        replicas: 1,
+        template: { spec: { containers: [{ image: 'example.com/operator:1.30.0' }] } },
+      },
       status: { readyReplicas: 1 },
     },
   ],

@@ -67,6 +67,12 @@ test('a service is created, stopped, started and removed, and nothing is left', 
             inRoles: ['pg_read_all_stats', 'pg_signal_backend'],
             passwordSecret: { name: `s-${ID}-control` },
           },
+          {
+            name: 'howdah_pooler',
+            ensure: 'present',
+            login: true,
+            passwordSecret: { name: `s-${ID}-pooler` },
+          },
         ],
       },
       resources: {

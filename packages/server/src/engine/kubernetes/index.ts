@@ -73,6 +73,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     guard,
     classesRead: snapshotClass.first,
     reached: new Set(),
+    startingPoolers: new Map(),
     waiting: new Map(),
   };
   const certificates = keepCertificates(region, failed);

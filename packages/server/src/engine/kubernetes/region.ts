@@ -22,6 +22,8 @@ export type Region = Readonly<{
   classesRead: Promise<void>;
   /** Services whose PostgreSQL answered at the endpoint since their last change. */
   reached: Set<string>;
+  /** Services whose pooler was written and has not answered since, with the name of that step. */
+  startingPoolers: Map<string, string>;
   /** The step or obstacle that a service waits for, and since when; ms since the epoch. */
   waiting: Map<string, Readonly<{ what: string; sinceMs: number }>>;
 }>;

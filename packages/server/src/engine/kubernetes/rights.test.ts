@@ -16,7 +16,6 @@ const ROLE = Type.Object({
 /** The manual names these in its text. */
 const TO_EXAMINE = [
   'nodes: list',
-  'deployments.apps: list',
   'storageclasses.storage.k8s.io: list',
   'volumesnapshotclasses.snapshot.storage.k8s.io: list',
   'customresourcedefinitions.apiextensions.k8s.io: get',

@@ -19,6 +19,7 @@ import {
   replicationSecret,
 } from './names.ts';
 import { CONTROL_SQL, controlRole, networkRules } from './networks.ts';
+import { POOLER_DATABASE_SQL, POOLER_SQL, POOLER_TEMPLATE_SQL, poolerRole } from './pooler-role.ts';
 import { READER_DATABASE_SQL, READER_SQL, READER_TEMPLATE_SQL, readerRole } from './reader.ts';
 import { backupsOf, recoveryOf } from './snapshots.ts';
 
@@ -40,6 +41,8 @@ export type RegionSettings = Readonly<{
   storageClass: string | null;
   /** The image of PostgreSQL for each major version. */
   images: Readonly<Record<number, string>>;
+  /** The image of PgBouncer, with its version as the tag. */
+  poolerImage: string;
   /** The name by which clients reach the nodes; the certificates of servers have it. */
   host: string;
 }>;
@@ -139,7 +142,7 @@ export function clusterManifest(input: ClusterInput): Manifest {
       // service account of each server may read it.
       certificates: { serverCASecret: AUTHORITY_SECRET, serverTLSSecret: certificateSecret(id) },
       managed: {
-        roles: [readerRole(id), controlRole(id)],
+        roles: [readerRole(id), controlRole(id), poolerRole(id)],
         services: {
           disabledDefaultServices: ['ro'],
           additional: [endpointOf(input)],
@@ -194,9 +197,9 @@ function bootstrapOf({ id, statements, parent, snapshot }: ClusterInput): object
         encoding: 'UTF8',
         localeCollate: 'C.UTF-8',
         localeCType: 'C.UTF-8',
-        postInitSQL: [...statements, ...STANDBY_SQL, ...READER_SQL, ...CONTROL_SQL],
-        postInitTemplateSQL: READER_TEMPLATE_SQL,
-        postInitApplicationSQL: READER_DATABASE_SQL,
+        postInitSQL: [...statements, ...STANDBY_SQL, ...READER_SQL, ...CONTROL_SQL, ...POOLER_SQL],
+        postInitTemplateSQL: [...READER_TEMPLATE_SQL, ...POOLER_TEMPLATE_SQL],
+        postInitApplicationSQL: [...READER_DATABASE_SQL, ...POOLER_DATABASE_SQL],
       },
     },
   };

@@ -14,6 +14,9 @@ export const AWAITED = 'howdah.io/awaited-step';
 /** The label that CloudNativePG gives to all pods of a cluster. */
 export const CLUSTER_LABEL = 'cnpg.io/cluster';
 
+/** The label of the pods of a pooler, with the name of the Cluster. They lack that of servers. */
+export const POOLER_LABEL = 'howdah.io/pooler';
+
 /** The namespace of a project: CloudNativePG wants a Cluster and its secrets in one. */
 export const namespaceOf = (projectId: string): string => `howdah-${projectId}`;
 
@@ -48,6 +51,8 @@ export const passwordSecret = (id: string): string => `${clusterName(id)}-passwo
 export const readerSecret = (id: string): string => `${clusterName(id)}-reader`;
 /** The password of the role that ends sessions. */
 export const controlSecret = (id: string): string => `${clusterName(id)}-control`;
+/** Its pooler: the Deployment, the Service, and the secret with the password of its role. */
+export const poolerName = (id: string): string => `${clusterName(id)}-pooler`;
 /** The certificate of its servers, and the key of it. */
 export const certificateSecret = (id: string): string => `${clusterName(id)}-certificate`;
 /** The certificate of the role of its standbys. CloudNativePG makes it. */

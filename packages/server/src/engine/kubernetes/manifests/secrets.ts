@@ -1,5 +1,6 @@
 /** The secrets of services. */
 import { ADMIN_ROLE } from '@howdah/contract';
+import { POOLER_ROLE } from '../../pooler/lookup.ts';
 import { READER_ROLE } from '../../statements/reader-role.ts';
 import type { Manifest } from '../api/client.ts';
 import { KINDS } from '../api/kinds.ts';
@@ -11,6 +12,7 @@ import {
   MANAGED,
   namespaceOf,
   passwordSecret,
+  poolerName,
   readerSecret,
 } from './names.ts';
 import { GUARD_ROLE } from './networks.ts';
@@ -56,6 +58,20 @@ export function controlManifest(id: string, projectId: string, password: string)
   const labels = { [LABELS.service]: id };
   const data = { username: GUARD_ROLE, password };
   return secretManifest(controlSecret(id), projectId, labels, data, 'kubernetes.io/basic-auth');
+}
+
+/** The file of users of PgBouncer: its own role, with which it looks up the others. */
+export const USERS_FILE = 'pgbouncer.users';
+
+/** @param password of the role of the pooler, without quotes */
+export function poolerSecretManifest(id: string, projectId: string, password: string): Manifest {
+  const labels = { [LABELS.service]: id };
+  const data = {
+    username: POOLER_ROLE,
+    password,
+    [USERS_FILE]: `"${POOLER_ROLE}" "${password}"\n`,
+  };
+  return secretManifest(poolerName(id), projectId, labels, data, 'kubernetes.io/basic-auth');
 }
 
 /** The certificate of the authority, by which servers of a project verify each other. */

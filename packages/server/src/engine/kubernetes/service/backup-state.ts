@@ -1,6 +1,6 @@
 /** Backups of a service by snapshots, as the objects of CloudNativePG say. All of it is input. */
 import { Type, type Static } from 'typebox';
-import { METADATA } from './observed.ts';
+import { METADATA } from './metadata.ts';
 
 export const BACKUP_OBJECT = Type.Object({
   metadata: Type.Interface([METADATA], { creationTimestamp: Type.String() }),

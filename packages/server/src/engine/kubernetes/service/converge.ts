@@ -14,6 +14,7 @@ import { decide, type Known, type Step } from './decide.ts';
 import { mayHaveSnapshot } from './fork.ts';
 import { findLeftovers, placesIn, writeObjects } from './objects.ts';
 import { PROVISIONED, type Observed } from './observed.ts';
+import { knownPooler, removePooler, startPooler, stopPooler } from './pooler.ts';
 import {
   endOriginSnapshot,
   findOriginSnapshot,
@@ -60,7 +61,8 @@ export async function convergeOnce(
     } catch (error) {
       return failed(region, spec.id, STEPS.create, seen, error);
     }
-  const step = decide(spec, { ...observed, snapshot }, await knownOf(region, spec, observed));
+  const owned = { ...spec, projectId };
+  const step = decide(spec, { ...observed, snapshot }, await knownOf(region, owned, observed));
   switch (step.kind) {
     case 'settled':
       region.waiting.delete(spec.id);
@@ -76,7 +78,7 @@ export async function convergeOnce(
       return { did: null, detail: null, seen, outcome: 'failed', reason: step.why };
     default:
       await begin(step.name, seen);
-      return perform(region, { ...spec, projectId }, step, seen);
+      return perform(region, owned, step, seen);
   }
 }
 
@@ -84,11 +86,9 @@ export async function convergeOnce(
 const limitOf = ({ origin, provisioned, storageGb }: ServiceSpec): number =>
   STEP_MS + (origin === null || provisioned ? 0 : storageGb * COPY_GIGABYTE_MS);
 
-async function knownOf(
-  { reached, waiting, failovers, records, snapshotClass }: Region,
-  { id, ha }: ServiceSpec,
-  { cluster }: Observed,
-): Promise<Known> {
+async function knownOf(region: Region, spec: Owned, { cluster }: Observed): Promise<Known> {
+  const { reached, waiting, failovers, records, snapshotClass } = region;
+  const { id, ha } = spec;
   const waits = waiting.get(id);
   return {
     isReachable: reached.has(id),
@@ -99,6 +99,7 @@ async function knownOf(
     snapshotClass: nameOf(snapshotClass()) ?? cluster?.desired?.snapshotClass ?? null,
     waitedMs:
       waits !== undefined && waits.what === cluster?.awaited ? Date.now() - waits.sinceMs : 0,
+    pooler: knownPooler(region, spec, cluster),
   };
 }
 
@@ -159,6 +160,9 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
         await writeObjects(region, spec, spec.projectId, step.desired);
         if (step.desired.snapshot === originSnapshot(spec.id))
           await ownOriginSnapshot(region, spec);
+        // Disabled while the service was paused.
+        if (spec.pooler === null && region.cache.pooler(spec.id) !== null)
+          await removePooler(region, spec);
         if (!step.awaits) return after(step.name, step.detail);
         await annotate(region, spec, { [AWAITED]: step.name });
         return after(null, step.detail);
@@ -192,6 +196,13 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
         return after(null, 'not all servers are healthy: PostgreSQL is stopped in their pods');
       case 'expectSilence':
         return await expectSilence(region, spec, step.name, seen);
+      case 'startPooler':
+        return await bringUpPooler(region, spec, step.name, seen, after);
+      case 'stopPooler':
+        return after(
+          step.name,
+          cluster === null ? 'its Cluster is gone' : await stopPooler(region, spec, cluster),
+        );
       case 'switchOver':
       case 'drill':
         return await changePrimary(region, spec, step, after);
@@ -256,6 +267,27 @@ const STILL_ANSWERS = 'PostgreSQL still answers at the endpoint, and must be sto
 
 type After = (did: string | null, detail: string) => Verdict;
 
+async function bringUpPooler(
+  region: Region,
+  spec: Owned,
+  name: string,
+  seen: Seen,
+  after: After,
+): Promise<Verdict> {
+  const { cluster } = observe(region, spec.id);
+  if (cluster === null) return after(null, 'its Cluster is gone');
+  const waits = await startPooler(region, spec, cluster, name);
+  if (waits !== null) {
+    const { why, isObstacle } = waits;
+    return (
+      overdue(region, spec.id, name, isObstacle ? OBSTACLE_MS : STEP_MS, { seen, why }) ??
+      again(seen, why, CONNECT_AGAIN_MS)
+    );
+  }
+  region.waiting.delete(spec.id);
+  return after(name, `port ${spec.pooler?.port}`);
+}
+
 async function changePrimary(
   region: Region,
   spec: Owned,
@@ -309,6 +341,7 @@ function observe({ cache }: Region, id: string, parent?: string): Observed {
     obstacle: cache.obstacle(id),
     snapshot: null,
     newestSnapshot: parent === undefined ? null : newestSnapshot(cache.backups(parent)),
+    pooler: cache.pooler(id),
   };
 }
 
@@ -325,17 +358,20 @@ function seenOf({ reached, failovers }: Region, id: string, { cluster, servers }
 
 /** Makes one step towards the removal of a service. */
 export async function removeOnce(region: Region, id: string, begin: BeginStep): Promise<Verdict> {
-  const { cluster, servers } = observe(region, id);
+  const { cluster, servers, pooler } = observe(region, id);
+  const isEnding = servers.length > 0 || pooler !== null || region.cache.poolerPods(id).count > 0;
   const seen: Seen = {
     reachable: false,
     present: true,
     provisioned: cluster?.provisioned ?? false,
   };
   region.reached.delete(id);
+  region.startingPoolers.delete(id);
   const stale = region.cache.staleWhy();
   if (stale !== null) return again(seen, stale);
-  if (cluster?.leaving === true || (cluster === null && servers.length > 0))
-    return again(seen, `${servers.length} servers are ending`);
+  // The pooler ends with its owner, the Cluster.
+  if (cluster?.leaving === true || (cluster === null && isEnding))
+    return again(seen, 'its pods are ending');
   try {
     const left = await findLeftovers(region, id);
     if (cluster === null && left.length === 0)

@@ -16,6 +16,15 @@ import {
 import { desiredOf, type Desired } from './desired.ts';
 import type { Observed } from './observed.ts';
 
+test('a pooler is stopped before its server, and started after that is reached', () => {
+  const pooled = { ...SPEC, pooler: { port: 30_002 } };
+  const pooler = { hash: 'h', isWanted: true, isReady: false };
+  const stopped: ServiceSpec = { ...pooled, power: 'paused' };
+  expect(name(decide(stopped, { ...up(SPEC), pooler }, REACHED))).toBe('stop connection pooler');
+  expect(name(decide(pooled, up(SPEC), UNREACHED))).toBe('connect');
+  expect(name(decide(pooled, up(SPEC), REACHED))).toBe('start connection pooler');
+});
+
 describe('a service that runs', () => {
   test.each<[string, ServiceSpec, Observed, Known, string]>([
     ['is created', SPEC, NOTHING, REACHED, 'create Cluster'],

@@ -42,6 +42,7 @@ export const REACHED: Known = {
   isSwitchoverAsked: false,
   snapshotClass: null,
   waitedMs: 0,
+  pooler: { isCurrent: true, starting: null },
 };
 export const UNREACHED: Known = { ...REACHED, isReachable: false };
 
@@ -83,6 +84,7 @@ export function up(spec: ServiceSpec, change: Partial<ClusterState> = {}): Obser
     parent: null,
     snapshot: null,
     newestSnapshot: null,
+    pooler: null,
   };
 }
 export const NOTHING: Observed = { ...up(SPEC), cluster: null, servers: [] };

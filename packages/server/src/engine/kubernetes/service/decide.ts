@@ -8,6 +8,12 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { DrillKind } from '@howdah/contract';
 import type { ServiceSpec } from '../../spec.ts';
+import {
+  decidePooler,
+  decidePoolerStop,
+  type KnownPooler,
+  type PoolerStep,
+} from './decide-pooler.ts';
 import { desiredOf, type Desired } from './desired.ts';
 import { isStopped, sourceOf, whyNotCopied } from './fork.ts';
 import type { ClusterState, Observed, ServerState } from './observed.ts';
@@ -40,7 +46,8 @@ export type Step =
   /** Asks the operator for another primary. */
   | Readonly<{ kind: 'switchOver'; name: string; to: number }>
   /** Changes the primary, or kills it, and measures for how long nothing answers. */
-  | Readonly<{ kind: 'drill'; name: string; drill: DrillKind; to: number }>;
+  | Readonly<{ kind: 'drill'; name: string; drill: DrillKind; to: number }>
+  | PoolerStep;
 
 /** The state of a service beside its objects. */
 export type Known = Readonly<{
@@ -54,6 +61,7 @@ export type Known = Readonly<{
   snapshotClass: string | null;
   /** For how long the awaited step is waited for. */
   waitedMs: number;
+  pooler: KnownPooler;
 }>;
 
 /** How soon a Cluster that changes is looked at again, beside the events of watches. */
@@ -70,6 +78,8 @@ export function decide(spec: ServiceSpec, observed: Observed, known: Known): Ste
   const otherMajor = otherMajorOf(cluster.desired, desired);
   // The operator would convert the data, with no way back.
   if (otherMajor !== null) return { kind: 'refuse', why: otherMajor };
+  const stop = decidePoolerStop(spec, observed.pooler);
+  if (stop !== null) return stop;
   const change = changeOf(cluster.desired, desired);
   if (change !== null && !mustWaitForStandby(cluster, desired)) return { kind: 'write', ...change };
   const { awaited } = cluster;
@@ -79,7 +89,10 @@ export function decide(spec: ServiceSpec, observed: Observed, known: Known): Ste
   if (known.isFailingOver) return wait(STEPS.failOver, phaseOf(cluster));
   if (!isUp(cluster, observed.servers, desired)) return { kind: 'expect', name: STEPS.start };
   if (!known.isReachable) return { kind: 'connect', name: STEPS.connect };
-  return planned(spec, cluster, observed.servers, known) ?? { kind: 'settled' };
+  return (
+    planned(spec, cluster, observed.servers, known) ??
+    decidePooler(spec, observed.pooler, known.pooler) ?? { kind: 'settled' }
+  );
 }
 
 function decideCreate(

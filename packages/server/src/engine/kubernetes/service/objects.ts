@@ -20,6 +20,7 @@ import {
   LABELS,
   namespaceOf,
   passwordSecret,
+  poolerName,
   readerSecret,
 } from '../manifests/names.ts';
 import { NETWORKS_SETTING, networksVersion } from '../manifests/networks.ts';
@@ -30,6 +31,7 @@ import {
   controlManifest,
   namespaceManifest,
   passwordManifest,
+  poolerSecretManifest,
   readerManifest,
 } from '../manifests/secrets.ts';
 import type { Region } from '../region.ts';
@@ -69,17 +71,14 @@ export async function writeObjects(
     !(await exists(kube, place(KINDS.secret, passwordSecret(spec.id))))
   )
     await writePassword(region, spec.id, projectId, spec.firstVerifier);
-  // Once: the role has this password from then on.
-  if (!(await exists(kube, place(KINDS.secret, readerSecret(spec.id)))))
-    await kube.apply(
-      place(KINDS.secret, readerSecret(spec.id)),
-      readerManifest(spec.id, projectId, newPassword()),
-    );
-  if (!(await exists(kube, place(KINDS.secret, controlSecret(spec.id)))))
-    await kube.apply(
-      place(KINDS.secret, controlSecret(spec.id)),
-      controlManifest(spec.id, projectId, newPassword()),
-    );
+  // Once: the roles have these passwords from then on.
+  for (const [name, manifestOf] of [
+    [readerSecret(spec.id), readerManifest],
+    [controlSecret(spec.id), controlManifest],
+    [poolerName(spec.id), poolerSecretManifest],
+  ] as const)
+    if (!(await exists(kube, place(KINDS.secret, name))))
+      await kube.apply(place(KINDS.secret, name), manifestOf(spec.id, projectId, newPassword()));
   const manifest = clusterManifest(clusterInput(region, spec, projectId, desired));
   cache.put(await kube.apply(place(KINDS.cluster, clusterName(spec.id)), manifest));
 }

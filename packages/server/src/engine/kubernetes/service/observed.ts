@@ -6,21 +6,11 @@ import { Type, type Static } from 'typebox';
 import { DESIRED, FENCED, FENCED_ALL, HIBERNATION, RESTARTED } from '../manifests/cluster.ts';
 import { AWAITED, instanceOf, LABELS } from '../manifests/names.ts';
 import { readDesired, type Desired } from './desired.ts';
+import { METADATA, TEXTS } from './metadata.ts';
+import type { PoolerState } from './pooler-state.ts';
 
 /** The annotation of a Cluster that users could write to. */
 export const PROVISIONED = 'howdah.io/provisioned';
-
-const TEXTS = Type.Record(Type.String(), Type.String());
-export const METADATA = Type.Object({
-  name: Type.String(),
-  namespace: Type.String(),
-  uid: Type.String(),
-  // Digits, by which an older state is known from a newer one.
-  resourceVersion: Type.String({ pattern: '^[0-9]+$' }),
-  deletionTimestamp: Type.Optional(Type.String()),
-  labels: Type.Optional(TEXTS),
-  annotations: Type.Optional(TEXTS),
-});
 
 export const CLUSTER_OBJECT = Type.Object({
   metadata: METADATA,
@@ -138,6 +128,8 @@ export type Observed = Readonly<{
   snapshot: SnapshotState | null;
   /** The newest snapshot that was taken of the parent as a backup; null: there is none. */
   newestSnapshot: string | null;
+  /** Its connection pooler; null: there is none. */
+  pooler: PoolerState | null;
 }>;
 
 export type SnapshotState = Readonly<{

@@ -15,7 +15,9 @@ export function planOf(
   existing: Existing,
   ...[kind, spec, running, sizeBefore]: Parameters<Lifecycle['plan']>
 ): string[] {
-  const begin = [STEPS.start, STEPS.connect];
+  const pooler = spec.pooler === null ? [] : [STEPS.startPooler];
+  const begin = [STEPS.start, STEPS.connect, ...pooler];
+  const stopPooler = pooler.length === 0 ? [] : [STEPS.stopPooler];
   switch (kind) {
     case 'create':
       return [STEPS.create, ...begin];
@@ -34,7 +36,7 @@ export function planOf(
       return spec.power === 'running' ? begin : [];
     case 'stop':
     case 'delete':
-      return running ? [STEPS.stop] : [];
+      return running ? [...stopPooler, STEPS.stop] : [];
     case 'restart':
       return running ? [STEPS.restart, STEPS.connect] : [];
     case 'resize':
@@ -42,11 +44,15 @@ export function planOf(
       if (!running) return [];
       return isDeepStrictEqual(spec.size, sizeBefore)
         ? [STEPS.growVolume, STEPS.connect]
-        : [STEPS.restart, STEPS.connect];
+        : [STEPS.restart, STEPS.connect, ...(spec.pooler === null ? [] : [STEPS.reloadPooler])];
     case 'setHA':
       return running ? planReplicas(spec, existing) : [];
     case 'switchover':
       return planSwitchover(existing);
+    case 'enablePooler':
+      return running ? pooler : [];
+    case 'disablePooler':
+      return running ? [STEPS.stopPooler] : [];
     case 'drill':
       return [STEPS.drill, STEPS.connect];
     case 'attachToAllowList':
@@ -61,8 +67,6 @@ export function planOf(
     case 'setBackupRetention':
     case 'recover':
     case 'adopt':
-    case 'enablePooler':
-    case 'disablePooler':
     case 'failover':
     case 'verifyBackup':
     case 'runBackup':

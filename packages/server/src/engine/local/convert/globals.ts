@@ -5,7 +5,8 @@
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract';
 import { DatabaseError, type Client } from 'pg';
 import { READER_ROLE } from '../../statements/reader-role.ts';
-import { MAINTENANCE_DATABASE, POOLER_ROLE, PROBE_ROLE } from '../postgres/files.ts';
+import { POOLER_ROLE } from '../../pooler/lookup.ts';
+import { MAINTENANCE_DATABASE, PROBE_ROLE } from '../postgres/files.ts';
 
 /** A setting that was made by ALTER ROLE or ALTER DATABASE. */
 type Setting = { database: string | null; role: string | null; values: string[] };

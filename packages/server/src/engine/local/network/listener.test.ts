@@ -3,7 +3,7 @@ import { listenerOf, hostsOf, isAllowed, runsInNetworkOf, launchOptionsOf } from
 import { gatewayConfig } from '../proxy/gateway.ts';
 import { configFiles } from '../postgres/files.ts';
 import { instancePaths, daemonPaths } from '../host/layout.ts';
-import { poolerConf } from '../proxy/pooler-conf.ts';
+import { localPoolerConf } from '../proxy/pooler-files.ts';
 
 const ALLOWED_NETWORKS = ['10.1.0.0/16', '10.2.0.0/24', '2001:db8::/32'];
 const OPEN = { vpc: null, allowedNetworks: null };
@@ -101,7 +101,7 @@ test('the rules of all three name the networks that are let in, and no other', (
   expect(gateway).toContain('bind unix@/x/haproxy/.s.PGSQL.20000 mode 600');
 
   const pooler = (allowedNetworks: readonly string[] | null) =>
-    poolerConf({
+    localPoolerConf({
       paths,
       version: '1.24.1',
       listen,

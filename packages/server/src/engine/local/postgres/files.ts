@@ -4,6 +4,7 @@ import type { InstancePaths } from '../host/layout.ts';
 import type { ConfigUsers } from '../host/owner.ts';
 import { accountFiles, SERVICE_USER } from '../host/users.ts';
 import { quoted, serverSettings } from '../../../domain/postgres/settings.ts';
+import { POOLER_ROLE } from '../../pooler/lookup.ts';
 import { READER_ROLE } from '../../statements/reader-role.ts';
 import { needsPreload } from '../../../domain/postgres/extension-rules.ts';
 import { DATABASE_NAME, type Size } from '@howdah/contract';
@@ -13,11 +14,6 @@ import { DATABASE_NAME, type Size } from '@howdah/contract';
  * Unix socket.
  */
 export const CONTROL_ROLE = 'howdah';
-/**
- * The role of a service's pooler, which may read the verifiers of others. Only the pooler can
- * connect with it, over the Unix socket.
- */
-export const POOLER_ROLE = 'howdah_pooler';
 
 /** The database that no tenant can connect to; only its shared catalogs show objects of tenants. */
 export const MAINTENANCE_DATABASE = 'postgres';

@@ -33,7 +33,7 @@ import { ownerOf } from '../host/users.ts';
 import { ALL_NETWORKS, isAllowed, runsInNetworkOf, type Listener } from '../network/listener.ts';
 import { CONTROL_ROLE } from '../postgres/files.ts';
 import { writeConfig } from '../postgres/server.ts';
-import { accessFiles, CONF_FILE, HBA_FILE, USERS_FILE } from './pooler-conf.ts';
+import { accessFiles, CONF_FILE, HBA_FILE, USERS_FILE } from './pooler-files.ts';
 import { createPoolerRole } from './pooler-role.ts';
 
 /** A desired pooler: where it listens and what its configuration is. */

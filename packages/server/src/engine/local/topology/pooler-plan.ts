@@ -7,7 +7,7 @@ import type { Listener } from '../network/listener.ts';
 import type { Installation } from '../postgres/installations.ts';
 import { serverSettings } from '../../../domain/postgres/settings.ts';
 import { loadedExtensions } from '../postgres/templates.ts';
-import { poolerConf } from '../proxy/pooler-conf.ts';
+import { localPoolerConf } from '../proxy/pooler-files.ts';
 import type { PoolerPlan } from '../proxy/pooler.ts';
 import type { PlacedSpec } from './placed-spec.ts';
 
@@ -37,7 +37,7 @@ export async function planPooler(
     storageGb: spec.storageGb,
   });
   const { port } = spec.pooler;
-  const conf = poolerConf({
+  const conf = localPoolerConf({
     paths: layout.service(spec.id),
     version: program.version,
     listen: { address: listener.address, port },

@@ -1,27 +1,29 @@
-/** The configuration of PgBouncer in front of one server, as a pure function. */
+/** The configuration of PgBouncer in front of one server, as pure functions. */
 import { createHash } from 'node:crypto';
-import { join } from 'node:path';
 import { DATABASE_NAME, TRANSACTION_POOL_NAME } from '@howdah/contract';
-import type { InstancePaths } from '../host/layout.ts';
-import { READER_ROLE } from '../../statements/reader-role.ts';
-import { CONTROL_ROLE, POOLER_ROLE } from '../postgres/files.ts';
-import { VERIFIER_FUNCTION } from './pooler-role.ts';
+import { POOLER_ROLE, VERIFIER_FUNCTION } from './lookup.ts';
 
 export type PoolerInput = {
-  /**
-   * The paths of the service: they hold the pooler's files and directory, whichever member it
-   * connects to.
-   */
-  paths: InstancePaths;
   /** The version of PgBouncer. */
   version: string;
   listen: { address: string; port: number };
+  /** Where its console is, in a directory that only its user may enter; null: it has none. */
+  console: { directory: string; role: string } | null;
+  /** The paths of what it reads beside its configuration. */
+  files: { hba: string; users: string; certificate: string; key: string };
   /** The networks whose clients may connect; null: all. */
   allowedNetworks: readonly string[] | null;
   /** The server that it connects to. */
-  server: { paths: InstancePaths; port: number; maxConnections: number };
-  /** The certificate that clients are shown, in PEM; the server's. */
-  certificatePem: string;
+  server: {
+    /** A name, or the directory of its Unix socket. */
+    host: string;
+    port: number;
+    maxConnections: number;
+    /** The path of the certificate that the server's is verified by; null: no TLS is needed. */
+    authority: string | null;
+  };
+  /** The certificate that clients are shown, in PEM; null: a change of it is noticed otherwise. */
+  certificatePem: string | null;
 };
 
 /**
@@ -55,34 +57,30 @@ const PREPARED_STATEMENTS = 200;
  * pgbouncer.ini. Its text changes with the certificate and the allowed networks, so that a change
  * is noticed.
  */
-export function poolerConf({
-  paths,
-  version,
-  listen,
-  allowedNetworks,
-  server,
-  certificatePem,
-}: PoolerInput): string {
+export function poolerConf(input: PoolerInput): string {
+  const { version, listen, console, files, allowedNetworks, server, certificatePem } = input;
   const { session, transaction, clients } = poolLimits(server.maxConnections);
   const database = (mode: string, limit: number) =>
-    `host='${server.paths.socket.replaceAll("'", "''")}' port=${server.port} dbname=${DATABASE_NAME} pool_mode=${mode} pool_size=${limit} max_db_connections=${limit}`;
+    `host='${server.host.replaceAll("'", "''")}' port=${server.port} dbname=${DATABASE_NAME} ` +
+    `pool_mode=${mode} pool_size=${limit} max_db_connections=${limit}`;
   const settings: Record<string, string | number> = {
     listen_addr: listen.address,
     listen_port: listen.port,
-    unix_socket_dir: paths.pooler.root,
-    unix_socket_mode: '0700',
+    unix_socket_dir: console?.directory ?? '',
+    ...(console === null ? {} : { unix_socket_mode: '0700' }),
     auth_type: 'hba',
-    auth_hba_file: join(paths.config, HBA_FILE),
-    auth_file: join(paths.config, USERS_FILE),
+    auth_hba_file: files.hba,
+    auth_file: files.users,
     auth_user: POOLER_ROLE,
     auth_query: `select role, verifier from ${VERIFIER_FUNCTION}($1)`,
-    admin_users: CONTROL_ROLE,
+    ...(console === null ? {} : { admin_users: console.role }),
     max_client_conn: clients,
     client_tls_sslmode: 'require',
-    client_tls_cert_file: join(server.paths.config, 'server.crt'),
-    client_tls_key_file: join(server.paths.config, 'server.key'),
+    client_tls_cert_file: files.certificate,
+    client_tls_key_file: files.key,
     client_tls_protocols: 'secure',
     client_login_timeout: 15,
+    ...serverSettings(server),
     // A server that was restarted is tried again at once, rather than after 15 s.
     server_login_retry: 0.2,
     // JDBC sends it, and PgBouncer would refuse what it does not know.
@@ -96,33 +94,55 @@ export function poolerConf({
   };
   return [
     '; Written by Howdah from the size of the service; changes are overwritten.',
-    `; For the certificate with the SHA-256 ${createHash('sha256').update(certificatePem).digest('hex')}.`,
+    ...(certificatePem === null
+      ? []
+      : [
+          '; For the certificate with the SHA-256 ' +
+            `${createHash('sha256').update(certificatePem).digest('hex')}.`,
+        ]),
     ...(allowedNetworks === null ? [] : [`; For clients of ${allowedNetworks.join(', ')}.`]),
     '[databases]',
     `${DATABASE_NAME} = ${database('session', session)}`,
     `${TRANSACTION_POOL_NAME} = ${database('transaction', transaction)}`,
     '[pgbouncer]',
-    ...Object.entries(settings).map(([name, value]) => `${name} = ${value}`),
+    ...Object.entries(settings).map(([name, value]) => `${name} = ${value}`.trimEnd()),
     '',
   ].join('\n');
 }
 
-export const CONF_FILE = 'pgbouncer.ini';
-export const HBA_FILE = 'pgbouncer.hba';
-export const USERS_FILE = 'pgbouncer.users';
+/**
+ * TLS to a server elsewhere. That may be gone without a word: its connections end after 15 s then.
+ * PgBouncer wants authorities for clients too, which an image may not have, and needs no
+ * certificate of a client.
+ */
+const serverSettings = ({ authority }: PoolerInput['server']): Record<string, string | number> =>
+  authority === null
+    ? {}
+    : {
+        server_tls_sslmode: 'verify-full',
+        server_tls_ca_file: authority,
+        client_tls_ca_file: authority,
+        tcp_keepidle: 5,
+        tcp_keepintvl: 5,
+        tcp_keepcnt: 2,
+        tcp_user_timeout: 15_000,
+      };
 
-// The permissions of its socket's directory protect the console, as they protect the server's
-// socket. Our roles are rejected over TCP: the server would trust them.
-export const accessFiles = (allowedNetworks: readonly string[]): Record<string, string> => ({
-  [HBA_FILE]: `# Written by Howdah; changes are overwritten.
-# type    database  user  address  method
-local     pgbouncer  ${CONTROL_ROLE}  trust
-local     all        all              reject
-host      all        ${CONTROL_ROLE},${POOLER_ROLE},${READER_ROLE}  0.0.0.0/0  reject
-host      all        ${CONTROL_ROLE},${POOLER_ROLE},${READER_ROLE}  ::/0       reject
-${allowedNetworks.map((network) => `hostssl   ${DATABASE_NAME},${TRANSACTION_POOL_NAME}  all  ${network}  scram-sha-256\n`).join('')}`,
-  [USERS_FILE]: `"${CONTROL_ROLE}" ""\n`,
-});
+/**
+ * The rules for clients over TCP: all roles by SCRAM and TLS, but for ours.
+ *
+ * @param ours roles that no client may use
+ */
+export const hostRules = (ours: readonly string[], networks: readonly string[]): string =>
+  ['0.0.0.0/0', '::/0']
+    .map((all) => `host      all  ${ours.join(',')}  ${all}  reject\n`)
+    .concat(
+      networks.map(
+        (network) =>
+          `hostssl   ${DATABASE_NAME},${TRANSACTION_POOL_NAME}  all  ${network}  scram-sha-256\n`,
+      ),
+    )
+    .join('');
 
 function isAtLeast(version: string, [major, minor]: readonly [number, number]): boolean {
   const found = /(\d+)\.(\d+)/.exec(version);

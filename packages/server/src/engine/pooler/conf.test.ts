@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest';
-import { instancePaths } from '../host/layout.ts';
-import { poolerConf, poolLimits, type PoolerInput } from './pooler-conf.ts';
+import { hostRules, poolerConf, poolLimits, type PoolerInput } from './conf.ts';
 
 const input: PoolerInput = {
-  paths: instancePaths("/srv/it's here"),
   version: '1.18.0',
+  console: { directory: '/srv/pooler', role: 'howdah' },
+  files: { hba: '/srv/hba', users: '/srv/users', certificate: '/srv/crt', key: '/srv/key' },
   listen: { address: '127.0.0.1', port: 20002 },
   allowedNetworks: null,
-  server: { paths: instancePaths("/srv/it's here"), port: 20001, maxConnections: 100 },
+  server: { host: "/srv/it's here/run", port: 20001, maxConnections: 100, authority: null },
   certificatePem: 'one',
 };
 const conf = poolerConf(input);
@@ -48,9 +48,32 @@ test('another certificate, size, port or address is another configuration', () =
   expect(poolerConf({ ...input })).toBe(conf);
   const others = [
     { ...input, certificatePem: 'two' },
-    { ...input, server: { paths: input.server.paths, port: 20001, maxConnections: 200 } },
+    { ...input, server: { ...input.server, maxConnections: 200 } },
     { ...input, listen: { address: '127.0.0.1', port: 20003 } },
     { ...input, listen: { address: '0.0.0.0', port: 20002 } },
   ];
   expect(new Set([conf, ...others.map(poolerConf)]).size).toBe(others.length + 1);
+});
+
+test('a server elsewhere is verified, and nobody reaches a console that has no directory', () => {
+  const elsewhere = poolerConf({
+    ...input,
+    console: null,
+    server: { ...input.server, host: 's-1-rw', authority: '/authority/ca.crt' },
+  });
+  expect(elsewhere).toContain("\ntsdb = host='s-1-rw' port=20001 ");
+  expect(elsewhere).toContain('\nserver_tls_sslmode = verify-full\n');
+  expect(elsewhere).toContain('\nserver_tls_ca_file = /authority/ca.crt\n');
+  expect(elsewhere).toContain('\nunix_socket_dir =\n');
+  expect(elsewhere).not.toContain('admin_users');
+  expect(conf).not.toContain('server_tls');
+});
+
+test('no client may use a role of ours, and all others need TLS', () => {
+  expect(hostRules(['ours', 'theirs'], ['10.1.0.0/16']).split('\n')).toEqual([
+    'host      all  ours,theirs  0.0.0.0/0  reject',
+    'host      all  ours,theirs  ::/0  reject',
+    'hostssl   tsdb,tsdb_transaction  all  10.1.0.0/16  scram-sha-256',
+    '',
+  ]);
 });

@@ -1,0 +1,169 @@
+/** Starts and stops the pooler of a service. Each call can be repeated. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { serverSettings } from '../../../domain/postgres/settings.ts';
+import { EngineUnavailable } from '../../engine.ts';
+import { VERIFIER_FUNCTION } from '../../pooler/lookup.ts';
+import type { Endpoint, ServiceSpec } from '../../spec.ts';
+import { beginReading } from '../../statements/run.ts';
+import { openSession, SESSION_DEADLINE_MS } from '../../statements/session.ts';
+import { KINDS } from '../api/kinds.ts';
+import { poolerName } from '../manifests/names.ts';
+import { poolerManifests, type PoolerManifests } from '../manifests/pooler.ts';
+import type { Region } from '../region.ts';
+import { serverOf } from '../statements.ts';
+import { askChallenge } from './challenge.ts';
+import { mustRun, type KnownPooler } from './decide-pooler.ts';
+import { placesIn } from './objects.ts';
+import type { ClusterState } from './observed.ts';
+
+type Owned = ServiceSpec & { readonly projectId: string };
+
+export function knownPooler(
+  region: Region,
+  spec: Owned,
+  cluster: ClusterState | null,
+): KnownPooler {
+  const starting = region.startingPoolers.get(spec.id) ?? null;
+  const desired = cluster === null ? null : desiredPooler(region, spec, cluster);
+  const isCurrent = desired !== null && region.cache.pooler(spec.id)?.hash === desired.hash;
+  return { isCurrent, starting };
+}
+
+/** @returns null: no pooler is wanted */
+function desiredPooler(
+  { settings }: Region,
+  spec: Owned,
+  cluster: ClusterState,
+): PoolerManifests | null {
+  const { id, projectId, pooler, size, major, preload, storageGb } = spec;
+  if (pooler === null || major === null) return null;
+  const server = serverSettings({ size, major, extensions: [...preload], storageGb });
+  return poolerManifests({
+    id,
+    projectId,
+    region: settings,
+    nodePort: pooler.port,
+    running: mustRun(spec),
+    maxConnections: Number(server['max_connections']),
+    owner: cluster.uid,
+  });
+}
+
+/** Why a pooler does not let anybody log in yet. */
+export type PoolerWait = Readonly<{ why: string; isObstacle: boolean }>;
+
+/**
+ * Brings a pooler up, as far as it is.
+ *
+ * @returns null: it lets tsdbadmin log in
+ * @throws EngineUnavailable; Error when the service cannot have one
+ */
+export async function startPooler(
+  region: Region,
+  spec: Owned,
+  cluster: ClusterState,
+  step: string,
+): Promise<PoolerWait | null> {
+  const { cache, startingPoolers } = region;
+  const { id } = spec;
+  const desired = desiredPooler(region, spec, cluster);
+  if (desired === null || spec.pooler === null) return null;
+  if (cache.pooler(id)?.hash !== desired.hash) {
+    await refuseWithoutLookup(region, id);
+    await write(region, spec, desired);
+  }
+  startingPoolers.set(id, step);
+  const { obstacle } = cache.poolerPods(id);
+  if (cache.pooler(id)?.isReady !== true)
+    return { why: obstacle ?? 'the pod of PgBouncer starts', isObstacle: obstacle !== null };
+  const { host } = spec.endpoint;
+  const why = await whyNoLogin(region, spec.endpoint, { host, port: spec.pooler.port });
+  if (why !== null) return { why, isObstacle: false };
+  startingPoolers.delete(id);
+  return null;
+}
+
+async function write(
+  { kube, cache }: Region,
+  { id, projectId }: Owned,
+  { service, deployment }: PoolerManifests,
+): Promise<void> {
+  const place = placesIn(projectId);
+  await kube.apply(place(KINDS.service, poolerName(id)), service);
+  cache.putPooler(await kube.apply(place(KINDS.deployment, poolerName(id)), deployment));
+}
+
+/**
+ * Why nobody can log in through the pooler; null: everybody can. It asks the server for the
+ * verifier of a role, so its challenge has the salt that the server's has.
+ */
+async function whyNoLogin(
+  { authority }: Region,
+  server: Endpoint,
+  pooler: Endpoint,
+): Promise<string | null> {
+  try {
+    const [direct, pooled] = await Promise.all(
+      [server, pooler].map((endpoint) => askChallenge(endpoint, authority.certificatePem)),
+    );
+    if (direct?.kind !== 'salt' || pooled?.kind !== 'salt') return null;
+    return direct.salt === pooled.salt ? null : 'PgBouncer does not find the role tsdbadmin yet';
+  } catch (error) {
+    if (error instanceof EngineUnavailable) return error.message;
+    throw error;
+  }
+}
+
+/**
+ * Scales a pooler down with its service, so that it keeps its port, or removes it.
+ *
+ * @returns a line for users
+ */
+export async function stopPooler(
+  region: Region,
+  spec: Owned,
+  cluster: ClusterState,
+): Promise<string> {
+  region.startingPoolers.delete(spec.id);
+  const desired = desiredPooler(region, spec, cluster);
+  if (desired === null) {
+    await removePooler(region, spec);
+    return 'disabled';
+  }
+  await write(region, spec, desired);
+  return spec.power === 'paused' ? 'paused' : 'the networks of clients are limited';
+}
+
+/** Removes a pooler that is not wanted any more. */
+export async function removePooler(
+  { kube, cache }: Region,
+  { id, projectId }: Pick<Owned, 'id' | 'projectId'>,
+): Promise<void> {
+  const place = placesIn(projectId);
+  await kube.remove(place(KINDS.deployment, poolerName(id)));
+  await kube.remove(place(KINDS.service, poolerName(id)));
+  // The next step is decided without it.
+  const endMs = Date.now() + NOTICED_WITHIN_MS;
+  while (cache.pooler(id) !== null && Date.now() < endMs) await sleep(NOTICED_MS);
+}
+
+/** How long the end of a removed object may take to be noticed; later, it is removed again. */
+const NOTICED_WITHIN_MS = 5000;
+const NOTICED_MS = 20;
+
+const FACTS = `pg_catalog.to_regprocedure('${VERIFIER_FUNCTION}(pg_catalog.text)') is not null
+  as "hasLookup"`;
+
+/** @throws EngineUnavailable; Error when the database has no function that gives verifiers */
+async function refuseWithoutLookup(region: Region, id: string): Promise<void> {
+  const server = await serverOf(region, id);
+  const client = await openSession(server, SESSION_DEADLINE_MS);
+  const facts = await beginReading<{ hasLookup: boolean }>(client, server, FACTS);
+  client.connection.stream.destroy();
+  if (facts?.hasLookup === true) return;
+  throw new Error(
+    'its database has no function that gives PgBouncer the verifiers of roles, since an earlier ' +
+      'release or template0 made it: create a service, copy the data with pg_dump, and disable ' +
+      'the pooler here',
+  );
+}

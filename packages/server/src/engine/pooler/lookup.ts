@@ -1,0 +1,30 @@
+/** The role of a pooler in its server, and the function that gives it verifiers. */
+import { READER_ROLE } from '../statements/reader-role.ts';
+
+/** Only a pooler connects with it, which may read the verifiers of others. */
+export const POOLER_ROLE = 'howdah_pooler';
+
+/**
+ * Users cannot make schemas whose name begins like this, psql does not list them, and pg_dump
+ * leaves them out.
+ */
+export const POOLER_SCHEMA = 'pg_howdah';
+export const VERIFIER_FUNCTION = `${POOLER_SCHEMA}.verifier`;
+
+/**
+ * Statements of a superuser, once the role and the schema are there. They make a function that
+ * gives the verifier of a role that may log in at this moment, to the pooler's role alone; never
+ * that of a role of ours.
+ */
+export const LOOKUP_STATEMENTS: readonly string[] = [
+  `create or replace function ${VERIFIER_FUNCTION}(name text) returns table (role text, verifier text)
+   language sql stable security definer set search_path = ''
+   as $$ select r.rolname::text, r.rolpassword
+         from pg_catalog.pg_authid as r
+         where r.rolname = $1 and r.rolcanlogin and not r.rolsuper
+           and r.rolname not in ('${POOLER_ROLE}', '${READER_ROLE}')
+           and r.rolpassword is not null and (r.rolvaliduntil is null or r.rolvaliduntil > pg_catalog.now()) $$`,
+  `revoke all on function ${VERIFIER_FUNCTION}(text) from public`,
+  `grant usage on schema ${POOLER_SCHEMA} to ${POOLER_ROLE}`,
+  `grant execute on function ${VERIFIER_FUNCTION}(text) to ${POOLER_ROLE}`,
+];
