@@ -66,7 +66,9 @@ test('it verifies its server, and no client may use a role of ours', () => {
   expect(text).toContain('server_tls_sslmode = verify-full');
   expect(text).toContain('client_tls_sslmode = require');
   expect(text).toContain('max_prepared_statements');
-  expect(text).toContain('howdah_pooler,howdah_reader,streaming_replica  0.0.0.0/0  reject');
+  expect(text).toContain(
+    'howdah_pooler,howdah_reader,howdah_control,streaming_replica  0.0.0.0/0  reject',
+  );
 });
 
 test('another size, port, image or state is another pooler, and another owner is not', () => {

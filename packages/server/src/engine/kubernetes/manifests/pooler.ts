@@ -20,6 +20,7 @@ import {
   POOLER_LABEL,
   poolerName,
 } from './names.ts';
+import { GUARD_ROLE } from './networks.ts';
 import { USERS_FILE } from './secrets.ts';
 
 /** The annotation with the hash of the manifests that were written. */
@@ -97,7 +98,7 @@ const CONF = 'howdah.io/pgbouncer.ini';
 const RULES = 'howdah.io/pgbouncer.hba';
 
 /** Roles that no client may use: the server would let the last one in without a password. */
-const OURS = [POOLER_ROLE, READER_ROLE, 'streaming_replica'];
+const OURS = [POOLER_ROLE, READER_ROLE, GUARD_ROLE, 'streaming_replica'];
 const RULES_TEXT = hostRules(OURS, ['0.0.0.0/0', '::/0']);
 
 const confOf = ({ id, region, maxConnections }: PoolerInput): string =>
