@@ -18,6 +18,9 @@ import { offMachineOf } from './off-machine.ts';
 
 const AWAY = /cannot be reached or does not answer; check its address/;
 
+const PARTS = `create table parts as
+  select md5(random()::text || n) as noise from generate_series(1, 500000) as n`;
+
 /** Registers the tests. @param start starts the server in a directory of its own */
 export function testCloud(start: (directory: string) => Promise<CloudServer>): void {
   let server: CloudServer;
@@ -53,6 +56,8 @@ export function testCloud(start: (directory: string) => Promise<CloudServer>): v
   test('backups and WAL are sent, also after its server was away', async () => {
     service = await cloud.create({ name: 'ledger', service_type: 'POSTGRES' });
     await execute(service, 'create table ledger as select generate_series(1, 100000) as n');
+    // pgBackRest sends what takes more than 4 MB, compressed, in parts.
+    await execute(service, PARTS);
     await expect.poll(state).toMatchObject({ problem: null, backups: [{ type: 'full' }] });
     await server.stop();
     await switchWal(service);

@@ -207,6 +207,19 @@ test('the control plane is killed meanwhile: asked again, the service is there',
   });
 });
 
+test('calls at the same time adopt a directory once', async () => {
+  const { service_id: id } = await made('orders');
+  await forget(id);
+  const records = await openMetadata(cloud.home);
+  const answers = await records.holdingReconciler(() =>
+    Promise.all(Array.from({ length: 8 }, () => adopt(rootOf(id)))),
+  );
+  await records.close();
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([202]));
+  expect(new Set(answers.map(({ headers }) => headers.get('operation-id'))).size).toBe(1);
+  await cloud.until(id, 'READY');
+});
+
 /** Why a directory is not adopted; fails if it is, or if it is the fault of the installation. */
 async function refusal(directory: string): Promise<string> {
   const { status, body } = await adopt(directory);
