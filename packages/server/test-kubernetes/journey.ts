@@ -229,6 +229,10 @@ test('a service is closed to others by an allow list, and by a VPC', async () =>
   await cli('service', 'attach-allow-list', 'orders', 'office');
   await expect(logsIn()).rejects.toThrow('pg_hba.conf rejects');
   expect(await cli('query', 'orders', 'select 7 as found')).toMatch(/found\s+7/);
+  // It would see the address of the pooler in place of those of clients.
+  expect(await cloud.cli('service', 'enable-pooler', 'orders')).toMatchObject({
+    stderr: expect.stringContaining('cannot have a connection pooler'),
+  });
   await cli('allow-list', 'change', 'office', '--cidr', `${rig().machineHost}/32`);
   await expect.poll(() => logsIn().catch(() => false)).toBe(true);
   await make('vpc', '--name', 'inner', '--cidr', '10.77.0.0/16', '--region', 'kube');

@@ -14,7 +14,7 @@ import { RegionNotServed, type Region } from '../engine/regions.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { refuseByRole } from './permissions.ts';
-import { isRegional, refuseImpossible } from './regions.ts';
+import { isRegional, refuseImpossible, refuseLimitedPooler } from './regions.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, recordOperation } from '../store/operations.ts';
 import { changeService, type LockedService, lockService } from '../store/services.ts';
@@ -50,6 +50,8 @@ export async function changeUnderRules(
     if (verdict === 'underway') return { doc: service.doc, operationId: operation?.id ?? null };
     const changed = await decide(service, tx);
     if (changed === null) return { doc: service.doc, operationId: null };
+    if ('pooler' in changed || 'allowed_networks' in changed)
+      refuseLimitedPooler(region, { ...service, ...changed });
     await refuseWithoutAnswer(region);
     const next = await beginOperation(tx, service, kind, caller, operation);
     // An operation that takes the place of another ends what that one was asked for.

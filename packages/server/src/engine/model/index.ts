@@ -219,6 +219,7 @@ const CAPABILITIES: Capabilities = {
     enableExtension: POSSIBLE,
     disableExtension: POSSIBLE,
   },
+  limitedPooler: POSSIBLE,
   vpc: { isNetwork: true, note: SIMULATED },
   storage: { note: SIMULATED },
   isolation: { isolated: true, note: SIMULATED },

@@ -1,5 +1,6 @@
 /** The next step of a pooler. Pure. */
 import type { ServiceSpec } from '../../spec.ts';
+import { LIMITED_POOLER } from '../capabilities.ts';
 import type { PoolerState } from './pooler-state.ts';
 import { STEPS } from './steps.ts';
 
@@ -17,10 +18,6 @@ type Wanted = Pick<ServiceSpec, 'pooler' | 'power' | 'allowedNetworks'>;
  */
 export const mustRun = ({ pooler, power, allowedNetworks }: Wanted): boolean =>
   pooler !== null && power === 'running' && allowedNetworks === null;
-
-const LIMITED =
-  'a service on Kubernetes with an allow list or in a VPC cannot have a connection pooler, which ' +
-  'would let all networks in: disable the pooler, or detach the list or the VPC';
 
 /** The state of a pooler beside its objects. */
 export type KnownPooler = Readonly<{
@@ -43,7 +40,7 @@ export function decidePooler(
   { isCurrent, starting }: KnownPooler,
 ): PoolerStep | null {
   if (spec.pooler === null) return null;
-  if (!mustRun(spec)) return { kind: 'refuse', why: LIMITED };
+  if (!mustRun(spec)) return { kind: 'refuse', why: LIMITED_POOLER };
   if (isCurrent && seen?.isReady === true && starting === null) return null;
   const name = seen?.isWanted === true && !isCurrent ? STEPS.reloadPooler : STEPS.startPooler;
   return { kind: 'startPooler', name: starting ?? name };
