@@ -146,7 +146,9 @@ async function startFailing(directory: string, valid: ServerCertificate, real: n
         incoming.pipe(onward);
       }),
   );
-  const [refusing = 0, expired = 0, untrusted = 0] = await Promise.all(servers.map(listen));
+  const [refusing = 0, expired = 0, untrusted = 0] = await Promise.all(
+    servers.map((server) => listen(server)),
+  );
   return {
     refusing,
     expired,
