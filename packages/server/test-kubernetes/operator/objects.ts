@@ -98,8 +98,9 @@ export function settingsData(cluster: Cluster, names: readonly string[]): Record
   };
 }
 
+/** They are arguments of a container, in which $$ is $: docs/cloudnativepg.md, fact 30. */
 const statementsIn = (statements: readonly string[] = []): string =>
-  statements.map((statement) => `${statement};\n`).join('');
+  statements.map((statement) => `${statement.replaceAll('$$', () => '$')};\n`).join('');
 
 /** The services of a Cluster: docs/cloudnativepg.md, fact 11. */
 export function servicesOf(cluster: Cluster): (Named & Readonly<{ spec: object }>)[] {

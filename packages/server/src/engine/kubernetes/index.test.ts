@@ -81,6 +81,10 @@ test('a service is created, stopped, started and removed, and nothing is left', 
       },
     },
   });
+  // Kubernetes would replace these (docs/cloudnativepg.md, fact 30).
+  const { bootstrap } = Object(cloud.fake.objects.get(CLUSTER)).spec;
+  expect(JSON.stringify(bootstrap)).toContain('create schema');
+  expect(JSON.stringify(bootstrap)).not.toMatch(/\$\$|\$\(/);
   const paused = { ...spec, provisioned: true, power: 'paused' } as const;
   await untilAwaited(cloud, paused);
   stopServers(cloud);

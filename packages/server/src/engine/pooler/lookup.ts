@@ -19,11 +19,11 @@ export const VERIFIER_FUNCTION = `${POOLER_SCHEMA}.verifier`;
 export const LOOKUP_STATEMENTS: readonly string[] = [
   `create or replace function ${VERIFIER_FUNCTION}(name text) returns table (role text, verifier text)
    language sql stable security definer set search_path = ''
-   as $$ select r.rolname::text, r.rolpassword
+   as $lookup$ select r.rolname::text, r.rolpassword
          from pg_catalog.pg_authid as r
          where r.rolname = $1 and r.rolcanlogin and not r.rolsuper
            and r.rolname not in ('${POOLER_ROLE}', '${READER_ROLE}')
-           and r.rolpassword is not null and (r.rolvaliduntil is null or r.rolvaliduntil > pg_catalog.now()) $$`,
+           and r.rolpassword is not null and (r.rolvaliduntil is null or r.rolvaliduntil > pg_catalog.now()) $lookup$`,
   `revoke all on function ${VERIFIER_FUNCTION}(text) from public`,
   `grant usage on schema ${POOLER_SCHEMA} to ${POOLER_ROLE}`,
   `grant execute on function ${VERIFIER_FUNCTION}(text) to ${POOLER_ROLE}`,
