@@ -31,8 +31,9 @@ export async function startRealOperator(rig: Rig, files: Files): Promise<Operato
   };
   await rig.inNode('ctr', '--namespace', 'k8s.io', 'images', 'import', files.image);
   await rig.inNode('kubectl', 'apply', '--server-side', '--filename', files.manifest);
-  // No registry is reached, and the limit of 100m is for clusters that nobody waits for.
-  const manager = { name: 'manager', imagePullPolicy: 'Never', resources: { limits: null } };
+  // No registry is reached. Its limit of 100m is for clusters that nobody waits for, and the tests
+  // need all of the node.
+  const manager = { name: 'manager', imagePullPolicy: 'Never', resources: null };
   const patch = JSON.stringify({ spec: { template: { spec: { containers: [manager] } } } });
   await kubectl('patch', DEPLOYMENT, '--patch', patch);
   await begin();

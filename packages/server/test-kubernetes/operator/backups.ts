@@ -69,6 +69,9 @@ async function begin(
   primary: Pod,
 ): Promise<void> {
   const { name, namespace, uid } = backup.metadata;
+  const { labels } = spec.inheritedMetadata;
+  // It does not find the volume then: docs/cloudnativepg.md, fact 31.
+  if (labels['app.kubernetes.io/managed-by'] !== undefined) return;
   await writeStatus(api, backup, { phase: 'started', startedAt: new Date().toISOString() });
   await exec(primary, 'psql --no-psqlrc --host=/tmp --username=postgres --command=checkpoint');
   await api.create(`${SNAPSHOTS}/namespaces/${namespace}/volumesnapshots`, {
@@ -77,6 +80,7 @@ async function begin(
     metadata: {
       name,
       namespace,
+      labels,
       ownerReferences: [{ apiVersion: 'postgresql.cnpg.io/v1', kind: 'Backup', name, uid }],
     },
     spec: {

@@ -7,14 +7,7 @@ import { Value } from 'typebox/value';
 import type { Kube } from './api/client.ts';
 import { KINDS, type Kind } from './api/kinds.ts';
 import { follow } from './api/watch.ts';
-import {
-  CLUSTER_LABEL,
-  idOf,
-  isInOurNamespace,
-  LABELS,
-  MANAGED,
-  POOLER_LABEL,
-} from './manifests/names.ts';
+import { CLUSTER_LABEL, idOf, isInOurNamespace, LABELS, POOLER_LABEL } from './manifests/names.ts';
 import { BACKUP_OBJECT, backupState, type BackupState } from './service/backup-state.ts';
 import {
   CLUSTER_OBJECT,
@@ -53,7 +46,7 @@ export type Cache = Readonly<{
 /** @param changed called with the id of a service of which something changed */
 export function createCache(kube: Kube, region: string, changed: (id: string) => void): Cache {
   const ending = new AbortController();
-  const parts = { kube, selector: { ...MANAGED, [LABELS.region]: region }, signal: ending.signal };
+  const parts = { kube, selector: { [LABELS.region]: region }, signal: ending.signal };
   const clusters = keep({
     ...parts,
     kind: KINDS.cluster,

@@ -89,7 +89,6 @@ const STANDBY_SQL: readonly string[] = [
 export function clusterManifest(input: ClusterInput): Manifest {
   const { id, projectId, region, size, replicas } = input;
   const labels = {
-    ...MANAGED,
     [LABELS.service]: id,
     [LABELS.project]: projectId,
     [LABELS.region]: region.code,
@@ -100,7 +99,7 @@ export function clusterManifest(input: ClusterInput): Manifest {
     metadata: {
       name: clusterName(id),
       namespace: namespaceOf(projectId),
-      labels,
+      labels: { ...MANAGED, ...labels },
       annotations: {
         [HIBERNATION]: input.running ? 'off' : 'on',
         [RESTARTED]: String(input.restarts),
@@ -110,6 +109,7 @@ export function clusterManifest(input: ClusterInput): Manifest {
     spec: {
       instances: 1 + replicas,
       imageName: imageOf(region, input.major),
+      // Not the label by which CloudNativePG finds volumes (docs/cloudnativepg.md, fact 31).
       inheritedMetadata: { labels },
       storage: {
         size: `${input.storageGb}G`,

@@ -16,3 +16,18 @@ test('pods that have failed are an obstacle until another one is made', () => {
   expect(obstacleIn([pod('copy-a', 'Failed', 'Evicted: no room')])).toContain('Evicted: no room');
   expect(obstacleIn([])).toBeNull();
 });
+
+test('a pod that no node can run is an obstacle, unless its volume is just being asked for', () => {
+  const waiting = (message: string): PodObject => ({
+    ...pod('s-1', 'Pending'),
+    status: {
+      phase: 'Pending',
+      conditions: [{ type: 'PodScheduled', status: 'False', message }],
+    },
+  });
+  expect(obstacleIn([waiting('0/1 nodes are available: 1 Insufficient cpu.')])).toContain(
+    'no node can run it: 0/1 nodes are available: 1 Insufficient cpu.',
+  );
+  const early = '0/1 nodes are available: persistentvolumeclaim "s-1" not found. not found';
+  expect(obstacleIn([waiting(early)])).toBeNull();
+});

@@ -264,10 +264,14 @@ function failureIn(pods: readonly PodObject[]): string | null {
   return `pod ${name}: failed, ${pods.length} times in a row: ${why}`;
 }
 
+/** The scheduler may see the pod of a new standby before its volume is asked for. */
+const NO_CLAIM_YET = /persistentvolumeclaim "[^"]*" not found/;
+
 /** The reason why a pod does not start: its image cannot be pulled, or no node has room for it. */
 function obstacleOf(status: PodObject['status']): string | null {
   const unscheduled = (status?.conditions ?? []).find(
-    ({ type, status: is }) => type === 'PodScheduled' && is === 'False',
+    ({ type, status: is, message }) =>
+      type === 'PodScheduled' && is === 'False' && !NO_CLAIM_YET.test(message ?? ''),
   );
   if (unscheduled !== undefined)
     return `no node can run it: ${(unscheduled.message ?? 'unknown').slice(0, MAX_LENGTH)}`;

@@ -18,7 +18,9 @@ export async function findOriginSnapshot(
   { kube }: Region,
   id: string,
 ): Promise<SnapshotState | null> {
-  const [found] = await listSnapshots(kube, id);
+  // Those of its backups have the labels of its Cluster.
+  const all = await listSnapshots(kube, id);
+  const found = all.find(({ metadata }) => metadata.name === originSnapshot(id));
   return found === undefined ? null : snapshotState(found);
 }
 
