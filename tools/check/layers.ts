@@ -202,7 +202,7 @@ export const LAYERS: readonly Layer[] = [
       '`main.ts`, `control-plane.ts`, `regions.ts`, …: config → store → engines → reconcilers → API; knows all parts',
     path:
       `^${SERVER}/(main|control-plane|regions|kubernetes-regions|run-region|open-repositories|` +
-      'standby|recover|startup|first-key|metadata-database)\\.ts$',
+      'standby|recover|integrity|startup|first-key|metadata-database)\\.ts$',
     imports: [
       'contract',
       'lib',

@@ -103,7 +103,8 @@ async function openRegion(
   return { code, aliases, engine, portRange, singleProject: false, spares: 0 };
 }
 
-function accessOrFail(sealer: Sealer, row: KubernetesRegionRow): ClusterAccess {
+/** @throws ApiError CONFLICT when the key is not that by which the kubeconfig was encrypted */
+export function accessOrFail(sealer: Sealer, row: KubernetesRegionRow): ClusterAccess {
   const opened = openAccess(sealer, row);
   if (opened !== null) return opened.access;
   throw new ApiError(
@@ -116,8 +117,12 @@ function accessOrFail(sealer: Sealer, row: KubernetesRegionRow): ClusterAccess {
 const connectionOf = (access: ClusterAccess): Promise<Connection> | Connection =>
   access === null ? readServiceAccount() : readKubeconfig(access.kubeconfig, access.context);
 
-/** @throws ApiError INVALID_REQUEST for a kubeconfig that cannot be used, and without an answer */
-async function withCluster<T>(
+/**
+ * Runs work with a connection of its own.
+ *
+ * @throws ApiError INVALID_REQUEST for a kubeconfig that cannot be used, and without an answer
+ */
+export async function withCluster<T>(
   access: ClusterAccess,
   work: (kube: Kube, connection: Connection) => Promise<T>,
 ): Promise<T> {

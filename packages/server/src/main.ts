@@ -20,7 +20,8 @@ export { readConfig, isInTheClear, ConfigError, type Config } from './config.ts'
 export { AlreadyRunning } from './store/connections.ts';
 export { findControl, readCredentials, credentialsPath, type Credentials } from './installation.ts';
 export { openLog, openOutputLog } from './lib/log.ts';
-export { checkIntegrity, checkMachine } from './engine/local/admin/integrity.ts';
+export { checkIntegrity } from './integrity.ts';
+export { checkMachine } from './engine/local/admin/integrity.ts';
 export { listAside } from './engine/local/admin/aside-data.ts';
 export { recover, type RecoverOptions } from './recover.ts';
 export { backupControl, restoreControl } from './engine/local/admin/control-backup.ts';

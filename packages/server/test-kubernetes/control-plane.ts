@@ -91,7 +91,17 @@ test('a cluster gets its own control plane by its manifests, and a service', asy
   );
   expect(created.region_code).toBe('kube');
   expect(await rowsWritten(created, created.initial_password)).toBe(1);
+  expect(await audit()).not.toMatch(/kubectl|service|region/);
 });
+
+/** The integrity check, by the pod that works. It may find more of the machine of the node. */
+async function audit(): Promise<string> {
+  const script = 'node /opt/howdah/packages/cli/dist/howdah.js audit || [ $? -eq 1 ]';
+  const pod = (await findLeader()) ?? 'deployment/howdah';
+  const found = await kubectl('exec', pod, '--', 'sh', '-c', script);
+  expect(found).toMatch(/No problems found|howdah-/);
+  return found;
+}
 
 test('the pod that works is killed in a create, and the other one finishes it', async () => {
   const leader = await findLeader();

@@ -245,9 +245,34 @@ test('a service is closed to others by an allow list, and by a VPC', async () =>
   await cli('allow-list', 'delete', 'office', '--yes');
 });
 
+test('the integrity check finds what the cluster has and the metadata database has not', async () => {
+  const { service_id: id } = service;
+  await expect.poll(() => cloud.audit()).toEqual([]);
+  const namespace = `howdah-${cloud.projectId}`;
+  const kubectl = (...args: string[]) =>
+    rig().inNode('kubectl', args[0] ?? '', '--namespace', namespace, ...args.slice(1));
+  await kubectl('create', 'secret', 'generic', 's-gone-password');
+  const labels = ['app.kubernetes.io/managed-by=howdah', 'howdah.io/service=gone'];
+  await kubectl('label', 'secret', 's-gone-password', ...labels);
+  const described = '{"spec":{"description":"of somebody else"}}';
+  await kubectl('patch', 'cluster', `s-${id}`, '--type', 'merge', '--patch', described);
+  const [first = '', second = '', ...others] = await cloud.audit();
+  expect(others).toEqual([]);
+  expect(first).toMatch(/^left over: Secret .*\/s-gone-password: kubectl/);
+  expect(second).toContain(`/s-${id} was changed by kubectl-patch`);
+  // The command that the sentence has.
+  const [, ...command] = (first.split(': ').at(-1) ?? '').split(' ');
+  await kubectl('patch', 'cluster', `s-${id}`, '--type', 'merge', '--patch', UNDESCRIBED);
+  await rig().inNode('kubectl', 'delete', ...command.filter((word) => word !== 'delete'));
+  expect(await cloud.audit()).toEqual([]);
+});
+
+const UNDESCRIBED = '{"spec":{"description":null}}';
+
 test('a deleted service is restored, and a region without services is removed', async () => {
   const { service_id: id } = service;
   await cli('service', 'delete', 'orders');
+  expect(await cloud.audit()).toEqual([]);
   await cli('service', 'restore', id);
   expect(await writeRow(PASSWORD)).toBe(7);
   expect(await cloud.cli('region', 'remove', 'kube', '--yes')).toMatchObject({

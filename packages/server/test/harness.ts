@@ -12,7 +12,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
-import { checkIntegrity } from '../src/engine/local/admin/integrity.ts';
+import { checkIntegrity } from '../src/integrity.ts';
 import { readCredentials } from '../src/installation.ts';
 import { callerOf, type Service } from './harness-caller.ts';
 

@@ -7,7 +7,7 @@ import { loadServer } from '../server.ts';
 
 export function addAudit(program: Command): void {
   const does =
-    'Compare the metadata database with the machine: processes, ports, directories, limits, operations.';
+    'Compare the metadata database with the machine and with the clusters of regions: processes, ports, directories, limits, Clusters, operations.';
   verb(program, 'audit', { does, example: 'howdah audit' }).action(async () => {
     const server = await loadServer();
     const home = homeDirectory();

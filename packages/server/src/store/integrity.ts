@@ -1,14 +1,17 @@
 /** The part of the metadata database that the integrity check reads. */
-import type { LiveStatus } from '@howdah/contract';
+import { IS_TRANSITIONAL, type LiveStatus } from '@howdah/contract';
 import { Client, type ClientConfig } from 'pg';
 import type { ServerPort } from '../engine/records.ts';
 import { PRIMARY, SERVERS } from './engine-records.ts';
+import type { KubernetesRegionRow } from './kubernetes-regions.ts';
 import { WANTED_VPCS, type WantedVpc } from './vpcs.ts';
 
 /** The part of the metadata database that the integrity check compares. */
 export type Expected = {
   services: {
     id: string;
+    /** null: it is a spare. */
+    projectId: string | null;
     region: string;
     status: LiveStatus;
     port: number;
@@ -28,11 +31,23 @@ export type Expected = {
     provisioning: boolean;
   }[];
   vpcs: WantedVpc[];
+  clusters: KubernetesRegionRow[];
   /** Services whose backup is being verified. */
   verifying: string[];
   /** Sentences about rows that contradict each other. */
   contradictions: string[];
 };
+
+/** Services whose status is not transitional, and was the same before. */
+export function settledServices(before: Expected, after: Expected): Expected['services'] {
+  return after.services.filter(
+    (service) =>
+      !IS_TRANSITIONAL[service.status] &&
+      before.services.some(
+        (earlier) => earlier.id === service.id && earlier.status === service.status,
+      ),
+  );
+}
 
 /** Reads the metadata database of an installation, whether or not its control plane runs. */
 export async function readExpected(connection: ClientConfig): Promise<Expected> {
@@ -41,7 +56,7 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
   await client.connect();
   try {
     const services = await client.query<Expected['services'][number]>(
-      `select id, region_code as region, status, port, pooler, pooler_port as "poolerPort", power, project_id is null as spare, operation_id as "operationId",
+      `select id, project_id as "projectId", region_code as region, status, port, pooler, pooler_port as "poolerPort", power, project_id is null as spare, operation_id as "operationId",
               ${SERVERS} as servers, ${PRIMARY} as primary, vpc_id as "vpcId",
               vpc_address as "vpcAddress", parent_id as "parentId",
               project_id is not null and status <> 'READY' and (recovery is not null or not exists (
@@ -53,6 +68,9 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
        from services s`,
     );
     const vpcs = await client.query<WantedVpc>(WANTED_VPCS);
+    const clusters = await client.query<KubernetesRegionRow>(
+      'select * from kubernetes_regions order by created, code',
+    );
     const verifying = await client.query<{ id: string }>(
       `select service_id as id from operations
        where kind in ('verifyBackup', 'tryUpgrade') and finished is null`,
@@ -61,6 +79,7 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
     return {
       services: services.rows,
       vpcs: vpcs.rows,
+      clusters: clusters.rows,
       verifying: verifying.rows.map(({ id }) => id),
       contradictions: contradictions.rows.map(({ text }) => text),
     };

@@ -1,10 +1,9 @@
 /**
- * The integrity check: compares processes, ports, directories and limits with the metadata
- * database, both ways. `howdah audit` runs it, and so does every system test at its end.
+ * The part of the integrity check that is about this machine: compares processes, ports,
+ * directories and limits with the metadata database, both ways.
  */
 import { basename } from 'node:path';
-import type { ClientConfig } from 'pg';
-import { ID_LENGTH, IS_TRANSITIONAL } from '@howdah/contract';
+import { ID_LENGTH } from '@howdah/contract';
 import type { Config } from '../../../config.ts';
 import { DEFAULT_UID_RANGE } from '../../../settings.ts';
 import { findLack, tableOf } from '../host/egress.ts';
@@ -12,14 +11,13 @@ import { listenersAmiss, networksAmiss } from './integrity-networks.ts';
 import { takeInventory, type Inventory } from './inventory.ts';
 import { memberKey, partsOfKey } from '../host/layout.ts';
 import { findLeftovers } from './leftovers.ts';
-import { dataDirectories, findSites, type RegionSite } from './sites.ts';
+import { dataDirectories, type RegionSite } from './sites.ts';
 import { groupPaths } from '../host/limits.ts';
 import type { Site } from '../host/machine-record.ts';
 import { markerOf } from '../host/marker.ts';
 import { memberName, nodeName } from '../postgres/replication.ts';
-import { storeConnection } from '../postgres/store-instance.ts';
 import { findControl } from '../../../installation.ts';
-import { readExpected, type Expected } from '../../../store/integrity.ts';
+import { settledServices, type Expected } from '../../../store/integrity.ts';
 
 /** The two sides: the metadata database before and after, and the machine in between. */
 type Facts = {
@@ -39,41 +37,37 @@ type Facts = {
   readonly paused: readonly ServiceFacts[];
 };
 
-/**
- * Changes nothing.
- *
- * @returns a sentence for each contradiction; none: all is well
- * @throws Error when there is no installation
- */
-export async function checkIntegrity(
-  config: Pick<Config, 'home' | 'databaseUrl'>,
-): Promise<string[]> {
-  const sites = await findSites(config.home);
-  const first = sites[0]?.site ?? null;
-  if (first === null)
-    throw new Error(
-      `no installation in ${config.home}: howdah up makes one, or mounts the store of one that is stopped`,
-    );
-  const connection: ClientConfig =
-    config.databaseUrl === null ? storeConnection(first) : { connectionString: config.databaseUrl };
-  const before = await readExpected(connection);
-  const found = await Promise.all(
-    sites.map(async ({ site }) => (site === null ? null : await takeInventory(site))),
+/** A region on this machine, and what was found of it; null: its data is not there. */
+export type RegionInventory = RegionSite & { inventory: Inventory | null };
+
+/** Inspects the regions on this machine. Changes nothing. */
+export async function takeInventories(sites: readonly RegionSite[]): Promise<RegionInventory[]> {
+  return Promise.all(
+    sites.map(async (region) => ({
+      ...region,
+      inventory: region.site === null ? null : await takeInventory(region.site),
+    })),
   );
-  const after = await readExpected(connection);
+}
+
+/**
+ * @param before the metadata database before the inventories were taken @param after that of then
+ * @returns a sentence for each contradiction
+ */
+export async function machineAmiss(
+  home: string,
+  regions: readonly RegionInventory[],
+  before: Expected,
+  after: Expected,
+): Promise<string[]> {
   const problems = await Promise.all(
-    sites.map(async (region, index) => {
+    regions.map(async (region) => {
       const [earlier, later] = [inRegion(before, region.code), inRegion(after, region.code)];
-      const inventory = found[index] ?? null;
-      if (region.site === null || inventory === null) return missingData(region, later);
-      const facts = compare(earlier, later, inventory);
-      return regionAmiss(config.home, region.site, facts);
+      if (region.site === null || region.inventory === null) return missingData(region, later);
+      return regionAmiss(home, region.site, compare(earlier, later, region.inventory));
     }),
   );
-  return [
-    ...after.contradictions.filter((text) => before.contradictions.includes(text)),
-    ...problems.flat(),
-  ];
+  return problems.flat();
 }
 
 /** The part of the metadata database that is about one region. */
@@ -119,13 +113,7 @@ async function regionAmiss(home: string, site: Site, facts: Facts): Promise<stri
 }
 
 function compare(before: Expected, after: Expected, found: Inventory): Facts {
-  const settled = after.services.filter(
-    (service) =>
-      !IS_TRANSITIONAL[service.status] &&
-      before.services.some(
-        (earlier) => earlier.id === service.id && earlier.status === service.status,
-      ),
-  );
+  const settled = settledServices(before, after);
   const settledIds = new Set(settled.map(({ id }) => id));
   const knownIds = new Set([...before.services, ...after.services].map(({ id }) => id));
   const changing = new Set([

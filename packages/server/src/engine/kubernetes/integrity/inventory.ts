@@ -1,0 +1,149 @@
+/** Howdah's objects in a cluster, for the integrity check. All of them are input. */
+import { Type, type Static } from 'typebox';
+import type { Kube } from '../api/client.ts';
+import { KubeError } from '../api/errors.ts';
+import { KINDS, type Kind } from '../api/kinds.ts';
+import { CLUSTER_LABEL, idOf, isInOurNamespace, LABELS, MANAGED } from '../manifests/names.ts';
+import {
+  CLUSTER_OBJECT,
+  clusterState,
+  POD_OBJECT,
+  serverState,
+  type ClusterState,
+} from '../service/observed.ts';
+import { DEPLOYMENT_OBJECT } from '../service/pooler-state.ts';
+
+/** An object, and the service that its labels or its name give it to. */
+export type Found = Readonly<{ kind: Kind; namespace: string; name: string; id: string }>;
+
+export type FoundCluster = Found &
+  Readonly<{
+    region: string | null;
+    state: ClusterState;
+    /** Who else has set fields of what is desired. */
+    managers: readonly string[];
+  }>;
+
+export type ClusterInventory = Readonly<{
+  /** Those of all regions and installations. */
+  clusters: readonly FoundCluster[];
+  /** Pods of servers that are not about to end. */
+  servers: readonly Found[];
+  poolers: readonly (Found & Readonly<{ isWanted: boolean }>)[];
+  /** Ports at which nodes listen, for the Services of anybody. */
+  ports: readonly Readonly<{ port: number; namespace: string; name: string }>[];
+  /** Other objects of services. */
+  parts: readonly Found[];
+}>;
+
+const LABELED = Type.Object({
+  metadata: Type.Object({
+    name: Type.String(),
+    namespace: Type.String(),
+    labels: Type.Optional(Type.Record(Type.String(), Type.String())),
+  }),
+});
+type Labeled = Static<typeof LABELED>;
+
+// https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
+const MANAGED_CLUSTER = Type.Intersect([
+  CLUSTER_OBJECT,
+  Type.Object({
+    metadata: Type.Object({
+      managedFields: Type.Optional(
+        Type.Array(
+          Type.Object({
+            manager: Type.Optional(Type.String()),
+            subresource: Type.Optional(Type.String()),
+            fieldsV1: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+          }),
+        ),
+      ),
+    }),
+  }),
+]);
+
+const SERVICE_OBJECT = Type.Object({
+  metadata: Type.Object({ name: Type.String(), namespace: Type.String() }),
+  spec: Type.Object({
+    ports: Type.Optional(Type.Array(Type.Object({ nodePort: Type.Optional(Type.Number()) }))),
+  }),
+});
+
+/** Lists the parts before the Clusters: a service that is being made has a Cluster last. */
+export async function takeClusterInventory(kube: Kube): Promise<ClusterInventory> {
+  const [secrets, claims, backups, snapshots, poolers, services, pods] = await Promise.all([
+    kube.list(everywhere(KINDS.secret), LABELED, MANAGED).then(({ items }) => items),
+    kube.list(everywhere(KINDS.claim), LABELED).then(({ items }) => items),
+    listIfServed(kube, KINDS.backup),
+    listIfServed(kube, KINDS.snapshot),
+    kube.list(everywhere(KINDS.deployment), DEPLOYMENT_OBJECT, MANAGED).then(({ items }) => items),
+    kube.list(everywhere(KINDS.service), SERVICE_OBJECT).then(({ items }) => items),
+    kube.list(everywhere(KINDS.pod), POD_OBJECT).then(({ items }) => items),
+  ]);
+  const clusters = await kube.list(everywhere(KINDS.cluster), MANAGED_CLUSTER);
+  const running = pods.filter((pod) => serverState(pod)?.leaving === false);
+  return {
+    clusters: clusters.items.flatMap((cluster) =>
+      partsOf(KINDS.cluster, [cluster]).map((found) => ({
+        ...found,
+        region: cluster.metadata.labels?.[LABELS.region] ?? null,
+        state: clusterState(cluster),
+        managers: otherManagers(cluster),
+      })),
+    ),
+    servers: partsOf(KINDS.pod, running),
+    poolers: poolers.flatMap((pooler) =>
+      partsOf(KINDS.deployment, [pooler]).map((found) => ({
+        ...found,
+        isWanted: pooler.spec.replicas > 0,
+      })),
+    ),
+    ports: services.flatMap(({ metadata: { namespace, name }, spec }) =>
+      (spec.ports ?? []).flatMap(({ nodePort }) =>
+        nodePort === undefined ? [] : [{ port: nodePort, namespace, name }],
+      ),
+    ),
+    parts: [
+      ...partsOf(KINDS.secret, secrets),
+      ...partsOf(KINDS.claim, claims),
+      ...partsOf(KINDS.backup, backups),
+      ...partsOf(KINDS.snapshot, snapshots),
+    ],
+  };
+}
+
+const everywhere = (kind: Kind) => ({ kind, namespace: null, name: null });
+
+/** A cluster without such resources, or a user without the right to list them, has made none. */
+async function listIfServed(kube: Kube, kind: Kind): Promise<Labeled[]> {
+  try {
+    return (await kube.list(everywhere(kind), LABELED)).items;
+  } catch (error) {
+    if (error instanceof KubeError && (error.status === 404 || error.status === 403)) return [];
+    throw error;
+  }
+}
+
+/** Objects with our labels count in all namespaces: there they are a finding. */
+function partsOf(kind: Kind, objects: readonly Labeled[]): Found[] {
+  return objects.flatMap(({ metadata: { namespace, name, labels } }) => {
+    const cluster = labels?.[CLUSTER_LABEL];
+    const id = labels?.[LABELS.service] ?? (cluster === undefined ? null : idOf(cluster));
+    if (id === null) return [];
+    // Clusters of others may have names like ours; only ours have such a namespace or our labels.
+    const isOurs = labels?.[LABELS.service] !== undefined || isInOurNamespace({ namespace });
+    return isOurs ? [{ kind, namespace, name, id }] : [];
+  });
+}
+
+/** Howdah writes as `howdah` and `howdah-state`, CloudNativePG nothing but the status. */
+function otherManagers({ metadata }: Static<typeof MANAGED_CLUSTER>): string[] {
+  const others = (metadata.managedFields ?? []).filter(
+    ({ manager, subresource, fieldsV1 }) =>
+      subresource === undefined &&
+      fieldsV1?.['f:spec'] !== undefined &&
+      !/^howdah(-|$)/.test(manager ?? ''),
+  );
+  return [...new Set(others.map(({ manager }) => manager ?? 'somebody'))].toSorted();
+}

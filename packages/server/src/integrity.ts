@@ -1,0 +1,91 @@
+/**
+ * The integrity check: compares the machine and the clusters of regions with the metadata database,
+ * both ways. `howdah audit` runs it, and so does every system test at its end.
+ */
+import { join } from 'node:path';
+import type { ClientConfig } from 'pg';
+import type { Config } from './config.ts';
+import { clusterAmiss, type Recorded } from './engine/kubernetes/integrity/compare.ts';
+import {
+  takeClusterInventory,
+  type ClusterInventory,
+} from './engine/kubernetes/integrity/inventory.ts';
+import { machineAmiss, takeInventories } from './engine/local/admin/integrity.ts';
+import { findSites, type RegionSite } from './engine/local/admin/sites.ts';
+import { storeConnection } from './engine/local/postgres/store-instance.ts';
+import { openSealer } from './events/sealer.ts';
+import { accessOrFail, withCluster } from './kubernetes-regions.ts';
+import { readExpected, settledServices, type Expected } from './store/integrity.ts';
+import type { KubernetesRegionRow } from './store/kubernetes-regions.ts';
+
+/**
+ * Changes nothing.
+ *
+ * @returns a sentence for each contradiction; none: all is well
+ * @throws Error when there is no installation
+ */
+export async function checkIntegrity(
+  config: Pick<Config, 'home' | 'databaseUrl'>,
+): Promise<string[]> {
+  const { home } = config;
+  const sites = await findSites(home);
+  const connection = connectionOf(config, sites);
+  const before = await readExpected(connection);
+  const [machine, clusters] = await Promise.all([
+    takeInventories(sites),
+    inspectClusters(home, before.clusters),
+  ]);
+  const after = await readExpected(connection);
+  return [
+    ...after.contradictions.filter((text) => before.contradictions.includes(text)),
+    ...(await machineAmiss(home, machine, before, after)),
+    ...clusters.flatMap(({ code, found }) =>
+      typeof found === 'string'
+        ? [`region ${code} was not compared: ${found}`]
+        : clusterAmiss(code, recordedIn(code, before, after), knownIn(before, after), found),
+    ),
+  ];
+}
+
+/** A control plane in a cluster has no data on its machine, and a metadata database elsewhere. */
+function connectionOf(
+  { home, databaseUrl }: Pick<Config, 'home' | 'databaseUrl'>,
+  sites: readonly RegionSite[],
+): ClientConfig {
+  if (databaseUrl !== null) return { connectionString: databaseUrl };
+  const site = sites[0]?.site ?? null;
+  if (site !== null) return storeConnection(site);
+  throw new Error(
+    `no installation in ${home}: howdah up makes one, or mounts the store of one that is stopped`,
+  );
+}
+
+/** Inspects the clusters of regions; a sentence: why one is not known. */
+function inspectClusters(
+  home: string,
+  rows: readonly KubernetesRegionRow[],
+): Promise<{ code: string; found: ClusterInventory | string }[]> {
+  return Promise.all(
+    rows.map(async (row) => {
+      try {
+        const access = accessOrFail(await openSealer(join(home, 'secrets.key')), row);
+        const found = await withCluster(access, (kube) => takeClusterInventory(kube));
+        return { code: row.code, found };
+      } catch (error) {
+        return { code: row.code, found: error instanceof Error ? error.message : String(error) };
+      }
+    }),
+  );
+}
+
+/** The services of a region, as they were while its cluster was read. */
+function recordedIn(code: string, before: Expected, after: Expected): Recorded[] {
+  const settled = new Set(settledServices(before, after).map(({ id }) => id));
+  return after.services
+    .filter(({ region }) => region === code)
+    .map((service) => ({ ...service, isSettled: settled.has(service.id) }));
+}
+
+/** Services that come or go meanwhile are known. */
+const knownIn = (...seen: readonly Expected[]): ReadonlySet<string> =>
+  new Set(seen.flatMap(({ services }) => services.map(({ id }) => id)));
