@@ -33,7 +33,9 @@ export async function startRealOperator(rig: Rig, files: Files): Promise<Operato
   await rig.inNode('kubectl', 'apply', '--server-side', '--filename', files.manifest);
   // No registry is reached. Its limit of 100m is for clusters that nobody waits for, and the tests
   // need all of the node.
-  const manager = { name: 'manager', imagePullPolicy: 'Never', resources: null };
+  // A Cluster that names no image gets that of the rig.
+  const env = [{ name: 'POSTGRES_IMAGE_NAME', value: rig.image }];
+  const manager = { name: 'manager', imagePullPolicy: 'Never', resources: null, env };
   const patch = JSON.stringify({ spec: { template: { spec: { containers: [manager] } } } });
   await kubectl('patch', DEPLOYMENT, '--patch', patch);
   await begin();

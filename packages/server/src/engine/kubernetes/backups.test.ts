@@ -16,6 +16,8 @@ const backup = (days: number, change: Partial<BackupState> = {}): BackupState =>
   ...change,
 });
 const failed = (days: number): BackupState => backup(days, { snapshot: null, problem: 'no room' });
+const stopped = (days: number): BackupState =>
+  backup(days, { snapshot: null, problem: 'cannot backup a hibernated cluster' });
 
 test.each<[string, BackupState[], boolean]>([
   ['at first', [], true],
@@ -24,6 +26,7 @@ test.each<[string, BackupState[], boolean]>([
   ['not while one is taken', [backup(2, { snapshot: null })], false],
   ['not right after a failure', [failed(0.01), backup(2)], false],
   ['an hour after a failure', [failed(0.05), backup(0.5)], true],
+  ['at once after a stop ended it', [stopped(0.001)], true],
 ])('a snapshot is due: %s', (_, backups, due) => {
   expect(isDue(backups, NOW_MS, POLICY)).toBe(due);
 });

@@ -19,6 +19,8 @@ export type SnapshotPolicy = Pick<BackupPolicy, 'windowMs' | 'snapshotEveryMs'>;
 const DAY_MS = 86_400_000;
 /** After a failure. */
 const AGAIN_MS = 3_600_000;
+/** A stop has ended the backup, so the next one is taken once the service runs (fact 27). */
+const STOPPED = 'hibernated';
 /** A snapshot that takes longer is taken all the same. */
 const WITHIN_MS = 60_000;
 const POLL_MS = 100;
@@ -76,8 +78,10 @@ export function isDue(
   { snapshotEveryMs }: SnapshotPolicy,
 ): boolean {
   if (newest === undefined) return true;
-  const everyMs = newest.problem === null ? snapshotEveryMs : AGAIN_MS;
-  return isEnded(newest) && nowMs - newest.askedMs >= everyMs;
+  const { problem, askedMs } = newest;
+  if (problem?.includes(STOPPED) === true) return true;
+  const everyMs = problem === null ? snapshotEveryMs : AGAIN_MS;
+  return isEnded(newest) && nowMs - askedMs >= everyMs;
 }
 
 /**
