@@ -16,17 +16,19 @@ const backup = (days: number, change: Partial<BackupState> = {}): BackupState =>
   ...change,
 });
 const failed = (days: number): BackupState => backup(days, { snapshot: null, problem: 'no room' });
-const stopped = (days: number): BackupState =>
-  backup(days, { snapshot: null, problem: 'cannot backup a hibernated cluster' });
+const SECONDS = 1000 / DAY_MS;
 
 test.each<[string, BackupState[], boolean]>([
   ['at first', [], true],
   ['after a day', [backup(1)], true],
   ['not before', [backup(0.9)], false],
   ['not while one is taken', [backup(2, { snapshot: null })], false],
-  ['not right after a failure', [failed(0.01), backup(2)], false],
-  ['an hour after a failure', [failed(0.05), backup(0.5)], true],
-  ['at once after a stop ended it', [stopped(0.001)], true],
+  ['not right after a failure', [failed(30 * SECONDS), backup(2)], false],
+  ['a minute after a failure', [failed(61 * SECONDS), backup(2)], true],
+  ['not a minute after failures of ten', [failed(61 * SECONDS), failed(661 * SECONDS)], false],
+  ['ten minutes after failures of ten', [failed(601 * SECONDS), failed(1201 * SECONDS)], true],
+  ['an hour after failures of a day', [failed(0.05), failed(1), backup(9), failed(20)], true],
+  ['not before that', [failed(0.04), failed(1), backup(9), failed(20)], false],
 ])('a snapshot is due: %s', (_, backups, due) => {
   expect(isDue(backups, NOW_MS, POLICY)).toBe(due);
 });
@@ -37,12 +39,10 @@ test('snapshots of the window stay, with the newest one before it', () => {
   expect(outdated([0, 1, 2, 3, 4, 5].map((days) => backup(days)))).toEqual(['b4', 'b5']);
   expect(outdated([backup(50)])).toEqual([]);
   expect(outdated([])).toEqual([]);
-  // A failed one replaces none.
-  expect(outdated([failed(0), failed(1), backup(9), failed(10), backup(12)])).toEqual([
-    'b12',
-    'b1',
-    'b10',
-  ]);
+  // A failed one replaces none. The first of them says for how long they go on.
+  const failures = [failed(0), failed(1), failed(2)];
+  expect(outdated([...failures, backup(9), failed(10), backup(12)])).toEqual(['b12', 'b1', 'b10']);
+  expect(outdated([backup(0), failed(1)])).toEqual(['b1']);
 });
 
 test('the last failure is a problem until a snapshot is taken', () => {

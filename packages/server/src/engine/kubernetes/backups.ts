@@ -17,10 +17,10 @@ import { nameOf } from './storage-classes.ts';
 export type SnapshotPolicy = Pick<BackupPolicy, 'windowMs' | 'snapshotEveryMs'>;
 
 const DAY_MS = 86_400_000;
-/** After a failure. */
-const AGAIN_MS = 3_600_000;
-/** A stop has ended the backup, so the next one is taken once the service runs (fact 27). */
-const STOPPED = 'hibernated';
+/** After a first failure: a stop or a restart ends a backup that is under way (fact 27). */
+const AGAIN_MS = 60_000;
+/** After many. */
+const AGAIN_MAX_MS = 3_600_000;
 /** A snapshot that takes longer is taken all the same. */
 const WITHIN_MS = 60_000;
 const POLL_MS = 100;
@@ -73,20 +73,35 @@ const isEnded = ({ snapshot, problem }: BackupState): boolean =>
 
 /** Whether a snapshot must be taken now. @param backups newest first */
 export function isDue(
-  [newest]: readonly BackupState[],
+  backups: readonly BackupState[],
   nowMs: number,
   { snapshotEveryMs }: SnapshotPolicy,
 ): boolean {
+  const [newest] = backups;
   if (newest === undefined) return true;
-  const { problem, askedMs } = newest;
-  if (problem?.includes(STOPPED) === true) return true;
-  const everyMs = problem === null ? snapshotEveryMs : AGAIN_MS;
-  return isEnded(newest) && nowMs - askedMs >= everyMs;
+  const everyMs = newest.problem === null ? snapshotEveryMs : againMs(backups);
+  return isEnded(newest) && nowMs - newest.askedMs >= everyMs;
+}
+
+/** Failed backups since the last snapshot, newest first. */
+function failuresIn(backups: readonly BackupState[]): readonly BackupState[] {
+  const taken = backups.findIndex(({ snapshot }) => snapshot !== null);
+  return backups
+    .slice(0, taken === -1 ? undefined : taken)
+    .filter(({ problem }) => problem !== null);
+}
+
+/** The wait after a failure: as long as they have gone on, so that each is about twice the last. */
+function againMs(backups: readonly BackupState[]): number {
+  const failures = failuresIn(backups);
+  const [newest, first] = [failures[0], failures.at(-1)];
+  const sinceMs = (newest?.askedMs ?? 0) - (first?.askedMs ?? 0);
+  return Math.min(Math.max(sinceMs, AGAIN_MS), AGAIN_MAX_MS);
 }
 
 /**
  * The backups that are not needed any more: all that are older than the newest one from before the
- * window, and failed ones but the newest.
+ * window, and failed ones but the first and the newest since the last snapshot.
  *
  * @param backups newest first
  */
@@ -98,7 +113,9 @@ export function listOutdated(
   const taken = backups.filter(({ snapshot }) => snapshot !== null);
   const base = taken.findIndex(({ askedMs }) => askedMs <= nowMs - windowMs);
   const old = base === -1 ? [] : taken.slice(base + 1);
-  return [...old, ...backups.slice(1).filter(({ problem }) => problem !== null)];
+  const failures = failuresIn(backups);
+  const kept = [failures[0], failures.at(-1)];
+  return [...old, ...backups.filter((one) => one.problem !== null && !kept.includes(one))];
 }
 
 /** Whether a snapshot of a service can be taken: it runs, and its Cluster has the class. */
