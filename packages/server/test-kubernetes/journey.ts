@@ -128,6 +128,38 @@ test('a service gets a connection pooler, at the port that its answer has', asyn
   );
 });
 
+test('a service gets a read replica set, which stops and starts with it', async () => {
+  const { service_id: id } = service;
+  const options = '--name readers --nodes 1 --cpu-millis 250 --memory-gbs 1';
+  await cli('replica-set', 'create', 'orders', ...options.split(' '));
+  const sets = async () => (await cloud.get(id)).read_replica_sets;
+  const status = async () => (await sets()).map((set) => set.status);
+  await expect.poll(status).toEqual(['active']);
+  const [set] = await sets();
+  if (set === undefined) throw new Error('it has no set');
+  const count = async (): Promise<number | null> => {
+    const client = await connectTo(cloud, { ...service, ...set }, PASSWORD);
+    try {
+      return (await client.query('select from t')).rowCount;
+    } finally {
+      await client.end();
+    }
+  };
+  expect(await count()).toBe(3);
+  expect(await cli('replica-set', 'get', 'orders', 'readers')).toContain('follows the service');
+  await expect.poll(() => cloud.audit()).toEqual([]);
+  await cli('service', 'stop', 'orders');
+  await expect(count()).rejects.toThrow();
+  await cli('service', 'start', 'orders');
+  await expect.poll(() => count().catch(() => null)).toBe(3);
+  await cli('replica-set', 'resize', 'orders', 'readers', '--cpu-millis', '500');
+  await expect.poll(status).toEqual(['active']);
+  const [operation] = await cloud.operations(set.id);
+  expect(operation?.steps.map(({ name }) => name)).toEqual(['restart PostgreSQL', 'connect']);
+  await cli('replica-set', 'delete', 'orders', 'readers');
+  await expect.poll(sets).toEqual([]);
+});
+
 test('a service that runs has figures', async () => {
   const { service_id: id } = service;
   const figures = async () => (await cloud.get(id)).metrics;

@@ -8,6 +8,7 @@ import './snapshots.ts';
 import './poolers.ts';
 import './statements.ts';
 import './networks.ts';
+import './sets.ts';
 import './journey.ts';
 import './control-plane.ts';
 

@@ -51,7 +51,7 @@ export async function changeUnderRules(
     const changed = await decide(service, tx);
     if (changed === null) return { doc: service.doc, operationId: null };
     if ('pooler' in changed || 'allowed_networks' in changed)
-      refuseLimitedPooler(region, { ...service, ...changed });
+      refuseLimitedPooler(region, { ...service, pooler: hasPoolers(service), ...changed });
     await refuseWithoutAnswer(region);
     const next = await beginOperation(tx, service, kind, caller, operation);
     // An operation that takes the place of another ends what that one was asked for.
@@ -66,6 +66,10 @@ export async function changeUnderRules(
     };
   });
 }
+
+/** Its read replica sets have the networks of the service, and poolers of their own. */
+const hasPoolers = ({ pooler, read_replica_sets: sets }: ServiceRow): boolean =>
+  pooler || sets.some((set) => set.connection_pooler !== undefined);
 
 /** Refuses a change that would not begin now. @throws ApiError UNAVAILABLE */
 export async function refuseWithoutAnswer({ code, engine }: Region): Promise<void> {

@@ -82,6 +82,18 @@ export const CLUSTER = Type.Object({
         }),
       ),
     }),
+    replica: Type.Optional(Type.Object({ enabled: Type.Boolean(), source: Type.String() })),
+    probes: Type.Optional(
+      Type.Object({
+        readiness: Type.Optional(
+          Type.Object({
+            type: Type.Optional(Type.String()),
+            maximumLag: Type.Optional(Type.String()),
+            failureThreshold: Type.Optional(Type.Number()),
+          }),
+        ),
+      }),
+    ),
     backup: Type.Optional(
       Type.Object({ volumeSnapshot: Type.Object({ className: Type.String() }) }),
     ),
@@ -140,6 +152,9 @@ export function sourceOf({ metadata, spec }: Cluster) {
   if (source === undefined) throw new Error(`${metadata.name} has no external cluster ${name}`);
   return source;
 }
+
+/** Whether all servers of a Cluster are standbys: docs/cloudnativepg.md, fact 32. */
+export const isReplica = ({ spec }: Cluster): boolean => spec.replica?.enabled === true;
 
 export type Condition = Static<typeof CONDITION>;
 

@@ -96,6 +96,16 @@ const spec = object(
         snapshotOwnerReference: { type: 'string', enum: ['none', 'backup', 'cluster'] },
       }),
     }),
+    replica: object(
+      { enabled: yes, source: text },
+      {
+        required: ['source'],
+        // A set that is promoted never follows again: docs/cloudnativepg.md, fact 32.
+        'x-kubernetes-validations': [
+          { rule: '!has(self.enabled) || self.enabled', message: 'the double promotes nothing' },
+        ],
+      },
+    ),
     enableSuperuserAccess: yes,
     enablePDB: yes,
     certificates: object({ serverCASecret: text, serverTLSSecret: text }),
@@ -135,7 +145,12 @@ const spec = object(
     failoverDelay: number,
     probes: object({
       startup: object({ periodSeconds: number }),
-      readiness: object({ periodSeconds: number }),
+      readiness: object({
+        type: { type: 'string', enum: ['pg_isready', 'query', 'streaming'] },
+        maximumLag: text,
+        periodSeconds: number,
+        failureThreshold: number,
+      }),
     }),
   },
   {
@@ -146,6 +161,13 @@ const spec = object(
           '!has(self.postgresql) || !has(self.postgresql.synchronous) || ' +
           'self.postgresql.synchronous.number < self.instances',
         message: 'the number of synchronous standbys must be less than that of the instances',
+      },
+      {
+        // validateReplicaMode of cluster_webhook.go of CloudNativePG.
+        rule:
+          '!has(self.replica) || (has(self.externalClusters) && ' +
+          '(has(self.bootstrap.pg_basebackup) || has(self.bootstrap.recovery)))',
+        message: 'a replica cluster needs a source, and a bootstrap that copies',
       },
     ],
   },

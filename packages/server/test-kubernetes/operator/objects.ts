@@ -4,11 +4,21 @@ import {
   applicationOf,
   currentPrimary,
   isFenced,
+  isReplica,
   serverName,
   sourceOf,
   type Cluster,
 } from './cluster.ts';
-import { COPY, FIRST_RULES, INITDB, LAST_RULES, OWN_SETTINGS, RECOVER, SERVER } from './scripts.ts';
+import {
+  COPY,
+  DEFAULT_SETTINGS,
+  FIRST_RULES,
+  INITDB,
+  LAST_RULES,
+  OWN_SETTINGS,
+  RECOVER,
+  SERVER,
+} from './scripts.ts';
 
 /** The annotation that restarts servers, from the Cluster to its pods. */
 const RESTARTED = 'kubectl.kubernetes.io/restartedAt';
@@ -81,6 +91,7 @@ export function settingsData(cluster: Cluster, names: readonly string[]): Record
   const lines = (...texts: readonly string[]): string => `${texts.join('\n')}\n`;
   return {
     'postgresql.conf': lines(
+      ...DEFAULT_SETTINGS,
       ...settings,
       preload,
       `synchronous_standby_names = '${waits}'`,
@@ -181,9 +192,18 @@ function firstWork({ spec: { bootstrap } }: Cluster): readonly [string, string] 
 
 const IS_READY = '/usr/lib/postgresql/*/bin/pg_isready -q -h /tmp';
 
+/** Whether a standby receives WAL, and how far its replay may be behind: fact 33. */
+const isStreaming = (maximumLag: string): string =>
+  'test "$(/usr/lib/postgresql/*/bin/psql --no-psqlrc --host=/tmp --username=postgres ' +
+  `--dbname=postgres --tuples-only --no-align --command="select coalesce((select latest_end_lsn ` +
+  `- pg_last_wal_replay_lsn() <= ${Number(maximumLag)} from pg_stat_wal_receiver), false)")" = t`;
+
 /** @param volumes the version of what its volumes hold */
 export function serverPod(cluster: Cluster, name: string, volumes: string): object {
   const restarted = cluster.metadata.annotations?.[RESTARTED];
+  const readiness = cluster.spec.probes?.readiness;
+  const isReady =
+    readiness?.type === 'streaming' ? isStreaming(readiness.maximumLag ?? '0') : IS_READY;
   return {
     metadata: {
       ...metadataOf(cluster, name, { 'cnpg.io/podRole': 'instance' }),
@@ -199,10 +219,10 @@ export function serverPod(cluster: Cluster, name: string, volumes: string): obje
       ports: [{ name: 'postgresql', containerPort: 5432 }],
       readinessProbe: {
         // A fenced pod stays ready: docs/cloudnativepg.md, fact 3.
-        exec: { command: ['sh', '-c', `grep -q yes /config/fenced || ${IS_READY}`] },
+        exec: { command: ['sh', '-c', `grep -q yes /config/fenced || ${isReady}`] },
         periodSeconds: 1,
         timeoutSeconds: 10,
-        failureThreshold: 3,
+        failureThreshold: readiness?.failureThreshold ?? 3,
       },
     }),
   };
@@ -240,6 +260,7 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
     COLLATE: initdb?.localeCollate,
     CTYPE: initdb?.localeCType,
     SOURCE: source === null ? undefined : conninfoOf(source.connectionParameters),
+    REPLICA: isReplica(cluster) ? 'yes' : 'no',
   };
   const password = (name: string, secretName: string) => ({
     name,

@@ -10,6 +10,7 @@ import {
   isAlive,
   isLeaving,
   isReady,
+  isReplica,
   pathIn,
   PENDING,
   targetPrimary,
@@ -21,7 +22,8 @@ import { changing, PHASES, type Seen, type Status, type Tools } from './status.t
 /** One round of a change of the primary; null: there is none. */
 export async function changePrimary(tools: Tools, seen: Seen): Promise<Status | null> {
   const { cluster, servers } = seen;
-  if (seen.claims.length < 2) return null;
+  // CloudNativePG may have the nodes of a replica cluster follow another one of them (fact 32).
+  if (seen.claims.length < 2 || isReplica(cluster)) return null;
   const named = (name: string): Pod | undefined =>
     servers.find(({ metadata }) => metadata.name === name);
   const current = currentPrimary(cluster);

@@ -5,6 +5,7 @@ import {
   currentPrimary,
   isLeaving,
   isReady,
+  isReplica,
   JOBS,
   ordinalOf,
   pathIn,
@@ -186,13 +187,14 @@ async function replaceOutdated(api: Api, seen: Seen): Promise<Status | null> {
   );
   const [first] = outdated;
   if (first === undefined) return null;
-  if (servers.length === 1) {
+  const current = currentPrimary(cluster);
+  const standby = outdated.find(({ metadata }) => metadata.name !== current);
+  // Its primaryUpdateMethod is restart, and all its servers are standbys.
+  if (servers.length === 1 || (isReplica(cluster) && standby === undefined)) {
     await api.remove(podPath(first));
     return changing(PHASES.restarting);
   }
   if (!servers.every(isReady)) return changing(PHASES.waiting);
-  const current = currentPrimary(cluster);
-  const standby = outdated.find(({ metadata }) => metadata.name !== current);
   if (standby !== undefined) {
     await api.remove(podPath(standby));
     return changing(PHASES.upgrading);

@@ -50,6 +50,11 @@ rm -rf "$data"
 pg_basebackup --pgdata="$data" --no-sync --checkpoint=fast \\
   --dbname="$SOURCE password=$SOURCE_PASSWORD sslrootcert=/source/ca.crt"
 : >"$data/double.conf"
+# Only a server that is no standby is started: docs/cloudnativepg.md, fact 32.
+if [ "$REPLICA" = yes ]; then
+  touch "$data/standby.signal"
+  exit
+fi
 pg_ctl --pgdata="$data" --wait --silent \\
   --options="-c listen_addresses='' -c unix_socket_directories=/tmp" start
 echo "alter role streaming_replica password '$REPLICATION_PASSWORD'" | sql --dbname=postgres
@@ -75,8 +80,19 @@ pg_ctl --pgdata="$data" --wait --silent --mode=fast stop
  * clones the new one; CloudNativePG rewinds it.
  */
 export const SERVER = `${COMMON}
+# The role of a replica cluster is that of its source, and so is its password.
+if [ "$REPLICA" = yes ]; then REPLICATION_PASSWORD=$SOURCE_PASSWORD; fi
 primary="host=$CLUSTER-rw port=5432 user=streaming_replica password=$REPLICATION_PASSWORD"
 primary="$primary sslmode=verify-full sslrootcert=/authority/ca.crt"
+if [ "$REPLICA" = yes ]; then
+  source="$SOURCE password=$SOURCE_PASSWORD sslrootcert=/source/ca.crt"
+fi
+# The first server of a replica cluster follows its source, and the others follow that one.
+followed() {
+  if [ "$REPLICA" = yes ] && [ "$STARTS_AS" = primary ]; then echo "$source"
+  else echo "$primary"
+  fi
+}
 is_standby() { [ -e "$data/standby.signal" ]; }
 is_fenced() { grep -q yes /config/fenced; }
 clone() {
@@ -108,7 +124,7 @@ configure() {
   cp /config/pg_hba.conf "$data/pg_hba.conf"
   {
     cat /config/postgresql.conf
-    echo "primary_conninfo = '$primary application_name=$SERVER'"
+    echo "primary_conninfo = '$(followed) application_name=$SERVER'"
     if is_standby; then at_least_as_primary; fi
   } >"$data/double.conf.new"
   mv "$data/double.conf.new" "$data/double.conf"
@@ -165,6 +181,9 @@ while :; do
 done
 `;
 
+/** Settings that a Cluster may have otherwise: docs/cloudnativepg.md, fact 19. */
+export const DEFAULT_SETTINGS: readonly string[] = ["wal_keep_size = '512MB'"];
+
 /** Settings of every server, beside those of its Cluster. */
 export const OWN_SETTINGS: readonly string[] = [
   "listen_addresses = '*'",
@@ -174,8 +193,6 @@ export const OWN_SETTINGS: readonly string[] = [
   "ssl_cert_file = '/tmp/tls.crt'",
   "ssl_key_file = '/tmp/tls.key'",
   'password_encryption = scram-sha-256',
-  // As CloudNativePG sets it: docs/cloudnativepg.md, fact 19.
-  "wal_keep_size = '512MB'",
   // As in initdb: a pod that is killed loses nothing that its kernel has.
   'fsync = off',
   'logging_collector = on',

@@ -26,6 +26,8 @@ export type Cache = Readonly<{
   /** Why what is known may be old; null: the cluster answers. */
   staleWhy: () => string | null;
   cluster: (id: string) => ClusterState | null;
+  /** The ids of the read replica sets that follow a service. */
+  setsOf: (id: string) => readonly string[];
   /** In the order of their numbers. */
   servers: (id: string) => readonly ServerState[];
   /** Why one of the pods of its servers does not start; null: no reason is known. */
@@ -86,6 +88,7 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
       const [found] = clusters.of(id);
       return found === undefined ? null : clusterState(found);
     },
+    setsOf: (id) => clusters.idsWith(({ metadata }) => metadata.labels?.[LABELS.parent] === id),
     servers: (id) =>
       podsWith(CLUSTER_LABEL, id)
         .map(serverState)
@@ -194,6 +197,8 @@ function keep<T extends KeptSchema>({ kube, selector, signal, kind, ...kept }: K
     put: (object: unknown): void => {
       if (Value.Check(schema, object)) put(object);
     },
+    idsWith: (holds: (object: Static<T>) => boolean): string[] =>
+      [...objects].filter(([, those]) => [...those.values()].some(holds)).map(([id]) => id),
     of: (id: string): Static<T>[] => [...(objects.get(id)?.values() ?? [])],
   };
 }

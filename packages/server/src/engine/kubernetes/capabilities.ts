@@ -69,7 +69,7 @@ export function capabilitiesOf(settings: Images, hasSnapshots: boolean): Capabil
       attachToAllowList: POSSIBLE,
       verifyBackup: IMPOSSIBLE,
       runBackup: IMPOSSIBLE,
-      createReplicaSet: IMPOSSIBLE,
+      createReplicaSet: POSSIBLE,
       query: POSSIBLE,
       enableExtension: IMPOSSIBLE,
       disableExtension: IMPOSSIBLE,
@@ -104,7 +104,8 @@ const VPC =
   "address: a service in a VPC refuses clients whose address is none of the VPC's or its peers', " +
   'and answers at the node of its primary only';
 export const LIMITED_POOLER =
-  'a service on Kubernetes with an allow list or in a VPC cannot have a connection pooler, which ' +
-  'would let all networks in: disable the pooler, or detach the list or the VPC';
+  'a service on Kubernetes with an allow list or in a VPC cannot have a connection pooler, nor ' +
+  'can its read replica sets: it would let all networks in. Disable the poolers, or detach the ' +
+  'list or the VPC';
 const POSSIBLE: Possibility = { possible: true };
 const IMPOSSIBLE: Possibility = { possible: false, why: NOT_YET };

@@ -39,9 +39,11 @@ export async function renewCertificates(region: Region): Promise<void> {
   );
   for (const { metadata, data } of items) {
     const { [LABELS.service]: id, [LABELS.project]: projectId } = metadata.labels;
-    if (id === undefined || projectId === undefined || region.cache.cluster(id) === null) continue;
+    const cluster = id === undefined ? null : region.cache.cluster(id);
+    if (id === undefined || projectId === undefined || cluster === null) continue;
+    const { name } = cluster;
     const pem = Buffer.from(data['tls.crt'], 'base64').toString('utf8');
-    if (needsRenewal(pem, authority, hostsOf(settings.host, id, projectId)))
-      await writeCertificate(region, id, projectId);
+    if (needsRenewal(pem, authority, hostsOf(settings.host, name, projectId)))
+      await writeCertificate(region, { name, id, projectId });
   }
 }

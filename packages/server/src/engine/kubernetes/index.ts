@@ -21,11 +21,12 @@ import { createNetworkGuard } from './networks.ts';
 import type { Region } from './region.ts';
 import { newestSnapshot } from './service/backup-state.ts';
 import { askChallenge, saltOf } from './service/challenge.ts';
-import { convergeOnce, removeOnce } from './service/converge.ts';
+import { convergeOnce } from './service/converge.ts';
 import { createFailovers } from './service/failovers.ts';
 import { writePassword } from './service/objects.ts';
 import type { ClusterState } from './service/observed.ts';
 import { planOf } from './service/plan.ts';
+import { removeOnce } from './service/remove.ts';
 import { createStatements, type Statements } from './statements.ts';
 import { keepSnapshotClass } from './storage-classes.ts';
 import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
@@ -54,6 +55,8 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
   const cache = createCache(kube, settings.code, (id) => {
     failovers.notice(id);
     options.changed(id);
+    // Their nodes need at least what the servers of their service have.
+    cache.setsOf(id).forEach(options.changed);
   });
   const failovers = createFailovers({
     cache,
@@ -74,6 +77,8 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     classesRead: snapshotClass.first,
     reached: new Set(),
     startingPoolers: new Map(),
+    readLagLimit: options.readLagLimit,
+    followChecks: new Map(),
     waiting: new Map(),
   };
   const certificates = keepCertificates(region, failed);
@@ -96,7 +101,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
       installed: async () => [],
       of: async () => [],
     },
-    observe: createObserving(region, options.readLagLimit),
+    observe: createObserving(region),
     backups: createBackups(region, options.backups),
     offMachine: OFF_MACHINE,
     storage: createStorage(region),
@@ -166,7 +171,7 @@ function createLifecycle(region: Region): Engine['lifecycle'] {
       const existing = {
         cluster: cache.cluster(spec.id),
         servers: cache.servers(spec.id),
-        parent: spec.origin === null ? null : cache.cluster(spec.origin.parent),
+        parent: cache.cluster(spec.origin?.parent ?? spec.set?.parent ?? ''),
       };
       return planOf(existing, kind, spec, ...more);
     },
@@ -175,7 +180,7 @@ function createLifecycle(region: Region): Engine['lifecycle'] {
       throw new Error(NO_UPGRADES);
     },
     converge: (spec, begin) => convergeOnce(region, spec, begin),
-    remove: (id, _parent, begin) => removeOnce(region, id, begin),
+    remove: (id, parent, begin) => removeOnce(region, id, parent, begin),
   };
 }
 

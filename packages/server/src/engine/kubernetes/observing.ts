@@ -3,17 +3,15 @@ import type { Member, ReplicaState, Warning } from '@howdah/contract';
 import type { Observing } from '../engine.ts';
 import { problemOf } from './backups.ts';
 import { readPodLog } from './logs.ts';
-import { podOf } from './manifests/names.ts';
+import { podIn } from './manifests/names.ts';
 import type { Region } from './region.ts';
 import type { BackupState } from './service/backup-state.ts';
 import type { ClusterState, ServerState } from './service/observed.ts';
+import { usageOfSet } from './set-usage.ts';
 import { usageOf } from './usage.ts';
 
-export function createObserving(
-  region: Region,
-  readLagLimit: Observing['readLagLimit'],
-): Observing {
-  const { kube, cache } = region;
+export function createObserving(region: Region): Observing {
+  const { kube, cache, readLagLimit } = region;
   const found = (id: string): Found | null => {
     const cluster = cache.cluster(id);
     return cluster === null ? null : { cluster, servers: cache.servers(id) };
@@ -24,17 +22,55 @@ export function createObserving(
     logs: async (id, node, query, signal) => {
       signal.throwIfAborted();
       const cluster = cache.cluster(id);
-      const instance = node ?? cluster?.primary ?? null;
-      if (cluster === null || instance === null) return { entries: [], cursor: null };
-      return readPodLog(kube, { namespace: cluster.namespace, name: podOf(id, instance) }, query);
+      if (cluster === null) return { entries: [], cursor: null };
+      const instance = node === null ? cluster.primary : node - firstOf(cluster);
+      if (instance === null) return { entries: [], cursor: null };
+      const { namespace, name } = cluster;
+      return readPodLog(kube, { namespace, name: podIn(name, instance) }, query);
     },
-    usage: (id) => usageOf(region, id),
-    replicas: async (id) => replicasOf(found(id)),
+    usage: (id) => {
+      const cluster = cache.cluster(id);
+      return cluster?.desired?.set === undefined
+        ? usageOf(region, id)
+        : usageOfSet(region, id, cluster);
+    },
+    replicas: async (id) => {
+      const known = found(id);
+      return nodesOf(known) ?? replicasOf(known);
+    },
     servers: async (id) => instancesOf(found(id)),
   };
 }
 
 type Found = Readonly<{ cluster: ClusterState; servers: readonly ServerState[] }>;
+
+/** The number of the first server: members of services are counted from 0, nodes of sets from 1. */
+const firstOf = ({ desired }: ClusterState): number => (desired?.set === undefined ? 0 : 1);
+
+/** The nodes of a read replica set; null: it is a service. */
+export function nodesOf(found: Found | null): ReplicaState[] | null {
+  const desired = found?.cluster.desired ?? null;
+  if (found === null || desired?.set === undefined) return null;
+  const { cluster } = found;
+  // Kubernetes numbers them, and does not use a number again.
+  const numbers = numbersOf(found);
+  for (let n = 0; numbers.length < 1 + desired.replicas; n += 1)
+    if (!numbers.includes(n)) numbers.push(n);
+  return numbers
+    .toSorted((a, b) => a - b)
+    .map((n) => {
+      const serving = isRunning(found, n);
+      return {
+        node: n + firstOf(cluster),
+        serving,
+        lag_bytes: null,
+        lag_seconds: null,
+        detail: serving ? 'follows the service, within the limit of bytes' : NOT_SERVING,
+      };
+    });
+}
+
+const NOT_SERVING = 'does not run, or is too far behind: clients do not reach it';
 
 /** Whether PostgreSQL runs in a pod, as far as the pod says. */
 const isRunning = ({ cluster, servers }: Found, node: number): boolean =>
@@ -56,9 +92,9 @@ export function instancesOf(found: Found | null): Member[] {
   const { cluster } = found;
   const { replicas = 0, sync = 0 } = cluster.desired ?? {};
   return numbersOf(found).map((node) => {
-    const isPrimary = node === cluster.primary;
+    const isPrimary = node === cluster.primary && cluster.desired?.set === undefined;
     return {
-      node,
+      node: node + firstOf(cluster),
       role: isPrimary ? 'primary' : 'standby',
       state: isRunning(found, node) ? 'running' : 'stopped',
       // If fewer are, no one knows which of them has a write.
@@ -91,10 +127,22 @@ function snapshotWarnings(backups: readonly BackupState[]): Warning[] {
 export function warningsOf(found: Found | null): Warning[] {
   const desired = found?.cluster.desired ?? null;
   if (found === null || desired === null || !desired.running || found.cluster.leaving) return [];
+  const nodes = nodesOf(found);
+  if (nodes !== null)
+    return warningsOfNodes(
+      nodes.filter(({ serving }) => !serving),
+      nodes.length,
+    );
   const running = replicasOf(found).filter(({ node }) => isRunning(found, node)).length;
   const missing = desired.replicas - running;
   if (missing <= 0) return [];
   const { replicas } = desired;
   const message = `${missing} of ${replicas} standbys do not run; CloudNativePG repairs this`;
+  return [{ code: 'REPLICA_MISSING', message }];
+}
+
+function warningsOfNodes(missing: readonly ReplicaState[], all: number): Warning[] {
+  if (missing.length === 0) return [];
+  const message = `${missing.length} of ${all} nodes are down or too far behind`;
   return [{ code: 'REPLICA_MISSING', message }];
 }

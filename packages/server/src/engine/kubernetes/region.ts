@@ -3,6 +3,7 @@ import type { CertificateAuthority } from '../../lib/tls.ts';
 import type { Kube } from './api/client.ts';
 import type { Cache } from './cache.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
+import type { Observing } from '../engine.ts';
 import type { ClusterRecords } from '../records.ts';
 import type { Failovers } from './service/failovers.ts';
 import type { SnapshotClass } from './storage-classes.ts';
@@ -24,6 +25,10 @@ export type Region = Readonly<{
   reached: Set<string>;
   /** Services whose pooler was written and has not answered since, with the name of that step. */
   startingPoolers: Map<string, string>;
+  /** The lag up to which a node of a read replica set gets connections. */
+  readLagLimit: Observing['readLagLimit'];
+  /** Sets whose nodes are not all ready: why they cannot follow, as their log said at that time. */
+  followChecks: Map<string, Readonly<{ atMs: number; why: string | null }>>;
   /** The step or obstacle that a service waits for, and since when; ms since the epoch. */
   waiting: Map<string, Readonly<{ what: string; sinceMs: number }>>;
 }>;

@@ -3,6 +3,7 @@
  * has no superuser here: CloudNativePG makes the role, and a session of the same role ends those
  * that do not end by themselves (docs/decisions/0058-statements-on-kubernetes.md).
  */
+import { isIP } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DatabaseError, type Client } from 'pg';
 import { Type } from 'typebox';
@@ -36,12 +37,12 @@ export function createStatements(region: Region) {
       const ends: Promise<void>[] = [];
       try {
         const server = await serverOf(region, id);
+        const { client, address } = await begin(server, statement.timeoutMs);
         const terminate = (pid: number): Promise<void> => {
-          const end = server.terminate(pid);
+          const end = terminateAt(server, pid, address);
           ends.push(end);
           return end;
         };
-        const client = await begin(server, statement.timeoutMs);
         open.add(client);
         try {
           return await runStatement(client, { ...server, terminate }, statement);
@@ -92,18 +93,16 @@ export async function serverOf(region: Region, id: string): Promise<StatementSer
   if (cluster?.projectId == null || cluster.nodePort === null)
     throw new EngineUnavailable(cache.staleWhy() === null ? 'it has no Cluster' : NO_ANSWER);
   const endpoint = { host: settings.host, port: cluster.nodePort };
-  const place = placesIn(cluster.projectId)(KINDS.secret, readerSecret(id));
+  // The role of a set is that of its service.
+  const owner = cluster.desired?.set?.parent ?? id;
+  const place = placesIn(cluster.projectId)(KINDS.secret, readerSecret(owner));
   const secret = await kube.get(place, PASSWORD).catch(throwUnavailable);
   if (secret === null) throw new EngineUnavailable(NOT_MADE);
   const password = Buffer.from(secret.data.password, 'base64').toString('utf8');
   const ssl = { ca: authority.certificatePem, rejectUnauthorized: true };
   const server: StatementServer = {
     config: async () => ({ ...endpoint, password, ssl }),
-    terminate: async (pid) => {
-      const client = await openSession(server, SESSION_DEADLINE_MS);
-      await beginReading(client, server, `pg_catalog.pg_terminate_backend(${pid})`);
-      client.connection.stream.destroy();
-    },
+    terminate: (pid) => terminateAt(server, pid, null),
     answers: () =>
       askChallenge(endpoint, authority.certificatePem).then(
         () => true,
@@ -111,6 +110,34 @@ export async function serverOf(region: Region, id: string): Promise<StatementSer
       ),
   };
   return server;
+}
+
+/** Sessions of which one reaches a certain node of a set: hardly ever none does. */
+const TRIES = 40;
+
+/**
+ * Ends a session. The endpoint of a set connects to any of its nodes, where another session may
+ * have the number of the process.
+ *
+ * @param address of the server that has the session; null: any
+ */
+async function terminateAt(
+  server: StatementServer,
+  pid: number,
+  address: string | null,
+): Promise<void> {
+  const end = `pg_catalog.pg_terminate_backend(${pid})`;
+  const isThere =
+    address === null || isIP(address) === 0
+      ? 'true'
+      : `pg_catalog.host(pg_catalog.inet_server_addr()) operator(pg_catalog.=) '${address}'`;
+  for (let tries = TRIES; tries > 0; tries -= 1) {
+    const client = await openSession(server, SESSION_DEADLINE_MS);
+    const sql = `${isThere} as "isThere", case when ${isThere} then ${end} end`;
+    const answer = await beginReading<{ isThere: boolean }>(client, server, sql);
+    client.connection.stream.destroy();
+    if (answer?.isThere === true) return;
+  }
 }
 
 const WRONG_PASSWORD = '28P01';
@@ -134,6 +161,8 @@ async function openWhenMade(server: StatementServer, timeoutMs: number): Promise
 }
 
 type Facts = Readonly<{
+  /** The address of the server that has the session. */
+  address: string | null;
   /** Whether the role could write, or fill the volume with temporary files. */
   isUnlimited: boolean;
   /** A role that may become this one; null: none may. */
@@ -144,6 +173,7 @@ type Facts = Readonly<{
 
 /** In SQL of any search path: the session has that of the owner. */
 const FACTS = `
+  pg_catalog.host(pg_catalog.inet_server_addr()) as address,
   ${CAN_WRITE} or pg_catalog.current_setting('temp_file_limit') operator(pg_catalog.=) '-1'
     as "isUnlimited",
   (select pg_catalog.pg_get_userbyid(m.member) from pg_catalog.pg_auth_members m
@@ -153,17 +183,20 @@ const FACTS = `
      and m.roleid operator(pg_catalog.<>) 'pg_read_all_data'::pg_catalog.regrole limit 1)
     as granted`;
 
+type Begun = Readonly<{ client: Client; address: string | null }>;
+
 /** Opens a session that cannot write. */
-async function begin(server: StatementServer, timeoutMs: number): Promise<Client> {
+async function begin(server: StatementServer, timeoutMs: number): Promise<Begun> {
   const client = await openWhenMade(server, timeoutMs);
-  const why = whyUnsafe(await beginReading<Facts>(client, server, FACTS));
-  if (why === null) return client;
+  const facts = await beginReading<Facts>(client, server, FACTS);
+  const why = whyUnsafe(facts);
+  if (why === null) return { client, address: facts?.address ?? null };
   client.connection.stream.destroy();
   throw why;
 }
 
 /** Why the role has more rights than it must have; null: it has not. */
-export function whyUnsafe(facts: Facts | null): Error | null {
+export function whyUnsafe(facts: Omit<Facts, 'address'> | null): Error | null {
   if (facts === null) return new EngineUnavailable('it gave no answer');
   const { owner, granted, isUnlimited } = facts;
   if (owner !== null) return new EngineUnavailable(whyTaken(owner));

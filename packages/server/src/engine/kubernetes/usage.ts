@@ -10,8 +10,9 @@ import { beginReading } from '../statements/run.ts';
 import { openSession, SESSION_DEADLINE_MS } from '../statements/session.ts';
 import { KINDS } from './api/kinds.ts';
 import { quantityIn } from './api/quantity.ts';
-import { podOf } from './manifests/names.ts';
+import { podIn } from './manifests/names.ts';
 import type { Region } from './region.ts';
+import type { ClusterState } from './service/observed.ts';
 import { serverOf } from './statements.ts';
 import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
 
@@ -21,13 +22,13 @@ const POD_METRICS = Type.Object({
   ),
 });
 
-type Counted = Pick<Usage, 'connections' | 'transactions' | 'storageBytes'>;
+export type Counted = Pick<Usage, 'connections' | 'transactions' | 'storageBytes'>;
 
 /**
  * In SQL of any search path, as the session has that of the owner. Sessions of the superuser are
  * those of CloudNativePG. Numbers are read as such: the driver returns `bigint` as text.
  */
-const COUNTS = `
+export const COUNTS = `
   (select pg_catalog.count(*)::pg_catalog.float8 from pg_catalog.pg_stat_activity a
    where a.datid is not null and a.usesysid operator(pg_catalog.<>) 10
      and a.pid operator(pg_catalog.<>) pg_catalog.pg_backend_pid()) as connections,
@@ -43,11 +44,21 @@ export async function usageOf(region: Region, id: string): Promise<Usage[]> {
   const cluster = region.cache.cluster(id);
   if (cluster?.primary == null)
     throw new EngineUnavailable(region.cache.staleWhy() === null ? 'it has no primary' : NO_ANSWER);
-  const { primary: node, namespace } = cluster;
-  const place = { kind: KINDS.podMetrics, namespace, name: podOf(id, node) };
-  const metrics = await region.kube.get(place, POD_METRICS).catch(throwUnavailable);
+  const { primary: node } = cluster;
+  const resources = await resourcesOf(region, cluster, node);
+  return [{ node, ...(await count(region, id)), ...resources, lag: null }];
+}
+
+/** CPU time and memory of a server of a Cluster. @throws EngineUnavailable */
+export async function resourcesOf(
+  { kube }: Region,
+  { namespace, name }: ClusterState,
+  instance: number,
+): Promise<Pick<Usage, 'cpuMillis' | 'memoryBytes'>> {
+  const place = { kind: KINDS.podMetrics, namespace, name: podIn(name, instance) };
+  const metrics = await kube.get(place, POD_METRICS).catch(throwUnavailable);
   if (metrics === null) throw new EngineUnavailable(NO_METRICS);
-  return [{ node, ...(await count(region, id)), ...resourcesIn(metrics), lag: null }];
+  return resourcesIn(metrics);
 }
 
 const NO_METRICS =

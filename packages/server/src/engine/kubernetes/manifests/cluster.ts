@@ -47,35 +47,41 @@ export type RegionSettings = Readonly<{
   host: string;
 }>;
 
-export type ClusterInput = Readonly<{
+/** The servers of a Cluster, be it that of a service or of a read replica set. */
+export type ServersInput = Readonly<{
   id: string;
   projectId: string;
   region: RegionSettings;
   major: number;
   size: Size;
   storageGb: number;
-  /** Standbys, and how many of them have every acknowledged write. */
-  replicas: number;
-  sync: number;
   running: boolean;
-  restarts: number;
   /** The port at which all nodes listen for it. */
   nodePort: number;
   parameters: Readonly<Record<string, string>>;
   preload: readonly string[];
   /** The networks whose clients may connect; null: all. */
   networks: readonly string[] | null;
-  /** SQL that a superuser runs once, in the database postgres, if nothing is copied. */
-  statements: readonly string[];
-  /** The service whose data is copied; null: none is, or it was copied. */
-  parent: string | null;
-  /** The snapshot that its volume is made of; null: none. */
-  snapshot: string | null;
-  /** The class for snapshots of its volumes; null: none are taken. */
-  snapshotClass: string | null;
+  /** Another value restarts all servers. */
+  restartMark: string;
   /** The desired state as JSON, which the next step is compared with. */
   desired: string;
 }>;
+
+export type ClusterInput = ServersInput &
+  Readonly<{
+    /** Standbys, and how many of them have every acknowledged write. */
+    replicas: number;
+    sync: number;
+    /** SQL that a superuser runs once, in the database postgres, if nothing is copied. */
+    statements: readonly string[];
+    /** The service whose data is copied; null: none is, or it was copied. */
+    parent: string | null;
+    /** The snapshot that its volume is made of; null: none. */
+    snapshot: string | null;
+    /** The class for snapshots of its volumes; null: none are taken. */
+    snapshotClass: string | null;
+  }>;
 
 /**
  * A former primary connects to this database of the new one, and follows it only then; users may
@@ -87,40 +93,15 @@ const STANDBY_SQL: readonly string[] = [
 ];
 
 export function clusterManifest(input: ClusterInput): Manifest {
-  const { id, projectId, region, size, replicas } = input;
-  const labels = {
-    [LABELS.service]: id,
-    [LABELS.project]: projectId,
-    [LABELS.region]: region.code,
-  };
+  const { id, replicas } = input;
+  const name = clusterName(id);
   return {
-    apiVersion: KINDS.cluster.apiVersion,
-    kind: KINDS.cluster.kind,
-    metadata: {
-      name: clusterName(id),
-      namespace: namespaceOf(projectId),
-      labels: { ...MANAGED, ...labels },
-      annotations: {
-        [HIBERNATION]: input.running ? 'off' : 'on',
-        [RESTARTED]: String(input.restarts),
-        [DESIRED]: input.desired,
-      },
-    },
+    ...headOf(input, name),
     spec: {
+      ...serversOf(input, name),
       instances: 1 + replicas,
-      imageName: imageOf(region, input.major),
-      // Not the label by which CloudNativePG finds volumes (docs/cloudnativepg.md, fact 31).
-      inheritedMetadata: { labels },
-      storage: {
-        size: `${input.storageGb}G`,
-        resizeInUseVolumes: true,
-        ...(region.storageClass === null ? {} : { storageClass: region.storageClass }),
-      },
-      resources: resourcesOf(size),
       postgresql: {
-        parameters: input.parameters,
-        shared_preload_libraries: input.preload,
-        pg_hba: networkRules(input.networks),
+        ...postgresOf(input),
         // Acknowledged writes are on `sync` standbys, or are not acknowledged.
         ...(input.sync === 0
           ? {}
@@ -135,32 +116,81 @@ export function clusterManifest(input: ClusterInput): Manifest {
       },
       ...bootstrapOf(input),
       ...(input.snapshotClass === null ? {} : { backup: backupsOf(input.snapshotClass) }),
-      enableSuperuserAccess: false,
       // With one server it would keep the node from being drained.
       enablePDB: replicas > 0,
-      // Signed by us: the operator would need the key of the authority in this namespace, where the
-      // service account of each server may read it.
-      certificates: { serverCASecret: AUTHORITY_SECRET, serverTLSSecret: certificateSecret(id) },
       managed: {
         roles: [readerRole(id), controlRole(id), poolerRole(id)],
-        services: {
-          disabledDefaultServices: ['ro'],
-          additional: [endpointOf(input)],
-        },
+        services: servicesOf(input, name, 'rw'),
       },
-      affinity: { enablePodAntiAffinity: true, podAntiAffinityType: 'preferred' },
-      primaryUpdateStrategy: 'unsupervised',
       primaryUpdateMethod: 'switchover',
-      // The operator's defaults are for sites where minutes do not matter.
-      startDelay: 3600,
-      stopDelay: 60,
-      smartShutdownTimeout: 2,
-      switchoverDelay: 60,
-      failoverDelay: 0,
       probes: { startup: { periodSeconds: 1 }, readiness: { periodSeconds: 1 } },
     },
   };
 }
+
+/** The labels of a Cluster, which its objects inherit. */
+const labelsOf = ({ id, projectId, region }: ServersInput) => ({
+  [LABELS.service]: id,
+  [LABELS.project]: projectId,
+  [LABELS.region]: region.code,
+});
+
+/** All of a Cluster but its fields. @param more labels that its objects do not inherit */
+export function headOf(
+  input: ServersInput,
+  name: string,
+  more: Readonly<Record<string, string>> = {},
+): Manifest {
+  return {
+    apiVersion: KINDS.cluster.apiVersion,
+    kind: KINDS.cluster.kind,
+    metadata: {
+      name,
+      namespace: namespaceOf(input.projectId),
+      labels: { ...MANAGED, ...labelsOf(input), ...more },
+      annotations: {
+        [HIBERNATION]: input.running ? 'off' : 'on',
+        [RESTARTED]: input.restartMark,
+        [DESIRED]: input.desired,
+      },
+    },
+  };
+}
+
+/** The fields that the servers of services and of sets have in common. */
+export function serversOf(input: ServersInput, name: string): object {
+  const { region } = input;
+  return {
+    imageName: imageOf(region, input.major),
+    // Not the label by which CloudNativePG finds volumes (docs/cloudnativepg.md, fact 31).
+    inheritedMetadata: { labels: labelsOf(input) },
+    storage: {
+      size: `${input.storageGb}G`,
+      resizeInUseVolumes: true,
+      ...(region.storageClass === null ? {} : { storageClass: region.storageClass }),
+    },
+    resources: resourcesOf(input.size),
+    enableSuperuserAccess: false,
+    // Signed by us: the operator would need the key of the authority in this namespace, where the
+    // service account of each server may read it.
+    certificates: { serverCASecret: AUTHORITY_SECRET, serverTLSSecret: certificateSecret(name) },
+    affinity: { enablePodAntiAffinity: true, podAntiAffinityType: 'preferred' },
+    primaryUpdateStrategy: 'unsupervised',
+    // The operator's defaults are for sites where minutes do not matter.
+    startDelay: 3600,
+    stopDelay: 60,
+    smartShutdownTimeout: 2,
+    switchoverDelay: 60,
+    failoverDelay: 0,
+  };
+}
+
+/** The settings of PostgreSQL that both have. */
+export const postgresOf = ({ parameters, preload, networks }: ServersInput): object => ({
+  parameters,
+  shared_preload_libraries: preload,
+  pg_hba: networkRules(networks),
+});
 
 function imageOf({ images, code }: RegionSettings, major: number): string {
   const image = images[major];
@@ -206,7 +236,7 @@ function bootstrapOf({ id, statements, parent, snapshot }: ClusterInput): object
 }
 
 /** The primary of a service in the same namespace, as the role of its standbys reaches it. */
-function serverToCopy(parent: string): object {
+export function serverToCopy(parent: string): object {
   const name = clusterName(parent);
   const key = (key: string) => ({ name: replicationSecret(parent), key });
   return {
@@ -222,19 +252,21 @@ function serverToCopy(parent: string): object {
   };
 }
 
-/** The Service at the endpoint, on the primary. */
-function endpointOf({ id, nodePort, networks }: ClusterInput): object {
+/** The Services of a Cluster. @param selectorType the servers that are at its endpoint */
+export function servicesOf(
+  { nodePort, networks }: ServersInput,
+  name: string,
+  selectorType: 'rw' | 'r',
+): object {
+  const spec = {
+    type: 'NodePort',
+    // Servers see the addresses of clients only with Local, which answers at their nodes only.
+    externalTrafficPolicy: networks === null ? 'Cluster' : 'Local',
+    ports: [{ name: 'postgres', port: 5432, targetPort: 5432, nodePort }],
+  };
+  const serviceTemplate = { metadata: { name: endpointService(name) }, spec };
   return {
-    selectorType: 'rw',
-    updateStrategy: 'patch',
-    serviceTemplate: {
-      metadata: { name: endpointService(id) },
-      spec: {
-        type: 'NodePort',
-        // Servers see the addresses of clients only with Local, which answers at one node only.
-        externalTrafficPolicy: networks === null ? 'Cluster' : 'Local',
-        ports: [{ name: 'postgres', port: 5432, targetPort: 5432, nodePort }],
-      },
-    },
+    disabledDefaultServices: ['ro'],
+    additional: [{ selectorType, updateStrategy: 'patch', serviceTemplate }],
   };
 }

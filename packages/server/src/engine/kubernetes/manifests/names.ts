@@ -6,6 +6,8 @@ export const LABELS = {
   project: 'howdah.io/project',
   service: 'howdah.io/service',
   region: 'howdah.io/region',
+  /** The service that a read replica set follows. */
+  parent: 'howdah.io/parent',
 } as const;
 
 /** The annotation that names the step whose end is waited for. */
@@ -40,9 +42,12 @@ export function isInOurNamespace({
     : namespace === namespaceOf(project);
 }
 
-/** The id of the service of a Cluster; null: the Cluster is none of ours. */
+/** The name of the Cluster of a read replica set. */
+export const setName = (id: string): string => `r-${id}`;
+
+/** The id of the service or read replica set of a Cluster; null: the Cluster is none of ours. */
 export function idOf(name: string): string | null {
-  return /^s-(.+)$/.exec(name)?.[1] ?? null;
+  return /^[rs]-(.+)$/.exec(name)?.[1] ?? null;
 }
 
 /** The password of tsdbadmin, as a SCRAM verifier. */
@@ -51,10 +56,13 @@ export const passwordSecret = (id: string): string => `${clusterName(id)}-passwo
 export const readerSecret = (id: string): string => `${clusterName(id)}-reader`;
 /** The password of the role that ends sessions. */
 export const controlSecret = (id: string): string => `${clusterName(id)}-control`;
-/** Its pooler: the Deployment, the Service, and the secret with the password of its role. */
-export const poolerName = (id: string): string => `${clusterName(id)}-pooler`;
-/** The certificate of its servers, and the key of it. */
-export const certificateSecret = (id: string): string => `${clusterName(id)}-certificate`;
+/**
+ * The pooler of a Cluster: the Deployment, the Service, and, of a service, the secret with the
+ * password of its role.
+ */
+export const poolerName = (cluster: string): string => `${cluster}-pooler`;
+/** The certificate of the servers of a Cluster, and the key of it. */
+export const certificateSecret = (cluster: string): string => `${cluster}-certificate`;
 /** The certificate of the role of its standbys. CloudNativePG makes it. */
 export const replicationSecret = (id: string): string => `${clusterName(id)}-replication`;
 /** The snapshot of its parent's volume that a fork is made of. */
@@ -62,8 +70,8 @@ export const originSnapshot = (id: string): string => `${clusterName(id)}-origin
 /** A backup by snapshot, and the snapshot of it. */
 export const backupName = (id: string, takenMs: number): string =>
   `${clusterName(id)}-${new Date(takenMs).toISOString().replaceAll(/\D/g, '').slice(0, 14)}`;
-/** The Service at the endpoint. */
-export const endpointService = (id: string): string => `${clusterName(id)}-endpoint`;
+/** The Service at the endpoint of a Cluster. */
+export const endpointService = (cluster: string): string => `${cluster}-endpoint`;
 /** The certificate of the authority of the installation, without its key, in each namespace. */
 export const AUTHORITY_SECRET = 'howdah-ca';
 
@@ -76,14 +84,16 @@ export function instanceOf(pod: string): number | null {
   return number === undefined ? null : Number(number) - 1;
 }
 
-/** The name of the pod of a member. */
-export const podOf = (id: string, instance: number): string => `${clusterName(id)}-${instance + 1}`;
+/** The name of the pod of a server of a Cluster. */
+export const podIn = (cluster: string, instance: number): string => `${cluster}-${instance + 1}`;
+/** The name of the pod of a member of a service. */
+export const podOf = (id: string, instance: number): string => podIn(clusterName(id), instance);
 
-/** The names by which a server is reached from inside of the cluster. */
-export function innerHosts(id: string, projectId: string): string[] {
+/** The names by which the servers of a Cluster are reached from inside of the cluster. */
+export function innerHosts(cluster: string, projectId: string): string[] {
   const namespace = namespaceOf(projectId);
   return ['rw', 'r'].flatMap((service) => {
-    const name = `${clusterName(id)}-${service}`;
+    const name = `${cluster}-${service}`;
     return [name, `${name}.${namespace}`, `${name}.${namespace}.svc`];
   });
 }

@@ -30,3 +30,13 @@ function unquoted(value: string): string {
   const inside = /^'(.*)'$/s.exec(value)?.[1];
   return inside === undefined ? value : inside.replaceAll("''", "'");
 }
+
+/**
+ * WAL that a primary keeps for standbys that are away: a node of a read replica set cannot have a
+ * slot (docs/cloudnativepg.md, fact 32). A sixteenth of the volume; of a small one, up to an eighth
+ * for the 512 MB that are the default of CloudNativePG.
+ */
+export function keptWal(storageGb: number): string {
+  const volumeMb = storageGb * 1000;
+  return `${Math.floor(Math.max(volumeMb / 16, Math.min(512, volumeMb / 8)))}MB`;
+}

@@ -5,7 +5,7 @@
  */
 import { DATABASE_NAME } from '@howdah/contract';
 import { LOOKUP_STATEMENTS, POOLER_ROLE, POOLER_SCHEMA } from '../../pooler/lookup.ts';
-import { poolerName } from './names.ts';
+import { clusterName, poolerName } from './names.ts';
 
 /** The role as a Cluster has it: it may log in, and nothing else. */
 export function poolerRole(id: string): object {
@@ -13,7 +13,7 @@ export function poolerRole(id: string): object {
     name: POOLER_ROLE,
     ensure: 'present',
     login: true,
-    passwordSecret: { name: poolerName(id) },
+    passwordSecret: { name: poolerName(clusterName(id)) },
   };
 }
 

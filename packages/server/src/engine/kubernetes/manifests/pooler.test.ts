@@ -2,6 +2,9 @@ import { expect, test } from 'vitest';
 import { poolerManifests, poolerVersion, type PoolerInput } from './pooler.ts';
 
 const INPUT: PoolerInput = {
+  cluster: 's-abcde12345',
+  server: 's-abcde12345-rw',
+  roleSecret: 's-abcde12345-pooler',
   id: 'abcde12345',
   projectId: 'proj123456',
   region: {

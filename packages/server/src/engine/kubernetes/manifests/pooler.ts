@@ -13,7 +13,6 @@ import type { RegionSettings } from './cluster.ts';
 import {
   AUTHORITY_SECRET,
   certificateSecret,
-  clusterName,
   LABELS,
   MANAGED,
   namespaceOf,
@@ -28,6 +27,11 @@ export const POOLER_HASH = 'howdah.io/pooler-hash';
 
 export type PoolerInput = Readonly<{
   id: string;
+  /** The name of its Cluster. */
+  cluster: string;
+  /** The Service of its servers, and the secret of the role that it logs in as. */
+  server: string;
+  roleSecret: string;
   projectId: string;
   region: RegionSettings;
   /** The port at which all nodes listen for it. */
@@ -46,8 +50,8 @@ export const poolerVersion = (image: string): string =>
   /:(\d+\.\d+[\w.]*)[^:/]*(?:@sha256:[0-9a-f]+)?$/.exec(image)?.[1] ?? '0.0';
 
 export function poolerManifests(input: PoolerInput): PoolerManifests {
-  const { id, projectId, region, nodePort, running, owner } = input;
-  const selector = { [POOLER_LABEL]: clusterName(id) };
+  const { id, cluster, projectId, region, nodePort, running, owner } = input;
+  const selector = { [POOLER_LABEL]: cluster };
   const labels = {
     ...MANAGED,
     ...selector,
@@ -57,10 +61,10 @@ export function poolerManifests(input: PoolerInput): PoolerManifests {
   };
   const { apiVersion, kind } = KINDS.cluster;
   const metadata = {
-    name: poolerName(id),
+    name: poolerName(cluster),
     namespace: namespaceOf(projectId),
     labels,
-    ownerReferences: [{ apiVersion, kind, name: clusterName(id), uid: owner }],
+    ownerReferences: [{ apiVersion, kind, name: cluster, uid: owner }],
   };
   const serviceSpec = {
     type: 'NodePort',
@@ -101,7 +105,7 @@ const RULES = 'howdah.io/pgbouncer.hba';
 const OURS = [POOLER_ROLE, READER_ROLE, GUARD_ROLE, 'streaming_replica'];
 const RULES_TEXT = hostRules(OURS, ['0.0.0.0/0', '::/0']);
 
-const confOf = ({ id, region, maxConnections }: PoolerInput): string =>
+const confOf = ({ server, region, maxConnections }: PoolerInput): string =>
   poolerConf({
     version: poolerVersion(region.poolerImage),
     listen: { address: '*', port: PORT },
@@ -114,7 +118,7 @@ const confOf = ({ id, region, maxConnections }: PoolerInput): string =>
     },
     allowedNetworks: null,
     server: {
-      host: `${clusterName(id)}-rw`,
+      host: server,
       port: 5432,
       maxConnections,
       authority: '/authority/ca.crt',
@@ -147,7 +151,7 @@ const USER = 998;
 const CLIENT_KIB = 64;
 const BASE_MIB = 128;
 
-function podSpec({ id, region, maxConnections }: PoolerInput): object {
+function podSpec({ cluster, roleSecret, region, maxConnections }: PoolerInput): object {
   const { clients } = poolLimits(maxConnections);
   const memory = `${BASE_MIB + Math.ceil((clients * CLIENT_KIB) / 1024)}Mi`;
   const file = (path: string, annotation: string) => ({
@@ -195,8 +199,8 @@ function podSpec({ id, region, maxConnections }: PoolerInput): object {
         name: 'config',
         downwardAPI: { items: [file('pgbouncer.ini', CONF), file('pgbouncer.hba', RULES)] },
       },
-      secret('role', poolerName(id), [USERS_FILE]),
-      secret('tls', certificateSecret(id), ['tls.crt', 'tls.key']),
+      secret('role', roleSecret, [USERS_FILE]),
+      secret('tls', certificateSecret(cluster), ['tls.crt', 'tls.key']),
       secret('authority', AUTHORITY_SECRET, ['ca.crt']),
     ],
   };

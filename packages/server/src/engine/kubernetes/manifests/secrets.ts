@@ -7,6 +7,7 @@ import { KINDS } from '../api/kinds.ts';
 import {
   AUTHORITY_SECRET,
   certificateSecret,
+  clusterName,
   controlSecret,
   LABELS,
   MANAGED,
@@ -71,7 +72,13 @@ export function poolerSecretManifest(id: string, projectId: string, password: st
     password,
     [USERS_FILE]: `"${POOLER_ROLE}" "${password}"\n`,
   };
-  return secretManifest(poolerName(id), projectId, labels, data, 'kubernetes.io/basic-auth');
+  return secretManifest(
+    poolerName(clusterName(id)),
+    projectId,
+    labels,
+    data,
+    'kubernetes.io/basic-auth',
+  );
 }
 
 /** The certificate of the authority, by which servers of a project verify each other. */
@@ -79,15 +86,20 @@ export function authorityManifest(projectId: string, certificatePem: string): Ma
   return secretManifest(AUTHORITY_SECRET, projectId, {}, { 'ca.crt': certificatePem });
 }
 
-/** The certificate of a service's servers. CloudNativePG renews none that it did not make. */
+/**
+ * The certificate of the servers of a Cluster. CloudNativePG renews none that it did not make.
+ *
+ * @param name of the Cluster @param id of the service or read replica set
+ */
 export function certificateManifest(
+  name: string,
   id: string,
   projectId: string,
   { certificatePem, keyPem }: Readonly<{ certificatePem: string; keyPem: string }>,
 ): Manifest {
   const labels = { [LABELS.service]: id };
   const data = { 'tls.crt': certificatePem, 'tls.key': keyPem };
-  return secretManifest(certificateSecret(id), projectId, labels, data, 'kubernetes.io/tls');
+  return secretManifest(certificateSecret(name), projectId, labels, data, 'kubernetes.io/tls');
 }
 
 function secretManifest(

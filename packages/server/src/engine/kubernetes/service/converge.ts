@@ -1,10 +1,10 @@
 /** One step of a service towards its spec, or towards its removal. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineUnavailable, type BeginStep, type Seen, type Verdict } from '../../engine.ts';
 import type { ServiceSpec } from '../../spec.ts';
-import { KubeError } from '../api/errors.ts';
-import { KINDS } from '../api/kinds.ts';
+import { KINDS, type Place } from '../api/kinds.ts';
 import { FENCED, FENCED_ALL } from '../manifests/cluster.ts';
-import { AWAITED, clusterName, originSnapshot } from '../manifests/names.ts';
+import { AWAITED, clusterName, originSnapshot, setName } from '../manifests/names.ts';
 import { nameOf } from '../storage-classes.ts';
 import type { Region } from '../region.ts';
 import { askChallenge, saltOf } from './challenge.ts';
@@ -12,9 +12,11 @@ import { newestSnapshot } from './backup-state.ts';
 import { requestPrimary, runDrill } from './change-primary.ts';
 import { decide, type Known, type Step } from './decide.ts';
 import { mayHaveSnapshot } from './fork.ts';
-import { findLeftovers, placesIn, writeObjects } from './objects.ts';
-import { PROVISIONED, type Observed } from './observed.ts';
+import { whyNotFollowing } from './follow.ts';
+import { placesIn, writeObjects } from './objects.ts';
+import { PROVISIONED, type ClusterState, type Observed } from './observed.ts';
 import { knownPooler, removePooler, startPooler, stopPooler } from './pooler.ts';
+import { writeSet } from './set-objects.ts';
 import {
   endOriginSnapshot,
   findOriginSnapshot,
@@ -23,18 +25,10 @@ import {
   takeOriginSnapshot,
 } from './snapshots.ts';
 import { STEPS } from './steps.ts';
+import { again, CONNECT_AGAIN_MS, failed, OBSTACLE_MS, overdue, STEP_MS } from './verdicts.ts';
 
-/** How soon a step that could not be made is tried again. */
-const RETRY_MS = 1000;
-/** Something that keeps a step from being made is shown once it has lasted this long. */
-const OBSTACLE_MS = 15_000;
-/** CloudNativePG may take this long for a step before it is shown that it does not end. */
-const STEP_MS = 180_000;
 /** A copy of a parent's data may take longer, by this for each gigabyte of the volume. */
 const COPY_GIGABYTE_MS = 20_000;
-/** The port of a server that has just started is open within a second or two. */
-const CONNECT_AGAIN_MS = 200;
-
 /** Makes one step towards the spec. */
 export async function convergeOnce(
   region: Region,
@@ -43,7 +37,7 @@ export async function convergeOnce(
 ): Promise<Verdict> {
   // Otherwise a Cluster would be written without the class, and again with it.
   await region.classesRead;
-  const observed = observe(region, spec.id, spec.origin?.parent);
+  const observed = observe(region, spec.id, spec.origin?.parent ?? spec.set?.parent);
   const seen = seenOf(region, spec.id, observed);
   const stale = region.cache.staleWhy();
   if (stale !== null)
@@ -83,8 +77,8 @@ export async function convergeOnce(
 }
 
 /** How long CloudNativePG may take for a step. */
-const limitOf = ({ origin, provisioned, storageGb }: ServiceSpec): number =>
-  STEP_MS + (origin === null || provisioned ? 0 : storageGb * COPY_GIGABYTE_MS);
+const limitOf = ({ origin, set, provisioned, storageGb }: ServiceSpec): number =>
+  STEP_MS + ((origin === null && set === null) || provisioned ? 0 : storageGb * COPY_GIGABYTE_MS);
 
 async function knownOf(region: Region, spec: Owned, { cluster }: Observed): Promise<Known> {
   const { reached, waiting, failovers, records, snapshotClass } = region;
@@ -100,39 +94,12 @@ async function knownOf(region: Region, spec: Owned, { cluster }: Observed): Prom
     waitedMs:
       waits !== undefined && waits.what === cluster?.awaited ? Date.now() - waits.sinceMs : 0,
     pooler: knownPooler(region, spec, cluster),
+    cannotFollow: spec.set === null ? null : await whyNotFollowing(region, id),
   };
 }
 
 const NO_SPARES =
   'a service on Kubernetes is in the namespace of its project, and this one has none';
-
-const again = (seen: Seen, detail: string, waitMs = RETRY_MS): Verdict => ({
-  did: null,
-  detail,
-  seen,
-  outcome: 'again',
-  waitMs,
-});
-
-/**
- * Fails a step that waits for too long: the reason is shown, and the step is tried again.
- *
- * @param what for what it waits: another thing may take as long again
- * @returns null: it is not too long
- */
-function overdue(
-  { waiting }: Region,
-  id: string,
-  what: string,
-  limitMs: number,
-  { seen, why }: { seen: Seen; why: string },
-): Verdict | null {
-  const before = waiting.get(id);
-  const sinceMs = before?.what === what ? before.sinceMs : Date.now();
-  waiting.set(id, { what, sinceMs });
-  if (Date.now() - sinceMs < limitMs) return null;
-  return { did: null, detail: why, seen, outcome: 'failed', reason: `${what}: ${why}` };
-}
 
 type Owned = ServiceSpec & { readonly projectId: string };
 type Work = Exclude<Step, { kind: 'settled' | 'wait' | 'refuse' }>;
@@ -157,7 +124,9 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
         if (step.name === STEPS.detach && cluster?.desired?.snapshot === originSnapshot(spec.id))
           await removeOriginSnapshot(region, spec);
         // In this order: the end of a change that was not written would never come.
-        await writeObjects(region, spec, spec.projectId, step.desired);
+        await (spec.set === null
+          ? writeObjects(region, spec, spec.projectId, step.desired)
+          : writeSet(region, spec, step.desired));
         if (step.desired.snapshot === originSnapshot(spec.id))
           await ownOriginSnapshot(region, spec);
         // Disabled while the service was paused.
@@ -179,21 +148,25 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
         return after(null, 'CloudNativePG starts it');
       case 'ended':
         // Before the step has ended: its change of the primary is no failover.
-        if (cluster !== null && cluster.instances > 1)
+        if (cluster !== null && cluster.instances > 1 && spec.set === null)
           await region.failovers.record(spec.id, cluster);
         await annotate(region, spec, { [AWAITED]: null });
         region.waiting.delete(spec.id);
         return after(step.name, step.detail);
       case 'connect':
         await connect(region, spec, cluster?.provisioned ?? false);
-        if (spec.allowedNetworks !== null)
-          await region.guard.enforce(spec.id, spec.allowedNetworks);
-        await annotate(region, spec, { [PROVISIONED]: 'true' });
+        await provision(region, spec);
         region.reached.add(spec.id);
         return after(step.name, `${spec.endpoint.host}:${spec.endpoint.port}`);
       case 'fence':
         await annotate(region, spec, { [FENCED]: FENCED_ALL });
         return after(null, 'not all servers are healthy: PostgreSQL is stopped in their pods');
+      case 'rebuild':
+        region.reached.delete(spec.id);
+        region.followChecks.delete(spec.id);
+        region.waiting.delete(spec.id);
+        await removeCluster(region, spec, cluster?.uid ?? '');
+        return after(step.name, step.why);
       case 'expectSilence':
         return await expectSilence(region, spec, step.name, seen);
       case 'startPooler':
@@ -309,29 +282,36 @@ async function changePrimary(
   return after(null, `CloudNativePG makes member ${step.to} the primary`);
 }
 
-/** A failure that may pass by itself fails the operation once it has lasted. */
-function failed(region: Region, id: string, name: string, seen: Seen, error: unknown): Verdict {
-  const why = error instanceof Error ? error.message : String(error);
-  const isTemporary =
-    error instanceof EngineUnavailable || (error instanceof KubeError && error.isTemporary);
-  // A drill is not repeated.
-  if (isTemporary && name !== STEPS.drill)
-    return (
-      overdue(region, id, name, OBSTACLE_MS, { seen, why }) ??
-      again(seen, why, name === STEPS.connect ? CONNECT_AGAIN_MS : RETRY_MS)
-    );
-  return { did: name, detail: why, seen, outcome: 'failed', reason: `${name}: ${why}` };
-}
-
 /** @param annotations null removes one */
 async function annotate(
   { kube, cache }: Region,
-  { id, projectId }: Owned,
+  spec: Owned,
   annotations: Readonly<Record<string, string | null>>,
 ): Promise<void> {
-  const place = placesIn(projectId)(KINDS.cluster, clusterName(id));
-  cache.put(await kube.merge(place, { metadata: { annotations } }));
+  cache.put(await kube.merge(placeOf(spec), { metadata: { annotations } }));
 }
+
+/** Ends the sessions of others, and records that users may write to a service from now on. */
+async function provision(region: Region, spec: Owned): Promise<void> {
+  // Nodes of a set are restarted for other networks, and have no data of their own.
+  if (spec.set !== null) return;
+  if (spec.allowedNetworks !== null) await region.guard.enforce(spec.id, spec.allowedNetworks);
+  await annotate(region, spec, { [PROVISIONED]: 'true' });
+}
+
+/** Deletes the Cluster of a set, and waits until the next step is decided without it. */
+async function removeCluster({ kube, cache }: Region, spec: Owned, uid: string): Promise<void> {
+  await kube.remove(placeOf(spec));
+  const endMs = Date.now() + NOTICED_WITHIN_MS;
+  const isThere = (found: ClusterState | null): boolean => found?.uid === uid && !found.leaving;
+  while (isThere(cache.cluster(spec.id)) && Date.now() < endMs) await sleep(NOTICED_MS);
+}
+
+const NOTICED_WITHIN_MS = 5000;
+const NOTICED_MS = 20;
+
+const placeOf = ({ id, projectId, set }: Owned): Place =>
+  placesIn(projectId)(KINDS.cluster, set === null ? clusterName(id) : setName(id));
 
 function observe({ cache }: Region, id: string, parent?: string): Observed {
   return {
@@ -353,43 +333,5 @@ function seenOf({ reached, failovers }: Region, id: string, { cluster, servers }
     reachable: reached.has(id) && isReady && !failovers.isRunning(id),
     present: cluster !== null || servers.length > 0,
     provisioned: cluster?.provisioned ?? false,
-  };
-}
-
-/** Makes one step towards the removal of a service. */
-export async function removeOnce(region: Region, id: string, begin: BeginStep): Promise<Verdict> {
-  const { cluster, servers, pooler } = observe(region, id);
-  const isEnding = servers.length > 0 || pooler !== null || region.cache.poolerPods(id).count > 0;
-  const seen: Seen = {
-    reachable: false,
-    present: true,
-    provisioned: cluster?.provisioned ?? false,
-  };
-  region.reached.delete(id);
-  region.startingPoolers.delete(id);
-  const stale = region.cache.staleWhy();
-  if (stale !== null) return again(seen, stale);
-  // The pooler ends with its owner, the Cluster.
-  if (cluster?.leaving === true || (cluster === null && isEnding))
-    return again(seen, 'its pods are ending');
-  try {
-    const left = await findLeftovers(region, id);
-    if (cluster === null && left.length === 0)
-      return { did: null, detail: null, seen: { ...seen, present: false }, outcome: 'settled' };
-    await begin(STEPS.remove, seen);
-    if (cluster !== null) {
-      const { namespace } = cluster;
-      await region.kube.remove({ kind: KINDS.cluster, namespace, name: clusterName(id) });
-    }
-    for (const place of left) await region.kube.remove(place);
-  } catch (error) {
-    return failed(region, id, STEPS.remove, seen, error);
-  }
-  return {
-    did: STEPS.remove,
-    detail: 'the Cluster with its volumes and secrets',
-    seen,
-    outcome: 'again',
-    waitMs: RETRY_MS,
   };
 }

@@ -45,6 +45,6 @@ test('a pooler is stopped once, when it is disabled or its server is about to be
 test('a service whose networks are limited has no pooler, which would let in all of them', () => {
   expect(next(LIMITED, RUNS)).toBe('stop connection pooler');
   for (const seen of [null, SCALED])
-    expect(next(LIMITED, seen)).toContain('disable the pooler, or detach the list');
+    expect(next(LIMITED, seen)).toContain('Disable the poolers, or detach the list');
   expect(next({ ...LIMITED, pooler: null }, null)).toBe(null);
 });

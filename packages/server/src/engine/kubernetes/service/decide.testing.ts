@@ -43,6 +43,7 @@ export const REACHED: Known = {
   snapshotClass: null,
   waitedMs: 0,
   pooler: { isCurrent: true, starting: null },
+  cannotFollow: null,
 };
 export const UNREACHED: Known = { ...REACHED, isReachable: false };
 
@@ -52,6 +53,7 @@ export const server = (n: number, change: Partial<ServerState> = {}): ServerStat
   leaving: false,
   limits: { cpu: '500m', memory: '2Gi' },
   restarts: '0',
+  address: null,
   ...change,
 });
 
@@ -59,6 +61,7 @@ export function up(spec: ServiceSpec, change: Partial<ClusterState> = {}): Obser
   const instances = 1 + (spec.ha?.replicas ?? 0);
   return {
     cluster: {
+      name: 's-abcde12345',
       namespace: 'howdah-proj123456',
       uid: 'uid-of-a-cluster',
       version: '1',

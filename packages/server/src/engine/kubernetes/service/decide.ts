@@ -7,16 +7,17 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { DrillKind } from '@howdah/contract';
-import type { ServiceSpec } from '../../spec.ts';
+import type { ReplicaSet, ServiceSpec } from '../../spec.ts';
 import {
   decidePooler,
   decidePoolerStop,
   type KnownPooler,
   type PoolerStep,
 } from './decide-pooler.ts';
-import { desiredOf, type Desired } from './desired.ts';
+import { desiredOf, restartMarkOf, type Desired } from './desired.ts';
 import { isStopped, sourceOf, whyNotCopied } from './fork.ts';
 import type { ClusterState, Observed, ServerState } from './observed.ts';
+import { desiredOfSet } from './set-desired.ts';
 import { STEPS, switchoverIn, switchOverTo } from './steps.ts';
 
 /** The phase of a Cluster with nothing left to do, in the words of CloudNativePG. */
@@ -45,6 +46,8 @@ export type Step =
   | Readonly<{ kind: 'expectSilence'; name: string }>
   /** Asks the operator for another primary. */
   | Readonly<{ kind: 'switchOver'; name: string; to: number }>
+  /** Deletes the Cluster of a set whose nodes can never follow again; it is made again. */
+  | Readonly<{ kind: 'rebuild'; name: string; why: string }>
   /** Changes the primary, or kills it, and measures for how long nothing answers. */
   | Readonly<{ kind: 'drill'; name: string; drill: DrillKind; to: number }>
   | PoolerStep;
@@ -62,6 +65,8 @@ export type Known = Readonly<{
   /** For how long the awaited step is waited for. */
   waitedMs: number;
   pooler: KnownPooler;
+  /** Why the nodes of a set can never follow the service again; null: no reason is known. */
+  cannotFollow: string | null;
 }>;
 
 /** How soon a Cluster that changes is looked at again, beside the events of watches. */
@@ -71,8 +76,7 @@ export const FENCE_AFTER_MS = 30_000;
 
 export function decide(spec: ServiceSpec, observed: Observed, known: Known): Step {
   const { cluster } = observed;
-  const hasStarted = cluster?.awaited === null && isUp(cluster, observed.servers, desiredOf(spec));
-  const desired = desiredOf(spec, sourceOf(spec, observed, hasStarted), known.snapshotClass);
+  const desired = wantedOf(spec, observed, known);
   if (cluster === null) return decideCreate(spec, desired, observed, known);
   if (cluster.leaving) return wait(STEPS.remove, 'the Cluster of the same name is being deleted');
   const otherMajor = otherMajorOf(cluster.desired, desired);
@@ -83,6 +87,8 @@ export function decide(spec: ServiceSpec, observed: Observed, known: Known): Ste
   const change = changeOf(cluster.desired, desired);
   if (change !== null && !mustWaitForStandby(cluster, desired)) return { kind: 'write', ...change };
   const { awaited } = cluster;
+  if (desired.running && known.cannotFollow !== null)
+    return { kind: 'rebuild', name: STEPS.rebuild, why: known.cannotFollow };
   if (awaited !== null) return decideAwaited(cluster, awaited, desired, observed, known);
   if (!desired.running) return { kind: 'settled' };
   // Its operation ends with the report of it.
@@ -95,13 +101,21 @@ export function decide(spec: ServiceSpec, observed: Observed, known: Known): Ste
   );
 }
 
+function wantedOf(spec: ServiceSpec, observed: Observed, { snapshotClass }: Known): Desired {
+  const { cluster, servers, parent } = observed;
+  if (spec.set !== null) return desiredOfSet(spec, spec.set, parent, cluster?.desired ?? null);
+  const hasStarted = cluster?.awaited === null && isUp(cluster, servers, desiredOf(spec));
+  return desiredOf(spec, sourceOf(spec, observed, hasStarted), snapshotClass);
+}
+
 function decideCreate(
   spec: ServiceSpec,
   desired: Desired,
-  { parent, snapshot }: Observed,
+  { parent, snapshot, servers }: Observed,
   { snapshotClass }: Known,
 ): Step {
   if (!desired.running) return { kind: 'settled' };
+  if (spec.set !== null) return decideCreateSet(desired, spec.set, parent, servers);
   // A new Cluster under its name would be empty.
   if (spec.provisioned) return { kind: 'refuse', why: LOST };
   if (snapshot?.ready === false)
@@ -118,6 +132,20 @@ function decideCreate(
   }
   const data = desired.parent === undefined ? '' : ` with the data of ${desired.parent}`;
   const detail = `PostgreSQL ${spec.major}${data}`;
+  return { kind: 'write', name: STEPS.create, awaits: false, detail, desired };
+}
+
+/** A set has no data of its own: whenever its Cluster is gone, it is made again. */
+function decideCreateSet(
+  desired: Desired,
+  { parent: id, nodes }: ReplicaSet,
+  parent: ClusterState | null,
+  servers: readonly ServerState[],
+): Step {
+  if (servers.length > 0) return wait(STEPS.create, 'its pods of before are ending');
+  const why = whyNotCopied(id, parent, 'set');
+  if (why !== null) return wait(STEPS.create, why, true);
+  const detail = `${nodes === 1 ? '1 node' : `${nodes} nodes`} with the data of ${id}`;
   return { kind: 'write', name: STEPS.create, awaits: false, detail, desired };
 }
 
@@ -226,6 +254,10 @@ function withoutRestart(before: Desired, desired: Desired): string {
 /** No write waits for a standby before that exists, or after it is asked to go. */
 function replicasOf(before: Desired, desired: Desired): Change {
   const isLess = desired.replicas < before.replicas;
+  if (desired.set !== undefined) {
+    const name = isLess ? STEPS.removeNode : STEPS.addNode;
+    return { name, awaits: true, detail: `${1 + desired.replicas} nodes`, desired };
+  }
   if (isLess && desired.sync < before.sync) {
     const first = { ...desired, replicas: before.replicas };
     // It is not waited for: the standby that must go may be dead.
@@ -243,7 +275,10 @@ function restartWhy(before: Desired, desired: Desired): string | null {
   if (!isDeepStrictEqual(before.size, desired.size)) return 'for its new size';
   if (!isDeepStrictEqual(before.preload, desired.preload)) return 'to load other libraries';
   if (before.restarts !== desired.restarts) return 'as asked';
-  return null;
+  if (desired.set === undefined) return null;
+  if (!isDeepStrictEqual(before.networks, desired.networks))
+    return 'for other networks, which ends all sessions';
+  return isDeepStrictEqual(before.set, desired.set) ? null : 'for the size of its service';
 }
 
 /** Whether what the operator was asked for is done. */
@@ -274,8 +309,9 @@ function decideAwaited(
 function obstacleOf(desired: Desired, { servers, obstacle, parent }: Observed): string | null {
   // A fork with a pod of its own has the data, and a snapshot is there without its source.
   const isCopied = servers.length > 0 || desired.snapshot !== undefined;
-  if (desired.parent === undefined || !desired.running || isCopied) return obstacle;
-  return whyNotCopied(desired.parent, parent) ?? obstacle;
+  const copied = desired.parent ?? desired.set?.parent;
+  if (copied === undefined || !desired.running || isCopied) return obstacle;
+  return whyNotCopied(copied, parent, desired.set === undefined ? 'fork' : 'set') ?? obstacle;
 }
 
 /**
@@ -298,7 +334,7 @@ function isUp(cluster: ClusterState, servers: readonly ServerState[], desired: D
 /** A server that still has its size of before is about to be replaced. */
 function isCurrent({ limits, restarts }: ServerState, desired: Desired): boolean {
   const { size } = desired;
-  if (restarts !== null && restarts !== String(desired.restarts)) return false;
+  if (restarts !== null && restarts !== restartMarkOf(desired)) return false;
   return size === null || isAmount(limits['memory'], size.memoryGbs);
 }
 
@@ -312,8 +348,9 @@ function isDown(cluster: ClusterState, servers: readonly ServerState[]): boolean
   return cluster.hibernated && servers.length === 0;
 }
 
-function detailOf({ primary }: ClusterState, { running, replicas }: Desired): string {
+function detailOf({ primary }: ClusterState, { running, replicas, set }: Desired): string {
   if (!running) return 'all servers are stopped, the volumes are kept';
+  if (set !== undefined) return `${1 + replicas} nodes follow ${set.parent}`;
   const detail = `member ${primary} is the primary`;
   return replicas === 0 ? detail : `${detail}, with ${replicas} standbys`;
 }

@@ -2,6 +2,7 @@
  * The desired state of a service, as an annotation of its Cluster has it. A spec is compared with
  * this and not with the fields of the Cluster: the operator and its webhook complete those.
  */
+import { createHash } from 'node:crypto';
 import { Type, type Static } from 'typebox';
 import { Value } from 'typebox/value';
 import type { ServiceSpec } from '../../spec.ts';
@@ -31,6 +32,14 @@ const DESIRED = Type.Object({
   snapshot: Type.Optional(Type.String()),
   /** The class for snapshots of its volumes; absent: none are taken. */
   snapshotClass: Type.Optional(Type.String()),
+  /** The service that a read replica set follows. Its nodes are one and its `replicas`. */
+  set: Type.Optional(
+    Type.Object({
+      parent: Type.String(),
+      /** The least of some settings that its nodes need to follow: see `set-desired.ts`. */
+      limits: Type.Record(Type.String(), Type.Number()),
+    }),
+  ),
 });
 
 export type Desired = Static<typeof DESIRED>;
@@ -68,6 +77,17 @@ export function desiredOf(
     ...(source === null || source.snapshot === null ? {} : { snapshot: source.snapshot }),
     ...(snapshotClass === null ? {} : { snapshotClass }),
   };
+}
+
+/**
+ * Another value restarts all servers. Those of a set are restarted for other networks too, which
+ * ends the sessions of clients that may no longer connect: nobody reaches a certain node of it.
+ */
+export function restartMarkOf({ restarts, size, networks, set }: Desired): string {
+  if (set === undefined) return String(restarts);
+  const limits = Object.entries(set.limits).toSorted(([a], [b]) => a.localeCompare(b));
+  const cause = JSON.stringify([restarts, size, networks ?? null, limits]);
+  return createHash('sha256').update(cause).digest('hex').slice(0, 16);
 }
 
 export const writeDesired = (desired: Desired): string => JSON.stringify(desired);

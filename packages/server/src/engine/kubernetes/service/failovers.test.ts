@@ -8,6 +8,7 @@ import type { ClusterState } from './observed.ts';
 const ID = 'abcde12345';
 
 const state = (change: Partial<ClusterState> = {}): ClusterState => ({
+  name: `s-${ID}`,
   namespace: 'howdah-proj123456',
   uid: 'uid-of-a-cluster',
   version: '1',

@@ -27,7 +27,9 @@ export function findingOf(
   isRehearsing: boolean,
 ): Finding {
   const { primary, desired, leaving, instances, awaited, isChangingPrimary } = cluster;
-  if (desired === null || leaving || primary === null || instances === 1) return 'nothing';
+  // Which node of a set the others follow does not matter to anybody.
+  if (desired === null || desired.set !== undefined) return 'nothing';
+  if (leaving || primary === null || instances === 1) return 'nothing';
   const isOther = primary !== recorded;
   if (!desired.running || isRehearsing || mayChangePrimary(awaited))
     return isOther && !isChangingPrimary ? 'record' : 'nothing';

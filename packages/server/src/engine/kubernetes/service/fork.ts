@@ -43,11 +43,19 @@ export const mayHaveSnapshot = (spec: ServiceSpec, cluster: ClusterState | null)
 export const isStopped = ({ desired, awaited, leaving }: ClusterState): boolean =>
   desired?.running === false && awaited === null && !leaving;
 
-/** Why the data of a parent cannot be copied now, in words for users; null: no reason is known. */
-export function whyNotCopied(parent: string, cluster: ClusterState | null): string | null {
+/**
+ * Why the data of a parent cannot be copied now, in words for users; null: no reason is known.
+ *
+ * @param copy what would have the data
+ */
+export function whyNotCopied(
+  parent: string,
+  cluster: ClusterState | null,
+  copy: 'fork' | 'set' = 'fork',
+): string | null {
   if (cluster === null || cluster.leaving)
-    return `its parent ${parent} has no Cluster any more; delete the fork`;
+    return `its parent ${parent} has no Cluster any more; delete the ${copy}`;
   if (cluster.desired?.running === false || cluster.hibernated || cluster.fenced)
-    return `its parent ${parent} does not run; start that, or delete the fork`;
+    return `its parent ${parent} does not run; start that, or delete the ${copy}`;
   return null;
 }

@@ -24,7 +24,7 @@ import {
   readerSecret,
 } from '../manifests/names.ts';
 import { NETWORKS_SETTING, networksVersion } from '../manifests/networks.ts';
-import { clusterParameters } from '../manifests/parameters.ts';
+import { clusterParameters, keptWal } from '../manifests/parameters.ts';
 import {
   authorityManifest,
   certificateManifest,
@@ -35,7 +35,7 @@ import {
   readerManifest,
 } from '../manifests/secrets.ts';
 import type { Region } from '../region.ts';
-import { writeDesired, type Desired } from './desired.ts';
+import { restartMarkOf, writeDesired, type Desired } from './desired.ts';
 import { SNAPSHOT_OBJECT, type SnapshotObject } from './observed.ts';
 
 const ANY_OBJECT = Type.Object({
@@ -63,9 +63,8 @@ export async function writeObjects(
     place(KINDS.secret, AUTHORITY_SECRET),
     authorityManifest(projectId, authority.certificatePem),
   );
-  // Once: another password may be in it by now, and `certificates.ts` renews the certificate.
-  if (!(await exists(kube, place(KINDS.secret, certificateSecret(spec.id)))))
-    await writeCertificate(region, spec.id, projectId);
+  await ensureCertificate(region, { name: clusterName(spec.id), id: spec.id, projectId });
+  // Once: another password may be in it by now.
   if (
     spec.firstVerifier !== null &&
     !(await exists(kube, place(KINDS.secret, passwordSecret(spec.id))))
@@ -75,7 +74,7 @@ export async function writeObjects(
   for (const [name, manifestOf] of [
     [readerSecret(spec.id), readerManifest],
     [controlSecret(spec.id), controlManifest],
-    [poolerName(spec.id), poolerSecretManifest],
+    [poolerName(clusterName(spec.id)), poolerSecretManifest],
   ] as const)
     if (!(await exists(kube, place(KINDS.secret, name))))
       await kube.apply(place(KINDS.secret, name), manifestOf(spec.id, projectId, newPassword()));
@@ -102,10 +101,11 @@ function clusterInput(
     replicas: desired.replicas,
     sync: desired.sync,
     running: desired.running,
-    restarts: spec.restarts,
+    restartMark: restartMarkOf(desired),
     nodePort: spec.endpoint.port,
     parameters: {
       ...clusterParameters(serverSettings({ size, major, extensions: [...preload], storageGb })),
+      wal_keep_size: keptWal(storageGb),
       [NETWORKS_SETTING]: networksVersion(networks),
     },
     networks,
@@ -118,26 +118,35 @@ function clusterInput(
   };
 }
 
-/** Issues a certificate for the servers of a service. */
+/** A Cluster by its name, with the service or read replica set that it is of. */
+type Named = Readonly<{ name: string; id: string; projectId: string }>;
+
+/** Issues a certificate once: `certificates.ts` renews it. */
+export async function ensureCertificate(region: Region, named: Named): Promise<void> {
+  const { name, projectId } = named;
+  if (!(await exists(region.kube, placesIn(projectId)(KINDS.secret, certificateSecret(name)))))
+    await writeCertificate(region, named);
+}
+
+/** Issues a certificate for the servers of a Cluster. */
 export async function writeCertificate(
   { kube, authority, settings }: Region,
-  id: string,
-  projectId: string,
+  { name, id, projectId }: Named,
 ): Promise<void> {
   const certificate = await issueServerCertificate(
     authority,
-    hostsOf(settings.host, id, projectId),
+    hostsOf(settings.host, name, projectId),
   );
   await kube.apply(
-    placesIn(projectId)(KINDS.secret, certificateSecret(id)),
-    certificateManifest(id, projectId, certificate),
+    placesIn(projectId)(KINDS.secret, certificateSecret(name)),
+    certificateManifest(name, id, projectId, certificate),
   );
 }
 
-/** The names that the certificate of a service has. */
-export const hostsOf = (host: string, id: string, projectId: string): string[] => [
+/** The names that the certificate of a Cluster has. */
+export const hostsOf = (host: string, name: string, projectId: string): string[] => [
   host,
-  ...innerHosts(id, projectId),
+  ...innerHosts(name, projectId),
 ];
 
 export async function writePassword(
@@ -175,20 +184,25 @@ function noneIfMissing(error: unknown): { items: never[] } {
   throw error;
 }
 
-/** All that a service may leave beside its Cluster, in whichever namespace it is. */
-export async function findLeftovers({ kube }: Region, id: string): Promise<Place[]> {
+/**
+ * All that a service or a set may leave beside its Cluster, in whichever namespace it is.
+ *
+ * @param name of the Cluster
+ */
+export async function findLeftovers({ kube }: Region, id: string, name: string): Promise<Place[]> {
   const listed = await Promise.all([
     listPlaces(kube, KINDS.secret, { [LABELS.service]: id }),
     // Its port is free for another service when it is gone.
     listPlaces(kube, KINDS.service, { [LABELS.service]: id }),
-    listPlaces(kube, KINDS.claim, { [CLUSTER_LABEL]: clusterName(id) }),
+    listPlaces(kube, KINDS.claim, { [CLUSTER_LABEL]: name }),
     listPlaces(kube, KINDS.backup, { [LABELS.service]: id }),
     listSnapshots(kube, id).then((snapshots) => placesOf(KINDS.snapshot, snapshots)),
   ]);
   return listed.flat();
 }
 
-async function listPlaces(
+/** The objects of a kind with some labels, in our namespaces. */
+export async function listPlaces(
   kube: Kube,
   kind: Kind,
   labels: Readonly<Record<string, string>>,
@@ -198,6 +212,6 @@ async function listPlaces(
   return placesOf(kind, items).filter(({ namespace }) => isInOurNamespace({ namespace }));
 }
 
-type Named = Readonly<{ metadata: Readonly<{ name: string; namespace: string }> }>;
-const placesOf = (kind: Kind, objects: readonly Named[]) =>
+type Listed = Readonly<{ metadata: Readonly<{ name: string; namespace: string }> }>;
+const placesOf = (kind: Kind, objects: readonly Listed[]) =>
   objects.map(({ metadata: { namespace, name } }) => ({ kind, namespace, name }));

@@ -78,6 +78,7 @@ export const POD_OBJECT = Type.Object({
   status: Type.Optional(
     Type.Object({
       phase: Type.Optional(Type.String()),
+      podIP: Type.Optional(Type.String()),
       message: Type.Optional(Type.String()),
       conditions: Type.Optional(
         Type.Array(
@@ -122,7 +123,7 @@ export type Observed = Readonly<{
   servers: readonly ServerState[];
   /** Why one of its pods does not start; null: no reason is known. */
   obstacle: string | null;
-  /** The Cluster of the service that it is a fork of; null: there is none. */
+  /** The Cluster of the service that it is a fork or a set of; null: there is none. */
   parent: ClusterState | null;
   /** The snapshot that a fork is made of; null: there is none, or the fork has its Cluster. */
   snapshot: SnapshotState | null;
@@ -141,6 +142,7 @@ export type SnapshotState = Readonly<{
 }>;
 
 export type ClusterState = Readonly<{
+  name: string;
   namespace: string;
   /** The object itself: another one of the name has another. */
   uid: string;
@@ -181,8 +183,10 @@ export type ServerState = Readonly<{
   leaving: boolean;
   /** The limits of its container, as the pod has them. */
   limits: Readonly<Record<string, string>>;
-  /** The number of restarts that it was started after. */
+  /** The mark of the restart that it was started after. */
   restarts: string | null;
+  /** The address of its pod; null: it has none yet. */
+  address: string | null;
 }>;
 
 export function clusterState({ metadata, spec, status }: ClusterObject): ClusterState {
@@ -190,6 +194,7 @@ export function clusterState({ metadata, spec, status }: ClusterObject): Cluster
   const hibernation = (status?.conditions ?? []).find(({ type }) => type === HIBERNATION);
   const { currentPrimary, targetPrimary } = status ?? {};
   return {
+    name: metadata.name,
     namespace: metadata.namespace,
     uid: metadata.uid,
     version: metadata.resourceVersion,
@@ -225,6 +230,7 @@ export function serverState({ metadata, spec, status }: PodObject): ServerState 
     leaving: metadata.deletionTimestamp !== undefined,
     limits: container.resources?.limits ?? {},
     restarts: metadata.annotations?.[RESTARTED] ?? null,
+    address: status?.podIP ?? null,
   };
 }
 

@@ -7,7 +7,7 @@ import type { Endpoint, ServiceSpec } from '../../spec.ts';
 import { beginReading } from '../../statements/run.ts';
 import { openSession, SESSION_DEADLINE_MS } from '../../statements/session.ts';
 import { KINDS } from '../api/kinds.ts';
-import { poolerName } from '../manifests/names.ts';
+import { clusterName, poolerName, setName } from '../manifests/names.ts';
 import { poolerManifests, type PoolerManifests } from '../manifests/pooler.ts';
 import type { Region } from '../region.ts';
 import { serverOf } from '../statements.ts';
@@ -35,11 +35,14 @@ function desiredPooler(
   spec: Owned,
   cluster: ClusterState,
 ): PoolerManifests | null {
-  const { id, projectId, pooler, size, major, preload, storageGb } = spec;
+  const { id, projectId, pooler, size, major, preload, storageGb, set } = spec;
   if (pooler === null || major === null) return null;
   const server = serverSettings({ size, major, extensions: [...preload], storageGb });
   return poolerManifests({
     id,
+    cluster: cluster.name,
+    server: `${cluster.name}-${set === null ? 'rw' : 'r'}`,
+    roleSecret: poolerName(clusterName(set?.parent ?? id)),
     projectId,
     region: settings,
     nodePort: pooler.port,
@@ -85,13 +88,17 @@ export async function startPooler(
 
 async function write(
   { kube, cache }: Region,
-  { id, projectId }: Owned,
+  spec: Owned,
   { service, deployment }: PoolerManifests,
 ): Promise<void> {
-  const place = placesIn(projectId);
-  await kube.apply(place(KINDS.service, poolerName(id)), service);
-  cache.putPooler(await kube.apply(place(KINDS.deployment, poolerName(id)), deployment));
+  const place = placesIn(spec.projectId);
+  const name = nameOf(spec);
+  await kube.apply(place(KINDS.service, name), service);
+  cache.putPooler(await kube.apply(place(KINDS.deployment, name), deployment));
 }
+
+const nameOf = ({ id, set }: Pick<ServiceSpec, 'id' | 'set'>): string =>
+  poolerName(set === null ? clusterName(id) : setName(id));
 
 /**
  * Why nobody can log in through the pooler; null: everybody can. It asks the server for the
@@ -137,14 +144,14 @@ export async function stopPooler(
 /** Removes a pooler that is not wanted any more. */
 export async function removePooler(
   { kube, cache }: Region,
-  { id, projectId }: Pick<Owned, 'id' | 'projectId'>,
+  spec: Pick<Owned, 'id' | 'projectId' | 'set'>,
 ): Promise<void> {
-  const place = placesIn(projectId);
-  await kube.remove(place(KINDS.deployment, poolerName(id)));
-  await kube.remove(place(KINDS.service, poolerName(id)));
+  const place = placesIn(spec.projectId);
+  await kube.remove(place(KINDS.deployment, nameOf(spec)));
+  await kube.remove(place(KINDS.service, nameOf(spec)));
   // The next step is decided without it.
   const endMs = Date.now() + NOTICED_WITHIN_MS;
-  while (cache.pooler(id) !== null && Date.now() < endMs) await sleep(NOTICED_MS);
+  while (cache.pooler(spec.id) !== null && Date.now() < endMs) await sleep(NOTICED_MS);
 }
 
 /** How long the end of a removed object may take to be noticed; later, it is removed again. */

@@ -1,0 +1,62 @@
+/** The verdicts of steps that wait or fail. */
+import { EngineUnavailable, type Seen, type Verdict } from '../../engine.ts';
+import { KubeError } from '../api/errors.ts';
+import type { Region } from '../region.ts';
+import { STEPS } from './steps.ts';
+
+/** How soon a step that could not be made is tried again. */
+export const RETRY_MS = 1000;
+/** Something that keeps a step from being made is shown once it has lasted this long. */
+export const OBSTACLE_MS = 15_000;
+/** CloudNativePG may take this long for a step before it is shown that it does not end. */
+export const STEP_MS = 180_000;
+/** The port of a server that has just started is open within a second or two. */
+export const CONNECT_AGAIN_MS = 200;
+
+export const again = (seen: Seen, detail: string, waitMs = RETRY_MS): Verdict => ({
+  did: null,
+  detail,
+  seen,
+  outcome: 'again',
+  waitMs,
+});
+
+/**
+ * Fails a step that waits for too long: the reason is shown, and the step is tried again.
+ *
+ * @param what for what it waits: another thing may take as long again
+ * @returns null: it is not too long
+ */
+export function overdue(
+  { waiting }: Pick<Region, 'waiting'>,
+  id: string,
+  what: string,
+  limitMs: number,
+  { seen, why }: { seen: Seen; why: string },
+): Verdict | null {
+  const before = waiting.get(id);
+  const sinceMs = before?.what === what ? before.sinceMs : Date.now();
+  waiting.set(id, { what, sinceMs });
+  if (Date.now() - sinceMs < limitMs) return null;
+  return { did: null, detail: why, seen, outcome: 'failed', reason: `${what}: ${why}` };
+}
+
+/** A failure that may pass by itself fails the operation once it has lasted. */
+export function failed(
+  region: Pick<Region, 'waiting'>,
+  id: string,
+  name: string,
+  seen: Seen,
+  error: unknown,
+): Verdict {
+  const why = error instanceof Error ? error.message : String(error);
+  const isTemporary =
+    error instanceof EngineUnavailable || (error instanceof KubeError && error.isTemporary);
+  // A drill is not repeated.
+  if (isTemporary && name !== STEPS.drill)
+    return (
+      overdue(region, id, name, OBSTACLE_MS, { seen, why }) ??
+      again(seen, why, name === STEPS.connect ? CONNECT_AGAIN_MS : RETRY_MS)
+    );
+  return { did: name, detail: why, seen, outcome: 'failed', reason: `${name}: ${why}` };
+}
