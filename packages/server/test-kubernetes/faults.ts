@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { removeAll, replicated, settle, until } from '../src/engine/conformance/subject.ts';
 import type { Verdict } from '../src/engine/engine.ts';
+import { DESIRED } from '../src/engine/kubernetes/manifests/cluster.ts';
 import { clusterName, namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
 import { operator, rig, testWithDouble } from './cloud.ts';
@@ -186,9 +187,35 @@ export const SUPERUSER =
   'psql --no-psqlrc --username=postgres ' +
   '--host=$(test -d /controller/run && echo /controller/run || echo /tmp)';
 
-/** Changes a setting of a server in its pod. */
-const follow = (change: string): string =>
-  `${SUPERUSER} --command="alter system ${change}" --command='select pg_reload_conf()'`;
+/** What a release did not make yet: a secret, and all that these statements take away. */
+type Lack = Readonly<{ secretOf: (id: string) => string; database: string; sql: string }>;
+
+/** Makes a service one of an earlier release. */
+export async function makeOlder(
+  subject: KubernetesSubject,
+  spec: ServiceSpec,
+  { secretOf, database, sql }: Lack,
+): Promise<void> {
+  const { api } = operator();
+  const namespace = namespaceOf(subject.projectId);
+  await api.merge(pathOf(subject, spec), {
+    metadata: { annotations: { [DESIRED]: null } },
+    spec: { managed: { roles: null } },
+  });
+  await api.merge(`${pathOf(subject, spec)}/status`, { status: { managedRolesStatus: null } });
+  await api.remove(pathIn(namespace, 'secrets', secretOf(spec.id)));
+  const pod = { metadata: { namespace, name: podOf(spec.id, 0) } };
+  await rig().exec(pod, `${SUPERUSER} --dbname=${database} --command='${sql}'`);
+}
+
+/** CloudNativePG allows no ALTER SYSTEM. PostgreSQL reads the file of it all the same. */
+const SYSTEM_FILE =
+  `$(${SUPERUSER} --tuples-only --no-align --command='show data_directory')` +
+  '/postgresql.auto.conf';
+const RELOAD = `${SUPERUSER} --command='select pg_reload_conf()'`;
+/** Has a standby follow no primary, in its pod. */
+const STOP_FOLLOWING = `echo "primary_conninfo = ''" >>"${SYSTEM_FILE}" && ${RELOAD}`;
+const FOLLOW = `sed --in-place /primary_conninfo/d "${SYSTEM_FILE}" && ${RELOAD}`;
 
 /** The standbys that stream from the primary at the endpoint, which may route to a former one. */
 const streaming = (subject: KubernetesSubject, spec: ServiceSpec): Promise<number> =>
@@ -217,12 +244,12 @@ test('a primary that is killed under load twice loses no acknowledged write', ()
       const before = records.primary(spec.id) ?? 0;
       // One of the two has each write, as PostgreSQL promises: the other one may not take over.
       const late = { metadata: { namespace, name: podOf(spec.id, before === 1 ? 0 : 1) } };
-      await rig().exec(late, follow("set primary_conninfo = ''"));
+      await rig().exec(late, STOP_FOLLOWING);
       await until(subject, 'one lags', async () => (await streaming(subject, spec)) === 1);
       await ledger.goesOn();
       await api.remove(pathIn(namespace, 'pods', podOf(spec.id, before)), 0);
       await until(subject, 'another primary', async () => records.primary(spec.id) !== before);
-      await rig().exec(late, follow('reset primary_conninfo'));
+      await rig().exec(late, FOLLOW);
       await ledger.goesOn();
       await settle(subject, spec);
       expect(records.primary(spec.id)).not.toBe(before);

@@ -1,12 +1,9 @@
 /** Allowed networks of services: who logs in, whose sessions end, and what the owner cannot do. */
 import { describe, expect, test } from 'vitest';
 import { removeAll, settle, until } from '../src/engine/conformance/subject.ts';
-import { DESIRED } from '../src/engine/kubernetes/manifests/cluster.ts';
-import { controlSecret, namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
+import { controlSecret } from '../src/engine/kubernetes/manifests/names.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
-import { operator, rig } from './cloud.ts';
-import { pathOf, SUPERUSER, withSubject } from './faults.ts';
-import { pathIn } from './operator/cluster.ts';
+import { makeOlder, withSubject } from './faults.ts';
 import type { KubernetesSubject } from './subject.ts';
 
 const OTHERS = ['192.0.2.0/24', '2001:db8::/32'];
@@ -99,7 +96,7 @@ describe.concurrent('allowed networks', () => {
     withSubject(async (subject) => {
       const spec = await subject.newSpec();
       await settle(subject, spec);
-      await makeOlder(subject, spec);
+      await makeOlder(subject, spec, BEFORE_CONTROL_ROLE);
       const held = await holdSession(subject, spec);
       await until(subject, 'the step', async () =>
         (
@@ -113,18 +110,10 @@ describe.concurrent('allowed networks', () => {
 });
 
 /** Takes the role away, and the right that only a superuser can give it. */
-async function makeOlder(subject: KubernetesSubject, spec: ServiceSpec): Promise<void> {
-  const { api } = operator();
-  const namespace = namespaceOf(subject.projectId);
-  await api.merge(pathOf(subject, spec), {
-    metadata: { annotations: { [DESIRED]: null } },
-    spec: { managed: { roles: null } },
-  });
-  await api.merge(`${pathOf(subject, spec)}/status`, { status: { managedRolesStatus: null } });
-  await api.remove(pathIn(namespace, 'secrets', controlSecret(spec.id)));
-  const sql =
+const BEFORE_CONTROL_ROLE = {
+  secretOf: controlSecret,
+  database: 'postgres',
+  sql:
     'revoke connect on database postgres from howdah_control; drop owned by howdah_control; ' +
-    'drop role howdah_control';
-  const pod = { metadata: { namespace, name: podOf(spec.id, 0) } };
-  await rig().exec(pod, `${SUPERUSER} --command='${sql}'`);
-}
+    'drop role howdah_control',
+};

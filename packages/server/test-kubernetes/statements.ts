@@ -3,12 +3,9 @@ import { describe, expect, test } from 'vitest';
 import { STUBBORN } from '../src/engine/conformance/statement-promises.ts';
 import { removeAll, settle, until } from '../src/engine/conformance/subject.ts';
 import type { ReadStatement } from '../src/engine/engine.ts';
-import { DESIRED } from '../src/engine/kubernetes/manifests/cluster.ts';
-import { namespaceOf, podOf, readerSecret } from '../src/engine/kubernetes/manifests/names.ts';
+import { readerSecret } from '../src/engine/kubernetes/manifests/names.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
-import { operator, rig } from './cloud.ts';
-import { pathOf, SUPERUSER, withSubject } from './faults.ts';
-import { pathIn } from './operator/cluster.ts';
+import { makeOlder, withSubject } from './faults.ts';
 import type { KubernetesSubject } from './subject.ts';
 
 const run = (
@@ -18,29 +15,21 @@ const run = (
   change: Partial<ReadStatement> = {},
 ) => engine.sql.query(id, null, { sql, parameters: [], maxRows: 10, timeoutMs: 20_000, ...change });
 
-/** Makes a service as an earlier release did: without the role, and with functions that write. */
-async function makeOlder(subject: KubernetesSubject, spec: ServiceSpec): Promise<void> {
-  const { api } = operator();
-  const namespace = namespaceOf(subject.projectId);
-  await api.merge(pathOf(subject, spec), {
-    metadata: { annotations: { [DESIRED]: null } },
-    spec: { managed: { roles: null } },
-  });
-  await api.merge(`${pathOf(subject, spec)}/status`, { status: { managedRolesStatus: null } });
-  await api.remove(pathIn(namespace, 'secrets', readerSecret(spec.id)));
-  const sql =
+/** An earlier release made no role, and left functions that write to all. */
+const BEFORE_READER_ROLE = {
+  secretOf: readerSecret,
+  database: 'tsdb',
+  sql:
     'drop owned by howdah_reader; drop role howdah_reader; ' +
-    'grant execute on function pg_logical_emit_message(boolean, text, text, boolean) to public';
-  const pod = { metadata: { namespace, name: podOf(spec.id, 0) } };
-  await rig().exec(pod, `${SUPERUSER} --dbname=tsdb --command='${sql}'`);
-}
+    'grant execute on function pg_logical_emit_message(boolean, text, text, boolean) to public',
+};
 
 describe.concurrent('statements of users', () => {
   test('an older service gets the role by a step, and its statements are refused', () =>
     withSubject(async (subject) => {
       const spec = await subject.newSpec();
       await settle(subject, spec);
-      await makeOlder(subject, spec);
+      await makeOlder(subject, spec, BEFORE_READER_ROLE);
       const known = { ...spec, provisioned: true };
       await until(subject, 'the step', async () =>
         (await settle(subject, known)).steps.includes('write configuration'),
