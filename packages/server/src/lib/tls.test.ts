@@ -1,4 +1,5 @@
-import { X509Certificate } from 'node:crypto';
+import 'reflect-metadata';
+import { webcrypto, X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -6,6 +7,12 @@ import { isIPv6 } from 'node:net';
 import { join } from 'node:path';
 import { duplexPair } from 'node:stream';
 import { connect, TLSSocket } from 'node:tls';
+import {
+  X509Certificate as PeculiarCertificate,
+  SubjectKeyIdentifierExtension,
+  X509CertificateGenerator,
+  Name,
+} from '@peculiar/x509';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import {
   issueServerCertificate,
@@ -94,6 +101,29 @@ test('a certificate has its issuer, key, purpose and times', () => {
   expect(days).toBeLessThanOrEqual(LEAF_DAYS);
   expect(Date.parse(certificate.validFrom)).toBeLessThan(Date.now() - 60_000);
 });
+
+test('a certificate names an authority of OpenSSL as that names itself', async () => {
+  const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
+  const made = await X509CertificateGenerator.createSelfSigned(
+    {
+      name: new Name([{ CN: [{ utf8String: 'Howdah CA' }] }]),
+      keys,
+      signingAlgorithm: ALGORITHM,
+      extensions: [await SubjectKeyIdentifierExtension.create(keys.publicKey)],
+    },
+    webcrypto,
+  );
+  const der = Buffer.from(await webcrypto.subtle.exportKey('pkcs8', keys.privateKey));
+  const keyPem = `-----BEGIN PRIVATE KEY-----\n${der.toString('base64')}\n-----END PRIVATE KEY-----\n`;
+  const ca = { certificatePem: made.toString('pem'), keyPem };
+  const { certificatePem } = await issueServerCertificate(ca, HOSTS);
+  const bytes = (name: Name): string => Buffer.from(name.toArrayBuffer()).toString('hex');
+  // A UTF8String is 0x0c, and the library writes text as a PrintableString, 0x13.
+  expect(bytes(made.subjectName)).toMatch(/0c09486f77646168204341$/);
+  expect(bytes(new PeculiarCertificate(certificatePem).issuerName)).toBe(bytes(made.subjectName));
+});
+
+const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' };
 
 test('renewal: in the last 30 days, for another host, for another authority', () => {
   const end = Date.parse(new X509Certificate(leaf.certificatePem).validTo);

@@ -50,7 +50,8 @@ export async function issueServerCertificate(
   const certificate = await x509.X509CertificateGenerator.create({
     serialNumber: randomSerial(),
     subject: [{ CN: [hosts[0] ?? 'localhost'] }],
-    issuer: ca.subject,
+    // Its bytes, not its text: Go compares those, and OpenSSL writes text as another type.
+    issuer: ca.subjectName,
     ...validity(LEAF_DAYS),
     signingAlgorithm: ALGORITHM,
     publicKey: keys.publicKey,
