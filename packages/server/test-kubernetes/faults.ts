@@ -187,7 +187,7 @@ export const SUPERUSER =
   'psql --no-psqlrc --username=postgres ' +
   '--host=$(test -d /controller/run && echo /controller/run || echo /tmp)';
 
-/** What a release did not make yet: a secret, and all that these statements take away. */
+/** The secret, and the SQL that takes away all else that an earlier release did not make. */
 type Lack = Readonly<{ secretOf: (id: string) => string; database: string; sql: string }>;
 
 /** Makes a service one of an earlier release. */
