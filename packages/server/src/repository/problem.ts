@@ -7,8 +7,11 @@ import { BACKUP_USER } from './pgbackrest.ts';
 
 /** The numbers of pgBackRest's errors (its source: src/build/error/error.yaml). */
 export const ERRORS = { stanzaMismatch: 28, fileMissing: 55 } as const;
-/** A checksum, a file or a format that is not the one that a backup names. */
-const DAMAGED: readonly number[] = [26, 28, 29, ERRORS.fileMissing];
+/**
+ * A checksum, a file or a format that is not the one that a backup names, and what cannot be
+ * decrypted: a wrong passphrase is found before any backup is.
+ */
+const DAMAGED: readonly number[] = [26, 28, 29, ERRORS.fileMissing, 95];
 
 /** pgBackRest ended with an error. */
 export class PgBackRestError extends RepositoryProblem {
