@@ -12,8 +12,14 @@ import { HOST, startTlsServer } from './tls-server.ts';
 
 const [ACCOUNT, CONTAINER, VERSION] = ['testaccount', 'backups', '2021-06-08'];
 
-/** @param directory its own */
-export async function startAzure(directory: string): Promise<CloudServer> {
+/**
+ * @param directory its own
+ * @param access what the installation gets: a key of the account, or a shared access signature
+ */
+export async function startAzure(
+  directory: string,
+  access: 'shared' | 'sas' = 'shared',
+): Promise<CloudServer> {
   const authority = await openCertificateAuthority(join(directory, 'ca'));
   await openCertificateAuthority(join(directory, 'other-ca'));
   const key = randomBytes(64).toString('base64');
@@ -33,8 +39,10 @@ export async function startAzure(directory: string): Promise<CloudServer> {
   });
   await createContainer(port, key, authority.certificatePem);
   const [keyFile, otherKey] = [join(directory, 'key'), join(directory, 'other-key')];
-  await writeFile(keyFile, key);
-  await writeFile(otherKey, randomBytes(64).toString('base64'));
+  const other = randomBytes(64).toString('base64');
+  const given = (of: string): string => (access === 'sas' ? signatureFor(of) : of);
+  await writeFile(keyFile, given(key));
+  await writeFile(otherKey, given(other));
   return {
     start,
     stop,
@@ -46,10 +54,17 @@ export async function startAzure(directory: string): Promise<CloudServer> {
         'uri-style': 'path',
         'key-file': keyFile,
         'ca-file': join(directory, 'ca', 'ca.pem'),
+        ...(access === 'sas' ? { sas: '' } : {}),
         ...more,
       }),
     wrong: [
-      [{ container: 'none' }, /the container none does not exist; create it/],
+      // A signature is of its container: any other is refused, whether there is one or not.
+      [
+        { container: 'none' },
+        access === 'sas'
+          ? /refuses the credentials/
+          : /the container none does not exist; create it/,
+      ],
       [{ 'key-file': otherKey }, /refuses the credentials/],
       [
         { 'ca-file': join(directory, 'other-ca', 'ca.pem') },
@@ -59,6 +74,30 @@ export async function startAzure(directory: string): Promise<CloudServer> {
   };
 }
 
+const sign = (key: string, text: string): string =>
+  createHmac('sha256', Buffer.from(key, 'base64')).update(text).digest('base64');
+
+/**
+ * A signature for the container: read, add, create, write, delete and list, for a day, over HTTPS.
+ * By Azure's documentation ("Create a service SAS").
+ */
+function signatureFor(key: string): string {
+  const expiry = new Date(Date.now() + 86_400_000).toISOString().replace(/\.\d+Z$/, 'Z');
+  const [permissions, protocol, resource] = ['racwdl', 'https', 'c'];
+  const [canonical, none] = [`/blob/${ACCOUNT}/${CONTAINER}`, ''];
+  const fields = [permissions, none, expiry, canonical, none, none, protocol, VERSION, resource];
+  // No snapshot, no encryption scope, no headers of answers.
+  const text = [...fields, ...Array<string>(7).fill(none)].join('\n');
+  return new URLSearchParams({
+    sv: VERSION,
+    sr: resource,
+    sp: permissions,
+    se: expiry,
+    spr: protocol,
+    sig: sign(key, text),
+  }).toString();
+}
+
 /** By the request of Azure's documentation, with a key of the account. */
 async function createContainer(port: number, key: string, ca: string): Promise<void> {
   const date = new Date().toUTCString();
@@ -66,9 +105,7 @@ async function createContainer(port: number, key: string, ca: string): Promise<v
   // Its other lines are headers that this request does not have.
   const resource = `/${ACCOUNT}/${ACCOUNT}/${CONTAINER}\nrestype:container`;
   const signed = `PUT${'\n'.repeat(12)}${headers}${resource}`;
-  const signature = createHmac('sha256', Buffer.from(key, 'base64'))
-    .update(signed)
-    .digest('base64');
+  const signature = sign(key, signed);
   const status = await new Promise((resolve, reject) => {
     request({
       host: HOST,
