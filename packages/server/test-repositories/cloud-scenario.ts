@@ -71,6 +71,20 @@ export function testCloud(start: (directory: string) => Promise<CloudServer>): v
     await expect.poll(async () => (await state())?.backups.length).toBe(2);
   });
 
+  test('a server that does not answer says nothing of the backups that it has', async () => {
+    const verify = () => cloud.cli('backup', 'verify', 'ledger', '--repository');
+    expect(await verify()).toMatchObject({ code: 0 });
+    const verified = (await state())?.last_verification;
+    await server.stop();
+    const { code, stderr } = await verify();
+    expect(stderr).toMatch(AWAY);
+    expect(code).not.toBe(0);
+    expect((await state())?.last_verification).toEqual(verified);
+    expect(verified).toMatchObject({ succeeded: true });
+    await server.start();
+    expect(await verify()).toMatchObject({ code: 0 });
+  });
+
   test('a lost machine comes back', async () => {
     await execute(service, 'insert into ledger values (100002)');
     await untilSafe();

@@ -1,5 +1,5 @@
 /** Backups off the machine as operations: by schedule, on request, cancelled and failing. */
-import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { sql, type RawBuilder } from 'kysely';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -27,6 +27,17 @@ afterAll(async () => {
   expect(problems).toEqual([]);
 });
 
+const NO_ANSWER = "ERROR: [042]: timeout after 15000ms waiting for read from 'offsite:443'";
+
+/** The next time that these are run, a server ends an answer early, as a busy one may do. */
+async function failOnce(...commands: string[]): Promise<void> {
+  const once = join(behaviour, 'once');
+  await mkdir(once);
+  // pgBackRest has a user of its own.
+  await chmod(once, 0o777);
+  for (const command of commands) await mkdir(join(once, command));
+}
+
 async function wrap(program: string): Promise<void> {
   await mkdir(join(behaviour, 'bin'));
   const script = `#!/bin/sh
@@ -34,6 +45,10 @@ case " $* " in
 *" backup "*)
   [ ! -e ${behaviour}/fails ] || { echo 'ERROR: [082]: no WAL' >&2; exit 82; }
   [ ! -e ${behaviour}/hangs ] || exec sleep 3600 ;;
+*" restore "*)
+  ! rmdir ${behaviour}/once/restore 2>/dev/null || { echo "${NO_ANSWER}" >&2; exit 42; } ;;
+*" archive-get "*)
+  ! rmdir ${behaviour}/once/archive-get 2>/dev/null || { echo "${NO_ANSWER}" >&2; exit 42; } ;;
 esac
 exec ${program} "$@"
 `;
@@ -334,6 +349,10 @@ test.runIf(pgBackRest !== null)(
         ],
       },
     });
+
+    await failOnce('restore', 'archive-get');
+    expect(await verify()).toMatchObject({ code: 0 });
+    expect(await readdir(join(behaviour, 'once'))).toEqual([]);
 
     await damage(join(behaviour, 'repository', 'backup', id));
     const red = await verify();

@@ -19,17 +19,24 @@ export class PgBackRestError extends RepositoryProblem {
   readonly code: number | null;
   /** Its own text, for the control log. */
   readonly output: string;
+  /** Whether another try may succeed: it was killed, or its server was overloaded or away. */
+  readonly isPassing: boolean;
 
-  constructor(message: string, code: number | null, output: string) {
+  constructor(message: string, code: number | null, output: string, isPassing: boolean) {
     super(message);
     this.code = code;
     this.output = output;
+    this.isPassing = isPassing;
   }
 }
 
 /** Whether a backup lacks files, or has others: an earlier one may be complete. */
 export const isOfDamage = (error: unknown): error is PgBackRestError =>
   error instanceof PgBackRestError && DAMAGED.includes(error.code ?? 0);
+
+/** Whether it says nothing of what the repository has, and another try may succeed. */
+export const isPassing = (error: unknown): error is PgBackRestError =>
+  error instanceof PgBackRestError && error.isPassing && !isOfDamage(error);
 
 const OF_CERTIFICATE = [
   'the certificate of its server is not valid for its name, has expired, or is signed by an',
@@ -152,6 +159,9 @@ export function problemOf(
     `the repository ${repository.name} cannot ${asked}: ${meaning ?? unknown}`,
     code,
     output,
+    meaning === undefined || meaning === null
+      ? code === null
+      : [OF_LOAD, OF_NETWORK].includes(meaning),
   );
 }
 

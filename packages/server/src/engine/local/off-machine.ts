@@ -1,4 +1,5 @@
 /** Backups of the services of this machine in repositories. */
+import { isPassing } from '../../repository/problem.ts';
 import { PGBACKREST_REMEDY } from '../../repository/pgbackrest.ts';
 import { RepositoryProblem, type Repository } from '../../repository/repository.ts';
 import { stanzaOf } from '../../repository/stanzas.ts';
@@ -141,7 +142,17 @@ async function verifyAll(
   for (const repository of await list()) {
     const [policy, upgrade] = [POLICY, marker?.upgrade ?? null];
     const shipment = { context, id: spec.id, upgrade, repository, policy, signal };
-    const found = await verifyInRepository(shipment, verifications, spec, installation, runStep);
+    const found = await verifyInRepository(
+      shipment,
+      verifications,
+      spec,
+      installation,
+      runStep,
+    ).catch((error: unknown) => {
+      // The others are verified also if this one does not answer.
+      if (!isPassing(error)) throw error;
+      return { problem: error.message };
+    });
     if (found.problem !== undefined) problem ??= `${repository.name}: ${found.problem}`;
   }
   return problem;

@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { DATABASE_NAME, type Verification } from '@howdah/contract';
+import { isPassing } from '../../../repository/problem.ts';
 import type { RunStep } from '../../run-step.ts';
 import type { ServiceSpec } from '../../spec.ts';
 import { memberKey, type InstancePaths } from '../host/layout.ts';
@@ -139,7 +140,11 @@ const STEP = {
 } as const;
 export const VERIFICATION_STEPS: readonly string[] = Object.values(STEP);
 
-/** Restores a backup as a copy and checks it. Who calls it removes the copy. */
+/**
+ * Restores a backup as a copy and checks it. Who calls it removes the copy.
+ *
+ * @throws RepositoryProblem when the repository of the backup does not answer
+ */
 export async function restoreAndCheck(
   machine: Machine,
   { copy, fetch, subject: subjectOf, before: observe, comparesCatalogs }: BackupCheck,
@@ -185,7 +190,11 @@ export async function restoreAndCheck(
   return resultOf(checks, recovery);
 }
 
-/** Runs a check and records its result. @throws Failed when it failed */
+/**
+ * Runs a check and records its result.
+ *
+ * @throws Failed when it failed; a problem of a repository that will pass, which is no result
+ */
 async function runCheck(
   name: string,
   work: () => Promise<string>,
@@ -195,11 +204,11 @@ async function runCheck(
   signal.throwIfAborted();
   const ended = await work().then(
     (detail) => ({ name, succeeded: true, detail }),
-    (error: unknown) => ({
-      name,
-      succeeded: false,
-      detail: error instanceof Error ? error.message : String(error),
-    }),
+    (error: unknown) => {
+      if (isPassing(error)) throw error;
+      const detail = error instanceof Error ? error.message : String(error);
+      return { name, succeeded: false, detail };
+    },
   );
   signal.throwIfAborted();
   checks.push(ended);

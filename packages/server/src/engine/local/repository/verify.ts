@@ -2,6 +2,8 @@
  * Verifies the backups of a service in a repository: the newest one is fetched with its WAL into a
  * copy, restored there, checked and removed. Nothing of the service on this machine is used.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isPassing } from '../../../repository/problem.ts';
 import { stanzaOf } from '../../../repository/stanzas.ts';
 import type { OffMachineVerification } from '../../off-machine.ts';
 import type { RunStep } from '../../run-step.ts';
@@ -18,10 +20,15 @@ import { fetchBackup } from './fetch.ts';
 import { changeState, type Shipment } from './ship.ts';
 import type { ShipState } from './state.ts';
 
+/** How often a repository that does not answer is asked, and the time between. */
+const TRIES = 6;
+const TRY_AGAIN_MS = 10_000;
+
 /**
  * Verifies what a repository has of a service, and writes the result to its state.
  *
- * @throws the reason of `signal` when it is aborted; Error when there is no backup
+ * @throws the reason of `signal` when it is aborted; Error when there is no backup;
+ *   RepositoryProblem when it does not answer, which says nothing of the backup
  */
 export async function verifyInRepository(
   shipment: Shipment,
@@ -51,15 +58,9 @@ export async function verifyInRepository(
       {
         copy,
         fetch: async (show) => {
-          const fetched = await fetchBackup(
-            context,
-            stanzaOf(id, upgrade),
-            repository,
-            copy,
-            owner,
-            'newest',
-            show,
-            signal,
+          const stanza = stanzaOf(id, upgrade);
+          const fetched = await patiently(show, signal, () =>
+            fetchBackup(context, stanza, repository, copy, owner, 'newest', show, signal),
           );
           dataBytes = fetched.dataBytes;
           const taken = new Date(fetched.snapshot.takenMs).toISOString();
@@ -86,6 +87,26 @@ export async function verifyInRepository(
   } finally {
     signal.removeEventListener('abort', interrupt);
     await discardCopy(machine, copy);
+  }
+}
+
+/**
+ * Repeats a fetch, which goes on where it ended: pgBackRest 2.55 repeats requests, and gives up
+ * when the content of an answer ends early or stays away, as that of a busy server does.
+ */
+async function patiently<T>(
+  show: (line: string) => void,
+  signal: AbortSignal,
+  fetch: () => Promise<T>,
+): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await fetch();
+    } catch (error) {
+      if (!isPassing(error) || tries === TRIES) throw error;
+      show(`${error.message}; trying again`);
+      await sleep(TRY_AGAIN_MS, undefined, { signal });
+    }
   }
 }
 
