@@ -189,6 +189,9 @@ export async function startCopy(
   if (server !== null) setPriority(server.postmaster.pid, 19);
 }
 
+/** A copy has the lowest priority: on a busy machine it may not run for a long time. */
+const ANSWER_MS = 300_000;
+
 /**
  * A superuser session in a copy. In a tenant's database it only reads catalogs and adds what the
  * checks need.
@@ -200,5 +203,6 @@ export function inCopy(copy: InstancePaths, database: string): Where {
     name: 'howdah verification',
     database,
     limitMs: STATEMENT_LIMIT_MS,
+    answerMs: ANSWER_MS,
   };
 }

@@ -37,6 +37,8 @@ export type Where = {
   database?: string;
   /** The time limit of one statement. */
   limitMs?: number;
+  /** How long the server may take to accept the session; {@link ANSWER_DEADLINE_MS} by default. */
+  answerMs?: number;
   readOnly?: boolean;
 };
 
@@ -134,7 +136,7 @@ export function monitorConfig(server: Pick<InstancePaths, 'socket'>, port: numbe
 }
 
 function whereOf(
-  { server, port, name, database = MAINTENANCE_DATABASE }: Where,
+  { server, port, name, database = MAINTENANCE_DATABASE, answerMs = ANSWER_DEADLINE_MS }: Where,
   user: string,
 ): ClientConfig {
   return {
@@ -144,7 +146,7 @@ function whereOf(
     user,
     database,
     application_name: name,
-    connectionTimeoutMillis: ANSWER_DEADLINE_MS,
+    connectionTimeoutMillis: answerMs,
   };
 }
 
@@ -208,8 +210,9 @@ async function open(where: Where, role: string, superuser: boolean): Promise<Cli
 }
 
 /** The major version of a server; asked where no setting of a tenant holds. */
-function majorOf({ server, port, name }: Where): Promise<number> {
-  return withSuperuserSession({ server, port, name }, async (client) => {
+function majorOf({ server, port, name, answerMs }: Where): Promise<number> {
+  const where = { server, port, name, ...(answerMs === undefined ? {} : { answerMs }) };
+  return withSuperuserSession(where, async (client) => {
     const { rows } = await client.query<{ version: number }>(
       "select current_setting('server_version_num')::int as version",
     );
@@ -225,9 +228,10 @@ async function connect(config: ClientConfig): Promise<Client> {
   } catch (error) {
     client.connection.stream.destroy();
     if (error instanceof Error && error.message === PG_CONNECT_TIMEOUT)
-      throw new Error(`PostgreSQL opened no session within ${ANSWER_DEADLINE_MS / 1000} s`, {
-        cause: error,
-      });
+      throw new Error(
+        `PostgreSQL opened no session within ${(config.connectionTimeoutMillis ?? 0) / 1000} s`,
+        { cause: error },
+      );
     throw error;
   }
   return client;
