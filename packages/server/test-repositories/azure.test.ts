@@ -2,4 +2,4 @@
 import { startAzure } from './azure-server.ts';
 import { testCloud } from './cloud-scenario.ts';
 
-testCloud(startAzure);
+testCloud(startAzure, { isSilenceTested: true });
