@@ -152,6 +152,8 @@ test('a service gets a read replica set, which stops and starts with it', async 
   await expect(count()).rejects.toThrow();
   await cli('service', 'start', 'orders');
   await expect.poll(() => count().catch(() => null)).toBe(3);
+  // A node answers before its start has ended, and no resize begins before that.
+  await expect.poll(status).toEqual(['active']);
   await cli('replica-set', 'resize', 'orders', 'readers', '--cpu-millis', '500');
   await expect.poll(status).toEqual(['active']);
   const [operation] = await cloud.operations(set.id);
