@@ -41,6 +41,7 @@ const key = object({ name: text, key: text });
 
 const spec = object(
   {
+    description: text,
     instances: { type: 'integer', minimum: 1 },
     imageName: text,
     inheritedMetadata: object({ labels: textMap, annotations: textMap }),
