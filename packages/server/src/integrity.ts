@@ -14,6 +14,7 @@ import { machineAmiss, takeInventories } from './engine/local/admin/integrity.ts
 import { findSites, type RegionSite } from './engine/local/admin/sites.ts';
 import { storeConnection } from './engine/local/postgres/store-instance.ts';
 import { openSealer } from './events/sealer.ts';
+import { exists } from './lib/processes.ts';
 import { accessOrFail, withCluster } from './kubernetes-regions.ts';
 import { readExpected, settledServices, type Expected } from './store/integrity.ts';
 import type { KubernetesRegionRow } from './store/kubernetes-regions.ts';
@@ -68,7 +69,11 @@ function inspectClusters(
   return Promise.all(
     rows.map(async (row) => {
       try {
-        const access = accessOrFail(await openSealer(join(home, 'secrets.key')), row);
+        const keyPath = join(home, 'secrets.key');
+        // To open a key that is missing makes one.
+        if (!(await exists(keyPath)))
+          throw new Error(`${keyPath} is missing: restore it from a backup of the control plane`);
+        const access = accessOrFail(await openSealer(keyPath), row);
         const found = await withCluster(access, (kube) => takeClusterInventory(kube));
         return { code: row.code, found };
       } catch (error) {

@@ -77,6 +77,12 @@ test.each<[string, Partial<ClusterInventory>, Partial<Recorded>, string]>([
     {},
     'service abc is READY and its Cluster is stopped',
   ],
+  [
+    'a fenced Cluster',
+    { clusters: [stateWith({ fenced: true })] },
+    {},
+    'service abc is READY and its Cluster is stopped',
+  ],
   ['a server', {}, { status: 'PAUSED' }, 'service abc is PAUSED and 1 of its servers run'],
   ['a pooler', { poolers: [POOLER] }, {}, 'service abc is READY and its pooler runs'],
   [

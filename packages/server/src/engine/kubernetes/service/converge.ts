@@ -29,6 +29,7 @@ import { again, CONNECT_AGAIN_MS, failed, OBSTACLE_MS, overdue, STEP_MS } from '
 
 /** A copy of a parent's data may take longer, by this for each gigabyte of the volume. */
 const COPY_GIGABYTE_MS = 20_000;
+
 /** Makes one step towards the spec. */
 export async function convergeOnce(
   region: Region,
