@@ -9,7 +9,7 @@ import type { KubernetesSubject } from './subject.ts';
 const OTHERS = ['192.0.2.0/24', '2001:db8::/32'];
 
 /** The error of a session whose server has ended it. */
-const ENDED = /is not queryable|terminated/;
+const ENDED = /is not queryable|terminat(ed|ing)/;
 
 /** When the server of a service has started, by a statement of the control plane. */
 async function startedAt(

@@ -60,7 +60,9 @@ describe.runIf(pgBackRest !== null)('a repository of 30 days', () => {
     expect(shown.stdout).toBe('on its machine: 3 days\noffsite: 30 days\n');
     for (const name of ['short', 'long', 'short', 'long'])
       expect(await cloud.cli('backup', 'run', name, '--full')).toMatchObject({ code: 0 });
-    expect([await countBackups(short), await countBackups(long)]).toEqual([2, 2]);
+    // On a slow machine a service has had a first backup of itself by now.
+    const before = await countBackups(long);
+    expect(Math.min(before, await countBackups(short))).toBeGreaterThanOrEqual(2);
 
     await writeFile(join(place, 'later'), '');
     await restart();
@@ -69,7 +71,7 @@ describe.runIf(pgBackRest !== null)('a repository of 30 days', () => {
       .poll(removals, { timeout: 60_000 })
       .toEqual(expect.arrayContaining([`${short.service_id} 1`, `${long.service_id} 30`]));
     await expect.poll(() => countBackups(short), { timeout: 60_000 }).toBe(1);
-    expect(await countBackups(long)).toBe(2);
+    expect(await countBackups(long)).toBeGreaterThanOrEqual(before);
   });
 
   test('restores a deleted service for its own retention, which is longer', async () => {
