@@ -20,6 +20,9 @@ async function pooled(subject: KubernetesSubject, spec: ServiceSpec): Promise<Po
 /** The pooler as the endpoint of a client. */
 const at = ({ endpoint: { host }, pooler: { port } }: Pooled) => ({ endpoint: { host, port } });
 
+/** Networks that this machine is in none of. */
+const OTHERS = ['192.0.2.0/24', '2001:db8::/32'];
+
 const TRANSACTION: Session = { database: 'tsdb_transaction' };
 
 async function pidOf(client: Client): Promise<number> {
@@ -98,6 +101,46 @@ describe.concurrent('a pooler', () => {
       for (const path of await podsOf(subject, spec)) await operator().api.remove(path, 0);
       await until(subject, 'another pod answers', () => logsIn(subject, spec));
       await removeAll(subject, spec.id);
+    }));
+
+  test('of limited networks lets only their clients in, and is the only way around them', () =>
+    withSubject(async (subject) => {
+      const allowed = { allowedNetworks: [subject.clientNetwork] };
+      const spec = { ...(await pooled(subject, await subject.newSpec())), ...allowed };
+      await settle(subject, { ...spec, pooler: null });
+      expect((await settle(subject, spec)).steps).toEqual([
+        'write configuration',
+        'connect',
+        'start connection pooler',
+      ]);
+      expect(await logsIn(subject, spec)).toBe(true);
+      // The address of its pod is not allowed, and its sessions with the server go on.
+      const idle = await subject.withClient(at(spec), async (client) => {
+        const pid = await pidOf(client);
+        await settle(subject, { ...spec, allowedNetworks: [...OTHERS, subject.clientNetwork] });
+        return pid;
+      });
+      expect(idle).toBeGreaterThan(0);
+      const others = { ...spec, allowedNetworks: OTHERS };
+      const ended = subject.withClient(at(spec), async (client) => {
+        expect((await settle(subject, others)).steps.at(-1)).toBe('reload connection pooler');
+        await client.query('select 1');
+      });
+      await expect(ended).rejects.toThrow(/is not queryable|terminat/);
+      for (const session of [{}, TRANSACTION])
+        await expect(subject.withClient(at(spec), pidOf, undefined, session)).rejects.toThrow(
+          'login rejected',
+        );
+      await expect(subject.withClient(spec, pidOf)).rejects.toThrow(
+        'connection requires a valid client certificate',
+      );
+      const { steps } = await settle(subject, { ...others, pooler: null });
+      expect(steps).toEqual(['stop connection pooler', 'write configuration', 'connect']);
+      await expect(subject.withClient(spec, pidOf)).rejects.toThrow(/pg_hba.conf/);
+      await settle(subject, { ...spec, allowedNetworks: null });
+      expect(await logsIn(subject, spec)).toBe(true);
+      await removeAll(subject, spec.id);
+      expect(await subject.leftovers(spec.id)).toEqual([]);
     }));
 
   test('is stopped and started with its service, and is repaired', () =>

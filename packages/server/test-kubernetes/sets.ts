@@ -199,6 +199,9 @@ describe.concurrent('a read replica set', () => {
             database,
           }),
         ).rejects.toThrow(/read-only transaction/);
+      const limited = { ...pooled, allowedNetworks: [subject.clientNetwork] };
+      expect((await settle(subject, limited)).steps.at(-1)).toBe('reload connection pooler');
+      expect(await subject.withClient(at, async () => true)).toBe(true);
       await removeAll(subject, set.id, service.id);
       expect(await subject.leftovers(set.id)).toEqual([]);
       await removeAll(subject, service.id);

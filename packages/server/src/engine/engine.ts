@@ -98,8 +98,6 @@ export type Capabilities = {
   offMachine: TypeCapability;
   /** Whether each action is possible for the services here. */
   actions: Record<RegionalAction, Possibility>;
-  /** Whether a service whose networks are limited can have a connection pooler. */
-  limitedPooler: Possibility;
   /**
    * Whether a VPC is a network of its own, in which services have addresses; otherwise it is rules
    * for the addresses of clients. `note` explains it.

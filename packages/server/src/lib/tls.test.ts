@@ -1,5 +1,5 @@
 import 'reflect-metadata';
-import { webcrypto, X509Certificate } from 'node:crypto';
+import { createPrivateKey, webcrypto, X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -15,7 +15,10 @@ import {
 } from '@peculiar/x509';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import {
+  isIssuedBy,
+  issueClientCertificate,
   issueServerCertificate,
+  makeAuthority,
   LEAF_DAYS,
   isPair,
   needsRenewal,
@@ -83,6 +86,19 @@ test('a certificate is trusted through its authority under each of its names, an
   // it; OpenSSL does not.
   const certificate = new X509Certificate(leaf.certificatePem);
   expect([certificate.checkIP('::1'), certificate.checkIP('::2')]).toEqual(['::1', undefined]);
+});
+
+test('a client has a certificate of an authority whose key Go has written, for clients only', async () => {
+  const { certificatePem, keyPem } = await makeAuthority();
+  const sec1 = createPrivateKey(keyPem).export({ type: 'sec1', format: 'pem' }).toString();
+  expect(sec1).toMatch(/^-----BEGIN EC PRIVATE KEY-----/);
+  const issued = await issueClientCertificate({ certificatePem, keyPem: sec1 }, 's-1-pooler');
+  const certificate = new X509Certificate(issued.certificatePem);
+  expect(isPair(issued)).toBe(true);
+  expect(certificate.subject).toBe('CN=s-1-pooler');
+  expect(certificate.keyUsage).toEqual(['1.3.6.1.5.5.7.3.2']); // clientAuth
+  expect(isIssuedBy({ certificatePem }, issued.certificatePem)).toBe(true);
+  expect(isIssuedBy(other, issued.certificatePem)).toBe(false);
 });
 
 test('a certificate has its issuer, key, purpose and times', () => {

@@ -5,6 +5,7 @@
  */
 import { createPrivateKey, randomBytes, webcrypto, X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
+import type { Extension } from '@peculiar/x509';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writeDurably } from './durable.ts';
@@ -45,24 +46,50 @@ export async function issueServerCertificate(
   authority: CertificateAuthority,
   hosts: readonly string[],
 ): Promise<ServerCertificate> {
+  const { x509 } = await signerOf(authority);
+  return issue(authority, hosts[0] ?? 'localhost', LEAF_DAYS, [
+    new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+    new x509.SubjectAlternativeNameExtension(
+      hosts.map((host) => ({ type: isIP(host) === 0 ? 'dns' : 'ip', value: host })),
+    ),
+  ]);
+}
+
+/**
+ * A certificate for a client, by which an authority that signs nothing else knows it. It lives as
+ * long as ours do: the operator renews such an authority with the key that it has.
+ */
+export async function issueClientCertificate(
+  authority: CertificateAuthority,
+  name: string,
+): Promise<ServerCertificate> {
+  const { x509 } = await signerOf(authority);
+  return issue(authority, name, CA_DAYS, [
+    new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.clientAuth]),
+  ]);
+}
+
+async function issue(
+  authority: CertificateAuthority,
+  commonName: string,
+  days: number,
+  extensions: readonly Extension[],
+): Promise<ServerCertificate> {
   const { x509, caKey, ca, authorityKeyIdentifier } = await signerOf(authority);
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
   const certificate = await x509.X509CertificateGenerator.create({
     serialNumber: randomSerial(),
-    subject: [{ CN: [hosts[0] ?? 'localhost'] }],
+    subject: [{ CN: [commonName] }],
     // Its bytes, not its text: Go compares those, and OpenSSL writes text as another type.
     issuer: ca.subjectName,
-    ...validity(LEAF_DAYS),
+    ...validity(days),
     signingAlgorithm: ALGORITHM,
     publicKey: keys.publicKey,
     signingKey: caKey,
     extensions: [
       new x509.BasicConstraintsExtension(false, undefined, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
-      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
-      new x509.SubjectAlternativeNameExtension(
-        hosts.map((host) => ({ type: isIP(host) === 0 ? 'dns' : 'ip', value: host })),
-      ),
+      ...extensions,
       await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
       authorityKeyIdentifier,
     ],
@@ -142,6 +169,12 @@ export function isPair({ certificatePem, keyPem }: ServerCertificate): boolean {
   }
 }
 
+/** Whether an authority with the same key has issued a certificate. */
+export const isIssuedBy = (
+  { certificatePem: authority }: Pick<CertificateAuthority, 'certificatePem'>,
+  certificatePem: string,
+): boolean => new X509Certificate(certificatePem).verify(new X509Certificate(authority).publicKey);
+
 /** Whether a certificate must be replaced: it ends soon, or has another CA or other hosts. */
 export function needsRenewal(
   certificatePem: string,
@@ -160,7 +193,7 @@ export function needsRenewal(
     nowMs < beginMs ||
     endMs - nowMs < RENEW_BEFORE_DAYS * DAY_MS ||
     !covers ||
-    !certificate.verify(new X509Certificate(authority.certificatePem).publicKey)
+    !isIssuedBy(authority, certificatePem)
   );
 }
 
@@ -200,7 +233,8 @@ export function createCertificateCheck(authority: CertificateAuthority, hosts: r
   };
 }
 
-async function makeAuthority(): Promise<CertificateAuthority> {
+/** An authority of its own. */
+export async function makeAuthority(): Promise<CertificateAuthority> {
   const x509 = await loadLibrary();
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
   const certificate = await x509.X509CertificateGenerator.createSelfSigned({
@@ -248,6 +282,7 @@ async function exportKey(key: webcrypto.CryptoKey): Promise<string> {
 }
 
 async function importKey(pem: string): Promise<webcrypto.CryptoKey> {
-  const der = Buffer.from(pem.replaceAll(/-----[A-Z ]+-----|\s/g, ''), 'base64');
+  // That of another program may be in another form.
+  const der = createPrivateKey(pem).export({ type: 'pkcs8', format: 'der' });
   return webcrypto.subtle.importKey('pkcs8', der, ALGORITHM, false, ['sign']);
 }

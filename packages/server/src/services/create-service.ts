@@ -20,7 +20,7 @@ import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { defaultAddons } from '../domain/service/default-addons.ts';
 import { replicaCountsOrRefuse } from './replicas.ts';
-import { refuseImpossible, refuseLimitedPooler, regionOrRefuse } from './regions.ts';
+import { refuseImpossible, regionOrRefuse } from './regions.ts';
 import { refuseWithoutAnswer, type Accepted } from './service-rules.ts';
 import { joinVpc } from './vpcs.ts';
 import { makeDue } from '../store/leases.ts';
@@ -81,7 +81,6 @@ export async function createService(
       body.vpc_id === undefined
         ? {}
         : await joinVpc(tx, region, caller.projectId, fresh, body.vpc_id);
-    refuseLimitedPooler(region, { ...fresh, ...pooler, ...vpc });
     const row = await changeService(tx, fresh, { ...change, ...pooler, ...ha, ...vpc }, operation);
     await makeDue(tx, row.id);
     return { doc: row.doc, operationId: operation.id, initialPassword };

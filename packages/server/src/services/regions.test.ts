@@ -1,7 +1,7 @@
 import { ApiError, REGIONAL_ACTIONS } from '@howdah/contract';
 import { expect, test } from 'vitest';
 import type { Capabilities, Possibility } from '../engine/engine.ts';
-import { refuseImpossible, refuseLimitedPooler } from './regions.ts';
+import { refuseImpossible } from './regions.ts';
 
 const yes: Possibility = { possible: true };
 const ALL: Capabilities['actions'] = {
@@ -30,21 +30,4 @@ test.each(REGIONAL_ACTIONS)('%s is refused with the reason of a region that lack
     new ApiError('UNAVAILABLE_HERE', `asked: ${why}`),
   );
   expect(() => refuseImpossible(regionWith(yes), action)).not.toThrow();
-});
-
-test('a pooler of a service with limited networks is refused where it would let all in', () => {
-  const regionWith = (limitedPooler: Possibility) => ({
-    engine: { capabilities: { limitedPooler } },
-  });
-  const lacking = regionWith({ possible: false, why });
-  const limited = { pooler: true, allowed_networks: ['192.0.2.0/24'] };
-  expect(() => refuseLimitedPooler(lacking, limited)).toThrow(
-    new ApiError('UNAVAILABLE_HERE', why),
-  );
-  for (const other of [
-    { ...limited, pooler: false },
-    { ...limited, allowed_networks: null },
-  ])
-    expect(() => refuseLimitedPooler(lacking, other)).not.toThrow();
-  expect(() => refuseLimitedPooler(regionWith(yes), limited)).not.toThrow();
 });

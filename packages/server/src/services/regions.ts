@@ -8,7 +8,6 @@ import {
   type RegionalAction,
   type RegionDocument,
 } from '@howdah/contract';
-import type { ServiceRow } from '../domain/service/row.ts';
 import type { Capabilities, TypeCapability } from '../engine/engine.ts';
 import type { Region, Regions } from '../engine/regions.ts';
 
@@ -54,21 +53,6 @@ export function refuseImpossible(
   const possibility = engine.capabilities.actions[action];
   if (!possibility.possible)
     throw new ApiError('UNAVAILABLE_HERE', `${subject}: ${possibility.why}`);
-}
-
-/**
- * Refuses a connection pooler of a service whose networks are limited, where it would let all in.
- *
- * @param service as it would be
- * @throws ApiError UNAVAILABLE_HERE
- */
-export function refuseLimitedPooler(
-  { engine }: { engine: { capabilities: Pick<Capabilities, 'limitedPooler'> } },
-  { pooler, allowed_networks: networks }: Pick<ServiceRow, 'pooler' | 'allowed_networks'>,
-): void {
-  const { limitedPooler } = engine.capabilities;
-  if (pooler && networks !== null && !limitedPooler.possible)
-    throw new ApiError('UNAVAILABLE_HERE', limitedPooler.why);
 }
 
 export function describeRegion({ code, aliases, engine }: Region): RegionDocument {

@@ -36,7 +36,7 @@ import type { ControlContext } from './context.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseByRole } from './permissions.ts';
-import { refuseImpossible, refuseLimitedPooler } from './regions.ts';
+import { refuseImpossible } from './regions.ts';
 import { poolerColumns } from './service-network.ts';
 import { lockOwnService } from './service-rules.ts';
 
@@ -195,7 +195,6 @@ export async function enableReplicaSetPooler(
   const decide = async (set: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
     const region = context.regions.of(set.region_code);
     refuseImpossible(region, 'enablePooler', 'connection pooler');
-    refuseLimitedPooler(region, { ...set, pooler: true });
     return set.pooler ? null : poolerColumns(region, set, tx);
   };
   const words = () => 'the connection pooler is enabled';

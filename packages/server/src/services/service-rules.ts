@@ -14,7 +14,7 @@ import { RegionNotServed, type Region } from '../engine/regions.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { refuseByRole } from './permissions.ts';
-import { isRegional, refuseImpossible, refuseLimitedPooler } from './regions.ts';
+import { isRegional, refuseImpossible } from './regions.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, recordOperation } from '../store/operations.ts';
 import { changeService, type LockedService, lockService } from '../store/services.ts';
@@ -50,8 +50,6 @@ export async function changeUnderRules(
     if (verdict === 'underway') return { doc: service.doc, operationId: operation?.id ?? null };
     const changed = await decide(service, tx);
     if (changed === null) return { doc: service.doc, operationId: null };
-    if ('pooler' in changed || 'allowed_networks' in changed)
-      refuseLimitedPooler(region, { ...service, pooler: hasPoolers(service), ...changed });
     await refuseWithoutAnswer(region);
     const next = await beginOperation(tx, service, kind, caller, operation);
     // An operation that takes the place of another ends what that one was asked for.
@@ -66,10 +64,6 @@ export async function changeUnderRules(
     };
   });
 }
-
-/** Its read replica sets have the networks of the service, and poolers of their own. */
-const hasPoolers = ({ pooler, read_replica_sets: sets }: ServiceRow): boolean =>
-  pooler || sets.some((set) => set.connection_pooler !== undefined);
 
 /** Refuses a change that would not begin now. @throws ApiError UNAVAILABLE */
 export async function refuseWithoutAnswer({ code, engine }: Region): Promise<void> {

@@ -46,6 +46,8 @@ const POD_SECURITY = {
 
 /** The secret of the role that standbys have. CloudNativePG has a certificate in it. */
 export const replicationName = ({ metadata }: Cluster): string => `${metadata.name}-replication`;
+/** The secret of the authority of clients: docs/cloudnativepg.md, fact 35. */
+export const clientAuthorityName = ({ metadata }: Cluster): string => `${metadata.name}-ca`;
 export const settingsName = ({ metadata }: Cluster): string => `${metadata.name}-double`;
 
 export function metadataOf(cluster: Cluster, name: string, more: object = {}) {
@@ -296,6 +298,7 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
           { name: 'password', mountPath: '/password' },
           { name: 'tls', mountPath: '/tls' },
           { name: 'authority', mountPath: '/authority' },
+          { name: 'clients', mountPath: '/clients' },
           ...(source === null ? [] : [{ name: 'source', mountPath: '/source' }]),
         ],
       },
@@ -308,6 +311,7 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
       secret('password', application.secret.name),
       secret('tls', spec.certificates.serverTLSSecret),
       secret('authority', spec.certificates.serverCASecret),
+      secret('clients', clientAuthorityName(cluster)),
       ...(source === null ? [] : [secret('source', source.sslRootCert.name)]),
     ],
   };

@@ -1,5 +1,6 @@
 /** One round of the operator double for a Cluster: its changes, and the status that it writes. */
-import { randomBytes } from 'node:crypto';
+import { createPrivateKey, randomBytes } from 'node:crypto';
+import { makeAuthority } from '../../src/lib/tls.ts';
 import type { Api } from './api.ts';
 import {
   currentPrimary,
@@ -18,6 +19,7 @@ import {
 import {
   CLAIM_STATUS,
   claimOf,
+  clientAuthorityName,
   firstJob,
   metadataOf,
   replicationName,
@@ -50,6 +52,15 @@ export async function makeObjects(api: Api, cluster: Cluster): Promise<void> {
   await api.create(pathIn(namespace, 'secrets'), {
     metadata: metadataOf(cluster, replicationName(cluster)),
     stringData: { password: randomBytes(16).toString('hex') },
+  });
+  const { certificatePem, keyPem } = await makeAuthority();
+  await api.create(pathIn(namespace, 'secrets'), {
+    metadata: metadataOf(cluster, clientAuthorityName(cluster)),
+    stringData: {
+      'ca.crt': certificatePem,
+      // In the form that Go writes.
+      'ca.key': createPrivateKey(keyPem).export({ type: 'sec1', format: 'pem' }).toString(),
+    },
   });
   await api.create(pathIn(namespace, 'configmaps'), {
     metadata: metadataOf(cluster, settingsName(cluster)),

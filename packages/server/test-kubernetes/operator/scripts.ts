@@ -120,7 +120,7 @@ at_least_as_primary() {
     done
 }
 configure() {
-  install --mode=600 /tls/tls.crt /tls/tls.key /tmp/
+  install --mode=600 /tls/tls.crt /tls/tls.key /clients/ca.crt /tmp/
   cp /config/pg_hba.conf "$data/pg_hba.conf"
   {
     cat /config/postgresql.conf
@@ -192,6 +192,7 @@ export const OWN_SETTINGS: readonly string[] = [
   'ssl = on',
   "ssl_cert_file = '/tmp/tls.crt'",
   "ssl_key_file = '/tmp/tls.key'",
+  "ssl_ca_file = '/tmp/ca.crt'",
   'password_encryption = scram-sha-256',
   // As in initdb: a pod that is killed loses nothing that its kernel has.
   'fsync = off',

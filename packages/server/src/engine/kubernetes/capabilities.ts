@@ -74,7 +74,6 @@ export function capabilitiesOf(settings: Images, hasSnapshots: boolean): Capabil
       enableExtension: IMPOSSIBLE,
       disableExtension: IMPOSSIBLE,
     },
-    limitedPooler: { possible: false, why: LIMITED_POOLER },
     vpc: { isNetwork: false, note: VPC },
     storage: { note: 'each server has a volume of this size, which can grow and never shrinks' },
     isolation: {
@@ -103,9 +102,5 @@ const REPLICAS =
 const VPC =
   "address: a service in a VPC refuses clients whose address is none of the VPC's or its peers', " +
   'and answers at the node of its primary only';
-export const LIMITED_POOLER =
-  'a service on Kubernetes with an allow list or in a VPC cannot have a connection pooler, nor ' +
-  'can its read replica sets: it would let all networks in. Disable the poolers, or detach the ' +
-  'list or the VPC';
 const POSSIBLE: Possibility = { possible: true };
 const IMPOSSIBLE: Possibility = { possible: false, why: NOT_YET };

@@ -86,8 +86,10 @@ const LOADED = `
     pg_catalog.host(pg_catalog.inet_client_addr()) as address`;
 const END = `
   select pg_catalog.count(pg_catalog.pg_terminate_backend(pid))
-  from pg_catalog.pg_stat_activity
+  from pg_catalog.pg_stat_activity join pg_catalog.pg_stat_ssl using (pid)
   where client_addr is not null
+    -- Only poolers have certificates, and they examine their clients.
+    and client_dn is null
     and usename operator(pg_catalog.<>) all ($2::pg_catalog.name[])
     and not (client_addr operator(pg_catalog.<<=) any ($1::pg_catalog.inet[]))`;
 /** Roles that other rules let in: standbys, statements, and this one. */

@@ -83,7 +83,6 @@ export function capabilitiesOf(machine: Machine, gateway: TypeCapability): Capab
     gateway,
     offMachine: offMachineOf(machine),
     actions: actionsOf(pooler, gateway, offMachineOf(machine)),
-    limitedPooler: { possible: true },
     vpc: { isNetwork: networks.method === 'bridge', note: networks.note },
     storage: { note: QUOTA_NOTE },
     isolation: {

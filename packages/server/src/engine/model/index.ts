@@ -219,7 +219,6 @@ const CAPABILITIES: Capabilities = {
     enableExtension: POSSIBLE,
     disableExtension: POSSIBLE,
   },
-  limitedPooler: POSSIBLE,
   vpc: { isNetwork: true, note: SIMULATED },
   storage: { note: SIMULATED },
   isolation: { isolated: true, note: SIMULATED },

@@ -7,7 +7,13 @@ const input: PoolerInput = {
   files: { hba: '/srv/hba', users: '/srv/users', certificate: '/srv/crt', key: '/srv/key' },
   listen: { address: '127.0.0.1', port: 20002 },
   allowedNetworks: null,
-  server: { host: "/srv/it's here/run", port: 20001, maxConnections: 100, authority: null },
+  server: {
+    host: "/srv/it's here/run",
+    port: 20001,
+    maxConnections: 100,
+    authority: null,
+    client: null,
+  },
   certificatePem: 'one',
 };
 const conf = poolerConf(input);
@@ -64,6 +70,12 @@ test('a server elsewhere is verified, and nobody reaches a console that has no d
   expect(elsewhere).toContain("\ntsdb = host='s-1-rw' port=20001 ");
   expect(elsewhere).toContain('\nserver_tls_sslmode = verify-full\n');
   expect(elsewhere).toContain('\nserver_tls_ca_file = /authority/ca.crt\n');
+  expect(elsewhere).not.toContain('server_tls_cert_file');
+  const known = { certificate: '/client/tls.crt', key: '/client/tls.key' };
+  const wanted = { ...input.server, authority: '/authority/ca.crt', client: known };
+  expect(poolerConf({ ...input, server: wanted })).toContain(
+    '\nserver_tls_cert_file = /client/tls.crt\nserver_tls_key_file = /client/tls.key\n',
+  );
   expect(elsewhere).toContain('\nunix_socket_dir =\n');
   expect(elsewhere).not.toContain('admin_users');
   expect(conf).not.toContain('server_tls');

@@ -21,6 +21,8 @@ export type PoolerInput = {
     maxConnections: number;
     /** The path of the certificate that the server's is verified by; null: no TLS is needed. */
     authority: string | null;
+    /** The paths of the certificate that the server wants, and of its key; null: it wants none. */
+    client: { certificate: string; key: string } | null;
   };
   /** The certificate that clients are shown, in PEM; null: a change of it is noticed otherwise. */
   certificatePem: string | null;
@@ -115,12 +117,18 @@ export function poolerConf(input: PoolerInput): string {
  * PgBouncer wants authorities for clients too, which an image may not have, and needs no
  * certificate of a client.
  */
-const serverSettings = ({ authority }: PoolerInput['server']): Record<string, string | number> =>
+const serverSettings = ({
+  authority,
+  client,
+}: PoolerInput['server']): Record<string, string | number> =>
   authority === null
     ? {}
     : {
         server_tls_sslmode: 'verify-full',
         server_tls_ca_file: authority,
+        ...(client === null
+          ? {}
+          : { server_tls_cert_file: client.certificate, server_tls_key_file: client.key }),
         client_tls_ca_file: authority,
         tcp_keepidle: 5,
         tcp_keepintvl: 5,

@@ -18,7 +18,7 @@ import {
   passwordSecret,
   replicationSecret,
 } from './names.ts';
-import { CONTROL_SQL, controlRole, networkRules } from './networks.ts';
+import { CONTROL_SQL, controlRole, networkRules, trafficPolicy } from './networks.ts';
 import { POOLER_DATABASE_SQL, POOLER_SQL, POOLER_TEMPLATE_SQL, poolerRole } from './pooler-role.ts';
 import { READER_DATABASE_SQL, READER_SQL, READER_TEMPLATE_SQL, readerRole } from './reader.ts';
 import { backupsOf, recoveryOf } from './snapshots.ts';
@@ -62,6 +62,8 @@ export type ServersInput = Readonly<{
   preload: readonly string[];
   /** The networks whose clients may connect; null: all. */
   networks: readonly string[] | null;
+  /** Whether a pooler connects, whose clients have been examined. */
+  isPooled: boolean;
   /** Another value restarts all servers. */
   restartMark: string;
   /** The desired state as JSON, which the next step is compared with. */
@@ -186,10 +188,10 @@ export function serversOf(input: ServersInput, name: string): object {
 }
 
 /** The settings of PostgreSQL that both have. */
-export const postgresOf = ({ parameters, preload, networks }: ServersInput): object => ({
+export const postgresOf = ({ parameters, preload, networks, isPooled }: ServersInput): object => ({
   parameters,
   shared_preload_libraries: preload,
-  pg_hba: networkRules(networks),
+  pg_hba: networkRules(networks, isPooled),
 });
 
 function imageOf({ images, code }: RegionSettings, major: number): string {
@@ -260,8 +262,7 @@ export function servicesOf(
 ): object {
   const spec = {
     type: 'NodePort',
-    // Servers see the addresses of clients only with Local, which answers at their nodes only.
-    externalTrafficPolicy: networks === null ? 'Cluster' : 'Local',
+    externalTrafficPolicy: trafficPolicy(networks),
     ports: [{ name: 'postgres', port: 5432, targetPort: 5432, nodePort }],
   };
   const serviceTemplate = { metadata: { name: endpointService(name) }, spec };

@@ -32,6 +32,13 @@ export const CONTROL_SQL: readonly string[] = [
   `grant connect on database postgres to ${GUARD_ROLE}`,
 ];
 
+/**
+ * How nodes pass connections on. The addresses of clients are seen only with Local, which answers
+ * at the nodes of the pods only.
+ */
+export const trafficPolicy = (networks: readonly string[] | null): 'Cluster' | 'Local' =>
+  networks === null ? 'Cluster' : 'Local';
+
 /** The setting by which a session sees which rules its server has loaded. */
 export const NETWORKS_SETTING = 'howdah.networks';
 
@@ -46,8 +53,9 @@ export const networksVersion = (networks: readonly string[] | null): string =>
  * lets everybody in with a password, with or without TLS.
  *
  * @param networks null: all
+ * @param isPooled whether a pooler connects, from an address that changes
  */
-export function networkRules(networks: readonly string[] | null): string[] {
+export function networkRules(networks: readonly string[] | null, isPooled: boolean): string[] {
   const onlyTls = 'hostnossl all all all reject';
   if (networks === null) return [onlyTls];
   return [
@@ -56,6 +64,8 @@ export function networkRules(networks: readonly string[] | null): string[] {
     `hostssl ${DATABASE_NAME} ${READER_ROLE} all scram-sha-256`,
     `hostssl ${CONTROL_DATABASES.join(',')} ${GUARD_ROLE} all scram-sha-256`,
     ...networks.map((network) => `hostssl all all ${network} scram-sha-256`),
+    // Beside the password, a certificate that the pooler alone has.
+    ...(isPooled ? [`hostssl ${DATABASE_NAME} all all scram-sha-256 clientcert=verify-ca`] : []),
     'host all all all reject',
   ];
 }

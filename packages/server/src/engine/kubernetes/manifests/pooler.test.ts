@@ -16,6 +16,7 @@ const INPUT: PoolerInput = {
   },
   nodePort: 30_002,
   running: true,
+  networks: null,
   maxConnections: 100,
   owner: 'uid-of-the-cluster',
 };
@@ -74,12 +75,26 @@ test('it verifies its server, and no client may use a role of ours', () => {
   );
 });
 
+test('limited networks: it sees and examines addresses, and has a certificate for its server', () => {
+  const { service, deployment } = poolerManifests({ ...INPUT, networks: ['192.0.2.0/24'] });
+  expect(service).toMatchObject({ spec: { externalTrafficPolicy: 'Local' } });
+  const text = JSON.stringify(deployment);
+  expect(text).toContain('hostssl   tsdb,tsdb_transaction  all  192.0.2.0/24  scram-sha-256');
+  expect(text).not.toContain('all  0.0.0.0/0  scram-sha-256');
+  expect(text).toContain('server_tls_cert_file = /client/tls.crt');
+  expect(text).toContain('s-abcde12345-pooler-certificate');
+  const unlimited = poolerManifests(INPUT);
+  expect(unlimited.service).toMatchObject({ spec: { externalTrafficPolicy: 'Cluster' } });
+  expect(JSON.stringify(unlimited.deployment)).not.toContain('-pooler-certificate');
+});
+
 test('another size, port, image or state is another pooler, and another owner is not', () => {
   const hashes = [
     INPUT,
     { ...INPUT, maxConnections: 200 },
     { ...INPUT, nodePort: 30_003 },
     { ...INPUT, running: false },
+    { ...INPUT, networks: ['192.0.2.0/24'] },
     { ...INPUT, region: { ...INPUT.region, poolerImage: 'example.com/pgbouncer:1.25.2' } },
   ].map((input) => poolerManifests(input).hash);
   expect(new Set(hashes).size).toBe(hashes.length);

@@ -17,9 +17,10 @@ import {
   MANAGED,
   namespaceOf,
   POOLER_LABEL,
+  poolerCertificate,
   poolerName,
 } from './names.ts';
-import { GUARD_ROLE } from './networks.ts';
+import { GUARD_ROLE, trafficPolicy } from './networks.ts';
 import { USERS_FILE } from './secrets.ts';
 
 /** The annotation with the hash of the manifests that were written. */
@@ -37,6 +38,8 @@ export type PoolerInput = Readonly<{
   /** The port at which all nodes listen for it. */
   nodePort: number;
   running: boolean;
+  /** The networks whose clients may connect; null: all. */
+  networks: readonly string[] | null;
   /** Those of its server. */
   maxConnections: number;
   /** The unique id of its Cluster, which it goes with. */
@@ -68,6 +71,7 @@ export function poolerManifests(input: PoolerInput): PoolerManifests {
   };
   const serviceSpec = {
     type: 'NodePort',
+    externalTrafficPolicy: trafficPolicy(input.networks),
     selector,
     ports: [{ name: 'postgres', port: 5432, targetPort: PORT, nodePort }],
   };
@@ -78,7 +82,7 @@ export function poolerManifests(input: PoolerInput): PoolerManifests {
     strategy: { type: 'Recreate' },
     template: {
       // Its configuration is that of the pod, so another one makes another pod.
-      metadata: { labels, annotations: { [CONF]: confOf(input), [RULES]: RULES_TEXT } },
+      metadata: { labels, annotations: { [CONF]: confOf(input), [RULES]: rulesOf(input) } },
       spec: podSpec(input),
     },
   };
@@ -103,9 +107,10 @@ const RULES = 'howdah.io/pgbouncer.hba';
 
 /** Roles that no client may use: the server would let the last one in without a password. */
 const OURS = [POOLER_ROLE, READER_ROLE, GUARD_ROLE, 'streaming_replica'];
-const RULES_TEXT = hostRules(OURS, ['0.0.0.0/0', '::/0']);
+const rulesOf = ({ networks }: PoolerInput): string =>
+  hostRules(OURS, networks ?? ['0.0.0.0/0', '::/0']);
 
-const confOf = ({ server, region, maxConnections }: PoolerInput): string =>
+const confOf = ({ server, region, networks, maxConnections }: PoolerInput): string =>
   poolerConf({
     version: poolerVersion(region.poolerImage),
     listen: { address: '*', port: PORT },
@@ -116,12 +121,13 @@ const confOf = ({ server, region, maxConnections }: PoolerInput): string =>
       certificate: '/tls/tls.crt',
       key: '/tls/tls.key',
     },
-    allowedNetworks: null,
+    allowedNetworks: networks,
     server: {
       host: server,
       port: 5432,
       maxConnections,
       authority: '/authority/ca.crt',
+      client: networks === null ? null : { certificate: '/client/tls.crt', key: '/client/tls.key' },
     },
     // The pod loads a renewed certificate itself.
     certificatePem: null,
@@ -151,7 +157,8 @@ const USER = 998;
 const CLIENT_KIB = 64;
 const BASE_MIB = 128;
 
-function podSpec({ cluster, roleSecret, region, maxConnections }: PoolerInput): object {
+function podSpec(input: PoolerInput): object {
+  const { cluster, roleSecret, region, networks, maxConnections } = input;
   const { clients } = poolLimits(maxConnections);
   const memory = `${BASE_MIB + Math.ceil((clients * CLIENT_KIB) / 1024)}Mi`;
   const file = (path: string, annotation: string) => ({
@@ -166,7 +173,9 @@ function podSpec({ cluster, roleSecret, region, maxConnections }: PoolerInput): 
       items: keys.map((key) => ({ key, path: key })),
     },
   });
-  const mounts = ['config', 'role', 'tls', 'authority'];
+  const client =
+    networks === null ? [] : [secret('client', poolerCertificate(cluster), ['tls.crt', 'tls.key'])];
+  const mounts = ['config', 'role', 'tls', 'authority', ...client.map(({ name }) => name)];
   return {
     automountServiceAccountToken: false,
     enableServiceLinks: false,
@@ -202,6 +211,7 @@ function podSpec({ cluster, roleSecret, region, maxConnections }: PoolerInput): 
       secret('role', roleSecret, [USERS_FILE]),
       secret('tls', certificateSecret(cluster), ['tls.crt', 'tls.key']),
       secret('authority', AUTHORITY_SECRET, ['ca.crt']),
+      ...client,
     ],
   };
 }

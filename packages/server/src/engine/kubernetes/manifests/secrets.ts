@@ -13,6 +13,7 @@ import {
   MANAGED,
   namespaceOf,
   passwordSecret,
+  poolerCertificate,
   poolerName,
   readerSecret,
 } from './names.ts';
@@ -100,6 +101,23 @@ export function certificateManifest(
   const labels = { [LABELS.service]: id };
   const data = { 'tls.crt': certificatePem, 'tls.key': keyPem };
   return secretManifest(certificateSecret(name), projectId, labels, data, 'kubernetes.io/tls');
+}
+
+/**
+ * The certificate of a pooler. It has no type, by which those that need renewal are found: see
+ * `issueClientCertificate`.
+ *
+ * @param cluster the name of the Cluster @param id of the service or read replica set
+ */
+export function poolerCertificateManifest(
+  cluster: string,
+  id: string,
+  projectId: string,
+  { certificatePem, keyPem }: Readonly<{ certificatePem: string; keyPem: string }>,
+): Manifest {
+  const labels = { [LABELS.service]: id };
+  const data = { 'tls.crt': certificatePem, 'tls.key': keyPem };
+  return secretManifest(poolerCertificate(cluster), projectId, labels, data);
 }
 
 function secretManifest(

@@ -26,6 +26,8 @@ const PROTOCOL = 196_608;
 const MAX_BYTES = 65_536;
 /** `invalid_authorization_specification`: a rule of pg_hba.conf refuses the address. */
 const DISALLOWED = '28000';
+/** PgBouncer has no code of its own for that. It looks the role up first. */
+const REJECTED = 'login rejected';
 
 /** @throws EngineUnavailable with the reason, when nobody answers or PostgreSQL refuses */
 export async function askChallenge(
@@ -129,7 +131,7 @@ function refusalIn(body: Buffer): Challenge {
       .split('\0')
       .map((field) => [field.slice(0, 1), field.slice(1)]),
   );
-  if (fields.get('C') === DISALLOWED) return { kind: 'disallowed' };
+  if (fields.get('C') === DISALLOWED || fields.get('M') === REJECTED) return { kind: 'disallowed' };
   throw new Error(fields.get('M') ?? 'PostgreSQL refused it');
 }
 

@@ -1,23 +1,17 @@
 /** The next step of a pooler. Pure. */
 import type { ServiceSpec } from '../../spec.ts';
-import { LIMITED_POOLER } from '../capabilities.ts';
 import type { PoolerState } from './pooler-state.ts';
 import { STEPS } from './steps.ts';
 
 export type PoolerStep =
   /** Writes its objects as desired, and waits until it lets tsdbadmin log in. */
-  | Readonly<{ kind: 'startPooler'; name: string }>
-  | Readonly<{ kind: 'stopPooler'; name: string }>
-  | Readonly<{ kind: 'refuse'; why: string }>;
+  Readonly<{ kind: 'startPooler'; name: string }> | Readonly<{ kind: 'stopPooler'; name: string }>;
 
-type Wanted = Pick<ServiceSpec, 'pooler' | 'power' | 'allowedNetworks'>;
+type Wanted = Pick<ServiceSpec, 'pooler' | 'power'>;
 
-/**
- * Whether a pooler must run. PostgreSQL sees the address of the pooler in place of those of its
- * clients, so a service whose networks are limited has none.
- */
-export const mustRun = ({ pooler, power, allowedNetworks }: Wanted): boolean =>
-  pooler !== null && power === 'running' && allowedNetworks === null;
+/** Whether a pooler must run. */
+export const mustRun = ({ pooler, power }: Wanted): boolean =>
+  pooler !== null && power === 'running';
 
 /** The state of a pooler beside its objects. */
 export type KnownPooler = Readonly<{
@@ -39,8 +33,7 @@ export function decidePooler(
   seen: PoolerState | null,
   { isCurrent, starting }: KnownPooler,
 ): PoolerStep | null {
-  if (spec.pooler === null) return null;
-  if (!mustRun(spec)) return { kind: 'refuse', why: LIMITED_POOLER };
+  if (!mustRun(spec)) return null;
   if (isCurrent && seen?.isReady === true && starting === null) return null;
   const name = seen?.isWanted === true && !isCurrent ? STEPS.reloadPooler : STEPS.startPooler;
   return { kind: 'startPooler', name: starting ?? name };

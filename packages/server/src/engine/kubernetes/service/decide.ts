@@ -248,6 +248,8 @@ function withoutRestart(before: Desired, desired: Desired): string {
     return desired.networks === undefined
       ? 'all networks are allowed'
       : `allowed networks: ${desired.networks.length}`;
+  if (before.pooled !== desired.pooled)
+    return `${desired.pooled === true ? 'its' : 'no'} pooler may connect`;
   return before.sync === desired.sync ? 'without a restart' : standbys(desired);
 }
 

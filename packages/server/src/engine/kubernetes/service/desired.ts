@@ -26,6 +26,8 @@ const DESIRED = Type.Object({
   control: Type.Optional(Type.Literal(true)),
   /** The networks whose clients may connect; absent: all. */
   networks: Type.Optional(Type.Array(Type.String())),
+  /** Whether its pooler may connect beside those networks; absent: it has none. */
+  pooled: Type.Optional(Type.Literal(true)),
   /** The service whose data a fork copies; absent: it has its data. */
   parent: Type.Optional(Type.String()),
   /** The snapshot that its volume is made of; absent: `parent` must run until it is copied. */
@@ -74,6 +76,7 @@ export function desiredOf(
     ...(source === null ? {} : { parent: source.parent }),
     control: true,
     ...(spec.allowedNetworks === null ? {} : { networks: [...spec.allowedNetworks] }),
+    ...(spec.allowedNetworks === null || spec.pooler === null ? {} : { pooled: true }),
     ...(source === null || source.snapshot === null ? {} : { snapshot: source.snapshot }),
     ...(snapshotClass === null ? {} : { snapshotClass }),
   };

@@ -109,6 +109,7 @@ function clusterInput(
       [NETWORKS_SETTING]: networksVersion(networks),
     },
     networks,
+    isPooled: desired.pooled === true,
     preload: [...preload],
     statements: adminRights(),
     parent: desired.parent ?? null,

@@ -16,6 +16,8 @@ export function planOf(
   ...[kind, spec, running, sizeBefore]: Parameters<Lifecycle['plan']>
 ): string[] {
   const pooler = spec.pooler === null ? [] : [STEPS.startPooler];
+  const isLimited = spec.allowedNetworks !== null;
+  const write = [STEPS.write, STEPS.connect];
   const begin = [STEPS.start, STEPS.connect, ...pooler];
   const stopPooler = pooler.length === 0 ? [] : [STEPS.stopPooler];
   switch (kind) {
@@ -50,16 +52,16 @@ export function planOf(
     case 'switchover':
       return planSwitchover(existing);
     case 'enablePooler':
-      return running ? pooler : [];
+      return running ? [...(isLimited ? write : []), ...pooler] : [];
     case 'disablePooler':
-      return running ? [STEPS.stopPooler] : [];
+      return running ? [STEPS.stopPooler, ...(isLimited ? write : [])] : [];
     case 'drill':
       return [STEPS.drill, STEPS.connect];
     case 'attachToAllowList':
     case 'detachFromAllowList':
     case 'attachToVPC':
     case 'detachFromVPC':
-      return running ? [STEPS.write, STEPS.connect] : [];
+      return running ? [...write, ...(spec.pooler === null ? [] : [STEPS.reloadPooler])] : [];
     // Changes without a step here, and those that the region refuses.
     case 'updatePassword':
     case 'setEnvironment':

@@ -1,14 +1,23 @@
 /** Starts and stops the pooler of a service. Each call can be repeated. */
+import { Type } from 'typebox';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { serverSettings } from '../../../domain/postgres/settings.ts';
+import { isIssuedBy, issueClientCertificate } from '../../../lib/tls.ts';
 import { EngineUnavailable } from '../../engine.ts';
 import { VERIFIER_FUNCTION } from '../../pooler/lookup.ts';
 import type { Endpoint, ServiceSpec } from '../../spec.ts';
 import { beginReading } from '../../statements/run.ts';
 import { openSession, SESSION_DEADLINE_MS } from '../../statements/session.ts';
 import { KINDS } from '../api/kinds.ts';
-import { clusterName, poolerName, setName } from '../manifests/names.ts';
+import {
+  clientAuthority,
+  clusterName,
+  poolerCertificate,
+  poolerName,
+  setName,
+} from '../manifests/names.ts';
 import { poolerManifests, type PoolerManifests } from '../manifests/pooler.ts';
+import { poolerCertificateManifest } from '../manifests/secrets.ts';
 import type { Region } from '../region.ts';
 import { serverOf } from '../statements.ts';
 import { askChallenge } from './challenge.ts';
@@ -47,6 +56,7 @@ function desiredPooler(
     region: settings,
     nodePort: pooler.port,
     running: mustRun(spec),
+    networks: spec.allowedNetworks,
     maxConnections: Number(server['max_connections']),
     owner: cluster.uid,
   });
@@ -87,18 +97,48 @@ export async function startPooler(
 }
 
 async function write(
-  { kube, cache }: Region,
+  region: Region,
   spec: Owned,
   { service, deployment }: PoolerManifests,
 ): Promise<void> {
+  const { kube, cache } = region;
   const place = placesIn(spec.projectId);
+  if (spec.allowedNetworks !== null) await ensureClientCertificate(region, spec);
   const name = nameOf(spec);
   await kube.apply(place(KINDS.service, name), service);
   cache.putPooler(await kube.apply(place(KINDS.deployment, name), deployment));
 }
 
-const nameOf = ({ id, set }: Pick<ServiceSpec, 'id' | 'set'>): string =>
-  poolerName(set === null ? clusterName(id) : setName(id));
+const clusterOf = ({ id, set }: Pick<ServiceSpec, 'id' | 'set'>): string =>
+  set === null ? clusterName(id) : setName(id);
+const nameOf = (spec: Pick<ServiceSpec, 'id' | 'set'>): string => poolerName(clusterOf(spec));
+
+const AUTHORITY = Type.Object({
+  data: Type.Object({ 'ca.crt': Type.String(), 'ca.key': Type.String() }),
+});
+const CERTIFICATE = Type.Object({ data: Type.Object({ 'tls.crt': Type.String() }) });
+
+/** Issues the certificate by which servers know the pooler, unless they know the one that it has. */
+async function ensureClientCertificate({ kube }: Region, spec: Owned): Promise<void> {
+  const cluster = clusterOf(spec);
+  const place = placesIn(spec.projectId);
+  const found = await kube.get(place(KINDS.secret, clientAuthority(cluster)), AUTHORITY);
+  if (found === null)
+    throw new EngineUnavailable(
+      `it has no secret ${clientAuthority(cluster)} of CloudNativePG yet`,
+    );
+  const authority = {
+    certificatePem: decode(found.data['ca.crt']),
+    keyPem: decode(found.data['ca.key']),
+  };
+  const own = place(KINDS.secret, poolerCertificate(cluster));
+  const before = await kube.get(own, CERTIFICATE);
+  if (before !== null && isIssuedBy(authority, decode(before.data['tls.crt']))) return;
+  const certificate = await issueClientCertificate(authority, nameOf(spec));
+  await kube.apply(own, poolerCertificateManifest(cluster, spec.id, spec.projectId, certificate));
+}
+
+const decode = (base64: string): string => Buffer.from(base64, 'base64').toString('utf8');
 
 /**
  * Why nobody can log in through the pooler; null: everybody can. It asks the server for the
@@ -138,7 +178,7 @@ export async function stopPooler(
     return 'disabled';
   }
   await write(region, spec, desired);
-  return spec.power === 'paused' ? 'paused' : 'the networks of clients are limited';
+  return 'paused';
 }
 
 /** Removes a pooler that is not wanted any more. */
@@ -149,6 +189,7 @@ export async function removePooler(
   const place = placesIn(spec.projectId);
   await kube.remove(place(KINDS.deployment, nameOf(spec)));
   await kube.remove(place(KINDS.service, nameOf(spec)));
+  await kube.remove(place(KINDS.secret, poolerCertificate(clusterOf(spec))));
   // The next step is decided without it.
   const endMs = Date.now() + NOTICED_WITHIN_MS;
   while (cache.pooler(spec.id) !== null && Date.now() < endMs) await sleep(NOTICED_MS);

@@ -45,6 +45,7 @@ export async function writeSet(
     },
     preload: [...preload],
     networks,
+    isPooled: desired.pooled === true,
     restartMark: restartMarkOf(desired),
     desired: writeDesired(desired),
     parent: set.parent,

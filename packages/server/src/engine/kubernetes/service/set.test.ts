@@ -102,6 +102,7 @@ test('a set is a replica cluster that nothing here promotes', async () => {
     parameters: {},
     preload: [],
     networks: null,
+    isPooled: false,
     restartMark: restartMarkOf(desired),
     desired: writeDesired(desired),
     parent: PARENT,

@@ -34,3 +34,18 @@ test('other networks are written without a restart, and once a service must run'
   const paused = up(PAUSED, { desired, hibernated: true });
   expect(decide({ ...limited, power: 'paused' }, paused, REACHED).kind).toBe('settled');
 });
+
+test('the pooler of a service with limited networks is let in, and only while there is one', () => {
+  const limited = { ...SPEC, allowedNetworks: ['192.0.2.0/24'] };
+  const pooled = { ...limited, pooler: { port: 30_002 } };
+  expect(decide(pooled, up(limited), REACHED)).toMatchObject({
+    name: 'write configuration',
+    detail: 'its pooler may connect',
+    desired: { pooled: true },
+  });
+  expect(decide(limited, up(pooled), REACHED)).toMatchObject({
+    name: 'write configuration',
+    detail: 'no pooler may connect',
+  });
+  expect(desiredOf({ ...pooled, allowedNetworks: null })).not.toHaveProperty('pooled');
+});

@@ -43,6 +43,7 @@ export function localPoolerConf({ paths, server, ...input }: LocalPoolerInput): 
       port: server.port,
       maxConnections: server.maxConnections,
       authority: null,
+      client: null,
     },
   });
 }
