@@ -1,6 +1,6 @@
 /**
  * The calls of a project: keys, limits, webhooks, the audit log, VPCs, allow lists, exporters; those
- * of a service that came with them; and the repositories of the installation.
+ * of a service that came with them; and the repositories and clusters of the installation.
  */
 import type { Schemas } from '@howdah/client';
 import type { AuditOutcome } from '@howdah/contract/values';
@@ -19,6 +19,8 @@ export type Repository = Schemas['Repository'];
 export type RecoveryKit = Schemas['RecoveryKit'];
 export type CreateRepository = Schemas['CreateRepository'];
 export type Finding = Schemas['Finding'];
+export type Cluster = Schemas['KubernetesRegion'];
+export type AddRegion = Schemas['AddRegion'];
 export type Peering = Schemas['Peering'];
 export type ReplicaSet = Schemas['ReadReplicaSetDetail'];
 
@@ -30,6 +32,27 @@ export const doctorQuery = queryOptions({
   queryKey: ['doctor'],
   queryFn: ({ signal }) => body(client.GET('/doctor', { signal })),
 });
+
+// ── regions on Kubernetes ────────────────────────────────────────────────────────────────────────
+
+export const clustersQuery = queryOptions({
+  queryKey: ['clusters'],
+  queryFn: ({ signal }) => body(client.GET('/regions', { signal })),
+});
+
+export const clusterDoctorQuery = (code: string) =>
+  queryOptions({
+    queryKey: ['clusters', code, 'doctor'],
+    queryFn: ({ signal }) =>
+      body(client.GET('/regions/{region_code}/doctor', { params: ofCluster(code), signal })),
+  });
+
+export const addRegion = (request: AddRegion) => client.POST('/regions', { body: request });
+
+export const removeRegion = (code: string) =>
+  client.DELETE('/regions/{region_code}', { params: ofCluster(code) });
+
+const ofCluster = (code: string) => ({ path: { region_code: code } });
 
 // ── keys, limits ─────────────────────────────────────────────────────────────────────────────────
 

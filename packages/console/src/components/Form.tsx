@@ -1,6 +1,12 @@
-import { TextInput, type ButtonProps, type TextInputProps } from '@mantine/core';
+import {
+  FileInput,
+  PasswordInput,
+  TextInput,
+  type ButtonProps,
+  type TextInputProps,
+} from '@mantine/core';
 import { NAME_MAX_CHARACTERS } from '@howdah/contract/types';
-import type { ReactNode } from 'react';
+import { useState, type ReactNode } from 'react';
 import { ActionButton, ErrorNotice } from './ui.tsx';
 import classes from './ui.module.css';
 
@@ -76,6 +82,57 @@ export function NameInput({
       {...rest}
       value={value}
       onChange={(event) => onChange(event.currentTarget.value)}
+    />
+  );
+}
+
+type InputProps = {
+  label: string;
+  placeholder?: string;
+  value: string;
+  onChange: (value: string) => void;
+};
+
+const widthOf = (wide: boolean) => ({ flex: wide ? '2 1 300px' : '1 1 180px' });
+
+/** A field for text. @param wide it takes twice the width where there is room */
+export const TextField = ({ wide = false, onChange, ...rest }: InputProps & { wide?: boolean }) => (
+  <TextInput
+    {...rest}
+    autoComplete="off"
+    onChange={(event) => onChange(event.currentTarget.value)}
+    style={widthOf(wide)}
+  />
+);
+
+/** A field for a secret of one line. */
+export const SecretField = ({ onChange, ...rest }: InputProps) => (
+  <PasswordInput
+    {...rest}
+    autoComplete="new-password"
+    onChange={(event) => onChange(event.currentTarget.value)}
+    visibilityToggleButtonProps={{ 'aria-label': 'Show the secret' }}
+    style={widthOf(false)}
+  />
+);
+
+/** Text of several lines, as a secret, from a file of the user's machine. */
+export function FileField({ label, placeholder, value, onChange }: InputProps): ReactNode {
+  const [file, setFile] = useState<File | null>(null);
+  return (
+    <FileInput
+      label={label}
+      placeholder={placeholder}
+      clearable
+      clearButtonProps={{ 'aria-label': `Clear: ${label}` }}
+      // A form that was sent has no contents any more.
+      value={value === '' ? null : file}
+      onChange={(chosen) => {
+        setFile(chosen);
+        if (chosen === null) onChange('');
+        else void chosen.text().then(onChange);
+      }}
+      style={widthOf(false)}
     />
   );
 }

@@ -1,9 +1,9 @@
 /** The form that adds a repository; its fields are those of `howdah repo add`. */
 import { REPOSITORY_TYPES, RETENTION_DAYS, type RepositoryType } from '@howdah/contract/values';
-import { FileInput, NativeSelect, NumberInput, PasswordInput, TextInput } from '@mantine/core';
-import { useState, type ReactNode } from 'react';
+import { NativeSelect, NumberInput } from '@mantine/core';
+import { useState } from 'react';
 import { createRepository, type CreateRepository, type Repository } from '../api-project.ts';
-import { Fields, Form, NameInput } from '../components/Form.tsx';
+import { Fields, FileField, Form, NameInput, SecretField, TextField } from '../components/Form.tsx';
 import { Card, LinkButton } from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
 
@@ -136,41 +136,45 @@ function StorageFields({ type, draft, change }: FieldsProps) {
     case 's3':
       return (
         <Fields>
-          <Text {...of('endpoint')} placeholder="https://s3.eu-west-1.amazonaws.com" wide />
-          <Text {...of('bucket')} placeholder="my-backups" />
-          <Text {...of('region')} placeholder="eu-west-1" />
-          <Text {...of('key_id')} placeholder="AKIA…" />
-          <Password {...of('key')} />
+          <TextField {...of('endpoint')} placeholder="https://s3.eu-west-1.amazonaws.com" wide />
+          <TextField {...of('bucket')} placeholder="my-backups" />
+          <TextField {...of('region')} placeholder="eu-west-1" />
+          <TextField {...of('key_id')} placeholder="AKIA…" />
+          <SecretField {...of('key')} />
         </Fields>
       );
     case 'azure':
       return (
         <Fields>
-          <Text {...of('account')} />
-          <Text {...of('container')} placeholder="backups" />
-          <Password {...of('key')} />
+          <TextField {...of('account')} />
+          <TextField {...of('container')} placeholder="backups" />
+          <SecretField {...of('key')} />
         </Fields>
       );
     case 'gcs':
       return (
         <Fields>
-          <Text {...of('bucket')} placeholder="my-backups" />
-          <FromFile {...of('key')} placeholder="a file: service-account.json" />
+          <TextField {...of('bucket')} placeholder="my-backups" />
+          <FileField {...of('key')} placeholder="a file: service-account.json" />
         </Fields>
       );
     case 'sftp':
       return (
         <Fields>
-          <Text {...of('host')} placeholder="backup.example.com" />
-          <Text {...of('user')} placeholder="howdah" />
-          <FromFile {...of('private_key')} placeholder="a file: id_ed25519" />
-          <Text {...of('host_fingerprint')} placeholder="64 hexadecimal digits of SHA-256" wide />
+          <TextField {...of('host')} placeholder="backup.example.com" />
+          <TextField {...of('user')} placeholder="howdah" />
+          <FileField {...of('private_key')} placeholder="a file: id_ed25519" />
+          <TextField
+            {...of('host_fingerprint')}
+            placeholder="64 hexadecimal digits of SHA-256"
+            wide
+          />
         </Fields>
       );
     case 'path':
       return (
         <Fields>
-          <Text {...of('path')} placeholder="/mnt/disk2/howdah" wide />
+          <TextField {...of('path')} placeholder="/mnt/disk2/howdah" wide />
         </Fields>
       );
   }
@@ -181,7 +185,7 @@ function MoreFields({ type, draft, change }: FieldsProps) {
   return (
     <Fields>
       {(type === 'azure' || type === 'gcs') && (
-        <Text
+        <TextField
           label="Address"
           placeholder="that of the public cloud"
           value={draft.endpoint}
@@ -202,7 +206,7 @@ function MoreFields({ type, draft, change }: FieldsProps) {
         />
       )}
       {(type === 's3' || type === 'azure' || type === 'gcs') && (
-        <FromFile
+        <FileField
           label="Certificates of its authority"
           placeholder="those of the system"
           value={draft.ca_pem}
@@ -223,7 +227,7 @@ function MoreFields({ type, draft, change }: FieldsProps) {
         />
       )}
       {type === 'sftp' && (
-        <Text
+        <TextField
           label="Port"
           placeholder="22"
           value={draft.port}
@@ -231,7 +235,7 @@ function MoreFields({ type, draft, change }: FieldsProps) {
         />
       )}
       {type !== 'path' && (
-        <Text
+        <TextField
           label="Directory"
           placeholder="/howdah"
           value={draft.path}
@@ -246,62 +250,13 @@ function MoreFields({ type, draft, change }: FieldsProps) {
         value={draft.retention_days}
         onChange={(value) => change({ retention_days: Number(value) })}
       />
-      <Text
+      <TextField
         label="Take over from the installation"
         placeholder="the id of one that no longer runs"
         value={draft.take_over}
         onChange={(value) => change({ take_over: value })}
       />
     </Fields>
-  );
-}
-
-type InputProps = {
-  label: string;
-  placeholder?: string;
-  value: string;
-  onChange: (value: string) => void;
-};
-
-const widthOf = (wide: boolean) => ({ flex: wide ? '2 1 300px' : '1 1 180px' });
-
-const Text = ({ wide = false, onChange, ...rest }: InputProps & { wide?: boolean }) => (
-  <TextInput
-    {...rest}
-    autoComplete="off"
-    onChange={(event) => onChange(event.currentTarget.value)}
-    style={widthOf(wide)}
-  />
-);
-
-const Password = ({ onChange, ...rest }: InputProps) => (
-  <PasswordInput
-    {...rest}
-    autoComplete="new-password"
-    onChange={(event) => onChange(event.currentTarget.value)}
-    visibilityToggleButtonProps={{ 'aria-label': 'Show the secret' }}
-    style={widthOf(false)}
-  />
-);
-
-/** A secret of several lines, from a file of the user's machine. */
-function FromFile({ label, placeholder, value, onChange }: InputProps): ReactNode {
-  const [file, setFile] = useState<File | null>(null);
-  return (
-    <FileInput
-      label={label}
-      placeholder={placeholder}
-      clearable
-      clearButtonProps={{ 'aria-label': `Clear: ${label}` }}
-      // A form that was sent has no contents any more.
-      value={value === '' ? null : file}
-      onChange={(chosen) => {
-        setFile(chosen);
-        if (chosen === null) onChange('');
-        else void chosen.text().then(onChange);
-      }}
-      style={widthOf(false)}
-    />
   );
 }
 

@@ -1,17 +1,21 @@
 import { HowdahError } from '@howdah/client';
 import { useQuery } from '@tanstack/react-query';
-import { Check, MapPin, TriangleAlert, X } from 'lucide-react';
-import type { ReactNode } from 'react';
+import { MapPin } from 'lucide-react';
 import type { Region } from '../api.ts';
-import { doctorQuery, type Finding } from '../api-project.ts';
+import { clustersQuery, doctorQuery, type Cluster, type Finding } from '../api-project.ts';
+import { Findings } from './Findings.tsx';
 import { Load } from '../components/Load.tsx';
 import { Card, Empty, PageHead, Unread } from '../components/ui.tsx';
 import { cores } from '../format.ts';
 import { useRegions } from '../live.ts';
 import { TYPE_NAMES } from '../status.ts';
+import { ClusterFacts, NewCluster } from './Clusters.tsx';
 import ui from './project.module.css';
 
 export function Regions() {
+  // Operators only may read them.
+  const { data: clusters } = useQuery(clustersQuery);
+  const clusterOf = (code: string) => clusters?.find((cluster) => cluster.code === code);
   return (
     <>
       <PageHead
@@ -30,9 +34,10 @@ export function Regions() {
             ) : (
               <>
                 {regions.map((region) => (
-                  <RegionCard key={region.code} region={region} />
+                  <RegionCard key={region.code} region={region} cluster={clusterOf(region.code)} />
                 ))}
                 <Doctor />
+                {clusters !== undefined && <NewCluster />}
               </>
             )
           }
@@ -60,7 +65,8 @@ function Doctor() {
 const isRefused = (error: unknown): error is HowdahError =>
   error instanceof HowdahError && error.status === 403;
 
-function RegionCard({ region }: { region: Region }) {
+/** @param cluster that of a region on Kubernetes, for operators */
+function RegionCard({ region, cluster }: { region: Region; cluster: Cluster | undefined }) {
   const smallest = region.sizes[0];
   const largest = region.sizes.at(-1);
   const sizes =
@@ -69,6 +75,7 @@ function RegionCard({ region }: { region: Region }) {
       : `${cores(smallest.cpu_millis)} to ${cores(largest.cpu_millis)}`;
   return (
     <Card title={region.code} hint={`engine ${region.engine}`}>
+      {cluster !== undefined && <ClusterFacts cluster={cluster} />}
       <Findings
         findings={[
           ...region.service_types.map(({ service_type: type, versions, ...capability }) =>
@@ -123,27 +130,4 @@ function withOthers(
     found: [finding.found, ...offered].join(', '),
     ...(reasons.length === 0 ? {} : { remedy: reasons.join('; ') }),
   };
-}
-
-const LOOK: Record<Finding['state'], ReactNode> = {
-  ok: <Check size={17} color="var(--good)" aria-label="fine" />,
-  note: <TriangleAlert size={17} color="var(--warn)" aria-label="a note" />,
-  missing: <X size={17} color="var(--bad)" aria-label="missing" />,
-};
-
-function Findings({ findings }: { findings: readonly Finding[] }) {
-  return (
-    <ul className={ui.findings}>
-      {findings.map(({ what, state, found, remedy }) => (
-        <li key={`${what} ${found}`} className={ui.finding}>
-          {LOOK[state]}
-          <strong>{what}</strong>
-          <span>
-            {found}
-            {remedy !== undefined && <span className={ui.remedy}>{remedy}</span>}
-          </span>
-        </li>
-      ))}
-    </ul>
-  );
 }

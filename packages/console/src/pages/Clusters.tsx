@@ -1,0 +1,151 @@
+/** The Kubernetes clusters that are regions, for operators. */
+import { useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
+import {
+  addRegion,
+  clusterDoctorQuery,
+  removeRegion,
+  type AddRegion,
+  type Cluster,
+} from '../api-project.ts';
+import { ConfirmName } from '../components/ConfirmName.tsx';
+import { Findings } from './Findings.tsx';
+import { Fields, FileField, Form, TextField } from '../components/Form.tsx';
+import { ActionButton, Card, ErrorNotice, Facts, LinkButton } from '../components/ui.tsx';
+import { useCall } from '../components/use-call.tsx';
+import { useMe } from '../session.ts';
+import { whyNotOperate } from '../status.ts';
+import ui from './project.module.css';
+
+/** Where the services of a region run, what its cluster lacks, and the end of it. */
+export function ClusterFacts({ cluster }: { cluster: Cluster }) {
+  const { code } = cluster;
+  const why = whyNotOperate(useMe());
+  const doctor = useQuery({ ...clusterDoctorQuery(code), enabled: false });
+  return (
+    <div className={ui.stack}>
+      <Facts rows={factsOf(cluster)} />
+      <ErrorNotice error={doctor.error} />
+      {doctor.data !== undefined && (
+        <section aria-label={`The cluster of ${code}`}>
+          <Findings findings={doctor.data} />
+        </section>
+      )}
+      <div className={ui.row}>
+        <ActionButton
+          variant="default"
+          why={why}
+          loading={doctor.isFetching}
+          onClick={() => void doctor.refetch()}
+        >
+          Examine the cluster
+        </ActionButton>
+        <ConfirmName
+          label="Remove…"
+          title={`Remove ${code}`}
+          name={code}
+          why={why}
+          submit="Remove the region"
+          call={() => removeRegion(code)}
+        >
+          The region must have no services, deleted ones included. Nothing in its cluster is
+          changed.
+        </ConfirmName>
+      </div>
+    </div>
+  );
+}
+
+const factsOf = ({
+  server,
+  host,
+  first_port: first,
+  last_port: last,
+  storage_class: storage,
+}: Cluster) =>
+  [
+    ['API', <span className="mono">{server}</span>],
+    ['Clients connect to', <span className="mono">{host}</span>],
+    ['Ports', `${first} to ${last}`],
+    ['Storage class', storage ?? 'the default one'],
+  ] as const;
+
+const BLANK = {
+  code: '',
+  kubeconfig: '',
+  context: '',
+  host: '',
+  first_port: '',
+  last_port: '',
+  storage_class: '',
+  pooler_image: '',
+};
+type Draft = typeof BLANK;
+
+/** The form that adds a cluster; its fields are those of `howdah region add`. */
+export function NewCluster() {
+  const why = whyNotOperate(useMe());
+  const [draft, setDraft] = useState(BLANK);
+  const [isMore, setMore] = useState(false);
+  const add = useCall(() => addRegion(requestOf(draft)), {
+    quiet: true,
+    onDone: () => {
+      setDraft(BLANK);
+      setMore(false);
+    },
+  });
+  const of = (name: keyof Draft) => ({
+    value: draft[name],
+    onChange: (value: string) => setDraft((before) => ({ ...before, [name]: value })),
+  });
+  return (
+    <Card title="New region on Kubernetes" hint="a cluster with the CloudNativePG operator">
+      <Form
+        call={add}
+        why={why ?? (draft.code.trim() === '' ? 'type a code first' : null)}
+        onSubmit={() => add.run()}
+        submit="Add the region"
+      >
+        <Fields>
+          <TextField label="Code" placeholder="kube" {...of('code')} />
+          <FileField
+            label="Kubeconfig"
+            placeholder="absent: the account of the control plane’s pod"
+            {...of('kubeconfig')}
+          />
+          <TextField label="Clients connect to" placeholder="the first node" {...of('host')} />
+        </Fields>
+        {isMore && (
+          <Fields>
+            <TextField label="Context" placeholder="the current one" {...of('context')} />
+            <TextField label="First port" placeholder="30000" {...of('first_port')} />
+            <TextField label="Last port" placeholder="32767" {...of('last_port')} />
+            <TextField label="Storage class" placeholder="the default" {...of('storage_class')} />
+            <TextField
+              label="Image of PgBouncer"
+              placeholder="that of CloudNativePG’s project"
+              wide
+              {...of('pooler_image')}
+            />
+          </Fields>
+        )}
+        <div>
+          <LinkButton onClick={() => setMore(!isMore)}>
+            {isMore ? 'Fewer settings' : 'More settings'}
+          </LinkButton>
+        </div>
+      </Form>
+    </Card>
+  );
+}
+
+/** Fields that are left empty have the defaults of the API. */
+function requestOf({ code, first_port: first, last_port: last, ...texts }: Draft): AddRegion {
+  const filled = Object.entries(texts).filter(([, value]) => value.trim() !== '');
+  return {
+    code: code.trim(),
+    ...Object.fromEntries(filled.map(([name, value]) => [name, value.trim()])),
+    ...(first.trim() === '' ? {} : { first_port: Number(first) }),
+    ...(last.trim() === '' ? {} : { last_port: Number(last) }),
+  };
+}
