@@ -105,7 +105,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await form.getByLabel('First port').fill('30200');
     await form.getByLabel('Last port').fill('30100');
     await form.getByRole('button', { name: 'Add the region' }).click();
-    await form.getByText('first_port').waitFor();
+    await form.getByText('last_port: found 30100').waitFor();
     await form.getByLabel('Last port').fill('30300');
     await form.getByRole('button', { name: 'Add the region' }).click();
 

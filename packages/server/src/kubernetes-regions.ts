@@ -8,7 +8,7 @@ import {
   readServiceAccount,
   type Connection,
 } from './engine/kubernetes/api/kubeconfig.ts';
-import { examineCluster, findNodeHost } from './engine/kubernetes/doctor.ts';
+import { countClusters, examineCluster, findNodeHost } from './engine/kubernetes/doctor.ts';
 import { createKubernetesEngine } from './engine/kubernetes/index.ts';
 import type { Region } from './engine/regions.ts';
 import type { Sealer } from './events/sealer.ts';
@@ -60,10 +60,11 @@ export function createKubernetesRegions(
       await closeAll(closersOf.get(code) ?? []);
       closersOf.delete(code);
     },
-    probe: (access) =>
+    probe: (access, code) =>
       withCluster(access, async (kube, { server }) => ({
         server: server.origin,
         host: await findNodeHost(kube),
+        clusters: await countClusters(kube, code),
       })),
     examine: async (row) =>
       withCluster(accessOrFail(sealer, row), (kube) =>

@@ -103,7 +103,7 @@ describe.concurrent('a pooler', () => {
       await removeAll(subject, spec.id);
     }));
 
-  test('of limited networks lets only their clients in, and is the only way around them', () =>
+  test('lets only clients of allowed networks in, and is the only way around them', () =>
     withSubject(async (subject) => {
       const allowed = { allowedNetworks: [subject.clientNetwork] };
       const spec = { ...(await pooled(subject, await subject.newSpec())), ...allowed };

@@ -27,7 +27,7 @@ export async function startRealOperator(rig: Rig, files: Files): Promise<Operato
   const api = openApi(rig.connection);
   const begin = async (): Promise<void> => {
     await kubectl('rollout', 'status', DEPLOYMENT, WITHIN);
-    await untilAccepted(() => tryWrite(kube));
+    await untilAccepted(() => tryWrite(kube, 3000));
   };
   await rig.inNode('ctr', '--namespace', 'k8s.io', 'images', 'import', files.image);
   await rig.inNode('kubectl', 'apply', '--server-side', '--filename', files.manifest);

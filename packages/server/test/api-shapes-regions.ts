@@ -21,6 +21,14 @@ test('a region on Kubernetes is added, examined, used and removed', async () => 
     status: 400,
     body: { message: expect.stringContaining('no answer from its API') },
   });
+  // Another installation has it.
+  const theirs = '/apis/postgresql.cnpg.io/v1/namespaces/howdah-other/clusters/s-another123';
+  kubernetes.put(theirs, { metadata: { labels: { 'howdah.io/region': 'kube' } }, spec: {} });
+  expect(await callApi('POST', '/regions', { code: 'kube', kubeconfig })).toMatchObject({
+    status: 409,
+    body: { message: expect.stringContaining('choose another code') },
+  });
+  kubernetes.take(theirs);
   const described = { code: 'kube', host: '127.0.0.1', first_port: 30_000, last_port: 32_767 };
   const added = await callApi('POST', '/regions', { code: 'kube', kubeconfig });
   expect(added).toMatchObject({ status: 201, body: described });

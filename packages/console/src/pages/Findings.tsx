@@ -9,7 +9,7 @@ const LOOK: Record<Finding['state'], ReactNode> = {
   missing: <X size={17} color="var(--bad)" aria-label="missing" />,
 };
 
-/** What was found on a machine or in a cluster, with what adds what is missing. */
+/** The findings on a machine or in a cluster, with the remedy for each. */
 export function Findings({ findings }: { findings: readonly Finding[] }) {
   return (
     <ul className={ui.findings}>

@@ -35,10 +35,14 @@ export type KubernetesRegionContext = ControlContext & {
     /**
      * Asks a cluster who it is.
      *
-     * @returns its address, and the host of its first node; null: it has no node that is ready
+     * @returns its address; the host of its first node, or null if no node is ready; and how many
+     *   Clusters it has of a region with the code
      * @throws ApiError INVALID_REQUEST when it cannot be reached that way
      */
-    probe: (access: ClusterAccess) => Promise<{ server: string; host: string | null }>;
+    probe: (
+      access: ClusterAccess,
+      code: string,
+    ) => Promise<{ server: string; host: string | null; clusters: number }>;
     /** Examines the cluster of a region. */
     examine: (row: KubernetesRegionRow) => Promise<Finding[]>;
     /** Begins to serve a region. */
@@ -93,7 +97,8 @@ export async function addRegion(
     throw new ApiError('INVALID_REQUEST', `last_port: found ${last_port}, below ${first_port}`);
   refuseTaken(context, body.code);
   const access = accessOf(body);
-  const { server, host } = await clusters.probe(access);
+  const { server, host, clusters: found } = await clusters.probe(access, body.code);
+  if (found > 0) throw new ApiError('CONFLICT', takenInCluster(body.code, found));
   const named = body.host ?? host;
   if (named === null)
     throw new ApiError('INVALID_REQUEST', 'host: the cluster has no node that is ready; name one');
@@ -117,6 +122,13 @@ export async function addRegion(
   await serve(context, body.code);
   return added;
 }
+
+/** Two installations with one code would each renew the certificates of the other's servers. */
+const takenInCluster = (code: string, clusters: number): string =>
+  `the cluster has ${clusters === 1 ? 'a service' : `${clusters} services`} of another region ` +
+  `${code}, of another installation or of one that is lost: choose another code, or remove what ` +
+  'kubectl get clusters.postgresql.cnpg.io --all-namespaces ' +
+  `--selector howdah.io/region=${code} lists`;
 
 function accessOf({ kubeconfig, context }: AddRegionBody): ClusterAccess {
   if (kubeconfig !== undefined) return { kubeconfig, context: context ?? null };

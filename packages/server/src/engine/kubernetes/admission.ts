@@ -3,6 +3,7 @@
  * failure policy Fail: without the operator, each write is refused (docs/cloudnativepg.md, fact 4).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Type } from 'typebox';
 import type { Kube, Manifest } from './api/client.ts';
 import { KubeError } from './api/errors.ts';
 import { KINDS } from './api/kinds.ts';
@@ -24,9 +25,9 @@ const PROBE: Manifest = {
 };
 
 /** Has the API server and all webhooks examine a new Cluster. @throws KubeError */
-export async function tryWrite(kube: Kube): Promise<void> {
+export async function tryWrite(kube: Kube, withinMs: number): Promise<void> {
   const place = { kind: KINDS.cluster, namespace: NAMESPACE, name: null };
-  await kube.tryCreate(place, PROBE, AbortSignal.timeout(WITHIN_MS));
+  await kube.tryCreate(place, PROBE, AbortSignal.timeout(withinMs));
 }
 
 /** Why a change would not begin now, in words for tenants; null: it would. */
@@ -36,7 +37,7 @@ export async function whyNoChanges({ kube, cache }: Region): Promise<string | nu
   await Promise.race([listed, sleep(WITHIN_MS, undefined, { ref: false })]);
   if (cache.staleWhy() !== null) return NO_ANSWER;
   try {
-    await tryWrite(kube);
+    await tryWrite(kube, WITHIN_MS);
     return null;
   } catch (error) {
     if (!(error instanceof KubeError)) throw error;
@@ -45,11 +46,21 @@ export async function whyNoChanges({ kube, cache }: Region): Promise<string | nu
     const webhook = webhookIn(error);
     if (webhook !== null)
       return `the operator of its Kubernetes cluster does not answer (webhook ${webhook})`;
-    return error.status === null
-      ? NO_ANSWER
-      : `its Kubernetes cluster refuses changes with the status ${error.status}`;
+    if (error.status === null) return (await answersReads(kube)) ? NO_WEBHOOK : NO_ANSWER;
+    return `its Kubernetes cluster refuses changes with the status ${error.status}`;
   }
 }
+
+/** The API server waits 10 s for a webhook whose pod has gone a moment ago. */
+const NO_WEBHOOK =
+  `the operator of its Kubernetes cluster does not answer (no webhook within ${WITHIN_MS / 1000} ` +
+  's)';
+
+const answersReads = ({ read }: Kube): Promise<boolean> =>
+  read('/version', Type.Unknown()).then(
+    () => true,
+    () => false,
+  );
 
 /** The name of the webhook that did not answer; null: the error is another one. */
 function webhookIn({ message }: KubeError): string | null {

@@ -5,6 +5,7 @@ import { tryWrite } from './admission.ts';
 import type { Kube } from './api/client.ts';
 import { KubeError } from './api/errors.ts';
 import { KINDS, type Kind } from './api/kinds.ts';
+import { LABELS } from './manifests/names.ts';
 import { findSnapshotClass, findStorageClass } from './storage-classes.ts';
 
 const OLDEST_KUBERNETES_MINOR = 34;
@@ -104,10 +105,13 @@ async function examineOperator(kube: Kube): Promise<Finding> {
     : { what, state: 'ok', found: place };
 }
 
+/** The API server waits 10 s for a webhook, and then says which one it is. */
+const WEBHOOK_WITHIN_MS = 15_000;
+
 async function examineAdmission(kube: Kube): Promise<Finding> {
   const what = 'changes of a Cluster';
   try {
-    await tryWrite(kube);
+    await tryWrite(kube, WEBHOOK_WITHIN_MS);
     return { what, state: 'ok', found: 'accepted' };
   } catch (error) {
     if (!(error instanceof KubeError)) throw error;
@@ -288,4 +292,18 @@ export async function findNodeHost(kube: Kube): Promise<string | null> {
     addresses.filter((one) => one.type === type),
   );
   return found[0]?.address ?? null;
+}
+
+const CLUSTER_NAME = Type.Object({ metadata: Type.Object({ name: Type.String() }) });
+
+/** How many Clusters there are of a region with this code, be they ours or not. */
+export async function countClusters(kube: Kube, code: string): Promise<number> {
+  const all = { kind: KINDS.cluster, namespace: null, name: null };
+  try {
+    return (await kube.list(all, CLUSTER_NAME, { [LABELS.region]: code })).items.length;
+  } catch (error) {
+    // Without the operator there are none.
+    if (error instanceof KubeError && error.status === 404) return 0;
+    throw error;
+  }
 }

@@ -54,7 +54,10 @@ function createObjects() {
   const objects = new Map<string, Stored>();
   const watches = new Map<ServerResponse, string>();
   const history: { path: string; type: string; object: Stored }[] = [];
-  const faults: { refusal: string | null } = { refusal: null };
+  const faults: { refusal: string | null; hasSilentWebhook: boolean } = {
+    refusal: null,
+    hasSilentWebhook: false,
+  };
   let version = 0;
   const notify = (path: string, type: string, object: Stored): void => {
     history.push({ path, type, object });
@@ -116,7 +119,8 @@ async function answer(
   if (request.headers.authorization !== `Bearer ${TOKEN}`)
     return send(401, { message: 'Unauthorized', reason: 'Unauthorized' });
   if (path === '/version') return send(200, { minor: '36', gitVersion: 'v1.36.3' });
-  const { refusal } = faults;
+  const { refusal, hasSilentWebhook } = faults;
+  if (hasSilentWebhook && request.method === 'POST' && path.includes('/clusters')) return;
   if (refusal !== null && request.method !== 'GET' && path.includes('/clusters'))
     return send(500, { message: refusal, reason: 'InternalError' });
   // Reviews of access, and trials of a Cluster.
@@ -155,6 +159,10 @@ export async function startFakeKubernetes() {
     /** Refuses to write a Cluster, as without its webhook. @param message null: no more */
     refuseClusters: (message: string | null): void => {
       objects.faults.refusal = message;
+    },
+    /** Leaves new Clusters unanswered, as while its webhook is waited for. */
+    silenceWebhook: (isSilent: boolean): void => {
+      objects.faults.hasSilentWebhook = isSilent;
     },
     /** Takes an object away, as its controller would. */
     take: objects.take,

@@ -294,6 +294,11 @@ test('no change begins while the webhook of the operator does not answer', async
     'the operator of its Kubernetes cluster does not answer (webhook vcluster.cnpg.io)',
   );
   cloud.fake.refuseClusters(null);
+  cloud.fake.silenceWebhook(true);
+  expect(await cloud.engine.lifecycle.whyNoChanges()).toBe(
+    'the operator of its Kubernetes cluster does not answer (no webhook within 3 s)',
+  );
+  cloud.fake.silenceWebhook(false);
   await cloud.fake.close();
   expect(await cloud.engine.lifecycle.whyNoChanges()).toBe(
     'its Kubernetes cluster does not answer',

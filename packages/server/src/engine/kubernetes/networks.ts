@@ -44,10 +44,10 @@ export function createNetworkGuard(region: Reach, failed: (error: unknown) => vo
     timers.delete(id);
   };
   const end = async (id: string): Promise<void> => {
-    const networks = region.cache.cluster(id)?.desired?.networks;
-    if (networks === undefined) return;
+    const desired = region.cache.cluster(id)?.desired;
+    if (desired?.networks === undefined) return;
     try {
-      await endDisallowed(region, id, networks);
+      await endDisallowed(region, id, desired.networks, desired.pooled === true);
     } catch (error) {
       // A change that is under way ends sessions by itself, and a server that is down has none.
       if (!(error instanceof EngineUnavailable)) failed(error);
@@ -64,10 +64,11 @@ export function createNetworkGuard(region: Reach, failed: (error: unknown) => vo
      * Waits for nothing: a server that has not loaded the rules yet is an error.
      *
      * @param networks those that were asked for
+     * @param isPooled whether its pooler may connect beside them
      * @throws EngineUnavailable
      */
-    enforce: async (id: string, networks: readonly string[]): Promise<void> => {
-      const isSeen = await endDisallowed(region, id, networks);
+    enforce: async (id: string, networks: readonly string[], isPooled: boolean): Promise<void> => {
+      const isSeen = await endDisallowed(region, id, networks, isPooled);
       const sinceMs = hidden.get(id) ?? Date.now();
       hidden.set(id, sinceMs);
       if (!isSeen && Date.now() - sinceMs < ADDRESSES_WITHIN_MS)
@@ -100,13 +101,14 @@ async function endDisallowed(
   region: Reach,
   id: string,
   networks: readonly string[],
+  isPooled: boolean,
 ): Promise<boolean> {
   const client = await openSession(region, id);
   const { stream } = client.connection;
   const localAddress = 'localAddress' in stream ? stream.localAddress : null;
   try {
     const { rows } = await client.query<{ version: string | null; address: string }>(LOADED);
-    if (rows[0]?.version !== networksVersion(networks))
+    if (rows[0]?.version !== networksVersion(networks, isPooled))
       throw new EngineUnavailable('PostgreSQL has not loaded the allowed networks yet');
     await client.query(END, [networks, OTHERS]);
     return rows[0].address === localAddress;

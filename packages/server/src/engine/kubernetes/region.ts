@@ -18,7 +18,9 @@ export type Region = Readonly<{
   /** The class for snapshots of its volumes, as it was a moment ago. */
   snapshotClass: () => SnapshotClass;
   /** Ends sessions of networks that are not allowed. @throws EngineUnavailable */
-  guard: Readonly<{ enforce: (id: string, networks: readonly string[]) => Promise<void> }>;
+  guard: Readonly<{
+    enforce: (id: string, networks: readonly string[], isPooled: boolean) => Promise<void>;
+  }>;
   /** Ends once the class was looked for. */
   classesRead: Promise<void>;
   /** Services whose PostgreSQL answered at the endpoint since their last change. */

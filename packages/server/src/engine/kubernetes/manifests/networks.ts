@@ -42,11 +42,14 @@ export const trafficPolicy = (networks: readonly string[] | null): 'Cluster' | '
 /** The setting by which a session sees which rules its server has loaded. */
 export const NETWORKS_SETTING = 'howdah.networks';
 
-/** Its value. @param networks null: all */
-export const networksVersion = (networks: readonly string[] | null): string =>
+/** Its value. @param networks null: all @param isPooled whether a pooler connects */
+export const networksVersion = (networks: readonly string[] | null, isPooled: boolean): string =>
   networks === null
     ? 'all'
-    : createHash('sha256').update(JSON.stringify(networks)).digest('hex').slice(0, 16);
+    : createHash('sha256')
+        .update(JSON.stringify(isPooled ? { pooled: networks } : networks))
+        .digest('hex')
+        .slice(0, 16);
 
 /**
  * The rules of a Cluster. CloudNativePG has its own for standbys before them, and a last one that

@@ -296,7 +296,8 @@ async function annotate(
 async function provision(region: Region, spec: Owned): Promise<void> {
   // Nodes of a set are restarted for other networks, and have no data of their own.
   if (spec.set !== null) return;
-  if (spec.allowedNetworks !== null) await region.guard.enforce(spec.id, spec.allowedNetworks);
+  const { id, allowedNetworks, pooler } = spec;
+  if (allowedNetworks !== null) await region.guard.enforce(id, allowedNetworks, pooler !== null);
   await annotate(region, spec, { [PROVISIONED]: 'true' });
 }
 

@@ -90,6 +90,7 @@ function clusterInput(
 ) {
   const { major, size, storageGb, preload } = spec;
   const networks = desired.networks ?? null;
+  const isPooled = desired.pooled === true;
   if (major === null) throw new Error(`no major version is recorded for the service ${spec.id}`);
   return {
     id: spec.id,
@@ -106,10 +107,10 @@ function clusterInput(
     parameters: {
       ...clusterParameters(serverSettings({ size, major, extensions: [...preload], storageGb })),
       wal_keep_size: keptWal(storageGb),
-      [NETWORKS_SETTING]: networksVersion(networks),
+      [NETWORKS_SETTING]: networksVersion(networks, isPooled),
     },
     networks,
-    isPooled: desired.pooled === true,
+    isPooled,
     preload: [...preload],
     statements: adminRights(),
     parent: desired.parent ?? null,

@@ -26,6 +26,7 @@ export async function writeSet(
   if (cache.cluster(id) === null) await refuseOldVolumes(region, name);
   await ensureCertificate(region, { name, id, projectId });
   const networks = desired.networks ?? null;
+  const isPooled = desired.pooled === true;
   const server = serverSettings({ size: spec.size, major, extensions: [...preload], storageGb });
   const limits = Object.entries(set.limits).map(([key, least]) => [key, String(least)]);
   const manifest = setManifest({
@@ -41,11 +42,11 @@ export async function writeSet(
       ...clusterParameters(server),
       ...Object.fromEntries(limits),
       wal_keep_size: keptWal(storageGb),
-      [NETWORKS_SETTING]: networksVersion(networks),
+      [NETWORKS_SETTING]: networksVersion(networks, isPooled),
     },
     preload: [...preload],
     networks,
-    isPooled: desired.pooled === true,
+    isPooled,
     restartMark: restartMarkOf(desired),
     desired: writeDesired(desired),
     parent: set.parent,
