@@ -84,7 +84,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await tenant.context.close();
   });
 
-  test('a Kubernetes cluster is added as a region by its kubeconfig, examined and removed', async () => {
+  test('a Kubernetes cluster is added as a region, examined and removed', async () => {
     const kubernetes = await startFakeKubernetes();
     onTestFinished(kubernetes.close);
     const { page } = await enter();

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { duplexPair } from 'node:stream';
 import { connect, TLSSocket } from 'node:tls';
 import {
+  BasicConstraintsExtension,
   X509Certificate as PeculiarCertificate,
   SubjectKeyIdentifierExtension,
   X509CertificateGenerator,
@@ -88,7 +89,7 @@ test('a certificate is trusted through its authority under each of its names, an
   expect([certificate.checkIP('::1'), certificate.checkIP('::2')]).toEqual(['::1', undefined]);
 });
 
-test('a client has a certificate of an authority whose key Go has written, for clients only', async () => {
+test('a client has a certificate of an authority of Go, for clients only', async () => {
   const { certificatePem, keyPem } = await makeAuthority();
   const sec1 = createPrivateKey(keyPem).export({ type: 'sec1', format: 'pem' }).toString();
   expect(sec1).toMatch(/^-----BEGIN EC PRIVATE KEY-----/);
@@ -118,21 +119,27 @@ test('a certificate has its issuer, key, purpose and times', () => {
   expect(Date.parse(certificate.validFrom)).toBeLessThan(Date.now() - 60_000);
 });
 
-test('a certificate names an authority of OpenSSL as that names itself', async () => {
+test('a certificate names its authority as that names itself and its key', async () => {
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
   const made = await X509CertificateGenerator.createSelfSigned(
     {
       name: new Name([{ CN: [{ utf8String: 'Howdah CA' }] }]),
       keys,
       signingAlgorithm: ALGORITHM,
-      extensions: [await SubjectKeyIdentifierExtension.create(keys.publicKey)],
+      // No hash that we would take.
+      extensions: [
+        new BasicConstraintsExtension(true),
+        new SubjectKeyIdentifierExtension('0a'.repeat(20)),
+      ],
     },
     webcrypto,
   );
   const der = Buffer.from(await webcrypto.subtle.exportKey('pkcs8', keys.privateKey));
   const keyPem = `-----BEGIN PRIVATE KEY-----\n${der.toString('base64')}\n-----END PRIVATE KEY-----\n`;
   const ca = { certificatePem: made.toString('pem'), keyPem };
-  const { certificatePem } = await issueServerCertificate(ca, HOSTS);
+  const issued = await issueServerCertificate(ca, HOSTS);
+  const { certificatePem } = issued;
+  expect(await refusalOf(issued, ca.certificatePem, 'localhost')).toBeNull();
   const bytes = (name: Name): string => Buffer.from(name.toArrayBuffer()).toString('hex');
   // A UTF8String is 0x0c, and the library writes text as a PrintableString, 0x13.
   expect(bytes(made.subjectName)).toMatch(/0c09486f77646168204341$/);

@@ -113,7 +113,14 @@ async function readSigner({ keyPem, certificatePem }: CertificateAuthority) {
     x509,
     ca,
     caKey: await importKey(keyPem),
-    authorityKeyIdentifier: await x509.AuthorityKeyIdentifierExtension.create(ca),
+    // As it names its key itself: Go takes another hash for that since 1.25, and OpenSSL does not
+    // find an authority by a name of ours.
+    authorityKeyIdentifier: new x509.AuthorityKeyIdentifierExtension(
+      (
+        ca.getExtension(x509.SubjectKeyIdentifierExtension) ??
+        (await x509.SubjectKeyIdentifierExtension.create(ca.publicKey))
+      ).keyId,
+    ),
   };
 }
 

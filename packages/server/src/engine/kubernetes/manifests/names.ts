@@ -61,9 +61,9 @@ export const controlSecret = (id: string): string => `${clusterName(id)}-control
  * password of its role.
  */
 export const poolerName = (cluster: string): string => `${cluster}-pooler`;
-/** The certificate by which a pooler connects to servers whose networks are limited, and its key. */
+/** The certificate by which a pooler connects to servers of limited networks, and its key. */
 export const poolerCertificate = (cluster: string): string => `${cluster}-pooler-certificate`;
-/** The authority of the certificates of clients of a Cluster, with its key. CloudNativePG makes it. */
+/** The authority of the clients of a Cluster, with its key. CloudNativePG makes it. */
 export const clientAuthority = (cluster: string): string => `${cluster}-ca`;
 /** The certificate of the servers of a Cluster, and the key of it. */
 export const certificateSecret = (cluster: string): string => `${cluster}-certificate`;

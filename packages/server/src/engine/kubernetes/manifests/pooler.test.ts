@@ -75,7 +75,7 @@ test('it verifies its server, and no client may use a role of ours', () => {
   );
 });
 
-test('limited networks: it sees and examines addresses, and has a certificate for its server', () => {
+test('limited networks: it examines addresses, and has a certificate for its server', () => {
   const { service, deployment } = poolerManifests({ ...INPUT, networks: ['192.0.2.0/24'] });
   expect(service).toMatchObject({ spec: { externalTrafficPolicy: 'Local' } });
   const text = JSON.stringify(deployment);

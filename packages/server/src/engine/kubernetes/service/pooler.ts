@@ -118,7 +118,7 @@ const AUTHORITY = Type.Object({
 });
 const CERTIFICATE = Type.Object({ data: Type.Object({ 'tls.crt': Type.String() }) });
 
-/** Issues the certificate by which servers know the pooler, unless they know the one that it has. */
+/** Issues the certificate by which servers know the pooler, if they do not know the one it has. */
 async function ensureClientCertificate({ kube }: Region, spec: Owned): Promise<void> {
   const cluster = clusterOf(spec);
   const place = placesIn(spec.projectId);
