@@ -45,6 +45,8 @@ export const clusterDoctorQuery = (code: string) =>
     queryKey: ['clusters', code, 'doctor'],
     queryFn: ({ signal }) =>
       body(client.GET('/regions/{region_code}/doctor', { params: ofCluster(code), signal })),
+    // Another cluster may get the code.
+    gcTime: 0,
   });
 
 export const addRegion = (request: AddRegion) => client.POST('/regions', { body: request });

@@ -82,7 +82,7 @@ const BLANK = {
 };
 type Draft = typeof BLANK;
 
-/** The form that adds a cluster; its fields are those of `howdah region add`. */
+/** The form that adds a cluster; its fields are those of `howdah region add`, without images. */
 export function NewCluster() {
   const why = whyNotOperate(useMe());
   const [draft, setDraft] = useState(BLANK);

@@ -13,9 +13,6 @@ import { ClusterFacts, NewCluster } from './Clusters.tsx';
 import ui from './project.module.css';
 
 export function Regions() {
-  // Operators only may read them.
-  const { data: clusters } = useQuery(clustersQuery);
-  const clusterOf = (code: string) => clusters?.find((cluster) => cluster.code === code);
   return (
     <>
       <PageHead
@@ -23,26 +20,46 @@ export function Regions() {
         about="The types and features that each region has, and the command that adds a missing one."
       />
       <div className={ui.stack}>
-        <Load query={useRegions()}>
-          {(regions) =>
-            regions.length === 0 ? (
-              <Card>
-                <Empty icon={MapPin} title="No region">
-                  The engine creates a region when it starts.
-                </Empty>
-              </Card>
-            ) : (
-              <>
-                {regions.map((region) => (
-                  <RegionCard key={region.code} region={region} cluster={clusterOf(region.code)} />
-                ))}
-                <Doctor />
-                {clusters !== undefined && <NewCluster />}
-              </>
-            )
-          }
-        </Load>
+        <Load query={useRegions()}>{(regions) => <List regions={regions} />}</Load>
       </div>
+    </>
+  );
+}
+
+function List({ regions }: { regions: readonly Region[] }) {
+  const { data: clusters, error } = useQuery(clustersQuery);
+  const isServed = (code: string) => regions.some((region) => region.code === code);
+  return (
+    <>
+      {regions.length === 0 && (
+        <Card>
+          <Empty icon={MapPin} title="No region">
+            The engine of this machine creates a region when it starts. A Kubernetes cluster is
+            added.
+          </Empty>
+        </Card>
+      )}
+      {regions.map((region) => (
+        <RegionCard
+          key={region.code}
+          region={region}
+          cluster={clusters?.find(({ code }) => code === region.code)}
+        />
+      ))}
+      {clusters
+        ?.filter(({ code }) => !isServed(code))
+        .map((cluster) => (
+          <Card key={cluster.code} title={cluster.code} hint="not served: the log says why">
+            <ClusterFacts cluster={cluster} />
+          </Card>
+        ))}
+      <Doctor />
+      {/* Operators only may read clusters, and add one. */}
+      {isRefused(error) ? null : clusters === undefined ? (
+        <Unread error={error} rows={3} />
+      ) : (
+        <NewCluster />
+      )}
     </>
   );
 }
