@@ -125,7 +125,7 @@ export async function addRegion(
 
 /** Two installations with one code would each renew the certificates of the other's servers. */
 const takenInCluster = (code: string, clusters: number): string =>
-  `the cluster has ${clusters === 1 ? 'a service' : `${clusters} services`} of another region ` +
+  `the cluster has ${clusters === 1 ? 'a Cluster' : `${clusters} Clusters`} of another region ` +
   `${code}, of another installation or of one that is lost: choose another code, or remove what ` +
   'kubectl get clusters.postgresql.cnpg.io --all-namespaces ' +
   `--selector howdah.io/region=${code} lists`;

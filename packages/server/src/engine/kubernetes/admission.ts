@@ -57,10 +57,13 @@ const NO_WEBHOOK =
   's)';
 
 const answersReads = ({ read }: Kube): Promise<boolean> =>
-  read('/version', Type.Unknown()).then(
-    () => true,
-    () => false,
-  );
+  Promise.race([
+    read('/version', Type.Unknown()).then(
+      () => true,
+      () => false,
+    ),
+    sleep(WITHIN_MS, false, { ref: false }),
+  ]);
 
 /** The name of the webhook that did not answer; null: the error is another one. */
 function webhookIn({ message }: KubeError): string | null {

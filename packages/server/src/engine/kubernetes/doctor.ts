@@ -5,7 +5,7 @@ import { tryWrite } from './admission.ts';
 import type { Kube } from './api/client.ts';
 import { KubeError } from './api/errors.ts';
 import { KINDS, type Kind } from './api/kinds.ts';
-import { LABELS } from './manifests/names.ts';
+import { isInOurNamespace, LABELS } from './manifests/names.ts';
 import { findSnapshotClass, findStorageClass } from './storage-classes.ts';
 
 const OLDEST_KUBERNETES_MINOR = 34;
@@ -294,13 +294,19 @@ export async function findNodeHost(kube: Kube): Promise<string | null> {
   return found[0]?.address ?? null;
 }
 
-const CLUSTER_NAME = Type.Object({ metadata: Type.Object({ name: Type.String() }) });
+const CLUSTER_METADATA = Type.Object({
+  metadata: Type.Object({
+    namespace: Type.String(),
+    labels: Type.Record(Type.String(), Type.String()),
+  }),
+});
 
 /** How many Clusters there are of a region with this code, be they ours or not. */
 export async function countClusters(kube: Kube, code: string): Promise<number> {
   const all = { kind: KINDS.cluster, namespace: null, name: null };
   try {
-    return (await kube.list(all, CLUSTER_NAME, { [LABELS.region]: code })).items.length;
+    const { items } = await kube.list(all, CLUSTER_METADATA, { [LABELS.region]: code });
+    return items.filter(({ metadata }) => isInOurNamespace(metadata)).length;
   } catch (error) {
     // Without the operator there are none.
     if (error instanceof KubeError && error.status === 404) return 0;
