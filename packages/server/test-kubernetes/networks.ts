@@ -22,17 +22,27 @@ async function startedAt(
 }
 
 /** A session, and whether it has ended. */
-async function holdSession(subject: KubernetesSubject, spec: ServiceSpec) {
+async function holdSession(
+  subject: KubernetesSubject,
+  spec: ServiceSpec,
+  user?: string,
+  password?: string,
+) {
   let end: () => void = () => undefined;
   const ending = new Promise<void>((resolve) => (end = resolve));
   let hasBegun: () => void = () => undefined;
   const begun = new Promise<void>((resolve) => (hasBegun = resolve));
   const held = subject
-    .withClient(spec, async (client) => {
-      hasBegun();
-      await ending;
-      await client.query('select 1');
-    })
+    .withClient(
+      spec,
+      async (client) => {
+        hasBegun();
+        await ending;
+        await client.query('select 1');
+      },
+      password,
+      user === undefined ? {} : { user },
+    )
     .then(
       () => 'goes on',
       (error: unknown) => String(error),
@@ -87,8 +97,15 @@ describe.concurrent('allowed networks', () => {
         await expect(asAdmin(sql), sql).rejects.toThrow(/permission denied|must be owner/);
       await asAdmin('revoke connect on database tsdb from public');
       const held = await holdSession(subject, spec);
+      // A session whose role is dropped goes on with the rights of another one.
+      await asAdmin('create role kept');
+      await asAdmin("create role dropped login password 'password-of-it' in role kept");
+      await asAdmin('grant connect on database tsdb to kept');
+      const nameless = await holdSession(subject, spec, 'dropped', 'password-of-it');
+      await asAdmin('drop role dropped');
       await settle(subject, { ...spec, provisioned: true, allowedNetworks: OTHERS });
       expect(await held()).toMatch(ENDED);
+      expect(await nameless()).toMatch(ENDED);
       await removeAll(subject, spec.id);
     }));
 

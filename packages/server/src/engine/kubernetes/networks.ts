@@ -89,9 +89,10 @@ const END = `
   select pg_catalog.count(pg_catalog.pg_terminate_backend(pid))
   from pg_catalog.pg_stat_activity join pg_catalog.pg_stat_ssl using (pid)
   where client_addr is not null
-    -- Only poolers have certificates, and they examine their clients.
-    and client_dn is null
-    and usename operator(pg_catalog.<>) all ($2::pg_catalog.name[])
+    -- Clients have no certificate, and a pooler, which has one, examines its own clients.
+    and (client_dn is null or not $3)
+    -- The name is missing if the role was dropped.
+    and (usename is null or usename operator(pg_catalog.<>) all ($2::pg_catalog.name[]))
     and not (client_addr operator(pg_catalog.<<=) any ($1::pg_catalog.inet[]))`;
 /** Roles that other rules let in: standbys, statements, and this one. */
 const OTHERS = ['streaming_replica', 'howdah_reader', GUARD_ROLE];
@@ -110,7 +111,7 @@ async function endDisallowed(
     const { rows } = await client.query<{ version: string | null; address: string }>(LOADED);
     if (rows[0]?.version !== networksVersion(networks, isPooled))
       throw new EngineUnavailable('PostgreSQL has not loaded the allowed networks yet');
-    await client.query(END, [networks, OTHERS]);
+    await client.query(END, [networks, OTHERS, isPooled]);
     return rows[0].address === localAddress;
   } catch (error) {
     if (error instanceof EngineUnavailable) throw error;
