@@ -121,6 +121,10 @@ describe.concurrent('a pooler', () => {
         return pid;
       });
       expect(idle).toBeGreaterThan(0);
+      // The owner of the database refuses the session that asks for its function.
+      await subject.withClient(spec, (client) =>
+        client.query('revoke connect on database tsdb from public, howdah_reader'),
+      );
       const others = { ...spec, allowedNetworks: OTHERS };
       const ended = subject.withClient(at(spec), async (client) => {
         expect((await settle(subject, others)).steps.at(-1)).toBe('reload connection pooler');
@@ -137,6 +141,10 @@ describe.concurrent('a pooler', () => {
       const { steps } = await settle(subject, { ...others, pooler: null });
       expect(steps).toEqual(['stop connection pooler', 'write configuration', 'connect']);
       await expect(subject.withClient(spec, pidOf)).rejects.toThrow(/pg_hba.conf/);
+      await settle(subject, { ...spec, pooler: null, allowedNetworks: null });
+      await subject.withClient(spec, (client) =>
+        client.query('grant connect on database tsdb to public, howdah_reader'),
+      );
       await settle(subject, { ...spec, allowedNetworks: null });
       expect(await logsIn(subject, spec)).toBe(true);
       await removeAll(subject, spec.id);

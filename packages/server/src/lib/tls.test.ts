@@ -100,6 +100,7 @@ test('a client has a certificate of an authority of Go, for clients only', async
   expect(certificate.keyUsage).toEqual(['1.3.6.1.5.5.7.3.2']); // clientAuth
   expect(isIssuedBy({ certificatePem }, issued.certificatePem)).toBe(true);
   expect(isIssuedBy(other, issued.certificatePem)).toBe(false);
+  expect(isIssuedBy({ certificatePem }, 'damaged')).toBe(false);
 });
 
 test('a certificate has its issuer, key, purpose and times', () => {

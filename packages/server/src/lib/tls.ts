@@ -176,11 +176,18 @@ export function isPair({ certificatePem, keyPem }: ServerCertificate): boolean {
   }
 }
 
-/** Whether an authority with the same key has issued a certificate. */
-export const isIssuedBy = (
+/** Whether an authority with the same key has issued a certificate; not one that is damaged. */
+export function isIssuedBy(
   { certificatePem: authority }: Pick<CertificateAuthority, 'certificatePem'>,
   certificatePem: string,
-): boolean => new X509Certificate(certificatePem).verify(new X509Certificate(authority).publicKey);
+): boolean {
+  const { publicKey } = new X509Certificate(authority);
+  try {
+    return new X509Certificate(certificatePem).verify(publicKey);
+  } catch {
+    return false;
+  }
+}
 
 /** Whether a certificate must be replaced: it ends soon, or has another CA or other hosts. */
 export function needsRenewal(

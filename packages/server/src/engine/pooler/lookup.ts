@@ -13,8 +13,8 @@ export const VERIFIER_FUNCTION = `${POOLER_SCHEMA}.verifier`;
 
 /**
  * Statements of a superuser, once the role and the schema are there. They make a function that
- * gives the verifier of a role that may log in at this moment, to the pooler's role alone; never
- * that of a role of ours.
+ * gives the verifier of a role that may log in at this moment, to the pooler's role alone. PgBouncer
+ * refuses clients that name a role of ours.
  */
 export const LOOKUP_STATEMENTS: readonly string[] = [
   `create or replace function ${VERIFIER_FUNCTION}(name text) returns table (role text, verifier text)

@@ -15,6 +15,8 @@ export const AWAITED = 'howdah.io/awaited-step';
 
 /** The label that CloudNativePG gives to all pods of a cluster. */
 export const CLUSTER_LABEL = 'cnpg.io/cluster';
+/** The label with the role of a server: `primary` is one of its values. */
+export const ROLE_LABEL = 'cnpg.io/instanceRole';
 
 /** The label of the pods of a pooler, with the name of the Cluster. They lack that of servers. */
 export const POOLER_LABEL = 'howdah.io/pooler';

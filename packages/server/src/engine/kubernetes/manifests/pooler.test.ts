@@ -83,6 +83,7 @@ test('limited networks: it examines addresses, and has a certificate for its ser
   expect(text).not.toContain('all  0.0.0.0/0  scram-sha-256');
   expect(text).toContain('server_tls_cert_file = /client/tls.crt');
   expect(text).toContain('s-abcde12345-pooler-certificate');
+  expect(text).toContain('"cnpg.io/instanceRole":"primary"');
   const unlimited = poolerManifests(INPUT);
   expect(unlimited.service).toMatchObject({ spec: { externalTrafficPolicy: 'Cluster' } });
   expect(JSON.stringify(unlimited.deployment)).not.toContain('-pooler-certificate');

@@ -13,12 +13,14 @@ import type { RegionSettings } from './cluster.ts';
 import {
   AUTHORITY_SECRET,
   certificateSecret,
+  CLUSTER_LABEL,
   LABELS,
   MANAGED,
   namespaceOf,
   POOLER_LABEL,
   poolerCertificate,
   poolerName,
+  ROLE_LABEL,
 } from './names.ts';
 import { GUARD_ROLE, trafficPolicy } from './networks.ts';
 import { USERS_FILE } from './secrets.ts';
@@ -157,6 +159,21 @@ const USER = 998;
 const CLIENT_KIB = 64;
 const BASE_MIB = 128;
 
+/** With limited networks both answer at their own nodes only: one node is easier to reach. */
+const nearPrimary = (cluster: string): object => ({
+  podAffinity: {
+    preferredDuringSchedulingIgnoredDuringExecution: [
+      {
+        weight: 100,
+        podAffinityTerm: {
+          labelSelector: { matchLabels: { [CLUSTER_LABEL]: cluster, [ROLE_LABEL]: 'primary' } },
+          topologyKey: 'kubernetes.io/hostname',
+        },
+      },
+    ],
+  },
+});
+
 function podSpec(input: PoolerInput): object {
   const { cluster, roleSecret, region, networks, maxConnections } = input;
   const { clients } = poolLimits(maxConnections);
@@ -203,6 +220,7 @@ function podSpec(input: PoolerInput): object {
         volumeMounts: mounts.map((name) => ({ name, mountPath: `/${name}`, readOnly: true })),
       },
     ],
+    ...(networks === null ? {} : { affinity: nearPrimary(cluster) }),
     volumes: [
       {
         name: 'config',

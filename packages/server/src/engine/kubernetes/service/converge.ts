@@ -15,7 +15,7 @@ import { mayHaveSnapshot } from './fork.ts';
 import { whyNotFollowing } from './follow.ts';
 import { placesIn, writeObjects } from './objects.ts';
 import { PROVISIONED, type ClusterState, type Observed } from './observed.ts';
-import { knownPooler, removePooler, startPooler, stopPooler } from './pooler.ts';
+import { knownPooler, limitPooler, removePooler, startPooler, stopPooler } from './pooler.ts';
 import { writeSet } from './set-objects.ts';
 import {
   endOriginSnapshot,
@@ -118,22 +118,9 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
     switch (step.kind) {
       case 'write':
         region.reached.delete(spec.id);
-        // First: a Cluster that must run is not left without PostgreSQL.
-        if (cluster?.fenced === true && spec.power === 'running')
-          await annotate(region, spec, { [FENCED]: null });
-        // First: nothing would look for it later.
-        if (step.name === STEPS.detach && cluster?.desired?.snapshot === originSnapshot(spec.id))
-          await removeOriginSnapshot(region, spec);
-        // In this order: the end of a change that was not written would never come.
-        await (spec.set === null
-          ? writeObjects(region, spec, spec.projectId, step.desired)
-          : writeSet(region, spec, step.desired));
-        if (step.desired.snapshot === originSnapshot(spec.id))
-          await ownOriginSnapshot(region, spec);
-        // Disabled while the service was paused.
-        if (spec.pooler === null && region.cache.pooler(spec.id) !== null)
-          await removePooler(region, spec);
+        await write(region, spec, step, cluster);
         if (!step.awaits) return after(step.name, step.detail);
+        // In this order: the end of a change that was not written would never come.
         await annotate(region, spec, { [AWAITED]: step.name });
         return after(null, step.detail);
       case 'snapshot':
@@ -186,6 +173,30 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
   }
 }
 
+/** Writes the Cluster, what must be so before, and what is left of before. */
+async function write(
+  region: Region,
+  spec: Owned,
+  { name, desired }: Extract<Work, { kind: 'write' }>,
+  cluster: ClusterState | null,
+): Promise<void> {
+  const { id, power, projectId, pooler, set } = spec;
+  const origin = originSnapshot(id);
+  // First: a Cluster that must run is not left without PostgreSQL.
+  if (cluster?.fenced === true && power === 'running')
+    await annotate(region, spec, { [FENCED]: null });
+  // First: nothing would look for it later.
+  if (name === STEPS.detach && cluster?.desired?.snapshot === origin)
+    await removeOriginSnapshot(region, spec);
+  if (cluster !== null) await limitPooler(region, spec, cluster);
+  await (set === null
+    ? writeObjects(region, spec, projectId, desired)
+    : writeSet(region, spec, desired));
+  if (desired.snapshot === origin) await ownOriginSnapshot(region, spec);
+  // Disabled while the service was paused.
+  if (pooler === null && region.cache.pooler(id) !== null) await removePooler(region, spec);
+}
+
 /**
  * Has PostgreSQL answer at the endpoint, of a new service with its first password: before the
  * operator sets that, a fork lets in with the password of its parent.
@@ -212,8 +223,8 @@ async function connect(
 }
 
 const ONE_NODE =
-  '; a service with allowed networks answers at the node of its primary only, so the host of the ' +
-  'region must lead to that one';
+  '; a service with allowed networks answers at the node of its primary only, and its pooler at ' +
+  'that of its pod, so the host of the region must lead to those';
 
 /** Ends a stop once no server answers: a fenced server is ready (docs/cloudnativepg.md, fact 3). */
 async function expectSilence(

@@ -1,6 +1,7 @@
 /** Starts and stops the pooler of a service. Each call can be repeated. */
 import { Type } from 'typebox';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { serverSettings } from '../../../domain/postgres/settings.ts';
 import { isIssuedBy, issueClientCertificate } from '../../../lib/tls.ts';
 import { EngineUnavailable } from '../../engine.ts';
@@ -24,6 +25,7 @@ import { askChallenge } from './challenge.ts';
 import { mustRun, type KnownPooler } from './decide-pooler.ts';
 import { placesIn } from './objects.ts';
 import type { ClusterState } from './observed.ts';
+import { STEPS } from './steps.ts';
 
 type Owned = ServiceSpec & { readonly projectId: string };
 
@@ -82,7 +84,8 @@ export async function startPooler(
   const desired = desiredPooler(region, spec, cluster);
   if (desired === null || spec.pooler === null) return null;
   if (cache.pooler(id)?.hash !== desired.hash) {
-    await refuseWithoutLookup(region, id);
+    // Once: the owner of the database can refuse that session, and other rules must be written.
+    if (cache.pooler(id) === null) await refuseWithoutLookup(region, id);
     await write(region, spec, desired);
   }
   startingPoolers.set(id, step);
@@ -96,6 +99,25 @@ export async function startPooler(
   return null;
 }
 
+/**
+ * Has a pooler that runs examine its clients by the networks as desired, before its server does.
+ * Nothing is waited for: no server can keep the rules of before by its state. The end of the pods
+ * of before is a part of the step that follows, `reload connection pooler`.
+ */
+export async function limitPooler(
+  region: Region,
+  spec: Owned,
+  cluster: ClusterState,
+): Promise<void> {
+  const { allowedNetworks, id } = spec;
+  if (allowedNetworks === null || region.cache.pooler(id)?.isWanted !== true) return;
+  if (isDeepStrictEqual(cluster.desired?.networks, [...allowedNetworks])) return;
+  const desired = desiredPooler(region, spec, cluster);
+  if (desired === null) return;
+  await write(region, spec, desired);
+  region.startingPoolers.set(id, STEPS.reloadPooler);
+}
+
 async function write(
   region: Region,
   spec: Owned,
@@ -103,7 +125,7 @@ async function write(
 ): Promise<void> {
   const { kube, cache } = region;
   const place = placesIn(spec.projectId);
-  if (spec.allowedNetworks !== null) await ensureClientCertificate(region, spec);
+  if (spec.allowedNetworks !== null && mustRun(spec)) await ensureClientCertificate(region, spec);
   const name = nameOf(spec);
   await kube.apply(place(KINDS.service, name), service);
   cache.putPooler(await kube.apply(place(KINDS.deployment, name), deployment));
@@ -187,9 +209,10 @@ export async function removePooler(
   spec: Pick<Owned, 'id' | 'projectId' | 'set'>,
 ): Promise<void> {
   const place = placesIn(spec.projectId);
-  await kube.remove(place(KINDS.deployment, nameOf(spec)));
   await kube.remove(place(KINDS.service, nameOf(spec)));
   await kube.remove(place(KINDS.secret, poolerCertificate(clusterOf(spec))));
+  // Last: without it nothing would look for the others.
+  await kube.remove(place(KINDS.deployment, nameOf(spec)));
   // The next step is decided without it.
   const endMs = Date.now() + NOTICED_WITHIN_MS;
   while (cache.pooler(spec.id) !== null && Date.now() < endMs) await sleep(NOTICED_MS);
