@@ -110,7 +110,7 @@ export function NewCluster() {
           <TextField label="Code" placeholder="kube" {...of('code')} />
           <FileField
             label="Kubeconfig"
-            placeholder="absent: the account of the control plane’s pod"
+            placeholder="the account of the pod"
             {...of('kubeconfig')}
           />
           <TextField label="Clients connect to" placeholder="the first node" {...of('host')} />

@@ -92,32 +92,34 @@ function RegionCard({ region, cluster }: { region: Region; cluster: Cluster | un
       : `${cores(smallest.cpu_millis)} to ${cores(largest.cpu_millis)}`;
   return (
     <Card title={region.code} hint={`engine ${region.engine}`}>
-      {cluster !== undefined && <ClusterFacts cluster={cluster} />}
-      <Findings
-        findings={[
-          ...region.service_types.map(({ service_type: type, versions, ...capability }) =>
-            withOthers(capabilityOf(TYPE_NAMES[type], 'on PostgreSQL', capability), versions),
-          ),
-          capabilityOf('Connection pooler', 'PgBouncer', region.pooler),
-          capabilityOf('High availability', 'HAProxy', region.high_availability),
-          { what: 'Sizes', state: 'ok', found: sizes },
-          {
-            what: 'Limits',
-            state: region.limits_enforced ? 'ok' : 'note',
-            found: region.limits_note,
-          },
-          {
-            what: 'Forks and snapshots',
-            state: region.clone_method === 'copy' ? 'note' : 'ok',
-            found: region.fork_cost,
-          },
-          {
-            what: 'VPCs',
-            state: region.vpc.method === 'bridge' ? 'ok' : 'note',
-            found: region.vpc.note,
-          },
-        ]}
-      />
+      <div className={ui.stack}>
+        {cluster !== undefined && <ClusterFacts cluster={cluster} />}
+        <Findings
+          findings={[
+            ...region.service_types.map(({ service_type: type, versions, ...capability }) =>
+              withOthers(capabilityOf(TYPE_NAMES[type], 'on PostgreSQL', capability), versions),
+            ),
+            capabilityOf('Connection pooler', 'PgBouncer', region.pooler),
+            capabilityOf('High availability', 'HAProxy', region.high_availability),
+            { what: 'Sizes', state: 'ok', found: sizes },
+            {
+              what: 'Limits',
+              state: region.limits_enforced ? 'ok' : 'note',
+              found: region.limits_note,
+            },
+            {
+              what: 'Forks and snapshots',
+              state: region.clone_method === 'copy' ? 'note' : 'ok',
+              found: region.fork_cost,
+            },
+            {
+              what: 'VPCs',
+              state: region.vpc.method === 'bridge' ? 'ok' : 'note',
+              found: region.vpc.note,
+            },
+          ]}
+        />
+      </div>
     </Card>
   );
 }
