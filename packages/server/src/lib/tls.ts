@@ -247,7 +247,7 @@ export function createCertificateCheck(authority: CertificateAuthority, hosts: r
   };
 }
 
-/** An authority of its own. */
+/** A new certificate authority, with a key of its own. */
 export async function makeAuthority(): Promise<CertificateAuthority> {
   const x509 = await loadLibrary();
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
