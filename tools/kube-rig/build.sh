@@ -113,17 +113,21 @@ make_image() { # DIRECTORY
   write_image localhost/howdah/postgresql:17 "{\"User\": \"26\", \"Env\": [$environment]}" \
     "$1/postgresql.tar"
 }
-# The user has the number that it has in CloudNativePG's images. Nothing reads the manuals, and
-# PostgreSQL goes without its compiler of expressions where LLVM (130 MB) is missing.
+# The user has the number that it has in CloudNativePG's images. Nothing reads the manuals,
+# PostgreSQL goes without its compiler of expressions where LLVM (130 MB) is missing, and of the
+# services of Amazon only S3 is known (100 MB).
 debian_with_postgresql() {
   local mirror=${DEBIAN_MIRROR:-$(mirror_of_this_machine)}
-  mmdebstrap --variant=essential --components=main --include=postgresql-17 \
+  local botocore=/usr/lib/python3/dist-packages/botocore/data
+  mmdebstrap --variant=essential --components=main --include=postgresql-17,barman-cli-cloud \
     --aptopt='APT::Install-Recommends "false"' \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' \
     --dpkgopt='path-exclude=/usr/lib/*/libLLVM*' \
     --dpkgopt='path-exclude=/usr/lib/postgresql/*/lib/llvmjit*' \
     --dpkgopt='path-exclude=/usr/lib/postgresql/*/lib/bitcode/*' \
+    --dpkgopt="path-exclude=$botocore/*" --dpkgopt="path-include=$botocore/*.json" \
+    --dpkgopt="path-include=$botocore/s3/*" \
     --essential-hook='mkdir -p "$1/etc/postgresql-common"
       echo "create_main_cluster = false" >"$1/etc/postgresql-common/createcluster.conf"
       echo "postgres:x:26:" >>"$1/etc/group"

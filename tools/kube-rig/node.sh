@@ -76,6 +76,9 @@ echo 1 >/proc/sys/net/ipv4/ip_forward
 # The kubelet asks nobody who they are: only the node reaches it.
 nft 'add table inet rig; add chain inet rig input { type filter hook input priority 0; }
   add rule inet rig input iifname eth0 tcp dport 10248-10259 drop'
+# This machine has no way back to the addresses of pods.
+nft 'add chain inet rig leave { type nat hook postrouting priority 100; }
+  add rule inet rig leave oifname eth0 ip saddr 10.244.0.0/16 masquerade'
 
 # ---- Configuration -------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ export const KUBERNETES_REGION_VIEW: View<Schemas['KubernetesRegion']> = {
     ['HOST', ({ host }) => host],
     ['PORTS', ({ first_port: first, last_port: last }) => `${first}-${last}`],
     ['STORAGE CLASS', ({ storage_class: name }) => name ?? 'default'],
+    ['OBJECT STORE', ({ object_store: store }) => store?.bucket ?? 'none'],
     ['POSTGRESQL', ({ images }) => Object.keys(images).join(', ')],
   ],
 };

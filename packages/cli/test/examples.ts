@@ -178,6 +178,14 @@ export const kubernetesRegion = {
   storage_class: null,
   images: { '17': 'ghcr.io/cloudnative-pg/postgresql:17-standard-trixie' },
   pooler_image: 'ghcr.io/cloudnative-pg/pgbouncer:1.25.1',
+  object_store: {
+    endpoint: 'https://s3.example.com',
+    bucket: 'backups',
+    region: 'eu-west-1',
+    key_id: 'AKIA',
+    folder: 'howdah/oooooooooo',
+    since: AT,
+  },
   created: AT,
 };
 

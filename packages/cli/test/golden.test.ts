@@ -50,6 +50,14 @@ const CALLS: readonly Row[] = [
   row('getDoctor', 'region doctor'),
   row('listKubernetesRegions', 'region clusters'),
   row('addRegion', 'region add kube --host 192.0.2.2 --ports 30000-30999 --image 17=pg:17'),
+  {
+    ...row(
+      'setObjectStore',
+      'region object-store kube --s3 https://s3.example.com --bucket backups ' +
+        '--region eu-west-1 --key-id AKIA --key-file -',
+    ),
+    input: 'secret\n',
+  },
   row('examineRegion', 'region doctor kube'),
   row('removeRegion', 'region remove kube'),
   row('listKeys', 'key list'),

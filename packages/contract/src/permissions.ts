@@ -102,6 +102,7 @@ export const ACCESS = {
   listKubernetesRegions: 'operatorRead',
   addRegion: 'operator',
   removeRegion: 'operator',
+  setObjectStore: 'operator',
   examineRegion: 'operatorRead',
   listKeys: 'read',
   createKey: 'admin',

@@ -74,7 +74,11 @@ import {
   ReadReplicaSetSchema,
   ReplicaStateSchema,
 } from './schemas/replica-sets.ts';
-import { AddRegionBody, KubernetesRegionSchema } from './schemas/kubernetes-regions.ts';
+import {
+  AddRegionBody,
+  KubernetesRegionSchema,
+  SetObjectStoreBody,
+} from './schemas/kubernetes-regions.ts';
 import {
   CreateFromKitBody,
   CreateRepositoryBody,
@@ -150,6 +154,7 @@ export const NAMED_SCHEMAS = [
   OffMachineSchema,
   KubernetesRegionSchema,
   AddRegionBody,
+  SetObjectStoreBody,
   UpdatePasswordBody,
   SetEnvironmentBody,
   RenameBody,

@@ -8,14 +8,18 @@ import {
   readServiceAccount,
   type Connection,
 } from './engine/kubernetes/api/kubeconfig.ts';
+import { examineObjectStore } from './engine/kubernetes/doctor-store.ts';
 import { countClusters, examineCluster, findNodeHost } from './engine/kubernetes/doctor.ts';
-import { createKubernetesEngine } from './engine/kubernetes/index.ts';
+import { createKubernetesEngine, type KubernetesEngineOptions } from './engine/kubernetes/index.ts';
+import type { ObjectStore } from './engine/object-store.ts';
+import { StoreError, tryStore } from './engine/kubernetes/s3.ts';
 import type { Region } from './engine/regions.ts';
 import type { Sealer } from './events/sealer.ts';
 import { createClusterRecords } from './reconcile/cluster-records.ts';
 import { runRegion, type Control, type RunningRegion } from './run-region.ts';
 import {
   openAccess,
+  openObjectStore,
   type ClusterAccess,
   type KubernetesRegionContext,
 } from './services/kubernetes-regions.ts';
@@ -31,11 +35,16 @@ export function createKubernetesRegions(
   running: Map<string, RunningRegion>,
 ): Clusters & { openAll: () => Promise<void> } {
   const { regions, log } = control;
+  const stores = new Map<string, ObjectStore | null>();
   const closersOf = new Map<string, Closers>();
   const open = async (row: KubernetesRegionRow): Promise<void> => {
     // A call and its repetition may both have added it.
     if (regions.all.some(({ code }) => code === row.code)) return;
-    const region = await openRegion(control, sealer, row, (id) => running.get(row.code)?.wake(id));
+    stores.set(row.code, openObjectStore(sealer, row));
+    const region = await openRegion(control, sealer, row, {
+      objectStore: () => stores.get(row.code) ?? null,
+      changed: (id) => running.get(row.code)?.wake(id),
+    });
     const closers: Closers = [];
     closersOf.set(row.code, closers);
     control.closers.push(() => closeAll(closers));
@@ -54,6 +63,13 @@ export function createKubernetesRegions(
           log.error({ region: row.code, err: error }, 'could not open a region on Kubernetes'),
         );
     },
+    tryStore: (store) =>
+      tryStore(store).catch((error: unknown) => {
+        throw error instanceof StoreError
+          ? new ApiError('INVALID_REQUEST', `endpoint: ${error.message}`)
+          : error;
+      }),
+    useStore: (row) => void stores.set(row.code, openObjectStore(sealer, row)),
     close: async (code) => {
       regions.remove(code);
       running.delete(code);
@@ -67,9 +83,14 @@ export function createKubernetesRegions(
         clusters: await countClusters(kube, code),
       })),
     examine: async (row) =>
-      withCluster(accessOrFail(sealer, row), (kube) =>
-        examineCluster(kube, row.storage_class, `howdah-${row.code}`),
-      ),
+      withCluster(accessOrFail(sealer, row), async (kube) => [
+        ...(await examineCluster(kube, row.storage_class, `howdah-${row.code}`)),
+        ...(await examineObjectStore(kube, {
+          code: row.code,
+          isSet: row.object_store !== null,
+          store: openObjectStore(sealer, row),
+        })),
+      ]),
   };
 }
 
@@ -77,7 +98,7 @@ async function openRegion(
   { config, authority, log, store, regions }: Control,
   sealer: Sealer,
   row: KubernetesRegionRow,
-  changed: (id: string) => void,
+  more: Pick<KubernetesEngineOptions, 'objectStore' | 'changed'>,
 ): Promise<Region> {
   const { code, host, images, first_port, last_port } = row;
   const portRange = [first_port, last_port] as const;
@@ -95,7 +116,7 @@ async function openRegion(
     records: createClusterRecords(store, { code, portRange }, log),
     readLagLimit: config.readLagLimit,
     backups: config.backups,
-    changed,
+    ...more,
     failed: (error) =>
       log.warn({ region: code, err: error }, 'a background task failed; trying again later'),
   });

@@ -8,11 +8,13 @@ import { startMetricsServer } from './metrics-server.ts';
 import { startOperator, type Operator } from './operator/operator.ts';
 import { realOperatorFiles, startRealOperator } from './real-operator.ts';
 import { openRig, type Rig } from './rig.ts';
+import { startS3, type S3 } from './s3.ts';
 
 type Opened = Readonly<{
   rig: Rig;
   operator: Operator;
   poolerImage: string;
+  s3: S3;
   closeMetrics: () => Promise<void>;
 }>;
 
@@ -29,7 +31,8 @@ export async function setUp(): Promise<void> {
       ? await startOperator(rig.connection, rig.image, rig.exec)
       : await startRealOperator(rig, realOperatorFiles);
   const closeMetrics = await startMetricsServer(operator.api, rig.machineHost);
-  opened = { rig, operator, poolerImage, closeMetrics };
+  const s3 = await startS3(rig.machineHost);
+  opened = { rig, operator, poolerImage, s3, closeMetrics };
 }
 
 /** @returns its name */
@@ -46,6 +49,7 @@ async function importPoolerImage(rig: Rig): Promise<string> {
 
 export async function tearDown(): Promise<void> {
   await opened?.closeMetrics();
+  await opened?.s3.close();
   await opened?.operator.close();
 }
 
@@ -57,4 +61,6 @@ function openedOrThrow() {
 export const rig = (): Rig => openedOrThrow().rig;
 /** An image of PgBouncer that the node has. */
 export const poolerImage = (): string => openedOrThrow().poolerImage;
+/** An object store that the cluster reaches. */
+export const s3 = (): S3 => openedOrThrow().s3;
 export const operator = (): Operator => openedOrThrow().operator;

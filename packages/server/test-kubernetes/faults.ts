@@ -5,6 +5,7 @@ import { removeAll, replicated, settle, until } from '../src/engine/conformance/
 import type { Verdict } from '../src/engine/engine.ts';
 import { DESIRED } from '../src/engine/kubernetes/manifests/cluster.ts';
 import { clusterName, namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
+import type { ObjectStore } from '../src/engine/object-store.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
 import { operator, rig, testWithDouble } from './cloud.ts';
 import { openLedger } from './ledger.ts';
@@ -20,10 +21,10 @@ const larger = (spec: ServiceSpec): ServiceSpec => ({
 export const pathOf = ({ projectId }: KubernetesSubject, { id }: ServiceSpec): string =>
   `${CLUSTERS}/namespaces/${namespaceOf(projectId)}/clusters/${clusterName(id)}`;
 
-/** @param images of PostgreSQL and of PgBouncer; none: those of the rig */
+/** @param images of PostgreSQL and of PgBouncer; none: those of the rig; and an object store */
 export async function withSubject(
   work: (subject: KubernetesSubject) => Promise<void>,
-  images: Readonly<{ image?: string; pooler?: string }> = {},
+  images: Readonly<{ image?: string; pooler?: string; store?: ObjectStore }> = {},
 ): Promise<void> {
   const subject = await createKubernetesSubject(rig(), operator().api, images);
   try {

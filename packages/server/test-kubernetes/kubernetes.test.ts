@@ -5,6 +5,7 @@ import './conformance.ts';
 import './faults.ts';
 import './forks.ts';
 import './snapshots.ts';
+import './archive.ts';
 import './poolers.ts';
 import './statements.ts';
 import './networks.ts';

@@ -9,7 +9,7 @@ import { readKubeconfig } from '../src/engine/kubernetes/api/kubeconfig.ts';
 type Pod = Readonly<{ metadata: Readonly<{ namespace: string; name: string }> }>;
 
 /** A pod that ends never answers. */
-const EXEC_MS = 60_000;
+const EXEC_MS = 180_000;
 
 export type Rig = Awaited<ReturnType<typeof openRig>>;
 

@@ -11,6 +11,7 @@ import { createMemoryRecords } from '../src/engine/conformance/memory-records.ts
 import type { Subject } from '../src/engine/conformance/subject.ts';
 import type { Engine } from '../src/engine/engine.ts';
 import { createKubernetesEngine } from '../src/engine/kubernetes/index.ts';
+import type { ObjectStore } from '../src/engine/object-store.ts';
 import { namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
 import { newId } from '../src/lib/ids.ts';
@@ -41,6 +42,8 @@ export type Session = Readonly<{ user?: string; database?: string; ssl?: false }
 
 export type KubernetesSubject = Subject & {
   readonly projectId: string;
+  /** Sets the object store of the region. */
+  readonly keepIn: (store: ObjectStore) => void;
   /** Runs work with a session at the endpoint; default: of tsdbadmin, with the first password. */
   readonly withClient: <T>(
     spec: Pick<ServiceSpec, 'endpoint'>,
@@ -54,15 +57,19 @@ export type KubernetesSubject = Subject & {
 /** Many of them fit on the node, and none waits for CPU time that others do not use. */
 const SHARED: Size = 'shared';
 
+type SubjectOptions = Readonly<{
+  image?: string;
+  pooler?: string;
+  size?: Size;
+  /** The object store of the region; null: it has none. */
+  store?: ObjectStore | null;
+}>;
+
 /** @param image of PostgreSQL @param pooler of PgBouncer @param size of new services */
 export async function createKubernetesSubject(
   rig: Rig,
   api: Api,
-  {
-    image = rig.image,
-    pooler = poolerImage(),
-    size = SHARED,
-  }: Readonly<{ image?: string; pooler?: string; size?: Size }> = {},
+  { image = rig.image, pooler = poolerImage(), size = SHARED, store = null }: SubjectOptions = {},
 ): Promise<KubernetesSubject> {
   const directory = await mkdtemp(join(tmpdir(), 'hd-'));
   const authority = await openCertificateAuthority(directory);
@@ -85,9 +92,11 @@ export async function createKubernetesSubject(
       records: records.store,
       backups: { windowMs: 7 * 86_400_000, snapshotEveryMs: SNAPSHOT_EVERY_MS },
       readLagLimit: { bytes: 64 * 1024 * 1024, seconds: 30 },
+      objectStore: () => stored,
       changed: (id) => void changed.add(id),
       failed: (error) => process.emitWarning(String(error)),
     });
+  let stored = store;
   let engine = make();
   const withClient = clientsOf(authority.certificatePem);
   return {
@@ -95,6 +104,9 @@ export async function createKubernetesSubject(
       return engine;
     },
     projectId,
+    keepIn: (next) => {
+      stored = next;
+    },
     withClient: (spec, work, password = FIRST_PASSWORD, session = {}) =>
       withClient(spec, password, work, session),
     records,
@@ -108,10 +120,7 @@ export async function createKubernetesSubject(
     verifierOf: scramVerifier,
     canLogIn: (spec, password) => withClient(spec, password, async () => true).catch(() => false),
     insertRows: (spec, rows) =>
-      withClient(spec, FIRST_PASSWORD, async (client) => {
-        await client.query('create table if not exists suite (number integer)');
-        await client.query('insert into suite select generate_series(1, $1::integer)', [rows]);
-      }),
+      withClient(spec, FIRST_PASSWORD, (client) => insertRows(client, rows)),
     countRows: (spec) => withClient(spec, FIRST_PASSWORD, countRows),
     wait: sleep,
     nowMs: async () => Date.now(),
@@ -200,6 +209,11 @@ function clientsOf(ca: string) {
   };
 }
 
+async function insertRows(client: Client, rows: number): Promise<void> {
+  await client.query('create table if not exists suite (number integer)');
+  await client.query('insert into suite select generate_series(1, $1::integer)', [rows]);
+}
+
 async function countRows(client: Client): Promise<number> {
   try {
     const { rows } = await client.query<{ count: number }>(
@@ -236,6 +250,7 @@ async function leftoversOf(api: Api, id: string): Promise<string[]> {
     ...['deployments', 'replicasets'].map((kind) => `/apis/apps/v1/${kind}`),
     `${CLUSTERS}/clusters`,
     `${CLUSTERS}/backups`,
+    '/apis/barmancloud.cnpg.io/v1/objectstores',
     SNAPSHOTS,
   ];
   const listed = await Promise.all(paths.map((path) => api.list(path, NAMED)));

@@ -54,6 +54,14 @@ test('a region on Kubernetes is added, examined, used and removed', async () => 
       remedy: expect.stringContaining('metrics-server'),
     }),
   );
+  const place = { endpoint: 'https://127.0.0.1:1', bucket: 'backups', region: 'eu', key_id: 'id' };
+  const secret = 'a-secret-key';
+  expect(
+    await callApi('PUT', '/regions/kube/objectStore', { ...place, key: secret }),
+  ).toMatchObject({
+    status: 400,
+    body: { message: expect.stringContaining('https://127.0.0.1:1 does not answer') },
+  });
   const services = `/projects/${cloud.projectId}/services`;
   const asked = { name: 'there', region_code: 'kube', addons: [] };
   const refused = {

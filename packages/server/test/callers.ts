@@ -64,6 +64,11 @@ export const CALLERS: Record<string, Row> = {
   listKubernetesRegions: { needs: 'operator', reads: true },
   // It is no kubeconfig.
   addRegion: { needs: 'operator', own: 400, body: { code: 'made', kubeconfig: '{}' } },
+  setObjectStore: {
+    needs: 'operator',
+    own: 404,
+    body: { endpoint: 'https://a', bucket: 'made', region: 'a', key_id: 'a', key: 'a' },
+  },
   removeRegion: { needs: 'operator', own: 404 },
   examineRegion: { needs: 'operator', reads: true, own: 404 },
   listKeys: { needs: 'read', everywhere: true },
@@ -285,6 +290,7 @@ export const RESTRICTED: Record<string, Restricted> = {
   adoptService: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   listKubernetesRegions: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   addRegion: { fork: 'no', other: 'no', dryRunOnly: 'no' },
+  setObjectStore: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   removeRegion: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   examineRegion: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   listKeys: READ,

@@ -108,6 +108,8 @@ export async function openRaceApi(
         probe: notRaced,
         examine: notRaced,
         open: notRaced,
+        tryStore: notRaced,
+        useStore: notRaced,
         close: notRaced,
       },
       events: createEventHub(store),

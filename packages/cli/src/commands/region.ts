@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises';
+import { text as readAll } from 'node:stream/consumers';
 import type { Schemas } from '@howdah/client';
 import { ACCESS, PERMISSIONS } from '@howdah/contract/permissions';
 import type { Command } from 'commander';
@@ -20,6 +21,15 @@ type Adding = Changing & {
   storageClass?: string;
   image?: readonly string[];
   poolerImage?: string;
+};
+
+type Storing = Changing & {
+  s3: string;
+  bucket: string;
+  region: string;
+  keyId: string;
+  keyFile: string;
+  caFile?: string;
 };
 
 export function addRegion(program: Command): void {
@@ -77,6 +87,41 @@ function addClusters(region: Command): void {
       });
     });
 
+  verb(region, 'object-store <region>', {
+    does: 'Keep WAL and base backups of a region on Kubernetes in a bucket (docs/kubernetes.md).',
+    example:
+      'howdah region object-store kube --s3 https://s3.example.com --bucket backups ' +
+      '--region eu-west-1 --key-id AKIA… --key-file s3.key',
+    takes: ['output', 'dryRun'],
+  })
+    .requiredOption('--s3 <endpoint>', 'the address of the S3 server, https://HOST')
+    .requiredOption('--bucket <name>', 'the bucket')
+    .requiredOption('--region <region>', 'the region of the bucket')
+    .requiredOption('--key-id <id>', 'the access key id')
+    .requiredOption('--key-file <file>', 'a file with the secret key, - for standard input')
+    .option('--ca-file <file>', 'certificates that sign the server’s')
+    .action(async (code: string, options: Storing) => {
+      const connection = await connect(options);
+      const { s3: endpoint, bucket, region: place, keyId, keyFile, caFile } = options;
+      const body = {
+        endpoint,
+        bucket,
+        region: place,
+        key_id: keyId,
+        key: (await readText(keyFile)).replace(/\n$/, ''),
+        ...given('ca_pem', caFile === undefined ? undefined : await readFile(caFile, 'utf8')),
+      };
+      const params = { path: { region_code: code } };
+      const set = await answered(
+        connection.client.PUT('/regions/{region_code}/objectStore', { params, body }),
+      );
+      await showAs(options.output, set, KUBERNETES_REGION_VIEW.noun, () => {
+        say(`New services of the region ${code} archive their WAL in the bucket ${bucket}.`);
+        say('Services that run begin at their next restart: howdah service restart NAME');
+        say(`Examine the cluster: howdah region doctor ${code}`);
+      });
+    });
+
   verb(region, 'clusters', {
     does: 'List the regions on Kubernetes with their clusters.',
     example: 'howdah region clusters',
@@ -119,7 +164,7 @@ async function bodyOf(code: string, options: Adding): Promise<Schemas['AddRegion
 }
 
 const readText = (file: string): Promise<string> =>
-  readFile(file === '-' ? '/dev/stdin' : file, 'utf8');
+  file === '-' ? readAll(process.stdin) : readFile(file, 'utf8');
 
 function imagesOf(images: readonly string[]): Record<string, string> {
   return Object.fromEntries(

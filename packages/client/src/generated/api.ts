@@ -1623,6 +1623,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/regions/{region_code}/objectStore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Keep WAL and base backups of the services of a region in an object store
+         * @description Needs an admin key of the operator project. The bucket must answer. Its key is kept encrypted, and as a Secret in each namespace of the region; answers never have it. Services that run archive from their next restart on. Another place begins empty, and what is in the former one stays.
+         */
+        put: operations["setObjectStore"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/regions/{region_code}/doctor": {
         parameters: {
             query?: never;
@@ -2410,6 +2430,24 @@ export interface components {
             };
             /** @description the image of PgBouncer, with its version as the tag: REPOSITORY:1.25.1 */
             pooler_image: string;
+            /** @description where WAL and base backups of its services are kept; null: nowhere */
+            object_store: {
+                /** @description of an S3 server: https://HOST or https://HOST:PORT */
+                endpoint: string;
+                /** @description the bucket */
+                bucket: string;
+                /** @description the region of the bucket */
+                region: string;
+                /** @description the access key id */
+                key_id: string;
+                /** @description in the bucket; a service has a folder in it */
+                folder: string;
+                /**
+                 * Format: date-time
+                 * @description what was archived before is elsewhere
+                 */
+                since: string;
+            } | null;
             /**
              * Format: date-time
              * @description when it was added
@@ -2437,6 +2475,20 @@ export interface components {
             };
             /** @description the image of PgBouncer, with its version as the tag: REPOSITORY:1.25.1 */
             pooler_image?: string;
+        };
+        SetObjectStore: {
+            /** @description of an S3 server: https://HOST or https://HOST:PORT */
+            endpoint: string;
+            /** @description the bucket */
+            bucket: string;
+            /** @description the region of the bucket */
+            region: string;
+            /** @description the access key id */
+            key_id: string;
+            /** @description the secret key */
+            key: string;
+            /** @description certificates that sign that of the endpoint, in PEM; default: those of the system */
+            ca_pem?: string;
         };
         UpdatePassword: {
             /** @description 8 to 128 characters without control characters */
@@ -19649,6 +19701,163 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    setObjectStore: {
+        parameters: {
+            query?: {
+                /** @description true: nothing is changed; the answer describes the change */
+                dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
+            header?: never;
+            path: {
+                region_code: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetObjectStore"];
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KubernetesRegion"];
+                };
             };
             /** @description INVALID_REQUEST, INVALID_STATE */
             400: {

@@ -67,6 +67,40 @@ export const AddRegionBody = Named(
 );
 export type AddRegionBody = Type.Static<typeof AddRegionBody>;
 
+const secret = (description: string) =>
+  Type.String({ minLength: 1, maxLength: 16_384, pattern: '^[^\\u0000]*$', description });
+const storeFields = {
+  endpoint: Type.String({
+    maxLength: 256,
+    pattern: '^https://[A-Za-z0-9.-]+(:[0-9]{1,5})?$',
+    description: 'of an S3 server: https://HOST or https://HOST:PORT',
+  }),
+  bucket: Type.String({
+    pattern: '^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$',
+    description: 'the bucket',
+  }),
+  region: Type.String({
+    pattern: '^[A-Za-z0-9-]{1,64}$',
+    description: 'the region of the bucket',
+  }),
+  key_id: text('the access key id'),
+} as const;
+
+export const SetObjectStoreBody = Named(
+  'SetObjectStore',
+  Type.Object(
+    {
+      ...storeFields,
+      key: secret('the secret key'),
+      ca_pem: Type.Optional(
+        secret('certificates that sign that of the endpoint, in PEM; default: those of the system'),
+      ),
+    },
+    closed,
+  ),
+);
+export type SetObjectStoreBody = Type.Static<typeof SetObjectStoreBody>;
+
 export const KubernetesRegionSchema = Named(
   'KubernetesRegion',
   Type.Object({
@@ -80,6 +114,17 @@ export const KubernetesRegionSchema = Named(
     }),
     images,
     pooler_image: poolerImage,
+    object_store: Type.Union(
+      [
+        Type.Object({
+          ...storeFields,
+          folder: Type.String({ description: 'in the bucket; a service has a folder in it' }),
+          since: dateTime('what was archived before is elsewhere'),
+        }),
+        Type.Null(),
+      ],
+      { description: 'where WAL and base backups of its services are kept; null: nowhere' },
+    ),
     created: dateTime('when it was added'),
   }),
 );

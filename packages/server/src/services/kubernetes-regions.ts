@@ -6,6 +6,7 @@ import {
   type AddRegionBody,
   type Finding,
   type KubernetesRegionDocument,
+  type SetObjectStoreBody,
 } from '@howdah/contract';
 import type { Sealer } from '../events/sealer.ts';
 import { RESERVED_REGIONS } from '../settings.ts';
@@ -17,10 +18,13 @@ import {
   insertKubernetesRegion,
   listKubernetesRegions,
   lockKubernetesRegions,
+  updateObjectStore,
   type KubernetesRegionRow,
 } from '../store/kubernetes-regions.ts';
+import { folderOf, type ObjectStore } from '../engine/object-store.ts';
+import { newId } from '../lib/ids.ts';
 import { insertRegion, isInUse } from '../store/regions.ts';
-import type { Tx } from '../store/tables.ts';
+import type { ObjectStorePlace, Tx } from '../store/tables.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { findRegion } from './regions.ts';
@@ -47,6 +51,10 @@ export type KubernetesRegionContext = ControlContext & {
     examine: (row: KubernetesRegionRow) => Promise<Finding[]>;
     /** Begins to serve a region. */
     open: (row: KubernetesRegionRow) => Promise<void>;
+    /** Lists an object of a store. @throws ApiError INVALID_REQUEST when it does not answer */
+    tryStore: (store: ObjectStore) => Promise<void>;
+    /** Has a region keep WAL and base backups in the bucket that is set. */
+    useStore: (row: KubernetesRegionRow) => void;
     /** Ends serving a region. */
     close: (code: string) => Promise<void>;
   };
@@ -71,6 +79,7 @@ export async function describeKubernetesRegions({
 
 function documentOf(row: KubernetesRegionRow): KubernetesRegionDocument {
   const { code, server, host, first_port, last_port, storage_class, images, pooler_image } = row;
+  const { object_store: store } = row;
   const created = row.created.toISOString();
   return {
     code,
@@ -81,6 +90,7 @@ function documentOf(row: KubernetesRegionRow): KubernetesRegionDocument {
     storage_class,
     images: { ...images },
     pooler_image,
+    object_store: store === null ? null : storeDocument(store),
     created,
   };
 }
@@ -147,6 +157,61 @@ export function openAccess(
   // Sealed by ourselves: it has the shape that was sealed.
   const access: ClusterAccess = JSON.parse(opened);
   return { access };
+}
+
+const storeDocument = ({ id, since, ...place }: ObjectStorePlace) => ({
+  ...place,
+  folder: folderOf({ id }),
+  since,
+});
+
+/** The bucket of a region, as it is kept; null: none is set, or it was sealed with another key. */
+export function openObjectStore(
+  sealer: Sealer,
+  { object_store: place, object_store_sealed: sealed }: KubernetesRegionRow,
+): ObjectStore | null {
+  const opened = sealed === null ? null : sealer.open(sealed);
+  if (place === null || opened === null) return null;
+  // Sealed by ourselves: it has the shape that was sealed.
+  const secrets: Pick<ObjectStore, 'key' | 'caPem'> = JSON.parse(opened);
+  const { key_id: keyId, since, ...rest } = place;
+  return { ...rest, ...secrets, keyId, sinceMs: Date.parse(since) };
+}
+
+/** Sets where WAL and base backups of the services of a region are kept. */
+export async function setObjectStore(
+  context: KubernetesRegionContext,
+  caller: Caller,
+  code: string,
+  { key, ca_pem: pem, ...asked }: SetObjectStoreBody,
+): Promise<Outcome> {
+  const { store, clusters } = context;
+  rowOrRefuse(await listKubernetesRegions(store.db), code);
+  const { key_id: keyId, ...place } = asked;
+  const caPem = pem ?? null;
+  const fresh = { id: newId(), since: new Date().toISOString() };
+  await clusters.tryStore({ ...place, keyId, key, caPem, id: fresh.id, sinceMs: 0 });
+  const set = await makeChange(store, caller, async (tx) => {
+    const row = rowOrRefuse(await lockKubernetesRegions(tx), code);
+    const before = row.object_store;
+    // Only a key of the same place: all that is there stays in use.
+    const isSame =
+      before !== null &&
+      before.endpoint === place.endpoint &&
+      before.bucket === place.bucket &&
+      before.region === place.region;
+    const { id, since } = isSame ? before : fresh;
+    const written = await updateObjectStore(
+      tx,
+      code,
+      JSON.stringify({ ...asked, id, since }),
+      clusters.sealer.seal(JSON.stringify({ key, caPem })),
+    );
+    return { operationId: null, doc: JSON.stringify(documentOf(written)) };
+  });
+  const row = await findKubernetesRegion(store.db, code);
+  if (row !== null) clusters.useStore(row);
+  return set;
 }
 
 async function serve({ store, clusters }: KubernetesRegionContext, code: string): Promise<void> {

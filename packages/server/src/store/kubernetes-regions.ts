@@ -35,6 +35,21 @@ export async function insertKubernetesRegion(
   return tx.insertInto('kubernetes_regions').values(made).returningAll().executeTakeFirstOrThrow();
 }
 
+/** @param place as JSON @param sealed its secrets */
+export async function updateObjectStore(
+  tx: Tx,
+  code: string,
+  place: string,
+  sealed: Buffer,
+): Promise<KubernetesRegionRow> {
+  return tx
+    .updateTable('kubernetes_regions')
+    .set({ object_store: place, object_store_sealed: sealed })
+    .where('code', '=', code)
+    .returningAll()
+    .executeTakeFirstOrThrow();
+}
+
 export async function deleteKubernetesRegion(tx: Tx, code: string): Promise<void> {
   await tx.deleteFrom('kubernetes_regions').where('code', '=', code).execute();
 }

@@ -13,6 +13,16 @@ import type { PublicConfig } from '../domain/exporter/document.ts';
 import type { OperationRow } from '../domain/operation/row.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 
+/** The place of the object store of a region on Kubernetes. */
+export type ObjectStorePlace = Readonly<{
+  id: string;
+  since: string;
+  endpoint: string;
+  bucket: string;
+  region: string;
+  key_id: string;
+}>;
+
 type Moment = ColumnType<Date, Date | string, Date | string>;
 
 /**
@@ -168,6 +178,13 @@ export interface Tables {
     /** By major version of PostgreSQL. */
     images: ColumnType<Readonly<Record<string, string>>, string, never>;
     pooler_image: string;
+    /** Without secrets; null: none is set. */
+    object_store: ColumnType<
+      ObjectStorePlace | null,
+      string | null | undefined,
+      string | null | undefined
+    >;
+    object_store_sealed: ColumnType<Buffer | null, Buffer | null | undefined, Buffer>;
     created: Generated<Date>;
   };
   allow_lists: {

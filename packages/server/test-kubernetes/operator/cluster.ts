@@ -37,6 +37,11 @@ const DATA_SOURCE = Type.Object({
   name: Type.String(),
 });
 
+const PLUGIN = Type.Object({
+  name: Type.Literal('barman-cloud.cloudnative-pg.io'),
+  parameters: Type.Object({ barmanObjectName: Type.String(), serverName: Type.String() }),
+});
+
 const MANAGED_ROLE = Type.Object({
   name: Type.String({ pattern: '^[a-z_]+$' }),
   ensure: Type.Literal('present'),
@@ -78,7 +83,9 @@ export const CLUSTER = Type.Object({
       recovery: Type.Optional(
         Type.Object({
           ...APPLICATION,
-          volumeSnapshots: Type.Object({ storage: DATA_SOURCE }),
+          volumeSnapshots: Type.Optional(Type.Object({ storage: DATA_SOURCE })),
+          source: Type.Optional(Type.String()),
+          recoveryTarget: Type.Optional(Type.Object({ targetTime: Type.Optional(Type.String()) })),
         }),
       ),
     }),
@@ -101,13 +108,15 @@ export const CLUSTER = Type.Object({
       Type.Array(
         Type.Object({
           name: Type.String(),
-          connectionParameters: TEXTS,
-          sslKey: KEY,
-          sslCert: KEY,
-          sslRootCert: KEY,
+          connectionParameters: Type.Optional(TEXTS),
+          sslKey: Type.Optional(KEY),
+          sslCert: Type.Optional(KEY),
+          sslRootCert: Type.Optional(KEY),
+          plugin: Type.Optional(PLUGIN),
         }),
       ),
     ),
+    plugins: Type.Optional(Type.Array(PLUGIN)),
     certificates: Type.Object({ serverCASecret: Type.String(), serverTLSSecret: Type.String() }),
     managed: Type.Object({
       roles: Type.Optional(Type.Array(MANAGED_ROLE)),
@@ -149,12 +158,26 @@ export function sourceOf({ metadata, spec }: Cluster) {
   const name = spec.bootstrap.pg_basebackup?.source;
   if (name === undefined) return null;
   const source = spec.externalClusters?.find((one) => one.name === name);
-  if (source === undefined) throw new Error(`${metadata.name} has no external cluster ${name}`);
-  return source;
+  const { connectionParameters, sslKey, sslRootCert } = source ?? {};
+  if (connectionParameters === undefined || sslKey === undefined || sslRootCert === undefined)
+    throw new Error(`${metadata.name} has no external cluster ${name}`);
+  return { connectionParameters, sslKey, sslRootCert };
+}
+
+/** The archive that the data of a Cluster is from; null: it is from none. */
+export function archiveSourceOf({ metadata, spec }: Cluster) {
+  const { source: name, recoveryTarget } = spec.bootstrap.recovery ?? {};
+  if (name === undefined) return null;
+  const plugin = spec.externalClusters?.find((one) => one.name === name)?.plugin;
+  if (plugin === undefined) throw new Error(`${metadata.name} has no external cluster ${name}`);
+  return { server: plugin.parameters.serverName, targetTime: recoveryTarget?.targetTime };
 }
 
 /** Whether all servers of a Cluster are standbys: docs/cloudnativepg.md, fact 32. */
 export const isReplica = ({ spec }: Cluster): boolean => spec.replica?.enabled === true;
+
+/** The parameters of the plugin that archives its WAL; null: it is not archived. */
+export const archiverOf = ({ spec }: Cluster) => spec.plugins?.[0]?.parameters ?? null;
 
 export type Condition = Static<typeof CONDITION>;
 

@@ -4,20 +4,23 @@
  * The rules are some of docs/cloudnativepg.md, fact 10, which CloudNativePG has in its webhook.
  */
 
-type Schema = Readonly<Record<string, unknown>>;
+export type Schema = Readonly<Record<string, unknown>>;
 
-const text: Schema = { type: 'string' };
-const number: Schema = { type: 'integer' };
-const yes: Schema = { type: 'boolean' };
+export const text: Schema = { type: 'string' };
+export const number: Schema = { type: 'integer' };
+export const yes: Schema = { type: 'boolean' };
 const texts: Schema = { type: 'array', items: text };
-const textMap: Schema = { type: 'object', additionalProperties: text };
-const quantities: Schema = {
+export const textMap: Schema = { type: 'object', additionalProperties: text };
+export const quantities: Schema = {
   type: 'object',
   additionalProperties: { anyOf: [number, text], 'x-kubernetes-int-or-string': true },
 };
 /** Kubernetes itself defines its fields. */
-const anything: Schema = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
-const object = (properties: Readonly<Record<string, Schema>>, more: Schema = {}): Schema => ({
+export const anything: Schema = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
+export const object = (
+  properties: Readonly<Record<string, Schema>>,
+  more: Schema = {},
+): Schema => ({
   type: 'object',
   properties,
   ...more,
@@ -37,7 +40,12 @@ const storage = object(
 );
 
 const application = { database: text, owner: text, secret: object({ name: text }) };
-const key = object({ name: text, key: text });
+export const key = object({ name: text, key: text });
+
+const plugin = object(
+  { name: text, enabled: yes, isWALArchiver: yes, parameters: textMap },
+  { required: ['name'] },
+);
 
 const spec = object(
   {
@@ -63,7 +71,8 @@ const spec = object(
       recovery: object({
         ...application,
         volumeSnapshots: object({ storage: object({ apiGroup: text, kind: text, name: text }) }),
-        recoveryTarget: object({ targetImmediate: yes }),
+        source: text,
+        recoveryTarget: object({ targetImmediate: yes, targetTime: text }),
       }),
       initdb: object({
         ...application,
@@ -84,10 +93,12 @@ const spec = object(
           sslKey: key,
           sslCert: key,
           sslRootCert: key,
+          plugin,
         },
         { required: ['name'] },
       ),
     ),
+    plugins: list(plugin),
     backup: object({
       target: text,
       volumeSnapshot: object({
@@ -239,7 +250,12 @@ export const BACKUP_DEFINITION = {
               kind: text,
               metadata: { type: 'object' },
               spec: object(
-                { cluster: object({ name: text }, { required: ['name'] }), method: text },
+                {
+                  cluster: object({ name: text }, { required: ['name'] }),
+                  method: text,
+                  target: text,
+                  pluginConfiguration: object({ name: text }, { required: ['name'] }),
+                },
                 { required: ['cluster'] },
               ),
               status: anything,

@@ -2,6 +2,8 @@
 import type { Named } from './api.ts';
 import {
   applicationOf,
+  archiverOf,
+  archiveSourceOf,
   currentPrimary,
   isFenced,
   isReplica,
@@ -9,6 +11,7 @@ import {
   sourceOf,
   type Cluster,
 } from './cluster.ts';
+import { ARCHIVE, RESTORE } from './archive-scripts.ts';
 import {
   COPY,
   DEFAULT_SETTINGS,
@@ -48,6 +51,8 @@ const POD_SECURITY = {
 export const replicationName = ({ metadata }: Cluster): string => `${metadata.name}-replication`;
 /** The secret of the authority of clients: docs/cloudnativepg.md, fact 35. */
 export const clientAuthorityName = ({ metadata }: Cluster): string => `${metadata.name}-ca`;
+/** The secret with the settings of the plugin, for the pods. */
+export const storeName = ({ metadata }: Cluster): string => `${metadata.name}-double-store`;
 export const settingsName = ({ metadata }: Cluster): string => `${metadata.name}-double`;
 
 export function metadataOf(cluster: Cluster, name: string, more: object = {}) {
@@ -107,6 +112,8 @@ export function settingsData(cluster: Cluster, names: readonly string[]): Record
     'initdb.sh': INITDB,
     'copy.sh': COPY,
     'recover.sh': RECOVER,
+    'restore.sh': RESTORE,
+    'archive.sh': ARCHIVE,
     'server.sh': SERVER,
   };
 }
@@ -148,7 +155,7 @@ export function claimOf(
 ): object {
   const { size, storageClass } = cluster.spec.storage;
   const labels = { 'cnpg.io/pvcRole': 'PG_DATA' };
-  const dataSource = cluster.spec.bootstrap.recovery?.volumeSnapshots.storage;
+  const dataSource = cluster.spec.bootstrap.recovery?.volumeSnapshots?.storage;
   return {
     metadata: {
       ...metadataOf(cluster, serverName(cluster, ordinal), labels),
@@ -186,6 +193,7 @@ export function firstJob(cluster: Cluster): Named & Readonly<{ spec: object }> {
 
 /** The role of the job, and its script. */
 function firstWork({ spec: { bootstrap } }: Cluster): readonly [string, string] {
+  if (bootstrap.recovery?.source !== undefined) return ['full-recovery', 'restore.sh'];
   if (bootstrap.recovery !== undefined) return ['snapshot-recovery', 'recover.sh'];
   return bootstrap.pg_basebackup === undefined
     ? ['initdb', 'initdb.sh']
@@ -237,6 +245,8 @@ export function templateOf({ metadata, spec }: Cluster): string {
     spec.resources,
     spec.postgresql.shared_preload_libraries,
     metadata.annotations?.[RESTARTED],
+    // The plugin is a container of the pod: internal/cnpgi/operator/lifecycle.go of it.
+    spec.plugins,
   ]);
 }
 
@@ -251,6 +261,8 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
   const { initdb } = spec.bootstrap;
   const application = applicationOf(cluster);
   const source = sourceOf(cluster);
+  const archive = archiveSourceOf(cluster);
+  const stored = archiverOf(cluster) !== null;
   const environment = {
     SERVER: server,
     // No file of a volume says it, since the kubelet may give a new pod an old one.
@@ -261,6 +273,9 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
     ENCODING: initdb?.encoding,
     COLLATE: initdb?.localeCollate,
     CTYPE: initdb?.localeCType,
+    ARCHIVES: archiverOf(cluster) === null ? 'no' : 'yes',
+    ARCHIVE_SOURCE: archive?.server,
+    TARGET_TIME: archive?.targetTime,
     SOURCE: source === null ? undefined : conninfoOf(source.connectionParameters),
     REPLICA: isReplica(cluster) ? 'yes' : 'no',
   };
@@ -300,6 +315,7 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
           { name: 'authority', mountPath: '/authority' },
           { name: 'clients', mountPath: '/clients' },
           ...(source === null ? [] : [{ name: 'source', mountPath: '/source' }]),
+          ...(stored ? [{ name: 'store', mountPath: '/store' }] : []),
         ],
       },
     ],
@@ -313,6 +329,7 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
       secret('authority', spec.certificates.serverCASecret),
       secret('clients', clientAuthorityName(cluster)),
       ...(source === null ? [] : [secret('source', source.sslRootCert.name)]),
+      ...(stored ? [secret('store', storeName(cluster))] : []),
     ],
   };
 }

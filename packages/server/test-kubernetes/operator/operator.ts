@@ -1,7 +1,7 @@
 /**
  * A double of CloudNativePG's operator for tests: it makes real pods with real PostgreSQL out of
  * Clusters, and reports what CloudNativePG 1.30 reports. Each rule has its source in
- * docs/cloudnativepg.md. It has no webhook, and backups by snapshots only. Where CloudNativePG
+ * docs/cloudnativepg.md. It has no webhook. Where CloudNativePG
  * waits for a lease or a delay, it goes on at once.
  */
 import { createHash } from 'node:crypto';
@@ -26,6 +26,12 @@ import {
   type Pod,
 } from './cluster.ts';
 import { giveDefaults } from './defaults.ts';
+import {
+  keepStores,
+  STORE_DEFINITION,
+  STORE_DEFINITION_NAME,
+  takeBaseBackups,
+} from './object-stores.ts';
 import { backUp } from './backups.ts';
 import {
   BACKUP_DEFINITION,
@@ -106,10 +112,26 @@ async function install(api: Api, image: string): Promise<void> {
   await api.remove(`${WEBHOOKS}/${WEBHOOK_NAME}`);
   await api.create(DEFINITIONS, DEFINITION);
   await api.create(DEFINITIONS, BACKUP_DEFINITION);
+  await api.create(DEFINITIONS, STORE_DEFINITION);
   await api.create('/api/v1/namespaces', { metadata: { name: NAMESPACE } });
-  const labels = { 'app.kubernetes.io/name': 'cloudnative-pg' };
+  await makeDeployment(api, image, 'cnpg-controller-manager', {
+    'app.kubernetes.io/name': 'cloudnative-pg',
+  });
+  await makeDeployment(api, image, 'barman-cloud', { app: 'barman-cloud' });
+  for (const name of [DEFINITION_NAME, BACKUP_DEFINITION_NAME, STORE_DEFINITION_NAME])
+    await awaitCondition(api, `${DEFINITIONS}/${name}`, 'Established');
+  await until(async () => ((await api.read(DEPLOYMENT, READY)).status.readyReplicas ?? 0) > 0);
+}
+
+/** A Deployment like that of an operator, whose pod does nothing. */
+async function makeDeployment(
+  api: Api,
+  image: string,
+  name: string,
+  labels: Readonly<Record<string, string>>,
+): Promise<void> {
   await api.create(DEPLOYMENTS, {
-    metadata: { name: 'cnpg-controller-manager', labels },
+    metadata: { name, labels },
     spec: {
       replicas: 1,
       selector: { matchLabels: labels },
@@ -124,9 +146,6 @@ async function install(api: Api, image: string): Promise<void> {
       },
     },
   });
-  for (const name of [DEFINITION_NAME, BACKUP_DEFINITION_NAME])
-    await awaitCondition(api, `${DEFINITIONS}/${name}`, 'Established');
-  await until(async () => ((await api.read(DEPLOYMENT, READY)).status.readyReplicas ?? 0) > 0);
 }
 
 const hashOf = (value: unknown): string =>
@@ -166,6 +185,8 @@ async function lookOnce(tools: Tools, faults: Faults, known: Map<string, string>
     api.list('/api/v1/secrets?labelSelector=cnpg.io/reload=true', SECRET),
   ]);
   await backUp(tools, clusters, pods);
+  await keepStores(tools, clusters, pods);
+  await takeBaseBackups(tools, clusters, pods);
   // Beside each other: a change of a primary waits for programs in pods.
   await Promise.all(
     clusters.map((cluster) =>

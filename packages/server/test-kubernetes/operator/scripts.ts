@@ -4,7 +4,7 @@
  * volume when they change.
  */
 
-const COMMON = `set -eu
+export const COMMON = `set -eu
 PATH=$(echo /usr/lib/postgresql/*/bin):$PATH
 data=/var/lib/postgresql/data/pgdata
 sql() { psql --quiet --no-psqlrc --set=ON_ERROR_STOP=1 --host=/tmp --username=postgres "$@"; }
@@ -196,6 +196,9 @@ export const OWN_SETTINGS: readonly string[] = [
   'password_encryption = scram-sha-256',
   // As in initdb: a pod that is killed loses nothing that its kernel has.
   'fsync = off',
+  // Without a plugin, each file is taken as archived: docs/cloudnativepg.md, fact 5.
+  'archive_mode = on',
+  `archive_command = 'sh /config/archive.sh "%p"'`,
   'logging_collector = on',
   "log_destination = 'jsonlog'",
   "log_directory = 'log'",

@@ -1,11 +1,18 @@
 /** Routes of regions on Kubernetes. */
-import { AddRegionBody, FindingSchema, KubernetesRegionSchema, Ref } from '@howdah/contract';
+import {
+  AddRegionBody,
+  FindingSchema,
+  KubernetesRegionSchema,
+  Ref,
+  SetObjectStoreBody,
+} from '@howdah/contract';
 import { Type } from 'typebox';
 import {
   addRegion,
   describeKubernetesRegions,
   examineRegion,
   removeRegion,
+  setObjectStore,
 } from '../../services/kubernetes-regions.ts';
 import { answer, callerOf } from '../changes.ts';
 import type { ApiContext, App } from '../context.ts';
@@ -61,6 +68,31 @@ export function kubernetesRegionRoutes(api: App, context: ApiContext): void {
     },
     async (request, reply) =>
       answer(reply, await removeRegion(context, callerOf(request), request.params.region_code)),
+  );
+
+  api.put(
+    '/regions/:region_code/objectStore',
+    {
+      schema: {
+        operationId: 'setObjectStore',
+        summary: 'Keep WAL and base backups of the services of a region in an object store',
+        description:
+          `${OPERATORS} The bucket must answer. Its key is kept encrypted, and as a Secret in ` +
+          'each namespace of the region; answers never have it. Services that run archive from ' +
+          'their next restart on. Another place begins empty, and what is in the former one stays.',
+        tags,
+        params: ofRegion,
+        body: Ref(SetObjectStoreBody),
+        response: { 200: Ref(KubernetesRegionSchema) },
+      },
+    },
+    async (request, reply) => {
+      const { params, body } = request;
+      return answer(
+        reply,
+        await setObjectStore(context, callerOf(request), params.region_code, body),
+      );
+    },
   );
 
   api.get(

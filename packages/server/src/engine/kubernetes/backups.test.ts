@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
-import { isDue, listOutdated, problemOf } from './backups.ts';
+import { isDue, listOutdated, problemOf, whyNotArchived } from './backups.ts';
 import { backupState, type BackupState } from './service/backup-state.ts';
+import { SPEC, up } from './service/decide.testing.ts';
+import { desiredOf, type Desired } from './service/desired.ts';
 
 const DAY_MS = 86_400_000;
 const POLICY = { snapshotEveryMs: DAY_MS, windowMs: 3 * DAY_MS };
@@ -8,28 +10,37 @@ const NOW_MS = 100 * DAY_MS;
 
 /** A backup of so many days ago. */
 const backup = (days: number, change: Partial<BackupState> = {}): BackupState => ({
+  kind: 'snapshot',
   name: `b${days}`,
   namespace: 'howdah-p',
   askedMs: NOW_MS - days * DAY_MS,
+  isTaken: true,
   snapshot: `b${days}`,
   problem: null,
   ...change,
 });
-const failed = (days: number): BackupState => backup(days, { snapshot: null, problem: 'no room' });
+const failed = (days: number): BackupState =>
+  backup(days, { isTaken: false, snapshot: null, problem: 'no room' });
+const failedBase = (days: number): BackupState => ({ ...failed(days), kind: 'base' });
 const SECONDS = 1000 / DAY_MS;
 
 test.each<[string, BackupState[], boolean]>([
   ['at first', [], true],
   ['after a day', [backup(1)], true],
   ['not before', [backup(0.9)], false],
-  ['not while one is taken', [backup(2, { snapshot: null })], false],
+  ['not while one is taken', [backup(2, { isTaken: false, snapshot: null })], false],
   ['not right after a failure', [failed(30 * SECONDS), backup(2)], false],
   ['a minute after a failure', [failed(61 * SECONDS), backup(2)], true],
   ['not a minute after failures of ten', [failed(61 * SECONDS), failed(661 * SECONDS)], false],
   ['ten minutes after failures of ten', [failed(601 * SECONDS), failed(1201 * SECONDS)], true],
   ['an hour after failures of a day', [failed(0.05), failed(1), backup(9), failed(20)], true],
   ['not before that', [failed(0.04), failed(1), backup(9), failed(20)], false],
-])('a snapshot is due: %s', (_, backups, due) => {
+  [
+    'a minute after a failed base backup',
+    [failedBase(61 * SECONDS), backup(2, { kind: 'base', snapshot: null }), failedBase(20)],
+    true,
+  ],
+])('a backup is due: %s', (_, backups, due) => {
   expect(isDue(backups, NOW_MS, POLICY)).toBe(due);
 });
 
@@ -49,6 +60,28 @@ test('the last failure is a problem until a snapshot is taken', () => {
   expect(problemOf([failed(0), backup(1)])).toBe('no snapshot was taken: no room');
   expect(problemOf([backup(0), failed(1)])).toBeNull();
   expect(problemOf([])).toBeNull();
+});
+
+test('a service that is not archived says why, and a read replica set says nothing', () => {
+  const store = { id: 's', sinceMs: 0, endpoint: '', bucket: '', region: '', keyId: '' };
+  const whyNot = (desired: Desired) =>
+    whyNotArchived(
+      {
+        cache: {
+          cluster: () => up(SPEC, { desired }).cluster,
+          hasPlugin: () => true,
+          backups: () => [failed(0), failedBase(1)],
+        },
+        objectStore: () => ({ ...store, key: '', caPem: null }),
+      },
+      { problem: () => null },
+      SPEC.id,
+    );
+  const desired = desiredOf(SPEC);
+  expect(whyNot(desired)).toContain('restart it');
+  expect(whyNot({ ...desired, archives: true })).toBe('no base backup was taken: no room');
+  expect(whyNot({ ...desired, running: false })).toBeNull();
+  expect(whyNot({ ...desired, set: { parent: 'b', limits: {} } })).toBeNull();
 });
 
 test('a backup has a snapshot once it is completed, and a reason once it has failed', () => {

@@ -1,15 +1,19 @@
 /**
- * Backups of services by snapshots of their volumes: objects of CloudNativePG, of which one is made
- * when it is due, and old ones are deleted with their snapshots.
+ * Backups of services by snapshots of their volumes, and by base backups in the object store of the
+ * region: objects of CloudNativePG, of which one is made when it is due.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { BackupPolicy } from '../../config.ts';
 import type { Engine, LocalBackups } from '../engine.ts';
 import { KINDS } from './api/kinds.ts';
-import { backupName } from './manifests/names.ts';
+import type { Archiver } from './archiver.ts';
+import type { Cache } from './cache.ts';
+import { backupName, baseBackupName } from './manifests/names.ts';
+import { baseBackupManifest } from './manifests/object-store.ts';
 import { backupManifest } from './manifests/snapshots.ts';
 import type { Region } from './region.ts';
 import type { BackupState } from './service/backup-state.ts';
+import { windowOf } from './service/archive-state.ts';
 import { placesIn } from './service/objects.ts';
 import type { ClusterState } from './service/observed.ts';
 import { nameOf } from './storage-classes.ts';
@@ -28,23 +32,36 @@ const POLL_MS = 100;
 export const NO_VERIFICATION =
   'services on Kubernetes have no verification of backups: fork the last snapshot, and examine it';
 
-export function createBackups(region: Region, policy: SnapshotPolicy): Engine['backups'] {
+/** Whether its backups are kept in the object store of the region. */
+type Archiving = Pick<Archiver, 'problem'>;
+
+export function createBackups(
+  region: Region,
+  policy: SnapshotPolicy,
+  archiver: Archiving,
+): Engine['backups'] {
   return {
-    describe: async (id) => describe(region, policy, id),
+    describe: async (id) => describe(region, policy, archiver, id),
     restorable: async () => null,
-    keep: (id, { removes }) => keep(region, policy, id, removes),
+    keep: (id, { removes }) => keep(region, policy, archiver, id, removes),
     verify: async () => {
       throw new Error(NO_VERIFICATION);
     },
   };
 }
 
-function describe({ cache, snapshotClass }: Region, policy: SnapshotPolicy, id: string) {
+function describe(region: Region, policy: SnapshotPolicy, archiver: Archiving, id: string) {
+  const { cache, snapshotClass } = region;
   const backups = cache.backups(id);
+  const window = windowOf(cache.archive(id), region.objectStore());
   const volumeGb = cache.cluster(id)?.desired?.storageGb ?? 0;
   const described: LocalBackups = {
-    // Without an archive, no moment between two snapshots can be reached.
-    window: { earliest: null, latest: null, days: policy.windowMs / DAY_MS },
+    window: {
+      // Without an archive, no moment between two snapshots can be reached.
+      earliest: window === null ? null : new Date(window.earliestMs).toISOString(),
+      latest: window === null ? null : new Date(window.latestMs).toISOString(),
+      days: policy.windowMs / DAY_MS,
+    },
     snapshots: backups
       .filter(({ snapshot }) => snapshot !== null)
       .map(({ name, askedMs }) => ({
@@ -54,7 +71,10 @@ function describe({ cache, snapshotClass }: Region, policy: SnapshotPolicy, id: 
         storage_mb: volumeGb * 1000,
       })),
     archive_mb: 0,
-    problem: 'name' in snapshotClass() ? problemOf(backups) : NO_SNAPSHOTS,
+    problem:
+      whyNotArchived(region, archiver, id) ??
+      problemOf(backups) ??
+      ('name' in snapshotClass() || region.objectStore() !== null ? null : NO_SNAPSHOTS),
   };
   return described;
 }
@@ -62,16 +82,46 @@ function describe({ cache, snapshotClass }: Region, policy: SnapshotPolicy, id: 
 const NO_SNAPSHOTS =
   'its region has no snapshots of volumes (howdah region doctor says why): use pg_dump';
 
+type ArchiveReading = Pick<Region, 'objectStore'> & {
+  readonly cache: Pick<Cache, 'cluster' | 'hasPlugin' | 'backups'>;
+};
+
+/** Why a service is not backed up in the object store of its region; null: no reason is known. */
+export function whyNotArchived(
+  { cache, objectStore }: ArchiveReading,
+  archiver: Archiving,
+  id: string,
+): string | null {
+  const desired = cache.cluster(id)?.desired;
+  // A read replica set has its data from its service, which is archived.
+  if (objectStore() === null || desired?.running !== true || desired.set !== undefined) return null;
+  if (cache.hasPlugin() === false) return NO_PLUGIN;
+  if (desired.archives !== true) return NOT_RESTARTED;
+  const [newest] = ofKind(cache.backups(id), 'base');
+  const why = newest?.problem ?? null;
+  return archiver.problem(id) ?? (why === null ? null : `no base backup was taken: ${why}`);
+}
+
+const NO_PLUGIN =
+  'its region has an object store, and its cluster no Barman Cloud plugin, so it is not archived ' +
+  '(howdah region doctor says more)';
+const NOT_RESTARTED =
+  'it runs since before its region got an object store, so its WAL is not archived: restart it';
+
+const ofKind = (backups: readonly BackupState[], kind: BackupState['kind']): BackupState[] =>
+  backups.filter((backup) => backup.kind === kind);
+
 /** Why the last snapshot was not taken; null: it was, or none was asked for. */
-export const problemOf = ([newest]: readonly BackupState[]): string | null =>
-  newest === undefined || newest.problem === null
+export function problemOf(backups: readonly BackupState[]): string | null {
+  const [newest] = ofKind(backups, 'snapshot');
+  return newest === undefined || newest.problem === null
     ? null
     : `no snapshot was taken: ${newest.problem}`;
+}
 
-const isEnded = ({ snapshot, problem }: BackupState): boolean =>
-  snapshot !== null || problem !== null;
+const isEnded = ({ isTaken, problem }: BackupState): boolean => isTaken || problem !== null;
 
-/** Whether a snapshot must be taken now. @param backups newest first */
+/** Whether a backup of its kind must be taken now. @param backups of it, newest first */
 export function isDue(
   backups: readonly BackupState[],
   nowMs: number,
@@ -85,7 +135,7 @@ export function isDue(
 
 /** Failed backups since the last snapshot, newest first. */
 function failuresIn(backups: readonly BackupState[]): readonly BackupState[] {
-  const taken = backups.findIndex(({ snapshot }) => snapshot !== null);
+  const taken = backups.findIndex(({ isTaken }) => isTaken);
   return backups
     .slice(0, taken === -1 ? undefined : taken)
     .filter(({ problem }) => problem !== null);
@@ -110,24 +160,26 @@ export function listOutdated(
   nowMs: number,
   { windowMs }: SnapshotPolicy,
 ): BackupState[] {
-  const taken = backups.filter(({ snapshot }) => snapshot !== null);
+  const taken = backups.filter(({ isTaken }) => isTaken);
   const base = taken.findIndex(({ askedMs }) => askedMs <= nowMs - windowMs);
   const old = base === -1 ? [] : taken.slice(base + 1);
-  const failures = failuresIn(backups);
-  const kept = [failures[0], failures.at(-1)];
-  return [...old, ...backups.filter((one) => one.problem !== null && !kept.includes(one))];
+  return [...old, ...listOldFailures(backups)];
 }
 
-/** Whether a snapshot of a service can be taken: it runs, and its Cluster has the class. */
-function canTake({ cache, snapshotClass }: Region, cluster: ClusterState): boolean {
+/** Failed backups but the first and the newest since the last that was taken. */
+function listOldFailures(backups: readonly BackupState[]): BackupState[] {
+  const failures = failuresIn(backups);
+  const kept = [failures[0], failures.at(-1)];
+  return backups.filter((one) => one.problem !== null && !kept.includes(one));
+}
+
+/** Whether a service can be backed up now: it runs, and nothing is changed. */
+function isUnchanged({ cache }: Region, cluster: ClusterState): boolean {
   const { desired, awaited, provisioned, leaving } = cluster;
-  const className = nameOf(snapshotClass());
   return (
     cache.staleWhy() === null &&
     cache.knowsBackups() &&
-    className !== null &&
-    desired?.snapshotClass === className &&
-    desired.running &&
+    desired?.running === true &&
     awaited === null &&
     provisioned &&
     !leaving
@@ -137,19 +189,46 @@ function canTake({ cache, snapshotClass }: Region, cluster: ClusterState): boole
 async function keep(
   region: Region,
   policy: SnapshotPolicy,
+  archiver: Archiving,
   id: string,
   removes: boolean,
 ): Promise<boolean> {
   const { kube, cache } = region;
   const cluster = cache.cluster(id);
-  if (cluster === null || cluster.projectId === null || !canTake(region, cluster)) return false;
-  if (isDue(cache.backups(id), Date.now(), policy))
-    await take(region, id, cluster.projectId, cluster.uid);
+  if (cluster === null || cluster.projectId === null || !isUnchanged(region, cluster)) return false;
+  const { projectId, uid, desired } = cluster;
+  const className = nameOf(region.snapshotClass());
+  const hasClass = className !== null && desired?.snapshotClass === className;
+  if (hasClass && isDue(ofKind(cache.backups(id), 'snapshot'), Date.now(), policy))
+    await take(region, id, projectId, uid);
+  if (desired?.archives === true) await keepBase(region, policy, { id, projectId, uid });
   const backups = cache.backups(id);
-  const outdated = removes ? listOutdated(backups, Date.now(), policy) : [];
-  for (const { name, namespace } of outdated)
+  const outdated =
+    removes && hasClass ? listOutdated(ofKind(backups, 'snapshot'), Date.now(), policy) : [];
+  // The plugin removes those that were taken by the retention of the ObjectStore.
+  const failed = listOldFailures(ofKind(backups, 'base'));
+  for (const { name, namespace } of [...outdated, ...failed])
     await kube.remove({ kind: KINDS.backup, namespace, name });
-  return problemOf(backups) !== null;
+  return problemOf(backups) !== null || whyNotArchived(region, archiver, id) !== null;
+}
+
+type Backed = Readonly<{ id: string; projectId: string; uid: string }>;
+
+/** Has a base backup taken in the object store when it is due; it may take hours. */
+async function keepBase(
+  { kube, cache, settings, objectStore }: Region,
+  policy: SnapshotPolicy,
+  { id, projectId, uid: clusterUid }: Backed,
+): Promise<void> {
+  const store = objectStore();
+  if (store === null || cache.hasPlugin() !== true) return;
+  // Those of before are in another place.
+  const known = ofKind(cache.backups(id), 'base').filter(({ askedMs }) => askedMs >= store.sinceMs);
+  const nowMs = Date.now();
+  if (!isDue(known, nowMs, policy)) return;
+  const name = baseBackupName(id, nowMs);
+  const manifest = baseBackupManifest({ id, projectId, region: settings.code, name, clusterUid });
+  await kube.apply(placesIn(projectId)(KINDS.backup, name), manifest);
 }
 
 /** Has a snapshot taken, and waits for it a while. */

@@ -5,9 +5,11 @@
 import type { Static } from 'typebox';
 import { Value } from 'typebox/value';
 import type { Kube } from './api/client.ts';
+import { KubeError } from './api/errors.ts';
 import { KINDS, type Kind } from './api/kinds.ts';
 import { follow } from './api/watch.ts';
 import { CLUSTER_LABEL, idOf, isInOurNamespace, LABELS, POOLER_LABEL } from './manifests/names.ts';
+import { ARCHIVE_OBJECT, archiveState, type ArchiveState } from './service/archive-state.ts';
 import { BACKUP_OBJECT, backupState, type BackupState } from './service/backup-state.ts';
 import {
   CLUSTER_OBJECT,
@@ -36,6 +38,14 @@ export type Cache = Readonly<{
   knowsBackups: () => boolean;
   /** Its backups by snapshots, newest first. */
   backups: (id: string) => readonly BackupState[];
+  /** The services that have a Cluster. */
+  ids: () => string[];
+  /** Whether the cluster has the Barman Cloud plugin's resources; null: it has not said yet. */
+  hasPlugin: () => boolean | null;
+  /** Ends once that is known. */
+  archivesRead: Promise<void>;
+  /** Its ObjectStore; null: it has none. */
+  archive: (id: string) => ArchiveState | null;
   pooler: (id: string) => PoolerState | null;
   /** The number of pods of its pooler, and why they do not start. */
   poolerPods: (id: string) => Readonly<{ count: number; obstacle: string | null }>;
@@ -44,6 +54,8 @@ export type Cache = Readonly<{
   putPooler: (deployment: unknown) => void;
   close: () => Promise<void>;
 }>;
+
+type Labelled = Readonly<{ metadata: Readonly<{ labels?: Readonly<Record<string, string>> }> }>;
 
 /** @param changed called with the id of a service of which something changed */
 export function createCache(kube: Kube, region: string, changed: (id: string) => void): Cache {
@@ -64,13 +76,8 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
       idOf(labels?.[CLUSTER_LABEL] ?? labels?.[POOLER_LABEL] ?? ''),
     changed,
   });
-  const backups = keep({
-    ...parts,
-    kind: KINDS.backup,
-    schema: BACKUP_OBJECT,
-    serviceOf: ({ metadata }) => metadata.labels?.[LABELS.service] ?? null,
-    changed,
-  });
+  const serviceOf = ({ metadata }: Labelled) => metadata.labels?.[LABELS.service] ?? null;
+  const backups = keep({ ...parts, kind: KINDS.backup, schema: BACKUP_OBJECT, serviceOf, changed });
   const poolers = keep({
     ...parts,
     kind: KINDS.deployment,
@@ -78,6 +85,8 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
     serviceOf: ({ metadata }) => idOf(metadata.labels?.[POOLER_LABEL] ?? ''),
     changed,
   });
+  const ofArchives = { kind: KINDS.objectStore, schema: ARCHIVE_OBJECT, serviceOf };
+  const archives = keep({ ...parts, ...ofArchives, changed });
   const podsWith = (label: string, id: string) =>
     pods.of(id).filter(({ metadata }) => metadata.labels?.[label] !== undefined);
   return {
@@ -100,6 +109,13 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
         .of(id)
         .map(backupState)
         .toSorted((a, b) => b.askedMs - a.askedMs),
+    ids: clusters.ids,
+    hasPlugin: () => isThere(archives.failure()),
+    archivesRead: archives.first.catch(() => undefined),
+    archive: (id) => {
+      const [found] = archives.of(id);
+      return found === undefined ? null : archiveState(id, found);
+    },
     pooler: (id) => {
       const [found] = poolers.of(id);
       return found === undefined ? null : poolerState(found);
@@ -112,10 +128,17 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
     putPooler: poolers.put,
     close: async () => {
       ending.abort();
-      const all = [clusters, pods, backups, poolers];
+      const all = [clusters, pods, backups, poolers, archives];
       await Promise.all(all.map(({ following }) => following));
     },
   };
+}
+
+/** Whether there are resources of a kind, or a user may list them. */
+function isThere(failure: Error | null): boolean | null {
+  if (failure === null) return true;
+  const status = failure instanceof KubeError ? failure.status : null;
+  return status === 404 || status === 403 ? false : null;
 }
 
 type KeptObject = Readonly<{ metadata: Readonly<{ name: string; resourceVersion: string }> }>;
@@ -124,6 +147,7 @@ type KeptSchema =
   | typeof CLUSTER_OBJECT
   | typeof POD_OBJECT
   | typeof BACKUP_OBJECT
+  | typeof ARCHIVE_OBJECT
   | typeof DEPLOYMENT_OBJECT;
 
 type Kept<T extends KeptSchema> = Readonly<{
@@ -199,6 +223,7 @@ function keep<T extends KeptSchema>({ kube, selector, signal, kind, ...kept }: K
     },
     idsWith: (holds: (object: Static<T>) => boolean): string[] =>
       [...objects].filter(([, those]) => [...those.values()].some(holds)).map(([id]) => id),
+    ids: (): string[] => [...objects.keys()],
     of: (id: string): Static<T>[] => [...(objects.get(id)?.values() ?? [])],
   };
 }

@@ -1,6 +1,7 @@
 /** The kinds of services that a cluster can run, and the actions that it cannot do. */
 import { typeOfAddons, type Addon } from '@howdah/contract';
 import type { Capabilities, MajorCapability, Possibility, PostgresCapability } from '../engine.ts';
+import { locationOf, type ObjectStore } from '../object-store.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
 import { poolerVersion } from './manifests/pooler.ts';
 
@@ -33,8 +34,15 @@ function majorsOf({ images }: Pick<Images, 'images'>): number[] {
     .toSorted((a, b) => b - a);
 }
 
-/** @param hasSnapshots whether there is a class for snapshots of volumes */
-export function capabilitiesOf(settings: Images, hasSnapshots: boolean): Capabilities {
+/** How the past of services is kept. */
+export type Keeping = Readonly<{
+  /** Whether there is a class for snapshots of volumes. */
+  snapshots: boolean;
+  /** The object store of archived WAL; null: none is set, or the plugin for it is missing. */
+  archive: ObjectStore | null;
+}>;
+
+export function capabilitiesOf(settings: Images, { snapshots, archive }: Keeping): Capabilities {
   const typeOf = (addons: readonly Addon[]) => supports(settings, addons, null);
   const versionsOf = (addons: readonly Addon[]): MajorCapability[] =>
     majorsOf(settings).map((major) => ({ ...supports(settings, addons, major), major }));
@@ -57,10 +65,10 @@ export function capabilitiesOf(settings: Images, hasSnapshots: boolean): Capabil
     },
     pooler: { version: poolerVersion(settings.poolerImage) },
     gateway: { version: 'CloudNativePG', note: REPLICAS },
-    offMachine: { missing: NOT_YET },
+    offMachine: { missing: offMachineOf(archive) },
     actions: {
       forkNow: POSSIBLE,
-      forkPast: hasSnapshots ? POSSIBLE : { possible: false, why: NO_PAST },
+      forkPast: snapshots || archive !== null ? POSSIBLE : { possible: false, why: NO_PAST },
       enablePooler: POSSIBLE,
       setHA: POSSIBLE,
       switchover: POSSIBLE,
@@ -91,8 +99,17 @@ export function capabilitiesOf(settings: Images, hasSnapshots: boolean): Capabil
 const NOT_YET =
   'regions on Kubernetes do not have this yet; create the service in a region of this machine';
 const NO_PAST =
-  'the cluster of the region has no snapshots of volumes (howdah region doctor says why), so no ' +
-  'state of before can be forked; fork the present one with the strategy NOW';
+  'the region has no object store (howdah region object-store), and its cluster no snapshots of ' +
+  'volumes (howdah region doctor says why), so no state of before can be forked; fork the ' +
+  'present one with the strategy NOW';
+
+/** Repositories serve regions of this machine; this one has its own way. */
+const offMachineOf = (archive: ObjectStore | null): string =>
+  archive === null
+    ? 'repositories do not serve regions on Kubernetes, and this one has no object store ' +
+      '(howdah region object-store): only the strategies NOW and LAST_SNAPSHOT can be forked'
+    : `base backups and WAL are in the object store of the region, ${locationOf(archive)}, and ` +
+      'in no repository: all strategies can be forked';
 const FORK_COST =
   'the operator copies the data of the running server by pg_basebackup, after a checkpoint of ' +
   'it; that of a paused one comes by a snapshot of its volume';

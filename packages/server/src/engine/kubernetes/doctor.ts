@@ -61,16 +61,20 @@ const DEFINITION = Type.Object({
 });
 const INSTALL = 'install CloudNativePG 1.30 or newer: https://cloudnative-pg.io/docs/';
 
+/** Whether the cluster has resources of a kind, in their version v1. */
+export async function isServed(kube: Kube, name: string): Promise<boolean> {
+  const found = await kube.get({ kind: KINDS.definition, namespace: null, name }, DEFINITION);
+  return found?.spec.versions.some((one) => one.name === 'v1' && one.served) ?? false;
+}
+
 async function examineDefinitions(kube: Kube): Promise<Finding> {
   const name = 'clusters.postgresql.cnpg.io';
-  const found = await kube.get({ kind: KINDS.definition, namespace: null, name }, DEFINITION);
-  const isServed = found?.spec.versions.some((one) => one.name === 'v1' && one.served) ?? false;
   const what = 'CloudNativePG resources';
-  if (isServed) return { what, state: 'ok', found: `${name}/v1` };
+  if (await isServed(kube, name)) return { what, state: 'ok', found: `${name}/v1` };
   return { what, state: 'missing', found: `${name}/v1 is not served`, remedy: INSTALL };
 }
 
-const DEPLOYMENT = Type.Object({
+export const DEPLOYMENT = Type.Object({
   metadata: Type.Object({ name: Type.String(), namespace: Type.String() }),
   spec: Type.Object({
     template: Type.Object({
@@ -181,6 +185,8 @@ const NEEDED: readonly (readonly [Kind, readonly string[], subresource?: string]
   [KINDS.deployment, ['list', 'watch', 'create', 'patch', 'delete']],
   [KINDS.backup, ['list', 'watch', 'create', 'patch', 'delete']],
   [KINDS.snapshot, ['list', 'create', 'patch', 'delete']],
+  // Archived WAL.
+  [KINDS.objectStore, ['list', 'watch', 'create', 'patch', 'delete']],
   [KINDS.podMetrics, ['get']],
 ];
 const REVIEW = Type.Object({ status: Type.Object({ allowed: Type.Boolean() }) });

@@ -12,6 +12,7 @@ import { readKubeconfig } from './api/kubeconfig.ts';
 import { startFakeKubernetes, type FakeKubernetes } from './fake-kubernetes.testing.ts';
 import { startFakePostgres, type LoginAnswer } from './fake-postgres.testing.ts';
 import { createKubernetesEngine } from './index.ts';
+import type { ObjectStore } from '../object-store.ts';
 import { saltOf } from './service/challenge.ts';
 import { HEALTHY } from './service/decide.ts';
 
@@ -41,6 +42,8 @@ export type Cloud = {
   /** The port of the endpoint. */
   readonly port: number;
   readonly records: MemoryRecords;
+  /** The object store of the region. */
+  store: ObjectStore | null;
   /** The ids of services that the engine has reported as changed. */
   readonly changed: readonly string[];
   /** Another engine on the same cluster. */
@@ -73,6 +76,7 @@ export async function openCloud(): Promise<Cloud> {
       records: records.store,
       readLagLimit: { bytes: 1, seconds: 1 },
       backups: { windowMs: 7 * 86_400_000, snapshotEveryMs: 86_400_000 },
+      objectStore: () => cloud.store,
       changed: (id) => changed.push(id),
       failed: () => undefined,
     });
@@ -83,6 +87,7 @@ export async function openCloud(): Promise<Cloud> {
     answer: { salt: 'c2FsdA==' },
     port: postgres.port,
     records,
+    store: null,
     changed,
     openEngine: () => openEngine(),
     close: async () => {

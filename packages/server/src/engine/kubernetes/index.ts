@@ -7,10 +7,12 @@ import type { CertificateAuthority } from '../../lib/tls.ts';
 import { takeUsablePort } from '../addresses.ts';
 import type { ForkStrategy } from '@howdah/contract';
 import { EngineUnavailable, type Engine, type Observing } from '../engine.ts';
+import type { ObjectStore } from '../object-store.ts';
 import type { ClusterRecords } from '../records.ts';
 import { whyNoChanges } from './admission.ts';
 import { createKube } from './api/client.ts';
 import type { Connection } from './api/kubeconfig.ts';
+import { createArchiver } from './archiver.ts';
 import { createBackups, type SnapshotPolicy } from './backups.ts';
 import { createCache } from './cache.ts';
 import { capabilitiesOf, supports } from './capabilities.ts';
@@ -42,11 +44,15 @@ export type KubernetesEngineOptions = Readonly<{
   readLagLimit: Observing['readLagLimit'];
   /** How often snapshots are taken, and for how long they are kept. */
   backups: SnapshotPolicy;
+  /** Where WAL and base backups are kept, as it is set now; null: nowhere. */
+  objectStore: () => ObjectStore | null;
   /** Called with the id of a service of which something changed. */
   changed: (id: string) => void;
   /** Called with the error of background work, which is tried again. */
   failed: (error: unknown) => void;
 }>;
+
+const DAY_MS = 86_400_000;
 
 /** Begins to follow the cluster; it need not answer yet. */
 export function createKubernetesEngine(options: KubernetesEngineOptions): Engine {
@@ -66,7 +72,15 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     failed,
   });
   const snapshotClass = keepSnapshotClass(kube, settings.storageClass);
-  const reach = { settings, kube, cache, authority };
+  const reach = {
+    settings,
+    kube,
+    cache,
+    authority,
+    objectStore: options.objectStore,
+    retentionDays: Math.max(1, Math.ceil(options.backups.windowMs / DAY_MS)),
+  };
+  const archiver = createArchiver(reach, failed);
   const guard = createNetworkGuard(reach, failed);
   const region: Region = {
     ...reach,
@@ -74,7 +88,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     failovers,
     snapshotClass: snapshotClass.current,
     guard,
-    classesRead: snapshotClass.first,
+    classesRead: Promise.all([snapshotClass.first, cache.archivesRead]).then(() => undefined),
     reached: new Set(),
     startingPoolers: new Map(),
     readLagLimit: options.readLagLimit,
@@ -85,7 +99,10 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
   const statements = createStatements(region);
   return {
     get capabilities() {
-      return capabilitiesOf(settings, 'name' in snapshotClass.current());
+      return capabilitiesOf(settings, {
+        snapshots: 'name' in snapshotClass.current(),
+        archive: cache.hasPlugin() !== false ? options.objectStore() : null,
+      });
     },
     lifecycle: createLifecycle(region),
     addresses: {
@@ -97,12 +114,9 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
       isCurrent: ({ host }) => host === settings.host,
     },
     sql: createSql(region, statements),
-    extensions: {
-      installed: async () => [],
-      of: async () => [],
-    },
-    observe: createObserving(region),
-    backups: createBackups(region, options.backups),
+    extensions: NO_EXTENSIONS,
+    observe: createObserving(region, archiver),
+    backups: createBackups(region, options.backups, archiver),
     offMachine: OFF_MACHINE,
     storage: createStorage(region),
     networks: { converge: async () => [] },
@@ -110,6 +124,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     close: async () => {
       certificates.close();
       snapshotClass.close();
+      archiver.close();
       statements.close();
       guard.close();
       await failovers.close();
@@ -138,6 +153,10 @@ function whyNotForked(
   parent: string,
   strategy: ForkStrategy,
 ): string | null {
+  // The call has examined the window.
+  if (strategy === 'PITR') return null;
+  if (strategy === 'LAST_SNAPSHOT' && 'missing' in snapshotClass())
+    return 'its region has no snapshots of volumes (howdah region doctor says why): use PITR';
   if (strategy === 'LAST_SNAPSHOT')
     return newestSnapshot(cache.backups(parent)) === null
       ? 'it has no snapshot yet: the first one is taken a minute or two after it is READY'
@@ -236,6 +255,11 @@ const OFF_MACHINE: Engine['offMachine'] = {
   findForeign: async () => {
     throw new Error(NO_OFF_MACHINE);
   },
+};
+
+const NO_EXTENSIONS: Engine['extensions'] = {
+  installed: async () => [],
+  of: async () => [],
 };
 
 /** A storage class has no size: a volume that cannot be had says so in its own pod. */

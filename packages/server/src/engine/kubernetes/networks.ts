@@ -32,7 +32,7 @@ const SESSION_DEADLINE_MS = 5000;
 const ADDRESSES_WITHIN_MS = 5000;
 
 /** The parts of a region that sessions need. */
-type Reach = Pick<Region, 'cache' | 'kube' | 'settings' | 'authority'>;
+export type Reach = Pick<Region, 'cache' | 'kube' | 'settings' | 'authority'>;
 
 /** @param failed called with the error of background work */
 export function createNetworkGuard(region: Reach, failed: (error: unknown) => void) {
@@ -126,8 +126,8 @@ async function endDisallowed(
 
 const NO_PRIVILEGE = '42501';
 
-/** A session of the role that ends others. @throws EngineUnavailable */
-async function openSession(region: Reach, id: string): Promise<Client> {
+/** A session of the role of the control plane. @throws EngineUnavailable */
+export async function openSession(region: Reach, id: string): Promise<Client> {
   const [own, users] = CONTROL_DATABASES;
   const password = await passwordOf(region, id);
   try {
@@ -191,6 +191,6 @@ const unavailable = (error: unknown): EngineUnavailable =>
     ? error
     : new EngineUnavailable(
         `the control plane has no session as ${GUARD_ROLE}, which ends sessions of other ` +
-          `networks: ${messageOf(error)}`,
+          `networks and marks WAL: ${messageOf(error)}`,
         { cause: error },
       );

@@ -1,7 +1,8 @@
 /** The state of services, as users read it. */
 import type { Member, ReplicaState, Warning } from '@howdah/contract';
 import type { Observing } from '../engine.ts';
-import { problemOf } from './backups.ts';
+import type { Archiver } from './archiver.ts';
+import { problemOf, whyNotArchived } from './backups.ts';
 import { readPodLog } from './logs.ts';
 import { podIn } from './manifests/names.ts';
 import type { Region } from './region.ts';
@@ -10,7 +11,7 @@ import type { ClusterState, ServerState } from './service/observed.ts';
 import { usageOfSet } from './set-usage.ts';
 import { usageOf } from './usage.ts';
 
-export function createObserving(region: Region): Observing {
+export function createObserving(region: Region, archiver: Pick<Archiver, 'problem'>): Observing {
   const { kube, cache, readLagLimit } = region;
   const found = (id: string): Found | null => {
     const cluster = cache.cluster(id);
@@ -18,7 +19,11 @@ export function createObserving(region: Region): Observing {
   };
   return {
     readLagLimit,
-    warnings: async (id) => [...warningsOf(found(id)), ...snapshotWarnings(cache.backups(id))],
+    warnings: async (id) => [
+      ...warningsOf(found(id)),
+      ...snapshotWarnings(cache.backups(id)),
+      ...archiveWarnings(whyNotArchived(region, archiver, id)),
+    ],
     logs: async (id, node, query, signal) => {
       signal.throwIfAborted();
       const cluster = cache.cluster(id);
@@ -122,6 +127,9 @@ function snapshotWarnings(backups: readonly BackupState[]): Warning[] {
   const message = problemOf(backups);
   return message === null ? [] : [{ code: 'SNAPSHOT', message }];
 }
+
+const archiveWarnings = (message: string | null): Warning[] =>
+  message === null ? [] : [{ code: 'ARCHIVE', message }];
 
 /** Standbys that are desired and do not run. */
 export function warningsOf(found: Found | null): Warning[] {

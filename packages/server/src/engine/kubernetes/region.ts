@@ -4,6 +4,7 @@ import type { Kube } from './api/client.ts';
 import type { Cache } from './cache.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
 import type { Observing } from '../engine.ts';
+import type { ObjectStore } from '../object-store.ts';
 import type { ClusterRecords } from '../records.ts';
 import type { Failovers } from './service/failovers.ts';
 import type { SnapshotClass } from './storage-classes.ts';
@@ -17,11 +18,15 @@ export type Region = Readonly<{
   failovers: Failovers;
   /** The class for snapshots of its volumes, as it was a moment ago. */
   snapshotClass: () => SnapshotClass;
+  /** Where WAL and base backups of its services are kept; null: nowhere. */
+  objectStore: () => ObjectStore | null;
+  /** For how long base backups are kept, with the WAL after them. */
+  retentionDays: number;
   /** Ends sessions of networks that are not allowed. @throws EngineUnavailable */
   guard: Readonly<{
     enforce: (id: string, networks: readonly string[], isPooled: boolean) => Promise<void>;
   }>;
-  /** Ends once the class was looked for. */
+  /** Ends once the class and the resources of the plugin were looked for. */
   classesRead: Promise<void>;
   /** Services whose PostgreSQL answered at the endpoint since their last change. */
   reached: Set<string>;

@@ -8,6 +8,7 @@ export type Kind = Readonly<{
 }>;
 
 const CNPG = 'postgresql.cnpg.io/v1';
+const BARMAN = 'barmancloud.cnpg.io/v1';
 
 export const KINDS = {
   namespace: { apiVersion: 'v1', kind: 'Namespace', plural: 'namespaces', namespaced: false },
@@ -72,6 +73,13 @@ export const KINDS = {
   },
   cluster: { apiVersion: CNPG, kind: 'Cluster', plural: 'clusters', namespaced: true },
   backup: { apiVersion: CNPG, kind: 'Backup', plural: 'backups', namespaced: true },
+  /** The Barman Cloud plugin has them. */
+  objectStore: {
+    apiVersion: BARMAN,
+    kind: 'ObjectStore',
+    plural: 'objectstores',
+    namespaced: true,
+  },
   scheduledBackup: {
     apiVersion: CNPG,
     kind: 'ScheduledBackup',

@@ -72,10 +72,11 @@ const SERVICE_OBJECT = Type.Object({
 
 /** Lists the parts before the Clusters: a service that is being made has a Cluster last. */
 export async function takeClusterInventory(kube: Kube): Promise<ClusterInventory> {
-  const [secrets, claims, backups, snapshots, poolers, services, pods] = await Promise.all([
+  const [secrets, claims, backups, stores, snapshots, poolers, services, pods] = await Promise.all([
     kube.list(everywhere(KINDS.secret), LABELED, MANAGED).then(({ items }) => items),
     kube.list(everywhere(KINDS.claim), LABELED).then(({ items }) => items),
     listIfServed(kube, KINDS.backup),
+    listIfServed(kube, KINDS.objectStore),
     listIfServed(kube, KINDS.snapshot),
     kube.list(everywhere(KINDS.deployment), DEPLOYMENT_OBJECT, MANAGED).then(({ items }) => items),
     kube.list(everywhere(KINDS.service), SERVICE_OBJECT).then(({ items }) => items),
@@ -108,6 +109,7 @@ export async function takeClusterInventory(kube: Kube): Promise<ClusterInventory
       ...partsOf(KINDS.secret, secrets),
       ...partsOf(KINDS.claim, claims),
       ...partsOf(KINDS.backup, backups),
+      ...partsOf(KINDS.objectStore, stores),
       ...partsOf(KINDS.snapshot, snapshots),
     ],
   };

@@ -21,6 +21,7 @@ import {
 import { CONTROL_SQL, controlRole, networkRules, trafficPolicy } from './networks.ts';
 import { POOLER_DATABASE_SQL, POOLER_SQL, POOLER_TEMPLATE_SQL, poolerRole } from './pooler-role.ts';
 import { READER_DATABASE_SQL, READER_SQL, READER_TEMPLATE_SQL, readerRole } from './reader.ts';
+import { archiverOf, pointInTimeOf } from './object-store.ts';
 import { backupsOf, recoveryOf } from './snapshots.ts';
 
 /** The annotation by which a Cluster is stopped, with its volumes kept. */
@@ -83,6 +84,10 @@ export type ClusterInput = ServersInput &
     snapshot: string | null;
     /** The class for snapshots of its volumes; null: none are taken. */
     snapshotClass: string | null;
+    /** Whether its WAL is archived in the object store of the region. */
+    archives: boolean;
+    /** The moment whose data it gets, of its parent's archive; null: none. */
+    targetTime: string | null;
   }>;
 
 /**
@@ -118,6 +123,7 @@ export function clusterManifest(input: ClusterInput): Manifest {
       },
       ...bootstrapOf(input),
       ...(input.snapshotClass === null ? {} : { backup: backupsOf(input.snapshotClass) }),
+      ...(input.archives ? { plugins: [archiverOf(id)] } : {}),
       // With one server it would keep the node from being drained.
       enablePDB: replicas > 0,
       managed: {
@@ -208,7 +214,8 @@ function resourcesOf(size: Size): object {
   return { requests: amount, limits: amount };
 }
 
-function bootstrapOf({ id, statements, parent, snapshot }: ClusterInput): object {
+function bootstrapOf(input: ClusterInput): object {
+  const { id, statements, parent, snapshot, targetTime } = input;
   const owned = {
     database: DATABASE_NAME,
     owner: ADMIN_ROLE,
@@ -216,6 +223,10 @@ function bootstrapOf({ id, statements, parent, snapshot }: ClusterInput): object
   };
   if (snapshot !== null)
     return { bootstrap: { recovery: { ...recoveryOf(id, snapshot), ...owned } } };
+  if (parent !== null && targetTime !== null) {
+    const { recovery, externalClusters } = pointInTimeOf(id, parent, targetTime);
+    return { bootstrap: { recovery: { ...recovery, ...owned } }, externalClusters };
+  }
   if (parent !== null)
     return {
       bootstrap: { pg_basebackup: { source: clusterName(parent), ...owned } },

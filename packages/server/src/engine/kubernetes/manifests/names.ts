@@ -76,6 +76,9 @@ export const originSnapshot = (id: string): string => `${clusterName(id)}-origin
 /** A backup by snapshot, and the snapshot of it. */
 export const backupName = (id: string, takenMs: number): string =>
   `${clusterName(id)}-${new Date(takenMs).toISOString().replaceAll(/\D/g, '').slice(0, 14)}`;
+/** A base backup in the object store. */
+export const baseBackupName = (id: string, takenMs: number): string =>
+  `${backupName(id, takenMs)}-base`;
 /** The Service at the endpoint of a Cluster. */
 export const endpointService = (cluster: string): string => `${cluster}-endpoint`;
 /** The certificate of the authority of the installation, without its key, in each namespace. */

@@ -120,7 +120,7 @@ export function poolerCertificateManifest(
   return secretManifest(poolerCertificate(cluster), projectId, labels, data);
 }
 
-function secretManifest(
+export function secretManifest(
   name: string,
   projectId: string,
   labels: Readonly<Record<string, string>>,

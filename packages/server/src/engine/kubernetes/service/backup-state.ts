@@ -1,9 +1,10 @@
-/** Backups of a service by snapshots, as the objects of CloudNativePG say. All of it is input. */
+/** Backups of a service, as the objects of CloudNativePG say. All of it is input. */
 import { Type, type Static } from 'typebox';
 import { METADATA } from './metadata.ts';
 
 export const BACKUP_OBJECT = Type.Object({
   metadata: Type.Interface([METADATA], { creationTimestamp: Type.String() }),
+  spec: Type.Optional(Type.Object({ method: Type.Optional(Type.String()) })),
   status: Type.Optional(
     Type.Object({
       phase: Type.Optional(Type.String()),
@@ -22,10 +23,14 @@ export const BACKUP_OBJECT = Type.Object({
 export type BackupObject = Static<typeof BACKUP_OBJECT>;
 
 export type BackupState = Readonly<{
+  /** In the object store of the region by the plugin, or on the storage of the cluster. */
+  kind: 'base' | 'snapshot';
   name: string;
   namespace: string;
   /** When it was asked for. */
   askedMs: number;
+  /** Whether it has all data. */
+  isTaken: boolean;
   /** The snapshot of the volume; null: it is not taken. */
   snapshot: string | null;
   /** Why it has failed, in the words of the cluster; null: it has not. */
@@ -35,13 +40,18 @@ export type BackupState = Readonly<{
 /** Longest reason that users are shown. */
 const MAX_LENGTH = 300;
 
-export function backupState({ metadata, status }: BackupObject): BackupState {
+export function backupState({ metadata, spec, status }: BackupObject): BackupState {
+  const kind = spec?.method === 'plugin' ? 'base' : 'snapshot';
+  const isCompleted = status?.phase === 'completed';
   const taken = status?.snapshotBackupStatus?.elements?.find(({ type }) => type === 'PG_DATA');
+  const snapshot = isCompleted ? (taken?.name ?? null) : null;
   return {
+    kind,
     name: metadata.name,
     namespace: metadata.namespace,
     askedMs: Date.parse(metadata.creationTimestamp),
-    snapshot: status?.phase === 'completed' ? (taken?.name ?? null) : null,
+    isTaken: kind === 'base' ? isCompleted : snapshot !== null,
+    snapshot,
     problem: status?.phase === 'failed' ? (status.error ?? 'unknown').slice(0, MAX_LENGTH) : null,
   };
 }

@@ -24,6 +24,7 @@ import {
   removeOriginSnapshot,
   takeOriginSnapshot,
 } from './snapshots.ts';
+import { whyUnread } from './object-store.ts';
 import { STEPS } from './steps.ts';
 import { again, CONNECT_AGAIN_MS, failed, OBSTACLE_MS, overdue, STEP_MS } from './verdicts.ts';
 
@@ -40,7 +41,7 @@ export async function convergeOnce(
   await region.classesRead;
   const observed = observe(region, spec.id, spec.origin?.parent ?? spec.set?.parent);
   const seen = seenOf(region, spec.id, observed);
-  const stale = region.cache.staleWhy();
+  const stale = region.cache.staleWhy() ?? whyUnread(region, spec, observed.cluster);
   if (stale !== null)
     return (
       overdue(region, spec.id, 'read the cluster', OBSTACLE_MS, { seen, why: stale }) ??
@@ -92,6 +93,7 @@ async function knownOf(region: Region, spec: Owned, { cluster }: Observed): Prom
     isSwitchoverAsked: ha?.switchover === true && (await records.read(id))?.switchover === true,
     // A class that is gone for a moment changes no Cluster.
     snapshotClass: nameOf(snapshotClass()) ?? cluster?.desired?.snapshotClass ?? null,
+    canArchive: region.objectStore() !== null && region.cache.hasPlugin() === true,
     waitedMs:
       waits !== undefined && waits.what === cluster?.awaited ? Date.now() - waits.sinceMs : 0,
     pooler: knownPooler(region, spec, cluster),

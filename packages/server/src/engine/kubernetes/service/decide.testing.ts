@@ -41,6 +41,7 @@ export const REACHED: Known = {
   isFailingOver: false,
   isSwitchoverAsked: false,
   snapshotClass: null,
+  canArchive: false,
   waitedMs: 0,
   pooler: { isCurrent: true, starting: null },
   cannotFollow: null,

@@ -62,6 +62,8 @@ export type Known = Readonly<{
   isSwitchoverAsked: boolean;
   /** The class for snapshots of volumes; null: there is none. */
   snapshotClass: string | null;
+  /** Whether the region has an object store, and its cluster the plugin for it. */
+  canArchive: boolean;
   /** For how long the awaited step is waited for. */
   waitedMs: number;
   pooler: KnownPooler;
@@ -101,11 +103,16 @@ export function decide(spec: ServiceSpec, observed: Observed, known: Known): Ste
   );
 }
 
-function wantedOf(spec: ServiceSpec, observed: Observed, { snapshotClass }: Known): Desired {
+function wantedOf(spec: ServiceSpec, observed: Observed, known: Known): Desired {
   const { cluster, servers, parent } = observed;
-  if (spec.set !== null) return desiredOfSet(spec, spec.set, parent, cluster?.desired ?? null);
+  const before = cluster?.desired ?? null;
+  // It archives nothing: its service does.
+  if (spec.set !== null) return desiredOfSet(spec, spec.set, parent, before);
   const hasStarted = cluster?.awaited === null && isUp(cluster, servers, desiredOf(spec));
-  return desiredOf(spec, sourceOf(spec, observed, hasStarted), snapshotClass);
+  const source = sourceOf(spec, observed, hasStarted);
+  const desiredWith = (archives: boolean): Desired =>
+    desiredOf(spec, source, known.snapshotClass, archives);
+  return desiredWith(archives(before, known, desiredWith(false)));
 }
 
 function decideCreate(
@@ -123,7 +130,13 @@ function decideCreate(
   if (snapshot?.isAwaited === true) return { kind: 'taken', name: STEPS.snapshot };
   if (spec.origin?.strategy === 'LAST_SNAPSHOT' && desired.snapshot === undefined)
     return wait(STEPS.create, noSnapshotOf(spec.origin.parent), true);
-  if (desired.parent !== undefined && desired.snapshot === undefined) {
+  if (desired.targetTime !== undefined && desired.archives !== true)
+    return wait(STEPS.create, NO_STORE, true);
+  if (
+    desired.parent !== undefined &&
+    desired.snapshot === undefined &&
+    desired.targetTime === undefined
+  ) {
     const primary = parent !== null && isStopped(parent) ? parent.primary : null;
     if (snapshotClass !== null && primary !== null)
       return { kind: 'snapshot', name: STEPS.snapshot, parent: desired.parent, primary };
@@ -147,6 +160,21 @@ function decideCreateSet(
   if (why !== null) return wait(STEPS.create, why, true);
   const detail = `${nodes === 1 ? '1 node' : `${nodes} nodes`} with the data of ${id}`;
   return { kind: 'write', name: STEPS.create, awaits: false, detail, desired };
+}
+
+/**
+ * Whether WAL is archived. The plugin is a container of the pod, so that a running service gets it
+ * when its pod is replaced anyway: nobody's sessions end since an administrator sets a store. It
+ * never loses it, also while the cluster does not say what it has.
+ */
+export function archives(
+  before: Desired | null,
+  { canArchive }: Pick<Known, 'canArchive'>,
+  desired: Desired,
+): boolean {
+  if (before === null || before.archives === true) return before?.archives ?? canArchive;
+  const isReplaced = !before.running || restartWhy(before, desired) !== null;
+  return canArchive && desired.running && isReplaced;
 }
 
 /** Whether a standby is still being added, and only writes must begin to wait for it. */
@@ -183,6 +211,10 @@ export function chooseStandby(
   const standby = servers.find(({ n, ready, leaving }) => n !== primary && ready && !leaving);
   return primary === null ? null : (standby?.n ?? null);
 }
+
+const NO_STORE =
+  'its region has no object store any more, or its cluster no Barman Cloud plugin: howdah region ' +
+  'doctor says more';
 
 const noSnapshotOf = (parent: string): string =>
   `its parent ${parent} has no snapshot; delete the fork, and fork with the strategy NOW`;
@@ -242,6 +274,7 @@ export function changeOf(before: Desired | null, desired: Desired): Change | nul
 /** The difference, if it needs no restart. */
 function withoutRestart(before: Desired, desired: Desired): string {
   if (before.snapshotClass !== desired.snapshotClass) return 'the class of snapshots';
+  if (before.archives !== desired.archives) return 'the archive of WAL';
   if (before.reader !== desired.reader || before.control !== desired.control)
     return 'the roles of the control plane';
   if (!isDeepStrictEqual(before.networks, desired.networks))
@@ -309,8 +342,9 @@ function decideAwaited(
 
 /** The reason why a Cluster does not become as desired; null: none is known. */
 function obstacleOf(desired: Desired, { servers, obstacle, parent }: Observed): string | null {
-  // A fork with a pod of its own has the data, and a snapshot is there without its source.
-  const isCopied = servers.length > 0 || desired.snapshot !== undefined;
+  // A fork with a pod of its own has the data. A snapshot and an archive need no server.
+  const needsNoServer = desired.snapshot !== undefined || desired.targetTime !== undefined;
+  const isCopied = servers.length > 0 || needsNoServer;
   const copied = desired.parent ?? desired.set?.parent;
   if (copied === undefined || !desired.running || isCopied) return obstacle;
   return whyNotCopied(copied, parent, desired.set === undefined ? 'fork' : 'set') ?? obstacle;

@@ -42,6 +42,10 @@ const DESIRED = Type.Object({
       limits: Type.Record(Type.String(), Type.Number()),
     }),
   ),
+  /** The moment whose data a fork gets, of its parent's archive; absent: it has its data. */
+  targetTime: Type.Optional(Type.String()),
+  /** Whether its WAL is archived in the object store of the region; absent: it is not. */
+  archives: Type.Optional(Type.Literal(true)),
 });
 
 export type Desired = Static<typeof DESIRED>;
@@ -51,16 +55,20 @@ export type Source = Readonly<{
   parent: string;
   /** The snapshot that its volume is made of; null: the parent is copied. */
   snapshot: string | null;
+  /** The moment in its archive; null: the parent, or the snapshot, as it is. */
+  targetTime: string | null;
 }>;
 
 /**
  * @param source of a fork that does not have its data; null: it has, or it is none
  * @param snapshotClass for snapshots of its volumes; null: there is none
+ * @param archives whether its WAL is archived
  */
 export function desiredOf(
   spec: ServiceSpec,
   source: Source | null = null,
   snapshotClass: string | null = null,
+  archives = false,
 ): Desired {
   const { size, ha } = spec;
   return {
@@ -79,6 +87,8 @@ export function desiredOf(
     ...(spec.allowedNetworks === null || spec.pooler === null ? {} : { pooled: true }),
     ...(source === null || source.snapshot === null ? {} : { snapshot: source.snapshot }),
     ...(snapshotClass === null ? {} : { snapshotClass }),
+    ...(source === null || source.targetTime === null ? {} : { targetTime: source.targetTime }),
+    ...(archives ? { archives } : {}),
   };
 }
 

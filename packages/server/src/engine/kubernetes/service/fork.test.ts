@@ -97,7 +97,7 @@ describe('a fork of a stopped service', () => {
   };
   const snapshot: SnapshotState = { ready: true, isAwaited: false, problem: null };
   const known = { ...UNREACHED, snapshotClass: 'snap' };
-  const source = { parent: 'parent1234', snapshot: 's-abcde12345-origin' };
+  const source = { parent: 'parent1234', snapshot: 's-abcde12345-origin', targetTime: null };
   const restoring = desiredOf(FORK, source, 'snap');
 
   test('is made of a snapshot of the volume of the primary', () => {
@@ -179,7 +179,8 @@ describe('a fork of the last snapshot', () => {
   });
 
   test('stays with its snapshot when there is a newer one', () => {
-    const desired = desiredOf(FORK, { parent: 'parent1234', snapshot: 'older' });
+    const older = { parent: 'parent1234', snapshot: 'older', targetTime: null };
+    const desired = desiredOf(FORK, older);
     const starting = up(FORK, { desired, provisioned: false, awaited: 'start PostgreSQL' });
     const observed = { ...starting, servers: [], newestSnapshot };
     expect(decide(FORK, observed, UNREACHED)).toMatchObject({ kind: 'wait', isObstacle: false });

@@ -1,10 +1,10 @@
 /**
  * A fork copies the data of its parent: that of a running server by `bootstrap.pg_basebackup`, that
- * of a stopped one by a snapshot of its volume. Until its own server runs, its Cluster names where
- * the data is from. Then it is detached: the secret of a running parent opens all data that the
- * parent will ever have, and a snapshot has no other purpose.
+ * of a stopped one by a snapshot of its volume, that of a moment by its archive. Until its own
+ * server runs, its Cluster names where the data is from. Then it is detached: the secret of a
+ * running parent opens all data that it will ever have, and a snapshot has no other purpose.
  */
-import type { ServiceSpec } from '../../spec.ts';
+import type { Origin, ServiceSpec } from '../../spec.ts';
 import { originSnapshot } from '../manifests/names.ts';
 import type { Source } from './desired.ts';
 import type { ClusterState, Observed } from './observed.ts';
@@ -24,11 +24,24 @@ export function sourceOf(
   const { parent } = origin;
   const before = cluster?.desired ?? null;
   // Without the annotation, it may be copying.
-  if (before === null)
-    return origin.strategy === 'NOW'
-      ? { parent, snapshot: snapshot === null ? null : originSnapshot(id) }
-      : { parent, snapshot: newestSnapshot };
-  return before.parent === undefined ? null : { parent, snapshot: before.snapshot ?? null };
+  if (before === null) return { parent, ...chosen(id, origin, { snapshot, newestSnapshot }) };
+  const { snapshot: made = null, targetTime = null } = before;
+  return before.parent === undefined ? null : { parent, snapshot: made, targetTime };
+}
+
+function chosen(
+  id: string,
+  { strategy, targetTime }: Pick<Origin, 'strategy' | 'targetTime'>,
+  { snapshot, newestSnapshot }: Pick<Sources, 'snapshot' | 'newestSnapshot'>,
+): Omit<Source, 'parent'> {
+  switch (strategy) {
+    case 'NOW':
+      return { snapshot: snapshot === null ? null : originSnapshot(id), targetTime: null };
+    case 'LAST_SNAPSHOT':
+      return { snapshot: newestSnapshot, targetTime: null };
+    case 'PITR':
+      return { snapshot: null, targetTime };
+  }
 }
 
 type Sources = Pick<Observed, 'cluster' | 'snapshot' | 'newestSnapshot'>;

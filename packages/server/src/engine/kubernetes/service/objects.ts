@@ -24,6 +24,7 @@ import {
   readerSecret,
 } from '../manifests/names.ts';
 import { NETWORKS_SETTING, networksVersion } from '../manifests/networks.ts';
+import { ARCHIVE_TIMEOUT } from '../manifests/object-store.ts';
 import { clusterParameters, keptWal } from '../manifests/parameters.ts';
 import {
   authorityManifest,
@@ -36,6 +37,7 @@ import {
 } from '../manifests/secrets.ts';
 import type { Region } from '../region.ts';
 import { restartMarkOf, writeDesired, type Desired } from './desired.ts';
+import { writeObjectStore } from './object-store.ts';
 import { SNAPSHOT_OBJECT, type SnapshotObject } from './observed.ts';
 
 const ANY_OBJECT = Type.Object({
@@ -78,6 +80,7 @@ export async function writeObjects(
   ] as const)
     if (!(await exists(kube, place(KINDS.secret, name))))
       await kube.apply(place(KINDS.secret, name), manifestOf(spec.id, projectId, newPassword()));
+  if (desired.archives === true) await writeObjectStore(region, spec.id, projectId);
   const manifest = clusterManifest(clusterInput(region, spec, projectId, desired));
   cache.put(await kube.apply(place(KINDS.cluster, clusterName(spec.id)), manifest));
 }
@@ -107,6 +110,7 @@ function clusterInput(
     parameters: {
       ...clusterParameters(serverSettings({ size, major, extensions: [...preload], storageGb })),
       wal_keep_size: keptWal(storageGb),
+      ...(desired.archives === true ? { archive_timeout: ARCHIVE_TIMEOUT } : {}),
       [NETWORKS_SETTING]: networksVersion(networks, isPooled),
     },
     networks,
@@ -116,6 +120,8 @@ function clusterInput(
     parent: desired.parent ?? null,
     snapshot: desired.snapshot ?? null,
     snapshotClass: desired.snapshotClass ?? null,
+    archives: desired.archives ?? false,
+    targetTime: desired.targetTime ?? null,
     desired: writeDesired(desired),
   };
 }
@@ -203,6 +209,13 @@ export async function findLeftovers({ kube }: Region, id: string, name: string):
   return listed.flat();
 }
 
+/** The ObjectStore of a service, as long as something may be archived of it. */
+export const findArchive = ({ kube }: Region, id: string): Promise<Place[]> =>
+  listPlaces(kube, KINDS.objectStore, { [LABELS.service]: id });
+
+/** Resources that a cluster may lack, or a user may not list. */
+const OPTIONAL: readonly Kind[] = [KINDS.backup, KINDS.objectStore];
+
 /** The objects of a kind with some labels, in our namespaces. */
 export async function listPlaces(
   kube: Kube,
@@ -210,7 +223,7 @@ export async function listPlaces(
   labels: Readonly<Record<string, string>>,
 ): Promise<Place[]> {
   const listing = kube.list({ kind, namespace: null, name: null }, ANY_OBJECT, labels);
-  const { items } = await (kind === KINDS.backup ? listing.catch(noneIfMissing) : listing);
+  const { items } = await (OPTIONAL.includes(kind) ? listing.catch(noneIfMissing) : listing);
   return placesOf(kind, items).filter(({ namespace }) => isInOurNamespace({ namespace }));
 }
 

@@ -6,7 +6,7 @@ import type { ServiceSpec } from '../../spec.ts';
 import { setManifest } from '../manifests/set.ts';
 import { decide, type Known } from './decide.ts';
 import { name, NOTHING, PAUSED, REACHED, server, SPEC, UNREACHED, up } from './decide.testing.ts';
-import { restartMarkOf, writeDesired } from './desired.ts';
+import { desiredOf, restartMarkOf, writeDesired } from './desired.ts';
 import type { ClusterState, Observed } from './observed.ts';
 import { desiredOfSet } from './set-desired.ts';
 
@@ -80,6 +80,18 @@ test('a volume is at least as large as that of the service, and never shrinks', 
   const desired = desiredOfSet(SET, FOLLOWS, grown, null);
   expect(desired.storageGb).toBe(40);
   expect(desiredOfSet(SET, FOLLOWS, parent, desired).storageGb).toBe(40);
+});
+
+test('a set archives nothing, whatever its region has and its service does', () => {
+  const archiving = up(SPEC, { desired: desiredOf(SPEC, null, null, true) }).cluster;
+  const known = { ...REACHED, canArchive: true };
+  const made = decide(SET, { ...NOTHING, parent: archiving }, known);
+  expect(made).toMatchObject({ kind: 'write', name: 'create Cluster' });
+  expect(Object(made).desired).not.toHaveProperty('archives');
+  expect(name(decide(SET, following({}, archiving), known))).toBe('settled');
+  const restarted = decide({ ...SET, restarts: 1 }, following({}, archiving), known);
+  expect(restarted).toMatchObject({ name: 'restart PostgreSQL' });
+  expect(Object(restarted).desired).not.toHaveProperty('archives');
 });
 
 test('a set is a replica cluster that nothing here promotes', async () => {

@@ -22,6 +22,7 @@ export const STEPS = {
   detach: 'detach from parent',
   connect: 'connect',
   remove: 'remove data',
+  removeArchive: 'remove archive',
 } as const;
 
 const SWITCHOVER = 'switch over to member ';

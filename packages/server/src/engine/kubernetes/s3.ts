@@ -1,0 +1,165 @@
+/**
+ * Lists and removes objects of an S3 bucket, by requests that are signed as AWS describes it:
+ * https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
+ * Nothing else of S3 is needed here: the plugin writes and reads the backups.
+ */
+import { createHash, createHmac } from 'node:crypto';
+import { request } from 'node:https';
+import { text } from 'node:stream/consumers';
+import { EngineUnavailable } from '../engine.ts';
+import type { ObjectStore } from '../object-store.ts';
+
+/** For a whole answer. */
+const DEADLINE_MS = 15_000;
+/** Removals at a time. */
+const AT_A_TIME = 8;
+
+/** Why a store did not do what it was asked for, in words for users. */
+export class StoreError extends EngineUnavailable {}
+
+/** Lists one object, to see that the bucket answers and takes the key. @throws StoreError */
+export async function tryStore(store: ObjectStore): Promise<void> {
+  await listKeys(store, '', 1);
+}
+
+/**
+ * Removes the first objects of a folder, so many that it does not take too long. Called until none
+ * is left.
+ *
+ * @param folder without the slash at its end
+ * @returns how many were removed; 0: none is left
+ * @throws StoreError
+ */
+export async function removeSome(store: ObjectStore, folder: string): Promise<number> {
+  const prefix = `${folder}/`;
+  // Its answer is input.
+  const keys = (await listKeys(store, prefix, 1000)).filter((key) => key.startsWith(prefix));
+  for (let begin = 0; begin < keys.length; begin += AT_A_TIME)
+    await Promise.all(
+      keys.slice(begin, begin + AT_A_TIME).map((key) => ask(store, 'DELETE', key, {})),
+    );
+  return keys.length;
+}
+
+async function listKeys(store: ObjectStore, prefix: string, count: number): Promise<string[]> {
+  const body = await ask(store, 'GET', '', {
+    'list-type': '2',
+    'encoding-type': 'url',
+    'max-keys': String(count),
+    prefix,
+  });
+  return keysIn(body);
+}
+
+/** The names of the objects in an answer, which are encoded as in a URL. */
+export function keysIn(body: string): string[] {
+  return [...body.matchAll(/<Key>([^<]+)<\/Key>/g)].flatMap(([, key = '']) => {
+    try {
+      return [decodeURIComponent(unescaped(key).replaceAll('+', ' '))];
+    } catch {
+      return [];
+    }
+  });
+}
+
+const unescaped = (xml: string): string =>
+  xml
+    .replaceAll('&lt;', '<')
+    .replaceAll('&gt;', '>')
+    .replaceAll('&quot;', '"')
+    .replaceAll('&apos;', "'")
+    .replaceAll('&amp;', '&');
+
+async function ask(
+  store: ObjectStore,
+  method: 'GET' | 'DELETE',
+  key: string,
+  query: Readonly<Record<string, string>>,
+): Promise<string> {
+  const at = `the object store ${store.endpoint}`;
+  if (!URL.canParse(store.endpoint)) throw new StoreError(`${at} has no valid address`);
+  const { host, headers, path } = signed(store, { method, key, query, now: new Date() });
+  const answer = await new Promise<{ status: number; body: string }>((resolve, reject) => {
+    // Not as a part of the URL, which would take the name of an object with `..` for another one.
+    const sent = request(new URL(store.endpoint), {
+      method,
+      path,
+      headers: { host, ...headers },
+      ...(store.caPem === null ? {} : { ca: store.caPem }),
+      signal: AbortSignal.timeout(DEADLINE_MS),
+    });
+    sent.on('response', (response) => {
+      text(response).then((body) => resolve({ status: response.statusCode ?? 0, body }), reject);
+    });
+    sent.on('error', reject);
+    sent.end();
+  }).catch((error: unknown) => {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new StoreError(`${at} does not answer: ${why.slice(0, 200)}`, { cause: error });
+  });
+  if (answer.status >= 200 && answer.status <= 299) return answer.body;
+  const [, code = 'no code'] = /<Code>([A-Za-z0-9]{1,64})<\/Code>/.exec(answer.body) ?? [];
+  throw new StoreError(
+    `${at} refuses the bucket ${store.bucket} with the status ${answer.status} (${code})`,
+  );
+}
+
+const sha256 = (data: string): string => createHash('sha256').update(data).digest('hex');
+const hmac = (key: string | Buffer, data: string): Buffer =>
+  createHmac('sha256', key).update(data).digest();
+
+/** As AWS encodes: all but letters, digits and four signs. */
+const encoded = (part: string): string =>
+  encodeURIComponent(part).replaceAll(
+    /[!'()*]/g,
+    (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
+
+type Asked = Readonly<{
+  method: string;
+  key: string;
+  query: Readonly<Record<string, string>>;
+  now: Date;
+}>;
+
+/** The path and the headers of a request. The bucket is in the path, which all servers take. */
+export function signed(store: ObjectStore, { method, key, query, now }: Asked) {
+  const { host } = new URL(store.endpoint);
+  const stamp = now.toISOString().replaceAll(/[:-]|\.\d{3}/g, '');
+  const scope = `${stamp.slice(0, 8)}/${store.region}/s3/aws4_request`;
+  const path = `/${[store.bucket, ...key.split('/')].map(encoded).join('/')}`;
+  const sorted = Object.entries(query)
+    .map(([name, value]) => `${encoded(name)}=${encoded(value)}`)
+    .toSorted()
+    .join('&');
+  const content = sha256('');
+  const names = 'host;x-amz-content-sha256;x-amz-date';
+  const canonical = [
+    method,
+    path,
+    sorted,
+    `host:${host}`,
+    `x-amz-content-sha256:${content}`,
+    `x-amz-date:${stamp}`,
+    '',
+    names,
+    content,
+  ].join('\n');
+  const keyOf = [store.region, 's3', 'aws4_request'].reduce<Buffer>(
+    hmac,
+    hmac(`AWS4${store.key}`, stamp.slice(0, 8)),
+  );
+  const toSign = ['AWS4-HMAC-SHA256', stamp, scope, sha256(canonical)].join('\n');
+  const signature = hmac(keyOf, toSign).toString('hex');
+  return {
+    host,
+    path: sorted === '' ? path : `${path}?${sorted}`,
+    headers: {
+      'x-amz-content-sha256': content,
+      'x-amz-date': stamp,
+      authorization:
+        `AWS4-HMAC-SHA256 Credential=${store.keyId}/${scope}, SignedHeaders=${names}, ` +
+        `Signature=${signature}`,
+    },
+  };
+}

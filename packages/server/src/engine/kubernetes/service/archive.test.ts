@@ -1,0 +1,116 @@
+import { expect, test } from 'vitest';
+import { archiveState, windowOf, writeArchived } from './archive-state.ts';
+import {
+  archiveProblem,
+  backlogOf,
+  isArchived,
+  needsMarker,
+  partsOf,
+  type Marker,
+  type Seen,
+} from './archive.ts';
+
+const MB = 1024 * 1024;
+const NOW_MS = Date.parse('2026-11-27T10:00:00Z');
+const file = (number: number, timeline = 1): string =>
+  `0000000${timeline}00000000${number.toString(16).toUpperCase().padStart(8, '0')}`;
+const SEEN: Seen = {
+  file: file(9),
+  nextXid: 800n,
+  archivedFile: file(8),
+  archivedMs: NOW_MS - 1000,
+  failedMs: null,
+  fileBytes: 16 * MB,
+};
+const MARKER: Marker = { atMs: NOW_MS - 60_000, file: file(8), nextXid: 800n, isArchived: true };
+
+test('files are counted beyond the lower half of their names', () => {
+  expect(partsOf('0000000200000001000000FF', 16 * MB)).toEqual({
+    timeline: '00000002',
+    number: 511,
+  });
+  expect(partsOf('0000000200000001000000FF', 64 * MB)?.number).toBe(64 + 255);
+  expect(partsOf(`${file(3)}.00000028.backup`, 16 * MB)?.number).toBe(3);
+  for (const other of [null, '00000002.history', `${file(3)}.partial`, ''])
+    expect(partsOf(other, 16 * MB)).toBeNull();
+});
+
+test('a marker is archived with its file, on its timeline', () => {
+  const is = (archivedFile: string | null) => isArchived(MARKER, { ...SEEN, archivedFile });
+  expect([file(7), file(8), file(9), file(9, 2), null].map(is)).toEqual([
+    false,
+    true,
+    true,
+    false,
+    false,
+  ]);
+});
+
+test('a marker follows writes of others, and never one that is not archived', () => {
+  expect(needsMarker(null, SEEN, NOW_MS)).toBe(true);
+  expect(needsMarker(MARKER, SEEN, NOW_MS)).toBe(false);
+  const written = { ...SEEN, nextXid: 801n };
+  expect(needsMarker(MARKER, written, NOW_MS)).toBe(true);
+  expect(needsMarker({ ...MARKER, isArchived: false }, written, NOW_MS)).toBe(false);
+  expect(needsMarker(MARKER, SEEN, NOW_MS + 300_000)).toBe(true);
+  // After a failover, what the new primary has of it is not known.
+  const after = { ...SEEN, file: file(9, 2) };
+  expect(needsMarker({ ...MARKER, isArchived: false }, after, NOW_MS)).toBe(true);
+});
+
+test('a store that refuses is a problem until it takes a file, with what waits', () => {
+  expect(archiveProblem(SEEN)).toBeNull();
+  const failing = { ...SEEN, file: file(12), failedMs: NOW_MS };
+  expect(backlogOf(failing)).toBe(48 * MB);
+  expect(archiveProblem(failing)).toContain('since 2026-11-27T09:59:59.000Z: 51 MB of WAL wait');
+  expect(archiveProblem({ ...failing, archivedFile: null, archivedMs: null })).toContain(
+    'has taken no WAL: WAL waits',
+  );
+  expect(archiveProblem({ ...failing, archivedMs: NOW_MS })).toBeNull();
+});
+
+const STORE = {
+  id: 'store12345',
+  sinceMs: NOW_MS - 3_600_000,
+  endpoint: 'https://s3.example.com',
+  bucket: 'backups',
+  region: 'eu',
+  keyId: 'id',
+  key: 'key',
+  caPem: null,
+};
+const state = (annotation: string | undefined, window: object | null) =>
+  archiveState('a', {
+    metadata: {
+      name: 's-a',
+      namespace: 'howdah-p',
+      uid: 'u',
+      resourceVersion: '1',
+      ...(annotation === undefined ? {} : { annotations: { 'howdah.io/archived': annotation } }),
+    },
+    status: window === null ? {} : { serverRecoveryWindow: { 's-a': window } },
+  });
+
+test('the window is from the oldest base backup to what is known to be archived', () => {
+  const archived = writeArchived({ store: STORE.id, toMs: NOW_MS });
+  const backups = {
+    firstRecoverabilityPoint: '2026-11-27T09:30:00Z',
+    lastSuccessfulBackupTime: '2026-11-27T09:45:00Z',
+  };
+  const found = windowOf(state(archived, backups), STORE);
+  // Kubernetes has cut off what is less than a second.
+  expect(found).toEqual({ earliestMs: Date.parse('2026-11-27T09:30:01Z'), latestMs: NOW_MS });
+  const none: [string | undefined, object | null][] = [
+    [undefined, backups],
+    ['{', backups],
+    [writeArchived({ store: 'another', toMs: NOW_MS }), backups],
+    [archived, null],
+    [archived, { firstRecoverabilityPoint: null, lastSuccessfulBackupTime: null }],
+    // It is about the place of before.
+    [archived, { ...backups, lastSuccessfulBackupTime: '2026-11-27T08:59:59Z' }],
+    [writeArchived({ store: STORE.id, toMs: NOW_MS - 3_000_000 }), backups],
+  ];
+  for (const [annotation, window] of none)
+    expect(windowOf(state(annotation, window), STORE)).toBeNull();
+  expect(windowOf(state(archived, backups), null)).toBeNull();
+});

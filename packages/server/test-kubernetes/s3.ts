@@ -1,0 +1,106 @@
+/** A real S3 server, versitygw, which the pods and this machine reach by TLS. */
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { connect } from 'node:tls';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import type { ObjectStore } from '../src/engine/object-store.ts';
+import { newId } from '../src/lib/ids.ts';
+import { issueServerCertificate, openCertificateAuthority } from '../src/lib/tls.ts';
+
+const BUILD = fileURLToPath(new URL('../../../tools/repository-servers/build.sh', import.meta.url));
+const BUCKET = 'backups';
+const PORT = 7070;
+const [KEY_ID, KEY] = ['key-of-the-test', 'secret-of-the-test'];
+
+export type S3 = Awaited<ReturnType<typeof startS3>>;
+
+/** @param host the address of this machine for the node */
+export async function startS3(host: string) {
+  const { stdout } = await promisify(execFile)(BUILD);
+  const directory = await mkdtemp(join(tmpdir(), 'hd-'));
+  const objects = join(directory, 'data', BUCKET);
+  await mkdir(objects, { recursive: true });
+  const authority = await openCertificateAuthority(join(directory, 'ca'));
+  const certificate = await issueServerCertificate(authority, [host]);
+  const [cert, key] = [join(directory, 'tls.crt'), join(directory, 'tls.key')];
+  await writeFile(cert, certificate.certificatePem);
+  await writeFile(key, certificate.keyPem, { mode: 0o600 });
+  await writeFile(join(directory, 'key'), `${KEY}\n`, { mode: 0o600 });
+  let child: ChildProcess | null = null;
+  /** @param secret another one: the key of before is refused */
+  const start = async (secret = KEY): Promise<void> => {
+    const args = ['--port', `${host}:${PORT}`, '--cert', cert, '--key', key, '--quiet'];
+    child = spawn(join(stdout.trim(), 'versitygw'), [...args, 'posix', join(directory, 'data')], {
+      stdio: 'ignore',
+      env: { ROOT_ACCESS_KEY: KEY_ID, ROOT_SECRET_KEY: secret },
+    });
+    while (!(await speaksTls(host))) {
+      if (child.exitCode !== null) throw new Error(`versitygw ended with ${child.exitCode}`);
+      await sleep(50);
+    }
+  };
+  const stop = async (): Promise<void> => {
+    if (child === null || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = once(child, 'exit');
+    child.kill('SIGKILL');
+    await ended;
+  };
+  await start();
+  const place = { endpoint: `https://${host}:${PORT}`, bucket: BUCKET, region: 'us-east-1' };
+  return {
+    start,
+    stop,
+    /** A place in the bucket of its own. */
+    newStore: (): ObjectStore => ({
+      ...place,
+      id: newId(),
+      sinceMs: Date.now() - 1000,
+      keyId: KEY_ID,
+      key: KEY,
+      caPem: authority.certificatePem,
+    }),
+    /** The options of `howdah region object-store`. */
+    options: [
+      '--s3',
+      place.endpoint,
+      '--bucket',
+      BUCKET,
+      '--region',
+      place.region,
+      '--key-id',
+      KEY_ID,
+      '--key-file',
+      join(directory, 'key'),
+      '--ca-file',
+      join(directory, 'ca', 'ca.pem'),
+    ],
+    /** The files that objects of a folder are. @param folder without the bucket */
+    filesIn: async (folder: string): Promise<string[]> => {
+      const path = join(objects, folder);
+      const found = await readdir(path, { recursive: true, withFileTypes: true }).catch(() => []);
+      return found
+        .filter((file) => file.isFile())
+        .map((file) => join(file.parentPath, file.name).slice(path.length + 1))
+        .toSorted();
+    },
+    pathOf: (folder: string): string => join(objects, folder),
+    close: async (): Promise<void> => {
+      await stop();
+      await rm(directory, { recursive: true });
+    },
+  };
+}
+
+function speaksTls(host: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ host, port: PORT, rejectUnauthorized: false }, () => {
+      socket.destroy();
+      resolve(true);
+    }).on('error', () => resolve(false));
+  });
+}
