@@ -18,6 +18,9 @@ type Opened = Readonly<{
   closeMetrics: () => Promise<void>;
 }>;
 
+/** On the address of this machine for the node, which no other run has. */
+const S3_PORT = 7070;
+
 let opened: Opened | null = null;
 
 /** A test with faults of the operator, which only the double can have. */
@@ -31,7 +34,7 @@ export async function setUp(): Promise<void> {
       ? await startOperator(rig.connection, rig.image, rig.exec)
       : await startRealOperator(rig, realOperatorFiles);
   const closeMetrics = await startMetricsServer(operator.api, rig.machineHost);
-  const s3 = await startS3(rig.machineHost);
+  const s3 = await startS3(rig.machineHost, S3_PORT);
   opened = { rig, operator, poolerImage, s3, closeMetrics };
 }
 

@@ -14,13 +14,12 @@ import { issueServerCertificate, openCertificateAuthority } from '../src/lib/tls
 
 const BUILD = fileURLToPath(new URL('../../../tools/repository-servers/build.sh', import.meta.url));
 const BUCKET = 'backups';
-const PORT = 7070;
 const [KEY_ID, KEY] = ['key-of-the-test', 'secret-of-the-test'];
 
 export type S3 = Awaited<ReturnType<typeof startS3>>;
 
 /** @param host the address of this machine for the node */
-export async function startS3(host: string) {
+export async function startS3(host: string, port: number) {
   const { stdout } = await promisify(execFile)(BUILD);
   const directory = await mkdtemp(join(tmpdir(), 'hd-'));
   const objects = join(directory, 'data', BUCKET);
@@ -32,14 +31,13 @@ export async function startS3(host: string) {
   await writeFile(key, certificate.keyPem, { mode: 0o600 });
   await writeFile(join(directory, 'key'), `${KEY}\n`, { mode: 0o600 });
   let child: ChildProcess | null = null;
-  /** @param secret another one: the key of before is refused */
-  const start = async (secret = KEY): Promise<void> => {
-    const args = ['--port', `${host}:${PORT}`, '--cert', cert, '--key', key, '--quiet'];
+  const start = async (): Promise<void> => {
+    const args = ['--port', `${host}:${port}`, '--cert', cert, '--key', key, '--quiet'];
     child = spawn(join(stdout.trim(), 'versitygw'), [...args, 'posix', join(directory, 'data')], {
       stdio: 'ignore',
-      env: { ROOT_ACCESS_KEY: KEY_ID, ROOT_SECRET_KEY: secret },
+      env: { ROOT_ACCESS_KEY: KEY_ID, ROOT_SECRET_KEY: KEY },
     });
-    while (!(await speaksTls(host))) {
+    while (!(await speaksTls(host, port))) {
       if (child.exitCode !== null) throw new Error(`versitygw ended with ${child.exitCode}`);
       await sleep(50);
     }
@@ -51,7 +49,7 @@ export async function startS3(host: string) {
     await ended;
   };
   await start();
-  const place = { endpoint: `https://${host}:${PORT}`, bucket: BUCKET, region: 'us-east-1' };
+  const place = { endpoint: `https://${host}:${port}`, bucket: BUCKET, region: 'us-east-1' };
   return {
     start,
     stop,
@@ -88,7 +86,6 @@ export async function startS3(host: string) {
         .map((file) => join(file.parentPath, file.name).slice(path.length + 1))
         .toSorted();
     },
-    pathOf: (folder: string): string => join(objects, folder),
     close: async (): Promise<void> => {
       await stop();
       await rm(directory, { recursive: true });
@@ -96,9 +93,9 @@ export async function startS3(host: string) {
   };
 }
 
-function speaksTls(host: string): Promise<boolean> {
+function speaksTls(host: string, port: number): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket = connect({ host, port: PORT, rejectUnauthorized: false }, () => {
+    const socket = connect({ host, port, rejectUnauthorized: false }, () => {
       socket.destroy();
       resolve(true);
     }).on('error', () => resolve(false));

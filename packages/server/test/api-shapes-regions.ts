@@ -1,10 +1,16 @@
 /** Tests of api-shapes.test.ts: calls on regions on Kubernetes. */
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:https';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import {
   startFakeKubernetes,
   type FakeKubernetes,
 } from '../src/engine/kubernetes/fake-kubernetes.testing.ts';
 import { callApi, cloud } from './api-shapes-calls.ts';
+import { issueServerCertificate, openCertificateAuthority } from '../src/lib/tls.ts';
 
 let kubernetes: FakeKubernetes;
 beforeAll(async () => {
@@ -62,6 +68,16 @@ test('a region on Kubernetes is added, examined, used and removed', async () => 
     status: 400,
     body: { message: expect.stringContaining('https://127.0.0.1:1 does not answer') },
   });
+  await withS3Server(async (endpoint, ca_pem) => {
+    const set = await callApi('PUT', '/regions/kube/objectStore', {
+      ...place,
+      endpoint,
+      key: secret,
+      ca_pem,
+    });
+    expect(set).toMatchObject({ status: 200, body: { object_store: { endpoint } } });
+    expect(JSON.stringify(set)).not.toContain(secret);
+  });
   const services = `/projects/${cloud.projectId}/services`;
   const asked = { name: 'there', region_code: 'kube', addons: [] };
   const refused = {
@@ -100,3 +116,26 @@ test('a region on Kubernetes is added, examined, used and removed', async () => 
   expect([...kubernetes.objects.keys()].filter((path) => path.includes(id))).toEqual([]);
   expect((await callApi('GET', '/regions/kube/doctor')).status).toBe(404);
 });
+
+/** Runs work with an S3 server whose buckets are empty. */
+async function withS3Server(
+  work: (endpoint: string, caPem: string) => Promise<void>,
+): Promise<void> {
+  const directory = await mkdtemp(join(tmpdir(), 'hd-'));
+  const authority = await openCertificateAuthority(directory);
+  const { certificatePem, keyPem } = await issueServerCertificate(authority, ['127.0.0.1']);
+  const server = createServer({ cert: certificatePem, key: keyPem }, (_, answer) => {
+    answer.end('<ListBucketResult/>');
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('no port');
+  try {
+    await work(`https://127.0.0.1:${address.port}`, authority.certificatePem);
+  } finally {
+    server.close();
+    server.closeAllConnections();
+    await rm(directory, { recursive: true });
+  }
+}

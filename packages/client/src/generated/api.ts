@@ -2128,7 +2128,7 @@ export interface components {
                 storage_mb: number;
                 verification?: components["schemas"]["Verification"];
             }[];
-            /** @description megabytes of archived WAL */
+            /** @description megabytes of archived WAL; in the object store of a region those of base backups too */
             archive_mb: number;
             last_verification?: components["schemas"]["Verification"];
             /** @description megabytes of the data, without archive and snapshots; null if unknown */

@@ -54,7 +54,10 @@ export const BackupsSchema = Named(
       }),
       { description: 'newest first' },
     ),
-    archive_mb: Type.Integer({ description: 'megabytes of archived WAL' }),
+    archive_mb: Type.Integer({
+      description:
+        'megabytes of archived WAL; in the object store of a region those of base backups too',
+    }),
     last_verification: Type.Optional(Ref(VerificationSchema)),
     storage: Type.Union(
       [

@@ -11,6 +11,7 @@ import {
   archiverOf,
   CLUSTERS,
   currentPrimary,
+  isLeaving,
   isReady,
   METADATA,
   pathIn,
@@ -136,24 +137,36 @@ export async function keepStores(
   const stores = await api.list(`${OBJECT_STORES}/objectstores`, OBJECT_STORE);
   for (const cluster of clusters) {
     const store = storeOf(stores, cluster);
-    if (store === null) continue;
-    const data = await filesOf(api, cluster, store);
-    const { namespace } = cluster.metadata;
-    const own = pathIn(namespace, 'secrets');
-    await api.create(own, { metadata: metadataOf(cluster, storeName(cluster)), stringData: data });
-    await api.merge(`${own}/${storeName(cluster)}`, { stringData: data });
-    const hash = createHash('sha256').update(JSON.stringify(data)).digest('hex');
-    const old = pods.filter(
-      ({ metadata }) =>
-        metadata.namespace === namespace &&
-        metadata.name.startsWith(`${cluster.metadata.name}-`) &&
-        metadata.annotations?.[STORE] !== hash,
+    if (store === null || isLeaving(cluster)) continue;
+    // Its namespace may be ending, which must not hold up the others.
+    await keepStore(api, cluster, store, pods).catch((error: unknown) =>
+      process.emitWarning(`operator double: ${cluster.metadata.name}: ${String(error)}`),
     );
-    for (const { metadata } of old)
-      await api.merge(pathIn(namespace, 'pods', metadata.name), {
-        metadata: { annotations: { [STORE]: hash } },
-      });
   }
+}
+
+async function keepStore(
+  api: Api,
+  cluster: Cluster,
+  store: ObjectStore,
+  pods: readonly Pod[],
+): Promise<void> {
+  const data = await filesOf(api, cluster, store);
+  const { namespace } = cluster.metadata;
+  const own = pathIn(namespace, 'secrets');
+  await api.create(own, { metadata: metadataOf(cluster, storeName(cluster)), stringData: data });
+  await api.merge(`${own}/${storeName(cluster)}`, { stringData: data });
+  const hash = createHash('sha256').update(JSON.stringify(data)).digest('hex');
+  const old = pods.filter(
+    ({ metadata }) =>
+      metadata.namespace === namespace &&
+      metadata.name.startsWith(`${cluster.metadata.name}-`) &&
+      metadata.annotations?.[STORE] !== hash,
+  );
+  for (const { metadata } of old)
+    await api.merge(pathIn(namespace, 'pods', metadata.name), {
+      metadata: { annotations: { [STORE]: hash } },
+    });
 }
 
 async function filesOf(api: Api, cluster: Cluster, { metadata, spec }: ObjectStore) {

@@ -9,10 +9,11 @@ import { Value } from 'typebox/value';
 import pLimit from 'p-limit';
 import { EngineUnavailable } from '../engine.ts';
 import { KINDS } from './api/kinds.ts';
+import { createArchiveSizes } from './archive-sizes.ts';
 import { ARCHIVED, objectStoreName } from './manifests/object-store.ts';
 import { openSession, type Reach } from './networks.ts';
 import type { ObjectStore } from '../object-store.ts';
-import { writeArchived } from './service/archive-state.ts';
+import { earliestOf, writeArchived } from './service/archive-state.ts';
 import {
   archiveProblem,
   isArchived,
@@ -40,6 +41,7 @@ export function createArchiver(region: ArchiveReach, failed: (error: unknown) =>
   const problems = new Map<string, string>();
   const written = new Map<string, string>();
   const limit = pLimit(AT_A_TIME);
+  const sizes = createArchiveSizes(region, failed);
   const lookAt = async (id: string): Promise<void> => {
     const store = region.objectStore();
     const cluster = region.cache.cluster(id);
@@ -58,7 +60,11 @@ export function createArchiver(region: ArchiveReach, failed: (error: unknown) =>
     const found = await look(region, id, markers.get(`${store.id} ${id}`) ?? null);
     const problem = archiveProblem(found.seen);
     if (problem === null) problems.delete(id);
-    else problems.set(id, problem);
+    else {
+      problems.set(id, problem);
+      // A purge beside a create may have removed the key that both need.
+      written.delete(id);
+    }
     const { marker } = found;
     if (marker.isArchived) await noteArchived(region, cluster.projectId, id, store, marker);
     markers.set(`${store.id} ${id}`, marker);
@@ -80,11 +86,13 @@ export function createArchiver(region: ArchiveReach, failed: (error: unknown) =>
     });
   }, EVERY_MS);
   return {
-    /** Looks at a service now. @throws EngineUnavailable */
-    lookAt,
     /** Why its WAL is not archived; null: it is, or that is not known. */
     problem: (id: string): string | null => problems.get(id) ?? null,
-    close: (): void => clearInterval(timer),
+    bytes: sizes.bytes,
+    close: (): void => {
+      clearInterval(timer);
+      sizes.close();
+    },
   };
 }
 
@@ -143,9 +151,13 @@ async function writeMarker(client: Client): Promise<number> {
   return Math.floor(row.now * 1000) - 1;
 }
 
-async function lookIn(client: Client, last: Marker | null): Promise<Found> {
+async function lookIn(
+  client: Client,
+  last: Marker | null,
+  earliestMs: number | null,
+): Promise<Found> {
   const seen = await readSeen(client);
-  if (last !== null && !needsMarker(last, seen, Date.now()))
+  if (last !== null && !needsMarker(last, seen, Date.now(), earliestMs))
     return { seen, marker: { ...last, isArchived: last.isArchived || isArchived(last, seen) } };
   const atMs = await writeMarker(client);
   const after = await readSeen(client);
@@ -159,7 +171,7 @@ type Found = Readonly<{ seen: Seen; marker: Marker }>;
 async function look(region: ArchiveReach, id: string, last: Marker | null): Promise<Found> {
   const client = await openSession(region, id);
   try {
-    const found = await lookIn(client, last);
+    const found = await lookIn(client, last, earliestOf(region.cache.archive(id)));
     await Promise.race([client.end(), sleep(END_MS)]);
     return found;
   } catch (error) {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isDue, listOutdated, problemOf, whyNotArchived } from './backups.ts';
+import { isDue, isStuck, listOutdated, problemOf, whyNotArchived } from './backups.ts';
 import { backupState, type BackupState } from './service/backup-state.ts';
 import { SPEC, up } from './service/decide.testing.ts';
 import { desiredOf, type Desired } from './service/desired.ts';
@@ -22,13 +22,16 @@ const backup = (days: number, change: Partial<BackupState> = {}): BackupState =>
 const failed = (days: number): BackupState =>
   backup(days, { isTaken: false, snapshot: null, problem: 'no room' });
 const failedBase = (days: number): BackupState => ({ ...failed(days), kind: 'base' });
+const running = (days: number): BackupState => backup(days, { isTaken: false, snapshot: null });
 const SECONDS = 1000 / DAY_MS;
+const HOURS = 1 / 24;
 
 test.each<[string, BackupState[], boolean]>([
   ['at first', [], true],
   ['after a day', [backup(1)], true],
   ['not before', [backup(0.9)], false],
-  ['not while one is taken', [backup(2, { isTaken: false, snapshot: null })], false],
+  ['not while one is taken', [running(0.99)], false],
+  ['after one that does not end', [running(1), backup(2)], true],
   ['not right after a failure', [failed(30 * SECONDS), backup(2)], false],
   ['a minute after a failure', [failed(61 * SECONDS), backup(2)], true],
   ['not a minute after failures of ten', [failed(61 * SECONDS), failed(661 * SECONDS)], false],
@@ -57,9 +60,20 @@ test('snapshots of the window stay, with the newest one before it', () => {
 });
 
 test('the last failure is a problem until a snapshot is taken', () => {
-  expect(problemOf([failed(0), backup(1)])).toBe('no snapshot was taken: no room');
-  expect(problemOf([backup(0), failed(1)])).toBeNull();
-  expect(problemOf([])).toBeNull();
+  expect(problemOf([failed(0), backup(1)], NOW_MS)).toBe('no snapshot was taken: no room');
+  expect(problemOf([backup(0), failed(1)], NOW_MS)).toBeNull();
+  expect(problemOf([], NOW_MS)).toBeNull();
+});
+
+test('a backup that does not end is a problem, and after a day it is stuck', () => {
+  expect(problemOf([running(5 * HOURS), backup(1)], NOW_MS)).toBeNull();
+  expect(problemOf([running(6 * HOURS), backup(1)], NOW_MS)).toBe(
+    'no snapshot was taken: that of 1970-04-10T18:00:00.000Z has not ended, and is replaced ' +
+      'after a day',
+  );
+  expect(
+    [running(0.99), running(1), backup(2), failed(2)].map((one) => isStuck(one, NOW_MS)),
+  ).toEqual([false, true, false, false]);
 });
 
 test('a service that is not archived says why, and a read replica set says nothing', () => {

@@ -28,6 +28,10 @@ const AGAIN_MAX_MS = 3_600_000;
 /** A snapshot that takes longer is taken all the same. */
 const WITHIN_MS = 60_000;
 const POLL_MS = 100;
+/** A base backup of a large volume takes hours. A tenant is warned after so many. */
+const SLOW_AFTER_MS = 21_600_000;
+/** Then a backup is removed, and another one taken: CloudNativePG takes one at a time. */
+const STUCK_AFTER_MS = DAY_MS;
 
 export const NO_VERIFICATION =
   'services on Kubernetes have no verification of backups: fork the last snapshot, and examine it';
@@ -38,7 +42,7 @@ type Archiving = Pick<Archiver, 'problem'>;
 export function createBackups(
   region: Region,
   policy: SnapshotPolicy,
-  archiver: Archiving,
+  archiver: Pick<Archiver, 'problem' | 'bytes'>,
 ): Engine['backups'] {
   return {
     describe: async (id) => describe(region, policy, archiver, id),
@@ -50,7 +54,12 @@ export function createBackups(
   };
 }
 
-function describe(region: Region, policy: SnapshotPolicy, archiver: Archiving, id: string) {
+function describe(
+  region: Region,
+  policy: SnapshotPolicy,
+  archiver: Pick<Archiver, 'problem' | 'bytes'>,
+  id: string,
+) {
   const { cache, snapshotClass } = region;
   const backups = cache.backups(id);
   const window = windowOf(cache.archive(id), region.objectStore());
@@ -70,10 +79,10 @@ function describe(region: Region, policy: SnapshotPolicy, archiver: Archiving, i
         kind: 'scheduled',
         storage_mb: volumeGb * 1000,
       })),
-    archive_mb: 0,
+    archive_mb: Math.ceil((archiver.bytes(id) ?? 0) / 1e6),
     problem:
       whyNotArchived(region, archiver, id) ??
-      problemOf(backups) ??
+      problemOf(backups, Date.now()) ??
       ('name' in snapshotClass() || region.objectStore() !== null ? null : NO_SNAPSHOTS),
   };
   return described;
@@ -98,7 +107,7 @@ export function whyNotArchived(
   if (cache.hasPlugin() === false) return NO_PLUGIN;
   if (desired.archives !== true) return NOT_RESTARTED;
   const [newest] = ofKind(cache.backups(id), 'base');
-  const why = newest?.problem ?? null;
+  const why = whyNotTaken(newest, Date.now());
   return archiver.problem(id) ?? (why === null ? null : `no base backup was taken: ${why}`);
 }
 
@@ -112,14 +121,24 @@ const ofKind = (backups: readonly BackupState[], kind: BackupState['kind']): Bac
   backups.filter((backup) => backup.kind === kind);
 
 /** Why the last snapshot was not taken; null: it was, or none was asked for. */
-export function problemOf(backups: readonly BackupState[]): string | null {
+export function problemOf(backups: readonly BackupState[], nowMs: number): string | null {
   const [newest] = ofKind(backups, 'snapshot');
-  return newest === undefined || newest.problem === null
-    ? null
-    : `no snapshot was taken: ${newest.problem}`;
+  const why = whyNotTaken(newest, nowMs);
+  return why === null ? null : `no snapshot was taken: ${why}`;
+}
+
+function whyNotTaken(newest: BackupState | undefined, nowMs: number): string | null {
+  if (newest === undefined || newest.problem !== null) return newest?.problem ?? null;
+  if (isEnded(newest) || nowMs - newest.askedMs < SLOW_AFTER_MS) return null;
+  const asked = new Date(newest.askedMs).toISOString();
+  return `that of ${asked} has not ended, and is replaced after a day`;
 }
 
 const isEnded = ({ isTaken, problem }: BackupState): boolean => isTaken || problem !== null;
+
+/** Whether a backup will not end any more. */
+export const isStuck = (backup: BackupState, nowMs: number): boolean =>
+  !isEnded(backup) && nowMs - backup.askedMs >= STUCK_AFTER_MS;
 
 /** Whether a backup of its kind must be taken now. @param backups of it, newest first */
 export function isDue(
@@ -128,7 +147,7 @@ export function isDue(
   { snapshotEveryMs }: SnapshotPolicy,
 ): boolean {
   const [newest] = backups;
-  if (newest === undefined) return true;
+  if (newest === undefined || isStuck(newest, nowMs)) return true;
   const everyMs = newest.problem === null ? snapshotEveryMs : againMs(backups);
   return isEnded(newest) && nowMs - newest.askedMs >= everyMs;
 }
@@ -197,6 +216,11 @@ async function keep(
   const cluster = cache.cluster(id);
   if (cluster === null || cluster.projectId === null || !isUnchanged(region, cluster)) return false;
   const { projectId, uid, desired } = cluster;
+  const remove = async (those: readonly BackupState[]): Promise<void> => {
+    for (const { name, namespace } of those)
+      await kube.remove({ kind: KINDS.backup, namespace, name });
+  };
+  await remove(cache.backups(id).filter((backup) => isStuck(backup, Date.now())));
   const className = nameOf(region.snapshotClass());
   const hasClass = className !== null && desired?.snapshotClass === className;
   if (hasClass && isDue(ofKind(cache.backups(id), 'snapshot'), Date.now(), policy))
@@ -207,9 +231,8 @@ async function keep(
     removes && hasClass ? listOutdated(ofKind(backups, 'snapshot'), Date.now(), policy) : [];
   // The plugin removes those that were taken by the retention of the ObjectStore.
   const failed = listOldFailures(ofKind(backups, 'base'));
-  for (const { name, namespace } of [...outdated, ...failed])
-    await kube.remove({ kind: KINDS.backup, namespace, name });
-  return problemOf(backups) !== null || whyNotArchived(region, archiver, id) !== null;
+  await remove([...outdated, ...failed]);
+  return problemOf(backups, Date.now()) !== null || whyNotArchived(region, archiver, id) !== null;
 }
 
 type Backed = Readonly<{ id: string; projectId: string; uid: string }>;

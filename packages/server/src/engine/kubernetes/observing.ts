@@ -124,7 +124,7 @@ export function replicasOf(found: Found | null): ReplicaState[] {
 }
 
 function snapshotWarnings(backups: readonly BackupState[]): Warning[] {
-  const message = problemOf(backups);
+  const message = problemOf(backups, Date.now());
   return message === null ? [] : [{ code: 'SNAPSHOT', message }];
 }
 

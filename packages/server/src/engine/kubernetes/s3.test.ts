@@ -1,11 +1,13 @@
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
+import type { RequestListener } from 'node:http';
 import { createServer } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { issueServerCertificate, openCertificateAuthority } from '../../lib/tls.ts';
-import { keysIn, removeSome, signed, StoreError, tryStore } from './s3.ts';
+import type { ObjectStore } from '../object-store.ts';
+import { keysIn, removeSome, signed, sizeOf, StoreError, tryStore } from './s3.ts';
 
 const STORE = {
   id: 'store12345',
@@ -38,36 +40,63 @@ test('names of objects are decoded, and those that are none are left out', () =>
   expect(keysIn(body)).toEqual(['a/b c&', 'x&y']);
 });
 
-test('objects of a folder are removed by their names, and others stay', async () => {
+/** Runs work with a store that answers by a function. */
+async function withServer(
+  answer: RequestListener,
+  work: (store: ObjectStore) => Promise<void>,
+): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), 'hd-'));
   const authority = await openCertificateAuthority(directory);
   const { certificatePem, keyPem } = await issueServerCertificate(authority, ['127.0.0.1']);
-  const keys = new Set(['f/s-a/1', 'f/s-a/../s-b/2', 'f/s-b/3']);
-  const asked: string[] = [];
-  const server = createServer({ cert: certificatePem, key: keyPem }, ({ method, url }, answer) => {
-    const list = [...keys].map((key) => `<Key>${key}</Key>`).join('');
-    if (method === 'GET') return answer.end(list);
-    asked.push(url ?? '');
-    return answer
-      .writeHead(keys.delete((url ?? '').slice('/examplebucket/'.length)) ? 204 : 403)
-      .end();
-  });
+  const server = createServer({ cert: certificatePem, key: keyPem }, answer);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();
   if (address === null || typeof address === 'string') throw new Error('no port');
   const endpoint = `https://127.0.0.1:${address.port}`;
-  const store = { ...STORE, endpoint, caPem: authority.certificatePem };
   try {
-    expect(await removeSome(store, 'f/s-a')).toBe(2);
-    expect(await removeSome(store, 'f/s-a')).toBe(0);
-    expect(asked).toEqual(['/examplebucket/f/s-a/1', '/examplebucket/f/s-a/../s-b/2']);
-    expect([...keys]).toEqual(['f/s-b/3']);
+    await work({ ...STORE, endpoint, caPem: authority.certificatePem });
   } finally {
     server.close();
     server.closeAllConnections();
     await rm(directory, { recursive: true });
   }
+}
+
+test('the size of a folder is that of the objects of all pages', async () => {
+  const tokens: (string | null)[] = [];
+  await withServer(
+    ({ url }, answer) => {
+      const token = new URL(url ?? '', 'https://h').searchParams.get('continuation-token');
+      tokens.push(token);
+      const next = '<NextContinuationToken>a&amp;b</NextContinuationToken>';
+      const size = token === null ? 5_000_000_000 : 7;
+      answer.end(`<Contents><Size>${size}</Size></Contents>${token === null ? next : ''}`);
+    },
+    async (store) => expect(await sizeOf(store, 'f/s-a')).toBe(5_000_000_007),
+  );
+  expect(tokens).toEqual([null, 'a&b']);
+});
+
+test('objects of a folder are removed by their names, and others stay', async () => {
+  const keys = new Set(['f/s-a/1', 'f/s-a/../s-b/2', 'f/s-b/3']);
+  const asked: string[] = [];
+  await withServer(
+    ({ method, url }, answer) => {
+      const list = [...keys].map((key) => `<Key>${key}</Key>`).join('');
+      if (method === 'GET') return answer.end(list);
+      asked.push(url ?? '');
+      return answer
+        .writeHead(keys.delete((url ?? '').slice('/examplebucket/'.length)) ? 204 : 403)
+        .end();
+    },
+    async (store) => {
+      expect(await removeSome(store, 'f/s-a')).toBe(2);
+      expect(await removeSome(store, 'f/s-a')).toBe(0);
+      expect(asked).toEqual(['/examplebucket/f/s-a/1', '/examplebucket/f/s-a/../s-b/2']);
+      expect([...keys]).toEqual(['f/s-b/3']);
+    },
+  );
 });
 
 test.each(['https://127.0.0.1:99999', 'https://999.999.999.999'])(

@@ -41,15 +41,42 @@ export async function removeSome(store: ObjectStore, folder: string): Promise<nu
   return keys.length;
 }
 
-async function listKeys(store: ObjectStore, prefix: string, count: number): Promise<string[]> {
-  const body = await ask(store, 'GET', '', {
+/**
+ * The size of all objects of a folder, in bytes: of the first million, if it has more.
+ *
+ * @param folder without the slash at its end
+ * @throws StoreError
+ */
+export async function sizeOf(store: ObjectStore, folder: string): Promise<number> {
+  let bytes = 0;
+  let token: string | undefined;
+  for (let page = 0; page < 1000; page += 1) {
+    const more = token === undefined ? {} : { 'continuation-token': token };
+    const body = await list(store, `${folder}/`, 1000, more);
+    for (const [, size] of body.matchAll(/<Size>(\d{1,15})<\/Size>/g)) bytes += Number(size);
+    const [, next] = /<NextContinuationToken>([^<]+)</.exec(body) ?? [];
+    if (next === undefined) return bytes;
+    token = unescaped(next);
+  }
+  return bytes;
+}
+
+const listKeys = async (store: ObjectStore, prefix: string, count: number): Promise<string[]> =>
+  keysIn(await list(store, prefix, count));
+
+const list = (
+  store: ObjectStore,
+  prefix: string,
+  count: number,
+  more: Readonly<Record<string, string>> = {},
+): Promise<string> =>
+  ask(store, 'GET', '', {
     'list-type': '2',
     'encoding-type': 'url',
     'max-keys': String(count),
     prefix,
+    ...more,
   });
-  return keysIn(body);
-}
 
 /** The names of the objects in an answer, which are encoded as in a URL. */
 export function keysIn(body: string): string[] {

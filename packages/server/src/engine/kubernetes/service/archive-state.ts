@@ -70,6 +70,12 @@ function timeOf(text: string | null | undefined): number | null {
 /** Kubernetes cuts times off to seconds. */
 const SECOND_MS = 1000;
 
+/** The first moment that a base backup reaches; null: there is none. */
+export function earliestOf(state: ArchiveState | null): number | null {
+  const firstMs = state?.firstMs ?? null;
+  return firstMs === null ? null : firstMs + SECOND_MS;
+}
+
 /**
  * The moments that a fork can be made of; null: none yet. It never goes by the condition
  * `ContinuousArchiving`, which is true without an archive (docs/cloudnativepg.md, fact 5).
@@ -79,11 +85,11 @@ export function windowOf(
   store: ObjectStore | null,
 ): Readonly<{ earliestMs: number; latestMs: number }> | null {
   if (state === null || store === null) return null;
-  const { archived, firstMs, lastBackupMs } = state;
-  if (archived?.store !== store.id || firstMs === null || lastBackupMs === null) return null;
+  const { archived, lastBackupMs } = state;
+  const earliestMs = earliestOf(state);
+  if (archived?.store !== store.id || earliestMs === null || lastBackupMs === null) return null;
   // The status is still about the place of before.
   if (lastBackupMs < store.sinceMs) return null;
-  const earliestMs = firstMs + SECOND_MS;
   const latestMs = archived.toMs;
   return latestMs < earliestMs ? null : { earliestMs, latestMs };
 }

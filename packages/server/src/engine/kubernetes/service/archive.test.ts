@@ -47,15 +47,22 @@ test('a marker is archived with its file, on its timeline', () => {
 });
 
 test('a marker follows writes of others, and never one that is not archived', () => {
-  expect(needsMarker(null, SEEN, NOW_MS)).toBe(true);
-  expect(needsMarker(MARKER, SEEN, NOW_MS)).toBe(false);
+  const needs = (last: Marker | null, seen: Seen, nowMs = NOW_MS, earliestMs = 0) =>
+    needsMarker(last, seen, nowMs, earliestMs);
+  expect(needsMarker(null, SEEN, NOW_MS, null)).toBe(true);
+  expect(needsMarker(MARKER, SEEN, NOW_MS, null)).toBe(false);
+  expect(needs(MARKER, SEEN)).toBe(false);
   const written = { ...SEEN, nextXid: 801n };
-  expect(needsMarker(MARKER, written, NOW_MS)).toBe(true);
-  expect(needsMarker({ ...MARKER, isArchived: false }, written, NOW_MS)).toBe(false);
-  expect(needsMarker(MARKER, SEEN, NOW_MS + 300_000)).toBe(true);
+  expect(needs(MARKER, written)).toBe(true);
+  expect(needs({ ...MARKER, isArchived: false }, written)).toBe(false);
+  expect(needs(MARKER, SEEN, NOW_MS + 300_000)).toBe(true);
+  // The first base backup has ended after it: without another one, the window is empty.
+  expect(needs(MARKER, SEEN, NOW_MS, MARKER.atMs + 1)).toBe(true);
+  expect(needs({ ...MARKER, isArchived: false }, SEEN, NOW_MS, NOW_MS)).toBe(false);
+  expect(needs(MARKER, SEEN, NOW_MS, MARKER.atMs)).toBe(false);
   // After a failover, what the new primary has of it is not known.
   const after = { ...SEEN, file: file(9, 2) };
-  expect(needsMarker({ ...MARKER, isArchived: false }, after, NOW_MS)).toBe(true);
+  expect(needs({ ...MARKER, isArchived: false }, after)).toBe(true);
 });
 
 test('a store that refuses is a problem until it takes a file, with what waits', () => {

@@ -53,12 +53,23 @@ export function isArchived({ file }: Marker, { archivedFile, fileBytes }: Seen):
   );
 }
 
-/** Whether a marker must be written now. */
-export function needsMarker(last: Marker | null, seen: Seen, nowMs: number): boolean {
+/**
+ * Whether a marker must be written now.
+ *
+ * @param earliestMs the first moment that a base backup reaches; null: there is none. Without a
+ *   marker after it the window is empty
+ */
+export function needsMarker(
+  last: Marker | null,
+  seen: Seen,
+  nowMs: number,
+  earliestMs: number | null,
+): boolean {
   if (last === null) return true;
   // Another primary: what this one has of the marker is not known.
   if (last.file.slice(0, 8) !== seen.file.slice(0, 8)) return true;
   if (!last.isArchived) return false;
+  if (earliestMs !== null && last.atMs < earliestMs) return true;
   return seen.nextXid !== last.nextXid || nowMs - last.atMs >= IDLE_MS;
 }
 

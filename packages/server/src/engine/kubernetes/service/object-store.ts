@@ -1,19 +1,15 @@
-/** Writes what the Barman Cloud plugin needs of a service, and removes what it has archived. */
-import type { BeginStep, Seen, Verdict } from '../../engine.ts';
+/** Writes what the Barman Cloud plugin needs of a service. */
 import type { ServiceSpec } from '../../spec.ts';
-import { KINDS, type Place } from '../api/kinds.ts';
-import { clusterName, namespaceOf } from '../manifests/names.ts';
+import { KINDS } from '../api/kinds.ts';
+import { namespaceOf } from '../manifests/names.ts';
 import {
   objectStoreManifest,
   objectStoreName,
   storeSecret,
   storeSecretManifest,
 } from '../manifests/object-store.ts';
-import { folderOf } from '../../object-store.ts';
 import type { Region } from '../region.ts';
-import { removeSome, StoreError } from '../s3.ts';
 import type { ClusterState } from './observed.ts';
-import { STEPS } from './steps.ts';
 
 /** The parts of a region that its object store needs. */
 export type StoreReach = Pick<Region, 'kube' | 'settings' | 'objectStore' | 'retentionDays'>;
@@ -48,33 +44,3 @@ export const whyUnread = (
   cluster === null && set === null && objectStore() !== null && cache.hasPlugin() === null
     ? 'the cluster has not said yet whether it has the Barman Cloud plugin'
     : null;
-
-const NO_KEY =
-  'the key of the object store of the region cannot be read, so what is archived there cannot be ' +
-  'removed: howdah region doctor says more';
-
-/**
- * Makes one step towards the removal of what is archived of a service that has no Cluster any more.
- *
- * @param places its ObjectStore
- * @throws StoreError
- */
-export async function endArchive(
-  region: Region,
-  id: string,
-  { places, begin, seen }: Readonly<{ places: readonly Place[]; begin: BeginStep; seen: Seen }>,
-): Promise<Verdict> {
-  if (places.length === 0)
-    return { did: null, detail: null, seen: { ...seen, present: false }, outcome: 'settled' };
-  await begin(STEPS.removeArchive, seen);
-  const store = region.objectStore();
-  // Its place is known, or there would be no ObjectStore.
-  if (store === null) throw new StoreError(NO_KEY);
-  const count = await removeSome(store, `${folderOf(store)}/${clusterName(id)}`);
-  if (count > 0)
-    return { did: null, detail: `${count} objects`, seen, outcome: 'again', waitMs: 0 };
-  // Last: while it is there, something may be left in the bucket.
-  for (const place of places) await region.kube.remove(place);
-  const detail = 'all of it in the object store of the region';
-  return { did: STEPS.removeArchive, detail, seen, outcome: 'again', waitMs: 0 };
-}

@@ -209,10 +209,6 @@ export async function findLeftovers({ kube }: Region, id: string, name: string):
   return listed.flat();
 }
 
-/** The ObjectStore of a service, as long as something may be archived of it. */
-export const findArchive = ({ kube }: Region, id: string): Promise<Place[]> =>
-  listPlaces(kube, KINDS.objectStore, { [LABELS.service]: id });
-
 /** Resources that a cluster may lack, or a user may not list. */
 const OPTIONAL: readonly Kind[] = [KINDS.backup, KINDS.objectStore];
 

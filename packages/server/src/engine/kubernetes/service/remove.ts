@@ -3,8 +3,8 @@ import type { BeginStep, Seen, Verdict } from '../../engine.ts';
 import { KINDS } from '../api/kinds.ts';
 import { clusterName, setName } from '../manifests/names.ts';
 import type { Region } from '../region.ts';
-import { endArchive } from './object-store.ts';
-import { findArchive, findLeftovers } from './objects.ts';
+import { endArchive } from './archive-removal.ts';
+import { findLeftovers } from './objects.ts';
 import { STEPS } from './steps.ts';
 import { again, failed, RETRY_MS } from './verdicts.ts';
 
@@ -39,8 +39,7 @@ export async function removeOnce(
   const name = parent === null ? clusterName(id) : setName(id);
   try {
     const left = await findLeftovers(region, id, name);
-    if (cluster === null && left.length === 0)
-      return await endArchive(region, id, { places: await findArchive(region, id), begin, seen });
+    if (cluster === null && left.length === 0) return await endArchive(region, id, { begin, seen });
     await begin(STEPS.remove, seen);
     if (cluster !== null) {
       const { namespace } = cluster;
