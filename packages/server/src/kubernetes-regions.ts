@@ -40,7 +40,14 @@ export function createKubernetesRegions(
   const open = async (row: KubernetesRegionRow): Promise<void> => {
     // A call and its repetition may both have added it.
     if (regions.all.some(({ code }) => code === row.code)) return;
-    stores.set(row.code, openObjectStore(sealer, row));
+    const opened = openObjectStore(sealer, row);
+    if (row.object_store !== null && opened === null)
+      log.warn(
+        { region: row.code },
+        'the key of the object store cannot be read: HOWDAH_HOME/secrets.key is not the file it ' +
+          'was; no base backups are taken until howdah region object-store sets it again',
+      );
+    stores.set(row.code, opened);
     const region = await openRegion(control, sealer, row, {
       objectStore: () => stores.get(row.code) ?? null,
       changed: (id) => running.get(row.code)?.wake(id),
@@ -75,6 +82,7 @@ export function createKubernetesRegions(
       running.delete(code);
       await closeAll(closersOf.get(code) ?? []);
       closersOf.delete(code);
+      stores.delete(code);
     },
     probe: (access, code) =>
       withCluster(access, async (kube, { server }) => ({

@@ -207,7 +207,7 @@ async function awayAndBack(
   // A recovery to the moment needs a later commit.
   await subject.insertRows(spec, 1);
   await archivedTo(subject, spec, moment);
-  // One that was being taken has failed.
+  // A base backup that was being taken has failed.
   await backUp(subject, spec);
   expect(await warningsOf(subject, spec)).toBe('');
   const files = archivedFiles(await filesOf(store, spec, server));

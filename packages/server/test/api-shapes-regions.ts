@@ -13,10 +13,15 @@ import { callApi, cloud } from './api-shapes-calls.ts';
 import { issueServerCertificate, openCertificateAuthority } from '../src/lib/tls.ts';
 
 let kubernetes: FakeKubernetes;
+let s3: Awaited<ReturnType<typeof startS3Server>>;
 beforeAll(async () => {
   kubernetes = await startFakeKubernetes();
+  s3 = await startS3Server();
 });
-afterAll(async () => kubernetes.close());
+afterAll(async () => {
+  await kubernetes.close();
+  await s3.close();
+});
 
 test('a region on Kubernetes is added, examined, used and removed', async () => {
   const { kubeconfig } = kubernetes;
@@ -44,40 +49,8 @@ test('a region on Kubernetes is added, examined, used and removed', async () => 
     body: { code: 'CONFLICT' },
   });
   expect((await callApi('GET', '/regions')).body).toMatchObject({ value: [described] });
-  const { body } = await callApi('GET', '/regions/kube/doctor');
-  expect(body['value']).toContainEqual({
-    what: 'CloudNativePG operator',
-    state: 'ok',
-    found: 'cnpg-system/operator, 1.30.0',
-  });
-  expect(body['value']).toContainEqual(
-    expect.objectContaining({ what: 'storage class', state: 'missing' }),
-  );
-  expect(body['value']).toContainEqual(
-    expect.objectContaining({
-      what: 'metrics API',
-      state: 'note',
-      remedy: expect.stringContaining('metrics-server'),
-    }),
-  );
-  const place = { endpoint: 'https://127.0.0.1:1', bucket: 'backups', region: 'eu', key_id: 'id' };
-  const secret = 'a-secret-key';
-  expect(
-    await callApi('PUT', '/regions/kube/objectStore', { ...place, key: secret }),
-  ).toMatchObject({
-    status: 400,
-    body: { message: expect.stringContaining('https://127.0.0.1:1 does not answer') },
-  });
-  await withS3Server(async (endpoint, ca_pem) => {
-    const set = await callApi('PUT', '/regions/kube/objectStore', {
-      ...place,
-      endpoint,
-      key: secret,
-      ca_pem,
-    });
-    expect(set).toMatchObject({ status: 200, body: { object_store: { endpoint } } });
-    expect(JSON.stringify(set)).not.toContain(secret);
-  });
+  await examine();
+  await setObjectStore(s3);
   const services = `/projects/${cloud.projectId}/services`;
   const asked = { name: 'there', region_code: 'kube', addons: [] };
   const refused = {
@@ -117,13 +90,11 @@ test('a region on Kubernetes is added, examined, used and removed', async () => 
   expect((await callApi('GET', '/regions/kube/doctor')).status).toBe(404);
 });
 
-/** Runs work with an S3 server whose buckets are empty. */
-async function withS3Server(
-  work: (endpoint: string, caPem: string) => Promise<void>,
-): Promise<void> {
+/** An S3 server whose buckets are empty. */
+async function startS3Server() {
   const directory = await mkdtemp(join(tmpdir(), 'hd-'));
   const authority = await openCertificateAuthority(directory);
-  const { certificatePem, keyPem } = await issueServerCertificate(authority, ['127.0.0.1']);
+  const { certificatePem, keyPem } = await issueServerCertificate(authority, ['localhost']);
   const server = createServer({ cert: certificatePem, key: keyPem }, (_, answer) => {
     answer.end('<ListBucketResult/>');
   });
@@ -131,11 +102,60 @@ async function withS3Server(
   await once(server, 'listening');
   const address = server.address();
   if (address === null || typeof address === 'string') throw new Error('no port');
-  try {
-    await work(`https://127.0.0.1:${address.port}`, authority.certificatePem);
-  } finally {
-    server.close();
-    server.closeAllConnections();
-    await rm(directory, { recursive: true });
-  }
+  return {
+    place: { endpoint: `https://localhost:${address.port}`, ca_pem: authority.certificatePem },
+    close: async (): Promise<void> => {
+      server.close();
+      server.closeAllConnections();
+      await rm(directory, { recursive: true });
+    },
+  };
+}
+
+/** Sets the object store of the region, and has another place refused. */
+async function setObjectStore({ place }: Awaited<ReturnType<typeof startS3Server>>): Promise<void> {
+  const asked = { bucket: 'backups', region: 'eu', key_id: 'id', key: 'a-secret-key' };
+  const put = (change: object) =>
+    callApi('PUT', '/regions/kube/objectStore', { ...asked, ...place, ...change });
+  const nowhere = 'https://127.0.0.1:1';
+  expect(await put({ endpoint: nowhere })).toMatchObject({
+    status: 400,
+    body: { message: expect.stringContaining(`${nowhere} does not answer`) },
+  });
+  const set = await put({});
+  expect(set).toMatchObject({
+    status: 200,
+    body: { object_store: { endpoint: place.endpoint, bucket: 'backups' } },
+  });
+  expect(JSON.stringify(set)).not.toContain(asked.key);
+  const folderOf = ({ body: { object_store: store } }: typeof set) => Object(store).folder;
+  const same = await put({ endpoint: place.endpoint.replace('localhost', 'LOCALHOST') });
+  expect(folderOf(same)).toBe(folderOf(set));
+  const bucket = 'another';
+  expect(await put({ bucket })).toMatchObject({
+    status: 409,
+    body: { message: expect.stringContaining('"move": true') },
+  });
+  const moved = await put({ bucket, move: true });
+  expect(moved).toMatchObject({ status: 200, body: { object_store: { bucket } } });
+  expect(folderOf(moved)).not.toBe(folderOf(set));
+}
+
+async function examine(): Promise<void> {
+  const { body } = await callApi('GET', '/regions/kube/doctor');
+  expect(body['value']).toContainEqual({
+    what: 'CloudNativePG operator',
+    state: 'ok',
+    found: 'cnpg-system/operator, 1.30.0',
+  });
+  expect(body['value']).toContainEqual(
+    expect.objectContaining({ what: 'storage class', state: 'missing' }),
+  );
+  expect(body['value']).toContainEqual(
+    expect.objectContaining({
+      what: 'metrics API',
+      state: 'note',
+      remedy: expect.stringContaining('metrics-server'),
+    }),
+  );
 }

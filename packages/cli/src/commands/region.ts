@@ -30,6 +30,7 @@ type Storing = Changing & {
   keyId: string;
   keyFile: string;
   caFile?: string;
+  move?: boolean;
 };
 
 export function addRegion(program: Command): void {
@@ -100,6 +101,7 @@ function addClusters(region: Command): void {
     .requiredOption('--key-id <id>', 'the access key id')
     .requiredOption('--key-file <file>', 'a file with the secret key, - for standard input')
     .option('--ca-file <file>', 'certificates that sign the server’s')
+    .option('--move', 'begin an empty archive at another place than before')
     .action(async (code: string, options: Storing) => {
       const connection = await connect(options);
       const { s3: endpoint, bucket, region: place, keyId, keyFile, caFile } = options;
@@ -110,6 +112,7 @@ function addClusters(region: Command): void {
         key_id: keyId,
         key: (await readText(keyFile)).replace(/\n$/, ''),
         ...given('ca_pem', caFile === undefined ? undefined : await readFile(caFile, 'utf8')),
+        ...given('move', options.move),
       };
       const params = { path: { region_code: code } };
       const set = await answered(

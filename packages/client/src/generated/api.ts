@@ -1633,7 +1633,7 @@ export interface paths {
         get?: never;
         /**
          * Keep WAL and base backups of the services of a region in an object store
-         * @description Needs an admin key of the operator project. The bucket must answer. Its key is kept encrypted, and as a Secret in each namespace of the region; answers never have it. Services that run archive from their next restart on. Another place begins empty, and what is in the former one stays.
+         * @description Needs an admin key of the operator project. The bucket must answer. Its key is kept encrypted, and as a Secret in each namespace of the region; answers never have it. Services that run archive from their next restart on. Another place is refused without `move`: it begins empty, and what is in the former one stays.
          */
         put: operations["setObjectStore"];
         post?: never;
@@ -2489,6 +2489,8 @@ export interface components {
             key: string;
             /** @description certificates that sign that of the endpoint, in PEM; default: those of the system */
             ca_pem?: string;
+            /** @description whether another endpoint, bucket or region is set than before. It begins empty, so the window of each service begins again; default: false */
+            move?: boolean;
         };
         UpdatePassword: {
             /** @description 8 to 128 characters without control characters */

@@ -68,7 +68,7 @@ export const AddRegionBody = Named(
 export type AddRegionBody = Type.Static<typeof AddRegionBody>;
 
 const secret = (description: string) =>
-  Type.String({ minLength: 1, maxLength: 16_384, pattern: '^[^\\u0000]*$', description });
+  Type.String({ minLength: 1, maxLength: 16_384, description });
 const storeFields = {
   endpoint: Type.String({
     maxLength: 256,
@@ -94,6 +94,13 @@ export const SetObjectStoreBody = Named(
       key: secret('the secret key'),
       ca_pem: Type.Optional(
         secret('certificates that sign that of the endpoint, in PEM; default: those of the system'),
+      ),
+      move: Type.Optional(
+        Type.Boolean({
+          description:
+            'whether another endpoint, bucket or region is set than before. It begins empty, so ' +
+            'the window of each service begins again; default: false',
+        }),
       ),
     },
     closed,

@@ -5,6 +5,7 @@ import {
   ResizeBody,
   SeriesBody,
   SetEnvironmentBody,
+  SetObjectStoreBody,
   UpdatePasswordBody,
 } from '@howdah/contract';
 import { Ajv } from 'ajv';
@@ -127,6 +128,13 @@ test('a password is never shown', () => {
     expect(message).toContain('password');
     expect(message).not.toContain('hunter2');
   }
+});
+
+test('a secret key is never shown', () => {
+  const place = { endpoint: 'https://a', bucket: 'made', region: 'a', key_id: 'a' };
+  const message = explain(SetObjectStoreBody, { ...place, key: ['hunter2'] });
+  expect(message).toContain('key');
+  expect(message).not.toContain('hunter2');
 });
 
 test('nothing to explain', () => {

@@ -162,7 +162,8 @@ export function explainValidation(problems: readonly ValidationProblem[], contex
     return `${inside(params['additionalProperty'])}: no such field; allowed: ${Object.keys(problem.parentSchema?.properties ?? {}).join(', ')}`;
   if (problem.keyword === 'type' && (problem.data === undefined || problem.data === null))
     return `${field}: missing; expected a JSON ${String(params['type'])}`;
-  const found = path.includes('password') ? '' : `found ${sizeOrValue(problem)}`;
+  // Secrets are not repeated in answers.
+  const found = /password|^key$/.test(path) ? '' : `found ${sizeOrValue(problem)}`;
   const { description } = problem.parentSchema ?? {};
   const about = typeof description === 'string' ? description : '';
   const allowed = allowedBy(problem);

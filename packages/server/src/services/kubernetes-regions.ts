@@ -183,28 +183,26 @@ export async function setObjectStore(
   context: KubernetesRegionContext,
   caller: Caller,
   code: string,
-  { key, ca_pem: pem, ...asked }: SetObjectStoreBody,
+  { key, ca_pem: pem, move = false, ...asked }: SetObjectStoreBody,
 ): Promise<Outcome> {
   const { store, clusters } = context;
-  rowOrRefuse(await listKubernetesRegions(store.db), code);
-  const { key_id: keyId, ...place } = asked;
+  const found = rowOrRefuse(await listKubernetesRegions(store.db), code);
+  const { key_id: keyId, ...body } = asked;
+  const place = { ...body, endpoint: originOf(body.endpoint) };
+  refuseMove(found, place, move);
   const caPem = pem ?? null;
   const fresh = { id: newId(), since: new Date().toISOString() };
   await clusters.tryStore({ ...place, keyId, key, caPem, id: fresh.id, sinceMs: 0 });
   const set = await makeChange(store, caller, async (tx) => {
     const row = rowOrRefuse(await lockKubernetesRegions(tx), code);
+    refuseMove(row, place, move);
     const before = row.object_store;
     // Only a key of the same place: all that is there stays in use.
-    const isSame =
-      before !== null &&
-      before.endpoint === place.endpoint &&
-      before.bucket === place.bucket &&
-      before.region === place.region;
-    const { id, since } = isSame ? before : fresh;
+    const { id, since } = before !== null && isSamePlace(before, place) ? before : fresh;
     const written = await updateObjectStore(
       tx,
       code,
-      JSON.stringify({ ...asked, id, since }),
+      JSON.stringify({ ...place, key_id: keyId, id, since }),
       clusters.sealer.seal(JSON.stringify({ key, caPem })),
     );
     return { operationId: null, doc: JSON.stringify(documentOf(written)) };
@@ -212,6 +210,30 @@ export async function setObjectStore(
   const row = await findKubernetesRegion(store.db, code);
   if (row !== null) clusters.useStore(row);
   return set;
+}
+
+type Place = Pick<ObjectStorePlace, 'endpoint' | 'bucket' | 'region'>;
+
+/** The same address is written in several ways: with capitals, or with the port 443. */
+const originOf = (endpoint: string): string =>
+  URL.canParse(endpoint) ? new URL(endpoint).origin : endpoint;
+
+const isSamePlace = (before: Place, { endpoint, bucket, region }: Place): boolean =>
+  before.endpoint === endpoint && before.bucket === bucket && before.region === region;
+
+/** @throws ApiError CONFLICT for another place that was not asked for as such */
+function refuseMove(
+  { code, object_store: before }: KubernetesRegionRow,
+  place: Place,
+  move: boolean,
+) {
+  if (before === null || move || isSamePlace(before, place)) return;
+  throw new ApiError(
+    'CONFLICT',
+    `the region ${code} keeps its archives in the bucket ${before.bucket} (region ` +
+      `${before.region}) at ${before.endpoint}; another place begins empty, and nothing of ` +
+      'before can be forked then: ask with "move": true (--move), or keep the place',
+  );
 }
 
 async function serve({ store, clusters }: KubernetesRegionContext, code: string): Promise<void> {

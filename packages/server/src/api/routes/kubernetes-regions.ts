@@ -79,7 +79,8 @@ export function kubernetesRegionRoutes(api: App, context: ApiContext): void {
         description:
           `${OPERATORS} The bucket must answer. Its key is kept encrypted, and as a Secret in ` +
           'each namespace of the region; answers never have it. Services that run archive from ' +
-          'their next restart on. Another place begins empty, and what is in the former one stays.',
+          'their next restart on. Another place is refused without `move`: it ' +
+          'begins empty, and what is in the former one stays.',
         tags,
         params: ofRegion,
         body: Ref(SetObjectStoreBody),

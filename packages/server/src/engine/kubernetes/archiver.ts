@@ -19,10 +19,13 @@ import {
   isArchived,
   needsMarker,
   type Marker,
+  type Progress,
   type Seen,
 } from './service/archive.ts';
 import { writeObjectStore, type StoreReach } from './service/object-store.ts';
 import { placesIn } from './service/objects.ts';
+import type { ClusterState } from './service/observed.ts';
+import { STEPS } from './service/steps.ts';
 
 const EVERY_MS = 20_000;
 /** A session that ends in order leaves no line in the server log of its owner. */
@@ -35,47 +38,57 @@ export type ArchiveReach = Reach & StoreReach;
 
 export type Archiver = ReturnType<typeof createArchiver>;
 
+/** The state of the archive of a service in one place. */
+type Known = Progress & Readonly<{ place: string; marker: Marker | null }>;
+
 /** @param failed called with the error of background work, which is tried again */
 export function createArchiver(region: ArchiveReach, failed: (error: unknown) => void) {
-  const markers = new Map<string, Marker>();
-  const problems = new Map<string, string>();
+  const knowns = new Map<string, Known>();
   const written = new Map<string, string>();
   const limit = pLimit(AT_A_TIME);
   const sizes = createArchiveSizes(region, failed);
+  /** @returns whether its objects are as the region has them */
+  const write = async (id: string, projectId: string, wanted: string): Promise<boolean> => {
+    if (written.get(id) === wanted) return true;
+    try {
+      await writeObjectStore(region, id, projectId);
+      written.set(id, wanted);
+      return true;
+    } catch (error) {
+      failed(error);
+      return false;
+    }
+  };
   const lookAt = async (id: string): Promise<void> => {
     const store = region.objectStore();
     const cluster = region.cache.cluster(id);
     if (store === null || cluster?.projectId == null || cluster.desired?.archives !== true) return;
-    const { desired, awaited, provisioned, leaving } = cluster;
     // Its ObjectStore may be removed by now.
-    if (leaving) return;
-    // They are written again if this fails.
-    const wanted = JSON.stringify([store, region.retentionDays]);
-    if (written.get(id) !== wanted) {
-      await writeObjectStore(region, id, cluster.projectId);
-      written.set(id, wanted);
+    if (cluster.leaving) return;
+    const { projectId } = cluster;
+    const isWritten = await write(id, projectId, JSON.stringify([store, region.retentionDays]));
+    if (!archivesNow(cluster)) {
+      if (!cluster.desired.running) knowns.delete(id);
+      return;
     }
-    // Before its pod has the plugin, CloudNativePG takes each file as archived.
-    if (!desired.running || awaited !== null || !provisioned) return;
-    const found = await look(region, id, markers.get(`${store.id} ${id}`) ?? null);
-    const problem = archiveProblem(found.seen);
-    if (problem === null) problems.delete(id);
-    else {
-      problems.set(id, problem);
-      // A purge beside a create may have removed the key that both need.
-      written.delete(id);
-    }
-    const { marker } = found;
-    if (marker.isArchived) await noteArchived(region, cluster.projectId, id, store, marker);
-    markers.set(`${store.id} ${id}`, marker);
+    const found = knowns.get(id);
+    // Until its objects name the place, all is archived in that of before.
+    const isThere = isWritten || found?.place === store.id;
+    const place = isThere ? store.id : '';
+    const before = found?.place === place ? found : { ...NOTHING, place, toMs: Date.now() };
+    const looked = await lookOrSay(region, id, before);
+    const known = isThere ? looked : { ...looked, toMs: before.toMs, why: NOT_WRITTEN };
+    knowns.set(id, known);
+    // A purge beside a create may have removed the key that both need.
+    if (archiveProblem(known, Date.now()) !== null) written.delete(id);
+    if (isThere && known.marker?.isArchived === true)
+      await noteArchived(region, projectId, id, store, known.marker);
   };
   const lookAtAll = async (): Promise<void> => {
-    await limit.map(region.cache.ids(), (id) =>
-      lookAt(id).catch((error: unknown) => {
-        // A server that is down archives nothing, and its service says so.
-        if (!(error instanceof EngineUnavailable)) failed(error);
-      }),
-    );
+    const ids = region.cache.ids();
+    await limit.map(ids, (id) => lookAt(id).catch(failed));
+    for (const map of [knowns, written])
+      for (const id of map.keys()) if (!ids.includes(id)) map.delete(id);
   };
   let isLooking = false;
   const timer = setInterval(() => {
@@ -87,7 +100,10 @@ export function createArchiver(region: ArchiveReach, failed: (error: unknown) =>
   }, EVERY_MS);
   return {
     /** Why its WAL is not archived; null: it is, or that is not known. */
-    problem: (id: string): string | null => problems.get(id) ?? null,
+    problem: (id: string): string | null => {
+      const known = knowns.get(id);
+      return known === undefined ? null : archiveProblem(known, Date.now());
+    },
     bytes: sizes.bytes,
     close: (): void => {
       clearInterval(timer);
@@ -96,10 +112,39 @@ export function createArchiver(region: ArchiveReach, failed: (error: unknown) =>
   };
 }
 
+const NOT_WRITTEN = 'its ObjectStore cannot be written';
+const NOTHING = { marker: null, seen: null, why: null } as const;
+
+/**
+ * Whether its pods have the plugin: before, CloudNativePG takes each file as archived. A start that
+ * nobody asked for follows a failover, whose end may wait for the archive.
+ */
+const archivesNow = ({ desired, awaited, provisioned }: ClusterState): boolean =>
+  desired?.running === true && (awaited === null || awaited === STEPS.start) && provisioned;
+
+/** Asks the server. Without an answer, the state of before stays, with the reason. */
+async function lookOrSay(region: ArchiveReach, id: string, before: Known): Promise<Known> {
+  const { marker: last } = before;
+  try {
+    const { seen, marker, isNew } = await look(region, id, last);
+    const { toMs } = before;
+    const known = { ...before, seen, marker, why: null };
+    if (isNew || !marker.isArchived) return known;
+    return {
+      ...known,
+      toMs: last?.isArchived === true ? Date.now() : Math.max(toMs, marker.madeMs),
+    };
+  } catch (error) {
+    if (!(error instanceof EngineUnavailable)) throw error;
+    return { ...before, why: error.message };
+  }
+}
+
 /** In SQL of any search path: the database may be that of a user. */
 const SEEN = `
   select pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()) as file,
-    pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::pg_catalog.text as "nextXid",
+    pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) as now,
+    pg_catalog.pg_current_snapshot()::pg_catalog.text as snapshot,
     last_archived_wal as "archivedFile",
     pg_catalog.date_part('epoch', last_archived_time) as archived,
     pg_catalog.date_part('epoch', last_failed_time) as failed,
@@ -113,7 +158,8 @@ const MARK = `
 const NULLABLE = Type.Union([Type.Number(), Type.Null()]);
 const SEEN_ROW = Type.Object({
   file: Type.String(),
-  nextXid: Type.String({ pattern: '^[0-9]+$' }),
+  now: Type.Number(),
+  snapshot: Type.String(),
   archivedFile: Type.Union([Type.String(), Type.Null()]),
   archived: NULLABLE,
   failed: NULLABLE,
@@ -127,10 +173,11 @@ async function readSeen(client: Client): Promise<Seen> {
   const { rows } = await client.query(SEEN);
   const [row] = rows;
   if (!Value.Check(SEEN_ROW, row)) throw new EngineUnavailable('it says nothing of its archive');
-  const { file, nextXid, archivedFile, archived, failed, fileBytes } = row;
+  const { file, now, snapshot, archivedFile, archived, failed, fileBytes } = row;
   return {
     file,
-    nextXid: BigInt(nextXid),
+    nowMs: now * 1000,
+    snapshot,
     archivedFile,
     archivedMs: msOf(archived),
     failedMs: msOf(failed),
@@ -157,15 +204,18 @@ async function lookIn(
   earliestMs: number | null,
 ): Promise<Found> {
   const seen = await readSeen(client);
-  if (last !== null && !needsMarker(last, seen, Date.now(), earliestMs))
-    return { seen, marker: { ...last, isArchived: last.isArchived || isArchived(last, seen) } };
+  if (last !== null && !needsMarker(last, seen, earliestMs)) {
+    const marker = { ...last, isArchived: last.isArchived || isArchived(last, seen) };
+    return { seen, marker, isNew: false };
+  }
+  const madeMs = Date.now();
   const atMs = await writeMarker(client);
   const after = await readSeen(client);
-  const { file, nextXid } = after;
-  return { seen: after, marker: { atMs, file, nextXid, isArchived: false } };
+  const { file, snapshot } = after;
+  return { seen: after, marker: { atMs, madeMs, file, snapshot, isArchived: false }, isNew: true };
 }
 
-type Found = Readonly<{ seen: Seen; marker: Marker }>;
+type Found = Readonly<{ seen: Seen; marker: Marker; isNew: boolean }>;
 
 /** Reads with a session of the control plane, and writes a marker if one is needed. */
 async function look(region: ArchiveReach, id: string, last: Marker | null): Promise<Found> {

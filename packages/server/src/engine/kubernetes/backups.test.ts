@@ -44,7 +44,7 @@ test.each<[string, BackupState[], boolean]>([
     true,
   ],
 ])('a backup is due: %s', (_, backups, due) => {
-  expect(isDue(backups, NOW_MS, POLICY)).toBe(due);
+  expect(isDue(backups, NOW_MS, DAY_MS)).toBe(due);
 });
 
 test('snapshots of the window stay, with the newest one before it', () => {
@@ -78,7 +78,7 @@ test('a backup that does not end is a problem, and after a day it is stuck', () 
 
 test('a service that is not archived says why, and a read replica set says nothing', () => {
   const store = { id: 's', sinceMs: 0, endpoint: '', bucket: '', region: '', keyId: '' };
-  const whyNot = (desired: Desired) =>
+  const whyNot = (desired: Desired, isSet = true) =>
     whyNotArchived(
       {
         cache: {
@@ -86,7 +86,7 @@ test('a service that is not archived says why, and a read replica set says nothi
           hasPlugin: () => true,
           backups: () => [failed(0), failedBase(1)],
         },
-        objectStore: () => ({ ...store, key: '', caPem: null }),
+        objectStore: () => (isSet ? { ...store, key: '', caPem: null } : null),
       },
       { problem: () => null },
       SPEC.id,
@@ -94,6 +94,8 @@ test('a service that is not archived says why, and a read replica set says nothi
   const desired = desiredOf(SPEC);
   expect(whyNot(desired)).toContain('restart it');
   expect(whyNot({ ...desired, archives: true })).toBe('no base backup was taken: no room');
+  expect(whyNot({ ...desired, archives: true }, false)).toContain('cannot be read');
+  expect(whyNot(desired, false)).toBeNull();
   expect(whyNot({ ...desired, running: false })).toBeNull();
   expect(whyNot({ ...desired, set: { parent: 'b', limits: {} } })).toBeNull();
 });

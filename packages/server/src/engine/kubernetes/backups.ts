@@ -20,7 +20,7 @@ import { nameOf } from './storage-classes.ts';
 
 export type SnapshotPolicy = Pick<BackupPolicy, 'windowMs' | 'snapshotEveryMs'>;
 
-const DAY_MS = 86_400_000;
+export const DAY_MS = 86_400_000;
 /** After a first failure: a stop or a restart ends a backup that is under way (fact 27). */
 const AGAIN_MS = 60_000;
 /** After many. */
@@ -91,6 +91,10 @@ function describe(
 const NO_SNAPSHOTS =
   'its region has no snapshots of volumes (howdah region doctor says why): use pg_dump';
 
+const UNREADABLE =
+  'the key of the object store of its region cannot be read, so it has no new base backups, and ' +
+  'its window ends; an administrator finds the reason with howdah region doctor';
+
 type ArchiveReading = Pick<Region, 'objectStore'> & {
   readonly cache: Pick<Cache, 'cluster' | 'hasPlugin' | 'backups'>;
 };
@@ -103,7 +107,9 @@ export function whyNotArchived(
 ): string | null {
   const desired = cache.cluster(id)?.desired;
   // A read replica set has its data from its service, which is archived.
-  if (objectStore() === null || desired?.running !== true || desired.set !== undefined) return null;
+  if (desired?.running !== true || desired.set !== undefined) return null;
+  // A store that was set stays set.
+  if (objectStore() === null) return desired.archives === true ? UNREADABLE : null;
   if (cache.hasPlugin() === false) return NO_PLUGIN;
   if (desired.archives !== true) return NOT_RESTARTED;
   const [newest] = ofKind(cache.backups(id), 'base');
@@ -144,11 +150,11 @@ export const isStuck = (backup: BackupState, nowMs: number): boolean =>
 export function isDue(
   backups: readonly BackupState[],
   nowMs: number,
-  { snapshotEveryMs }: SnapshotPolicy,
+  wantedEveryMs: number,
 ): boolean {
   const [newest] = backups;
   if (newest === undefined || isStuck(newest, nowMs)) return true;
-  const everyMs = newest.problem === null ? snapshotEveryMs : againMs(backups);
+  const everyMs = newest.problem === null ? wantedEveryMs : againMs(backups);
   return isEnded(newest) && nowMs - newest.askedMs >= everyMs;
 }
 
@@ -223,9 +229,9 @@ async function keep(
   await remove(cache.backups(id).filter((backup) => isStuck(backup, Date.now())));
   const className = nameOf(region.snapshotClass());
   const hasClass = className !== null && desired?.snapshotClass === className;
-  if (hasClass && isDue(ofKind(cache.backups(id), 'snapshot'), Date.now(), policy))
+  if (hasClass && isDue(ofKind(cache.backups(id), 'snapshot'), Date.now(), policy.snapshotEveryMs))
     await take(region, id, projectId, uid);
-  if (desired?.archives === true) await keepBase(region, policy, { id, projectId, uid });
+  if (desired?.archives === true) await keepBase(region, { id, projectId, uid });
   const backups = cache.backups(id);
   const outdated =
     removes && hasClass ? listOutdated(ofKind(backups, 'snapshot'), Date.now(), policy) : [];
@@ -237,18 +243,19 @@ async function keep(
 
 type Backed = Readonly<{ id: string; projectId: string; uid: string }>;
 
-/** Has a base backup taken in the object store when it is due; it may take hours. */
+/** Has a base backup taken in the object store a day after the last one; it may take hours. */
 async function keepBase(
   { kube, cache, settings, objectStore }: Region,
-  policy: SnapshotPolicy,
   { id, projectId, uid: clusterUid }: Backed,
 ): Promise<void> {
   const store = objectStore();
   if (store === null || cache.hasPlugin() !== true) return;
+  // Until then, it would be in the place of before.
+  if (cache.archive(id)?.archived?.store !== store.id) return;
   // Those of before are in another place.
   const known = ofKind(cache.backups(id), 'base').filter(({ askedMs }) => askedMs >= store.sinceMs);
   const nowMs = Date.now();
-  if (!isDue(known, nowMs, policy)) return;
+  if (!isDue(known, nowMs, DAY_MS)) return;
   const name = baseBackupName(id, nowMs);
   const manifest = baseBackupManifest({ id, projectId, region: settings.code, name, clusterUid });
   await kube.apply(placesIn(projectId)(KINDS.backup, name), manifest);

@@ -36,7 +36,7 @@ export type Cache = Readonly<{
   obstacle: (id: string) => string | null;
   /** Whether backups are known. A user without the right to list them has none. */
   knowsBackups: () => boolean;
-  /** Its backups by snapshots, newest first. */
+  /** Its snapshots and base backups, newest first. */
   backups: (id: string) => readonly BackupState[];
   /** The services that have a Cluster. */
   ids: () => string[];

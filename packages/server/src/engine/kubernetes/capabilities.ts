@@ -1,7 +1,7 @@
 /** The kinds of services that a cluster can run, and the actions that it cannot do. */
 import { typeOfAddons, type Addon } from '@howdah/contract';
 import type { Capabilities, MajorCapability, Possibility, PostgresCapability } from '../engine.ts';
-import { locationOf, type ObjectStore } from '../object-store.ts';
+import type { ObjectStore } from '../object-store.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
 import { poolerVersion } from './manifests/pooler.ts';
 
@@ -108,8 +108,8 @@ const offMachineOf = (archive: ObjectStore | null): string =>
   archive === null
     ? 'repositories do not serve regions on Kubernetes, and this one has no object store ' +
       '(howdah region object-store): only the strategies NOW and LAST_SNAPSHOT can be forked'
-    : `base backups and WAL are in the object store of the region, ${locationOf(archive)}, and ` +
-      'in no repository: all strategies can be forked';
+    : 'base backups and WAL are in the object store of the region, and in no repository: a ' +
+      'moment of the past can be forked with the strategy PITR';
 const FORK_COST =
   'the operator copies the data of the running server by pg_basebackup, after a checkpoint of ' +
   'it; that of a paused one comes by a snapshot of its volume';

@@ -46,7 +46,8 @@ async function examineStore({ code, store }: Stored): Promise<Finding> {
     };
   try {
     await tryStore(store);
-    return { what, state: 'ok', found: `${locationOf(store)}, from the control plane` };
+    const found = `${locationOf(store)}, lists, writes and deletes for the control plane`;
+    return { what, state: 'ok', found };
   } catch (error) {
     if (!(error instanceof StoreError)) throw error;
     return {
@@ -80,7 +81,7 @@ async function examinePlugin(kube: Kube): Promise<Finding> {
   return {
     what,
     state: 'missing',
-    found: `${found}, is not ready; archiving and backups stop`,
+    found: `${found}, is not ready; CloudNativePG changes no archived service meanwhile`,
     remedy: `kubectl --namespace ${namespace} describe deployment ${name}`,
   };
 }

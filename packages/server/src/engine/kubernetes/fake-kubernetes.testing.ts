@@ -54,9 +54,10 @@ function createObjects() {
   const objects = new Map<string, Stored>();
   const watches = new Map<ServerResponse, string>();
   const history: { path: string; type: string; object: Stored }[] = [];
-  const faults: { refusal: string | null; hasSilentWebhook: boolean } = {
+  const faults: { refusal: string | null; hasSilentWebhook: boolean; hidden: string | null } = {
     refusal: null,
     hasSilentWebhook: false,
+    hidden: null,
   };
   let version = 0;
   const notify = (path: string, type: string, object: Stored): void => {
@@ -85,9 +86,13 @@ function createObjects() {
       notify(path, 'DELETED', withMetadata(path, found, String(version)));
       return true;
     },
-    list: (collection: string): object => ({
+    /** @param selector labels, which are compared for Secrets only */
+    list: (collection: string, selector: string): object => ({
       metadata: { resourceVersion: String(version) },
-      items: [...objects].filter(([path]) => isIn(path, collection)).map(([, object]) => object),
+      items: [...objects]
+        .filter(([path]) => isIn(path, collection))
+        .map(([, object]) => object)
+        .filter((object) => !collection.endsWith('/secrets') || hasLabels(object, selector)),
     }),
     /** Sends the changes after a version, and all later ones. */
     watch: (collection: string, after: number, response: ServerResponse): void => {
@@ -134,8 +139,11 @@ async function answer(
   if (request.method === 'DELETE') return send(take(path) ? 200 : 404, {});
   const found = objects.get(path);
   if (found !== undefined) return send(200, found);
-  if (!isCollection(path)) return send(404, { message: 'not found', reason: 'NotFound' });
-  if (searchParams.get('watch') !== 'true') return send(200, list(path));
+  const isHidden = faults.hidden !== null && path.endsWith(faults.hidden);
+  if (isHidden || !isCollection(path))
+    return send(404, { message: 'not found', reason: 'NotFound' });
+  if (searchParams.get('watch') !== 'true')
+    return send(200, list(path, searchParams.get('labelSelector') ?? ''));
   return watch(path, Number(searchParams.get('resourceVersion')), response);
 }
 
@@ -159,6 +167,10 @@ export async function startFakeKubernetes() {
     /** Refuses to write a Cluster, as without its webhook. @param message null: no more */
     refuseClusters: (message: string | null): void => {
       objects.faults.refusal = message;
+    },
+    /** Has no resources of a kind from now on. @param plural of the kind */
+    hide: (plural: string): void => {
+      objects.faults.hidden = plural;
     },
     /** Leaves new Clusters unanswered, as while its webhook is waited for. */
     silenceWebhook: (isSilent: boolean): void => {
@@ -208,6 +220,18 @@ function isOutdated(patch: unknown, before: Stored | undefined): boolean {
   const { metadata } = Object(patch);
   const version: unknown = Object(metadata).resourceVersion;
   return version !== undefined && version !== before?.metadata.resourceVersion;
+}
+
+/** Whether an object has all labels of a selector. */
+function hasLabels({ metadata }: Stored, selector: string): boolean {
+  const labels: unknown = Object(metadata).labels;
+  return selector
+    .split(',')
+    .filter((pair) => pair !== '')
+    .every((pair) => {
+      const [name = '', value] = pair.split('=');
+      return Object(labels)[name] === value;
+    });
 }
 
 /** Objects of all namespaces are in the collection of a kind, too. */

@@ -13,7 +13,7 @@ import { whyNoChanges } from './admission.ts';
 import { createKube } from './api/client.ts';
 import type { Connection } from './api/kubeconfig.ts';
 import { createArchiver } from './archiver.ts';
-import { createBackups, type SnapshotPolicy } from './backups.ts';
+import { createBackups, DAY_MS, type SnapshotPolicy } from './backups.ts';
 import { createCache } from './cache.ts';
 import { capabilitiesOf, supports } from './capabilities.ts';
 import { keepCertificates } from './certificates.ts';
@@ -51,8 +51,6 @@ export type KubernetesEngineOptions = Readonly<{
   /** Called with the error of background work, which is tried again. */
   failed: (error: unknown) => void;
 }>;
-
-const DAY_MS = 86_400_000;
 
 /** Begins to follow the cluster; it need not answer yet. */
 export function createKubernetesEngine(options: KubernetesEngineOptions): Engine {
@@ -94,6 +92,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     readLagLimit: options.readLagLimit,
     followChecks: new Map(),
     waiting: new Map(),
+    archiveProblem: archiver.problem,
   };
   const certificates = keepCertificates(region, failed);
   const statements = createStatements(region);

@@ -36,6 +36,8 @@ export type Region = Readonly<{
   readLagLimit: Observing['readLagLimit'];
   /** Sets whose nodes are not all ready: why they cannot follow, as their log said at that time. */
   followChecks: Map<string, Readonly<{ atMs: number; why: string | null }>>;
+  /** Why the WAL of a service is not archived; null: it is, or that is not known. */
+  archiveProblem: (id: string) => string | null;
   /** The step or obstacle that a service waits for, and since when; ms since the epoch. */
   waiting: Map<string, Readonly<{ what: string; sinceMs: number }>>;
 }>;

@@ -1,24 +1,7 @@
-import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
-import type { RequestListener } from 'node:http';
-import { createServer } from 'node:https';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { issueServerCertificate, openCertificateAuthority } from '../../lib/tls.ts';
-import type { ObjectStore } from '../object-store.ts';
 import { keysIn, removeSome, signed, sizeOf, StoreError, tryStore } from './s3.ts';
+import { listOf, STORE, withStore } from './s3.testing.ts';
 
-const STORE = {
-  id: 'store12345',
-  sinceMs: 0,
-  endpoint: 'https://s3.amazonaws.com',
-  bucket: 'examplebucket',
-  region: 'us-east-1',
-  keyId: 'AKIAIOSFODNN7EXAMPLE',
-  key: 'wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY',
-  caPem: null,
-};
 const NOW = new Date('2013-05-24T00:00:00Z');
 
 test('a request is signed for its bucket, path, query and moment', () => {
@@ -40,38 +23,15 @@ test('names of objects are decoded, and those that are none are left out', () =>
   expect(keysIn(body)).toEqual(['a/b c&', 'x&y']);
 });
 
-/** Runs work with a store that answers by a function. */
-async function withServer(
-  answer: RequestListener,
-  work: (store: ObjectStore) => Promise<void>,
-): Promise<void> {
-  const directory = await mkdtemp(join(tmpdir(), 'hd-'));
-  const authority = await openCertificateAuthority(directory);
-  const { certificatePem, keyPem } = await issueServerCertificate(authority, ['127.0.0.1']);
-  const server = createServer({ cert: certificatePem, key: keyPem }, answer);
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  if (address === null || typeof address === 'string') throw new Error('no port');
-  const endpoint = `https://127.0.0.1:${address.port}`;
-  try {
-    await work({ ...STORE, endpoint, caPem: authority.certificatePem });
-  } finally {
-    server.close();
-    server.closeAllConnections();
-    await rm(directory, { recursive: true });
-  }
-}
-
 test('the size of a folder is that of the objects of all pages', async () => {
   const tokens: (string | null)[] = [];
-  await withServer(
+  await withStore(
     ({ url }, answer) => {
       const token = new URL(url ?? '', 'https://h').searchParams.get('continuation-token');
       tokens.push(token);
       const next = '<NextContinuationToken>a&amp;b</NextContinuationToken>';
       const size = token === null ? 5_000_000_000 : 7;
-      answer.end(`<Contents><Size>${size}</Size></Contents>${token === null ? next : ''}`);
+      answer.end(listOf(`<Contents><Size>${size}</Size></Contents>${token === null ? next : ''}`));
     },
     async (store) => expect(await sizeOf(store, 'f/s-a')).toBe(5_000_000_007),
   );
@@ -81,10 +41,10 @@ test('the size of a folder is that of the objects of all pages', async () => {
 test('objects of a folder are removed by their names, and others stay', async () => {
   const keys = new Set(['f/s-a/1', 'f/s-a/../s-b/2', 'f/s-b/3']);
   const asked: string[] = [];
-  await withServer(
+  await withStore(
     ({ method, url }, answer) => {
       const list = [...keys].map((key) => `<Key>${key}</Key>`).join('');
-      if (method === 'GET') return answer.end(list);
+      if (method === 'GET') return answer.end(listOf(list));
       asked.push(url ?? '');
       return answer
         .writeHead(keys.delete((url ?? '').slice('/examplebucket/'.length)) ? 204 : 403)
@@ -95,6 +55,51 @@ test('objects of a folder are removed by their names, and others stay', async ()
       expect(await removeSome(store, 'f/s-a')).toBe(0);
       expect(asked).toEqual(['/examplebucket/f/s-a/1', '/examplebucket/f/s-a/../s-b/2']);
       expect([...keys]).toEqual(['f/s-b/3']);
+    },
+  );
+});
+
+test('few objects are removed at a time, so that others need not wait', async () => {
+  let removed = 0;
+  const keys = Array.from({ length: 1000 }, (_, index) => `<Key>f/s-a/${index}</Key>`).join('');
+  await withStore(
+    ({ method, url }, answer) => {
+      if (method === 'DELETE') removed += 1;
+      const max = Number(new URL(url ?? '', 'https://h').searchParams.get('max-keys'));
+      const some = keys.split('</Key>').slice(0, max).join('</Key>');
+      answer.end(method === 'GET' ? listOf(`${some}</Key>`) : '');
+    },
+    async (store) => expect(await removeSome(store, 'f/s-a')).toBe(50),
+  );
+  expect(removed).toBe(50);
+});
+
+test('a store is tried by a list, and by an object that is written and removed', async () => {
+  const asked: string[] = [];
+  let refused = '';
+  await withStore(
+    ({ method = '', url = '' }, answer) => {
+      asked.push(`${method} ${url.split('?')[0]}`);
+      answer.writeHead(method === refused ? 403 : 200).end(listOf(''));
+    },
+    async (store) => {
+      await tryStore(store);
+      const object = '/examplebucket/howdah/store12345/howdah-doctor';
+      expect(asked).toEqual(['GET /examplebucket/', `PUT ${object}`, `DELETE ${object}`]);
+      for (refused of ['PUT', 'DELETE']) await expect(tryStore(store)).rejects.toThrow('403');
+    },
+  );
+});
+
+test.each([
+  ['the page of a proxy', '<html>log in</html>', 'answers with no list of objects'],
+  ['one without end', listOf('x'.repeat(9 * 1024 * 1024)), 'its answer is larger than'],
+])('an answer that is no list is a problem, not an empty bucket: %s', async (_, body, why) => {
+  await withStore(
+    (_request, answer) => answer.end(body),
+    async (store) => {
+      await expect(removeSome(store, 'f/s-a')).rejects.toThrow(why);
+      await expect(tryStore(store)).rejects.toThrow(StoreError);
     },
   );
 });

@@ -5,26 +5,37 @@
  */
 import { createHash, createHmac } from 'node:crypto';
 import { request } from 'node:https';
-import { text } from 'node:stream/consumers';
+import type { IncomingMessage } from 'node:http';
 import { EngineUnavailable } from '../engine.ts';
-import type { ObjectStore } from '../object-store.ts';
+import { folderOf, type ObjectStore } from '../object-store.ts';
 
 /** For a whole answer. */
 const DEADLINE_MS = 15_000;
 /** Removals at a time. */
 const AT_A_TIME = 8;
+/** Removals of a call, and how long it may begin others. */
+const REMOVED = 50;
+const REMOVE_MS = 2000;
+/** The largest answer that is read: a list of 1000 objects has up to 4 MB. */
+const MAX_BYTES = 8 * 1024 * 1024;
 
 /** Why a store did not do what it was asked for, in words for users. */
 export class StoreError extends EngineUnavailable {}
 
-/** Lists one object, to see that the bucket answers and takes the key. @throws StoreError */
+/** Lists, writes and removes an object, as the key must be able to. @throws StoreError */
 export async function tryStore(store: ObjectStore): Promise<void> {
   await listKeys(store, '', 1);
+  const key = `${folderOf(store)}/${TRIED}`;
+  await ask(store, 'PUT', key, {});
+  await ask(store, 'DELETE', key, {});
 }
 
+/** The name of an empty object, beside the folders of services. */
+const TRIED = 'howdah-doctor';
+
 /**
- * Removes the first objects of a folder, so many that it does not take too long. Called until none
- * is left.
+ * Removes the first objects of a folder, so few that other services need not wait. Called until
+ * none is left.
  *
  * @param folder without the slash at its end
  * @returns how many were removed; 0: none is left
@@ -32,13 +43,16 @@ export async function tryStore(store: ObjectStore): Promise<void> {
  */
 export async function removeSome(store: ObjectStore, folder: string): Promise<number> {
   const prefix = `${folder}/`;
+  const endMs = Date.now() + REMOVE_MS;
   // Its answer is input.
-  const keys = (await listKeys(store, prefix, 1000)).filter((key) => key.startsWith(prefix));
-  for (let begin = 0; begin < keys.length; begin += AT_A_TIME)
-    await Promise.all(
-      keys.slice(begin, begin + AT_A_TIME).map((key) => ask(store, 'DELETE', key, {})),
-    );
-  return keys.length;
+  const keys = (await listKeys(store, prefix, REMOVED)).filter((key) => key.startsWith(prefix));
+  let count = 0;
+  while (count < keys.length && (count === 0 || Date.now() < endMs)) {
+    const some = keys.slice(count, count + AT_A_TIME);
+    await Promise.all(some.map((key) => ask(store, 'DELETE', key, {})));
+    count += some.length;
+  }
+  return count;
 }
 
 /**
@@ -64,19 +78,23 @@ export async function sizeOf(store: ObjectStore, folder: string): Promise<number
 const listKeys = async (store: ObjectStore, prefix: string, count: number): Promise<string[]> =>
   keysIn(await list(store, prefix, count));
 
-const list = (
+async function list(
   store: ObjectStore,
   prefix: string,
   count: number,
   more: Readonly<Record<string, string>> = {},
-): Promise<string> =>
-  ask(store, 'GET', '', {
+): Promise<string> {
+  const body = await ask(store, 'GET', '', {
     'list-type': '2',
     'encoding-type': 'url',
     'max-keys': String(count),
     prefix,
     ...more,
   });
+  // The page of a proxy is no empty bucket.
+  if (body.includes('<ListBucketResult')) return body;
+  throw new StoreError(`the object store ${store.endpoint} answers with no list of objects`);
+}
 
 /** The names of the objects in an answer, which are encoded as in a URL. */
 export function keysIn(body: string): string[] {
@@ -99,7 +117,7 @@ const unescaped = (xml: string): string =>
 
 async function ask(
   store: ObjectStore,
-  method: 'GET' | 'DELETE',
+  method: 'GET' | 'PUT' | 'DELETE',
   key: string,
   query: Readonly<Record<string, string>>,
 ): Promise<string> {
@@ -116,7 +134,7 @@ async function ask(
       signal: AbortSignal.timeout(DEADLINE_MS),
     });
     sent.on('response', (response) => {
-      text(response).then((body) => resolve({ status: response.statusCode ?? 0, body }), reject);
+      textOf(response).then((body) => resolve({ status: response.statusCode ?? 0, body }), reject);
     });
     sent.on('error', reject);
     sent.end();
@@ -129,6 +147,18 @@ async function ask(
   throw new StoreError(
     `${at} refuses the bucket ${store.bucket} with the status ${answer.status} (${code})`,
   );
+}
+
+async function textOf(answer: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of answer) {
+    const buffer = Buffer.from(chunk);
+    bytes += buffer.length;
+    if (bytes > MAX_BYTES) throw new Error(`its answer is larger than ${MAX_BYTES} bytes`);
+    chunks.push(buffer);
+  }
+  return Buffer.concat(chunks).toString('utf8');
 }
 
 const sha256 = (data: string): string => createHash('sha256').update(data).digest('hex');

@@ -55,7 +55,7 @@ export const backupsOf = (className: string): object => ({
   volumeSnapshot: {
     className,
     online: true,
-    // There is no archive, and a checkpoint may take minutes.
+    // Its own volume has the WAL that it needs, and a checkpoint may take minutes.
     onlineConfiguration: { immediateCheckpoint: true, waitForArchive: false },
     snapshotOwnerReference: 'backup',
   },

@@ -30,7 +30,6 @@ export type ArchiveObject = Static<typeof ARCHIVE_OBJECT>;
 const ARCHIVED_VALUE = Type.Object({ store: Type.String(), toMs: Type.Number() });
 
 export type ArchiveState = Readonly<{
-  namespace: string;
   /** The bucket that has all up to a moment, by its id; null: nothing is known to be archived. */
   archived: Readonly<{ store: string; toMs: number }> | null;
   /** The end of the oldest base backup; null: there is none. */
@@ -42,7 +41,6 @@ export type ArchiveState = Readonly<{
 export function archiveState(id: string, { metadata, status }: ArchiveObject): ArchiveState {
   const window = status?.serverRecoveryWindow?.[objectStoreName(id)];
   return {
-    namespace: metadata.namespace,
     archived: readArchived(metadata.annotations?.[ARCHIVED]),
     firstMs: timeOf(window?.firstRecoverabilityPoint),
     lastBackupMs: timeOf(window?.lastSuccessfulBackupTime),
@@ -85,11 +83,11 @@ export function windowOf(
   store: ObjectStore | null,
 ): Readonly<{ earliestMs: number; latestMs: number }> | null {
   if (state === null || store === null) return null;
-  const { archived, lastBackupMs } = state;
+  const { archived, firstMs } = state;
   const earliestMs = earliestOf(state);
-  if (archived?.store !== store.id || earliestMs === null || lastBackupMs === null) return null;
+  if (archived?.store !== store.id || firstMs === null || earliestMs === null) return null;
   // The status is still about the place of before.
-  if (lastBackupMs < store.sinceMs) return null;
+  if (firstMs < store.sinceMs) return null;
   const latestMs = archived.toMs;
   return latestMs < earliestMs ? null : { earliestMs, latestMs };
 }

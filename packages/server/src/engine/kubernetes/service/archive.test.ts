@@ -7,6 +7,7 @@ import {
   needsMarker,
   partsOf,
   type Marker,
+  type Progress,
   type Seen,
 } from './archive.ts';
 
@@ -16,13 +17,20 @@ const file = (number: number, timeline = 1): string =>
   `0000000${timeline}00000000${number.toString(16).toUpperCase().padStart(8, '0')}`;
 const SEEN: Seen = {
   file: file(9),
-  nextXid: 800n,
+  nowMs: NOW_MS,
+  snapshot: '800:800:',
   archivedFile: file(8),
   archivedMs: NOW_MS - 1000,
   failedMs: null,
   fileBytes: 16 * MB,
 };
-const MARKER: Marker = { atMs: NOW_MS - 60_000, file: file(8), nextXid: 800n, isArchived: true };
+const MARKER: Marker = {
+  atMs: NOW_MS - 60_000,
+  madeMs: NOW_MS - 60_000,
+  file: file(8),
+  snapshot: '800:800:',
+  isArchived: true,
+};
 
 test('files are counted beyond the lower half of their names', () => {
   expect(partsOf('0000000200000001000000FF', 16 * MB)).toEqual({
@@ -48,12 +56,14 @@ test('a marker is archived with its file, on its timeline', () => {
 
 test('a marker follows writes of others, and never one that is not archived', () => {
   const needs = (last: Marker | null, seen: Seen, nowMs = NOW_MS, earliestMs = 0) =>
-    needsMarker(last, seen, nowMs, earliestMs);
-  expect(needsMarker(null, SEEN, NOW_MS, null)).toBe(true);
-  expect(needsMarker(MARKER, SEEN, NOW_MS, null)).toBe(false);
+    needsMarker(last, { ...seen, nowMs }, earliestMs);
+  expect(needsMarker(null, SEEN, null)).toBe(true);
+  expect(needsMarker(MARKER, SEEN, null)).toBe(false);
   expect(needs(MARKER, SEEN)).toBe(false);
-  const written = { ...SEEN, nextXid: 801n };
+  const written = { ...SEEN, snapshot: '800:801:' };
   expect(needs(MARKER, written)).toBe(true);
+  // A transaction that began before the marker has ended.
+  expect(needs({ ...MARKER, snapshot: '799:800:799' }, SEEN)).toBe(true);
   expect(needs({ ...MARKER, isArchived: false }, written)).toBe(false);
   expect(needs(MARKER, SEEN, NOW_MS + 300_000)).toBe(true);
   // The first base backup has ended after it: without another one, the window is empty.
@@ -66,14 +76,28 @@ test('a marker follows writes of others, and never one that is not archived', ()
 });
 
 test('a store that refuses is a problem until it takes a file, with what waits', () => {
-  expect(archiveProblem(SEEN)).toBeNull();
+  const problem = (seen: Seen) => archiveProblem({ toMs: NOW_MS, seen, why: null }, NOW_MS);
+  expect(problem(SEEN)).toBeNull();
   const failing = { ...SEEN, file: file(12), failedMs: NOW_MS };
   expect(backlogOf(failing)).toBe(48 * MB);
-  expect(archiveProblem(failing)).toContain('since 2026-11-27T09:59:59.000Z: 51 MB of WAL wait');
-  expect(archiveProblem({ ...failing, archivedFile: null, archivedMs: null })).toContain(
+  expect(problem(failing)).toContain('since 2026-11-27T09:59:59.000Z: 51 MB of WAL wait');
+  expect(problem({ ...failing, archivedFile: null, archivedMs: null })).toContain(
     'has taken no WAL: WAL waits',
   );
-  expect(archiveProblem({ ...failing, archivedMs: NOW_MS })).toBeNull();
+  expect(problem({ ...failing, archivedMs: NOW_MS })).toBeNull();
+});
+
+test('an archive that is late, or not known, is a problem after ten minutes', () => {
+  const after = (minutes: number, known: Partial<Progress>) =>
+    archiveProblem({ toMs: NOW_MS, seen: SEEN, why: null, ...known }, NOW_MS + minutes * 60_000);
+  const waiting = { ...SEEN, file: file(12) };
+  expect(after(9.9, { seen: waiting })).toBeNull();
+  expect(after(10, { seen: waiting })).toContain(
+    'is late, and has all up to 2026-11-27T10:00:00.000Z only: 51 MB of WAL wait',
+  );
+  expect(after(9.9, { seen: null, why: 'no session' })).toBeNull();
+  expect(after(10, { why: 'no session' })).toContain('not known whether its WAL is archived: no');
+  expect(after(10, { seen: null })).toBeNull();
 });
 
 const STORE = {
@@ -113,8 +137,8 @@ test('the window is from the oldest base backup to what is known to be archived'
     [writeArchived({ store: 'another', toMs: NOW_MS }), backups],
     [archived, null],
     [archived, { firstRecoverabilityPoint: null, lastSuccessfulBackupTime: null }],
-    // It is about the place of before.
-    [archived, { ...backups, lastSuccessfulBackupTime: '2026-11-27T08:59:59Z' }],
+    // It is about the place of before, also with a backup that had begun there.
+    [archived, { ...backups, firstRecoverabilityPoint: '2026-11-27T08:59:59Z' }],
     [writeArchived({ store: STORE.id, toMs: NOW_MS - 3_000_000 }), backups],
   ];
   for (const [annotation, window] of none)

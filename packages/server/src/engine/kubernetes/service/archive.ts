@@ -10,8 +10,10 @@
 export type Seen = Readonly<{
   /** The WAL file that is being written. */
   file: string;
-  /** The number of the next transaction that writes. */
-  nextXid: bigint;
+  /** Its clock; ms since the epoch. */
+  nowMs: number;
+  /** The transactions that have ended, which changes with each of them that has written. */
+  snapshot: string;
   /** The newest file that the bucket has taken; null: none. */
   archivedFile: string | null;
   archivedMs: number | null;
@@ -22,16 +24,20 @@ export type Seen = Readonly<{
 
 /** A marker that was committed. */
 export type Marker = Readonly<{
-  /** Not later than its commit. */
+  /** Not later than its commit, by the clock of the server. */
   atMs: number;
+  /** When it was made, by the clock of the control plane. */
+  madeMs: number;
   /** The file that was written after its commit. */
   file: string;
-  nextXid: bigint;
+  snapshot: string;
   isArchived: boolean;
 }>;
 
 /** Without writes of others, a marker is written this often. Its WAL file takes 16 kB. */
 const IDLE_MS = 300_000;
+/** A marker is in the bucket after a minute or two, if the bucket takes all that is written. */
+const LATE_AFTER_MS = 600_000;
 
 /** A file by its number, on its timeline; null: the name is another one. */
 export function partsOf(file: string | null, bytes: number) {
@@ -59,18 +65,13 @@ export function isArchived({ file }: Marker, { archivedFile, fileBytes }: Seen):
  * @param earliestMs the first moment that a base backup reaches; null: there is none. Without a
  *   marker after it the window is empty
  */
-export function needsMarker(
-  last: Marker | null,
-  seen: Seen,
-  nowMs: number,
-  earliestMs: number | null,
-): boolean {
+export function needsMarker(last: Marker | null, seen: Seen, earliestMs: number | null): boolean {
   if (last === null) return true;
   // Another primary: what this one has of the marker is not known.
   if (last.file.slice(0, 8) !== seen.file.slice(0, 8)) return true;
   if (!last.isArchived) return false;
   if (earliestMs !== null && last.atMs < earliestMs) return true;
-  return seen.nextXid !== last.nextXid || nowMs - last.atMs >= IDLE_MS;
+  return seen.snapshot !== last.snapshot || seen.nowMs - last.atMs >= IDLE_MS;
 }
 
 /** WAL that is on the volume of the service and not in the bucket, in bytes; null: unknown. */
@@ -80,15 +81,34 @@ export function backlogOf({ file, archivedFile, fileBytes }: Seen): number | nul
   return Math.max(0, now.number - archived.number - 1) * fileBytes;
 }
 
-/** Why WAL is not archived, in words for users; null: it is. */
-export function archiveProblem(seen: Seen): string | null {
+const ASK = 'an administrator finds the reason with howdah region doctor';
+
+/** How far an archive is known to be complete, by the clock of the control plane. */
+export type Progress = Readonly<{
+  /** All that was committed before is archived, as far as it was asked for. */
+  toMs: number;
+  /** The last answer of the server; null: it has not given one. */
+  seen: Seen | null;
+  /** Why it does not answer now; null: it does. */
+  why: string | null;
+}>;
+
+/** Why WAL is not archived, in words for users; null: it is, or nothing is known yet. */
+export function archiveProblem({ toMs, seen, why }: Progress, nowMs: number): string | null {
+  const isLate = nowMs - toMs >= LATE_AFTER_MS;
+  const since = new Date(toMs).toISOString();
+  if (isLate && why !== null)
+    return `since ${since} it is not known whether its WAL is archived: ${why}; ${ASK}`;
+  if (seen === null) return null;
   const { failedMs, archivedMs } = seen;
-  if (failedMs === null || (archivedMs !== null && archivedMs >= failedMs)) return null;
+  const isRefused = failedMs !== null && (archivedMs === null || archivedMs < failedMs);
+  if (!isRefused && !isLate) return null;
   const bytes = backlogOf(seen);
   const backlog = bytes === null ? 'WAL waits' : `${Math.ceil(bytes / 1e6)} MB of WAL wait`;
-  const since = archivedMs === null ? '' : ` since ${new Date(archivedMs).toISOString()}`;
+  const last = archivedMs === null ? '' : ` since ${new Date(archivedMs).toISOString()}`;
+  const what = isRefused ? `has taken no WAL${last}` : `is late, and has all up to ${since} only`;
   return (
-    `the object store of the region has taken no WAL${since}: ${backlog} on its volume, and ` +
-    'writes stop when that is full; an administrator finds the reason with howdah region doctor'
+    `the object store of the region ${what}: ${backlog} on its volume, and writes stop when that ` +
+    `is full; ${ASK}`
   );
 }

@@ -94,6 +94,8 @@ async function knownOf(region: Region, spec: Owned, { cluster }: Observed): Prom
     // A class that is gone for a moment changes no Cluster.
     snapshotClass: nameOf(snapshotClass()) ?? cluster?.desired?.snapshotClass ?? null,
     canArchive: region.objectStore() !== null && region.cache.hasPlugin() === true,
+    hasArchive: region.cache.archive(id) !== null,
+    archiveProblem: region.archiveProblem(id),
     waitedMs:
       waits !== undefined && waits.what === cluster?.awaited ? Date.now() - waits.sinceMs : 0,
     pooler: knownPooler(region, spec, cluster),

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { ServiceSpec } from '../../spec.ts';
-import { changeOf, decide, FENCE_AFTER_MS, type Known, type Step } from './decide.ts';
+import { changeOf } from './change.ts';
+import { decide, FENCE_AFTER_MS, type Known, type Step } from './decide.ts';
 import {
   LOOSE,
   name,

@@ -42,6 +42,8 @@ export const REACHED: Known = {
   isSwitchoverAsked: false,
   snapshotClass: null,
   canArchive: false,
+  hasArchive: false,
+  archiveProblem: null,
   waitedMs: 0,
   pooler: { isCurrent: true, starting: null },
   cannotFollow: null,

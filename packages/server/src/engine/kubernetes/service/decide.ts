@@ -14,6 +14,7 @@ import {
   type KnownPooler,
   type PoolerStep,
 } from './decide-pooler.ts';
+import { changeOf, restartWhy, type Change } from './change.ts';
 import { desiredOf, restartMarkOf, type Desired } from './desired.ts';
 import { isStopped, sourceOf, whyNotCopied } from './fork.ts';
 import type { ClusterState, Observed, ServerState } from './observed.ts';
@@ -64,6 +65,10 @@ export type Known = Readonly<{
   snapshotClass: string | null;
   /** Whether the region has an object store, and its cluster the plugin for it. */
   canArchive: boolean;
+  /** Whether it has an ObjectStore. */
+  hasArchive: boolean;
+  /** Why its WAL is not archived; null: it is, or that is not known. */
+  archiveProblem: string | null;
   /** For how long the awaited step is waited for. */
   waitedMs: number;
   pooler: KnownPooler;
@@ -94,7 +99,7 @@ export function decide(spec: ServiceSpec, observed: Observed, known: Known): Ste
   if (awaited !== null) return decideAwaited(cluster, awaited, desired, observed, known);
   if (!desired.running) return { kind: 'settled' };
   // Its operation ends with the report of it.
-  if (known.isFailingOver) return wait(STEPS.failOver, phaseOf(cluster));
+  if (known.isFailingOver) return wait(STEPS.failOver, whyStill(cluster, desired, known));
   if (!isUp(cluster, observed.servers, desired)) return { kind: 'expect', name: STEPS.start };
   if (!known.isReachable) return { kind: 'connect', name: STEPS.connect };
   return (
@@ -108,7 +113,10 @@ function wantedOf(spec: ServiceSpec, observed: Observed, known: Known): Desired 
   const before = cluster?.desired ?? null;
   // It archives nothing: its service does.
   if (spec.set !== null) return desiredOfSet(spec, spec.set, parent, before);
-  const hasStarted = cluster?.awaited === null && isUp(cluster, servers, desiredOf(spec));
+  const { targetTime } = before ?? {};
+  // Its servers were started with the mark of a recovery.
+  const started = { ...desiredOf(spec), ...(targetTime === undefined ? {} : { targetTime }) };
+  const hasStarted = cluster?.awaited === null && isUp(cluster, servers, started);
   const source = sourceOf(spec, observed, hasStarted);
   const desiredWith = (archives: boolean): Desired =>
     desiredOf(spec, source, known.snapshotClass, archives);
@@ -165,14 +173,15 @@ function decideCreateSet(
 /**
  * Whether WAL is archived. The plugin is a container of the pod, so that a running service gets it
  * when its pod is replaced anyway: nobody's sessions end since an administrator sets a store. It
- * never loses it, also while the cluster does not say what it has.
+ * never loses it, also while the cluster does not say what it has, or what was desired.
  */
 export function archives(
   before: Desired | null,
-  { canArchive }: Pick<Known, 'canArchive'>,
+  { canArchive, hasArchive }: Pick<Known, 'canArchive' | 'hasArchive'>,
   desired: Desired,
 ): boolean {
-  if (before === null || before.archives === true) return before?.archives ?? canArchive;
+  if (before === null) return canArchive || hasArchive;
+  if (before.archives === true) return true;
   const isReplaced = !before.running || restartWhy(before, desired) !== null;
   return canArchive && desired.running && isReplaced;
 }
@@ -238,84 +247,6 @@ function otherMajorOf(before: Desired | null, { major }: Desired): string | null
   return `its data is of PostgreSQL ${found}, and ${major} was asked for: services on Kubernetes stay in their major version`;
 }
 
-/** `desired`: the state that is written, which may be one on the way to the desired one. */
-export type Change = Readonly<{
-  name: string;
-  awaits: boolean;
-  detail: string;
-  desired: Desired;
-}>;
-
-/** The step that brings a Cluster to what is desired; null: it was asked for that already. */
-export function changeOf(before: Desired | null, desired: Desired): Change | null {
-  if (before === null)
-    return {
-      name: STEPS.write,
-      awaits: true,
-      detail: 'the annotation with its desired state was changed',
-      desired,
-    };
-  if (isDeepStrictEqual(before, desired)) return null;
-  if (!desired.running)
-    // Whatever else is different is written when it starts.
-    return before.running ? { name: STEPS.stop, awaits: true, detail: 'paused', desired } : null;
-  if (!before.running)
-    return { name: STEPS.start, awaits: true, detail: 'with its volumes', desired };
-  if (before.parent !== desired.parent)
-    return { name: STEPS.detach, awaits: false, detail: 'it has its data', desired };
-  const restart = restartWhy(before, desired);
-  if (restart !== null) return { name: STEPS.restart, awaits: true, detail: restart, desired };
-  if (before.replicas !== desired.replicas) return replicasOf(before, desired);
-  if (before.storageGb !== desired.storageGb)
-    return { name: STEPS.growVolume, awaits: false, detail: `${desired.storageGb} GB`, desired };
-  return { name: STEPS.write, awaits: true, detail: withoutRestart(before, desired), desired };
-}
-
-/** The difference, if it needs no restart. */
-function withoutRestart(before: Desired, desired: Desired): string {
-  if (before.snapshotClass !== desired.snapshotClass) return 'the class of snapshots';
-  if (before.archives !== desired.archives) return 'the archive of WAL';
-  if (before.reader !== desired.reader || before.control !== desired.control)
-    return 'the roles of the control plane';
-  if (!isDeepStrictEqual(before.networks, desired.networks))
-    return desired.networks === undefined
-      ? 'all networks are allowed'
-      : `allowed networks: ${desired.networks.length}`;
-  if (before.pooled !== desired.pooled)
-    return `${desired.pooled === true ? 'its' : 'no'} pooler may connect`;
-  return before.sync === desired.sync ? 'without a restart' : standbys(desired);
-}
-
-/** No write waits for a standby before that exists, or after it is asked to go. */
-function replicasOf(before: Desired, desired: Desired): Change {
-  const isLess = desired.replicas < before.replicas;
-  if (desired.set !== undefined) {
-    const name = isLess ? STEPS.removeNode : STEPS.addNode;
-    return { name, awaits: true, detail: `${1 + desired.replicas} nodes`, desired };
-  }
-  if (isLess && desired.sync < before.sync) {
-    const first = { ...desired, replicas: before.replicas };
-    // It is not waited for: the standby that must go may be dead.
-    return { name: STEPS.write, awaits: false, detail: standbys(first), desired: first };
-  }
-  const first = { ...desired, sync: Math.min(before.sync, desired.sync) };
-  const name = isLess ? STEPS.removeStandby : STEPS.addStandby;
-  return { name, awaits: true, detail: standbys(first), desired: first };
-}
-
-const standbys = ({ replicas, sync }: Desired): string =>
-  `${replicas} standbys, ${sync} of them synchronous`;
-
-function restartWhy(before: Desired, desired: Desired): string | null {
-  if (!isDeepStrictEqual(before.size, desired.size)) return 'for its new size';
-  if (!isDeepStrictEqual(before.preload, desired.preload)) return 'to load other libraries';
-  if (before.restarts !== desired.restarts) return 'as asked';
-  if (desired.set === undefined) return null;
-  if (!isDeepStrictEqual(before.networks, desired.networks))
-    return 'for other networks, which ends all sessions';
-  return isDeepStrictEqual(before.set, desired.set) ? null : 'for the size of its service';
-}
-
 /** Whether what the operator was asked for is done. */
 function decideAwaited(
   cluster: ClusterState,
@@ -337,7 +268,22 @@ function decideAwaited(
       ? wait(name, observed.obstacle ?? phaseOf(cluster))
       : { kind: 'fence', name };
   const obstacle = obstacleOf(desired, observed);
-  return wait(name, obstacle ?? phaseOf(cluster), obstacle !== null);
+  return wait(name, obstacle ?? whyStill(cluster, desired, known), obstacle !== null);
+}
+
+/**
+ * Why the operator has not ended. A former primary archives all its WAL before it follows another
+ * one (docs/cloudnativepg.md, P8).
+ */
+function whyStill(
+  cluster: ClusterState,
+  { replicas }: Desired,
+  { archiveProblem }: Pick<Known, 'archiveProblem'>,
+): string {
+  const phase = phaseOf(cluster);
+  return replicas === 0 || archiveProblem === null
+    ? phase
+    : `${phase}; a former primary follows once its WAL is archived: ${archiveProblem}`;
 }
 
 /** The reason why a Cluster does not become as desired; null: none is known. */

@@ -96,8 +96,10 @@ export function desiredOf(
  * Another value restarts all servers. Those of a set are restarted for other networks too, which
  * ends the sessions of clients that may no longer connect: nobody reaches a certain node of it.
  */
-export function restartMarkOf({ restarts, size, networks, set }: Desired): string {
-  if (set === undefined) return String(restarts);
+export function restartMarkOf({ restarts, size, networks, set, targetTime }: Desired): string {
+  if (set === undefined)
+    // A recovery needs larger limits than its server: see `limits.ts`.
+    return targetTime === undefined ? String(restarts) : `${restarts}, recovered`;
   const limits = Object.entries(set.limits).toSorted(([a], [b]) => a.localeCompare(b));
   const cause = JSON.stringify([restarts, size, networks ?? null, limits]);
   return createHash('sha256').update(cause).digest('hex').slice(0, 16);

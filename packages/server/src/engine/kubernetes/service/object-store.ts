@@ -35,12 +35,18 @@ export async function writeObjectStore(
   );
 }
 
-/** A service that is made without the plugin would not be archived before its first restart. */
+/**
+ * A service that is made without the plugin would not be archived before its first restart. One
+ * whose desired state cannot be read would lose it.
+ */
 export const whyUnread = (
   { cache, objectStore }: Region,
   { set }: Pick<ServiceSpec, 'set'>,
   cluster: ClusterState | null,
 ): string | null =>
-  cluster === null && set === null && objectStore() !== null && cache.hasPlugin() === null
+  cluster?.desired == null &&
+  set === null &&
+  (objectStore() !== null || cluster !== null) &&
+  cache.hasPlugin() === null
     ? 'the cluster has not said yet whether it has the Barman Cloud plugin'
     : null;

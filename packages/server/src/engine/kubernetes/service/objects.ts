@@ -37,6 +37,7 @@ import {
 } from '../manifests/secrets.ts';
 import type { Region } from '../region.ts';
 import { restartMarkOf, writeDesired, type Desired } from './desired.ts';
+import { asSettings, limitsOfAnySize } from './limits.ts';
 import { writeObjectStore } from './object-store.ts';
 import { SNAPSHOT_OBJECT, type SnapshotObject } from './observed.ts';
 
@@ -110,6 +111,7 @@ function clusterInput(
     parameters: {
       ...clusterParameters(serverSettings({ size, major, extensions: [...preload], storageGb })),
       wal_keep_size: keptWal(storageGb),
+      ...(desired.targetTime === undefined ? {} : asSettings(limitsOfAnySize(desired))),
       ...(desired.archives === true ? { archive_timeout: ARCHIVE_TIMEOUT } : {}),
       [NETWORKS_SETTING]: networksVersion(networks, isPooled),
     },

@@ -31,3 +31,15 @@ test('a pod that no node can run is an obstacle, unless its volume is just being
   const early = '0/1 nodes are available: persistentvolumeclaim "s-1" not found. not found';
   expect(obstacleIn([waiting(early)])).toBeNull();
 });
+
+test('a container before PostgreSQL is an obstacle if its image cannot be pulled', () => {
+  const state = { waiting: { reason: 'ImagePullBackOff', message: 'no such image' } };
+  const status = {
+    phase: 'Pending',
+    initContainerStatuses: [{ name: 'plugin-barman-cloud', state }],
+    containerStatuses: [{ name: 'postgres', state: { waiting: { reason: 'PodInitializing' } } }],
+  };
+  expect(obstacleIn([{ ...pod('s-1', 'Pending'), status }])).toBe(
+    'pod s-1: ImagePullBackOff: no such image',
+  );
+});

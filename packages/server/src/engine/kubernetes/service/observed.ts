@@ -63,6 +63,12 @@ const WAITING = Type.Object({
   reason: Type.Optional(Type.String()),
   message: Type.Optional(Type.String()),
 });
+const CONTAINERS = Type.Array(
+  Type.Object({
+    name: Type.String(),
+    state: Type.Optional(Type.Object({ waiting: Type.Optional(WAITING) })),
+  }),
+);
 export const POD_OBJECT = Type.Object({
   metadata: METADATA,
   spec: Type.Object({
@@ -89,14 +95,9 @@ export const POD_OBJECT = Type.Object({
           }),
         ),
       ),
-      containerStatuses: Type.Optional(
-        Type.Array(
-          Type.Object({
-            name: Type.String(),
-            state: Type.Optional(Type.Object({ waiting: Type.Optional(WAITING) })),
-          }),
-        ),
-      ),
+      /** The sidecar of the Barman Cloud plugin is one. */
+      initContainerStatuses: Type.Optional(CONTAINERS),
+      containerStatuses: Type.Optional(CONTAINERS),
     }),
   ),
 });
@@ -281,7 +282,8 @@ function obstacleOf(status: PodObject['status']): string | null {
   );
   if (unscheduled !== undefined)
     return `no node can run it: ${(unscheduled.message ?? 'unknown').slice(0, MAX_LENGTH)}`;
-  for (const { state } of status?.containerStatuses ?? []) {
+  const { initContainerStatuses = [], containerStatuses = [] } = status ?? {};
+  for (const { state } of [...initContainerStatuses, ...containerStatuses]) {
     const reason = state?.waiting?.reason;
     if (reason === undefined || reason === 'ContainerCreating' || reason === 'PodInitializing')
       continue;

@@ -2,7 +2,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Lifecycle } from '../../engine.ts';
 import type { ServiceSpec } from '../../spec.ts';
-import { changeOf, chooseStandby } from './decide.ts';
+import { changeOf } from './change.ts';
+import { chooseStandby } from './decide.ts';
 import { desiredOf } from './desired.ts';
 import { isStopped } from './fork.ts';
 import type { Observed } from './observed.ts';

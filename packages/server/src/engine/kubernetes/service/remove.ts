@@ -39,7 +39,11 @@ export async function removeOnce(
   const name = parent === null ? clusterName(id) : setName(id);
   try {
     const left = await findLeftovers(region, id, name);
-    if (cluster === null && left.length === 0) return await endArchive(region, id, { begin, seen });
+    if (cluster === null && left.length === 0)
+      // A read replica set archives nothing.
+      return parent === null
+        ? await endArchive(region, id, { begin, seen })
+        : { did: null, detail: null, seen: { ...seen, present: false }, outcome: 'settled' };
     await begin(STEPS.remove, seen);
     if (cluster !== null) {
       const { namespace } = cluster;

@@ -9,6 +9,7 @@ import { clusterParameters, keptWal } from '../manifests/parameters.ts';
 import { setManifest } from '../manifests/set.ts';
 import type { Region } from '../region.ts';
 import { restartMarkOf, writeDesired, type Desired } from './desired.ts';
+import { asSettings } from './limits.ts';
 import { ensureCertificate, listPlaces, placesIn } from './objects.ts';
 
 /** @throws EngineUnavailable while volumes of before are being deleted */
@@ -28,7 +29,6 @@ export async function writeSet(
   const networks = desired.networks ?? null;
   const isPooled = desired.pooled === true;
   const server = serverSettings({ size: spec.size, major, extensions: [...preload], storageGb });
-  const limits = Object.entries(set.limits).map(([key, least]) => [key, String(least)]);
   const manifest = setManifest({
     id,
     projectId,
@@ -40,7 +40,7 @@ export async function writeSet(
     nodePort: spec.endpoint.port,
     parameters: {
       ...clusterParameters(server),
-      ...Object.fromEntries(limits),
+      ...asSettings(set.limits),
       wal_keep_size: keptWal(storageGb),
       [NETWORKS_SETTING]: networksVersion(networks, isPooled),
     },
