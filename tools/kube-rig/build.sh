@@ -119,7 +119,8 @@ make_image() { # DIRECTORY
 debian_with_postgresql() {
   local mirror=${DEBIAN_MIRROR:-$(mirror_of_this_machine)}
   local botocore=/usr/lib/python3/dist-packages/botocore/data
-  mmdebstrap --variant=essential --components=main --include=postgresql-17,barman-cli-cloud \
+  mmdebstrap --variant=essential --components=main \
+    --include=postgresql-17,postgresql-17-timescaledb,postgresql-17-pgvector,barman-cli-cloud \
     --aptopt='APT::Install-Recommends "false"' \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' \

@@ -177,6 +177,7 @@ export const kubernetesRegion = {
   last_port: 30_999,
   storage_class: null,
   images: { '17': 'ghcr.io/cloudnative-pg/postgresql:17-standard-trixie' },
+  extensions: { '17': ['vector' as const] },
   pooler_image: 'ghcr.io/cloudnative-pg/pgbouncer:1.25.1',
   object_store: {
     endpoint: 'https://s3.example.com',

@@ -17,12 +17,13 @@ export type ServiceType = (typeof SERVICE_TYPES)[number];
 export const ADDONS = ['time-series', 'ai'] as const;
 export type Addon = (typeof ADDONS)[number];
 
-/** The extension of each add-on, by its name in `create extension`. */
+/** The extensions of add-ons, by their names in `create extension`. */
+export const ADDON_EXTENSIONS = ['timescaledb', 'vector'] as const;
+export type AddonExtension = (typeof ADDON_EXTENSIONS)[number];
 export const EXTENSION_OF_ADDON = {
   'time-series': 'timescaledb',
   ai: 'vector',
-} as const satisfies Record<Addon, string>;
-export type AddonExtension = (typeof EXTENSION_OF_ADDON)[Addon];
+} as const satisfies Record<Addon, AddonExtension>;
 
 /** Parts of every service: the functions of Howdah are members of the first. */
 const ALWAYS: ReadonlySet<string> = new Set(['plpgsql', 'pg_stat_statements']);

@@ -108,13 +108,14 @@ async function openRegion(
   row: KubernetesRegionRow,
   more: Pick<KubernetesEngineOptions, 'objectStore' | 'changed'>,
 ): Promise<Region> {
-  const { code, host, images, first_port, last_port } = row;
+  const { code, host, images, extensions, first_port, last_port } = row;
   const portRange = [first_port, last_port] as const;
   const engine = createKubernetesEngine({
     settings: {
       code,
       host,
       images,
+      extensions,
       poolerImage: row.pooler_image,
       storageClass: row.storage_class,
     },

@@ -35,6 +35,11 @@ async function writeRow(password: string, to = service): Promise<number> {
   }
 }
 
+/** By both extensions: the nearest place, and the number of chunks of the hypertable. */
+const NEAREST = `select place::text,
+    (select count(*)::integer from show_chunks('metrics')) as chunks
+  from metrics order by place <-> '[3.2,1]' limit 1`;
+
 test('a cluster becomes a region, with services that clients reach by TLS', async () => {
   const { host, image, storageClass, kubeconfigPath } = rig();
   await cli(
@@ -42,6 +47,7 @@ test('a cluster becomes a region, with services that clients reach by TLS', asyn
       ' ',
     ),
     ...`--storage-class ${storageClass} --image 17=${image}`.split(' '),
+    ...'--extensions 17=timescaledb,vector'.split(' '),
     '--pooler-image',
     poolerImage(),
   );
@@ -56,9 +62,22 @@ test('a cluster becomes a region, with services that clients reach by TLS', asyn
   expect(findings.filter(({ state }) => state !== 'ok')).toMatchObject(
     notes.map((what) => ({ what, state: 'note' })),
   );
-  service = await cloud.create({ name: 'orders', region_code: 'kube', addons: [] });
+  const made = { name: 'orders', region_code: 'kube' };
+  service = await cloud.create({ ...made, addons: ['time-series', 'ai'] });
   expect(service.endpoint.host).toBe(host);
   expect(await writeRow(service.initial_password)).toBe(1);
+  const client = await connectTo(cloud, service, service.initial_password);
+  await client.query(`
+    create table metrics (at timestamptz not null, place vector(2));
+    select create_hypertable('metrics', 'at', chunk_time_interval => interval '1 day');
+    insert into metrics
+      select timestamptz '2026-01-01' + n * interval '4 days', format('[%s,1]', n)::vector
+      from generate_series(1, 10) n`);
+  const { rows } = await client.query(NEAREST);
+  expect(rows).toEqual([{ place: '[3,1]', chunks: 10 }]);
+  // Its owner may do with them what the owner of an extension may.
+  await client.query(`comment on extension timescaledb is 'ours'`);
+  await client.end();
 });
 
 async function fork(strategy: 'NOW' | 'LAST_SNAPSHOT' = 'NOW'): Promise<typeof service> {
@@ -95,6 +114,10 @@ test('a stop goes on after the control plane is killed, and nothing is lost', as
   await cloud.until(id, 'PAUSED');
   const made = await fork();
   expect(await writeRow(made.initial_password, made)).toBe(2);
+  const client = await connectTo(cloud, made, made.initial_password);
+  expect((await client.query(NEAREST)).rows).toMatchObject([{ place: '[3,1]' }]);
+  await client.query(`insert into metrics values (now(), '[0,0]')`);
+  await client.end();
   await expectForked(made.service_id, 'take snapshot');
   await purge('orders-fork', made.service_id);
   await cli('service', 'start', 'orders');

@@ -80,6 +80,7 @@ export async function createKubernetesSubject(
     host: rig.host,
     storageClass: rig.storageClass,
     images: { [MAJOR]: image },
+    extensions: {},
     poolerImage: pooler,
   };
   const records = createMemoryRecords({ take });

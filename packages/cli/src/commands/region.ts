@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { text as readAll } from 'node:stream/consumers';
 import type { Schemas } from '@howdah/client';
+import { ADDON_EXTENSIONS, type AddonExtension } from '@howdah/contract/types';
 import { ACCESS, PERMISSIONS } from '@howdah/contract/permissions';
 import type { Command } from 'commander';
 import { given, noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
@@ -20,6 +21,7 @@ type Adding = Changing & {
   ports?: string;
   storageClass?: string;
   image?: readonly string[];
+  extensions?: readonly string[];
   poolerImage?: string;
 };
 
@@ -77,6 +79,7 @@ function addClusters(region: Command): void {
     .option('--ports <first-last>', 'ports of its services; default: 30000-32767')
     .option('--storage-class <name>', 'of volumes; default: the default class of the cluster')
     .option('--image <major=image...>', 'images of PostgreSQL, by major version')
+    .option('--extensions <major=names...>', 'extensions of the images: timescaledb,vector')
     .option('--pooler-image <image>', 'image of PgBouncer, with its version as the tag')
     .action(async (code: string, options: Adding) => {
       const connection = await connect(options);
@@ -149,7 +152,8 @@ function addClusters(region: Command): void {
 }
 
 async function bodyOf(code: string, options: Adding): Promise<Schemas['AddRegion']> {
-  const { kubeconfig, context, host, ports, storageClass, image, poolerImage } = options;
+  const { kubeconfig, context, host, ports, storageClass } = options;
+  const { image, extensions, poolerImage } = options;
   const [, first, last] = /^(\d{1,5})-(\d{1,5})$/.exec(ports ?? '') ?? [];
   if (ports !== undefined && (first === undefined || last === undefined))
     throw new Failure(`--ports: found ${ports}; expected FIRST-LAST`, 'usage');
@@ -162,6 +166,7 @@ async function bodyOf(code: string, options: Adding): Promise<Schemas['AddRegion
     ...given('last_port', last === undefined ? undefined : Number(last)),
     ...given('storage_class', storageClass),
     ...given('images', image === undefined ? undefined : imagesOf(image)),
+    ...given('extensions', extensions === undefined ? undefined : extensionsOf(extensions)),
     ...given('pooler_image', poolerImage),
   };
 }
@@ -169,13 +174,27 @@ async function bodyOf(code: string, options: Adding): Promise<Schemas['AddRegion
 const readText = (file: string): Promise<string> =>
   file === '-' ? readAll(process.stdin) : readFile(file, 'utf8');
 
-function imagesOf(images: readonly string[]): Record<string, string> {
+const imagesOf = (texts: readonly string[]): Record<string, string> =>
+  Object.fromEntries(texts.map((text) => byMajor('--image', text, 'IMAGE')));
+
+function extensionsOf(texts: readonly string[]): Schemas['AddRegion']['extensions'] {
   return Object.fromEntries(
-    images.map((text): [string, string] => {
-      const [, major, image] = /^(\d+)=(.+)$/.exec(text) ?? [];
-      if (major === undefined || image === undefined)
-        throw new Failure(`--image: found ${text}; expected MAJOR=IMAGE, like 17=IMAGE`, 'usage');
-      return [major, image];
+    texts.map((text) => {
+      const [major, names] = byMajor('--extensions', text, 'timescaledb,vector');
+      return [major, names.split(',').map(oneExtension)];
     }),
   );
+}
+
+function oneExtension(name: string): AddonExtension {
+  const found = ADDON_EXTENSIONS.find((one) => one === name);
+  if (found !== undefined) return found;
+  throw new Failure(`--extensions: found ${name}; expected timescaledb or vector`, 'usage');
+}
+
+/** @param value what is after the version, for the message */
+function byMajor(option: string, text: string, value: string): [string, string] {
+  const [, major, rest] = /^(\d+)=(.+)$/.exec(text) ?? [];
+  if (major !== undefined && rest !== undefined) return [major, rest];
+  throw new Failure(`${option}: found ${text}; expected MAJOR=${value}, like 17=${value}`, 'usage');
 }

@@ -2428,6 +2428,10 @@ export interface components {
             images: {
                 [key: string]: string;
             };
+            /** @description the extensions of each image beside the contributed modules, for services of the types TIMESCALEDB (timescaledb) and VECTOR (vector) */
+            extensions: {
+                [key: string]: ("timescaledb" | "vector")[];
+            };
             /** @description the image of PgBouncer, with its version as the tag: REPOSITORY:1.25.1 */
             pooler_image: string;
             /** @description where WAL and base backups of its services are kept; null: nowhere */
@@ -2472,6 +2476,10 @@ export interface components {
             /** @description the image of PostgreSQL for each major version, for CloudNativePG */
             images?: {
                 [key: string]: string;
+            };
+            /** @description the extensions of each image beside the contributed modules, for services of the types TIMESCALEDB (timescaledb) and VECTOR (vector) */
+            extensions?: {
+                [key: string]: ("timescaledb" | "vector")[];
             };
             /** @description the image of PgBouncer, with its version as the tag: REPOSITORY:1.25.1 */
             pooler_image?: string;

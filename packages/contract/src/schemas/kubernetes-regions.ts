@@ -1,7 +1,8 @@
 /** Schemas of regions on Kubernetes. */
 import { Type } from 'typebox';
-import { Named } from '../schema.ts';
+import { Named, StringEnum } from '../schema.ts';
 import { VISIBLE_PATTERN } from '../text.ts';
+import { ADDON_EXTENSIONS } from '../types.ts';
 import { closed, dateTime } from './parts.ts';
 
 /** The most regions on Kubernetes of an installation. */
@@ -20,6 +21,20 @@ const images = Type.Record(
   {
     description: 'the image of PostgreSQL for each major version, for CloudNativePG',
     minProperties: 1,
+    maxProperties: 8,
+  },
+);
+
+const extensions = Type.Record(
+  Type.String({ pattern: '^(1[6-9]|[2-9][0-9])$' }),
+  Type.Array(StringEnum(ADDON_EXTENSIONS), {
+    maxItems: ADDON_EXTENSIONS.length,
+    uniqueItems: true,
+  }),
+  {
+    description:
+      'the extensions of each image beside the contributed modules, for services of the types ' +
+      'TIMESCALEDB (timescaledb) and VECTOR (vector)',
     maxProperties: 8,
   },
 );
@@ -60,6 +75,7 @@ export const AddRegionBody = Named(
       last_port: Type.Optional(port(`of its services; default: ${NODE_PORTS.last}`)),
       storage_class: Type.Optional(text('of volumes; default: the default class of the cluster')),
       images: Type.Optional(images),
+      extensions: Type.Optional(extensions),
       pooler_image: Type.Optional(poolerImage),
     },
     closed,
@@ -120,6 +136,7 @@ export const KubernetesRegionSchema = Named(
       description: 'of volumes; null: the default class of the cluster',
     }),
     images,
+    extensions,
     pooler_image: poolerImage,
     object_store: Type.Union(
       [

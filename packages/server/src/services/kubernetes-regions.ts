@@ -3,6 +3,7 @@ import {
   ApiError,
   MAX_KUBERNETES_REGIONS,
   NODE_PORTS,
+  type AddonExtension,
   type AddRegionBody,
   type Finding,
   type KubernetesRegionDocument,
@@ -60,12 +61,14 @@ export type KubernetesRegionContext = ControlContext & {
   };
 };
 
-/** The images of CloudNativePG's project, which have PostgreSQL and its contributed modules. */
+const MAJORS = [18, 17, 16] as const;
+/** The images of CloudNativePG's project. */
 const IMAGES = Object.fromEntries(
-  [18, 17, 16].map((major) => [
-    major,
-    `ghcr.io/cloudnative-pg/postgresql:${major}-standard-trixie`,
-  ]),
+  MAJORS.map((major) => [major, `ghcr.io/cloudnative-pg/postgresql:${major}-standard-trixie`]),
+);
+/** They have these beside the contributed modules. */
+const EXTENSIONS = Object.fromEntries(
+  MAJORS.map((major): [number, AddonExtension[]] => [major, ['vector']]),
 );
 
 /** The image of PgBouncer by the same project. */
@@ -78,7 +81,7 @@ export async function describeKubernetesRegions({
 }
 
 function documentOf(row: KubernetesRegionRow): KubernetesRegionDocument {
-  const { code, server, host, first_port, last_port, storage_class, images, pooler_image } = row;
+  const { code, server, host, first_port, last_port, storage_class, pooler_image } = row;
   const { object_store: store } = row;
   const created = row.created.toISOString();
   return {
@@ -88,7 +91,10 @@ function documentOf(row: KubernetesRegionRow): KubernetesRegionDocument {
     first_port,
     last_port,
     storage_class,
-    images: { ...images },
+    images: { ...row.images },
+    extensions: Object.fromEntries(
+      Object.entries(row.extensions).map(([major, names]) => [major, [...names]]),
+    ),
     pooler_image,
     object_store: store === null ? null : storeDocument(store),
     created,
@@ -106,6 +112,7 @@ export async function addRegion(
   if (first_port > last_port)
     throw new ApiError('INVALID_REQUEST', `last_port: found ${last_port}, below ${first_port}`);
   refuseTaken(context, body.code);
+  const { images, extensions } = imagesOf(body);
   const access = accessOf(body);
   const { server, host, clusters: found } = await clusters.probe(access, body.code);
   if (found > 0) throw new ApiError('CONFLICT', takenInCluster(body.code, found));
@@ -123,7 +130,8 @@ export async function addRegion(
       first_port,
       last_port,
       storage_class: body.storage_class ?? null,
-      images: JSON.stringify(body.images ?? IMAGES),
+      images: JSON.stringify(images),
+      extensions: JSON.stringify(extensions),
       pooler_image: body.pooler_image ?? POOLER_IMAGE,
     });
     await insertRegion(tx, body.code, first_port);
@@ -131,6 +139,20 @@ export async function addRegion(
   });
   await serve(context, body.code);
   return added;
+}
+
+/** The images of a region and their extensions. @throws ApiError INVALID_REQUEST */
+function imagesOf({
+  images = IMAGES,
+  extensions = images === IMAGES ? EXTENSIONS : {},
+}: AddRegionBody) {
+  const without = Object.keys(extensions).find((major) => images[major] === undefined);
+  if (without !== undefined)
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `extensions: PostgreSQL ${without} has no image; name it in images, or leave it out`,
+    );
+  return { images, extensions };
 }
 
 /** Two installations with one code would each renew the certificates of the other's servers. */

@@ -1,5 +1,6 @@
 /** The tables of the metadata database, as Kysely knows them. */
 import type {
+  AddonExtension,
   DeliveryStatus,
   ErrorCode,
   EventType,
@@ -177,6 +178,8 @@ export interface Tables {
     storage_class: string | null;
     /** By major version of PostgreSQL. */
     images: ColumnType<Readonly<Record<string, string>>, string, never>;
+    /** Of the images beside the contributed modules, by major version. */
+    extensions: ColumnType<Readonly<Record<string, readonly AddonExtension[]>>, string, never>;
     pooler_image: string;
     /** Without secrets; null: none is set. */
     object_store: ColumnType<

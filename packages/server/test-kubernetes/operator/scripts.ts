@@ -8,6 +8,10 @@ export const COMMON = `set -eu
 PATH=$(echo /usr/lib/postgresql/*/bin):$PATH
 data=/var/lib/postgresql/data/pgdata
 sql() { psql --quiet --no-psqlrc --set=ON_ERROR_STOP=1 --host=/tmp --username=postgres "$@"; }
+# As each server of a Cluster does, that of a job too: docs/cloudnativepg.md, fact 36.
+load_libraries() {
+  grep '^shared_preload_libraries = ' /config/postgresql.conf >"$data/double.conf"
+}
 # Without a wait for standbys, which may have no primary yet.
 set_password() {
   echo "set log_statement = none; set synchronous_commit = local;" \\
@@ -22,7 +26,7 @@ rm -rf "$data"
 initdb --no-sync --pgdata="$data" --username=postgres --data-checksums --encoding="$ENCODING" \\
   --lc-collate="$COLLATE" --lc-ctype="$CTYPE" --auth=trust >/dev/null
 echo "include 'double.conf'" >>"$data/postgresql.conf"
-: >"$data/double.conf"
+load_libraries
 pg_ctl --pgdata="$data" --wait --silent \\
   --options="-F -c listen_addresses='' -c unix_socket_directories=/tmp" start
 sql --dbname=postgres --command="create role \\"$OWNER\\" login"
@@ -49,7 +53,7 @@ export const COPY = `${COMMON}
 rm -rf "$data"
 pg_basebackup --pgdata="$data" --no-sync --checkpoint=fast \\
   --dbname="$SOURCE password=$SOURCE_PASSWORD sslrootcert=/source/ca.crt"
-: >"$data/double.conf"
+load_libraries
 # Only a server that is no standby is started: docs/cloudnativepg.md, fact 32.
 if [ "$REPLICA" = yes ]; then
   touch "$data/standby.signal"
@@ -67,7 +71,7 @@ pg_ctl --pgdata="$data" --wait --silent --mode=fast stop
  */
 export const RECOVER = `${COMMON}
 rm -rf "$data/postmaster.pid" "$data/log"
-: >"$data/double.conf"
+load_libraries
 pg_ctl --pgdata="$data" --wait --silent \\
   --options="-c listen_addresses='' -c unix_socket_directories=/tmp" start
 echo "alter role streaming_replica password '$REPLICATION_PASSWORD'" | sql --dbname=postgres

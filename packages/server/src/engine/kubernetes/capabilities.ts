@@ -1,36 +1,46 @@
 /** The kinds of services that a cluster can run, and the actions that it cannot do. */
-import { typeOfAddons, type Addon } from '@howdah/contract';
+import type { Addon } from '@howdah/contract';
+import { extensionsOf } from '../../domain/postgres/extensions-of.ts';
 import type { Capabilities, MajorCapability, Possibility, PostgresCapability } from '../engine.ts';
 import type { ObjectStore } from '../object-store.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
 import { poolerVersion } from './manifests/pooler.ts';
 
-type Images = Pick<RegionSettings, 'code' | 'images' | 'poolerImage'>;
+type Images = Pick<RegionSettings, 'code' | 'images' | 'extensions' | 'poolerImage'>;
 
 /** Whether a service with these add-ons can run here. @param major null: the newest */
 export function supports(
-  { code, images }: Pick<Images, 'code' | 'images'>,
+  settings: Omit<Images, 'poolerImage'>,
   addons: readonly Addon[],
   major: number | null,
 ): PostgresCapability {
-  if (addons.length > 0)
-    return {
-      missing:
-        `services of the region ${code} are of the type POSTGRES; for ` +
-        `${typeOfAddons(addons)} choose a region of this machine`,
-    };
-  const majors = majorsOf({ images });
+  const { code, images } = settings;
+  const majors = majorsOf(settings, addons);
   const found = major === null ? majors[0] : majors.find((one) => one === major);
   if (found !== undefined) return { version: String(found), major: found };
+  const extensions = extensionsOf(addons);
+  const all = majorsOf(settings, []).join(', ');
+  if (major !== null && images[major] === undefined)
+    return { missing: `the region ${code} has no image of PostgreSQL ${major}; it has ${all}` };
   return {
-    missing: `the region ${code} has no image of PostgreSQL ${major}; it has ${majors.join(', ')}`,
+    missing:
+      `no image of PostgreSQL ${major ?? all} with ${extensions.join(' and ')} is named for the ` +
+      `region ${code} (howdah region add --image, --extensions)` +
+      (majors.length === 0 ? '' : `; that of PostgreSQL ${majors.join(', ')} has it`),
   };
 }
 
-/** Newest first. */
-function majorsOf({ images }: Pick<Images, 'images'>): number[] {
+/** Those whose image has the extensions of add-ons, newest first. */
+function majorsOf(
+  { images, extensions }: Pick<Images, 'images' | 'extensions'>,
+  addons: readonly Addon[],
+): number[] {
   return Object.keys(images)
     .map(Number)
+    .filter((major) => {
+      const had = extensions[major] ?? [];
+      return extensionsOf(addons).every((extension) => had.includes(extension));
+    })
     .toSorted((a, b) => b - a);
 }
 
@@ -45,7 +55,7 @@ export type Keeping = Readonly<{
 export function capabilitiesOf(settings: Images, { snapshots, archive }: Keeping): Capabilities {
   const typeOf = (addons: readonly Addon[]) => supports(settings, addons, null);
   const versionsOf = (addons: readonly Addon[]): MajorCapability[] =>
-    majorsOf(settings).map((major) => ({ ...supports(settings, addons, major), major }));
+    majorsOf(settings, []).map((major) => ({ ...supports(settings, addons, major), major }));
   const addons = {
     TIMESCALEDB: ['time-series'],
     POSTGRES: [],

@@ -68,6 +68,7 @@ export async function openCloud(): Promise<Cloud> {
         host: '127.0.0.1',
         storageClass: null,
         images: { 17: 'postgres:17' },
+        extensions: {},
         poolerImage: 'pgbouncer:1.25.1',
       },
       connection: readKubeconfig(kubeconfig, null),

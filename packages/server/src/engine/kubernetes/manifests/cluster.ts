@@ -4,7 +4,8 @@
  * Whatever is left out here keeps the default of the operator, which may change with its version:
  * what matters is set.
  */
-import { ADMIN_ROLE, DATABASE_NAME, type Size } from '@howdah/contract';
+import { ADMIN_ROLE, DATABASE_NAME, type AddonExtension, type Size } from '@howdah/contract';
+import { ownExtensionStatements } from '../../../domain/postgres/own-extension.ts';
 import type { Manifest } from '../api/client.ts';
 import { KINDS } from '../api/kinds.ts';
 import {
@@ -42,6 +43,8 @@ export type RegionSettings = Readonly<{
   storageClass: string | null;
   /** The image of PostgreSQL for each major version. */
   images: Readonly<Record<number, string>>;
+  /** The extensions of each of them beside the contributed modules. */
+  extensions: Readonly<Record<number, readonly AddonExtension[]>>;
   /** The image of PgBouncer, with its version as the tag. */
   poolerImage: string;
   /** The name by which clients reach the nodes; the certificates of servers have it. */
@@ -78,6 +81,8 @@ export type ClusterInput = ServersInput &
     sync: number;
     /** SQL that a superuser runs once, in the database postgres, if nothing is copied. */
     statements: readonly string[];
+    /** The extensions that its database begins with, if nothing is copied. */
+    extensions: readonly AddonExtension[];
     /** The service whose data is copied; null: none is, or it was copied. */
     parent: string | null;
     /** The snapshot that its volume is made of; null: none. */
@@ -215,7 +220,7 @@ function resourcesOf(size: Size): object {
 }
 
 function bootstrapOf(input: ClusterInput): object {
-  const { id, statements, parent, snapshot, targetTime } = input;
+  const { id, statements, extensions, parent, snapshot, targetTime } = input;
   const owned = {
     database: DATABASE_NAME,
     owner: ADMIN_ROLE,
@@ -242,11 +247,24 @@ function bootstrapOf(input: ClusterInput): object {
         localeCType: 'C.UTF-8',
         postInitSQL: [...statements, ...STANDBY_SQL, ...READER_SQL, ...CONTROL_SQL, ...POOLER_SQL],
         postInitTemplateSQL: [...READER_TEMPLATE_SQL, ...POOLER_TEMPLATE_SQL],
-        postInitApplicationSQL: [...READER_DATABASE_SQL, ...POOLER_DATABASE_SQL],
+        postInitApplicationSQL: [
+          ...extensions.flatMap(creatingExtension),
+          ...READER_DATABASE_SQL,
+          ...POOLER_DATABASE_SQL,
+        ],
       },
     },
   };
 }
+
+/** Each statement is a transaction of its own, and `$$` would become `$` in it (fact 30). */
+const creatingExtension = (name: AddonExtension): string[] => [
+  `create extension ${name} schema public`,
+  `do $own$ begin
+     perform set_config('allow_system_table_mods', 'on', true);
+     ${ownExtensionStatements(name).join('; ')};
+   end $own$`,
+];
 
 /** The primary of a service in the same namespace, as the role of its standbys reaches it. */
 export function serverToCopy(parent: string): object {

@@ -12,6 +12,7 @@ const INPUT: PoolerInput = {
     host: 'nodes.example.com',
     storageClass: null,
     images: {},
+    extensions: {},
     poolerImage: 'example.com/pgbouncer:1.25.1',
   },
   nodePort: 30_002,

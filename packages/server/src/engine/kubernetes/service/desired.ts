@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { Type, type Static } from 'typebox';
 import { Value } from 'typebox/value';
+import { loadedLibraries } from '../../../domain/postgres/extensions-of.ts';
 import type { ServiceSpec } from '../../spec.ts';
 
 const DESIRED = Type.Object({
@@ -79,7 +80,7 @@ export function desiredOf(
     replicas: ha?.replicas ?? 0,
     sync: ha?.sync ?? 0,
     restarts: spec.restarts,
-    preload: [...spec.preload],
+    preload: loadedLibraries(spec),
     reader: true,
     ...(source === null ? {} : { parent: source.parent }),
     control: true,

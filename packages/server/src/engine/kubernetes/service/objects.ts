@@ -1,6 +1,11 @@
 /** Writes and removes the objects of a service. Each call can be repeated. */
 import { Type } from 'typebox';
 import { adminRights } from '../../../domain/postgres/admin-role.ts';
+import {
+  extensionsOf,
+  loadedExtensions,
+  loadedLibraries,
+} from '../../../domain/postgres/extensions-of.ts';
 import { serverSettings } from '../../../domain/postgres/settings.ts';
 import { newPassword } from '../../../lib/ids.ts';
 import { issueServerCertificate } from '../../../lib/tls.ts';
@@ -92,7 +97,7 @@ function clusterInput(
   projectId: string,
   desired: Desired,
 ) {
-  const { major, size, storageGb, preload } = spec;
+  const { major, size, storageGb } = spec;
   const networks = desired.networks ?? null;
   const isPooled = desired.pooled === true;
   if (major === null) throw new Error(`no major version is recorded for the service ${spec.id}`);
@@ -109,7 +114,9 @@ function clusterInput(
     restartMark: restartMarkOf(desired),
     nodePort: spec.endpoint.port,
     parameters: {
-      ...clusterParameters(serverSettings({ size, major, extensions: [...preload], storageGb })),
+      ...clusterParameters(
+        serverSettings({ size, major, extensions: loadedExtensions(spec), storageGb }),
+      ),
       wal_keep_size: keptWal(storageGb),
       ...(desired.targetTime === undefined ? {} : asSettings(limitsOfAnySize(desired))),
       ...(desired.archives === true ? { archive_timeout: ARCHIVE_TIMEOUT } : {}),
@@ -117,8 +124,9 @@ function clusterInput(
     },
     networks,
     isPooled,
-    preload: [...preload],
+    preload: loadedLibraries(spec),
     statements: adminRights(),
+    extensions: extensionsOf(spec.addons),
     parent: desired.parent ?? null,
     snapshot: desired.snapshot ?? null,
     snapshotClass: desired.snapshotClass ?? null,

@@ -2,6 +2,7 @@
 import { Type } from 'typebox';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
+import { loadedExtensions } from '../../../domain/postgres/extensions-of.ts';
 import { serverSettings } from '../../../domain/postgres/settings.ts';
 import { isIssuedBy, issueClientCertificate } from '../../../lib/tls.ts';
 import { EngineUnavailable } from '../../engine.ts';
@@ -46,9 +47,9 @@ function desiredPooler(
   spec: Owned,
   cluster: ClusterState,
 ): PoolerManifests | null {
-  const { id, projectId, pooler, size, major, preload, storageGb, set } = spec;
+  const { id, projectId, pooler, size, major, storageGb, set } = spec;
   if (pooler === null || major === null) return null;
-  const server = serverSettings({ size, major, extensions: [...preload], storageGb });
+  const server = serverSettings({ size, major, extensions: loadedExtensions(spec), storageGb });
   return poolerManifests({
     id,
     cluster: cluster.name,

@@ -1,4 +1,5 @@
 /** The desired state of a read replica set, which depends on the service that it follows. */
+import { loadedLibraries } from '../../../domain/postgres/extensions-of.ts';
 import type { ReplicaSet, ServiceSpec } from '../../spec.ts';
 import { desiredOf, type Desired } from './desired.ts';
 import { largestOf, limitsOf, type Limits } from './limits.ts';
@@ -28,6 +29,7 @@ export function desiredOfSet(
 
 /** Never less than before: the service may have the larger ones for some time yet. */
 function limitsOfSet(spec: ServiceSpec, followed: Desired | null, before: Limits): Limits {
-  const own = limitsOf({ ...spec, size: spec.size === 'shared' ? null : spec.size });
+  const preload = loadedLibraries(spec);
+  const own = limitsOf({ ...spec, preload, size: spec.size === 'shared' ? null : spec.size });
   return largestOf([own, followed === null ? {} : limitsOf(followed), before]);
 }

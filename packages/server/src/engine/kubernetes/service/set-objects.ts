@@ -1,4 +1,5 @@
 /** Writes the objects of a read replica set. Each call can be repeated. */
+import { loadedExtensions, loadedLibraries } from '../../../domain/postgres/extensions-of.ts';
 import { serverSettings } from '../../../domain/postgres/settings.ts';
 import { EngineUnavailable } from '../../engine.ts';
 import type { ServiceSpec } from '../../spec.ts';
@@ -19,7 +20,7 @@ export async function writeSet(
   desired: Desired,
 ): Promise<void> {
   const { kube, cache, settings, readLagLimit } = region;
-  const { id, projectId, preload } = spec;
+  const { id, projectId, size } = spec;
   const { major, set, storageGb } = desired;
   if (set === undefined || major === null)
     throw new Error(`no service or no major version is recorded for the set ${id}`);
@@ -28,13 +29,13 @@ export async function writeSet(
   await ensureCertificate(region, { name, id, projectId });
   const networks = desired.networks ?? null;
   const isPooled = desired.pooled === true;
-  const server = serverSettings({ size: spec.size, major, extensions: [...preload], storageGb });
+  const server = serverSettings({ size, major, extensions: loadedExtensions(spec), storageGb });
   const manifest = setManifest({
     id,
     projectId,
     region: settings,
     major,
-    size: spec.size,
+    size,
     storageGb,
     running: desired.running,
     nodePort: spec.endpoint.port,
@@ -44,7 +45,7 @@ export async function writeSet(
       wal_keep_size: keptWal(storageGb),
       [NETWORKS_SETTING]: networksVersion(networks, isPooled),
     },
-    preload: [...preload],
+    preload: loadedLibraries(spec),
     networks,
     isPooled,
     restartMark: restartMarkOf(desired),

@@ -104,6 +104,7 @@ test('a set is a replica cluster that nothing here promotes', async () => {
       host: 'h',
       storageClass: null,
       images: { 17: 'pg:17' },
+      extensions: {},
       poolerImage: '',
     },
     major: 17,

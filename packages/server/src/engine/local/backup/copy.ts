@@ -27,7 +27,7 @@ import {
 } from '../postgres/server.ts';
 import { PLAIN_START } from '../postgres/server-start.ts';
 import type { Where } from '../postgres/superuser.ts';
-import { loadedExtensions } from '../postgres/templates.ts';
+import { loadedExtensions } from '../../../domain/postgres/extensions-of.ts';
 import { materialise } from './fork.ts';
 import { recoveryConf } from './recovery.ts';
 import type { KeptSnapshot } from './snapshots.ts';

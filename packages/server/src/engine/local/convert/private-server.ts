@@ -18,7 +18,7 @@ import {
   writeConfig,
 } from '../postgres/server.ts';
 import { PLAIN_START } from '../postgres/server-start.ts';
-import { loadedExtensions } from '../postgres/templates.ts';
+import { loadedExtensions } from '../../../domain/postgres/extensions-of.ts';
 import { writeOwned } from '../backup/take.ts';
 
 /** The port in the name of its socket: the directory holds no other socket. */

@@ -10,7 +10,7 @@ import type { InstancePaths } from '../host/layout.ts';
 import { MAINTENANCE_DATABASE } from './files.ts';
 import type { Monitor } from './monitor.ts';
 import { loginGuardStatements, ROLE_PARAMETER, CONNECTION_PARAMETER } from './read-only-sql.ts';
-import { ownExtensionStatements } from './own-extension.ts';
+import { ownExtensionStatements } from '../../../domain/postgres/own-extension.ts';
 import { withSuperuserSession } from './superuser.ts';
 import { roleFunctionStatements } from './role-functions.ts';
 

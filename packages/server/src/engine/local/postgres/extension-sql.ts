@@ -13,7 +13,7 @@ import type { InstancePaths } from '../host/layout.ts';
 import { Refused } from '../host/not-yet.ts';
 import type { ControlFile } from './extension-files.ts';
 import { LIBRARIES } from '../../../domain/postgres/extension-rules.ts';
-import { ownExtensionStatements } from './own-extension.ts';
+import { ownExtensionStatements } from '../../../domain/postgres/own-extension.ts';
 import { withSuperuserSession } from './superuser.ts';
 
 /** A server, and how to reach it. */

@@ -4,8 +4,7 @@
  * (7 to 9 times the whole create). Those with extensions are clones themselves, of the one without.
  */
 import { basename, join } from 'node:path';
-import { EXTENSION_OF_ADDON, type Addon, type AddonExtension } from '@howdah/contract';
-import type { ServiceSpec } from '../../spec.ts';
+import type { AddonExtension } from '@howdah/contract';
 import { cloneTree, makeCloneable, removeTree } from '../host/clone.ts';
 import { assertSpaceFor } from '../host/space.ts';
 import { addExtensions, fillPlainTemplate } from './contents.ts';
@@ -37,16 +36,6 @@ const TEMPLATE_BYTES = 120e6;
 const TEMPLATE_EDITION = 4;
 
 export type Template = { name: string; data: string };
-
-/** The extensions of add-ons. */
-export function extensionsOf(addons: readonly Addon[]): AddonExtension[] {
-  return addons.map((addon) => EXTENSION_OF_ADDON[addon]);
-}
-
-/** The extensions of a service whose libraries may have to be loaded. */
-export function loadedExtensions({ addons, preload }: Pick<ServiceSpec, 'addons' | 'preload'>) {
-  return [...new Set<string>([...extensionsOf(addons), ...preload])];
-}
 
 /** The templates of this machine; each is made at the first need, once. */
 export function createTemplates(machine: Machine) {

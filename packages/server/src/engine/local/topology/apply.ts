@@ -24,7 +24,7 @@ import { alterPassword } from '../postgres/password.ts';
 import { missingFor, type Installation } from '../postgres/installations.ts';
 import { reread } from '../postgres/reread.ts';
 import { makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
-import { extensionsOf } from '../postgres/templates.ts';
+import { extensionsOf } from '../../../domain/postgres/extensions-of.ts';
 import {
   launchPooler,
   reloadPooler,

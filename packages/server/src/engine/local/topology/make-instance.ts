@@ -33,7 +33,7 @@ import {
   type Installation,
 } from '../postgres/installations.ts';
 import { makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
-import { extensionsOf } from '../postgres/templates.ts';
+import { extensionsOf } from '../../../domain/postgres/extensions-of.ts';
 import { issueCertificate } from './configure.ts';
 import type { Executor } from './executor.ts';
 import type { PlacedSpec } from './placed-spec.ts';

@@ -22,7 +22,7 @@ import {
 import { SLOW_HEARTBEAT } from '../postgres/monitor.ts';
 import { findServer, phaseOf } from '../postgres/server.ts';
 import { sizeLabel, type Started } from '../postgres/server-start.ts';
-import { extensionsOf, loadedExtensions } from '../postgres/templates.ts';
+import { extensionsOf, loadedExtensions } from '../../../domain/postgres/extensions-of.ts';
 import { observePooler } from '../proxy/pooler.ts';
 import { areFilesCurrent, isCertificateCurrent } from './configure.ts';
 import { listenerFor, type Topology } from './context.ts';

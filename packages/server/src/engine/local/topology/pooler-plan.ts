@@ -6,7 +6,7 @@ import type { Machine } from '../host/machine-record.ts';
 import type { Listener } from '../network/listener.ts';
 import type { Installation } from '../postgres/installations.ts';
 import { serverSettings } from '../../../domain/postgres/settings.ts';
-import { loadedExtensions } from '../postgres/templates.ts';
+import { loadedExtensions } from '../../../domain/postgres/extensions-of.ts';
 import { localPoolerConf } from '../proxy/pooler-files.ts';
 import type { PoolerPlan } from '../proxy/pooler.ts';
 import type { PlacedSpec } from './placed-spec.ts';
