@@ -329,6 +329,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   listKubernetesRegions: ok([kubernetesRegion]),
   addRegion: made(kubernetesRegion),
   setObjectStore: ok(kubernetesRegion),
+  setImages: ok(kubernetesRegion),
   examineRegion: ok([
     { what: 'Kubernetes', state: 'ok', found: 'v1.36.3' },
     {

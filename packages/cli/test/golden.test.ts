@@ -59,6 +59,7 @@ const CALLS: readonly Row[] = [
     input: 'secret\n',
   },
   row('examineRegion', 'region doctor kube'),
+  row('setImages', 'region set-images kube --image 17=pg:17 --extensions 17=timescaledb,vector'),
   row('removeRegion', 'region remove kube'),
   row('listKeys', 'key list'),
   row('createKey', 'key create --name ci --expires 2027-01-31T12:00:00Z --fork-only'),

@@ -101,6 +101,7 @@ export const ACCESS = {
   adoptService: 'operator',
   listKubernetesRegions: 'operatorRead',
   addRegion: 'operator',
+  setImages: 'operator',
   removeRegion: 'operator',
   setObjectStore: 'operator',
   examineRegion: 'operatorRead',

@@ -78,6 +78,7 @@ import {
   AddRegionBody,
   KubernetesRegionSchema,
   SetObjectStoreBody,
+  SetImagesBody,
 } from './schemas/kubernetes-regions.ts';
 import {
   CreateFromKitBody,
@@ -155,6 +156,7 @@ export const NAMED_SCHEMAS = [
   KubernetesRegionSchema,
   AddRegionBody,
   SetObjectStoreBody,
+  SetImagesBody,
   UpdatePasswordBody,
   SetEnvironmentBody,
   RenameBody,

@@ -37,6 +37,8 @@ export function createKubernetesRegions(
   const { regions, log } = control;
   const stores = new Map<string, ObjectStore | null>();
   const closersOf = new Map<string, Closers>();
+  /** The regions that run, as they are set now. */
+  const rows = new Map<string, KubernetesRegionRow>();
   const open = async (row: KubernetesRegionRow): Promise<void> => {
     // A call and its repetition may both have added it.
     if (regions.all.some(({ code }) => code === row.code)) return;
@@ -48,7 +50,9 @@ export function createKubernetesRegions(
           'was; no base backups are taken until howdah region object-store sets it again',
       );
     stores.set(row.code, opened);
+    rows.set(row.code, row);
     const region = await openRegion(control, sealer, row, {
+      current: () => rows.get(row.code) ?? row,
       objectStore: () => stores.get(row.code) ?? null,
       changed: (id) => running.get(row.code)?.wake(id),
     });
@@ -77,8 +81,10 @@ export function createKubernetesRegions(
           : error;
       }),
     useStore: (row) => void stores.set(row.code, openObjectStore(sealer, row)),
+    useImages: (row) => void rows.set(row.code, row),
     close: async (code) => {
       regions.remove(code);
+      rows.delete(code);
       running.delete(code);
       await closeAll(closersOf.get(code) ?? []);
       closersOf.delete(code);
@@ -102,22 +108,34 @@ export function createKubernetesRegions(
   };
 }
 
+type Opening = Pick<KubernetesEngineOptions, 'objectStore' | 'changed'> &
+  Readonly<{
+    /** The region as it is set now. */
+    current: () => KubernetesRegionRow;
+  }>;
+
 async function openRegion(
   { config, authority, log, store, regions }: Control,
   sealer: Sealer,
   row: KubernetesRegionRow,
-  more: Pick<KubernetesEngineOptions, 'objectStore' | 'changed'>,
+  { current, ...more }: Opening,
 ): Promise<Region> {
-  const { code, host, images, extensions, first_port, last_port } = row;
+  const { code, host, first_port, last_port } = row;
   const portRange = [first_port, last_port] as const;
   const engine = createKubernetesEngine({
     settings: {
       code,
       host,
-      images,
-      extensions,
-      poolerImage: row.pooler_image,
       storageClass: row.storage_class,
+      get images() {
+        return current().images;
+      },
+      get extensions() {
+        return current().extensions;
+      },
+      get poolerImage() {
+        return current().pooler_image;
+      },
     },
     connection: await connectionOf(accessOrFail(sealer, row)),
     mayWrite: store.holdsLock,

@@ -1,4 +1,5 @@
 /** A region on Kubernetes as its users have it: by the command line, the API and clients. */
+import { Type } from 'typebox';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo, install, type Installation } from '../test/harness.ts';
 import type { Service } from '../test/harness-caller.ts';
@@ -124,10 +125,24 @@ test('a stop goes on after the control plane is killed, and nothing is lost', as
   expect(await writeRow(password)).toBe(2);
 });
 
-test('a service gets another size and another password, and its log is read', async () => {
+const SERVERS = Type.Object({
+  spec: Type.Object({ containers: Type.Array(Type.Object({ image: Type.String() })) }),
+});
+
+test('a service gets another size, image and password, and its log is read', async () => {
   const { service_id: id, initial_password: password } = service;
+  const { image } = rig();
+  const newer = `${image}.1`;
+  await rig().inNode('ctr', '--namespace', 'k8s.io', 'images', 'tag', image, newer);
+  await cli(
+    ...'region set-images kube --extensions 17=timescaledb,vector --image'.split(' '),
+    `17=${newer}`,
+  );
   await cli('service', 'resize', 'orders', '--cpu-millis', '1000');
   expect((await cloud.get(id)).status).toBe('READY');
+  const pods = `/api/v1/pods?labelSelector=cnpg.io/cluster=s-${id}`;
+  const servers = await operator().api.list(pods, SERVERS);
+  expect(servers.map(({ spec }) => spec.containers[0]?.image)).toEqual([newer]);
   const changed = await cloud.request('POST', `/services/${id}/updatePassword`, {
     password: PASSWORD,
   });

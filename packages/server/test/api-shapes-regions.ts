@@ -90,6 +90,44 @@ test('a region on Kubernetes is added, examined, used and removed', async () => 
   expect((await callApi('GET', '/regions/kube/doctor')).status).toBe(404);
 });
 
+test('the images of a region are set, and those that services need stay', async () => {
+  const { kubeconfig } = kubernetes;
+  expect((await callApi('POST', '/regions', { code: 'kube', kubeconfig })).status).toBe(201);
+  const services = `/projects/${cloud.projectId}/services`;
+  const images = { 17: 'registry.example.com/pg:17.9' };
+  expect(
+    await callApi('PUT', '/regions/kube/images', { images, extensions: { 18: ['vector'] } }),
+  ).toMatchObject({
+    status: 400,
+    body: { message: 'extensions: PostgreSQL 18 has no image; name it in images, or leave it out' },
+  });
+  const asked = { name: 'there', region_code: 'kube', addons: ['ai'] };
+  const made = await callApi('POST', services, asked);
+  expect(made).toMatchObject({ status: 202, body: { service_type: 'VECTOR' } });
+  expect(await callApi('PUT', '/regions/kube/images', { images: { 17: 'pg:17' } })).toMatchObject({
+    status: 409,
+    body: { message: expect.stringContaining('PostgreSQL 18; name its image') },
+  });
+  const lacking = { images: { 18: 'pg:18' } };
+  expect(await callApi('PUT', '/regions/kube/images', lacking)).toMatchObject({
+    status: 409,
+    body: { message: expect.stringContaining('PostgreSQL 18 with vector; name an image') },
+  });
+  const enough = {
+    images: { 18: 'pg:18' },
+    extensions: { 18: ['vector'] },
+    pooler_image: 'pgbouncer:1.25.2',
+  };
+  expect(await callApi('PUT', '/regions/kube/images', enough)).toMatchObject({
+    status: 200,
+    body: enough,
+  });
+  await callApi('DELETE', `${services}/${String(made.body['service_id'])}?purge=true`);
+  await expect
+    .poll(async () => (await callApi('DELETE', '/regions/kube')).status, { timeout: 60_000 })
+    .toBe(204);
+});
+
 /** An S3 server whose buckets are empty. */
 async function startS3Server() {
   const directory = await mkdtemp(join(tmpdir(), 'hd-'));

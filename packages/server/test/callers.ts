@@ -30,6 +30,8 @@ const kit = {
 const set = { name: 'called', nodes: 1, cpu_millis: 250, memory_gbs: 1 };
 const series = { name: 'connections', from: '2026-01-01T00:00:00Z', to: '2026-01-01T01:00:00Z' };
 
+const BUCKET = { endpoint: 'https://a', bucket: 'made', region: 'a', key_id: 'a', key: 'a' };
+
 export const CALLERS: Record<string, Row> = {
   getAuthInfo: { needs: 'read' },
   logout: { needs: 'read', own: 204 },
@@ -64,11 +66,8 @@ export const CALLERS: Record<string, Row> = {
   listKubernetesRegions: { needs: 'operator', reads: true },
   // It is no kubeconfig.
   addRegion: { needs: 'operator', own: 400, body: { code: 'made', kubeconfig: '{}' } },
-  setObjectStore: {
-    needs: 'operator',
-    own: 404,
-    body: { endpoint: 'https://a', bucket: 'made', region: 'a', key_id: 'a', key: 'a' },
-  },
+  setObjectStore: { needs: 'operator', own: 404, body: BUCKET },
+  setImages: { needs: 'operator', own: 404, body: { images: { 17: 'made' } } },
   removeRegion: { needs: 'operator', own: 404 },
   examineRegion: { needs: 'operator', reads: true, own: 404 },
   listKeys: { needs: 'read', everywhere: true },
@@ -291,6 +290,7 @@ export const RESTRICTED: Record<string, Restricted> = {
   listKubernetesRegions: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   addRegion: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   setObjectStore: { fork: 'no', other: 'no', dryRunOnly: 'no' },
+  setImages: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   removeRegion: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   examineRegion: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   listKeys: READ,

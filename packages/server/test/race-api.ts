@@ -110,6 +110,7 @@ export async function openRaceApi(
         open: notRaced,
         tryStore: notRaced,
         useStore: notRaced,
+        useImages: notRaced,
         close: notRaced,
       },
       events: createEventHub(store),

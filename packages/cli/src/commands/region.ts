@@ -128,6 +128,27 @@ function addClusters(region: Command): void {
       });
     });
 
+  verb(region, 'set-images <region>', {
+    does: 'Set all images of a region on Kubernetes; servers get them with their next restart.',
+    example: 'howdah region set-images kube --image 17=IMAGE --extensions 17=vector',
+    takes: ['output', 'dryRun'],
+  })
+    .requiredOption('--image <major=image...>', 'images of PostgreSQL, by major version')
+    .option('--extensions <major=names...>', 'extensions of the images: timescaledb,vector')
+    .option('--pooler-image <image>', 'image of PgBouncer; default: as it is')
+    .action(async (code: string, options: Adding & { image: readonly string[] }) => {
+      const connection = await connect(options);
+      const params = { path: { region_code: code } };
+      const body = { images: imagesOf(options.image), ...moreImagesOf(options) };
+      const set = await answered(
+        connection.client.PUT('/regions/{region_code}/images', { params, body }),
+      );
+      await showAs(options.output, set, KUBERNETES_REGION_VIEW.noun, () => {
+        say(`Servers of the region ${code} get them when they start the next time.`);
+        say('One that runs: howdah service restart NAME');
+      });
+    });
+
   verb(region, 'clusters', {
     does: 'List the regions on Kubernetes with their clusters.',
     example: 'howdah region clusters',
@@ -152,8 +173,7 @@ function addClusters(region: Command): void {
 }
 
 async function bodyOf(code: string, options: Adding): Promise<Schemas['AddRegion']> {
-  const { kubeconfig, context, host, ports, storageClass } = options;
-  const { image, extensions, poolerImage } = options;
+  const { kubeconfig, context, host, ports, storageClass, image } = options;
   const [, first, last] = /^(\d{1,5})-(\d{1,5})$/.exec(ports ?? '') ?? [];
   if (ports !== undefined && (first === undefined || last === undefined))
     throw new Failure(`--ports: found ${ports}; expected FIRST-LAST`, 'usage');
@@ -166,10 +186,14 @@ async function bodyOf(code: string, options: Adding): Promise<Schemas['AddRegion
     ...given('last_port', last === undefined ? undefined : Number(last)),
     ...given('storage_class', storageClass),
     ...given('images', image === undefined ? undefined : imagesOf(image)),
-    ...given('extensions', extensions === undefined ? undefined : extensionsOf(extensions)),
-    ...given('pooler_image', poolerImage),
+    ...moreImagesOf(options),
   };
 }
+
+const moreImagesOf = ({ extensions, poolerImage }: Adding) => ({
+  ...given('extensions', extensions === undefined ? undefined : extensionsOf(extensions)),
+  ...given('pooler_image', poolerImage),
+});
 
 const readText = (file: string): Promise<string> =>
   file === '-' ? readAll(process.stdin) : readFile(file, 'utf8');

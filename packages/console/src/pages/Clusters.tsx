@@ -1,6 +1,6 @@
 /** The Kubernetes clusters that are regions, for operators. */
 import { useQuery } from '@tanstack/react-query';
-import { useState } from 'react';
+import { useState, type ReactNode } from 'react';
 import {
   addRegion,
   clusterDoctorQuery,
@@ -62,13 +62,21 @@ const factsOf = ({
   first_port: first,
   last_port: last,
   storage_class: storage,
-}: Cluster) =>
-  [
-    ['API', <span className="mono">{server}</span>],
-    ['Clients connect to', <span className="mono">{host}</span>],
-    ['Ports', `${first} to ${last}`],
-    ['Storage class', storage ?? 'the default one'],
-  ] as const;
+  images,
+  extensions,
+}: Cluster): [string, ReactNode][] => [
+  ['API', <span className="mono">{server}</span>],
+  ['Clients connect to', <span className="mono">{host}</span>],
+  ['Ports', `${first} to ${last}`],
+  ['Storage class', storage ?? 'the default one'],
+  ...Object.entries(images).map(([major, image]): [string, ReactNode] => [
+    `PostgreSQL ${major}`,
+    <>
+      <span className="mono">{image}</span>
+      {(extensions[major] ?? []).map((name) => `, ${name}`)}
+    </>,
+  ]),
+];
 
 const BLANK = {
   code: '',

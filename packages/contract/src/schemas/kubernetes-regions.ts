@@ -83,6 +83,19 @@ export const AddRegionBody = Named(
 );
 export type AddRegionBody = Type.Static<typeof AddRegionBody>;
 
+export const SetImagesBody = Named(
+  'SetImages',
+  Type.Object(
+    {
+      images,
+      extensions: Type.Optional(extensions),
+      pooler_image: Type.Optional(poolerImage),
+    },
+    closed,
+  ),
+);
+export type SetImagesBody = Type.Static<typeof SetImagesBody>;
+
 const secret = (description: string) =>
   Type.String({ minLength: 1, maxLength: 16_384, description });
 const storeFields = {

@@ -3,13 +3,16 @@ import {
   ApiError,
   MAX_KUBERNETES_REGIONS,
   NODE_PORTS,
+  type Addon,
   type AddonExtension,
   type AddRegionBody,
   type Finding,
   type KubernetesRegionDocument,
   type SetObjectStoreBody,
+  type SetImagesBody,
 } from '@howdah/contract';
 import type { Sealer } from '../events/sealer.ts';
+import { extensionsOf } from '../domain/postgres/extensions-of.ts';
 import { RESERVED_REGIONS } from '../settings.ts';
 
 import {
@@ -17,9 +20,11 @@ import {
   deleteKubernetesRegion,
   findKubernetesRegion,
   insertKubernetesRegion,
+  listImageNeeds,
   listKubernetesRegions,
   lockKubernetesRegions,
   updateObjectStore,
+  updateImages,
   type KubernetesRegionRow,
 } from '../store/kubernetes-regions.ts';
 import { folderOf, type ObjectStore } from '../engine/object-store.ts';
@@ -56,6 +61,8 @@ export type KubernetesRegionContext = ControlContext & {
     tryStore: (store: ObjectStore) => Promise<void>;
     /** Has a region keep WAL and base backups in the bucket that is set. */
     useStore: (row: KubernetesRegionRow) => void;
+    /** Has a region use the images that are set. */
+    useImages: (row: KubernetesRegionRow) => void;
     /** Ends serving a region. */
     close: (code: string) => Promise<void>;
   };
@@ -145,7 +152,7 @@ export async function addRegion(
 function imagesOf({
   images = IMAGES,
   extensions = images === IMAGES ? EXTENSIONS : {},
-}: AddRegionBody) {
+}: Pick<AddRegionBody, 'images' | 'extensions'>) {
   const without = Object.keys(extensions).find((major) => images[major] === undefined);
   if (without !== undefined)
     throw new ApiError(
@@ -153,6 +160,49 @@ function imagesOf({
       `extensions: PostgreSQL ${without} has no image; name it in images, or leave it out`,
     );
   return { images, extensions };
+}
+
+/** Sets the images of a region: its servers get them with their next start. */
+export async function setImages(
+  context: KubernetesRegionContext,
+  caller: Caller,
+  code: string,
+  body: SetImagesBody,
+): Promise<Outcome> {
+  const { store, clusters } = context;
+  const { images, extensions } = imagesOf(body);
+  const set = await makeChange(store, caller, async (tx) => {
+    const row = rowOrRefuse(await lockKubernetesRegions(tx), code);
+    for (const { pg_version: major, addons } of await listImageNeeds(tx, code))
+      if (major !== null) refuseNeeded(code, images, extensions, { major, addons });
+    const written = await updateImages(tx, code, {
+      images: JSON.stringify(images),
+      extensions: JSON.stringify(extensions),
+      pooler_image: body.pooler_image ?? row.pooler_image,
+    });
+    return { operationId: null, doc: JSON.stringify(documentOf(written)) };
+  });
+  const row = await findKubernetesRegion(store.db, code);
+  if (row !== null) clusters.useImages(row);
+  return set;
+}
+
+function refuseNeeded(
+  code: string,
+  images: Readonly<Record<string, string>>,
+  extensions: Readonly<Record<string, readonly AddonExtension[]>>,
+  { major, addons }: Readonly<{ major: number; addons: readonly Addon[] }>,
+): void {
+  const needed = `the region ${code} has services, or deleted ones that can be restored, of`;
+  if (images[major] === undefined)
+    throw new ApiError('CONFLICT', `images: ${needed} PostgreSQL ${major}; name its image`);
+  const had = extensions[major] ?? [];
+  const missing = extensionsOf(addons).find((extension) => !had.includes(extension));
+  if (missing !== undefined)
+    throw new ApiError(
+      'CONFLICT',
+      `extensions: ${needed} PostgreSQL ${major} with ${missing}; name an image that has it`,
+    );
 }
 
 /** Two installations with one code would each renew the certificates of the other's servers. */

@@ -1,5 +1,6 @@
 /** The SQL of regions on Kubernetes. There are few. */
 import { sql, type Insertable, type Selectable } from 'kysely';
+import type { ServiceRow } from '../domain/service/row.ts';
 import type { Db, Tables, Tx } from './tables.ts';
 
 export type KubernetesRegionRow = Selectable<Tables['kubernetes_regions']>;
@@ -48,6 +49,37 @@ export async function updateObjectStore(
     .where('code', '=', code)
     .returningAll()
     .executeTakeFirstOrThrow();
+}
+
+type Images = Pick<
+  Insertable<Tables['kubernetes_regions']>,
+  'images' | 'extensions' | 'pooler_image'
+>;
+
+export async function updateImages(
+  tx: Tx,
+  code: string,
+  images: Images,
+): Promise<KubernetesRegionRow> {
+  return tx
+    .updateTable('kubernetes_regions')
+    .set(images)
+    .where('code', '=', code)
+    .returningAll()
+    .executeTakeFirstOrThrow();
+}
+
+/** The versions and add-ons of the services of a region, deleted ones included. */
+export async function listImageNeeds(
+  tx: Tx,
+  region: string,
+): Promise<Pick<ServiceRow, 'pg_version' | 'addons'>[]> {
+  return tx
+    .selectFrom('services')
+    .select(['pg_version', 'addons'])
+    .distinct()
+    .where('region_code', '=', region)
+    .execute();
 }
 
 export async function deleteKubernetesRegion(tx: Tx, code: string): Promise<void> {

@@ -177,9 +177,9 @@ export interface Tables {
     last_port: number;
     storage_class: string | null;
     /** By major version of PostgreSQL. */
-    images: ColumnType<Readonly<Record<string, string>>, string, never>;
-    /** Of the images beside the contributed modules, by major version. */
-    extensions: ColumnType<Readonly<Record<string, readonly AddonExtension[]>>, string, never>;
+    images: ColumnType<Readonly<Record<string, string>>, string, string>;
+    /** Those of each image beside the contributed modules. */
+    extensions: ColumnType<Readonly<Record<string, readonly AddonExtension[]>>, string, string>;
     pooler_image: string;
     /** Without secrets; null: none is set. */
     object_store: ColumnType<

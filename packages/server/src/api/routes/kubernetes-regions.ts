@@ -5,6 +5,7 @@ import {
   KubernetesRegionSchema,
   Ref,
   SetObjectStoreBody,
+  SetImagesBody,
 } from '@howdah/contract';
 import { Type } from 'typebox';
 import {
@@ -13,6 +14,7 @@ import {
   examineRegion,
   removeRegion,
   setObjectStore,
+  setImages,
 } from '../../services/kubernetes-regions.ts';
 import { answer, callerOf } from '../changes.ts';
 import type { ApiContext, App } from '../context.ts';
@@ -52,6 +54,27 @@ export function kubernetesRegionRoutes(api: App, context: ApiContext): void {
     },
     async (request, reply) =>
       answer(reply, await addRegion(context, callerOf(request), request.body)),
+  );
+
+  api.put(
+    '/regions/:region_code/images',
+    {
+      schema: {
+        operationId: 'setImages',
+        summary: 'Set the images of PostgreSQL and of PgBouncer of a region on Kubernetes',
+        description:
+          `${OPERATORS} Servers get another image with their next restart, resize or start, and ` +
+          'poolers at once, which ends their sessions.',
+        tags,
+        params: ofRegion,
+        body: Ref(SetImagesBody),
+        response: { 200: Ref(KubernetesRegionSchema) },
+      },
+    },
+    async (request, reply) => {
+      const { params, body } = request;
+      return answer(reply, await setImages(context, callerOf(request), params.region_code, body));
+    },
   );
 
   api.delete(

@@ -13,6 +13,7 @@ export const loadedExtensions = ({ addons, preload }: Extended): string[] => [
   ...new Set<string>([...extensionsOf(addons), ...preload]),
 ];
 
-/** The libraries of them that its servers must load at their start. */
-export const loadedLibraries = (service: Extended): string[] =>
-  loadedExtensions(service).filter(needsPreload);
+/** The libraries that its servers load at their start. */
+export const loadedLibraries = ({ addons, preload }: Extended): string[] => [
+  ...new Set<string>([...extensionsOf(addons).filter(needsPreload), ...preload]),
+];

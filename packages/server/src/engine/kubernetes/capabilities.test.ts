@@ -32,7 +32,7 @@ test('a refusal names the extension that is missing, and where it is', () => {
 });
 
 test('each type has the versions that it can have', () => {
-  const { types, versions } = capabilitiesOf(REGION, true);
+  const { types, versions } = capabilitiesOf(REGION, { snapshots: true, archive: null });
   expect(types).toMatchObject({ TIMESCALEDB: { major: 17 }, VECTOR: { major: 18 } });
   expect(versions.VECTOR.map((one) => 'version' in one)).toEqual([true, true, false]);
 });

@@ -44,6 +44,8 @@ export type Cloud = {
   readonly records: MemoryRecords;
   /** The object store of the region. */
   store: ObjectStore | null;
+  /** The images of PostgreSQL of the region, by major version. */
+  images: Readonly<Record<number, string>>;
   /** The ids of services that the engine has reported as changed. */
   readonly changed: readonly string[];
   /** Another engine on the same cluster. */
@@ -67,8 +69,10 @@ export async function openCloud(): Promise<Cloud> {
         code: 'kube',
         host: '127.0.0.1',
         storageClass: null,
-        images: { 17: 'postgres:17' },
-        extensions: {},
+        get images() {
+          return cloud.images;
+        },
+        extensions: { 17: ['timescaledb', 'vector'] },
         poolerImage: 'pgbouncer:1.25.1',
       },
       connection: readKubeconfig(kubeconfig, null),
@@ -89,6 +93,7 @@ export async function openCloud(): Promise<Cloud> {
     port: postgres.port,
     records,
     store: null,
+    images: { 17: 'postgres:17' },
     changed,
     openEngine: () => openEngine(),
     close: async () => {

@@ -55,8 +55,8 @@ export type RegionSettings = Readonly<{
 export type ServersInput = Readonly<{
   id: string;
   projectId: string;
-  region: RegionSettings;
-  major: number;
+  region: Pick<RegionSettings, 'code' | 'storageClass'>;
+  image: string;
   size: Size;
   storageGb: number;
   running: boolean;
@@ -174,7 +174,7 @@ export function headOf(
 export function serversOf(input: ServersInput, name: string): object {
   const { region } = input;
   return {
-    imageName: imageOf(region, input.major),
+    imageName: input.image,
     // Not the label by which CloudNativePG finds volumes (docs/cloudnativepg.md, fact 31).
     inheritedMetadata: { labels: labelsOf(input) },
     storage: {
@@ -204,12 +204,6 @@ export const postgresOf = ({ parameters, preload, networks, isPooled }: ServersI
   shared_preload_libraries: preload,
   pg_hba: networkRules(networks, isPooled),
 });
-
-function imageOf({ images, code }: RegionSettings, major: number): string {
-  const image = images[major];
-  if (image === undefined) throw new Error(`region ${code} has no image of PostgreSQL ${major}`);
-  return image;
-}
 
 /** Equal requests and limits keep a node from being overcommitted; a shared size may burst. */
 function resourcesOf(size: Size): object {

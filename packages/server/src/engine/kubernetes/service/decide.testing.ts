@@ -76,6 +76,7 @@ export function up(spec: ServiceSpec, change: Partial<ClusterState> = {}): Obser
       awaited: null,
       phase: HEALTHY,
       phaseReason: null,
+      image: 'pg:17',
       instances,
       ready: instances,
       hibernated: false,

@@ -41,6 +41,7 @@ import {
   readerManifest,
 } from '../manifests/secrets.ts';
 import type { Region } from '../region.ts';
+import { restartWhy } from './change.ts';
 import { restartMarkOf, writeDesired, type Desired } from './desired.ts';
 import { asSettings, limitsOfAnySize } from './limits.ts';
 import { writeObjectStore } from './object-store.ts';
@@ -91,12 +92,7 @@ export async function writeObjects(
   cache.put(await kube.apply(place(KINDS.cluster, clusterName(spec.id)), manifest));
 }
 
-function clusterInput(
-  { settings }: Region,
-  spec: ServiceSpec,
-  projectId: string,
-  desired: Desired,
-) {
+function clusterInput(region: Region, spec: ServiceSpec, projectId: string, desired: Desired) {
   const { major, size, storageGb } = spec;
   const networks = desired.networks ?? null;
   const isPooled = desired.pooled === true;
@@ -104,8 +100,8 @@ function clusterInput(
   return {
     id: spec.id,
     projectId,
-    region: settings,
-    major,
+    region: region.settings,
+    image: imageFor(region, spec.id, major, desired),
     size,
     storageGb,
     replicas: desired.replicas,
@@ -135,6 +131,28 @@ function clusterInput(
     desired: writeDesired(desired),
   };
 }
+
+/**
+ * The image of the servers of a Cluster. A newer one of the region begins with a start that is due
+ * anyway.
+ */
+export function imageFor(
+  { settings: { code, images }, cache }: Region,
+  id: string,
+  major: number,
+  desired: Desired,
+): string {
+  const cluster = cache.cluster(id);
+  if (cluster !== null && cluster.image !== null && goesOn(cluster.desired, desired))
+    return cluster.image;
+  const image = images[major];
+  if (image === undefined) throw new Error(`region ${code} has no image of PostgreSQL ${major}`);
+  return image;
+}
+
+/** Whether no server is started by a change. @param before null: somebody has changed it */
+const goesOn = (before: Desired | null, desired: Desired): boolean =>
+  before === null || !desired.running || (before.running && restartWhy(before, desired) === null);
 
 /** A Cluster by its name, with the service or read replica set that it is of. */
 type Named = Readonly<{ name: string; id: string; projectId: string }>;

@@ -16,6 +16,7 @@ export const CLUSTER_OBJECT = Type.Object({
   metadata: METADATA,
   spec: Type.Object({
     instances: Type.Number(),
+    imageName: Type.Optional(Type.String()),
     managed: Type.Optional(
       Type.Object({
         services: Type.Optional(
@@ -164,6 +165,8 @@ export type ClusterState = Readonly<{
   /** In the words of CloudNativePG; null: it has said nothing yet. */
   phase: string | null;
   phaseReason: string | null;
+  /** The image of PostgreSQL; null: the default of the operator. */
+  image: string | null;
   instances: number;
   ready: number;
   /** Whether all servers were stopped as asked. */
@@ -208,6 +211,7 @@ export function clusterState({ metadata, spec, status }: ClusterObject): Cluster
     awaited: annotations[AWAITED] ?? null,
     phase: status?.phase ?? null,
     phaseReason: status?.phaseReason ?? null,
+    image: spec.imageName ?? null,
     instances: spec.instances,
     ready: status?.readyInstances ?? 0,
     hibernated: hibernation?.status === 'True',

@@ -11,7 +11,7 @@ import { setManifest } from '../manifests/set.ts';
 import type { Region } from '../region.ts';
 import { restartMarkOf, writeDesired, type Desired } from './desired.ts';
 import { asSettings } from './limits.ts';
-import { ensureCertificate, listPlaces, placesIn } from './objects.ts';
+import { ensureCertificate, imageFor, listPlaces, placesIn } from './objects.ts';
 
 /** @throws EngineUnavailable while volumes of before are being deleted */
 export async function writeSet(
@@ -34,7 +34,7 @@ export async function writeSet(
     id,
     projectId,
     region: settings,
-    major,
+    image: imageFor(region, id, major, desired),
     size,
     storageGb,
     running: desired.running,

@@ -99,15 +99,8 @@ test('a set is a replica cluster that nothing here promotes', async () => {
   const { metadata, spec } = setManifest({
     id: SPEC.id,
     projectId: 'proj123456',
-    region: {
-      code: 'kube',
-      host: 'h',
-      storageClass: null,
-      images: { 17: 'pg:17' },
-      extensions: {},
-      poolerImage: '',
-    },
-    major: 17,
+    region: { code: 'kube', storageClass: null },
+    image: 'pg:17',
     size: SPEC.size,
     storageGb: 10,
     running: true,

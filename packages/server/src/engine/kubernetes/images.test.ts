@@ -1,0 +1,47 @@
+/** The images of servers, and the extensions of new databases. */
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import {
+  CLUSTER,
+  newSpec,
+  openCloud,
+  runServers,
+  untilAwaited,
+  untilStep,
+  type Cloud,
+} from './engine.testing.ts';
+
+let cloud: Cloud;
+beforeEach(async () => {
+  cloud = await openCloud();
+});
+afterEach(async () => cloud.close());
+
+const fields = () => Object(cloud.fake.objects.get(CLUSTER)).spec;
+
+test('another image begins with the next restart, and with no other change', async () => {
+  const spec = await newSpec(cloud);
+  await untilStep(cloud, spec, 'create Cluster');
+  runServers(cloud);
+  await untilStep(cloud, spec, 'settled');
+  cloud.images = { 17: 'postgres:17.9' };
+  const larger = { ...spec, provisioned: true, storageGb: 20 };
+  await untilStep(cloud, larger, 'grow volume');
+  expect(fields()).toMatchObject({ storage: { size: '20G' }, imageName: 'postgres:17' });
+  await untilStep(cloud, larger, 'settled');
+  await untilAwaited(cloud, { ...larger, restarts: 1 });
+  expect(fields().imageName).toBe('postgres:17.9');
+});
+
+test('the extensions of a type are created before anybody can log in, and are loaded', async () => {
+  const spec = await newSpec(cloud, { addons: ['time-series', 'ai'] });
+  await untilStep(cloud, spec, 'create Cluster');
+  const { bootstrap, postgresql } = fields();
+  const [first, owner, second] = bootstrap.initdb.postInitApplicationSQL;
+  expect(first).toBe('create extension timescaledb schema public');
+  expect(owner).toContain("update pg_extension set extowner = 'tsdbadmin'::regrole");
+  // Kubernetes would make it $ (docs/cloudnativepg.md, fact 30).
+  expect(owner).not.toContain('$$');
+  expect(second).toBe('create extension vector schema public');
+  expect(postgresql.shared_preload_libraries).toEqual(['timescaledb']);
+  expect(postgresql.parameters).toMatchObject({ 'timescaledb.telemetry_level': 'off' });
+});
