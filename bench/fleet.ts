@@ -117,7 +117,7 @@ async function getP99s(cloud: Cloud, ids: readonly string[]): Promise<Summary> {
   });
 }
 
-async function idlePercent(cloud: Cloud): Promise<Summary> {
+export async function idlePercent(cloud: Cloud): Promise<Summary> {
   const store = Number(await readOrNull((await prepareMachine(cloud.home)).layout.store.pidFile));
   const pids = [cloud.planePid() ?? 0, store];
   const spent = async () =>

@@ -28,6 +28,8 @@ import { setIdlePatience } from './lib/measure.ts';
 import { run } from './lib/run.ts';
 import { markdown, skipped, type Row } from './lib/table.ts';
 import { isolation } from './isolation.ts';
+import { kubeCreate, kubeFork, kubeGet, kubeMany } from './kube.ts';
+import { kubeFleet } from './kube-fleet.ts';
 import { list } from './list.ts';
 import { many } from './many.ts';
 import { memory } from './memory.ts';
@@ -57,6 +59,11 @@ const BENCHES: readonly Bench[] = [
   failover,
   isolation,
   recover,
+  kubeCreate,
+  kubeFork,
+  kubeMany,
+  kubeGet,
+  kubeFleet,
 ];
 
 const { values, positionals } = parseArgs({

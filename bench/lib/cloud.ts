@@ -12,9 +12,14 @@ import { stopwatch, type Sample } from './measure.ts';
 
 export type Cloud = Installation & {
   ca: string;
+  /** Where clients reach its services. */
+  host: string;
   /** Stops and removes it before the end of the run. */
   end: () => Promise<void>;
 };
+
+/** Where services of this machine are reached. */
+const LOOPBACK = '127.0.0.1';
 
 /** Starts an installation below a directory. */
 export async function openCloud(
@@ -34,7 +39,7 @@ export async function openCloud(
     const problems = await installation.destroy();
     for (const problem of problems) process.stderr.write(`audit: ${problem}\n`);
   });
-  return { ...installation, ca: await installation.caPem(), end };
+  return { ...installation, ca: await installation.caPem(), host: LOOPBACK, end };
 }
 
 const agent = new Agent({ keepAlive: true, maxSockets: 64 });
@@ -146,21 +151,31 @@ export async function createAndSelect(
   watch.lap('answer');
   await untilStatus(cloud, service.id, 'READY');
   watch.lap('until READY');
-  await selectOverTls(cloud.ca, service.port, service.password);
+  await selectOverTls(cloud.ca, service.port, service.password, cloud.host);
   watch.lap('TLS + SELECT');
   return { service, sample: watch.sample() };
 }
 
 /** Connects as a user does, TLS checked against the CA and SCRAM, and reads a row. */
-export async function selectOverTls(ca: string, port: number, password: string): Promise<void> {
-  const client = await connectOverTls(ca, port, password);
+export async function selectOverTls(
+  ca: string,
+  port: number,
+  password: string,
+  host = LOOPBACK,
+): Promise<void> {
+  const client = await connectOverTls(ca, port, password, host);
   await client.query('select 1');
   client.connection.stream.destroy();
 }
 
-export async function connectOverTls(ca: string, port: number, password: string): Promise<Client> {
+export async function connectOverTls(
+  ca: string,
+  port: number,
+  password: string,
+  host = LOOPBACK,
+): Promise<Client> {
   const client = new Client({
-    host: '127.0.0.1',
+    host,
     port,
     user: 'tsdbadmin',
     database: 'tsdb',

@@ -102,7 +102,7 @@ export async function connectAsControl(socket: string, port: number): Promise<Cl
 }
 
 /** Fills tables of at most a gigabyte each with rows of 900 bytes, up to a number of megabytes. */
-export async function fill(client: Client, megabytes: number): Promise<void> {
+export async function fillTables(client: Client, megabytes: number): Promise<void> {
   for (let left = megabytes, table = 0; left > 0; left -= 1000, table++) {
     const rows = Math.round(Math.min(left, 1000) * 1092);
     // A vacuum would write all of it again, as WAL.
@@ -110,6 +110,11 @@ export async function fill(client: Client, megabytes: number): Promise<void> {
       `create table t_${table} with (autovacuum_enabled = off) as select g, repeat(md5(g::text), 28) as t from generate_series(1, ${rows}) g`,
     );
   }
+}
+
+/** The same, and writes it to the disk. */
+export async function fill(client: Client, megabytes: number): Promise<void> {
+  await fillTables(client, megabytes);
   await client.query('checkpoint');
 }
 
@@ -145,7 +150,7 @@ export async function forkAndSelect(cloud: Cloud, parent: Service, body: object)
   watch.lap('answer');
   await untilStatus(cloud, fork.id, 'READY');
   watch.lap('until READY');
-  await selectOverTls(cloud.ca, fork.port, fork.password);
+  await selectOverTls(cloud.ca, fork.port, fork.password, cloud.host);
   watch.lap('TLS + SELECT');
   const { value, parts } = watch.sample();
   return { fork, sample: { value, parts: { ...parts, ...(await stepsOf(cloud, fork.id)) } } };
