@@ -74,8 +74,8 @@ export function createKubernetesRegions(
           log.error({ region: row.code, err: error }, 'could not open a region on Kubernetes'),
         );
     },
-    tryStore: (store) =>
-      tryStore(store).catch((error: unknown) => {
+    tryStore: (store, readOnly) =>
+      tryStore(store, readOnly).catch((error: unknown) => {
         throw error instanceof StoreError
           ? new ApiError('INVALID_REQUEST', `endpoint: ${error.message}`)
           : error;

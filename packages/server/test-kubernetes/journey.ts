@@ -129,20 +129,27 @@ const SERVERS = Type.Object({
   spec: Type.Object({ containers: Type.Array(Type.Object({ image: Type.String() })) }),
 });
 
-test('a service gets another size, image and password, and its log is read', async () => {
-  const { service_id: id, initial_password: password } = service;
-  const { image } = rig();
-  const newer = `${image}.1`;
+async function imagesOf(label: string): Promise<(string | undefined)[]> {
+  const pods = await operator().api.list(`/api/v1/pods?labelSelector=${label}`, SERVERS);
+  return pods.map(({ spec }) => spec.containers[0]?.image);
+}
+
+/** Gives an image of the node another name, and has the region use it. */
+async function setImages(image: string, newer: string, option: string): Promise<void> {
   await rig().inNode('ctr', '--namespace', 'k8s.io', 'images', 'tag', image, newer);
   await cli(
-    ...'region set-images kube --extensions 17=timescaledb,vector --image'.split(' '),
-    `17=${newer}`,
+    ...'region set-images kube --extensions 17=timescaledb,vector'.split(' '),
+    ...`--image 17=${rig().image}.1 ${option}`.trim().split(' '),
   );
+}
+
+test('a service gets another size, image and password, and its log is read', async () => {
+  const { service_id: id, initial_password: password } = service;
+  const newer = `${rig().image}.1`;
+  await setImages(rig().image, newer, '');
   await cli('service', 'resize', 'orders', '--cpu-millis', '1000');
   expect((await cloud.get(id)).status).toBe('READY');
-  const pods = `/api/v1/pods?labelSelector=cnpg.io/cluster=s-${id}`;
-  const servers = await operator().api.list(pods, SERVERS);
-  expect(servers.map(({ spec }) => spec.containers[0]?.image)).toEqual([newer]);
+  expect(await imagesOf(`cnpg.io/cluster=s-${id}`)).toEqual([newer]);
   const changed = await cloud.request('POST', `/services/${id}/updatePassword`, {
     password: PASSWORD,
   });
@@ -161,6 +168,10 @@ test('a service gets a connection pooler, at the port that its answer has', asyn
   const client = await connectTo(cloud, { ...service, ...pooler }, PASSWORD);
   expect((await client.query('select from t')).rowCount).toBe(3);
   await client.end();
+  const newer = `${poolerImage()}-1`;
+  await setImages(poolerImage(), newer, `--pooler-image ${newer}`);
+  const images = () => imagesOf(`howdah.io/pooler=s-${id}`);
+  await expect.poll(images, { timeout: 60_000 }).toEqual([newer]);
   await cli('service', 'disable-pooler', 'orders');
   const kinds = (await cloud.operations(id)).map(({ kind, steps }) => [kind, steps.at(-1)?.name]);
   expect(kinds).toEqual(

@@ -95,6 +95,12 @@ test('the images of a region are set, and those that services need stay', async 
   expect((await callApi('POST', '/regions', { code: 'kube', kubeconfig })).status).toBe(201);
   const services = `/projects/${cloud.projectId}/services`;
   const images = { 17: 'registry.example.com/pg:17.9' };
+  // CloudNativePG would convert the data of 17.
+  for (const image of ['pg:18.1', 'pg:latest', 'pg'])
+    expect(await callApi('PUT', '/regions/kube/images', { images: { 17: image } })).toMatchObject({
+      status: 400,
+      body: { message: expect.stringContaining('must begin with 17, as in pg:17.2') },
+    });
   expect(
     await callApi('PUT', '/regions/kube/images', { images, extensions: { 18: ['vector'] } }),
   ).toMatchObject({

@@ -67,7 +67,7 @@ export const CALLERS: Record<string, Row> = {
   // It is no kubeconfig.
   addRegion: { needs: 'operator', own: 400, body: { code: 'made', kubeconfig: '{}' } },
   setObjectStore: { needs: 'operator', own: 404, body: BUCKET },
-  setImages: { needs: 'operator', own: 404, body: { images: { 17: 'made' } } },
+  setImages: { needs: 'operator', own: 404, body: { images: { 17: 'made:17' } } },
   removeRegion: { needs: 'operator', own: 404 },
   examineRegion: { needs: 'operator', reads: true, own: 404 },
   listKeys: { needs: 'read', everywhere: true },

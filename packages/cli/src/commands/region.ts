@@ -198,16 +198,25 @@ const moreImagesOf = ({ extensions, poolerImage }: Adding) => ({
 const readText = (file: string): Promise<string> =>
   file === '-' ? readAll(process.stdin) : readFile(file, 'utf8');
 
-const imagesOf = (texts: readonly string[]): Record<string, string> =>
-  Object.fromEntries(texts.map((text) => byMajor('--image', text, 'IMAGE')));
+function imagesOf(texts: readonly string[]): Record<string, string> {
+  const images = new Map<string, string>();
+  for (const text of texts) {
+    const [major, image] = byMajor('--image', text, 'IMAGE');
+    if (images.has(major))
+      throw new Failure(`--image: found two images of PostgreSQL ${major}`, 'usage');
+    images.set(major, image);
+  }
+  return Object.fromEntries(images);
+}
 
 function extensionsOf(texts: readonly string[]): Schemas['AddRegion']['extensions'] {
-  return Object.fromEntries(
-    texts.map((text) => {
-      const [major, names] = byMajor('--extensions', text, 'timescaledb,vector');
-      return [major, names.split(',').map(oneExtension)];
-    }),
-  );
+  const extensions = new Map<string, AddonExtension[]>();
+  for (const text of texts) {
+    const [major, names] = byMajor('--extensions', text, 'timescaledb,vector');
+    const found = names.split(',').map(oneExtension);
+    extensions.set(major, [...new Set([...(extensions.get(major) ?? []), ...found])]);
+  }
+  return Object.fromEntries(extensions);
 }
 
 function oneExtension(name: string): AddonExtension {

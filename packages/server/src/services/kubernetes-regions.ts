@@ -3,8 +3,6 @@ import {
   ApiError,
   MAX_KUBERNETES_REGIONS,
   NODE_PORTS,
-  type Addon,
-  type AddonExtension,
   type AddRegionBody,
   type Finding,
   type KubernetesRegionDocument,
@@ -12,16 +10,17 @@ import {
   type SetImagesBody,
 } from '@howdah/contract';
 import type { Sealer } from '../events/sealer.ts';
-import { extensionsOf } from '../domain/postgres/extensions-of.ts';
 import { RESERVED_REGIONS } from '../settings.ts';
 
 import {
   countVpcsOf,
   deleteKubernetesRegion,
   findKubernetesRegion,
+  hasUnfinishedPastForks,
   insertKubernetesRegion,
   listImageNeeds,
   listKubernetesRegions,
+  listPooled,
   lockKubernetesRegions,
   updateObjectStore,
   updateImages,
@@ -29,10 +28,12 @@ import {
 } from '../store/kubernetes-regions.ts';
 import { folderOf, type ObjectStore } from '../engine/object-store.ts';
 import { newId } from '../lib/ids.ts';
+import { makeDue } from '../store/leases.ts';
 import { insertRegion, isInUse } from '../store/regions.ts';
 import type { ObjectStorePlace, Tx } from '../store/tables.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
+import { imagesOf, POOLER_IMAGE, refuseNeeded } from './region-images.ts';
 import { findRegion } from './regions.ts';
 
 /** How a cluster is reached; null: by the service account of the pod. */
@@ -57,8 +58,13 @@ export type KubernetesRegionContext = ControlContext & {
     examine: (row: KubernetesRegionRow) => Promise<Finding[]>;
     /** Begins to serve a region. */
     open: (row: KubernetesRegionRow) => Promise<void>;
-    /** Lists an object of a store. @throws ApiError INVALID_REQUEST when it does not answer */
-    tryStore: (store: ObjectStore) => Promise<void>;
+    /**
+     * Lists an object of a store, and writes one and removes it.
+     *
+     * @param readOnly only lists
+     * @throws ApiError INVALID_REQUEST when it does not answer
+     */
+    tryStore: (store: ObjectStore, readOnly: boolean) => Promise<void>;
     /** Has a region keep WAL and base backups in the bucket that is set. */
     useStore: (row: KubernetesRegionRow) => void;
     /** Has a region use the images that are set. */
@@ -67,19 +73,6 @@ export type KubernetesRegionContext = ControlContext & {
     close: (code: string) => Promise<void>;
   };
 };
-
-const MAJORS = [18, 17, 16] as const;
-/** The images of CloudNativePG's project. */
-const IMAGES = Object.fromEntries(
-  MAJORS.map((major) => [major, `ghcr.io/cloudnative-pg/postgresql:${major}-standard-trixie`]),
-);
-/** They have these beside the contributed modules. */
-const EXTENSIONS = Object.fromEntries(
-  MAJORS.map((major): [number, AddonExtension[]] => [major, ['vector']]),
-);
-
-/** The image of PgBouncer by the same project. */
-const POOLER_IMAGE = 'ghcr.io/cloudnative-pg/pgbouncer:1.25.1';
 
 export async function describeKubernetesRegions({
   store,
@@ -148,20 +141,6 @@ export async function addRegion(
   return added;
 }
 
-/** The images of a region and their extensions. @throws ApiError INVALID_REQUEST */
-function imagesOf({
-  images = IMAGES,
-  extensions = images === IMAGES ? EXTENSIONS : {},
-}: Pick<AddRegionBody, 'images' | 'extensions'>) {
-  const without = Object.keys(extensions).find((major) => images[major] === undefined);
-  if (without !== undefined)
-    throw new ApiError(
-      'INVALID_REQUEST',
-      `extensions: PostgreSQL ${without} has no image; name it in images, or leave it out`,
-    );
-  return { images, extensions };
-}
-
 /** Sets the images of a region: its servers get them with their next start. */
 export async function setImages(
   context: KubernetesRegionContext,
@@ -174,7 +153,7 @@ export async function setImages(
   const set = await makeChange(store, caller, async (tx) => {
     const row = rowOrRefuse(await lockKubernetesRegions(tx), code);
     for (const { pg_version: major, addons } of await listImageNeeds(tx, code))
-      if (major !== null) refuseNeeded(code, images, extensions, { major, addons });
+      if (major !== null) refuseNeeded(code, { images, extensions }, { major, addons });
     const written = await updateImages(tx, code, {
       images: JSON.stringify(images),
       extensions: JSON.stringify(extensions),
@@ -183,26 +162,12 @@ export async function setImages(
     return { operationId: null, doc: JSON.stringify(documentOf(written)) };
   });
   const row = await findKubernetesRegion(store.db, code);
-  if (row !== null) clusters.useImages(row);
+  if (row === null) return set;
+  clusters.useImages(row);
+  await store.db.transaction().execute(async (tx) => {
+    for (const id of await listPooled(tx, code)) await makeDue(tx, id);
+  });
   return set;
-}
-
-function refuseNeeded(
-  code: string,
-  images: Readonly<Record<string, string>>,
-  extensions: Readonly<Record<string, readonly AddonExtension[]>>,
-  { major, addons }: Readonly<{ major: number; addons: readonly Addon[] }>,
-): void {
-  const needed = `the region ${code} has services, or deleted ones that can be restored, of`;
-  if (images[major] === undefined)
-    throw new ApiError('CONFLICT', `images: ${needed} PostgreSQL ${major}; name its image`);
-  const had = extensions[major] ?? [];
-  const missing = extensionsOf(addons).find((extension) => !had.includes(extension));
-  if (missing !== undefined)
-    throw new ApiError(
-      'CONFLICT',
-      `extensions: ${needed} PostgreSQL ${major} with ${missing}; name an image that has it`,
-    );
 }
 
 /** Two installations with one code would each renew the certificates of the other's servers. */
@@ -264,13 +229,15 @@ export async function setObjectStore(
   refuseMove(found, place, move);
   const caPem = pem ?? null;
   const fresh = { id: newId(), since: new Date().toISOString() };
-  await clusters.tryStore({ ...place, keyId, key, caPem, id: fresh.id, sinceMs: 0 });
+  const { id: tried } = keptOr(fresh, found.object_store, place);
+  const access = { ...place, keyId, key, caPem, id: tried, sinceMs: 0 };
+  await clusters.tryStore(access, caller.dryRun);
   const set = await makeChange(store, caller, async (tx) => {
     const row = rowOrRefuse(await lockKubernetesRegions(tx), code);
     refuseMove(row, place, move);
-    const before = row.object_store;
-    // Only a key of the same place: all that is there stays in use.
-    const { id, since } = before !== null && isSamePlace(before, place) ? before : fresh;
+    const { id, since } = keptOr(fresh, row.object_store, place);
+    if (id === fresh.id && (await hasUnfinishedPastForks(tx, code)))
+      throw new ApiError('CONFLICT', FORKS_FIRST);
     const written = await updateObjectStore(
       tx,
       code,
@@ -283,6 +250,14 @@ export async function setObjectStore(
   if (row !== null) clusters.useStore(row);
   return set;
 }
+
+const FORKS_FIRST =
+  'services of the region are being forked from a moment, out of the present place: wait until ' +
+  'they are READY, or delete them';
+
+/** Only a key of the same place: all that is there stays in use. */
+const keptOr = <T>(fresh: T, before: (Place & T) | null, place: Place): T =>
+  before !== null && isSamePlace(before, place) ? before : fresh;
 
 type Place = Pick<ObjectStorePlace, 'endpoint' | 'bucket' | 'region'>;
 

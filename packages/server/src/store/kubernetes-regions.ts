@@ -82,6 +82,30 @@ export async function listImageNeeds(
     .execute();
 }
 
+/** The services and read replica sets of a region that have a pooler. */
+export async function listPooled(tx: Tx, region: string): Promise<string[]> {
+  const rows = await tx
+    .selectFrom('services')
+    .select('id')
+    .where('region_code', '=', region)
+    .where('pooler', '=', true)
+    .execute();
+  return rows.map(({ id }) => id);
+}
+
+/** Whether services of a region are being forked from a moment. */
+export async function hasUnfinishedPastForks(tx: Tx, region: string): Promise<boolean> {
+  const row = await tx
+    .selectFrom('services')
+    .select('id')
+    .where('region_code', '=', region)
+    .where('provisioned', '=', false)
+    .where(sql<boolean>`origin ->> 'strategy' = 'PITR'`)
+    .limit(1)
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
 export async function deleteKubernetesRegion(tx: Tx, code: string): Promise<void> {
   await tx.deleteFrom('kubernetes_regions').where('code', '=', code).execute();
 }

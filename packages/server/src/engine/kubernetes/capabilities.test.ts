@@ -19,12 +19,12 @@ test('a refusal names the extension that is missing, and where it is', () => {
   expect(supports(REGION, ['time-series', 'ai'], 18)).toEqual({
     missing:
       'no image of PostgreSQL 18 with timescaledb and vector is named for the region kube ' +
-      '(howdah region add --image, --extensions); that of PostgreSQL 17 has it',
+      '(howdah region set-images); that of PostgreSQL 17 has it',
   });
   expect(supports({ ...REGION, extensions: {} }, ['time-series'], null)).toEqual({
     missing:
       'no image of PostgreSQL 18, 17, 16 with timescaledb is named for the region kube ' +
-      '(howdah region add --image, --extensions)',
+      '(howdah region set-images)',
   });
   expect(supports(REGION, ['ai'], 19)).toEqual({
     missing: 'the region kube has no image of PostgreSQL 19; it has 18, 17, 16',

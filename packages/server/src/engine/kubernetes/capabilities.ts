@@ -25,7 +25,7 @@ export function supports(
   return {
     missing:
       `no image of PostgreSQL ${major ?? all} with ${extensions.join(' and ')} is named for the ` +
-      `region ${code} (howdah region add --image, --extensions)` +
+      `region ${code} (howdah region set-images)` +
       (majors.length === 0 ? '' : `; that of PostgreSQL ${majors.join(', ')} has it`),
   };
 }

@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import {
   CLUSTER,
+  clusterOf,
   newSpec,
   openCloud,
   runServers,
@@ -30,6 +31,18 @@ test('another image begins with the next restart, and with no other change', asy
   await untilStep(cloud, larger, 'settled');
   await untilAwaited(cloud, { ...larger, restarts: 1 });
   expect(fields().imageName).toBe('postgres:17.9');
+});
+
+test('a fork has the image of its parent, whose libraries its data may need', async () => {
+  const spec = await newSpec(cloud);
+  await untilStep(cloud, spec, 'create Cluster');
+  runServers(cloud);
+  await untilStep(cloud, spec, 'settled');
+  cloud.images = { 17: 'postgres:17.9' };
+  const origin = { parent: spec.id, strategy: 'NOW', targetTime: null } as const;
+  const fork = { ...spec, id: 'fghij67890', origin };
+  await untilStep(cloud, fork, 'create Cluster');
+  expect(Object(cloud.fake.objects.get(clusterOf(fork.id))).spec.imageName).toBe('postgres:17');
 });
 
 test('the extensions of a type are created before anybody can log in, and are loaded', async () => {

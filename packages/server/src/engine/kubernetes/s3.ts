@@ -22,9 +22,15 @@ const MAX_BYTES = 8 * 1024 * 1024;
 /** Why a store did not do what it was asked for, in words for users. */
 export class StoreError extends EngineUnavailable {}
 
-/** Lists, writes and removes an object, as the key must be able to. @throws StoreError */
-export async function tryStore(store: ObjectStore): Promise<void> {
+/**
+ * Lists, writes and removes an object, as the key must be able to.
+ *
+ * @param readOnly only lists
+ * @throws StoreError
+ */
+export async function tryStore(store: ObjectStore, readOnly = false): Promise<void> {
   await listKeys(store, '', 1);
+  if (readOnly) return;
   const key = `${folderOf(store)}/${TRIED}`;
   await ask(store, 'PUT', key, {});
   await ask(store, 'DELETE', key, {});

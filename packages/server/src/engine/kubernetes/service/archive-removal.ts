@@ -1,5 +1,5 @@
 /** Removes what a service has in the object store of its region. */
-import type { BeginStep, Seen, Verdict } from '../../engine.ts';
+import { EngineUnavailable, type BeginStep, type Seen, type Verdict } from '../../engine.ts';
 import { folderOf } from '../../object-store.ts';
 import { KINDS } from '../api/kinds.ts';
 import { clusterName, LABELS } from '../manifests/names.ts';
@@ -13,6 +13,11 @@ import { again, failed } from './verdicts.ts';
 const NO_KEY =
   'the key of the object store of the region cannot be read, so what is archived there cannot be ' +
   'removed: howdah region doctor says more';
+
+/** Users learn nothing of where it is. */
+const NO_STORE =
+  'the object store of the region does not answer, or refuses; it is tried again (the operator: ' +
+  'howdah region doctor)';
 
 /** Makes one step towards the removal of what is archived of a service without a Cluster. */
 export async function endArchive(
@@ -29,7 +34,7 @@ export async function endArchive(
     await begin(STEPS.removeArchive, seen);
     const store = region.objectStore();
     // Its place is known, or there would be no ObjectStore.
-    if (store === null) throw new StoreError(NO_KEY);
+    if (store === null) throw new EngineUnavailable(NO_KEY);
     const count = await removeSome(store, `${folderOf(store)}/${clusterName(id)}`);
     // Gives way to other services.
     if (count > 0) return again(seen, `${count} objects`, 1);
@@ -41,7 +46,9 @@ export async function endArchive(
     await removeUnusedKeys(region);
     return { ...done, seen: { ...seen, present: false }, outcome: 'settled' };
   } catch (error) {
-    return failed(region, id, STEPS.removeArchive, seen, error);
+    const isOfStore = error instanceof StoreError;
+    const shown = isOfStore ? new EngineUnavailable(NO_STORE, { cause: error }) : error;
+    return failed(region, id, STEPS.removeArchive, seen, shown);
   }
 }
 

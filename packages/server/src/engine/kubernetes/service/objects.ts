@@ -145,6 +145,9 @@ export function imageFor(
   const cluster = cache.cluster(id);
   if (cluster !== null && cluster.image !== null && goesOn(cluster.desired, desired))
     return cluster.image;
+  // Its data may need a library that only that image has.
+  const copied = cache.cluster(desired.parent ?? desired.set?.parent ?? '');
+  if (cluster === null && copied !== null && copied.image !== null) return copied.image;
   const image = images[major];
   if (image === undefined) throw new Error(`region ${code} has no image of PostgreSQL ${major}`);
   return image;
