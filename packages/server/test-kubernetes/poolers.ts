@@ -159,7 +159,12 @@ describe.concurrent('a pooler', () => {
       expect((await settle(subject, wanted)).steps).toEqual(['start connection pooler']);
       const [pod = ''] = await podsOf(subject, wanted);
       await operator().api.remove(pod, 0);
-      await until(subject, 'the end is noticed', async () => !(await logsIn(subject, wanted)));
+      // Another one may answer before a login fails.
+      await until(
+        subject,
+        'the pod is gone',
+        async () => !(await podsOf(subject, wanted)).includes(pod),
+      );
       // The Deployment may not have noticed the end yet.
       await until(subject, 'another pod answers', () => logsIn(subject, wanted));
       await settle(subject, wanted);
