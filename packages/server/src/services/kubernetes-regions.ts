@@ -162,8 +162,9 @@ export async function setImages(
     return { operationId: null, doc: JSON.stringify(documentOf(written)) };
   });
   const row = await findKubernetesRegion(store.db, code);
-  if (row === null) return set;
+  if (row === null || caller.dryRun) return set;
   clusters.useImages(row);
+  // A settled service is looked at once an hour.
   await store.db.transaction().execute(async (tx) => {
     for (const id of await listPooled(tx, code)) await makeDue(tx, id);
   });
