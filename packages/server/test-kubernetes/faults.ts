@@ -104,6 +104,39 @@ describe.concurrent('a service', () => {
     }));
 });
 
+test('the log of a server that has ended is still read when it runs again', () =>
+  withSubject(async (subject) => {
+    const spec = await subject.newSpec();
+    await settle(subject, spec);
+    await subject.withClient(spec, (client) =>
+      client.query("do $$ begin raise log 'before the end'; end $$"),
+    );
+    const { namespace, name } = {
+      namespace: namespaceOf(subject.projectId),
+      name: podOf(spec.id, 0),
+    };
+    const pid = '/var/lib/postgresql/data/pgdata/postmaster.pid';
+    await rig()
+      .exec({ metadata: { namespace, name } }, `kill -QUIT "$(head -n 1 ${pid})"`)
+      .catch(() => undefined); // the container ends
+    const readLog = async (): Promise<string[]> => {
+      const { entries } = await subject.engine.observe.logs(
+        spec.id,
+        null,
+        { sinceMs: null, untilMs: null, cursor: null, search: [], severities: [], limit: 1000 },
+        new AbortController().signal,
+      );
+      return entries.map(({ message }) => message).toReversed();
+    };
+    await expect
+      .poll(async () => (await readLog()).slice(-1), { timeout: 300_000 })
+      .toEqual(['database system is ready to accept connections']);
+    const messages = await readLog();
+    expect(messages).toContain('before the end');
+    expect(messages).toContain('received immediate shutdown request');
+    await removeAll(subject, spec.id);
+  }));
+
 testWithDouble('an operator that is stuck, or reports an unknown phase, delays a start', () =>
   withSubject(async (subject) => {
     const { faults } = operator();

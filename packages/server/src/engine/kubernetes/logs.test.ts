@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { LogQuery } from '../engine.ts';
-import { entriesIn, pageOf, parseCursor } from './logs.ts';
+import { KubeError } from './api/errors.ts';
+import { entriesIn, pageOf, parseCursor, readPodLog } from './logs.ts';
 
 const line = (time: string, message: string, severity = 'LOG'): string =>
   JSON.stringify({
@@ -58,4 +59,34 @@ test('a page has what is searched for', () => {
 
 test('another text is no cursor', () => {
   expect(() => parseCursor('1')).toThrow('no cursor');
+});
+
+const POD = { namespace: 'howdah-p', name: 's-a-1' };
+/** A pod whose container was started again. @param previous the output before; null: it was not */
+const kubeWith = (previous: (() => string) | null) => ({
+  text: async (path: string): Promise<string> => {
+    if (!path.includes('previous=true')) return line('10:00:01.000', 'started again');
+    if (previous === null)
+      throw new KubeError('previous terminated container not found', 400, 'BadRequest');
+    return previous();
+  },
+});
+const read = async (previous: (() => string) | null): Promise<string[]> => {
+  const page = await readPodLog(kubeWith(previous), POD, QUERY);
+  return page.entries.map(({ message }) => message);
+};
+
+test('the log goes on with that of the container before', async () => {
+  expect(await read(() => line('10:00:00.000', 'out of memory'))).toEqual([
+    'started again',
+    'out of memory',
+  ]);
+  expect(await read(null)).toEqual(['started again']);
+});
+
+test('a log whose earlier part cannot be read is no whole one', async () => {
+  const away = () => {
+    throw new KubeError('no answer', null, null);
+  };
+  await expect(read(away)).rejects.toThrow('does not answer');
 });

@@ -1,6 +1,7 @@
 /**
- * The server log of a service: the output of its pod. Kubernetes keeps it as long as the pod, and
- * of that the newest megabytes.
+ * The server log of a service: the output of the container of PostgreSQL in its pod, and of the
+ * container before it, which has the reason why that ended. Kubernetes keeps both as long as the
+ * pod, and of each the newest megabytes.
  */
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
@@ -8,10 +9,13 @@ import type { LogEntry } from '@howdah/contract';
 import { BadCursor, type LogPage, type LogQuery } from '../engine.ts';
 import { KINDS, pathOf } from './api/kinds.ts';
 import type { Kube } from './api/client.ts';
+import { KubeError } from './api/errors.ts';
 import { throwUnavailable } from './unavailable.ts';
 
 /** Read of a log for one page, from its end. */
 const LINES = 20_000;
+
+const BAD_REQUEST = 400;
 
 /** A line as the instance manager of CloudNativePG prints it for one of PostgreSQL. */
 const LINE = Type.Object({
@@ -26,25 +30,36 @@ type Timed = LogEntry & { readonly ms: number };
 
 /** One page of the log of a pod, newest entry first. @throws BadCursor, EngineUnavailable */
 export async function readPodLog(
-  kube: Kube,
+  kube: Pick<Kube, 'text'>,
   pod: { namespace: string; name: string },
   query: LogQuery,
 ): Promise<LogPage> {
   const before = query.cursor === null ? null : parseCursor(query.cursor);
-  const parameters = new URLSearchParams({
-    container: 'postgres',
-    tailLines: String(LINES),
-    ...(query.sinceMs === null ? {} : { sinceTime: new Date(query.sinceMs).toISOString() }),
-  });
-  let text: string;
+  const read = async (options: Readonly<Record<string, string>>): Promise<Timed[]> => {
+    const parameters = new URLSearchParams({
+      container: 'postgres',
+      tailLines: String(LINES),
+      ...(query.sinceMs === null ? {} : { sinceTime: new Date(query.sinceMs).toISOString() }),
+      ...options,
+    });
+    const path = pathOf({ kind: KINDS.pod, ...pod }, 'log');
+    return entriesIn(await kube.text(`${path}?${parameters.toString()}`));
+  };
   try {
-    text = await kube.text(
-      `${pathOf({ kind: KINDS.pod, ...pod }, 'log')}?${parameters.toString()}`,
-    );
+    const entries = await read({});
+    const page = pageOf(entries, query, before);
+    if (page.cursor !== null) return page;
+    const earlier = await read({ previous: 'true' }).catch(noneIfFirst);
+    return earlier.length === 0 ? page : pageOf([...entries, ...earlier], query, before);
   } catch (error) {
     throwUnavailable(error);
   }
-  return pageOf(entriesIn(text), query, before);
+}
+
+/** A container that is the first of its pod has none before it: Kubernetes refuses the request. */
+function noneIfFirst(error: unknown): [] {
+  if (error instanceof KubeError && error.status === BAD_REQUEST) return [];
+  throw error;
 }
 
 /** @param entries newest first @param before where the page before ended */
