@@ -351,7 +351,9 @@ test('the integrity check finds what the cluster has and the metadata database h
   const [first = '', second = '', ...others] = await cloud.audit();
   expect(others).toEqual([]);
   expect(first).toMatch(/^left over: Secret .*\/s-gone-password: kubectl/);
-  expect(second).toContain(`/s-${id} was changed by kubectl-patch`);
+  expect(second).toContain(
+    `/s-${id} was changed: kubectl-patch has set spec.description: "of somebody else". Howdah`,
+  );
   // The command that the sentence has.
   const [, ...command] = (first.split(': ').at(-1) ?? '').split(' ');
   await kubectl('patch', 'cluster', `s-${id}`, '--type', 'merge', '--patch', UNDESCRIBED);

@@ -26,7 +26,7 @@ function cluster(changes: Partial<FoundCluster> = {}): FoundCluster {
     id: 'abc',
     region: 'kube',
     state: clusterState({ metadata: METADATA, spec: { instances: 1 } }),
-    managers: [],
+    changes: [],
     ...changes,
   };
 }
@@ -128,11 +128,11 @@ test.each<[string, Partial<ClusterInventory>, Partial<Recorded>, string]>([
   ],
   [
     'a change of another one',
-    { clusters: [cluster({ managers: ['kubectl-edit'] })] },
+    { clusters: [cluster({ changes: ['kubectl-edit has set spec.instances: 2'] })] },
     {},
-    'Cluster howdah-project/s-abc was changed by kubectl-edit: Howdah does not overwrite fields ' +
-      'that others have set; see them with kubectl --namespace howdah-project get clusters s-abc ' +
-      '-o yaml --show-managed-fields',
+    'Cluster howdah-project/s-abc was changed: kubectl-edit has set spec.instances: 2. Howdah ' +
+      'does not overwrite fields that others have set; see them with kubectl --namespace ' +
+      'howdah-project get clusters s-abc -o yaml --show-managed-fields',
   ],
 ])('%s', (_what, found, service, sentence) => {
   expect(amiss(found, service)).toEqual([sentence]);

@@ -41,11 +41,11 @@ export function clusterAmiss(
       ),
     ...leftovers(known, found),
     ...found.clusters
-      .filter(({ id, managers }) => known.has(id) && managers.length > 0)
+      .filter(({ id, changes }) => known.has(id) && changes.length > 0)
       .map(
         (cluster) =>
-          `${placeOf(cluster)} was changed by ${cluster.managers.join(', ')}: ` +
-          'Howdah does not overwrite fields that others have set; see them with kubectl ' +
+          `${placeOf(cluster)} was changed: ${cluster.changes.join('; ')}. Howdah does not ` +
+          'overwrite fields that others have set; see them with kubectl ' +
           `--namespace ${cluster.namespace} get ${cluster.kind.plural} ${cluster.name} ` +
           '-o yaml --show-managed-fields',
       ),

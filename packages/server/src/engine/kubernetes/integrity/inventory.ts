@@ -20,8 +20,8 @@ export type FoundCluster = Found &
   Readonly<{
     region: string | null;
     state: ClusterState;
-    /** Who else has set fields of what is desired. */
-    managers: readonly string[];
+    /** The fields that others have set, as a sentence for each of them. */
+    changes: readonly string[];
   }>;
 
 export type ClusterInventory = Readonly<{
@@ -72,12 +72,15 @@ const SERVICE_OBJECT = Type.Object({
 
 /** Lists the parts before the Clusters: a service that is being made has a Cluster last. */
 export async function takeClusterInventory(kube: Kube): Promise<ClusterInventory> {
-  const [secrets, claims, backups, stores, snapshots, poolers, services, pods] = await Promise.all([
+  const [secrets, claims, others, poolers, services, pods] = await Promise.all([
     kube.list(everywhere(KINDS.secret), LABELED, MANAGED).then(({ items }) => items),
     kube.list(everywhere(KINDS.claim), LABELED).then(({ items }) => items),
-    listIfServed(kube, KINDS.backup),
-    listIfServed(kube, KINDS.objectStore),
-    listIfServed(kube, KINDS.snapshot),
+    Promise.all([
+      findIfServed(kube, KINDS.backup),
+      findIfServed(kube, KINDS.objectStore),
+      findIfServed(kube, KINDS.configMap, MANAGED),
+      findIfServed(kube, KINDS.snapshot),
+    ]),
     kube.list(everywhere(KINDS.deployment), DEPLOYMENT_OBJECT, MANAGED).then(({ items }) => items),
     kube.list(everywhere(KINDS.service), SERVICE_OBJECT).then(({ items }) => items),
     kube.list(everywhere(KINDS.pod), POD_OBJECT).then(({ items }) => items),
@@ -90,7 +93,7 @@ export async function takeClusterInventory(kube: Kube): Promise<ClusterInventory
         ...found,
         region: cluster.metadata.labels?.[LABELS.region] ?? null,
         state: clusterState(cluster),
-        managers: otherManagers(cluster),
+        changes: changesOfOthers(cluster),
       })),
     ),
     servers: partsOf(KINDS.pod, running),
@@ -105,22 +108,20 @@ export async function takeClusterInventory(kube: Kube): Promise<ClusterInventory
         nodePort === undefined ? [] : [{ port: nodePort, namespace, name }],
       ),
     ),
-    parts: [
-      ...partsOf(KINDS.secret, secrets),
-      ...partsOf(KINDS.claim, claims),
-      ...partsOf(KINDS.backup, backups),
-      ...partsOf(KINDS.objectStore, stores),
-      ...partsOf(KINDS.snapshot, snapshots),
-    ],
+    parts: [...partsOf(KINDS.secret, secrets), ...partsOf(KINDS.claim, claims), ...others.flat()],
   };
 }
 
 const everywhere = (kind: Kind) => ({ kind, namespace: null, name: null });
 
 /** A cluster without such resources, or a user without the right to list them, has made none. */
-async function listIfServed(kube: Kube, kind: Kind): Promise<Labeled[]> {
+async function findIfServed(
+  kube: Kube,
+  kind: Kind,
+  labels: Readonly<Record<string, string>> = {},
+): Promise<Found[]> {
   try {
-    return (await kube.list(everywhere(kind), LABELED)).items;
+    return partsOf(kind, (await kube.list(everywhere(kind), LABELED, labels)).items);
   } catch (error) {
     if (error instanceof KubeError && (error.status === 404 || error.status === 403)) return [];
     throw error;
@@ -140,12 +141,37 @@ function partsOf(kind: Kind, objects: readonly Labeled[]): Found[] {
 }
 
 /** Howdah writes as `howdah` and `howdah-state`, CloudNativePG nothing but the status. */
-function otherManagers({ metadata }: Static<typeof MANAGED_CLUSTER>): string[] {
-  const others = (metadata.managedFields ?? []).filter(
-    ({ manager, subresource, fieldsV1 }) =>
-      subresource === undefined &&
-      fieldsV1?.['f:spec'] !== undefined &&
-      !/^howdah(-|$)/.test(manager ?? ''),
-  );
-  return [...new Set(others.map(({ manager }) => manager ?? 'somebody'))].toSorted();
+function changesOfOthers(cluster: Static<typeof MANAGED_CLUSTER>): string[] {
+  return (cluster.metadata.managedFields ?? [])
+    .filter(({ manager, subresource }) => {
+      return subresource === undefined && !/^howdah(-|$)/.test(manager ?? '');
+    })
+    .map(({ manager = 'somebody', fieldsV1 }) => ({
+      manager,
+      fields: fieldsIn(fieldsV1?.['f:spec'], 'spec', cluster.spec),
+    }))
+    .filter(({ fields }) => fields.length > 0)
+    .map(({ manager, fields }) => {
+      const shown = fields.slice(0, SHOWN_FIELDS).join(', ');
+      const more = fields.length > SHOWN_FIELDS ? ', and more' : '';
+      return `${manager} has set ${shown}${more}`;
+    })
+    .toSorted();
+}
+
+const SHOWN_FIELDS = 5;
+/** Longest value that is shown. */
+const VALUE_LENGTH = 60;
+
+/** The fields in a tree of managed fields with the values that they have now, `NAME: VALUE`. */
+function fieldsIn(tree: unknown, name: string, value: unknown): string[] {
+  if (tree === undefined) return [];
+  const parts = Object.entries(Object(tree)).filter(([key]) => key.startsWith('f:'));
+  if (parts.length > 0)
+    return parts.flatMap(([key, part]) => {
+      const field = key.slice('f:'.length);
+      return fieldsIn(part, `${name}.${field}`, Reflect.get(Object(value), field));
+    });
+  const text = JSON.stringify(value) ?? 'absent';
+  return [`${name}: ${text.length > VALUE_LENGTH ? `${text.slice(0, VALUE_LENGTH)}…` : text}`];
 }
