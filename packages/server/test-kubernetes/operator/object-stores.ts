@@ -230,8 +230,9 @@ export async function takeBaseBackups(
 async function take(tools: Tools, cluster: Cluster, primary: Pod, backup: Backup): Promise<void> {
   const { api, exec } = tools;
   try {
+    const store = storeOf(await api.list(`${OBJECT_STORES}/objectstores`, OBJECT_STORE), cluster);
     await exec(primary, BASE_BACKUP);
-    await maintain(tools, cluster, primary);
+    if (store !== null) await maintain(tools, cluster, primary, store);
     await writeBackup(api, backup, { phase: 'completed', stoppedAt: new Date().toISOString() });
   } catch (error) {
     await writeBackup(api, backup, { phase: 'failed', error: String(error).slice(-500) }).catch(
@@ -249,15 +250,17 @@ const LISTED = Type.Object({
 /**
  * Applies the retention, and writes what is left: maintenance of instance/retention.go, and
  * updateRecoveryWindow. The plugin does so after a backup and every half an hour.
+ *
+ * @param store as it was before the backup: one that was changed since then keeps its status
  */
-export async function maintain(
+async function maintain(
   { api, exec }: Tools,
   cluster: Cluster,
   primary: Pod,
+  store: ObjectStore,
 ): Promise<void> {
-  const store = storeOf(await api.list(`${OBJECT_STORES}/objectstores`, OBJECT_STORE), cluster);
   const server = archiverOf(cluster)?.serverName;
-  if (store === null || server === undefined) return;
+  if (server === undefined) return;
   await exec(primary, removeOld(Number.parseInt(store.spec.retentionPolicy, 10)));
   const listed: unknown = JSON.parse(await exec(primary, LIST_BACKUPS));
   if (!Value.Check(LISTED, listed))
@@ -270,8 +273,9 @@ export async function maintain(
   // Kubernetes cuts off what is less than a second.
   const second = (ms: number | undefined): string | null =>
     ms === undefined ? null : new Date(ms).toISOString().replace(/\.\d+/, '');
-  const { namespace, name } = store.metadata;
-  await api.merge(`${OBJECT_STORES}/namespaces/${namespace}/objectstores/${name}/status`, {
+  const { namespace, name, resourceVersion } = store.metadata;
+  const path = `${OBJECT_STORES}/namespaces/${namespace}/objectstores/${name}/status`;
+  await api.mergeVersion(path, resourceVersion, {
     status: {
       serverRecoveryWindow: {
         [server]: {

@@ -17,6 +17,7 @@ import { listOf, STORE as PLACE, withStore } from './s3.testing.ts';
 const BACKUPS = `/apis/postgresql.cnpg.io/v1${NAMESPACE}/backups`;
 const STORE = { ...PLACE, endpoint: 'https://127.0.0.1:1' };
 const OBJECT_STORE = `/apis/barmancloud.cnpg.io/v1${NAMESPACE}/objectstores/s-${ID}`;
+const RECORD = `/api/v1${NAMESPACE}/configmaps/s-${ID}-archived`;
 const KEY = `/api/v1${NAMESPACE}/secrets/howdah-object-store-kube`;
 
 let cloud: Cloud;
@@ -54,10 +55,12 @@ test('a base backup that never ends is replaced after a day', async () => {
   await keep();
   // Until WAL is known to be in the place, a base backup may go to that of before.
   expect(names()).toEqual([]);
-  const archived = JSON.stringify({ store: STORE.id, toMs: Date.now() });
   const labels = { 'howdah.io/region': 'kube', 'howdah.io/service': ID };
-  cloud.fake.put(OBJECT_STORE, {
-    metadata: { labels, uid: 'u', annotations: { 'howdah.io/archived': archived } },
+  cloud.fake.put(OBJECT_STORE, { metadata: { labels, uid: 'u' } });
+  cloud.fake.put(`/api/v1${NAMESPACE}/configmaps/s-${ID}`, { metadata: { labels, uid: 'u' } });
+  cloud.fake.put(RECORD, {
+    metadata: { labels, uid: 'u' },
+    data: { store: STORE.id, to: new Date().toISOString() },
   });
   await until(async () => {
     await keep();

@@ -10,10 +10,9 @@ import pLimit from 'p-limit';
 import { EngineUnavailable } from '../engine.ts';
 import { KINDS } from './api/kinds.ts';
 import { createArchiveSizes } from './archive-sizes.ts';
-import { ARCHIVED, objectStoreName } from './manifests/object-store.ts';
+import { archiveRecordManifest, archiveRecordName } from './manifests/object-store.ts';
 import { openSession, type Reach } from './networks.ts';
-import type { ObjectStore } from '../object-store.ts';
-import { earliestOf, writeArchived } from './service/archive-state.ts';
+import { earliestOf, recordOf } from './service/archive-state.ts';
 import {
   archiveProblem,
   isArchived,
@@ -47,17 +46,21 @@ export function createArchiver(region: ArchiveReach, failed: (error: unknown) =>
   const written = new Map<string, string>();
   const limit = pLimit(AT_A_TIME);
   const sizes = createArchiveSizes(region, failed);
-  /** @returns whether its objects are as the region has them */
-  const write = async (id: string, projectId: string, wanted: string): Promise<boolean> => {
-    if (written.get(id) === wanted) return true;
+  const succeeds = async (work: () => Promise<void>): Promise<boolean> => {
     try {
-      await writeObjectStore(region, id, projectId);
-      written.set(id, wanted);
+      await work();
       return true;
     } catch (error) {
       failed(error);
       return false;
     }
+  };
+  /** @returns whether its objects are as the region has them */
+  const write = async (id: string, projectId: string, wanted: string): Promise<boolean> => {
+    if (written.get(id) === wanted) return true;
+    const isWritten = await succeeds(() => writeObjectStore(region, id, projectId));
+    if (isWritten) written.set(id, wanted);
+    return isWritten;
   };
   const lookAt = async (id: string): Promise<void> => {
     const store = region.objectStore();
@@ -77,12 +80,13 @@ export function createArchiver(region: ArchiveReach, failed: (error: unknown) =>
     const place = isThere ? store.id : '';
     const before = found?.place === place ? found : { ...NOTHING, place, toMs: Date.now() };
     const looked = await lookOrSay(region, id, before);
-    const known = isThere ? looked : { ...looked, toMs: before.toMs, why: NOT_WRITTEN };
+    const isKept =
+      isThere &&
+      (await succeeds(() => noteArchived(region, projectId, id, store.id, looked.marker)));
+    const known = isKept ? looked : { ...looked, toMs: before.toMs, why: NOT_WRITTEN };
     knowns.set(id, known);
     // A purge beside a create may have removed the key that both need.
     if (archiveProblem(known, Date.now()) !== null) written.delete(id);
-    if (isThere && known.marker?.isArchived === true)
-      await noteArchived(region, projectId, id, store, known.marker);
   };
   const lookAtAll = async (): Promise<void> => {
     const ids = region.cache.ids();
@@ -112,7 +116,7 @@ export function createArchiver(region: ArchiveReach, failed: (error: unknown) =>
   };
 }
 
-const NOT_WRITTEN = 'its ObjectStore cannot be written';
+const NOT_WRITTEN = 'its ObjectStore or the record of its archive cannot be written';
 const NOTHING = { marker: null, seen: null, why: null } as const;
 
 /**
@@ -233,15 +237,16 @@ async function look(region: ArchiveReach, id: string, last: Marker | null): Prom
 }
 
 async function noteArchived(
-  { kube, cache }: ArchiveReach,
+  { kube, cache, settings }: ArchiveReach,
   projectId: string,
   id: string,
-  store: ObjectStore,
-  { atMs }: Marker,
+  store: string,
+  marker: Marker | null,
 ): Promise<void> {
+  if (marker?.isArchived !== true) return;
   const known = cache.archive(id)?.archived;
-  if (known?.store === store.id && known.toMs >= atMs) return;
-  const value = writeArchived({ store: store.id, toMs: atMs });
-  const place = placesIn(projectId)(KINDS.objectStore, objectStoreName(id));
-  await kube.merge(place, { metadata: { annotations: { [ARCHIVED]: value } } });
+  if (known?.store === store && known.toMs >= marker.atMs) return;
+  const data = recordOf(store, marker.atMs);
+  const place = placesIn(projectId)(KINDS.configMap, archiveRecordName(id));
+  await kube.apply(place, archiveRecordManifest({ id, projectId, region: settings.code, data }));
 }

@@ -9,7 +9,14 @@ import { KubeError } from './api/errors.ts';
 import { KINDS, type Kind } from './api/kinds.ts';
 import { follow } from './api/watch.ts';
 import { CLUSTER_LABEL, idOf, isInOurNamespace, LABELS, POOLER_LABEL } from './manifests/names.ts';
-import { ARCHIVE_OBJECT, archiveState, type ArchiveState } from './service/archive-state.ts';
+import { archiveRecordName } from './manifests/object-store.ts';
+import {
+  ARCHIVE_OBJECT,
+  ARCHIVE_RECORD,
+  archiveState,
+  type ArchiveRecord,
+  type ArchiveState,
+} from './service/archive-state.ts';
 import { BACKUP_OBJECT, backupState, type BackupState } from './service/backup-state.ts';
 import {
   CLUSTER_OBJECT,
@@ -44,7 +51,7 @@ export type Cache = Readonly<{
   hasPlugin: () => boolean | null;
   /** Ends once that is known. */
   archivesRead: Promise<void>;
-  /** Its ObjectStore; null: it has none. */
+  /** Its ObjectStore, and how far it is archived; null: it has none. */
   archive: (id: string) => ArchiveState | null;
   pooler: (id: string) => PoolerState | null;
   /** The number of pods of its pooler, and why they do not start. */
@@ -56,6 +63,14 @@ export type Cache = Readonly<{
 }>;
 
 type Labelled = Readonly<{ metadata: Readonly<{ labels?: Readonly<Record<string, string>> }> }>;
+
+const serviceOf = ({ metadata }: Labelled) => metadata.labels?.[LABELS.service] ?? null;
+
+/** The service whose archive a ConfigMap records: CloudNativePG gives our labels to its own, too. */
+function recordedIn(record: ArchiveRecord): string | null {
+  const id = serviceOf(record);
+  return id !== null && record.metadata.name === archiveRecordName(id) ? id : null;
+}
 
 /** @param changed called with the id of a service of which something changed */
 export function createCache(kube: Kube, region: string, changed: (id: string) => void): Cache {
@@ -76,7 +91,6 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
       idOf(labels?.[CLUSTER_LABEL] ?? labels?.[POOLER_LABEL] ?? ''),
     changed,
   });
-  const serviceOf = ({ metadata }: Labelled) => metadata.labels?.[LABELS.service] ?? null;
   const backups = keep({ ...parts, kind: KINDS.backup, schema: BACKUP_OBJECT, serviceOf, changed });
   const poolers = keep({
     ...parts,
@@ -87,6 +101,8 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
   });
   const ofArchives = { kind: KINDS.objectStore, schema: ARCHIVE_OBJECT, serviceOf };
   const archives = keep({ ...parts, ...ofArchives, changed });
+  const ofRecords = { kind: KINDS.configMap, schema: ARCHIVE_RECORD, serviceOf: recordedIn };
+  const records = keep({ ...parts, ...ofRecords, changed });
   const podsWith = (label: string, id: string) =>
     pods.of(id).filter(({ metadata }) => metadata.labels?.[label] !== undefined);
   return {
@@ -114,7 +130,7 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
     archivesRead: archives.first.catch(() => undefined),
     archive: (id) => {
       const [found] = archives.of(id);
-      return found === undefined ? null : archiveState(id, found);
+      return found === undefined ? null : archiveState(id, found, records.of(id)[0]);
     },
     pooler: (id) => {
       const [found] = poolers.of(id);
@@ -128,7 +144,7 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
     putPooler: poolers.put,
     close: async () => {
       ending.abort();
-      const all = [clusters, pods, backups, poolers, archives];
+      const all = [clusters, pods, backups, poolers, archives, records];
       await Promise.all(all.map(({ following }) => following));
     },
   };
@@ -148,6 +164,7 @@ type KeptSchema =
   | typeof POD_OBJECT
   | typeof BACKUP_OBJECT
   | typeof ARCHIVE_OBJECT
+  | typeof ARCHIVE_RECORD
   | typeof DEPLOYMENT_OBJECT;
 
 type Kept<T extends KeptSchema> = Readonly<{

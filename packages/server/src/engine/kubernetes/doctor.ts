@@ -186,6 +186,7 @@ const NEEDED: readonly (readonly [Kind, readonly string[], subresource?: string]
   [KINDS.backup, ['list', 'watch', 'create', 'patch', 'delete']],
   [KINDS.snapshot, ['list', 'create', 'patch', 'delete']],
   // Archived WAL.
+  [KINDS.configMap, ['list', 'watch', 'create', 'patch', 'delete']],
   [KINDS.objectStore, ['list', 'watch', 'create', 'patch', 'delete']],
   [KINDS.podMetrics, ['get']],
 ];

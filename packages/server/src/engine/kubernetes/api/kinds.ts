@@ -15,6 +15,7 @@ export const KINDS = {
   node: { apiVersion: 'v1', kind: 'Node', plural: 'nodes', namespaced: false },
   pod: { apiVersion: 'v1', kind: 'Pod', plural: 'pods', namespaced: true },
   secret: { apiVersion: 'v1', kind: 'Secret', plural: 'secrets', namespaced: true },
+  configMap: { apiVersion: 'v1', kind: 'ConfigMap', plural: 'configmaps', namespaced: true },
   service: { apiVersion: 'v1', kind: 'Service', plural: 'services', namespaced: true },
   claim: {
     apiVersion: 'v1',

@@ -10,13 +10,13 @@ import { secretManifest } from './secrets.ts';
 
 export const PLUGIN = 'barman-cloud.cloudnative-pg.io';
 
-/** The annotation with the moment up to which all is archived, as JSON: see `archive-state.ts`. */
-export const ARCHIVED = 'howdah.io/archived';
-
 /** The credentials of the bucket of a region, in each namespace that has services of it. */
 export const storeSecret = (region: string): string => `howdah-object-store-${region}`;
 /** The ObjectStore of a service, and its folder in the bucket. */
 export const objectStoreName = clusterName;
+
+/** The ConfigMap with the moment up to which all of a service is archived. */
+export const archiveRecordName = (id: string): string => `${clusterName(id)}-archived`;
 
 /** PostgreSQL ends a WAL file after this time, so that it is archived. */
 export const ARCHIVE_TIMEOUT = '60s';
@@ -55,12 +55,7 @@ export function objectStoreManifest(input: ArchiveInput): Manifest {
     metadata: {
       name: objectStoreName(id),
       namespace: namespaceOf(projectId),
-      labels: {
-        ...MANAGED,
-        [LABELS.project]: projectId,
-        [LABELS.service]: id,
-        [LABELS.region]: region,
-      },
+      labels: labelsOf(input),
     },
     spec: {
       configuration: {
@@ -85,6 +80,38 @@ export function objectStoreManifest(input: ArchiveInput): Manifest {
     },
   };
 }
+
+/**
+ * The moment up to which all is archived. It is no annotation of the ObjectStore: the plugin writes
+ * the status of that only if nobody has changed it since a base backup began.
+ */
+export function archiveRecordManifest(input: ArchiveRecordInput): Manifest {
+  const { id, projectId, data } = input;
+  return {
+    apiVersion: KINDS.configMap.apiVersion,
+    kind: KINDS.configMap.kind,
+    metadata: {
+      name: archiveRecordName(id),
+      namespace: namespaceOf(projectId),
+      labels: labelsOf(input),
+    },
+    data,
+  };
+}
+
+export type ArchiveRecordInput = Pick<ArchiveInput, 'id' | 'projectId' | 'region'> &
+  Readonly<{ data: Readonly<Record<string, string>> }>;
+
+const labelsOf = ({
+  id,
+  projectId,
+  region,
+}: Pick<ArchiveInput, 'id' | 'projectId' | 'region'>) => ({
+  ...MANAGED,
+  [LABELS.project]: projectId,
+  [LABELS.service]: id,
+  [LABELS.region]: region,
+});
 
 const parametersOf = (id: string, server: string) => ({
   barmanObjectName: objectStoreName(id),
@@ -123,7 +150,7 @@ export type BaseBackupInput = Readonly<{
 }>;
 
 export function baseBackupManifest(input: BaseBackupInput): Manifest {
-  const { id, projectId, region, name, clusterUid } = input;
+  const { id, projectId, name, clusterUid } = input;
   const { apiVersion, kind } = KINDS.cluster;
   return {
     apiVersion: KINDS.backup.apiVersion,
@@ -131,12 +158,7 @@ export function baseBackupManifest(input: BaseBackupInput): Manifest {
     metadata: {
       name,
       namespace: namespaceOf(projectId),
-      labels: {
-        ...MANAGED,
-        [LABELS.project]: projectId,
-        [LABELS.service]: id,
-        [LABELS.region]: region,
-      },
+      labels: labelsOf(input),
       ownerReferences: [{ apiVersion, kind, name: clusterName(id), uid: clusterUid }],
     },
     spec: {

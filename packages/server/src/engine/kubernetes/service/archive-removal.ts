@@ -1,9 +1,10 @@
 /** Removes what a service has in the object store of its region. */
 import { EngineUnavailable, type BeginStep, type Seen, type Verdict } from '../../engine.ts';
 import { folderOf } from '../../object-store.ts';
-import { KINDS } from '../api/kinds.ts';
+import type { Kube } from '../api/client.ts';
+import { KINDS, type Place } from '../api/kinds.ts';
 import { clusterName, LABELS } from '../manifests/names.ts';
-import { storeSecret } from '../manifests/object-store.ts';
+import { archiveRecordName, storeSecret } from '../manifests/object-store.ts';
 import type { Region } from '../region.ts';
 import { removeSome, StoreError } from '../s3.ts';
 import { listPlaces } from './objects.ts';
@@ -26,7 +27,7 @@ export async function endArchive(
   { begin, seen }: Readonly<{ begin: BeginStep; seen: Seen }>,
 ): Promise<Verdict> {
   try {
-    const places = await listPlaces(region.kube, KINDS.objectStore, { [LABELS.service]: id });
+    const places = await listArchive(region.kube, id);
     if (places.length === 0 && !mayBeHidden(region)) {
       await removeUnusedKeys(region);
       return { did: null, detail: null, seen: { ...seen, present: false }, outcome: 'settled' };
@@ -50,6 +51,17 @@ export async function endArchive(
     const shown = isOfStore ? new EngineUnavailable(NO_STORE, { cause: error }) : error;
     return failed(region, id, STEPS.removeArchive, seen, shown);
   }
+}
+
+/** The record of its archive, and last its ObjectStore. */
+async function listArchive(kube: Kube, id: string): Promise<Place[]> {
+  const ofService = { [LABELS.service]: id };
+  const [records, stores] = await Promise.all([
+    listPlaces(kube, KINDS.configMap, ofService),
+    listPlaces(kube, KINDS.objectStore, ofService),
+  ]);
+  const isOurs = ({ name }: Place): boolean => name === archiveRecordName(id);
+  return [...records.filter(isOurs), ...stores];
 }
 
 /** Whether ObjectStores are not listed where there may be some: the bucket is looked at then. */

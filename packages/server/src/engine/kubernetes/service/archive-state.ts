@@ -1,11 +1,10 @@
 /**
- * What of a service is in the object store of its region. The moment up to which all is archived is
- * in an annotation of its ObjectStore; the base backups are in the status of that, which the plugin
- * writes from what it finds in the bucket. All of it is input.
+ * What of a service is in the object store of its region. The base backups are in the status of its
+ * ObjectStore, which the plugin writes from what it finds in the bucket. The moment up to which all
+ * is archived is in a ConfigMap of ours. All of it is input.
  */
 import { Type, type Static } from 'typebox';
-import { Value } from 'typebox/value';
-import { ARCHIVED, objectStoreName } from '../manifests/object-store.ts';
+import { objectStoreName } from '../manifests/object-store.ts';
 import type { ObjectStore } from '../../object-store.ts';
 import { METADATA } from './metadata.ts';
 
@@ -26,8 +25,11 @@ export const ARCHIVE_OBJECT = Type.Object({
 });
 export type ArchiveObject = Static<typeof ARCHIVE_OBJECT>;
 
-/** The value of the annotation. */
-const ARCHIVED_VALUE = Type.Object({ store: Type.String(), toMs: Type.Number() });
+export const ARCHIVE_RECORD = Type.Object({
+  metadata: METADATA,
+  data: Type.Optional(Type.Record(Type.String(), Type.String())),
+});
+export type ArchiveRecord = Static<typeof ARCHIVE_RECORD>;
 
 export type ArchiveState = Readonly<{
   /** The bucket that has all up to a moment, by its id; null: nothing is known to be archived. */
@@ -38,26 +40,29 @@ export type ArchiveState = Readonly<{
   lastBackupMs: number | null;
 }>;
 
-export function archiveState(id: string, { metadata, status }: ArchiveObject): ArchiveState {
+/** @param record undefined: nothing is recorded yet */
+export function archiveState(
+  id: string,
+  { status }: ArchiveObject,
+  record: ArchiveRecord | undefined,
+): ArchiveState {
   const window = status?.serverRecoveryWindow?.[objectStoreName(id)];
   return {
-    archived: readArchived(metadata.annotations?.[ARCHIVED]),
+    archived: readArchived(record?.data),
     firstMs: timeOf(window?.firstRecoverabilityPoint),
     lastBackupMs: timeOf(window?.lastSuccessfulBackupTime),
   };
 }
 
-export const writeArchived = (archived: Static<typeof ARCHIVED_VALUE>): string =>
-  JSON.stringify(archived);
+/** The data of the ConfigMap. */
+export const recordOf = (store: string, toMs: number): Readonly<Record<string, string>> => ({
+  store,
+  to: new Date(toMs).toISOString(),
+});
 
-function readArchived(text: string | undefined): Static<typeof ARCHIVED_VALUE> | null {
-  if (text === undefined) return null;
-  try {
-    const parsed: unknown = JSON.parse(text);
-    return Value.Check(ARCHIVED_VALUE, parsed) ? parsed : null;
-  } catch {
-    return null;
-  }
+function readArchived(data: ArchiveRecord['data']): ArchiveState['archived'] {
+  const [store, toMs] = [data?.['store'], timeOf(data?.['to'])];
+  return store === undefined || toMs === null ? null : { store, toMs };
 }
 
 function timeOf(text: string | null | undefined): number | null {

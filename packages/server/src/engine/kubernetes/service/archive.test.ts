@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { archiveState, windowOf, writeArchived } from './archive-state.ts';
+import { archiveState, windowOf, recordOf } from './archive-state.ts';
 import {
   archiveProblem,
   backlogOf,
@@ -110,20 +110,18 @@ const STORE = {
   key: 'key',
   caPem: null,
 };
-const state = (annotation: string | undefined, window: object | null) =>
-  archiveState('a', {
-    metadata: {
-      name: 's-a',
-      namespace: 'howdah-p',
-      uid: 'u',
-      resourceVersion: '1',
-      ...(annotation === undefined ? {} : { annotations: { 'howdah.io/archived': annotation } }),
-    },
-    status: window === null ? {} : { serverRecoveryWindow: { 's-a': window } },
-  });
+type Data = Readonly<Record<string, string>>;
+
+const metadata = { name: 's-a', namespace: 'howdah-p', uid: 'u', resourceVersion: '1' };
+const state = (data: Data | undefined, window: object | null) =>
+  archiveState(
+    'a',
+    { metadata, status: window === null ? {} : { serverRecoveryWindow: { 's-a': window } } },
+    data === undefined ? undefined : { metadata, data },
+  );
 
 test('the window is from the oldest base backup to what is known to be archived', () => {
-  const archived = writeArchived({ store: STORE.id, toMs: NOW_MS });
+  const archived = recordOf(STORE.id, NOW_MS);
   const backups = {
     firstRecoverabilityPoint: '2026-11-27T09:30:00Z',
     lastSuccessfulBackupTime: '2026-11-27T09:45:00Z',
@@ -131,17 +129,17 @@ test('the window is from the oldest base backup to what is known to be archived'
   const found = windowOf(state(archived, backups), STORE);
   // Kubernetes has cut off what is less than a second.
   expect(found).toEqual({ earliestMs: Date.parse('2026-11-27T09:30:01Z'), latestMs: NOW_MS });
-  const none: [string | undefined, object | null][] = [
+  const none: [Data | undefined, object | null][] = [
     [undefined, backups],
-    ['{', backups],
-    [writeArchived({ store: 'another', toMs: NOW_MS }), backups],
+    [{ store: STORE.id }, backups],
+    [{ store: STORE.id, to: 'never' }, backups],
+    [recordOf('another', NOW_MS), backups],
     [archived, null],
     [archived, { firstRecoverabilityPoint: null, lastSuccessfulBackupTime: null }],
     // It is about the place of before, also with a backup that had begun there.
     [archived, { ...backups, firstRecoverabilityPoint: '2026-11-27T08:59:59Z' }],
-    [writeArchived({ store: STORE.id, toMs: NOW_MS - 3_000_000 }), backups],
+    [recordOf(STORE.id, NOW_MS - 3_000_000), backups],
   ];
-  for (const [annotation, window] of none)
-    expect(windowOf(state(annotation, window), STORE)).toBeNull();
+  for (const [data, window] of none) expect(windowOf(state(data, window), STORE)).toBeNull();
   expect(windowOf(state(archived, backups), null)).toBeNull();
 });

@@ -241,7 +241,7 @@ export async function findLeftovers({ kube }: Region, id: string, name: string):
 }
 
 /** Resources that a cluster may lack, or a user may not list. */
-const OPTIONAL: readonly Kind[] = [KINDS.backup, KINDS.objectStore];
+const OPTIONAL: readonly Kind[] = [KINDS.backup, KINDS.objectStore, KINDS.configMap];
 
 /** The objects of a kind with some labels, in our namespaces. */
 export async function listPlaces(
