@@ -7,7 +7,7 @@ import { namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts'
 import { storeSecret } from '../src/engine/kubernetes/manifests/object-store.ts';
 import { folderOf, type ObjectStore } from '../src/engine/object-store.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
-import { operator, rig, s3, testWithDouble } from './cloud.ts';
+import { operator, rig, s3, testWithPlugin } from './cloud.ts';
 import { pathOf, paused, withSubject } from './faults.ts';
 import { FORK_PASSWORD, forkOf } from './forks.ts';
 import { pathIn } from './operator/cluster.ts';
@@ -16,10 +16,11 @@ import type { KubernetesSubject } from './subject.ts';
 
 const KEEP = { removes: true, quotaBytes: 1e9 };
 
+/** The pods of CloudNativePG know where the socket is; those of its double have it in /tmp. */
 const inServer = ({ projectId }: KubernetesSubject, { id }: ServiceSpec, sql: string) =>
   rig().exec(
     { metadata: { namespace: namespaceOf(projectId), name: podOf(id, 0) } },
-    `psql --no-psqlrc --host=/tmp --username=postgres --command="${sql}"`,
+    `psql --no-psqlrc --host=\${PGHOST:-/tmp} --username=postgres --command="${sql}"`,
   );
 
 /** Does not wait for the time after which PostgreSQL ends a file. */
@@ -120,12 +121,12 @@ function archivedFiles(names: readonly string[]): number[] {
 }
 
 describe.concurrent('an archive', () => {
-  testWithDouble('a fork of a moment has what was committed before it, and nothing later', () => {
+  testWithPlugin('a fork of a moment has what was committed before it, and nothing later', () => {
     const store = s3().newStore();
     return withSubject((subject) => forkOfMoment(subject, store), { store });
   });
 
-  testWithDouble('a store that is away stops no service, and gets what has waited', async () => {
+  testWithPlugin('a store that is away stops no service, and gets what has waited', async () => {
     // Its own server: those of other tests need theirs.
     const server = await startS3(rig().machineHost, 7071);
     const store = server.newStore();
@@ -136,7 +137,7 @@ describe.concurrent('an archive', () => {
     }
   });
 
-  testWithDouble('a service archives from its next restart on, and says what is in the way', () =>
+  testWithPlugin('a service archives from its next restart on, and says what is in the way', () =>
     withSubject(archivesOnceRestarted),
   );
 });

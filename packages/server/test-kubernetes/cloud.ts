@@ -6,7 +6,7 @@ import { test } from 'vitest';
 import { makePoolerImage } from './image.ts';
 import { startMetricsServer } from './metrics-server.ts';
 import { startOperator, type Operator } from './operator/operator.ts';
-import { realOperatorFiles, startRealOperator } from './real-operator.ts';
+import { realOperatorFiles, realPluginFiles, startRealOperator } from './real-operator.ts';
 import { openRig, type Rig } from './rig.ts';
 import { startS3, type S3 } from './s3.ts';
 
@@ -25,6 +25,10 @@ let opened: Opened | null = null;
 
 /** A test with faults of the operator, which only the double can have. */
 export const testWithDouble = realOperatorFiles === null ? test : test.skip;
+
+/** A test with the Barman Cloud plugin, or with its double. */
+export const testWithPlugin =
+  realOperatorFiles === null || realPluginFiles !== null ? test : test.skip;
 
 export async function setUp(): Promise<void> {
   const rig = await openRig();

@@ -4,19 +4,22 @@
  */
 import { execFile } from 'node:child_process';
 import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
+import type { IncomingMessage } from 'node:http';
+import { get } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { text as readText } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
-import { parseAllDocuments } from 'yaml';
+import { parse, parseAllDocuments } from 'yaml';
 import { FIELD_MANAGER } from '../src/engine/kubernetes/api/client.ts';
 import { connectTo, HOWDAH } from '../test/harness.ts';
 import type { Service } from '../test/harness-caller.ts';
 import { poolerImage, rig, s3 } from './cloud.ts';
-import { realOperatorFiles } from './real-operator.ts';
+import { realOperatorFiles, realPluginFiles } from './real-operator.ts';
 import { makeImage } from './image.ts';
 
 const MANIFESTS = fileURLToPath(new URL('../../../deploy/kubernetes/', import.meta.url));
@@ -55,8 +58,9 @@ async function findLeader(): Promise<string | null> {
   return null;
 }
 
+const caPem = (): Promise<string> => readFile(join(home, 'ca/ca.pem'), 'utf8');
+
 async function rowsWritten(service: Service, password: string): Promise<number> {
-  const caPem = () => readFile(join(home, 'ca/ca.pem'), 'utf8');
   const client = await connectTo({ caPem }, service, password);
   try {
     await client.query('create table if not exists t (n integer)');
@@ -80,9 +84,9 @@ test('a cluster gets its own control plane by its manifests, and a service', asy
     ...`region add kube --ports 30100-30199 --storage-class ${storageClass}`.split(' '),
     ...`--host ${host} --image 17=${image} --pooler-image ${poolerImage()}`.split(' '),
   );
-  // The plugin has a double only.
   const notes = ['nodes'];
-  if (realOperatorFiles === null) await cli('region', 'object-store', 'kube', ...s3().options);
+  if (realOperatorFiles === null || realPluginFiles !== null)
+    await cli('region', 'object-store', 'kube', ...s3().options);
   else notes.push('object store');
   const findings: { what: string; state: string }[] = JSON.parse(
     await cli('region', 'doctor', 'kube', '-o', 'json'),
@@ -131,6 +135,52 @@ test('the pod that works is killed in a create, and the other one finishes it', 
   expect(await findLeader()).not.toBe(leader);
   expect(await rowsWritten(created, created.initial_password)).toBe(1);
   await kubectl('rollout', 'status', 'deployment/howdah', '--timeout=600s');
+});
+
+test('Prometheus gets metrics in the way of the manifest for its operator', async () => {
+  const text = await readFile(join(MANIFESTS, 'service-monitor.yaml'), 'utf8');
+  const { selector, endpoints } = Value.Parse(MONITOR, parse(text)).spec;
+  const labels = Object.entries(selector.matchLabels).map(([name, value]) => `${name}=${value}`);
+  const services = await kubectl('get', 'services', '-l', labels.join(), '-o', 'json');
+  expect(JSON.parse(services)).toMatchObject({
+    items: [{ metadata: { name: 'howdah' }, spec: { ports: [{ name: endpoints[0].port }] } }],
+  });
+  const { relabelings, tlsConfig } = endpoints[0];
+  const address = relabelings.find(({ targetLabel }) => targetLabel === '__address__');
+  const ca = await caPem();
+  const answer = await new Promise<IncomingMessage>((resolve, reject) => {
+    get(
+      {
+        host: rig().host,
+        port: 30_443,
+        path: '/metrics',
+        ca,
+        servername: tlsConfig.serverName,
+        headers: { host: address?.replacement },
+      },
+      resolve,
+    ).once('error', reject);
+  });
+  expect(await readText(answer)).toContain('howdah_services{status="READY"}');
+});
+
+/** The fields of a ServiceMonitor that this uses. */
+const MONITOR = Type.Object({
+  spec: Type.Object({
+    selector: Type.Object({ matchLabels: Type.Record(Type.String(), Type.String()) }),
+    endpoints: Type.Tuple([
+      Type.Object({
+        port: Type.String(),
+        tlsConfig: Type.Object({ serverName: Type.String() }),
+        relabelings: Type.Array(
+          Type.Object({
+            targetLabel: Type.Optional(Type.String()),
+            replacement: Type.Optional(Type.String()),
+          }),
+        ),
+      }),
+    ]),
+  }),
 });
 
 test('a rollout replaces both pods, and services end as they began', async () => {

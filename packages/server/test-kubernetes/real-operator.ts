@@ -10,14 +10,21 @@ import type { Rig } from './rig.ts';
 /** Paths of the operator's manifest, and of an archive with the image that it names. */
 type Files = Readonly<{ manifest: string; image: string }>;
 
-const { CNPG_MANIFEST: manifest, CNPG_IMAGE: image } = process.env;
+const filesOf = (manifest?: string, image?: string): Files | null =>
+  manifest === undefined || image === undefined ? null : { manifest, image };
 
 /** null: tests use the double of the operator. */
-export const realOperatorFiles: Files | null =
-  manifest === undefined || image === undefined ? null : { manifest, image };
+export const realOperatorFiles = filesOf(process.env['CNPG_MANIFEST'], process.env['CNPG_IMAGE']);
+
+/** The Barman Cloud plugin for it; null: object stores cannot be used with it. */
+export const realPluginFiles = filesOf(
+  process.env['CNPG_PLUGIN_MANIFEST'],
+  process.env['CNPG_PLUGIN_IMAGE'],
+);
 
 const NAMESPACE = ['--namespace', 'cnpg-system'];
 const DEPLOYMENT = 'deployment/cnpg-controller-manager';
+const PLUGIN = 'deployment/barman-cloud';
 const PODS = ['--selector', 'app.kubernetes.io/name=cloudnative-pg'];
 const WITHIN = '--timeout=600s';
 
@@ -39,6 +46,11 @@ export async function startRealOperator(rig: Rig, files: Files): Promise<Operato
   const patch = JSON.stringify({ spec: { template: { spec: { containers: [manager] } } } });
   await kubectl('patch', DEPLOYMENT, '--patch', patch);
   await begin();
+  if (realPluginFiles !== null) {
+    await rig.inNode('ctr', '--namespace', 'k8s.io', 'images', 'import', realPluginFiles.image);
+    await rig.inNode('kubectl', 'apply', '--server-side', '--filename', realPluginFiles.manifest);
+    await kubectl('rollout', 'status', PLUGIN, WITHIN);
+  }
   return {
     faults: { isStuck: false, phase: null, isUnhealthy: false },
     api,

@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
+import { realPluginFiles } from './real-operator.ts';
 
 const RESULTS = Type.Object({
   startTime: Type.Number(),
@@ -39,6 +40,7 @@ const lines = [
   'The tests of regions on Kubernetes, with the operator of CloudNativePG in place of its double:',
   '`tools/kube-rig/accept`. The node is that of `tools/kube-rig`, with Kubernetes 1.36.3 and PostgreSQL 17.',
   `Commit ${commit.trim()}. The operator had no limit of its CPU time.`,
+  ...(realPluginFiles === null ? [] : ['With the Barman Cloud plugin.']),
   '',
   `${having('passed').length} passed, ${having('failed').length} failed.`,
   ...section(
@@ -56,7 +58,7 @@ const lines = [
     }),
   ),
   ...section(
-    'Not run: faults of the operator, which only the double can have',
+    'Not run: what needs faults of the operator, which only the double can have, or the plugin',
     having('skipped').map(({ fullName }) => `- ${fullName}`),
   ),
 ];
