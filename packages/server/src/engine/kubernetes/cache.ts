@@ -66,7 +66,7 @@ type Labelled = Readonly<{ metadata: Readonly<{ labels?: Readonly<Record<string,
 
 const serviceOf = ({ metadata }: Labelled) => metadata.labels?.[LABELS.service] ?? null;
 
-/** The service whose archive a ConfigMap records: CloudNativePG gives our labels to its own, too. */
+/** The service whose archive a ConfigMap records; those of CloudNativePG have our labels too. */
 function recordedIn(record: ArchiveRecord): string | null {
   const id = serviceOf(record);
   return id !== null && record.metadata.name === archiveRecordName(id) ? id : null;
