@@ -1,5 +1,5 @@
 /**
- * Services on Kubernetes: create, fork of a stopped service and many creates, each against `kubectl
+ * Services on Kubernetes: create, forks and many creates, each against `kubectl
  * apply` of the same Clusters by hand; and reads against those of a service on this machine.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -18,7 +18,13 @@ import {
   type Service,
 } from './lib/cloud.ts';
 import { IN_REGION, openKube, openKubeCloud, operatorInWords, type Kube } from './lib/kube.ts';
-import { createByHand, forkByHand, makeModel, type ByHand } from './lib/kube-by-hand.ts';
+import {
+  createByHand,
+  forkByHand,
+  makeModel,
+  type ByHand,
+  type Power,
+} from './lib/kube-by-hand.ts';
 import { interleave, measured, partsInWords, valuesOf, type Sample } from './lib/measure.ts';
 import { fillTables, forkAndSelect } from './lib/source.ts';
 import { compared, skipped, type Row } from './lib/table.ts';
@@ -93,30 +99,35 @@ async function createOurs(cloud: Cloud): Promise<Sample> {
   return { value: sample.value, parts: { ...sample.parts, ...steps } };
 }
 
-export const kubeFork = benchOf(
-  'kube-fork',
-  `Kubernetes: fork of a stopped service of ${FORKED_MB} MB by a snapshot → first SELECT`,
-  async (kube, cloud, { rounds, temp }) => {
-    const model = await makeModel(kube, cloud, (service) => load(cloud, service));
-    const byHand: ByHand = { kube, cloud, directory: temp, model };
-    const ours = measured(() => forkOurs(cloud, model.service));
-    const floor = measured(() => forkByHand(byHand));
-    await interleave(rounds, [ours, floor]);
-    return [
-      compared({
-        goal: 'K',
-        what: `fork of ${FORKED_MB} MB by a snapshot → SELECT, ${operatorInWords()}`,
-        unit: 'ms',
-        ours: valuesOf(ours),
-        against: '`kubectl apply` of a VolumeSnapshot, then of the same Cluster',
-        theirs: valuesOf(floor),
-        ratio: 'ours/theirs',
-        bound: { atMost: 1.2 },
-        limit: `ms of ours: ${partsInWords(ours)}; by hand: ${partsInWords(floor)}`,
-      }),
-    ];
-  },
-);
+/** @param by the object of the snapshot by hand */
+const forkBench = (name: string, power: Power, by: string): Bench =>
+  benchOf(
+    name,
+    `Kubernetes: fork of a ${power} service of ${FORKED_MB} MB by a snapshot → first SELECT`,
+    async (kube, cloud, { rounds, temp }) => {
+      const model = await makeModel(kube, cloud, (service) => load(cloud, service), power);
+      const byHand: ByHand = { kube, cloud, directory: temp, model };
+      const ours = measured(() => forkOurs(cloud, model.service));
+      const floor = measured(() => forkByHand(byHand, power));
+      await interleave(rounds, [ours, floor]);
+      return [
+        compared({
+          goal: 'K',
+          what: `fork of a ${power} service of ${FORKED_MB} MB → SELECT, ${operatorInWords()}`,
+          unit: 'ms',
+          ours: valuesOf(ours),
+          against: `\`kubectl apply\` of a ${by}, then of the same Cluster`,
+          theirs: valuesOf(floor),
+          ratio: 'ours/theirs',
+          bound: { atMost: 1.2 },
+          limit: `ms of ours: ${partsInWords(ours)}; by hand: ${partsInWords(floor)}`,
+        }),
+      ];
+    },
+  );
+
+export const kubeFork = forkBench('kube-fork', 'stopped', 'VolumeSnapshot');
+export const kubeForkRunning = forkBench('kube-fork-running', 'running', 'Backup');
 
 async function load(cloud: Cloud, { port, password }: Service): Promise<void> {
   const client = await connectOverTls(cloud.ca, port, password, cloud.host);

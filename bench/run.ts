@@ -28,7 +28,7 @@ import { setIdlePatience } from './lib/measure.ts';
 import { run } from './lib/run.ts';
 import { markdown, skipped, type Row } from './lib/table.ts';
 import { isolation } from './isolation.ts';
-import { kubeCreate, kubeFork, kubeGet, kubeMany } from './kube.ts';
+import { kubeCreate, kubeFork, kubeForkRunning, kubeGet, kubeMany } from './kube.ts';
 import { kubeFleet } from './kube-fleet.ts';
 import { list } from './list.ts';
 import { many } from './many.ts';
@@ -61,6 +61,7 @@ const BENCHES: readonly Bench[] = [
   recover,
   kubeCreate,
   kubeFork,
+  kubeForkRunning,
   kubeMany,
   kubeGet,
   kubeFleet,

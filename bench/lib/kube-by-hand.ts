@@ -50,11 +50,15 @@ export type Model = Readonly<{
   cluster: Static<typeof CLUSTER>;
 }>;
 
-/** Creates a service, reads its objects, and stops it. @param load fills it with data */
+/** Whether a service runs while it is forked. */
+export type Power = 'stopped' | 'running';
+
+/** Creates a service, and reads its objects. @param load fills it with data */
 export async function makeModel(
   { operator: { api } }: Kube,
   cloud: Cloud,
   load: (service: Service) => Promise<void> = async () => undefined,
+  power: Power = 'stopped',
 ): Promise<Model> {
   const service = await create(cloud, IN_REGION);
   await load(service);
@@ -66,8 +70,10 @@ export async function makeModel(
   );
   const path = `${CLUSTERS}/namespaces/${namespace}/clusters/${clusterName(id)}`;
   const cluster = await api.read(path, CLUSTER);
-  await ask(cloud, 'POST', `/services/${id}/stop`);
-  await untilStatus(cloud, id, 'PAUSED');
+  if (power === 'stopped') {
+    await ask(cloud, 'POST', `/services/${id}/stop`);
+    await untilStatus(cloud, id, 'PAUSED');
+  }
   const secrets = listed.filter(({ metadata }) => metadata.ownerReferences === undefined);
   return { service, secrets, cluster };
 }
@@ -174,36 +180,53 @@ export async function createByHand(byHand: ByHand, count = 1): Promise<Sample> {
   return sample;
 }
 
-/** The same of the snapshot of a stopped service’s volume. */
-export async function forkByHand(byHand: ByHand): Promise<Sample> {
-  const { kube, cloud, model } = byHand;
+/** The snapshot of a service: the object that is applied, and when it is taken. */
+function snapshotOf({ kube, model }: ByHand, power: Power) {
+  const cluster = clusterName(model.service.id);
+  return power === 'running'
+    ? {
+        resource: 'backups.postgresql.cnpg.io',
+        isTaken: '{.status.phase}=completed',
+        object: {
+          apiVersion: 'postgresql.cnpg.io/v1',
+          kind: 'Backup',
+          spec: { cluster: { name: cluster }, method: 'volumeSnapshot' },
+        },
+      }
+    : {
+        resource: 'volumesnapshot',
+        isTaken: '{.status.readyToUse}=true',
+        object: {
+          apiVersion: 'snapshot.storage.k8s.io/v1',
+          kind: 'VolumeSnapshot',
+          spec: {
+            volumeSnapshotClassName: kube.rig.storageClass,
+            source: { persistentVolumeClaimName: `${cluster}-1` },
+          },
+        },
+      };
+}
+
+/** The same of a snapshot of a service. A Backup has one of its name. */
+export async function forkByHand(byHand: ByHand, power: Power): Promise<Sample> {
+  const { kube, cloud } = byHand;
   const namespace = namespaceOf(cloud.projectId);
-  const snapshotOf = (name: string): string => `${name}-origin`;
+  const nameOf = (name: string): string => `${name}-origin`;
   const copy = copyOf(byHand, (name) => ({
     volumeSnapshots: {
       storage: {
         apiGroup: 'snapshot.storage.k8s.io',
         kind: 'VolumeSnapshot',
-        name: snapshotOf(name),
+        name: nameOf(name),
       },
     },
   }));
-  const snapshot = snapshotOf(copy.name);
+  const snapshot = nameOf(copy.name);
+  const { resource, isTaken, object } = snapshotOf(byHand, power);
   const watch = stopwatch();
-  await apply(byHand, [
-    {
-      apiVersion: 'snapshot.storage.k8s.io/v1',
-      kind: 'VolumeSnapshot',
-      metadata: { name: snapshot, namespace },
-      spec: {
-        volumeSnapshotClassName: kube.rig.storageClass,
-        source: { persistentVolumeClaimName: `${clusterName(model.service.id)}-1` },
-      },
-    },
-  ]);
-  const named = ['volumesnapshot', snapshot, '--namespace', namespace];
-  const isReady = '--for=jsonpath={.status.readyToUse}=true';
-  await kube.rig.inNode('kubectl', 'wait', ...named, isReady, '--timeout=60s');
+  await apply(byHand, [{ ...object, metadata: { name: snapshot, namespace } }]);
+  const named = [resource, snapshot, '--namespace', namespace];
+  await kube.rig.inNode('kubectl', 'wait', ...named, `--for=jsonpath=${isTaken}`, '--timeout=60s');
   watch.lap('snapshot');
   await apply(byHand, copy.items);
   await untilSelected(byHand, copy.port);
