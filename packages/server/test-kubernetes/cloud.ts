@@ -26,9 +26,11 @@ let opened: Opened | null = null;
 /** A test with faults of the operator, which only the double can have. */
 export const testWithDouble = realOperatorFiles === null ? test : test.skip;
 
-/** A test with the Barman Cloud plugin, or with its double. */
-export const testWithPlugin =
-  realOperatorFiles === null || realPluginFiles !== null ? test : test.skip;
+/** Whether the cluster has the Barman Cloud plugin, or its double. */
+export const hasPlugin = realOperatorFiles === null || realPluginFiles !== null;
+
+/** A test with it. */
+export const testWithPlugin = hasPlugin ? test : test.skip;
 
 export async function setUp(): Promise<void> {
   const rig = await openRig();

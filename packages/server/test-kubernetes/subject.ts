@@ -17,7 +17,7 @@ import type { ServiceSpec } from '../src/engine/spec.ts';
 import { newId } from '../src/lib/ids.ts';
 import { scramVerifier } from '../src/lib/scram.ts';
 import { openCertificateAuthority } from '../src/lib/tls.ts';
-import { poolerImage } from './cloud.ts';
+import { hasPlugin, poolerImage } from './cloud.ts';
 import type { Api } from './operator/api.ts';
 import { CLUSTERS, pathIn } from './operator/cluster.ts';
 import type { Rig } from './rig.ts';
@@ -251,7 +251,7 @@ async function leftoversOf(api: Api, id: string): Promise<string[]> {
     ...['deployments', 'replicasets'].map((kind) => `/apis/apps/v1/${kind}`),
     `${CLUSTERS}/clusters`,
     `${CLUSTERS}/backups`,
-    '/apis/barmancloud.cnpg.io/v1/objectstores',
+    ...(hasPlugin ? ['/apis/barmancloud.cnpg.io/v1/objectstores'] : []),
     SNAPSHOTS,
   ];
   const listed = await Promise.all(paths.map((path) => api.list(path, NAMED)));
