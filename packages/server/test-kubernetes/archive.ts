@@ -169,6 +169,7 @@ async function forkOfMoment(subject: KubernetesSubject, store: ObjectStore): Pro
     () => filesOf(store, fork),
     (files) => files.length > 0,
   );
+  await forkOfNow(subject, parent, store);
   await removeAll(subject, parent.id);
   expect(await subject.leftovers(parent.id)).toEqual([]);
   expect(await filesOf(store, parent)).toEqual([]);
@@ -179,6 +180,25 @@ async function forkOfMoment(subject: KubernetesSubject, store: ObjectStore): Pro
   expect(await subject.leftovers(fork.id)).toEqual([]);
   expect(await s3().filesIn(folderOf(store))).toEqual([]);
   expect(await hasKey(subject)).toBe(false);
+}
+
+/** By a snapshot, although the parent has an archive. */
+async function forkOfNow(
+  subject: KubernetesSubject,
+  parent: ServiceSpec,
+  store: ObjectStore,
+): Promise<void> {
+  const fork = await forkOf(subject, parent);
+  const { steps } = await settle(subject, fork);
+  expect(steps[0]).toBe('take snapshot');
+  const rows = await execute(subject, fork, 'select n from rows', FORK_PASSWORD);
+  expect(rows).toHaveLength(9);
+  await endFile(subject, fork);
+  await eventually(
+    () => filesOf(store, fork),
+    (files) => files.length > 0,
+  );
+  await removeAll(subject, fork.id);
 }
 
 async function awayAndBack(

@@ -1,14 +1,17 @@
 /** Forks of services that run: what they have, and what becomes of them without their parent. */
 import { Type } from 'typebox';
 import { expect, test } from 'vitest';
+import { namespaceOf, originBackup } from '../src/engine/kubernetes/manifests/names.ts';
 import { removeAll, settle } from '../src/engine/conformance/subject.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
 import { operator, testWithDouble } from './cloud.ts';
 import { converge, pathOf, paused, reasonOf, untilSettled, withSubject } from './faults.ts';
 import { openLedger } from './ledger.ts';
+import { CLUSTERS } from './operator/cluster.ts';
 import type { KubernetesSubject } from './subject.ts';
 
 export const FORK_PASSWORD = 'password-of-a-fork';
+export const KEEP = { removes: true, quotaBytes: 1e9 };
 
 export async function forkOf(
   subject: KubernetesSubject,
@@ -26,13 +29,17 @@ test('a fork has what was acknowledged before, its own password, and no way to i
   withSubject(async (subject) => {
     const parent = await subject.newSpec();
     await settle(subject, parent);
+    // One of before, which is not what the fork is made of.
+    await subject.engine.backups.keep(parent.id, KEEP);
     const ledger = await openLedger((work) => subject.withClient(parent, work));
     await ledger.goesOn();
     const before = [...ledger.acknowledged];
     const fork = await forkOf(subject, parent);
-    await settle(subject, fork);
+    const { steps } = await settle(subject, fork);
+    expect(steps[0]).toBe('take snapshot');
     await ledger.goesOn();
     expect(await ledger.end()).toEqual([]);
+    expect((await subject.engine.backups.describe(parent.id)).snapshots).toHaveLength(1);
     const numbers = await subject.withClient(
       fork,
       async (client) => {
@@ -53,6 +60,16 @@ test('a fork has what was acknowledged before, its own password, and no way to i
     await removeAll(subject, fork.id);
   }));
 
+/** Has the backup of a fork's parent fail, so that the parent is copied. */
+async function failBackup(subject: KubernetesSubject, fork: ServiceSpec): Promise<void> {
+  await converge(subject, fork, ({ detail }) => detail === 'it is being taken');
+  const backups = `${CLUSTERS}/namespaces/${namespaceOf(subject.projectId)}/backups`;
+  const status = { phase: 'failed', error: 'no room' };
+  await operator().api.merge(`${backups}/${originBackup(fork.id)}/status`, { status });
+  const ended = await converge(subject, fork, ({ did }) => did === 'take snapshot');
+  expect(ended.detail).toContain('no room');
+}
+
 testWithDouble('a fork whose parent is stopped meanwhile says so, and goes on once it runs', () =>
   withSubject(async (subject) => {
     const { faults } = operator();
@@ -64,6 +81,7 @@ testWithDouble('a fork whose parent is stopped meanwhile says so, and goes on on
     // The operator makes nothing of the forks before their parent is stopped.
     faults.isStuck = true;
     try {
+      for (const spec of [fork, other]) await failBackup(subject, spec);
       for (const spec of [fork, other, paused(parent)])
         await converge(
           subject,
@@ -84,6 +102,9 @@ testWithDouble('a fork whose parent is stopped meanwhile says so, and goes on on
     // Its job makes the next pod after a while.
     await untilSettled(subject, fork);
     expect(await subject.canLogIn(fork, FORK_PASSWORD)).toBe(true);
-    for (const { id } of [fork, parent]) await removeAll(subject, id);
+    for (const { id } of [fork, parent]) {
+      await removeAll(subject, id);
+      expect(await subject.leftovers(id)).toEqual([]);
+    }
   }),
 );

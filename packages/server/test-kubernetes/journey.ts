@@ -266,7 +266,7 @@ test('a service is forked, with a size and a password of its own', async () => {
   for (const other of [PASSWORD, service.initial_password])
     await expect(writeRow(other, made)).rejects.toThrow('password authentication failed');
   expect(await writeRow(PASSWORD)).toBe(5);
-  await expectForked(made.service_id);
+  await expectForked(made.service_id, 'take snapshot');
   await purge('orders-fork', made.service_id);
 });
 

@@ -1,11 +1,11 @@
 /** Forks by snapshots of volumes, and what is left of those. */
 import { Type } from 'typebox';
 import { expect, test } from 'vitest';
-import { removeAll, settle } from '../src/engine/conformance/subject.ts';
+import { removeAll, replicated, settle } from '../src/engine/conformance/subject.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
 import { operator, testWithDouble } from './cloud.ts';
 import { converge, pathOf, paused, reasonOf, withSubject } from './faults.ts';
-import { FORK_PASSWORD, forkOf } from './forks.ts';
+import { FORK_PASSWORD, forkOf, KEEP } from './forks.ts';
 import type { KubernetesSubject } from './subject.ts';
 
 const CONTENTS = '/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents';
@@ -14,22 +14,30 @@ const CONTENT = Type.Object({
 });
 
 /** The snapshots on the storage that were taken for a fork. */
-async function storedFor({ id }: ServiceSpec): Promise<number> {
+async function storedFor({ id }: Pick<ServiceSpec, 'id'>): Promise<number> {
   const contents = await operator().api.list(CONTENTS, CONTENT);
   return contents.filter(({ spec }) => spec.volumeSnapshotRef.name.includes(id)).length;
 }
 
-async function pausedParent(subject: KubernetesSubject): Promise<ServiceSpec> {
-  const parent = await subject.newSpec();
+type Power = 'paused' | 'running';
+const POWERS: Power[] = ['paused', 'running'];
+
+async function parentWith(
+  subject: KubernetesSubject,
+  power: Power,
+  replicas = 0,
+): Promise<ServiceSpec> {
+  const single = await subject.newSpec();
+  const parent = replicas === 0 ? single : replicated(subject, single, replicas);
   await settle(subject, parent);
   await subject.insertRows(parent, 3);
-  await settle(subject, paused(parent));
+  if (power === 'paused') await settle(subject, paused(parent));
   return parent;
 }
 
-test('a fork of a paused service has its data, and survives its control plane at each step', () =>
+test.each(POWERS)('a fork of a %s service survives its control plane at each step', (power) =>
   withSubject(async (subject) => {
-    const parent = await pausedParent(subject);
+    const parent = await parentWith(subject, power, power === 'running' ? 1 : 0);
     const fork = await forkOf(subject, parent);
     // An engine that begins again connects again.
     const steps = new Set<string>();
@@ -68,11 +76,12 @@ test('a fork of a paused service has its data, and survives its control plane at
       await removeAll(subject, id);
       expect(await subject.leftovers(id)).toEqual([]);
     }
-  }));
+  }),
+);
 
-test('a fork of a paused service goes on without its parent once the snapshot is taken', () =>
+test.each(POWERS)('a fork of a %s service goes on without it once its snapshot is taken', (power) =>
   withSubject(async (subject) => {
-    const parent = await pausedParent(subject);
+    const parent = await parentWith(subject, power);
     const [fork, removed, late] = [
       await forkOf(subject, parent),
       await forkOf(subject, parent),
@@ -92,11 +101,39 @@ test('a fork of a paused service goes on without its parent once the snapshot is
       expect(await subject.leftovers(spec.id)).toEqual([]);
       await expect.poll(() => storedFor(spec)).toBe(0);
     }
-  }));
+  }),
+);
+
+testWithDouble('a parent that is stopped while it is backed up is forked all the same', () =>
+  withSubject(async (subject) => {
+    const { faults } = operator();
+    const parent = await parentWith(subject, 'running');
+    const [fork, removed] = [await forkOf(subject, parent), await forkOf(subject, parent)];
+    faults.isStuck = true;
+    try {
+      for (const spec of [fork, removed])
+        await converge(subject, spec, ({ detail }) => detail === 'it is being taken');
+      await removeAll(subject, removed.id);
+      expect(await subject.leftovers(removed.id)).toEqual([]);
+      await converge(subject, paused(parent), ({ did, detail }) => did === null && detail !== null);
+    } finally {
+      faults.isStuck = false;
+    }
+    await settle(subject, paused(parent));
+    const { steps } = await settle(subject, fork);
+    expect(steps.slice(0, 3)).toEqual(['take snapshot', 'take snapshot', 'create Cluster']);
+    await removeAll(subject, parent.id);
+    await removeAll(subject, fork.id);
+    for (const { id } of [parent, fork, removed]) {
+      expect(await subject.leftovers(id)).toEqual([]);
+      expect(await storedFor({ id })).toBe(0);
+    }
+  }),
+);
 
 testWithDouble('a snapshot goes with the Cluster of its fork, if somebody deletes that', () =>
   withSubject(async (subject) => {
-    const parent = await pausedParent(subject);
+    const parent = await parentWith(subject, 'paused');
     const fork = await forkOf(subject, parent);
     const { faults } = operator();
     faults.isStuck = true;
@@ -111,8 +148,6 @@ testWithDouble('a snapshot goes with the Cluster of its fork, if somebody delete
     for (const { id } of [fork, parent]) await removeAll(subject, id);
   }),
 );
-
-const KEEP = { removes: true, quotaBytes: 1e9 };
 
 /** Takes a snapshot of a service that has these rows more. */
 async function backUp(subject: KubernetesSubject, spec: ServiceSpec, rows: number): Promise<void> {

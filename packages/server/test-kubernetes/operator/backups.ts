@@ -1,7 +1,7 @@
 /**
- * Backups by volume snapshots: docs/cloudnativepg.md, fact 27. CloudNativePG takes the snapshot
- * between the begin and the end of an online backup; the double takes one after a checkpoint, and
- * leaves the rest to the recovery of PostgreSQL after a crash.
+ * Backups by volume snapshots: docs/cloudnativepg.md, facts 27 and 38. CloudNativePG takes the
+ * snapshot between the begin and the end of an online backup; the double takes one after a
+ * checkpoint. The rest is the recovery of PostgreSQL after a crash for both.
  */
 import { Type, type Static } from 'typebox';
 import type { Api } from './api.ts';
@@ -49,6 +49,7 @@ export async function backUp(
       one.metadata.namespace === backup.metadata.namespace && one.metadata.name === name;
     const cluster = clusters.find((one) => is(one, backup.spec.cluster.name));
     if (cluster === undefined) continue;
+    if (phase === undefined && all.some((other) => isUnderWay(other, backup))) continue;
     const snapshot = snapshots.find((one) => is(one, backup.metadata.name));
     const primary = pods.find((one) => is(one, currentPrimary(cluster)));
     if (snapshot?.status?.readyToUse === true) await complete(api, backup);
@@ -61,6 +62,12 @@ export async function backUp(
       await begin(tools, cluster, backup, primary);
   }
 }
+
+/** One backup of a Cluster is taken at a time. */
+const isUnderWay = ({ metadata, spec, status }: Backup, next: Backup): boolean =>
+  metadata.namespace === next.metadata.namespace &&
+  spec.cluster.name === next.spec.cluster.name &&
+  status?.phase === 'started';
 
 async function begin(
   { api, exec }: Tools,
@@ -80,7 +87,8 @@ async function begin(
     metadata: {
       name,
       namespace,
-      labels,
+      // Those of the volume, whichever Backup it is.
+      labels: { ...labels, 'cnpg.io/backupName': name },
       ownerReferences: [{ apiVersion: 'postgresql.cnpg.io/v1', kind: 'Backup', name, uid }],
     },
     spec: {

@@ -12,7 +12,7 @@ import { backupName, baseBackupName } from './manifests/names.ts';
 import { baseBackupManifest } from './manifests/object-store.ts';
 import { backupManifest } from './manifests/snapshots.ts';
 import type { Region } from './region.ts';
-import type { BackupState } from './service/backup-state.ts';
+import { isEnded, type BackupState } from './service/backup-state.ts';
 import { windowOf } from './service/archive-state.ts';
 import { placesIn } from './service/objects.ts';
 import type { ClusterState } from './service/observed.ts';
@@ -140,8 +140,6 @@ function whyNotTaken(newest: BackupState | undefined, nowMs: number): string | n
   return `that of ${asked} has not ended, and is replaced after a day`;
 }
 
-const isEnded = ({ isTaken, problem }: BackupState): boolean => isTaken || problem !== null;
-
 /** Whether a backup will not end any more. */
 export const isStuck = (backup: BackupState, nowMs: number): boolean =>
   !isEnded(backup) && nowMs - backup.askedMs >= STUCK_AFTER_MS;
@@ -203,7 +201,7 @@ function isUnchanged({ cache }: Region, cluster: ClusterState): boolean {
   const { desired, awaited, provisioned, leaving } = cluster;
   return (
     cache.staleWhy() === null &&
-    cache.knowsBackups() &&
+    cache.knowsBackups() === true &&
     desired?.running === true &&
     awaited === null &&
     provisioned &&

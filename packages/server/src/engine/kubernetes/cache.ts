@@ -8,7 +8,14 @@ import type { Kube } from './api/client.ts';
 import { KubeError } from './api/errors.ts';
 import { KINDS, type Kind } from './api/kinds.ts';
 import { follow } from './api/watch.ts';
-import { CLUSTER_LABEL, idOf, isInOurNamespace, LABELS, POOLER_LABEL } from './manifests/names.ts';
+import {
+  CLUSTER_LABEL,
+  idOf,
+  isInOurNamespace,
+  LABELS,
+  originBackup,
+  POOLER_LABEL,
+} from './manifests/names.ts';
 import { archiveRecordName } from './manifests/object-store.ts';
 import {
   ARCHIVE_OBJECT,
@@ -17,7 +24,13 @@ import {
   type ArchiveRecord,
   type ArchiveState,
 } from './service/archive-state.ts';
-import { BACKUP_OBJECT, backupState, type BackupState } from './service/backup-state.ts';
+import {
+  BACKUP_OBJECT,
+  backupState,
+  originBackupState,
+  type BackupState,
+  type OriginBackup,
+} from './service/backup-state.ts';
 import {
   CLUSTER_OBJECT,
   clusterState,
@@ -41,16 +54,21 @@ export type Cache = Readonly<{
   servers: (id: string) => readonly ServerState[];
   /** Why one of the pods of its servers does not start; null: no reason is known. */
   obstacle: (id: string) => string | null;
-  /** Whether backups are known. A user without the right to list them has none. */
-  knowsBackups: () => boolean;
+  /**
+   * Whether backups are known; false: a user without the right to list them has none; null: the
+   * cluster does not say now.
+   */
+  knowsBackups: () => boolean | null;
   /** Its snapshots and base backups, newest first. */
   backups: (id: string) => readonly BackupState[];
+  /** The backup of its running parent that a fork is made of; null: there is none. */
+  originBackup: (id: string) => OriginBackup | null;
   /** The services that have a Cluster. */
   ids: () => string[];
   /** Whether the cluster has the Barman Cloud plugin's resources; null: it has not said yet. */
   hasPlugin: () => boolean | null;
-  /** Ends once that is known. */
-  archivesRead: Promise<void>;
+  /** Ends once it is known whether there are backups and resources of the plugin. */
+  listed: Promise<void>;
   /** Its ObjectStore, and how far it is archived; null: it has none. */
   archive: (id: string) => ArchiveState | null;
   pooler: (id: string) => PoolerState | null;
@@ -58,6 +76,7 @@ export type Cache = Readonly<{
   poolerPods: (id: string) => Readonly<{ count: number; obstacle: string | null }>;
   /** Takes over the answer to a write, so that the next step is decided by it. */
   put: (cluster: unknown) => void;
+  putBackup: (backup: unknown) => void;
   putPooler: (deployment: unknown) => void;
   close: () => Promise<void>;
 }>;
@@ -108,7 +127,7 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
   return {
     ready: async () => void (await Promise.all([clusters.first, pods.first, poolers.first])),
     staleWhy: () => (clusters.failure() ?? pods.failure() ?? poolers.failure())?.message ?? null,
-    knowsBackups: () => backups.failure() === null,
+    knowsBackups: () => isThere(backups.failure()),
     cluster: (id) => {
       const [found] = clusters.of(id);
       return found === undefined ? null : clusterState(found);
@@ -123,11 +142,13 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
     backups: (id) =>
       backups
         .of(id)
+        .filter((backup) => !isOrigin(id)(backup))
         .map(backupState)
         .toSorted((a, b) => b.askedMs - a.askedMs),
+    originBackup: (id) => backups.of(id).filter(isOrigin(id)).map(originBackupState)[0] ?? null,
     ids: clusters.ids,
     hasPlugin: () => isThere(archives.failure()),
-    archivesRead: archives.first.catch(() => undefined),
+    listed: Promise.allSettled([archives.first, backups.first]).then(() => undefined),
     archive: (id) => {
       const [found] = archives.of(id);
       return found === undefined ? null : archiveState(id, found, records.of(id)[0]);
@@ -141,6 +162,7 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
       return { count: found.length, obstacle: obstacleIn(found) };
     },
     put: clusters.put,
+    putBackup: backups.put,
     putPooler: poolers.put,
     close: async () => {
       ending.abort();
@@ -149,6 +171,12 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
     },
   };
 }
+
+/** Whether a backup is the one that a fork is made of. */
+const isOrigin =
+  (id: string) =>
+  ({ metadata }: KeptObject): boolean =>
+    metadata.name === originBackup(id);
 
 /** Whether there are resources of a kind, or a user may list them. */
 function isThere(failure: Error | null): boolean | null {

@@ -31,6 +31,13 @@ test('a refusal names the extension that is missing, and where it is', () => {
   });
 });
 
+test('the cost of a fork is that of a snapshot where the cluster has them', () => {
+  const costOf = (snapshots: boolean) =>
+    capabilitiesOf(REGION, { snapshots, archive: null }).forkCost;
+  expect(costOf(true)).toContain('takes a snapshot');
+  expect(costOf(false)).toContain('by pg_basebackup, after a checkpoint');
+});
+
 test('each type has the versions that it can have', () => {
   const { types, versions } = capabilitiesOf(REGION, { snapshots: true, archive: null });
   expect(types).toMatchObject({ TIMESCALEDB: { major: 17 }, VECTOR: { major: 18 } });

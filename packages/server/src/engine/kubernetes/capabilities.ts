@@ -101,7 +101,7 @@ export function capabilitiesOf(settings: Images, { snapshots, archive }: Keeping
     limitsEnforced: true,
     limitsNote: 'by Kubernetes: requests and limits of a pod are equal, but for the shared size',
     cloneMethod: 'copy',
-    forkCost: FORK_COST,
+    forkCost: snapshots ? SNAPSHOT_COST : COPY_COST,
   };
 }
 
@@ -120,9 +120,12 @@ const offMachineOf = (archive: ObjectStore | null): string =>
       '(howdah region object-store): only the strategies NOW and LAST_SNAPSHOT can be forked'
     : 'base backups and WAL are in the object store of the region, and in no repository: a ' +
       'moment of the past can be forked with the strategy PITR';
-const FORK_COST =
+const SNAPSHOT_COST =
+  'the operator takes a snapshot of the volume, which takes the same time for any size on most ' +
+  'storage; where a running server has none, it is copied by pg_basebackup, by its size';
+const COPY_COST =
   'the operator copies the data of the running server by pg_basebackup, after a checkpoint of ' +
-  'it; that of a paused one comes by a snapshot of its volume';
+  'it, by its size: the cluster has no snapshots of volumes (howdah region doctor says why)';
 const REPLICAS =
   'the operator chooses the primary, which has the endpoint; replicas have no port for reads, ' +
   'and their lag is not known';

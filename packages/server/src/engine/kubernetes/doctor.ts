@@ -154,16 +154,19 @@ async function examineStorage(kube: Kube, wanted: string | null): Promise<Findin
       };
 }
 
-/** Without one, all but forks of stopped services works. */
+const WITHOUT_SNAPSHOTS =
+  'there are no backups and no forks of paused services, and forks of running ones copy all data';
+
+/** Without one, forks of running services are slow, and those of stopped ones are not possible. */
 async function examineSnapshots(kube: Kube, storageClass: string | null): Promise<Finding> {
   const what = 'volume snapshots';
   const found = await findSnapshotClass(kube, storageClass);
   return 'name' in found
-    ? { what, state: 'ok', found: `class ${found.name}, backups and forks of paused services` }
+    ? { what, state: 'ok', found: `class ${found.name}, for backups and forks` }
     : {
         what,
         state: 'note',
-        found: `${found.missing}, so there are no backups, and no forks of paused services`,
+        found: `${found.missing}, so ${WITHOUT_SNAPSHOTS}`,
         remedy:
           'install a snapshot controller, and a class with deletionPolicy: Delete: ' +
           'https://kubernetes.io/docs/concepts/storage/volume-snapshots/',

@@ -12,6 +12,9 @@ import { issueServerCertificate, openCertificateAuthority } from '../../lib/tls.
 
 const TOKEN = 'token-of-a-test';
 
+/** The kinds whose objects have their labels in all tests. */
+const SELECTED = /\/(secrets|backups)$/;
+
 type Stored = {
   metadata: { name: string; namespace?: string; resourceVersion: string } & Record<string, unknown>;
 } & Record<string, unknown>;
@@ -86,13 +89,13 @@ function createObjects() {
       notify(path, 'DELETED', withMetadata(path, found, String(version)));
       return true;
     },
-    /** @param selector labels, which are compared for Secrets only */
+    /** @param selector labels, which are compared for kinds in `SELECTED` only */
     list: (collection: string, selector: string): object => ({
       metadata: { resourceVersion: String(version) },
       items: [...objects]
         .filter(([path]) => isIn(path, collection))
         .map(([, object]) => object)
-        .filter((object) => !collection.endsWith('/secrets') || hasLabels(object, selector)),
+        .filter((object) => !SELECTED.test(collection) || hasLabels(object, selector)),
     }),
     /** Sends the changes after a version, and all later ones. */
     watch: (collection: string, after: number, response: ServerResponse): void => {

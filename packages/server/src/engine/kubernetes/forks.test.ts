@@ -170,6 +170,127 @@ test('a fork of a paused service is made of a snapshot, and nothing is left of t
   expect(cluster().spec.bootstrap.recovery).toBeUndefined();
 });
 
+const BACKUP = '/apis/postgresql.cnpg.io/v1' + NAMESPACE + '/backups/s-fork123456-online';
+/** The snapshot of that backup, with the labels of the parent's volume. */
+const ONLINE = SNAPSHOT.replace('origin', 'online');
+
+/** A service that runs in a region with snapshots, and a fork of it. */
+async function runningParent(): Promise<Readonly<{ spec: ServiceSpec; fork: ServiceSpec }>> {
+  addSnapshotClass(cloud);
+  await reopen();
+  const spec = await newSpec(cloud);
+  await untilAwaited(cloud, spec);
+  runServers(cloud);
+  await untilStep(cloud, spec, 'settled');
+  const origin = { parent: ID, strategy: 'NOW', targetTime: null } as const;
+  return { spec, fork: await newSpec(cloud, { id: 'fork123456', size: 'shared', origin }) };
+}
+
+/** Makes steps until the operator has to back the parent up. */
+const untilBackUp = (fork: ServiceSpec): Promise<void> =>
+  until(async () => {
+    await cloud.engine.lifecycle.converge(fork, async () => undefined);
+    return cloud.fake.objects.has(BACKUP);
+  });
+
+/** Acts as the operator. */
+function endBackup(status: object): void {
+  cloud.fake.put(BACKUP, { ...cloud.fake.objects.get(BACKUP), status });
+  cloud.fake.put(ONLINE, {
+    metadata: { labels: { 'howdah.io/service': ID, 'cnpg.io/backupName': 's-fork123456-online' } },
+    status: { readyToUse: true },
+  });
+}
+const elements = [{ name: 's-fork123456-online', type: 'PG_DATA' }];
+const COMPLETED = { phase: 'completed', snapshotBackupStatus: { elements } };
+
+test('a fork of a running service is made of a backup, and nothing is left of that', async () => {
+  const { spec, fork } = await runningParent();
+  const { lifecycle } = cloud.engine;
+  const steps = ['take snapshot', 'create Cluster', 'start PostgreSQL', 'detach from parent'];
+  expect(lifecycle.plan('fork', fork, false, fork.size)).toEqual([...steps, 'connect']);
+  await untilBackUp(fork);
+  expect(cloud.fake.objects.get(BACKUP)).toMatchObject({
+    metadata: { labels: { 'howdah.io/service': fork.id, 'howdah.io/region': 'kube' } },
+    spec: { cluster: { name: `s-${ID}` }, method: 'volumeSnapshot' },
+  });
+  endBackup(COMPLETED);
+  await reopen();
+  const { backups } = cloud.engine;
+  expect(await untilStep(cloud, fork, 'create Cluster')).toEqual(steps.slice(0, 2));
+  const cluster = () => Object(cloud.fake.objects.get(clusterOf(fork.id)));
+  expect(cluster().spec.bootstrap.recovery.volumeSnapshots.storage.name).toBe(
+    's-fork123456-online',
+  );
+  expect(cloud.fake.objects.get(BACKUP)?.metadata).toMatchObject({
+    ownerReferences: [{ kind: 'Cluster', name: `s-${fork.id}`, uid: cluster().metadata.uid }],
+  });
+  for (const id of [ID, fork.id]) expect((await backups.describe(id)).snapshots).toEqual([]);
+  expect(cloud.engine.lifecycle.whyNotForked(ID, 'LAST_SNAPSHOT')).toContain('no snapshot yet');
+  // The parent goes, and what the fork is made of stays.
+  cloud.fake.take(POD);
+  await untilRemoved(cloud, spec.id);
+  expect([BACKUP, ONLINE].map((path) => cloud.fake.objects.has(path))).toEqual([true, true]);
+  await untilAwaited(cloud, fork);
+  runServers(cloud, 1, 1, fork.id);
+  await untilStep(cloud, fork, 'detach from parent');
+  expect([BACKUP, ONLINE].map((path) => cloud.fake.objects.has(path))).toEqual([false, false]);
+});
+
+test('a fork is copied if the backup of its parent fails, and leaves none', async () => {
+  const { spec, fork } = await runningParent();
+  await untilBackUp(fork);
+  endBackup({ phase: 'failed', error: 'no room' });
+  const details: (string | null)[] = [];
+  for (let did: string | null = null; did !== 'create Cluster';) {
+    const verdict = await cloud.engine.lifecycle.converge(fork, async () => undefined);
+    ({ did } = verdict);
+    if (did !== null) details.push(verdict.detail);
+  }
+  expect(details).toEqual([
+    `none of ${ID}, which is copied if it runs: no room`,
+    `PostgreSQL 17 with the data of ${ID}, which is copied without a snapshot: no room`,
+  ]);
+  const { bootstrap } = Object(cloud.fake.objects.get(clusterOf(fork.id))).spec;
+  expect(bootstrap).toMatchObject({ pg_basebackup: { source: `s-${ID}` } });
+  expect(await cloud.engine.observe.warnings(fork.id)).toEqual([]);
+  await untilAwaited(cloud, fork);
+  runServers(cloud, 1, 1, fork.id);
+  await untilStep(cloud, fork, 'detach from parent');
+  expect([BACKUP, ONLINE].map((path) => cloud.fake.objects.has(path))).toEqual([false, false]);
+  expect(spec.id).toBe(ID);
+});
+
+test('a backup that does not end is given up, and one that cannot begin is not taken', async () => {
+  const { fork } = await runningParent();
+  await untilBackUp(fork);
+  const asked = cloud.fake.objects.get(BACKUP);
+  const creationTimestamp = new Date(Date.now() - 3_600_000).toISOString();
+  cloud.fake.put(BACKUP, { ...asked, metadata: { ...asked?.metadata, creationTimestamp } });
+  const steps = await untilStep(cloud, fork, 'create Cluster');
+  expect(steps).toEqual(['take snapshot', 'create Cluster']);
+  await untilRemoved(cloud, fork.id);
+  expect(cloud.fake.objects.has(BACKUP)).toBe(false);
+  // CloudNativePG takes one backup at a time, and a base backup may take hours.
+  cloud.fake.put(BACKUP.replace('fork123456-online', `${ID}-1-base`), {
+    metadata: { labels: { 'howdah.io/service': ID, 'howdah.io/region': 'kube' } },
+    spec: { cluster: { name: `s-${ID}` }, method: 'plugin' },
+  });
+  await until(async () => {
+    const plan = cloud.engine.lifecycle.plan('fork', fork, false, fork.size);
+    return plan[0] === 'create Cluster';
+  });
+  expect(await untilStep(cloud, fork, 'create Cluster')).toEqual(['create Cluster']);
+});
+
+test('a fork that is removed while its parent is backed up leaves nothing', async () => {
+  const { fork } = await runningParent();
+  await untilBackUp(fork);
+  endBackup({ phase: 'started' });
+  await untilRemoved(cloud, fork.id);
+  expect([BACKUP, ONLINE].map((path) => cloud.fake.objects.has(path))).toEqual([false, false]);
+});
+
 test('a fork that is removed while its snapshot is taken leaves none', async () => {
   addSnapshotClass(cloud);
   await reopen();
@@ -199,13 +320,13 @@ test('a class that keeps what is deleted is not used', async () => {
     state: 'note',
     found:
       'there is no VolumeSnapshotClass for the driver example.com/fast that deletes, so there ' +
-      'are no backups, and no forks of paused services',
+      'are no backups and no forks of paused services, and forks of running ones copy all data',
   });
   addSnapshotClass(cloud);
   expect(await examine()).toEqual({
     what: 'volume snapshots',
     state: 'ok',
-    found: 'class snap, backups and forks of paused services',
+    found: 'class snap, for backups and forks',
   });
   kube.close();
 });
@@ -264,7 +385,6 @@ test('backups are taken, listed, forked and removed', async () => {
   expect(Object(cloud.fake.objects.get(clusterOf(fork.id))).spec.bootstrap).toMatchObject({
     recovery: {
       volumeSnapshots: { storage: { kind: 'VolumeSnapshot', name: 'snapshot-of-it' } },
-      recoveryTarget: { targetImmediate: true },
     },
   });
   // A class that is gone for a moment changes no Cluster.

@@ -29,8 +29,9 @@ import { writePassword } from './service/objects.ts';
 import type { ClusterState } from './service/observed.ts';
 import { planOf } from './service/plan.ts';
 import { removeOnce } from './service/remove.ts';
+import { whyNotBackedUp } from './service/snapshots.ts';
 import { createStatements, type Statements } from './statements.ts';
-import { keepSnapshotClass } from './storage-classes.ts';
+import { keepSnapshotClass, nameOf } from './storage-classes.ts';
 import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
 
 export type KubernetesEngineOptions = Readonly<{
@@ -86,7 +87,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     failovers,
     snapshotClass: snapshotClass.current,
     guard,
-    classesRead: Promise.all([snapshotClass.first, cache.archivesRead]).then(() => undefined),
+    classesRead: Promise.all([snapshotClass.first, cache.listed]).then(() => undefined),
     reached: new Set(),
     startingPoolers: new Map(),
     readLagLimit: options.readLagLimit,
@@ -190,6 +191,8 @@ function createLifecycle(region: Region): Engine['lifecycle'] {
         cluster: cache.cluster(spec.id),
         servers: cache.servers(spec.id),
         parent: cache.cluster(spec.origin?.parent ?? spec.set?.parent ?? ''),
+        whyNoBackup: whyNotBackedUp(region, spec.origin?.parent),
+        snapshotClass: nameOf(region.snapshotClass()),
       };
       return planOf(existing, kind, spec, ...more);
     },

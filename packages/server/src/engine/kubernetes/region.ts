@@ -26,7 +26,7 @@ export type Region = Readonly<{
   guard: Readonly<{
     enforce: (id: string, networks: readonly string[], isPooled: boolean) => Promise<void>;
   }>;
-  /** Ends once the class and the resources of the plugin were looked for. */
+  /** Ends once the class, backups and the resources of the plugin were looked for. */
   classesRead: Promise<void>;
   /** Services whose PostgreSQL answered at the endpoint since their last change. */
   reached: Set<string>;

@@ -6,6 +6,26 @@ import { startFakeKubernetes } from '../fake-kubernetes.testing.ts';
 import { clusterAmiss } from './compare.ts';
 import { takeClusterInventory } from './inventory.ts';
 
+test('the snapshot that a fork is made of is the fork’s, whose labels its parent has', async () => {
+  const fake = await startFakeKubernetes();
+  const kube = createKube(readKubeconfig(fake.kubeconfig, null), () => true);
+  try {
+    const labels = { 'howdah.io/service': 'parent' };
+    const path =
+      '/apis/snapshot.storage.k8s.io/v1/namespaces/howdah-p/volumesnapshots/s-fork-online';
+    fake.put(path, { metadata: { labels } });
+    const found = await takeClusterInventory(kube);
+    expect(clusterAmiss('kube', [], new Set(['fork']), found)).toEqual([]);
+    expect(clusterAmiss('kube', [], new Set(['parent']), found)).toEqual([
+      'left over: VolumeSnapshot howdah-p/s-fork-online: ' +
+        'kubectl --namespace howdah-p delete volumesnapshots.snapshot.storage.k8s.io s-fork-online',
+    ]);
+  } finally {
+    kube.close();
+    await fake.close();
+  }
+});
+
 test('an ObjectStore and a record that a service has left are found', async () => {
   const fake = await startFakeKubernetes();
   const kube = createKube(readKubeconfig(fake.kubeconfig, null), () => true);

@@ -3,7 +3,14 @@ import { Type, type Static } from 'typebox';
 import type { Kube } from '../api/client.ts';
 import { KubeError } from '../api/errors.ts';
 import { KINDS, type Kind } from '../api/kinds.ts';
-import { CLUSTER_LABEL, idOf, isInOurNamespace, LABELS, MANAGED } from '../manifests/names.ts';
+import {
+  CLUSTER_LABEL,
+  idOf,
+  idOfSnapshot,
+  isInOurNamespace,
+  LABELS,
+  MANAGED,
+} from '../manifests/names.ts';
 import {
   CLUSTER_OBJECT,
   clusterState,
@@ -132,8 +139,9 @@ async function findIfServed(
 function partsOf(kind: Kind, objects: readonly Labeled[]): Found[] {
   return objects.flatMap(({ metadata: { namespace, name, labels } }) => {
     const cluster = labels?.[CLUSTER_LABEL];
-    const id = labels?.[LABELS.service] ?? (cluster === undefined ? null : idOf(cluster));
-    if (id === null) return [];
+    const labeled = labels?.[LABELS.service] ?? (cluster === undefined ? null : idOf(cluster));
+    if (labeled === null) return [];
+    const id = (kind === KINDS.snapshot ? idOfSnapshot(name) : null) ?? labeled;
     // Clusters of others may have names like ours; only ours have such a namespace or our labels.
     const isOurs = labels?.[LABELS.service] !== undefined || isInOurNamespace({ namespace });
     return isOurs ? [{ kind, namespace, name, id }] : [];

@@ -220,8 +220,7 @@ function bootstrapOf(input: ClusterInput): object {
     owner: ADMIN_ROLE,
     secret: { name: passwordSecret(id) },
   };
-  if (snapshot !== null)
-    return { bootstrap: { recovery: { ...recoveryOf(id, snapshot), ...owned } } };
+  if (snapshot !== null) return { bootstrap: { recovery: { ...recoveryOf(snapshot), ...owned } } };
   if (parent !== null && targetTime !== null) {
     const { recovery, externalClusters } = pointInTimeOf(id, parent, targetTime);
     return { bootstrap: { recovery: { ...recovery, ...owned } }, externalClusters };

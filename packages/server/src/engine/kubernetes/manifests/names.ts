@@ -18,6 +18,9 @@ export const CLUSTER_LABEL = 'cnpg.io/cluster';
 /** The label with the role of a server: `primary` is one of its values. */
 export const ROLE_LABEL = 'cnpg.io/instanceRole';
 
+/** The label that CloudNativePG gives to the snapshots of a Backup, with the name of that. */
+export const BACKUP_LABEL = 'cnpg.io/backupName';
+
 /** The label of the pods of a pooler, with the name of the Cluster. They lack that of servers. */
 export const POOLER_LABEL = 'howdah.io/pooler';
 
@@ -73,6 +76,14 @@ export const certificateSecret = (cluster: string): string => `${cluster}-certif
 export const replicationSecret = (id: string): string => `${clusterName(id)}-replication`;
 /** The snapshot of its parent's volume that a fork is made of. */
 export const originSnapshot = (id: string): string => `${clusterName(id)}-origin`;
+/** The backup of its running parent that a fork is made of, and the snapshot of it. */
+export const originBackup = (id: string): string => `${clusterName(id)}-online`;
+/**
+ * The service that a VolumeSnapshot was taken for, by its name. That of a fork has the labels of
+ * its parent's volume.
+ */
+export const idOfSnapshot = (name: string): string | null =>
+  /^s-(.+)-[^-]+$/.exec(name)?.[1] ?? null;
 /** A backup by snapshot, and the snapshot of it. */
 export const backupName = (id: string, takenMs: number): string =>
   `${clusterName(id)}-${new Date(takenMs).toISOString().replaceAll(/\D/g, '').slice(0, 14)}`;

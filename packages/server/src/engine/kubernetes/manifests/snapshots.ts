@@ -1,7 +1,15 @@
 /** Snapshots of volumes: https://kubernetes.io/docs/concepts/storage/volume-snapshots/ */
 import type { Manifest } from '../api/client.ts';
 import { KINDS } from '../api/kinds.ts';
-import { AWAITED, clusterName, LABELS, MANAGED, namespaceOf, originSnapshot } from './names.ts';
+import {
+  AWAITED,
+  clusterName,
+  LABELS,
+  MANAGED,
+  namespaceOf,
+  originBackup,
+  originSnapshot,
+} from './names.ts';
 
 export type SnapshotInput = Readonly<{
   /** The fork that is made of it. */
@@ -34,10 +42,10 @@ export function originSnapshotManifest(input: SnapshotInput): Manifest {
 }
 
 /**
- * The fields of a Cluster whose first volume is made of a snapshot. PostgreSQL did not run while
- * that of a fork was taken; one that was taken of a running server is recovered to its end.
+ * The fields of a Cluster whose first volume is made of a snapshot. PostgreSQL recovers that of a
+ * running server as after a crash, to the end of its WAL (docs/cloudnativepg.md, fact 38).
  */
-export const recoveryOf = (id: string, snapshot: string): object => ({
+export const recoveryOf = (snapshot: string): object => ({
   volumeSnapshots: {
     storage: {
       apiGroup: KINDS.snapshot.apiVersion.split('/')[0],
@@ -45,7 +53,6 @@ export const recoveryOf = (id: string, snapshot: string): object => ({
       name: snapshot,
     },
   },
-  ...(snapshot === originSnapshot(id) ? {} : { recoveryTarget: { targetImmediate: true } }),
 });
 
 /** How backups of a Cluster are taken. @param className for snapshots of its volumes */
@@ -70,9 +77,36 @@ export type BackupInput = Readonly<{
   clusterUid: string;
 }>;
 
-/** A backup of a Cluster, by a snapshot of the volume of its primary. */
-export function backupManifest({ id, projectId, region, name, clusterUid }: BackupInput): Manifest {
+/** A backup of a service, by a snapshot of the volume of its primary. */
+export function backupManifest(input: BackupInput): Manifest {
   const { apiVersion, kind } = KINDS.cluster;
+  const owner = { apiVersion, kind, name: clusterName(input.id), uid: input.clusterUid };
+  return backupOf(input, input.id, { ownerReferences: [owner] });
+}
+
+export type OriginBackupInput = Readonly<{
+  /** The fork that is made of it. */
+  id: string;
+  projectId: string;
+  region: string;
+  /** The running service that is backed up. */
+  parent: string;
+  /** The step that takes it. */
+  step: string;
+}>;
+
+/** A backup of a running service, for a fork. It stays when the service is purged. */
+export const originBackupManifest = ({ parent, step, ...input }: OriginBackupInput): Manifest =>
+  backupOf({ ...input, name: originBackup(input.id) }, parent, {
+    annotations: { [AWAITED]: step },
+  });
+
+/** @param of the service that is backed up @param more metadata */
+function backupOf(
+  { id, projectId, region, name }: Omit<BackupInput, 'clusterUid'>,
+  of: string,
+  more: object,
+): Manifest {
   return {
     apiVersion: KINDS.backup.apiVersion,
     kind: KINDS.backup.kind,
@@ -85,8 +119,8 @@ export function backupManifest({ id, projectId, region, name, clusterUid }: Back
         [LABELS.service]: id,
         [LABELS.region]: region,
       },
-      ownerReferences: [{ apiVersion, kind, name: clusterName(id), uid: clusterUid }],
+      ...more,
     },
-    spec: { cluster: { name: clusterName(id) }, method: 'volumeSnapshot' },
+    spec: { cluster: { name: clusterName(of) }, method: 'volumeSnapshot' },
   };
 }

@@ -1,5 +1,6 @@
 /** Backups of a service, as the objects of CloudNativePG say. All of it is input. */
 import { Type, type Static } from 'typebox';
+import { AWAITED } from '../manifests/names.ts';
 import { METADATA } from './metadata.ts';
 
 export const BACKUP_OBJECT = Type.Object({
@@ -55,6 +56,25 @@ export function backupState({ metadata, spec, status }: BackupObject): BackupSta
     problem: status?.phase === 'failed' ? (status.error ?? 'unknown').slice(0, MAX_LENGTH) : null,
   };
 }
+
+/** The backup of its running parent that a fork is made of. */
+export type OriginBackup = Pick<BackupState, 'askedMs' | 'isTaken' | 'problem'> &
+  Readonly<{
+    /** Whether the step that takes it has not ended. */
+    isAwaited: boolean;
+  }>;
+
+export const originBackupState = (backup: BackupObject): OriginBackup => ({
+  ...backupState(backup),
+  isAwaited: backup.metadata.annotations?.[AWAITED] !== undefined,
+});
+
+/** Whether CloudNativePG is not at it any more. */
+export const isEnded = ({ isTaken, problem }: BackupState): boolean => isTaken || problem !== null;
+
+/** Whether a base backup is under way, which may take hours: one backup is taken at a time. */
+export const isBusy = (backups: readonly BackupState[]): boolean =>
+  backups.some((backup) => backup.kind === 'base' && !isEnded(backup));
 
 /** @param backups newest first @returns null: none is taken */
 export const newestSnapshot = (backups: readonly BackupState[]): string | null =>

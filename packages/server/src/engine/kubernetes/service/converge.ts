@@ -4,7 +4,7 @@ import { EngineUnavailable, type BeginStep, type Seen, type Verdict } from '../.
 import type { ServiceSpec } from '../../spec.ts';
 import { KINDS, type Place } from '../api/kinds.ts';
 import { FENCED, FENCED_ALL } from '../manifests/cluster.ts';
-import { AWAITED, clusterName, originSnapshot, setName } from '../manifests/names.ts';
+import { AWAITED, clusterName, setName } from '../manifests/names.ts';
 import { nameOf } from '../storage-classes.ts';
 import type { Region } from '../region.ts';
 import { askChallenge, saltOf } from './challenge.ts';
@@ -19,10 +19,14 @@ import { knownPooler, limitPooler, removePooler, startPooler, stopPooler } from 
 import { writeSet } from './set-objects.ts';
 import {
   endOriginSnapshot,
+  findOriginBackup,
   findOriginSnapshot,
-  ownOriginSnapshot,
-  removeOriginSnapshot,
+  ownOrigin,
+  removeOrigin,
+  takeOriginBackup,
   takeOriginSnapshot,
+  whyBackupUnknown,
+  whyNotBackedUp,
 } from './snapshots.ts';
 import { whyUnread } from './object-store.ts';
 import { STEPS } from './steps.ts';
@@ -41,7 +45,10 @@ export async function convergeOnce(
   await region.classesRead;
   const observed = observe(region, spec.id, spec.origin?.parent ?? spec.set?.parent);
   const seen = seenOf(region, spec.id, observed);
-  const stale = region.cache.staleWhy() ?? whyUnread(region, spec, observed.cluster);
+  const stale =
+    region.cache.staleWhy() ??
+    whyUnread(region, spec, observed.cluster) ??
+    whyBackupUnknown(region, spec, observed.cluster);
   if (stale !== null)
     return (
       overdue(region, spec.id, 'read the cluster', OBSTACLE_MS, { seen, why: stale }) ??
@@ -58,7 +65,9 @@ export async function convergeOnce(
       return failed(region, spec.id, STEPS.create, seen, error);
     }
   const owned = { ...spec, projectId };
-  const step = decide(spec, { ...observed, snapshot }, await knownOf(region, owned, observed));
+  const backup = findOriginBackup(region, spec.id, limitOf(spec));
+  const known = await knownOf(region, owned, observed);
+  const step = decide(spec, { ...observed, snapshot, backup }, known);
   switch (step.kind) {
     case 'settled':
       region.waiting.delete(spec.id);
@@ -130,10 +139,13 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
       case 'snapshot':
         await takeOriginSnapshot(region, spec, step);
         return after(null, `of the volume of ${step.parent}`);
+      case 'backUp':
+        await takeOriginBackup(region, spec, step.parent);
+        return after(null, `of the volume of ${step.parent}, which runs`);
       case 'taken':
-        await endOriginSnapshot(region, spec);
+        await endOriginSnapshot(region, spec, step.of);
         region.waiting.delete(spec.id);
-        return after(step.name, `of the volume of ${spec.origin?.parent ?? ''}`);
+        return after(step.name, step.detail);
       case 'expect':
         region.reached.delete(spec.id);
         await annotate(region, spec, { [AWAITED]: step.name });
@@ -181,22 +193,20 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
 async function write(
   region: Region,
   spec: Owned,
-  { name, desired }: Extract<Work, { kind: 'write' }>,
+  { desired }: Extract<Work, { kind: 'write' }>,
   cluster: ClusterState | null,
 ): Promise<void> {
   const { id, power, projectId, pooler, set } = spec;
-  const origin = originSnapshot(id);
   // First: a Cluster that must run is not left without PostgreSQL.
   if (cluster?.fenced === true && power === 'running')
     await annotate(region, spec, { [FENCED]: null });
   // First: nothing would look for it later.
-  if (name === STEPS.detach && cluster?.desired?.snapshot === origin)
-    await removeOriginSnapshot(region, spec);
+  if (desired.parent === undefined) await removeOrigin(region, spec, cluster?.desired ?? {});
   if (cluster !== null) await limitPooler(region, spec, cluster);
   await (set === null
     ? writeObjects(region, spec, projectId, desired)
     : writeSet(region, spec, desired));
-  if (desired.snapshot === origin) await ownOriginSnapshot(region, spec);
+  if (desired.parent !== undefined) await ownOrigin(region, spec, desired);
   // Disabled while the service was paused.
   if (pooler === null && region.cache.pooler(id) !== null) await removePooler(region, spec);
 }
@@ -330,13 +340,16 @@ const NOTICED_MS = 20;
 const placeOf = ({ id, projectId, set }: Owned): Place =>
   placesIn(projectId)(KINDS.cluster, set === null ? clusterName(id) : setName(id));
 
-function observe({ cache }: Region, id: string, parent?: string): Observed {
+function observe(region: Region, id: string, parent?: string): Observed {
+  const { cache } = region;
   return {
     parent: parent === undefined ? null : cache.cluster(parent),
     cluster: cache.cluster(id),
     servers: cache.servers(id),
     obstacle: cache.obstacle(id),
     snapshot: null,
+    backup: null,
+    whyNoBackup: whyNotBackedUp(region, parent),
     newestSnapshot: parent === undefined ? null : newestSnapshot(cache.backups(parent)),
     pooler: cache.pooler(id),
   };

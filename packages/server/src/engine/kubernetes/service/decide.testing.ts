@@ -90,6 +90,8 @@ export function up(spec: ServiceSpec, change: Partial<ClusterState> = {}): Obser
     obstacle: null,
     parent: null,
     snapshot: null,
+    backup: null,
+    whyNoBackup: null,
     newestSnapshot: null,
     pooler: null,
   };

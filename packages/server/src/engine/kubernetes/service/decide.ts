@@ -16,25 +16,22 @@ import {
 } from './decide-pooler.ts';
 import { changeOf, restartWhy, type Change } from './change.ts';
 import { desiredOf, restartMarkOf, type Desired } from './desired.ts';
-import { isStopped, sourceOf, whyNotCopied } from './fork.ts';
+import { decideSnapshot, type ForkStep } from './decide-fork.ts';
+import { sourceOf, whyNotCopied } from './fork.ts';
 import type { ClusterState, Observed, ServerState } from './observed.ts';
 import { desiredOfSet } from './set-desired.ts';
 import { STEPS, switchoverIn, switchOverTo } from './steps.ts';
+import { wait, type Wait } from './wait.ts';
 
 /** The phase of a Cluster with nothing left to do, in the words of CloudNativePG. */
 export const HEALTHY = 'Cluster in healthy state';
 
 export type Step =
   | Readonly<{ kind: 'settled' }>
-  /** `what`: the step that has not ended; `isObstacle`: it cannot end by itself. */
-  | Readonly<{ kind: 'wait'; what: string; why: string; isObstacle: boolean; waitMs: number }>
+  | Wait
   | Readonly<{ kind: 'refuse'; why: string }>
   /** Writes the objects of the service as desired; `awaits`: its end is waited for. */
   | Readonly<{ kind: 'write' } & Change>
-  /** Takes a snapshot of the volume of the parent's primary. */
-  | Readonly<{ kind: 'snapshot'; name: string; parent: string; primary: number }>
-  /** The snapshot is taken. */
-  | Readonly<{ kind: 'taken'; name: string }>
   /** Begins to wait for what the operator does by itself. */
   | Readonly<{ kind: 'expect'; name: string }>
   /** The awaited step has ended. */
@@ -51,6 +48,7 @@ export type Step =
   | Readonly<{ kind: 'rebuild'; name: string; why: string }>
   /** Changes the primary, or kills it, and measures for how long nothing answers. */
   | Readonly<{ kind: 'drill'; name: string; drill: DrillKind; to: number }>
+  | ForkStep
   | PoolerStep;
 
 /** The state of a service beside its objects. */
@@ -76,8 +74,6 @@ export type Known = Readonly<{
   cannotFollow: string | null;
 }>;
 
-/** How soon a Cluster that changes is looked at again, beside the events of watches. */
-const SOON_MS = 200;
 /** A stop waits for so long for the servers to be healthy, as the operator does. */
 export const FENCE_AFTER_MS = 30_000;
 
@@ -123,37 +119,36 @@ function wantedOf(spec: ServiceSpec, observed: Observed, known: Known): Desired 
   return desiredWith(archives(before, known, desiredWith(false)));
 }
 
-function decideCreate(
-  spec: ServiceSpec,
-  desired: Desired,
-  { parent, snapshot, servers }: Observed,
-  { snapshotClass }: Known,
-): Step {
+function decideCreate(spec: ServiceSpec, desired: Desired, observed: Observed, known: Known): Step {
+  const { parent, servers } = observed;
   if (!desired.running) return { kind: 'settled' };
   if (spec.set !== null) return decideCreateSet(desired, spec.set, parent, servers);
   // A new Cluster under its name would be empty.
   if (spec.provisioned) return { kind: 'refuse', why: LOST };
-  if (snapshot?.ready === false)
-    return wait(STEPS.snapshot, snapshot.problem ?? 'it is being taken', snapshot.problem !== null);
-  if (snapshot?.isAwaited === true) return { kind: 'taken', name: STEPS.snapshot };
   if (spec.origin?.strategy === 'LAST_SNAPSHOT' && desired.snapshot === undefined)
     return wait(STEPS.create, noSnapshotOf(spec.origin.parent), true);
   if (desired.targetTime !== undefined && desired.archives !== true)
     return wait(STEPS.create, NO_STORE, true);
-  if (
-    desired.parent !== undefined &&
-    desired.snapshot === undefined &&
-    desired.targetTime === undefined
-  ) {
-    const primary = parent !== null && isStopped(parent) ? parent.primary : null;
-    if (snapshotClass !== null && primary !== null)
-      return { kind: 'snapshot', name: STEPS.snapshot, parent: desired.parent, primary };
-    const why = whyNotCopied(desired.parent, parent);
-    if (why !== null) return wait(STEPS.create, why, true);
+  if (spec.origin?.strategy === 'NOW' && desired.parent !== undefined) {
+    const step = decideSnapshot(desired.parent, observed, known.snapshotClass);
+    if (step !== null) return step;
   }
-  const data = desired.parent === undefined ? '' : ` with the data of ${desired.parent}`;
-  const detail = `PostgreSQL ${spec.major}${data}`;
+  const detail = `PostgreSQL ${spec.major}${dataOf(desired, observed, known)}`;
   return { kind: 'write', name: STEPS.create, awaits: false, detail, desired };
+}
+
+function dataOf(
+  desired: Desired,
+  { backup, whyNoBackup }: Observed,
+  { snapshotClass }: Known,
+): string {
+  if (desired.parent === undefined) return '';
+  const data = ` with the data of ${desired.parent}`;
+  const isCopied = desired.snapshot === undefined && desired.targetTime === undefined;
+  const why = backup?.problem ?? whyNoBackup;
+  return isCopied && snapshotClass !== null && why !== null
+    ? `${data}, which is copied without a snapshot: ${why}`
+    : data;
 }
 
 /** A set has no data of its own: whenever its Cluster is gone, it is made again. */
@@ -231,14 +226,6 @@ const noSnapshotOf = (parent: string): string =>
 const LOST =
   'its Cluster is gone, with its data: restore the Cluster and its volumes by a backup of the ' +
   'Kubernetes cluster, or delete the service';
-
-const wait = (what: string, why: string, isObstacle = false): Step => ({
-  kind: 'wait',
-  what,
-  why,
-  isObstacle,
-  waitMs: SOON_MS,
-});
 
 /** Why data cannot be started by the major version that is wanted; null: it can. */
 function otherMajorOf(before: Desired | null, { major }: Desired): string | null {

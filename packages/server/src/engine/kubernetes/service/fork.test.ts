@@ -157,6 +157,122 @@ describe('a fork of a stopped service', () => {
   });
 });
 
+describe('a fork of a running service in a region with snapshots', () => {
+  const FORK: ServiceSpec = {
+    ...SPEC,
+    origin: { parent: 'parent1234', strategy: 'NOW', targetTime: null },
+  };
+  const known = { ...UNREACHED, snapshotClass: 'snap' };
+  const running: Observed = { ...NOTHING, parent: up(SPEC).cluster };
+  const backup: SnapshotState = { ready: true, isAwaited: false, problem: null };
+  const restoring = desiredOf(
+    FORK,
+    { parent: 'parent1234', snapshot: 's-abcde12345-online', targetTime: null },
+    'snap',
+  );
+  const copying = desiredOf(
+    FORK,
+    { parent: 'parent1234', snapshot: null, targetTime: null },
+    'snap',
+  );
+  const withBackup = (change: Partial<SnapshotState>): Observed => ({
+    ...running,
+    backup: { ...backup, ...change },
+    // One of before the call.
+    newestSnapshot: 's-parent1234-20261126000000',
+  });
+
+  test('is made of a snapshot that is taken for it', () => {
+    expect(decide(FORK, running, known)).toEqual({
+      kind: 'backUp',
+      name: 'take snapshot',
+      parent: 'parent1234',
+    });
+    expect(decide(FORK, withBackup({ ready: false, isAwaited: true }), known)).toMatchObject({
+      kind: 'wait',
+      what: 'take snapshot',
+      isObstacle: false,
+    });
+    expect(decide(FORK, withBackup({ isAwaited: true }), known)).toMatchObject({
+      kind: 'taken',
+      of: 'backup',
+    });
+    // Whatever has become of the parent.
+    for (const parent of [running.parent, null])
+      expect(decide(FORK, { ...withBackup({}), parent }, known)).toMatchObject({
+        kind: 'write',
+        name: 'create Cluster',
+        detail: 'PostgreSQL 17 with the data of parent1234',
+        desired: restoring,
+      });
+  });
+
+  test('stays with its snapshot, and is detached once it runs', () => {
+    const change = { desired: restoring, provisioned: false } as const;
+    const starting = up(FORK, { ...change, awaited: 'start PostgreSQL', ready: 0 });
+    const observed = { ...withBackup({}), ...starting, servers: [], parent: null };
+    expect(decide(FORK, observed, known)).toMatchObject({ kind: 'wait', isObstacle: false });
+    expect(decide(FORK, up(FORK, change), known)).toMatchObject({
+      name: 'detach from parent',
+      desired: desiredOf(FORK, null, 'snap'),
+    });
+    // Somebody has changed its annotation.
+    const cluster = starting.cluster === null ? null : { ...starting.cluster, desired: null };
+    const unknown = { ...withBackup({}), cluster, servers: [] };
+    expect(decide(FORK, unknown, known)).toMatchObject({ kind: 'write', desired: restoring });
+  });
+
+  test('copies the server if there is no snapshot, and says why', () => {
+    const failed = withBackup({ ready: false, isAwaited: true, problem: 'no room' });
+    expect(decide(FORK, failed, known)).toMatchObject({
+      kind: 'taken',
+      of: 'backup',
+      detail: 'none of parent1234, which is copied if it runs: no room',
+    });
+    const detail = (why: string) =>
+      `PostgreSQL 17 with the data of parent1234, which is copied without a snapshot: ${why}`;
+    const ended = withBackup({ ready: false, problem: 'no room' });
+    expect(decide(FORK, ended, known)).toMatchObject({
+      kind: 'write',
+      detail: detail('no room'),
+      desired: copying,
+    });
+    const busy = { ...running, whyNoBackup: 'a base backup of it is under way' };
+    expect(decide(FORK, busy, known)).toMatchObject({
+      kind: 'write',
+      detail: detail('a base backup of it is under way'),
+      desired: copying,
+    });
+  });
+
+  test('says why it waits for a parent that does not run, and goes on without it', () => {
+    const taking = withBackup({ ready: false, isAwaited: true });
+    const stopping = up(SPEC, { desired: desiredOf(PAUSED), awaited: 'stop PostgreSQL' }).cluster;
+    for (const [parent, why] of [
+      [null, 'its parent parent1234 has no Cluster any more; delete the fork'],
+      [stopping, 'its parent parent1234 does not run; start that, or delete the fork'],
+    ] as const)
+      expect(decide(FORK, { ...taking, parent }, known)).toMatchObject({
+        kind: 'wait',
+        what: 'take snapshot',
+        why,
+        isObstacle: true,
+      });
+    const failed = withBackup({ ready: false, problem: 'cannot backup a hibernated cluster' });
+    expect(decide(FORK, { ...failed, parent: stopping }, known)).toMatchObject({
+      kind: 'wait',
+      what: 'create Cluster',
+    });
+    const parent = up(SPEC, { desired: desiredOf(PAUSED), hibernated: true }).cluster;
+    expect(decide(FORK, { ...failed, parent }, known)).toMatchObject({ kind: 'snapshot' });
+    const snapshot = { ready: true, isAwaited: false, problem: null };
+    expect(decide(FORK, { ...failed, parent, snapshot }, known)).toMatchObject({
+      kind: 'write',
+      desired: { snapshot: 's-abcde12345-origin' },
+    });
+  });
+});
+
 describe('a fork of the last snapshot', () => {
   const FORK: ServiceSpec = {
     ...SPEC,

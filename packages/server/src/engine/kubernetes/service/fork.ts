@@ -1,11 +1,11 @@
 /**
- * A fork copies the data of its parent: that of a running server by `bootstrap.pg_basebackup`, that
- * of a stopped one by a snapshot of its volume, that of a moment by its archive. Until its own
+ * A fork gets the data of its parent: by a snapshot of its volume, that of a moment by its archive,
+ * and that of a running server without a snapshot by `bootstrap.pg_basebackup`. Until its own
  * server runs, its Cluster names where the data is from. Then it is detached: the secret of a
  * running parent opens all data that it will ever have, and a snapshot has no other purpose.
  */
 import type { Origin, ServiceSpec } from '../../spec.ts';
-import { originSnapshot } from '../manifests/names.ts';
+import { originBackup, originSnapshot } from '../manifests/names.ts';
 import type { Source } from './desired.ts';
 import type { ClusterState, Observed } from './observed.ts';
 
@@ -16,7 +16,7 @@ import type { ClusterState, Observed } from './observed.ts';
  */
 export function sourceOf(
   { id, origin, provisioned }: ServiceSpec,
-  { cluster, snapshot, newestSnapshot }: Sources,
+  { cluster, ...snapshots }: Sources,
   hasStarted: boolean,
 ): Source | null {
   const hasData = provisioned || cluster?.provisioned === true || hasStarted;
@@ -24,7 +24,7 @@ export function sourceOf(
   const { parent } = origin;
   const before = cluster?.desired ?? null;
   // Without the annotation, it may be copying.
-  if (before === null) return { parent, ...chosen(id, origin, { snapshot, newestSnapshot }) };
+  if (before === null) return { parent, ...chosen(id, origin, snapshots) };
   const { snapshot: made = null, targetTime = null } = before;
   return before.parent === undefined ? null : { parent, snapshot: made, targetTime };
 }
@@ -32,11 +32,11 @@ export function sourceOf(
 function chosen(
   id: string,
   { strategy, targetTime }: Pick<Origin, 'strategy' | 'targetTime'>,
-  { snapshot, newestSnapshot }: Pick<Sources, 'snapshot' | 'newestSnapshot'>,
+  { snapshot, backup, newestSnapshot }: Omit<Sources, 'cluster'>,
 ): Omit<Source, 'parent'> {
   switch (strategy) {
     case 'NOW':
-      return { snapshot: snapshot === null ? null : originSnapshot(id), targetTime: null };
+      return { snapshot: madeOf(id, { snapshot, backup }), targetTime: null };
     case 'LAST_SNAPSHOT':
       return { snapshot: newestSnapshot, targetTime: null };
     case 'PITR':
@@ -44,7 +44,15 @@ function chosen(
   }
 }
 
-type Sources = Pick<Observed, 'cluster' | 'snapshot' | 'newestSnapshot'>;
+function madeOf(
+  id: string,
+  { snapshot, backup }: Pick<Sources, 'snapshot' | 'backup'>,
+): string | null {
+  if (snapshot !== null) return originSnapshot(id);
+  return backup?.ready === true ? originBackup(id) : null;
+}
+
+type Sources = Pick<Observed, 'cluster' | 'snapshot' | 'backup' | 'newestSnapshot'>;
 
 /** Whether a fork of this spec may have to look for a snapshot that it is made of. */
 export const mayHaveSnapshot = (spec: ServiceSpec, cluster: ClusterState | null): boolean =>

@@ -16,14 +16,17 @@ import { KINDS, type Kind, type Place } from '../api/kinds.ts';
 import { clusterManifest } from '../manifests/cluster.ts';
 import {
   AUTHORITY_SECRET,
+  BACKUP_LABEL,
   certificateSecret,
   CLUSTER_LABEL,
   clusterName,
   controlSecret,
+  idOfSnapshot,
   innerHosts,
   isInOurNamespace,
   LABELS,
   namespaceOf,
+  originBackup,
   passwordSecret,
   poolerName,
   readerSecret,
@@ -210,10 +213,18 @@ const exists = async (kube: Kube, place: Place): Promise<boolean> =>
 /** The snapshots of volumes that belong to a service, in whichever namespace they are. */
 export async function listSnapshots(kube: Kube, id: string): Promise<SnapshotObject[]> {
   const all = { kind: KINDS.snapshot, namespace: null, name: null };
-  const { items } = await kube
-    .list(all, SNAPSHOT_OBJECT, { [LABELS.service]: id })
-    .catch(noneIfMissing);
-  return items.filter(({ metadata: { namespace } }) => isInOurNamespace({ namespace }));
+  const listed = await Promise.all(
+    // Those of backups have the labels of the volume, which may be that of another service.
+    [{ [LABELS.service]: id }, { [BACKUP_LABEL]: originBackup(id) }].map((labels) =>
+      kube.list(all, SNAPSHOT_OBJECT, labels).catch(noneIfMissing),
+    ),
+  );
+  return listed
+    .flatMap(({ items }) => items)
+    .filter(
+      ({ metadata: { namespace, name } }) =>
+        isInOurNamespace({ namespace }) && (idOfSnapshot(name) ?? id) === id,
+    );
 }
 
 /** A cluster without such resources has none; without the right to list them, none was made. */

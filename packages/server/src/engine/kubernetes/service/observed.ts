@@ -129,6 +129,10 @@ export type Observed = Readonly<{
   parent: ClusterState | null;
   /** The snapshot that a fork is made of; null: there is none, or the fork has its Cluster. */
   snapshot: SnapshotState | null;
+  /** The backup of its running parent that a fork is made of; null: there is none. */
+  backup: SnapshotState | null;
+  /** Why the operator cannot take a snapshot of the parent while that runs; null: it can. */
+  whyNoBackup: string | null;
   /** The newest snapshot that was taken of the parent as a backup; null: there is none. */
   newestSnapshot: string | null;
   /** Its connection pooler; null: there is none. */

@@ -3,13 +3,14 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Lifecycle } from '../../engine.ts';
 import type { ServiceSpec } from '../../spec.ts';
 import { changeOf } from './change.ts';
-import { chooseStandby } from './decide.ts';
+import { chooseStandby, type Known } from './decide.ts';
 import { desiredOf } from './desired.ts';
-import { isStopped } from './fork.ts';
+import { beginsWithSnapshot } from './decide-fork.ts';
 import type { Observed } from './observed.ts';
 import { STEPS, switchOverTo } from './steps.ts';
 
-type Existing = Pick<Observed, 'cluster' | 'servers' | 'parent'>;
+type Existing = Pick<Observed, 'cluster' | 'servers' | 'parent' | 'whyNoBackup'> &
+  Pick<Known, 'snapshotClass'>;
 
 /** @param existing what there is of the service now */
 export function planOf(
@@ -82,8 +83,8 @@ export function planOf(
   }
 }
 
-const planSource = ({ origin }: ServiceSpec, { parent }: Existing): string[] =>
-  origin?.strategy === 'NOW' && parent !== null && isStopped(parent) ? [STEPS.snapshot] : [];
+const planSource = ({ origin }: ServiceSpec, existing: Existing): string[] =>
+  origin?.strategy === 'NOW' && beginsWithSnapshot(existing) ? [STEPS.snapshot] : [];
 
 function planSwitchover({ cluster, servers }: Existing): string[] {
   const to = cluster === null ? null : chooseStandby(cluster, servers);

@@ -1,17 +1,23 @@
 /** Takes and removes the snapshots of volumes that forks are made of. Each call can be repeated. */
 import type { ServiceSpec } from '../../spec.ts';
 import { KINDS, type Place } from '../api/kinds.ts';
-import { AWAITED, clusterName, originSnapshot, podOf } from '../manifests/names.ts';
-import { originSnapshotManifest } from '../manifests/snapshots.ts';
+import { AWAITED, clusterName, originBackup, originSnapshot, podOf } from '../manifests/names.ts';
+import { originBackupManifest, originSnapshotManifest } from '../manifests/snapshots.ts';
 import type { Region } from '../region.ts';
+import { isBusy } from './backup-state.ts';
+import { mayHaveSnapshot } from './fork.ts';
 import { listSnapshots, placesIn } from './objects.ts';
-import { snapshotState, type SnapshotState } from './observed.ts';
+import { snapshotState, type ClusterState, type SnapshotState } from './observed.ts';
+import type { Desired } from './desired.ts';
 import { STEPS } from './steps.ts';
 
 type Owned = Pick<ServiceSpec, 'id'> & Readonly<{ projectId: string }>;
 
 const placeOf = ({ id, projectId }: Owned): Place =>
   placesIn(projectId)(KINDS.snapshot, originSnapshot(id));
+
+const backupOf = ({ id, projectId }: Owned): Place =>
+  placesIn(projectId)(KINDS.backup, originBackup(id));
 
 /** The snapshot that a fork is made of; null: there is none. */
 export async function findOriginSnapshot(
@@ -22,6 +28,44 @@ export async function findOriginSnapshot(
   const all = await listSnapshots(kube, id);
   const found = all.find(({ metadata }) => metadata.name === originSnapshot(id));
   return found === undefined ? null : snapshotState(found);
+}
+
+/**
+ * The backup of its running parent that a fork is made of; null: there is none.
+ *
+ * @param withinMs one that takes longer is given up
+ */
+export function findOriginBackup(
+  { cache }: Region,
+  id: string,
+  withinMs: number,
+): SnapshotState | null {
+  const found = cache.originBackup(id);
+  if (found === null) return null;
+  const { askedMs, isTaken, isAwaited, problem } = found;
+  const isLate = !isTaken && Date.now() - askedMs >= withinMs;
+  const late = `it has not ended within ${Math.round(withinMs / 60_000)} minutes`;
+  return { ready: isTaken, isAwaited, problem: problem ?? (isLate ? late : null) };
+}
+
+/** Why the backup of a fork may be there and is not known; null: it is known. */
+export const whyBackupUnknown = (
+  { cache }: Region,
+  spec: ServiceSpec,
+  cluster: ClusterState | null,
+): string | null =>
+  mayHaveSnapshot(spec, cluster) && cache.knowsBackups() === null
+    ? 'the cluster has not listed its backups yet'
+    : null;
+
+/** Why the operator cannot take a snapshot of a service that runs; null: it can. */
+export function whyNotBackedUp({ cache }: Region, id: string | undefined): string | null {
+  if (id === undefined) return null;
+  if (cache.knowsBackups() === false) return 'the backups of its cluster cannot be listed';
+  if (isBusy(cache.backups(id))) return 'a base backup of it is under way';
+  return cache.cluster(id)?.desired?.snapshotClass === undefined
+    ? 'its Cluster has no class for snapshots yet'
+    : null;
 }
 
 /** Asks for a snapshot of the volume of the parent's primary. */
@@ -38,20 +82,58 @@ export async function takeOriginSnapshot(
   await kube.apply(placeOf(spec), originSnapshotManifest(input));
 }
 
-/** Records that the step which takes the snapshot has ended. */
-export async function endOriginSnapshot({ kube }: Region, spec: Owned): Promise<void> {
-  await kube.merge(placeOf(spec), { metadata: { annotations: { [AWAITED]: null } } });
+/** Has the operator take a snapshot of the parent while that runs. */
+export async function takeOriginBackup(
+  { kube, cache, settings }: Region,
+  spec: Owned,
+  parent: string,
+): Promise<void> {
+  const { id, projectId } = spec;
+  const input = { id, projectId, region: settings.code, parent, step: STEPS.snapshot };
+  cache.putBackup(await kube.apply(backupOf(spec), originBackupManifest(input)));
 }
 
-/** Has the snapshot go with the Cluster of the fork, if somebody deletes that. */
-export async function ownOriginSnapshot({ kube, cache }: Region, spec: Owned): Promise<void> {
-  const cluster = cache.cluster(spec.id);
+/** Records that the step which takes the snapshot has ended. */
+export async function endOriginSnapshot(
+  { kube, cache }: Region,
+  spec: Owned,
+  of: 'volume' | 'backup',
+): Promise<void> {
+  const ended = { metadata: { annotations: { [AWAITED]: null } } };
+  if (of === 'volume') await kube.merge(placeOf(spec), ended);
+  else cache.putBackup(await kube.merge(backupOf(spec), ended));
+}
+
+/**
+ * Has the snapshot go with the Cluster of the fork, if somebody deletes that; a failed backup too.
+ *
+ * @param desired the state of the Cluster that was written
+ */
+export async function ownOrigin(
+  { kube, cache }: Region,
+  spec: Owned,
+  { snapshot }: Pick<Desired, 'snapshot'>,
+): Promise<void> {
+  const { id } = spec;
+  const cluster = cache.cluster(id);
   if (cluster === null) return;
   const { apiVersion, kind } = KINDS.cluster;
-  const owner = { apiVersion, kind, name: clusterName(spec.id), uid: cluster.uid };
-  await kube.merge(placeOf(spec), { metadata: { ownerReferences: [owner] } });
+  const owner = { apiVersion, kind, name: clusterName(id), uid: cluster.uid };
+  const owned = { metadata: { ownerReferences: [owner] } };
+  if (snapshot === originSnapshot(id)) await kube.merge(placeOf(spec), owned);
+  if (cache.originBackup(id) !== null) await kube.merge(backupOf(spec), owned);
 }
 
-export async function removeOriginSnapshot({ kube }: Region, spec: Owned): Promise<void> {
-  await kube.remove(placeOf(spec));
+/** @param desired the state of the Cluster that is made of it */
+export async function removeOrigin(
+  { kube, cache }: Region,
+  spec: Owned,
+  { snapshot }: Pick<Desired, 'snapshot'>,
+): Promise<void> {
+  const { id, projectId } = spec;
+  if (snapshot === originSnapshot(id)) await kube.remove(placeOf(spec));
+  if (cache.originBackup(id) === null && snapshot !== originBackup(id)) return;
+  await kube.remove(backupOf(spec));
+  // Kubernetes removes it too, later.
+  await kube.remove(placesIn(projectId)(KINDS.snapshot, originBackup(id)));
 }
