@@ -111,6 +111,7 @@ export const CLUSTER = Type.Object({
           connectionParameters: Type.Optional(TEXTS),
           sslKey: Type.Optional(KEY),
           sslCert: Type.Optional(KEY),
+          password: Type.Optional(KEY),
           sslRootCert: Type.Optional(KEY),
           plugin: Type.Optional(PLUGIN),
         }),
@@ -158,10 +159,11 @@ export function sourceOf({ metadata, spec }: Cluster) {
   const name = spec.bootstrap.pg_basebackup?.source;
   if (name === undefined) return null;
   const source = spec.externalClusters?.find((one) => one.name === name);
-  const { connectionParameters, sslKey, sslRootCert } = source ?? {};
-  if (connectionParameters === undefined || sslKey === undefined || sslRootCert === undefined)
+  const { connectionParameters, password, sslKey, sslRootCert } = source ?? {};
+  const secret = password ?? sslKey;
+  if (connectionParameters === undefined || secret === undefined || sslRootCert === undefined)
     throw new Error(`${metadata.name} has no external cluster ${name}`);
-  return { connectionParameters, sslKey, sslRootCert };
+  return { connectionParameters, secret, sslRootCert };
 }
 
 /** The archive that the data of a Cluster is from; null: it is from none. */

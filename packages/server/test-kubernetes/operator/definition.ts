@@ -92,6 +92,7 @@ const spec = object(
           connectionParameters: textMap,
           sslKey: key,
           sslCert: key,
+          password: key,
           sslRootCert: key,
           plugin,
         },
@@ -114,7 +115,7 @@ const spec = object(
         required: ['source'],
         // A set that is promoted never follows again: docs/cloudnativepg.md, fact 32.
         'x-kubernetes-validations': [
-          { rule: '!has(self.enabled) || self.enabled', message: 'the double promotes nothing' },
+          { rule: '!has(self.enabled) || self.enabled', message: 'sets are never promoted' },
         ],
       },
     ),

@@ -30,6 +30,8 @@ export const TEMPLATE = 'double.howdah.io/template';
 /** Changes when a volume of a pod changes: the kubelet then looks at once. */
 export const VOLUMES = 'double.howdah.io/volumes';
 export const ROLE = 'cnpg.io/instanceRole';
+/** Whether a pod began as one of a replica cluster. */
+export const FOLLOWS = 'double.howdah.io/follows';
 /** Whether the data of a volume is complete: `initializing` or `ready`. */
 export const CLAIM_STATUS = 'cnpg.io/pvcStatus';
 
@@ -220,6 +222,7 @@ export function serverPod(cluster: Cluster, name: string, volumes: string): obje
       annotations: {
         [TEMPLATE]: templateOf(cluster),
         [VOLUMES]: volumes,
+        [FOLLOWS]: isReplica(cluster) ? 'yes' : 'no',
         ...(restarted === undefined ? {} : { [RESTARTED]: restarted }),
       },
     },
@@ -303,7 +306,7 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
         env: [
           ...Object.entries(environment).map(([name, value]) => ({ name, value })),
           password('REPLICATION_PASSWORD', replicationName(cluster)),
-          ...(source === null ? [] : [password('SOURCE_PASSWORD', source.sslKey.name)]),
+          ...(source === null ? [] : [password('SOURCE_PASSWORD', source.secret.name)]),
         ],
         volumeMounts: [
           { name: 'data', mountPath: '/var/lib/postgresql/data' },

@@ -32,7 +32,7 @@ import {
   templateOf,
   VOLUMES,
 } from './objects.ts';
-import { changePrimary, standbyOf } from './primary.ts';
+import { changePrimary, endRecovery, standbyOf } from './primary.ts';
 import { applyRoles } from './roles.ts';
 import {
   changing,
@@ -160,6 +160,7 @@ async function run(tools: Tools, seen: Seen): Promise<Status> {
   const replaced = await replaceOutdated(api, seen);
   if (replaced !== null) return replaced;
   if (!servers.every(isReady)) return changing(waitingPhase(cluster));
+  if (await endRecovery(tools, seen)) return changing(PHASES.waiting);
   const scaled = await scale(api, seen);
   if (scaled !== null) return scaled;
   // The role follows Ready in the next round: docs/cloudnativepg.md, fact 7.

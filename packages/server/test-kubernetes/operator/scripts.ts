@@ -53,6 +53,9 @@ export const COPY = `${COMMON}
 rm -rf "$data"
 pg_basebackup --pgdata="$data" --no-sync --checkpoint=fast \\
   --dbname="$SOURCE password=$SOURCE_PASSWORD sslrootcert=/source/ca.crt"
+# As CloudNativePG makes the file of a server that it has not made (fact 37).
+grep --quiet double.conf "$data/postgresql.conf" 2>/dev/null ||
+  echo "include 'double.conf'" >"$data/postgresql.conf"
 load_libraries
 # Only a server that is no standby is started: docs/cloudnativepg.md, fact 32.
 if [ "$REPLICA" = yes ]; then
