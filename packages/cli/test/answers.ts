@@ -202,6 +202,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   restoreService: accepted(SERVICE),
   recoverService: accepted({ ...SERVICE, status: 'RESUMING' }),
   upgradeService: accepted({ ...SERVICE, status: 'UPGRADING' }),
+  moveService: accepted(SERVICE),
   startService: accepted({ ...SERVICE, status: 'RESUMING' }),
   stopService: accepted({ ...SERVICE, status: 'PAUSING' }),
   resizeService: accepted({ ...SERVICE, status: 'UPGRADING' }),

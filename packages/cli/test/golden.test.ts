@@ -78,6 +78,7 @@ const CALLS: readonly Row[] = [
   row('restoreService', 'service restore orders'),
   row('recoverService', 'service recover orders --confirm orders'),
   row('upgradeService', 'service upgrade orders --to 18'),
+  row('moveService', 'service move orders --region kube'),
   row('startService', 'service start orders'),
   row('stopService', 'service stop orders'),
   row('resizeService', 'service resize orders --cpu-millis 2000'),

@@ -23,6 +23,7 @@ const TABLE: Record<Action, string> = {
   recover: '| x | x | x | + | x | + | x | x | x |',
   upgrade: '| x | x | + | x | x | x | x | x | x |',
   undoUpgrade: '| x | x | + | + | x | x | x | x | x |',
+  move: '| x | x | + | x | x | x | x | x | x |',
   resize: '| x | x | + | + | x | + | x | x | x |',
   forkNow: '| x | x | + | x | x | + | x | x | x |',
   forkPast: '| x | x | + | + | x | + | x | x | x |',
@@ -62,7 +63,7 @@ test.each(ACTIONS)('%s is allowed as the contract prints it', (action) => {
 
 test('a refusal names the action, the state, where it is allowed and what is allowed now', () => {
   expect(refusal('start', 'READY')).toBe(
-    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, restart, upgrade, undoUpgrade, resize, forkNow, forkPast, enablePooler, disablePooler, setHA, switchover, drill, attachToVPC, detachFromVPC, attachToAllowList, detachFromAllowList, updatePassword, setEnvironment, rename, setBackupRetention, verifyBackup, runBackup, createReplicaSet, changeReplicaSet, deleteReplicaSet, query, enableExtension, disableExtension',
+    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, restart, upgrade, undoUpgrade, move, resize, forkNow, forkPast, enablePooler, disablePooler, setHA, switchover, drill, attachToVPC, detachFromVPC, attachToAllowList, detachFromAllowList, updatePassword, setEnvironment, rename, setBackupRetention, verifyBackup, runBackup, createReplicaSet, changeReplicaSet, deleteReplicaSet, query, enableExtension, disableExtension',
   );
   const refused = COLUMNS.flatMap((status) =>
     ACTIONS.filter((action) => ALLOWED[status][action] === 'refuse').map(

@@ -12,6 +12,7 @@ export const ACTIONS = [
   'recover', // its lost data, from its backups
   'upgrade', // into a newer major version of PostgreSQL, or a trial of that
   'undoUpgrade',
+  'move', // to another region
   'resize',
   'forkNow', // the data of this moment
   'forkPast', // the data of the last snapshot, or of a point in time
@@ -77,6 +78,7 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
     recover: verdict('recover'),
     upgrade: verdict('upgrade'),
     undoUpgrade: verdict('undoUpgrade'),
+    move: verdict('move'),
     resize: verdict('resize'),
     forkNow: verdict('forkNow'),
     forkPast: verdict('forkPast'),
@@ -127,6 +129,7 @@ export const ALLOWED: Record<LiveStatus, Row> = {
     'restart',
     'upgrade',
     'undoUpgrade',
+    'move',
     'resize',
     'forkNow',
     'forkPast',

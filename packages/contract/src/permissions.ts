@@ -125,6 +125,7 @@ export const ACCESS = {
   restoreService: 'change',
   recoverService: 'admin',
   upgradeService: 'end',
+  moveService: 'end',
   startService: 'change',
   stopService: 'end',
   restartService: 'end',
@@ -202,13 +203,14 @@ const ENDING = {
   stopService: 'stop',
   restartService: 'restart',
   upgradeService: 'upgrade',
+  moveService: 'move',
   deleteService: 'delete',
   deleteReplicaSet: 'delete',
 } as const satisfies Record<EndingCall, string>;
 
 const VERBS = [...new Set(Object.values(ENDING))];
 
-/** The same in words: "stop, restart, upgrade or delete". */
+/** The same in words: "stop, restart, upgrade, move or delete". */
 export const ENDS = `${VERBS.slice(0, -1).join(', ')} or ${VERBS.at(-1) ?? ''}`;
 
 /**
@@ -226,6 +228,7 @@ const CALL_OF_ACTION: Record<Action, CallName> = {
   recover: 'recoverService',
   upgrade: 'upgradeService',
   undoUpgrade: 'upgradeService',
+  move: 'moveService',
   resize: 'resizeService',
   forkNow: 'forkService',
   forkPast: 'forkService',

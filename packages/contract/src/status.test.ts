@@ -148,6 +148,7 @@ function move(facts: Facts, event: Event): Facts | null {
       case 'restart':
       case 'resize':
       case 'upgrade':
+      case 'move':
         return begin(event.action);
       case 'enablePooler':
       case 'disablePooler':

@@ -51,6 +51,7 @@ export const OPERATION_KINDS = [
   'upgrade',
   'tryUpgrade',
   'undoUpgrade',
+  'move',
   'resize',
   'enablePooler',
   'disablePooler',
@@ -103,6 +104,8 @@ export const CANCEL: Record<OperationKind, 'always' | 'queued' | { no: string }>
   upgrade: { no: 'undo the upgrade once it is done' },
   tryUpgrade: 'always',
   undoUpgrade: { no: 'upgrade the service again once it is done' },
+  // Until its writes have begun in the other region.
+  move: 'always',
   resize: { no: 'resize again once it is done' },
   enablePooler: { no: 'disable the pooler once it is done' },
   disablePooler: { no: 'enable the pooler once it is done' },
@@ -186,6 +189,7 @@ export function statusOf(
     case 'upgrade':
     case 'undoUpgrade':
       return 'UPGRADING';
+    case 'move':
     case 'enablePooler':
     case 'disablePooler':
     case 'setHA':

@@ -43,7 +43,13 @@ export async function checkIntegrity(
     ...clusters.flatMap(({ code, found }) =>
       typeof found === 'string'
         ? [`region ${code} was not compared: ${found}`]
-        : clusterAmiss(code, recordedIn(code, before, after), knownIn(before, after), found),
+        : clusterAmiss(
+            code,
+            recordedIn(code, before, after),
+            knownIn(before, after),
+            elsewhereIn(code, before, after),
+            found,
+          ),
     ),
   ];
 }
@@ -89,6 +95,14 @@ function recordedIn(code: string, before: Expected, after: Expected): Recorded[]
   return after.services
     .filter(({ region }) => region === code)
     .map((service) => ({ ...service, isSettled: settled.has(service.id) }));
+}
+
+/** Services that were in other regions all the time, without a copy in this one. */
+function elsewhereIn(code: string, ...seen: readonly Expected[]): ReadonlySet<string> {
+  const here = seen.flatMap(({ services, copied }) =>
+    [...services, ...copied].filter(({ region }) => region === code).map(({ id }) => id),
+  );
+  return new Set([...knownIn(...seen)].filter((id) => !here.includes(id)));
 }
 
 /** Services that come or go meanwhile are known. */

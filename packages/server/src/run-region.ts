@@ -40,6 +40,7 @@ export function runRegion(control: Control, region: Region) {
   const reconciler = createReconciler({
     store,
     region,
+    regions: control.regions,
     log,
     restoreWindowMs: config.restoreWindowMs,
     onSettled: (service) => {

@@ -10,6 +10,7 @@ import './poolers.ts';
 import './statements.ts';
 import './networks.ts';
 import './sets.ts';
+import './moves.ts';
 import './journey.ts';
 import './control-plane.ts';
 

@@ -53,7 +53,8 @@ test('every call of the document was made, and each answer matches the document'
         // It needs services with operating system users of their own.
         (process.getuid?.() === 0 || id !== 'createServiceFromKit'),
     )
-    .filter((id) => !STREAMS.includes(id));
+    // There is one region.
+    .filter((id) => !STREAMS.includes(id) && id !== 'moveService');
   expect(successes.toSorted()).toEqual(possible.toSorted());
 });
 

@@ -5,6 +5,7 @@
  * Written by hand from the contract and docs/security.md. It must not read packages/contract/src/permissions.ts: a table that is wrong would
  * be expected to be wrong.
  */
+import { bucket, kit, series, service, set } from './callers-bodies.ts';
 import type { Route } from './document.ts';
 
 export type Row = {
@@ -19,18 +20,6 @@ export type Row = {
   /** The answer to a dry run on a running service of one's own, where that is not 200. */
   own?: number;
 };
-
-const service = { name: 'called', service_type: 'POSTGRES' };
-const kit = {
-  howdah: 'recovery kit',
-  installation_id: 'elsewhere',
-  repository: { name: 'there', type: 's3' },
-  passphrase: 'of another installation',
-};
-const set = { name: 'called', nodes: 1, cpu_millis: 250, memory_gbs: 1 };
-const series = { name: 'connections', from: '2026-01-01T00:00:00Z', to: '2026-01-01T01:00:00Z' };
-
-const BUCKET = { endpoint: 'https://a', bucket: 'made', region: 'a', key_id: 'a', key: 'a' };
 
 export const CALLERS: Record<string, Row> = {
   getAuthInfo: { needs: 'read' },
@@ -66,7 +55,7 @@ export const CALLERS: Record<string, Row> = {
   listKubernetesRegions: { needs: 'operator', reads: true },
   // It is no kubeconfig.
   addRegion: { needs: 'operator', own: 400, body: { code: 'made', kubeconfig: '{}' } },
-  setObjectStore: { needs: 'operator', own: 404, body: BUCKET },
+  setObjectStore: { needs: 'operator', own: 404, body: bucket },
   setImages: { needs: 'operator', own: 404, body: { images: { 17: 'made:17' } } },
   removeRegion: { needs: 'operator', own: 404 },
   examineRegion: { needs: 'operator', reads: true, own: 404 },
@@ -91,6 +80,8 @@ export const CALLERS: Record<string, Row> = {
   restoreService: { needs: 'change', own: 400 },
   recoverService: { needs: 'admin', own: 400, body: {} },
   upgradeService: { needs: 'change', own: 400, body: { undo: true } },
+  // It is in that region.
+  moveService: { needs: 'change', own: 400, body: { region_code: 'local' } },
   startService: { needs: 'change', own: 400 },
   stopService: { needs: 'change' },
   restartService: { needs: 'change' },
@@ -231,14 +222,15 @@ export const TAGS: readonly Tags[] = [
 ];
 
 /**
- * "developer may do everything but … stop, restart, upgrade or delete PROD services": the calls
- * that do, and the tags for which. A service takes its sets along when it stops, restarts or is
- * deleted.
+ * "developer may do everything but … stop, restart, upgrade, move or delete PROD services": the
+ * calls that do, and the tags for which. A service takes its sets along when it stops, restarts or
+ * is deleted.
  */
 const NOT_FOR_DEVELOPERS: Record<string, (tags: Tags) => boolean> = {
   stopService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
   restartService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
   upgradeService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
+  moveService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
   deleteService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
   deleteReplicaSet: ({ set: of }) => of === 'PROD',
 };
@@ -313,6 +305,7 @@ export const RESTRICTED: Record<string, Restricted> = {
   restoreService: OWN_FORK,
   recoverService: NO_FORK,
   upgradeService: OWN_FORK,
+  moveService: OWN_FORK,
   startService: OWN_FORK,
   stopService: OWN_FORK,
   restartService: OWN_FORK,

@@ -185,11 +185,10 @@ function verifying(): Pick<Call, 'operationId' | 'action' | 'act'> {
   return { operationId: 'verifyBackup', action: 'verifyBackup', act };
 }
 
-/** There is no repository. */
-function backingUp(): Pick<Call, 'operationId' | 'action' | 'act'> {
-  const act = (world: World): Effect =>
-    world.deleted ? missing(world) : { world, answer: '422 UNAVAILABLE_HERE' };
-  return { operationId: 'runBackup', action: 'runBackup', act };
+/** Refused in every status: there is no repository, and no other region. */
+function refusing(operationId: string, action: Action, answer: string, body = {}): Call {
+  const act = (world: World): Effect => (world.deleted ? missing(world) : { world, answer });
+  return { operationId, action, act, body: () => body };
 }
 
 function creatingSet(): Pick<Call, 'operationId' | 'action' | 'act'> {
@@ -293,6 +292,7 @@ export const CALLS: Record<string, Call> = {
     ...changing('upgradeService', 'undoUpgrade', () => 'refuse'),
     body: () => ({ undo: true }),
   },
+  move: refusing('moveService', 'move', '400 INVALID_REQUEST', { region_code: 'local' }),
   switchover: changing('switchover', 'switchover', (world) =>
     world.replicas === 0 ? 'refuse' : {},
   ),
@@ -358,7 +358,7 @@ export const CALLS: Record<string, Call> = {
     needs: 'retention',
   },
   verify: verifying(),
-  'back up': { ...backingUp(), body: () => ({}) },
+  'back up': refusing('runBackup', 'runBackup', '422 UNAVAILABLE_HERE'),
   restore: restoring(),
   cancel: cancelling('operation'),
   'cancel a verification': { ...cancelling('verification'), needs: 'verification' },

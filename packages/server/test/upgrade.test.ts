@@ -184,6 +184,7 @@ const OLDER_NAMES = [
   'drop table repositories, former_repositories',
   'drop table kubernetes_regions',
   'alter table vpcs drop column region_alias',
+  'alter table services drop column move',
   `delete from kysely_migration where name >= '0016'`,
 ];
 

@@ -16,6 +16,7 @@ import { addCreates } from './service-create.ts';
 import { addEnds } from './service-delete.ts';
 import { addCreateFromKit } from './service-from-kit.ts';
 import { addRecover } from './service-recover.ts';
+import { addMove } from './service-move.ts';
 import { addUpgrade } from './service-upgrade.ts';
 
 type Service = Schemas['Service'];
@@ -29,6 +30,7 @@ export function addService(program: Command): void {
   addCreateFromKit(service);
   addRecover(service);
   addUpgrade(service);
+  addMove(service);
   addChanges(service);
   addEnds(service);
 }

@@ -175,6 +175,18 @@ export const UpgradeBody = Named(
 
 export type UpgradeBody = Type.Static<typeof UpgradeBody>;
 
+export const MoveBody = Named(
+  'MoveService',
+  Type.Object({
+    region_code: Type.String({
+      maxLength: 64,
+      description: 'another region; GET /projects/{project_id}/regions lists them',
+    }),
+  }),
+);
+
+export type MoveBody = Type.Static<typeof MoveBody>;
+
 export const UpdatePasswordBody = Named(
   'UpdatePassword',
   Type.Object({

@@ -30,6 +30,7 @@ import type { Addresses } from './addresses.ts';
 import type { Adoptable } from './adoptable.ts';
 import type { DiskUsage, StorageQuota } from './disk.ts';
 import type { KeepRules } from './keep-rules.ts';
+import type { Moves } from './moves.ts';
 import type { OffMachineBackups } from './off-machine.ts';
 import type { RunStep } from './run-step.ts';
 import type { Simulation } from './simulation.ts';
@@ -386,6 +387,7 @@ export interface Engine {
   readonly offMachine: OffMachineBackups;
   readonly storage: Storage;
   readonly networks: Networks;
+  readonly moves: Moves;
   /** null: its services are real. */
   readonly simulation: Simulation | null;
   /** Ends the control plane's own connections; services go on. */

@@ -51,7 +51,16 @@ export type ServiceSpec = {
   allowedNetworks: readonly string[] | null;
   /** The service that a read replica set follows, and its nodes; null: it is no set. */
   set: ReplicaSet | null;
+  /** Its part in a move to another region; absent: it is in none. */
+  move?: SpecMove;
 };
+
+/** The part of a service, or of its copy, in a move to another region. */
+export type SpecMove =
+  /** A copy in the other region follows it. */
+  | { readonly as: 'source' }
+  /** It follows the service at that endpoint, and accepts no writes. */
+  | { readonly as: 'copy'; readonly source: Endpoint };
 
 /** An extension that the database must have, or must not have any more. */
 export type ExtensionChange = { readonly name: string; readonly wanted: 'created' | 'dropped' };

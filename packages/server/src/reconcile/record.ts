@@ -1,7 +1,9 @@
 /** Records what a step has shown: the steps in the operation, the observed state in the service. */
 import type { OperationRow } from '../domain/operation/row.ts';
+import { deadlineMs } from '../domain/operation/deadline.ts';
 import { problemOfSettledOperation } from '../domain/operation/settled.ts';
 import { backoffMs } from '../domain/service/backoff.ts';
+import { msUntilNotKept } from '../domain/service/move-progress.ts';
 import { msUntilRestoreIsOver, mustBeRemoved } from '../domain/service/removal.ts';
 import { upgradedWithout } from '../domain/service/upgrades.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
@@ -14,11 +16,6 @@ import type { Tx } from '../store/tables.ts';
 import { releaseAddresses } from '../store/vpc-addresses.ts';
 import { SHOW_AFTER_MS } from './take-step.ts';
 import { workOn, type ReconcilerContext, type Work } from './work.ts';
-
-/**
- * An operation that takes longer is shown as failing, with what it waits for; it still continues.
- */
-const OPERATION_DEADLINE_MS = 600_000;
 
 /**
  * A settled service that runs is reconciled again after this long: its certificate is renewed, its
@@ -51,6 +48,15 @@ const upgraded = ({
     return { pg_version: to, upgrade: null, upgraded: upgradedWithout(last, id) };
   const done = { id, from, at: new Date().toISOString(), before: last };
   return { pg_version: to, upgrade: null, upgraded: done };
+};
+
+/** An aborted move ends beside operations, right after the one that has settled the service. */
+const msUntilUndone = ({ service, operation }: Recording): number | null =>
+  service.move?.state === 'abort' && operation !== null ? 0 : null;
+
+const earliest = (...times: readonly (number | null)[]): number | null => {
+  const known = times.filter((ms) => ms !== null);
+  return known.length === 0 ? null : Math.min(...known);
 };
 
 /** `isReleased`: the lease was given back. */
@@ -87,7 +93,7 @@ export async function record(
     Object.assign(open, { finished: new Date().toISOString(), detail: verdict.detail });
   const isPastDeadline =
     work.operation !== null &&
-    Date.now() - work.operation.created.getTime() > OPERATION_DEADLINE_MS;
+    Date.now() - work.operation.created.getTime() > deadlineMs(work.operation.kind, work.service);
   const isFast =
     verdict.outcome === 'again' && !isPastDeadline && Date.now() - work.savedAtMs < SHOW_AFTER_MS;
   const leaves = context.closing.aborted || giveWay;
@@ -176,7 +182,7 @@ async function recordSettled(recording: Recording): Promise<Recorded> {
   const { context, tx, work, service, operation, verdict } = recording;
   const { restoreWindowMs } = context;
   if (operation !== null) {
-    const problem = problemOfSettledOperation(operation.kind, work.steps, service.upgrade);
+    const problem = problemOfSettledOperation(operation.kind, work.steps, service);
     const status = problem === null ? 'succeeded' : 'failed';
     await endOperation(tx, operation.id, status, problem, work.steps);
   }
@@ -204,7 +210,10 @@ async function recordSettled(recording: Recording): Promise<Recorded> {
       recording,
       { ...deleted, reachable: false, attempt: 0 },
       null,
-      msUntilRestoreIsOver({ ...service, ...deleted }, restoreWindowMs),
+      earliest(
+        msUntilRestoreIsOver({ ...service, ...deleted }, restoreWindowMs),
+        msUntilUndone(recording),
+      ),
     );
   }
   // Whatever the operation was, the service is in the desired network and in no other.
@@ -220,7 +229,11 @@ async function recordSettled(recording: Recording): Promise<Recorded> {
       attempt: 0,
     },
     null,
-    service.power === 'running' ? RECHECK_MS : null,
+    earliest(
+      service.power === 'running' ? RECHECK_MS : null,
+      service.move === null ? null : msUntilNotKept(service.move, Date.now()),
+      msUntilUndone(recording),
+    ),
   );
 }
 
@@ -230,8 +243,9 @@ async function recordProgress(
 ): Promise<Recorded> {
   const { tx, work, operation, isPastDeadline } = recording;
   if (operation === null) return keepLease(recording, seenIn(recording), null);
+  const minutes = Math.round(deadlineMs(operation.kind, recording.service) / 60_000);
   const error = isPastDeadline
-    ? `not done after ${OPERATION_DEADLINE_MS / 60_000} minutes: ${verdict.detail ?? 'working on it'}`
+    ? `not done after ${minutes} minutes: ${verdict.detail ?? 'working on it'}`
     : null;
   return keepLease(
     recording,

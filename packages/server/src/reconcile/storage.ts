@@ -11,6 +11,7 @@ import { reportReserve } from '../store/events.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, HOWDAH } from '../store/operations.ts';
 import {
+  findNextSourceToRemove,
   findNextToPurge,
   listParentsOfUnfinishedForks,
   listStorageQuotas,
@@ -130,11 +131,11 @@ async function report(guard: Guard): Promise<void> {
 
 /** Purges the service that was deleted first, although it could still be restored. */
 async function purgeOldest(
-  { store, region, log }: Guard,
+  { store, region, log }: Pick<Guard, 'store' | 'region' | 'log'>,
   { usedPercent }: DiskUsage,
 ): Promise<void> {
   const next = await findNextToPurge(store.db, region.code);
-  if (next === null) return;
+  if (next === null) return endKeeping({ store, region, log }, usedPercent);
   const { id } = next;
   const kept = await findKept({ store, region }, next);
   await store.db.transaction().execute(async (tx) => {
@@ -149,6 +150,27 @@ async function purgeOldest(
     if (kept === null) return purgeDeleted(tx, locked.service, 'disk full');
     await endRestoreTime(tx, locked.service, kept);
     await notifyService(tx, id);
+  });
+}
+
+/** Has the oldest server of before a move removed, although its time is not over. */
+async function endKeeping(
+  { store, region, log }: Pick<Guard, 'store' | 'region' | 'log'>,
+  usedPercent: number,
+): Promise<void> {
+  const id = await findNextSourceToRemove(store.db, region.code);
+  if (id === null) return;
+  await store.db.transaction().execute(async (tx) => {
+    const locked = await lockService(tx, id);
+    const move = locked?.service.move ?? null;
+    if (locked === null || move?.state !== 'kept' || move.from !== region.code) return;
+    log.warn(
+      { service: id, usedPercent },
+      'the disk is nearly full: the former server of a service that has moved is removed early',
+    );
+    const until = new Date().toISOString();
+    await changeService(tx, locked.service, { move: { ...move, until } }, locked.operation);
+    await makeDue(tx, id);
   });
 }
 

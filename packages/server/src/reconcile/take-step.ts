@@ -9,6 +9,7 @@ import type { BeginStep, Verdict } from '../engine/engine.ts';
 import { haveSetsOperations } from '../store/replica-sets.ts';
 import { listParentsOfUnfinishedForks } from '../store/service-lists.ts';
 import { removeSets } from '../store/services.ts';
+import { moveOnce } from './move.ts';
 import { announceFault, saveSteps, type ReconcilerContext, type Work } from './work.ts';
 
 /** A step that takes longer is shown while it is in progress. */
@@ -78,6 +79,8 @@ async function askEngine(
   begin: BeginStep,
 ): Promise<Verdict> {
   const { region, store, restoreWindowMs } = context;
+  const moved = await moveOnce(context, work, begin);
+  if (moved !== null) return moved;
   if (await waitsForSets(context, work.service)) return SETS_FIRST;
   if (mustBeRemoved(work.service, restoreWindowMs)) {
     if ((await listParentsOfUnfinishedForks(store.db)).has(work.id)) return FORKS_FIRST;

@@ -5,7 +5,7 @@ import { isRestoreOver } from '../domain/service/removal.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { serviceStatus } from '../domain/service/status.ts';
 import type { Seen } from '../engine/engine.ts';
-import type { Region } from '../engine/regions.ts';
+import type { Region, Regions } from '../engine/regions.ts';
 import type { Log } from '../lib/log.ts';
 import type { Store } from '../store/database.ts';
 import { claimService, lockLeased } from '../store/leases.ts';
@@ -18,6 +18,8 @@ export type ReconcilerOptions = {
   readonly store: Store;
   /** Services of other regions are left alone. */
   readonly region: Region;
+  /** All of them: a service may move from one to another. */
+  readonly regions: Regions;
   readonly log: Log;
   /** For how long a deleted service can be restored. */
   readonly restoreWindowMs: number;

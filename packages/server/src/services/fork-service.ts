@@ -21,7 +21,7 @@ import type { ControlContext } from './context.ts';
 import { insertServiceAtEndpoint } from './create-service.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
-import { type Accepted, lockOwnService } from './service-rules.ts';
+import { type Accepted, lockOwnService, refuseMoved } from './service-rules.ts';
 import { readUsedStorageGb, storageOrRefuse } from './storage-quota.ts';
 import { useAllowList } from './allow-lists.ts';
 import { joinVpc } from './vpcs.ts';
@@ -56,6 +56,7 @@ export async function forkService(
   const verifier = await scramVerifier(initialPassword);
   return makeChange(store, caller, async (tx) => {
     const { service: parent } = await lockOwnService(tx, caller, parentId);
+    refuseMoved(parent, region);
     if (ALLOWED[parent.status][action] !== 'accept')
       throw new ApiError('INVALID_STATE', refusal(action, parent.status));
     const why = region.engine.lifecycle.whyNotForked(parentId, body.fork_strategy);

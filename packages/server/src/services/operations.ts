@@ -80,6 +80,11 @@ export function cancelOperation(
         'INVALID_STATE',
         `cannot cancel ${kind}: it has begun, and goes on to its end`,
       );
+    if (kind === 'move' && locked.service.region_code === locked.service.move?.to)
+      throw new ApiError(
+        'INVALID_STATE',
+        'cannot cancel move: the service is in the other region, and goes on there',
+      );
     await endOperation(tx, id, 'failed', `${CANCELLED_BY}${caller.publicKey}`);
     if (locked.operation?.id === id) await withdraw(tx, locked.service);
     const ended = await findOperationOf(tx, caller.projectId, id);

@@ -38,7 +38,7 @@ import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseByRole } from './permissions.ts';
 import { refuseImpossible } from './regions.ts';
 import { poolerColumns } from './service-network.ts';
-import { lockOwnService } from './service-rules.ts';
+import { lockOwnService, refuseMoved } from './service-rules.ts';
 
 /** The ids that name a set in a path. */
 export type SetPath = { serviceId: string; setId: string };
@@ -59,6 +59,7 @@ export async function createReplicaSet(
   await refuseFullDisk(region, 'read replica sets');
   return makeChange(store, caller, async (tx) => {
     const { service: parent } = await lockOwnService(tx, caller, serviceId);
+    refuseMoved(parent, region);
     if (ALLOWED[parent.status].createReplicaSet !== 'accept')
       throw new ApiError('INVALID_STATE', refusal('createReplicaSet', parent.status));
     refuseTooManyNodes(parent, body.nodes);

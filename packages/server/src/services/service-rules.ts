@@ -72,6 +72,15 @@ export async function refuseWithoutAnswer({ code, engine }: Region): Promise<voi
     throw new ApiError('UNAVAILABLE', `the region ${code} takes no changes now: ${why}; try later`);
 }
 
+/** Refuses to use a region that a service has left since it was read. */
+export function refuseMoved(
+  { region_code: code }: Pick<ServiceRow, 'region_code'>,
+  region: Pick<Region, 'code'>,
+): void {
+  if (code !== region.code)
+    throw new ApiError('INVALID_STATE', `the service has moved to the region ${code}; try again`);
+}
+
 /**
  * Makes a change that needs no engine: it is done when it is answered, also beside an operation.
  */

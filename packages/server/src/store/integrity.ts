@@ -32,6 +32,10 @@ export type Expected = {
   }[];
   vpcs: WantedVpc[];
   clusters: KubernetesRegionRow[];
+  /** Services with a stopped server in a region that they have moved from. */
+  moved: { id: string; region: string }[];
+  /** Services with a copy in a region that they move to. */
+  copied: { id: string; region: string }[];
   /** Services whose backup is being verified. */
   verifying: string[];
   /** Sentences about rows that contradict each other. */
@@ -63,7 +67,7 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
                 select from operations o
                 where o.service_id = s.id and o.status = 'succeeded'
                   and o.kind in ('create', 'adopt', 'fork', 'start', 'restart', 'resize', 'restore',
-                    'repair', 'recover', 'upgrade', 'undoUpgrade')
+                    'repair', 'recover', 'upgrade', 'undoUpgrade', 'move')
               )) as provisioning
        from services s`,
     );
@@ -75,11 +79,21 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
       `select service_id as id from operations
        where kind in ('verifyBackup', 'tryUpgrade') and finished is null`,
     );
+    const moved = await client.query<{ id: string; region: string }>(
+      `select id, move ->> 'from' as region from services
+       where move is not null and move ->> 'state' in ('moved', 'kept')`,
+    );
+    const copied = await client.query<{ id: string; region: string }>(
+      `select id, move ->> 'to' as region from services
+       where move is not null and move ->> 'state' in ('copy', 'switch', 'abort')`,
+    );
     const contradictions = await client.query<{ text: string }>(CONTRADICTIONS);
     return {
       services: services.rows,
       vpcs: vpcs.rows,
       clusters: clusters.rows,
+      moved: moved.rows,
+      copied: copied.rows,
       verifying: verifying.rows.map(({ id }) => id),
       contradictions: contradictions.rows.map(({ text }) => text),
     };

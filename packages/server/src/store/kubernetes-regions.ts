@@ -69,7 +69,7 @@ export async function updateImages(
     .executeTakeFirstOrThrow();
 }
 
-/** The versions and add-ons of the services of a region, deleted ones included. */
+/** The versions and add-ons of the services of a region, deleted and arriving ones included. */
 export async function listImageNeeds(
   tx: Tx,
   region: string,
@@ -78,7 +78,10 @@ export async function listImageNeeds(
     .selectFrom('services')
     .select(['pg_version', 'addons'])
     .distinct()
-    .where('region_code', '=', region)
+    .where(
+      sql<boolean>`region_code = ${region}
+        or (move ->> 'to' = ${region} and move ->> 'state' in ('copy', 'switch'))`,
+    )
     .execute();
 }
 

@@ -15,10 +15,24 @@ export async function insertRegion(db: Db, code: string, firstPort: number): Pro
     .execute();
 }
 
-/** Whether a region has services, spares and deleted ones among them. */
+/**
+ * Whether a region has services, spares and deleted ones among them, copies of services that move
+ * to it, or former servers of moved ones. A copy that is to be removed keeps no region: the removal
+ * of a region whose cluster is gone ends it.
+ */
 export async function isInUse(db: Db, region: string): Promise<boolean> {
   const service = db.selectFrom('services').select('id').where(isIn(region)).limit(1);
-  return (await service.executeTakeFirst()) !== undefined;
+  if ((await service.executeTakeFirst()) !== undefined) return true;
+  const moving = db
+    .selectFrom('services')
+    .select('id')
+    .where('move', 'is not', null)
+    .where(
+      sql<boolean>`move ->> 'from' = ${region}
+        or (move ->> 'to' = ${region} and move ->> 'state' <> 'abort')`,
+    )
+    .limit(1);
+  return (await moving.executeTakeFirst()) !== undefined;
 }
 
 /** Offers the free ports of a region to an engine, one after the other, for one reservation. */

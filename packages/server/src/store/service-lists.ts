@@ -41,6 +41,7 @@ export async function listParentsOfUnfinishedForks(db: Db): Promise<Set<string>>
           'recover',
           'upgrade',
           'undoUpgrade',
+          'move',
         ]);
       return where.not(where.exists(made));
     })
@@ -111,7 +112,7 @@ export async function readStorageGb(db: Db, id: string): Promise<number | null> 
 
 /**
  * The restorable service of a region that was deleted first; null: there is none, or a purge is
- * under way.
+ * under way. One whose data is removed waits for the copy of an aborted move, maybe for long.
  */
 export async function findNextToPurge(
   db: Db,
@@ -125,10 +126,36 @@ export async function findNextToPurge(
     .limit(1);
   const beingPurged = await deleted
     .where((where) => where.or([where('project_id', 'is', null), where('kept', 'is not', null)]))
+    .where(
+      sql<boolean>`not coalesce(
+        move ->> 'state' = 'abort' and move ->> 'prepared' = 'false', false)`,
+    )
     .executeTakeFirst();
   if (beingPurged !== undefined) return null;
   const row = await deleted.where(isOwned).orderBy('deleted_at').executeTakeFirst();
   return row ?? null;
+}
+
+const UNTIL = sql`(move ->> 'until')::timestamptz`;
+
+/**
+ * The service whose former server in a region has been kept for longest; null: there is none, or
+ * deleted services come first, or a removal has begun within the last minute.
+ */
+export async function findNextSourceToRemove(db: Db, region: string): Promise<string | null> {
+  const deleted = db.selectFrom('services').where(isIn(region)).where(isDeleted).select('id');
+  if ((await deleted.limit(1).executeTakeFirst()) !== undefined) return null;
+  const row = await db
+    .selectFrom('services')
+    .select(['id', sql<boolean>`${UNTIL} <= now()`.as('isOver')])
+    .where('move', 'is not', null)
+    .where(sql<boolean>`move ->> 'state' = 'kept' and move ->> 'from' = ${region}`)
+    // Its server may not be removable: the next one has its turn.
+    .where(sql<boolean>`${UNTIL} > now() - interval '1 minute'`)
+    .orderBy(UNTIL)
+    .limit(1)
+    .executeTakeFirst();
+  return row === undefined || row.isOver ? null : row.id;
 }
 
 /** How many services are in each status. */

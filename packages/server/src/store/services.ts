@@ -88,13 +88,30 @@ export async function changeService(
   const usage = status === 'READY' ? {} : { memory_mb: null, milli_cpu: null, storage_mb: null };
   const row: ServiceRow = { ...changed, ...usage, status, doc: '' };
   row.doc = JSON.stringify(serviceDocument(row));
-  const { warnings, read_replica_sets: sets, kept, recovery, upgrade, upgraded, ...facts } = change;
+  const {
+    warnings,
+    read_replica_sets: sets,
+    kept,
+    recovery,
+    upgrade,
+    upgraded,
+    move,
+    ...facts
+  } = change;
   const after = await tx
     .updateTable('services')
     .set({
       ...facts,
       ...usage,
-      ...jsonColumns({ warnings, kept, recovery, upgrade, upgraded, read_replica_sets: sets }),
+      ...jsonColumns({
+        warnings,
+        kept,
+        recovery,
+        upgrade,
+        upgraded,
+        move,
+        read_replica_sets: sets,
+      }),
       operation_id: row.operation_id,
       status,
       doc: row.doc,

@@ -118,7 +118,14 @@ export interface Tables {
     | 'reachable'
     | 'due_at'
     | 'attempt',
-    'origin' | 'kept' | 'recovery' | 'upgrade' | 'upgraded' | 'read_replica_sets' | 'warnings'
+    | 'origin'
+    | 'kept'
+    | 'recovery'
+    | 'upgrade'
+    | 'upgraded'
+    | 'move'
+    | 'read_replica_sets'
+    | 'warnings'
   >;
   operations: TableOf<OperationRow, 'created', 'steps' | 'request'>;
   vpcs: {

@@ -3,6 +3,7 @@ import {
   AdoptBody,
   CreateServiceBody,
   MessageBody,
+  MoveBody,
   Ref,
   RenameBody,
   ResizeBody,
@@ -26,6 +27,7 @@ import {
 } from '../../services/change-service.ts';
 import { createService } from '../../services/create-service.ts';
 import { deleteService, purgeService } from '../../services/delete-service.ts';
+import { moveService } from '../../services/move-service.ts';
 import { listServiceDocuments } from '../../store/service-documents.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
@@ -64,6 +66,7 @@ export function serviceRoutes(api: App, context: ApiContext): void {
   adoptRoutes(api, context);
   backupRoutes(api, context);
   powerRoutes(api, context);
+  moveRoutes(api, context);
   networkRoutes(api, context);
   highAvailabilityRoutes(api, context);
   settingRoutes(api, context);
@@ -237,6 +240,29 @@ function powerRoutes(api: App, context: ApiContext): void {
     },
     async (request, reply) =>
       answer(reply, await resizeService(context, callerOf(request), request.service, request.body)),
+  );
+}
+
+function moveRoutes(api: App, context: ApiContext): void {
+  api.post(
+    '/projects/:project_id/services/:service_id/move',
+    {
+      schema: {
+        operationId: 'moveService',
+        summary: 'Move a service to another region',
+        description:
+          'From a region on this machine to one on Kubernetes. A copy follows the service, which ' +
+          'then stops and goes on there, with another endpoint. The note of a dry run says what ' +
+          'is copied; the error names everything that is in the way, and its `reasons` are a ' +
+          'list of that. A cancel of the operation before the switch leaves the service as it was.',
+        tags: ['services'],
+        params: ofService,
+        body: Ref(MoveBody),
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await moveService(context, callerOf(request), request.service, request.body)),
   );
 }
 

@@ -8,8 +8,9 @@ import { DRILL_STEP } from '../../engine/engine.ts';
 export function problemOfSettledOperation(
   kind: OperationRow['kind'],
   steps: readonly OperationStep[],
-  upgrade: ServiceRow['upgrade'],
+  { upgrade, move }: Pick<ServiceRow, 'upgrade' | 'move'>,
 ): string | null {
+  if (kind === 'move' && move?.state === 'abort') return move.problem;
   if (
     (kind === 'upgrade' || kind === 'undoUpgrade') &&
     upgrade !== null &&

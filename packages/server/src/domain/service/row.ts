@@ -10,7 +10,7 @@ import type {
   ServiceType,
   Warning,
 } from '@howdah/contract';
-import type { Origin, Recovery, Upgrade } from '../../engine/spec.ts';
+import type { Endpoint, Origin, Recovery, Upgrade } from '../../engine/spec.ts';
 
 /** The backups of a deleted service in a repository. Times are ISO 8601. */
 export type Kept = {
@@ -33,6 +33,37 @@ export type Upgraded = {
   from: number | null;
   at: string | null;
   before?: Upgraded | null;
+};
+
+/**
+ * A move to another region (docs/decisions/0070-moves-between-regions.md). Times are ISO 8601.
+ */
+export type Move = {
+  id: string;
+  /**
+   * copy: a copy follows the service. switch: the service is stopped, so that the copy has all of
+   * it. abort: the service goes on, and the copy is removed. moved: the copy is the service. kept:
+   * its former server, which is stopped, waits for its removal.
+   */
+  state: 'copy' | 'switch' | 'abort' | 'moved' | 'kept';
+  from: string;
+  source: Endpoint;
+  to: string;
+  /** The alias of the other region by which the move was asked for; null: none. */
+  toAlias: string | null;
+  endpoint: Endpoint;
+  /** Whether the source has the roles of this move, which an abort drops. */
+  prepared: boolean;
+  /** Since when a copy that runs does not stream; null: it streams, or does not run yet. */
+  silent: string | null;
+  /** When the switch began; null: it has not. */
+  switched: string | null;
+  /** Whether the copy has the last password of the admin role, which cannot change any more. */
+  kept: boolean;
+  /** Until when the former server is kept; null: it is not known yet. */
+  until: string | null;
+  /** Why it is aborted; null: it is not. */
+  problem: string | null;
 };
 
 export type ServiceRow = {
@@ -78,6 +109,8 @@ export type ServiceRow = {
   upgrade: (Omit<Upgrade, 'before'> & { problem: string | null }) | null;
   /** The last upgrade that was not undone; null: there is none. */
   upgraded: Upgraded | null;
+  /** Its move to another region; null: there is none. */
+  move: Move | null;
   deleted_at: Date | null;
   /** Its backups, when its data was removed from this machine; null: it was not. */
   kept: Kept | null;
@@ -125,6 +158,7 @@ export type ServiceChange = Partial<
   Pick<
     ServiceRow,
     | 'project_id'
+    | 'region_code'
     | 'region_alias'
     | 'pg_version'
     | 'name'
@@ -136,6 +170,7 @@ export type ServiceChange = Partial<
     | 'drops_extension'
     | 'cpu_millis'
     | 'memory_gbs'
+    | 'host'
     | 'port'
     | 'storage_gb'
     | 'purge'
@@ -171,4 +206,4 @@ export type ServiceChange = Partial<
     | 'lease_until'
   >
 > &
-  Partial<Pick<ServiceRow, 'kept' | 'recovery' | 'upgrade' | 'upgraded'>>;
+  Partial<Pick<ServiceRow, 'kept' | 'recovery' | 'upgrade' | 'upgraded' | 'move'>>;

@@ -1,6 +1,6 @@
 /** The spec of a service for the engine, from its row. */
 import type { Size } from '@howdah/contract';
-import type { ServiceChange, ServiceRow } from './row.ts';
+import type { Move, ServiceChange, ServiceRow } from './row.ts';
 import { upgradedWithout } from './upgrades.ts';
 import type { ExtensionChange, HighAvailability, ServiceSpec, Upgrade } from '../../engine/spec.ts';
 
@@ -28,6 +28,27 @@ export function serviceSpec(row: ServiceRow): ServiceSpec {
     vpc: row.vpc_id === null ? null : { id: row.vpc_id, address: row.vpc_address },
     allowedNetworks: row.allowed_networks,
     set: row.parent_id === null ? null : { parent: row.parent_id, nodes: row.nodes },
+    ...(isSource(row.move) ? { move: { as: 'source' } } : {}),
+  };
+}
+
+/** Until an abort has ended too: its roles may still be able to log in. */
+const isSource = (move: Move | null): boolean =>
+  move?.state === 'copy' || move?.state === 'switch' || move?.state === 'abort';
+
+/** The spec of the copy of a service in the other region, until that is the service. */
+export function copySpec(row: ServiceRow, { endpoint, source }: Move): ServiceSpec {
+  return {
+    ...serviceSpec(row),
+    power: 'running',
+    endpoint,
+    provisioned: false,
+    extension: null,
+    // Its data has no other origin than the service.
+    origin: null,
+    recovery: null,
+    upgrade: null,
+    move: { as: 'copy', source },
   };
 }
 

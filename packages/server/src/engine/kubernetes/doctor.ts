@@ -267,7 +267,8 @@ async function examineMetrics(kube: Kube): Promise<Finding> {
   }
 }
 
-const NODE = Type.Object({
+/** A node, as far as it says whether it is ready, and where. */
+export const NODE = Type.Object({
   status: Type.Object({
     conditions: Type.Array(Type.Object({ type: Type.String(), status: Type.String() })),
     addresses: Type.Array(Type.Object({ type: Type.String(), address: Type.String() })),
@@ -290,7 +291,7 @@ async function examineNodes(kube: Kube): Promise<Finding> {
   };
 }
 
-const isReady = ({ status }: Static<typeof NODE>): boolean =>
+export const isReady = ({ status }: Static<typeof NODE>): boolean =>
   status.conditions.some((one) => one.type === 'Ready' && one.status === 'True');
 
 /** The address of the first node that is ready, an external one if possible; null: none is. */

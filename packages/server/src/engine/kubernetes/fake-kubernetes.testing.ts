@@ -8,6 +8,7 @@ import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { arch } from 'node:process';
 import { issueServerCertificate, openCertificateAuthority } from '../../lib/tls.ts';
 
 const TOKEN = 'token-of-a-test';
@@ -35,6 +36,7 @@ const INITIAL: readonly (readonly [path: string, object: object])[] = [
       status: {
         conditions: [{ type: 'Ready', status: 'True' }],
         addresses: [{ type: 'InternalIP', address: '127.0.0.1' }],
+        nodeInfo: { architecture: arch === 'x64' ? 'amd64' : arch },
       },
     },
   ],

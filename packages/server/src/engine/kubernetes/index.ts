@@ -18,6 +18,7 @@ import { createCache } from './cache.ts';
 import { capabilitiesOf, supports } from './capabilities.ts';
 import { keepCertificates } from './certificates.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
+import { createMoves } from './moves.ts';
 import { createObserving } from './observing.ts';
 import { createNetworkGuard } from './networks.ts';
 import type { Region } from './region.ts';
@@ -120,6 +121,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     offMachine: OFF_MACHINE,
     storage: createStorage(region),
     networks: { converge: async () => [] },
+    moves: createMoves(region),
     simulation: null,
     close: async () => {
       certificates.close();

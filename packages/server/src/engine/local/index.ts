@@ -23,6 +23,7 @@ import { readMarker } from './host/marker.ts';
 import { reclaimUsers } from './host/users.ts';
 import { createExtensions } from './extensions.ts';
 import { createLocal, type Local, type LocalEngineOptions } from './local.ts';
+import { createMoves } from './moves.ts';
 import { makeNetworks } from './network/networks.ts';
 import { createOffMachine } from './off-machine.ts';
 import { findRestorable } from './repository/restorable.ts';
@@ -96,6 +97,7 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
     backups: createBackups(local, options),
     offMachine: createOffMachine(local, options.repositories),
     storage: createStorage(local),
+    moves: createMoves(local),
     simulation: null,
     close: async () => {
       isClosing = true;

@@ -6,6 +6,7 @@
 import { realpathSync } from 'node:fs';
 import type { Verification } from '@howdah/contract';
 import type { BackupKeeping, Engine, Verdict } from '../engine.ts';
+import type { MoveSource } from '../moves.ts';
 import type { RunStep } from '../run-step.ts';
 import type { OffMachineBackups, OffMachineState } from '../off-machine.ts';
 
@@ -23,7 +24,8 @@ export function pathCleaner(root: string): Clean {
 /** @returns the engine, with texts and errors that name no path of its data directory */
 export function withoutPaths(engine: Engine, root: string): Engine {
   const clean = pathCleaner(root);
-  const { lifecycle, sql, extensions, observe, backups, offMachine } = engine;
+  const { lifecycle, sql, extensions, observe, backups, offMachine, moves } = engine;
+  const { from } = moves;
   return {
     ...engine,
     lifecycle: {
@@ -56,6 +58,10 @@ export function withoutPaths(engine: Engine, root: string): Engine {
     },
     backups: cleanBackups(backups, clean),
     offMachine: cleanOffMachine(offMachine, clean),
+    moves: {
+      ...moves,
+      from: 'why' in from ? from : cleanSource(from, clean),
+    },
   };
 }
 
@@ -139,6 +145,19 @@ function cleanOffMachine(offMachine: OffMachineBackups, clean: Clean): OffMachin
     },
     describe: async (id) => cleanAll(await cleaned(clean, () => offMachine.describe(id))),
     findForeign: (data, untilMs) => cleaned(clean, () => offMachine.findForeign(data, untilMs)),
+  };
+}
+
+function cleanSource(from: MoveSource, clean: Clean): MoveSource {
+  return {
+    read: (id) => cleaned(clean, () => from.read(id)),
+    verifier: (id) => cleaned(clean, () => from.verifier(id)),
+    admit: (id, roles) => cleaned(clean, () => from.admit(id, roles)),
+    progress: (id) => cleaned(clean, () => from.progress(id)),
+    checkpoint: (id) => cleaned(clean, () => from.checkpoint(id)),
+    withhold: (id) => cleaned(clean, () => from.withhold(id)),
+    stop: (id, keep) => cleaned(clean, () => from.stop(id, keep)),
+    dismiss: (id) => cleaned(clean, () => from.dismiss(id)),
   };
 }
 

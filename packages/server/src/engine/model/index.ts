@@ -60,6 +60,11 @@ const OFF_MACHINE: Engine['offMachine'] = {
   },
 };
 
+const UNMOVABLE: Engine['moves'] = {
+  from: { why: 'a simulated service has no data that could move to another region' },
+  to: { why: 'a region with simulated services takes no data of others' },
+};
+
 /** The answer to each statement. */
 export const NO_POSTGRESQL =
   'a simulated service has no PostgreSQL: nothing listens on its endpoint, no statement can run';
@@ -139,6 +144,7 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
         return isNew;
       },
     },
+    moves: UNMOVABLE,
     simulation: createControl(model, open),
     close: async () => clock.close(),
   };

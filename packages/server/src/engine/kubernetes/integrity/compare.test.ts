@@ -51,7 +51,10 @@ const RIGHT: ClusterInventory = {
 };
 
 const amiss = (found: Partial<ClusterInventory>, service: Partial<Recorded> = {}): string[] =>
-  clusterAmiss('kube', [{ ...SERVICE, ...service }], new Set(['abc']), { ...RIGHT, ...found });
+  clusterAmiss('kube', [{ ...SERVICE, ...service }], new Set(['abc']), new Set(), {
+    ...RIGHT,
+    ...found,
+  });
 
 const stateWith = (changes: Partial<FoundCluster['state']>) =>
   cluster({ state: { ...cluster().state, ...changes } });
@@ -142,4 +145,12 @@ test('objects of other regions and installations are no finding', () => {
   const other = cluster({ id: 'xyz', name: 's-xyz', region: 'other' });
   const parts = [SECRET, { ...SECRET, id: 'xyz', name: 's-xyz-password' }];
   expect(amiss({ clusters: [cluster(), other], parts })).toEqual([]);
+});
+
+test('a Cluster of a service that is in another region, and does not move, is a finding', () => {
+  const found = { ...RIGHT, servers: [], ports: [] };
+  expect(clusterAmiss('kube', [], new Set(['abc']), new Set(['abc']), found)).toEqual([
+    expect.stringMatching(/^Cluster howdah-project\/s-abc is of a service in another region/),
+  ]);
+  expect(clusterAmiss('kube', [], new Set(['abc']), new Set(), found)).toEqual([]);
 });

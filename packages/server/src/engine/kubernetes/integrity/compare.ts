@@ -20,15 +20,24 @@ export type Recorded = Readonly<{
 
 /**
  * @param known the ids of the services of all regions
+ * @param elsewhere those that are in other regions, and do not move to this one
  * @returns a sentence for each contradiction
  */
 export function clusterAmiss(
   code: string,
   services: readonly Recorded[],
   known: ReadonlySet<string>,
+  elsewhere: ReadonlySet<string>,
   found: ClusterInventory,
 ): string[] {
   return [
+    ...found.clusters
+      .filter(({ region, id }) => region === code && elsewhere.has(id))
+      .map(
+        (cluster) =>
+          `${placeOf(cluster)} is of a service in another region, which does not move to this ` +
+          `one: ${removalOf(cluster)} ends it with its data`,
+      ),
     ...services
       .filter(({ isSettled }) => isSettled)
       .flatMap((service) => serviceAmiss(service, found).map((text) => `service ${text}`)),

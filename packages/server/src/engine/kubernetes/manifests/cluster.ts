@@ -6,12 +6,15 @@
  */
 import { ADMIN_ROLE, DATABASE_NAME, type AddonExtension, type Size } from '@howdah/contract';
 import { ownExtensionStatements } from '../../../domain/postgres/own-extension.ts';
+import { COPY_ROLE } from '../../moves.ts';
+import type { Endpoint } from '../../spec.ts';
 import type { Manifest } from '../api/client.ts';
 import { KINDS } from '../api/kinds.ts';
 import {
   AUTHORITY_SECRET,
   certificateSecret,
   clusterName,
+  copySecret,
   endpointService,
   LABELS,
   MANAGED,
@@ -85,6 +88,8 @@ export type ClusterInput = ServersInput &
     extensions: readonly AddonExtension[];
     /** The service whose data is copied; null: none is, or it was copied. */
     parent: string | null;
+    /** The service in another region that it follows, as its copy; null: none. */
+    source: Endpoint | null;
     /** The snapshot that its volume is made of; null: none. */
     snapshot: string | null;
     /** The class for snapshots of its volumes; null: none are taken. */
@@ -127,12 +132,17 @@ export function clusterManifest(input: ClusterInput): Manifest {
             }),
       },
       ...bootstrapOf(input),
-      ...(input.snapshotClass === null ? {} : { backup: backupsOf(input.snapshotClass) }),
+      ...(input.snapshotClass === null || input.source !== null
+        ? {}
+        : { backup: backupsOf(input.snapshotClass) }),
       ...(input.archives ? { plugins: [archiverOf(id)] } : {}),
       // With one server it would keep the node from being drained.
       enablePDB: replicas > 0,
       managed: {
-        roles: [readerRole(id), controlRole(id), poolerRole(id)],
+        // A copy has those of the service, and cannot write others.
+        ...(input.source === null
+          ? { roles: [readerRole(id), controlRole(id), poolerRole(id)] }
+          : {}),
         services: servicesOf(input, name, 'rw'),
       },
       primaryUpdateMethod: 'switchover',
@@ -214,12 +224,19 @@ function resourcesOf(size: Size): object {
 }
 
 function bootstrapOf(input: ClusterInput): object {
-  const { id, statements, extensions, parent, snapshot, targetTime } = input;
+  const { id, statements, extensions, parent, source, snapshot, targetTime } = input;
   const owned = {
     database: DATABASE_NAME,
     owner: ADMIN_ROLE,
     secret: { name: passwordSecret(id) },
   };
+  if (source !== null)
+    return {
+      bootstrap: { pg_basebackup: { source: MOVED, ...owned } },
+      externalClusters: [serverToFollow(id, source)],
+      // The promotion leaves it out: it is final.
+      replica: { enabled: true, source: MOVED },
+    };
   if (snapshot !== null) return { bootstrap: { recovery: { ...recoveryOf(snapshot), ...owned } } };
   if (parent !== null && targetTime !== null) {
     const { recovery, externalClusters } = pointInTimeOf(id, parent, targetTime);
@@ -272,6 +289,18 @@ export function serverToCopy(parent: string): object {
     },
     sslKey: key('tls.key'),
     sslCert: key('tls.crt'),
+    sslRootCert: { name: AUTHORITY_SECRET, key: 'ca.crt' },
+  };
+}
+
+/** The name of the service in another region that a copy follows. */
+const MOVED = 'moved';
+
+function serverToFollow(id: string, { host, port }: Endpoint): object {
+  return {
+    name: MOVED,
+    connectionParameters: { host, port: String(port), user: COPY_ROLE, sslmode: 'verify-full' },
+    password: { name: copySecret(id), key: 'password' },
     sslRootCert: { name: AUTHORITY_SECRET, key: 'ca.crt' },
   };
 }

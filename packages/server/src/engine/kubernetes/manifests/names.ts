@@ -74,6 +74,8 @@ export const clientAuthority = (cluster: string): string => `${cluster}-ca`;
 export const certificateSecret = (cluster: string): string => `${cluster}-certificate`;
 /** The certificate of the role of its standbys. CloudNativePG makes it. */
 export const replicationSecret = (id: string): string => `${clusterName(id)}-replication`;
+/** The password by which a copy replicates from a service in another region. */
+export const copySecret = (id: string): string => `${clusterName(id)}-move`;
 /** The snapshot of its parent's volume that a fork is made of. */
 export const originSnapshot = (id: string): string => `${clusterName(id)}-origin`;
 /** The backup of its running parent that a fork is made of, and the snapshot of it. */

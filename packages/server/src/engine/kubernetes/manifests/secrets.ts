@@ -9,6 +9,7 @@ import {
   certificateSecret,
   clusterName,
   controlSecret,
+  copySecret,
   LABELS,
   MANAGED,
   namespaceOf,
@@ -60,6 +61,12 @@ export function controlManifest(id: string, projectId: string, password: string)
   const labels = { [LABELS.service]: id };
   const data = { username: GUARD_ROLE, password };
   return secretManifest(controlSecret(id), projectId, labels, data, 'kubernetes.io/basic-auth');
+}
+
+/** @param password by which a copy replicates from a service in another region */
+export function copyManifest(id: string, projectId: string, password: string): Manifest {
+  const labels = { [LABELS.service]: id };
+  return secretManifest(copySecret(id), projectId, labels, { password });
 }
 
 /** The file of users of PgBouncer: its own role, with which it looks up the others. */

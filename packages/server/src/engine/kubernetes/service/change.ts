@@ -26,6 +26,8 @@ export function changeOf(before: Desired | null, desired: Desired): Change | nul
     return before.running ? { name: STEPS.stop, awaits: true, detail: 'paused', desired } : null;
   if (!before.running)
     return { name: STEPS.start, awaits: true, detail: 'with its volumes', desired };
+  if (!isDeepStrictEqual(before.source, desired.source))
+    return { name: STEPS.promote, awaits: true, detail: 'it accepts writes', desired };
   if (before.parent !== desired.parent)
     return { name: STEPS.detach, awaits: isRecovered(before), detail: 'it has its data', desired };
   const restart = restartWhy(before, desired);

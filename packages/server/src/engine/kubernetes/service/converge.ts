@@ -88,8 +88,10 @@ export async function convergeOnce(
 }
 
 /** How long CloudNativePG may take for a step. */
-const limitOf = ({ origin, set, provisioned, storageGb }: ServiceSpec): number =>
-  STEP_MS + ((origin === null && set === null) || provisioned ? 0 : storageGb * COPY_GIGABYTE_MS);
+const limitOf = ({ origin, set, move, provisioned, storageGb }: ServiceSpec): number => {
+  const isCopied = origin !== null || set !== null || move?.as === 'copy';
+  return STEP_MS + (isCopied && !provisioned ? storageGb * COPY_GIGABYTE_MS : 0);
+};
 
 async function knownOf(region: Region, spec: Owned, { cluster }: Observed): Promise<Known> {
   const { reached, waiting, failovers, records, snapshotClass } = region;

@@ -97,6 +97,8 @@ export function decide(spec: ServiceSpec, observed: Observed, known: Known): Ste
   // Its operation ends with the report of it.
   if (known.isFailingOver) return wait(STEPS.failOver, whyStill(cluster, desired, known));
   if (!isUp(cluster, observed.servers, desired)) return { kind: 'expect', name: STEPS.start };
+  // Its endpoint is not in use yet.
+  if (desired.source !== undefined) return { kind: 'settled' };
   if (!known.isReachable) return { kind: 'connect', name: STEPS.connect };
   return (
     planned(spec, cluster, observed.servers, known) ??
@@ -116,6 +118,8 @@ function wantedOf(spec: ServiceSpec, observed: Observed, known: Known): Desired 
   const source = sourceOf(spec, observed, hasStarted);
   const desiredWith = (archives: boolean): Desired =>
     desiredOf(spec, source, known.snapshotClass, archives);
+  // A copy archives nothing while it follows. Then it gets its archive like any other service.
+  if (spec.move?.as === 'copy') return desiredWith(false);
   return desiredWith(archives(before, known, desiredWith(false)));
 }
 
@@ -142,6 +146,7 @@ function dataOf(
   { backup, whyNoBackup }: Observed,
   { snapshotClass }: Known,
 ): string {
+  if (desired.source !== undefined) return ' that follows the service';
   if (desired.parent === undefined) return '';
   const data = ` with the data of ${desired.parent}`;
   const isCopied = desired.snapshot === undefined && desired.targetTime === undefined;

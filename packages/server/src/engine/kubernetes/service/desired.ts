@@ -35,6 +35,8 @@ const DESIRED = Type.Object({
   snapshot: Type.Optional(Type.String()),
   /** The class for snapshots of its volumes; absent: none are taken. */
   snapshotClass: Type.Optional(Type.String()),
+  /** The service in another region that a copy follows until it takes its place; absent: none. */
+  source: Type.Optional(Type.Object({ host: Type.String(), port: Type.Number() })),
   /** The service that a read replica set follows. Its nodes are one and its `replicas`. */
   set: Type.Optional(
     Type.Object({
@@ -90,6 +92,7 @@ export function desiredOf(
     ...(snapshotClass === null ? {} : { snapshotClass }),
     ...(source === null || source.targetTime === null ? {} : { targetTime: source.targetTime }),
     ...(archives ? { archives } : {}),
+    ...(spec.move?.as === 'copy' ? { source: spec.move.source } : {}),
   };
 }
 

@@ -127,6 +127,7 @@ function clusterInput(region: Region, spec: ServiceSpec, projectId: string, desi
     statements: adminRights(),
     extensions: extensionsOf(spec.addons),
     parent: desired.parent ?? null,
+    source: desired.source ?? null,
     snapshot: desired.snapshot ?? null,
     snapshotClass: desired.snapshotClass ?? null,
     archives: desired.archives ?? false,

@@ -79,6 +79,7 @@ export function planOf(
     case 'upgrade':
     case 'tryUpgrade':
     case 'undoUpgrade':
+    case 'move':
       return [];
   }
 }

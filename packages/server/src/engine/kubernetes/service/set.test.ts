@@ -137,5 +137,6 @@ test('a set is a replica cluster that nothing here promotes', async () => {
       ...(text.match(/promotionToken/g) ?? []),
     );
   }
-  expect(written).toEqual(['replica: { enabled: true']);
+  // One is that of a set, the other that of the copy of a service that moves.
+  expect(written).toEqual(Array(2).fill('replica: { enabled: true'));
 });

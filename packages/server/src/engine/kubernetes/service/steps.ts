@@ -20,6 +20,7 @@ export const STEPS = {
   reloadPooler: 'reload connection pooler',
   stopPooler: 'stop connection pooler',
   detach: 'detach from parent',
+  promote: 'promote the copy',
   connect: 'connect',
   remove: 'remove data',
   removeArchive: 'remove archive',

@@ -75,6 +75,7 @@ function inRegion(expected: Expected, code: string): Expected {
   return {
     ...expected,
     services: expected.services.filter(({ region }) => region === code),
+    moved: expected.moved.filter(({ region }) => region === code),
     vpcs: expected.vpcs.filter(({ region }) => region === code),
   };
 }
@@ -96,6 +97,7 @@ async function regionAmiss(home: string, site: Site, facts: Facts): Promise<stri
       .filter((path) => !changing.has(basename(path).slice(0, ID_LENGTH)))
       .map((path) => `left over: ${path}`),
     ...processesAmiss(facts),
+    ...movedAmiss(before, after, found),
     ...portsAmiss(facts),
     ...writersAmiss(before, settled, found),
     ...slotsAmiss(before, after, changing, found),
@@ -115,7 +117,8 @@ async function regionAmiss(home: string, site: Site, facts: Facts): Promise<stri
 function compare(before: Expected, after: Expected, found: Inventory): Facts {
   const settled = settledServices(before, after);
   const settledIds = new Set(settled.map(({ id }) => id));
-  const knownIds = new Set([...before.services, ...after.services].map(({ id }) => id));
+  const all = [before.services, after.services, before.moved, after.moved].flat();
+  const knownIds = new Set(all.map(({ id }) => id));
   const changing = new Set([
     ...[...knownIds].filter((id) => !settledIds.has(id)),
     ...before.verifying,
@@ -167,6 +170,18 @@ function processesAmiss({ after, found, settled, settledIds, running, paused }: 
       .filter(({ id, provisioning }) => !provisioning && !found.directories.includes(id))
       .map(({ id }) => `service ${id} has no directory`),
   ];
+}
+
+/** Servers of services that have moved away: they would accept writes that nobody has then. */
+export function movedAmiss(
+  before: Pick<Expected, 'moved'>,
+  after: Pick<Expected, 'moved'>,
+  { processes }: Pick<Inventory, 'processes'>,
+): string[] {
+  const moved = after.moved.filter(({ id }) => before.moved.some((one) => one.id === id));
+  return moved
+    .filter(({ id }) => processes.some((key) => serviceOf(key) === id))
+    .map(({ id }) => `service ${id} has moved to another region and has a process here`);
 }
 
 /** Ports that are closed or open and must not be. */

@@ -6,6 +6,7 @@ import { ADMIN_ROLE, DATABASE_NAME, type AddonExtension } from '@howdah/contract
 import { escapeIdentifier, type Client } from 'pg';
 import { adminRights } from '../../../domain/postgres/admin-role.ts';
 import { REVOKE_WRITERS } from '../../statements/writers.ts';
+import { COPY_ROLE } from '../../moves.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { MAINTENANCE_DATABASE } from './files.ts';
 import type { Monitor } from './monitor.ts';
@@ -118,12 +119,23 @@ export async function updateContents(at: At): Promise<void> {
     }
   }
   await inDatabase(at, MAINTENANCE_DATABASE, async (client) => {
+    await client.query(CLOSE_COPY_ROLE);
     await client.query(
       `grant set on parameter ${ROLE_PARAMETER} to ${ADMIN_ROLE};
        alter role ${ADMIN_ROLE} createdb`,
     );
   });
 }
+
+/**
+ * A fork of a service that is being copied, and a restore to a moment of that, have the superuser
+ * of the copy, and no rules that reject it. The service itself gets its login again.
+ */
+const HAS_COPY_ROLE = `exists (select from pg_roles
+  where rolname = '${COPY_ROLE}' and rolsuper and rolcanlogin)`;
+const CLOSE_COPY_ROLE = `do $body$ begin
+  if ${HAS_COPY_ROLE} then alter role ${COPY_ROLE} nologin password null; end if;
+end $body$`;
 
 /** The databases whose logins nothing guards yet. PostgreSQL 16 has no triggers for that. */
 async function databasesToGuard(at: At): Promise<DatabaseRow[]> {
@@ -150,6 +162,7 @@ export async function areContentsCurrent(monitor: Monitor, key: string): Promise
     `select pg_is_in_recovery()
             or (exists (select from pg_roles where rolname = $1 and rolcreatedb)
                 and exists (select from pg_parameter_acl where parname = $2)
+                and not ${HAS_COPY_ROLE}
                 and not exists (select from pg_database d where ${IS_UNGUARDED})) as current`,
     [ADMIN_ROLE, ROLE_PARAMETER],
   );

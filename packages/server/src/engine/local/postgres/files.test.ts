@@ -55,6 +55,21 @@ test('who may connect: the control plane by the socket, users by TLS and SCRAM t
   ]);
 });
 
+test('while it is copied, the role of the copy replicates, and reaches no database', () => {
+  const rules = (copied: boolean): string[] =>
+    lines(configFiles({ ...input, copied }, users)['pg_hba.conf']).map((line) =>
+      line.replaceAll(/\s+/g, ' '),
+    );
+  // The first rule that fits decides.
+  expect(rules(true)).toEqual([
+    'hostssl replication postgres all scram-sha-256',
+    'hostssl all postgres all reject',
+    'local all postgres reject',
+    ...rules(false),
+  ]);
+  expect(rules(false).some((rule) => rule.includes('replication postgres'))).toBe(false);
+});
+
 test('a service with a user of its own sees no accounts but its own, and is superuser nowhere', () => {
   const owner = { name: 'howdah-service', uid: 70_001, gid: 70_001 };
   const made = configFiles(input, {

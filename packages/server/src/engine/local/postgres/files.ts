@@ -4,6 +4,7 @@ import type { InstancePaths } from '../host/layout.ts';
 import type { ConfigUsers } from '../host/owner.ts';
 import { accountFiles, SERVICE_USER } from '../host/users.ts';
 import { quoted, serverSettings } from '../../../domain/postgres/settings.ts';
+import { COPY_ROLE } from '../../moves.ts';
 import { POOLER_ROLE } from '../../pooler/lookup.ts';
 import { READER_ROLE } from '../../statements/reader-role.ts';
 import { needsPreload } from '../../../domain/postgres/extension-rules.ts';
@@ -53,6 +54,8 @@ export type ServerInput = {
   behindGateway?: boolean;
   /** Whether its WAL goes to a repository off this machine: a file of it then, once a minute. */
   offMachine?: boolean;
+  /** Whether a copy in another region follows it. */
+  copied?: boolean;
 };
 
 export type ConfigFiles = {
@@ -74,7 +77,7 @@ export type ConfigFiles = {
 export function configFiles(input: ServerInput, users: ConfigUsers): ConfigFiles {
   return {
     'postgresql.conf': postgresqlConf(input),
-    'pg_hba.conf': hba(input.allowedNetworks ?? ['all'], input.replicated),
+    'pg_hba.conf': hba(input.allowedNetworks ?? ['all'], input.replicated, input.copied),
     'pg_ident.conf': identConf(users),
     ...(users.owner?.name === SERVICE_USER ? accountFiles(users.owner, users.gateway) : {}),
   };
@@ -100,6 +103,7 @@ function postgresqlConf({
   replicated = false,
   behindGateway = false,
   offMachine = false,
+  copied = false,
 }: ServerInput): string {
   const settings: Record<string, string> = {
     ...serverSettings({
@@ -116,6 +120,8 @@ function postgresqlConf({
     hba_file: quoted(`${paths.config}/pg_hba.conf`),
     ident_file: quoted(`${paths.config}/pg_ident.conf`),
     log_directory: quoted(paths.logs),
+    // Between the end of a base backup and the first connection of the copy, no slot keeps WAL.
+    ...(copied ? { wal_keep_size: '512MB' } : {}),
     ...(listen === null
       ? {}
       : {
@@ -136,6 +142,12 @@ function postgresqlConf({
   return `# Written by Howdah from the size of the service; changes are overwritten.\n${lines.join('\n')}\n`;
 }
 
+/** A copy in another region replicates, and sees no database. Addresses of pods are not known. */
+const COPY_RULES = `hostssl   replication  ${COPY_ROLE}  all  scram-sha-256
+hostssl   all       ${COPY_ROLE}  all  reject
+local     all       ${COPY_ROLE}       reject
+`;
+
 // Our own roles over the Unix socket only; users over TLS, with SCRAM, into their databases only:
 // "all" is no database for replication. All other connections are refused, those in plain text
 // among them. The directory of the socket is closed to others: users come that way through the
@@ -144,9 +156,10 @@ function postgresqlConf({
 const hba = (
   allowedNetworks: readonly string[],
   replicated = false,
+  copied = false,
 ): string => `# Written by Howdah; changes are overwritten.
 # type    database  user  address  method
-local     all       ${CONTROL_ROLE}     peer map=control
+${copied ? COPY_RULES : ''}local     all       ${CONTROL_ROLE}     peer map=control
 local     replication  ${CONTROL_ROLE}  peer map=replication
 local     ${DATABASE_NAME}      ${READER_ROLE}  peer map=control
 local     ${DATABASE_NAME}      ${POOLER_ROLE}  peer map=pooler

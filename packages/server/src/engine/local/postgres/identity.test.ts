@@ -4,7 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { crc32c, findCrcOffset, wasShutDown, writeSystemIdentifier } from './identity.ts';
+import {
+  crc32c,
+  findCrcOffset,
+  readShutdown,
+  wasShutDown,
+  writeSystemIdentifier,
+} from './identity.ts';
 
 /** RFC 3720 appendix B.4, and the check value of the catalogue of CRCs. */
 const VECTORS: [string, Uint8Array, number][] = [
@@ -103,6 +109,24 @@ test.each([
     contents.writeUInt32LE(state, 16);
     await writeFile(join(directory, 'global', 'pg_control'), contents);
     expect(await wasShutDown(directory)).toBe(expected);
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+});
+
+test.each([
+  ['a primary that was shut down', 1, 0x1_2345_6789n],
+  ['a standby that was shut down', 2, null],
+  ['a server that was killed', 6, null],
+])('where the WAL ends of %s', async (_title, state, expected) => {
+  const directory = await mkdtemp(join(tmpdir(), 'hd-'));
+  try {
+    await mkdir(join(directory, 'global'));
+    const contents = control(randomBytes(296));
+    contents.writeUInt32LE(state, 16);
+    contents.writeBigUInt64LE(0x1_2345_6789n, 32);
+    await writeFile(join(directory, 'global', 'pg_control'), contents);
+    expect(await readShutdown(directory)).toBe(expected);
   } finally {
     await rm(directory, { recursive: true });
   }

@@ -51,6 +51,19 @@ export async function wasShutDown(dataDirectory: string): Promise<boolean> {
   return state === SHUT_DOWN || state === SHUT_DOWN_IN_RECOVERY;
 }
 
+const CHECKPOINT_OFFSET = 32;
+
+/**
+ * The position of the record that ends the WAL of a primary that was shut down in order; null: it
+ * was not.
+ */
+export async function readShutdown(dataDirectory: string): Promise<bigint | null> {
+  const control = await readControl(dataDirectory);
+  return control.readUInt32LE(STATE_OFFSET) === SHUT_DOWN
+    ? control.readBigUInt64LE(CHECKPOINT_OFFSET)
+    : null;
+}
+
 const CONTROL_FILE_MAX_BYTES = 64 * 1024;
 
 /** The control file of a cluster. @throws Error when it is too short to be one */

@@ -71,3 +71,10 @@ export function loginGuardStatements(): string[] {
      end $body$`,
   ];
 }
+
+/** The names of roles that are read-only by a setting. */
+export const READ_ONLY_ROLES = `
+  select distinct coalesce(r.rolname::text, 'all') as name
+  from pg_db_role_setting s left join pg_roles r on r.oid = s.setrole,
+    unnest(s.setconfig) as parameter(text)
+  where split_part(parameter.text, '=', 1) = '${ROLE_PARAMETER}'`;

@@ -74,6 +74,26 @@ const FUNCTIONS: readonly { name: string; parameters: string; body: string }[] =
 ];
 
 /**
+ * Lets tsdbadmin call the functions, or not: what they promise holds only where a module enforces
+ * it. A schema that a user has made has none of them.
+ */
+export function allowRoleFunctions(isAllowed: boolean): string {
+  const [verb, to] = isAllowed ? ['grant', 'to'] : ['revoke', 'from'];
+  return `do $body$
+    declare found regprocedure;
+    begin
+      for found in
+        select p.oid from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+          join pg_roles r on r.oid = p.proowner
+        where n.nspname = '${SCHEMA}' and r.rolsuper
+          and p.proname in (${FUNCTIONS.map(({ name }) => `'${name}'`).join(', ')})
+      loop
+        execute format('${verb} execute on function %s ${to} ${ADMIN_ROLE}', found);
+      end loop;
+    end $body$`;
+}
+
+/**
  * The functions in the database of a service, for tsdbadmin alone, unless a user has taken the name
  * of the schema. As parts of an extension they are in no dump.
  */

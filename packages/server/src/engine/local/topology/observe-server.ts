@@ -143,6 +143,7 @@ function desiredFiles(
         listen,
         allowedNetworks: isSingle(spec) ? listener.allowedNetworks : null,
         replicated: !isSingle(spec),
+        copied: spec.move?.as === 'source',
         behindGateway: spec.set !== null,
         offMachine: offMachine(),
       },

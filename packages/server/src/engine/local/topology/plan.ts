@@ -163,6 +163,7 @@ function stateBefore(
     case 'verifyBackup':
     case 'runBackup':
     case 'tryUpgrade':
+    case 'move':
     case 'updatePassword':
     case 'setEnvironment':
     case 'rename':

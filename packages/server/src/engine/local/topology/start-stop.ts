@@ -30,7 +30,12 @@ import type { PlacedSpec } from './placed-spec.ts';
 
 /** How long a step waits for a server to be ready; later its start is reported as in progress. */
 const START_PATIENCE_MS = 3000;
-const STOP_PATIENCE_MS = 60_000;
+/** How long a server may take to end before it is killed. */
+const PATIENCE_MS: Readonly<Record<StopMode, number>> = {
+  fast: 60_000,
+  immediate: 5000,
+  kill: 5000,
+};
 
 /** Starts the server of an instance. @returns a line for the user */
 export async function startServer(
@@ -138,18 +143,22 @@ export async function assertPortIsFree(
   );
 }
 
-/** Stops a server, by force if it does not stop otherwise; it then recovers at its next start. */
+/**
+ * Stops a server, by force if it does not stop otherwise; it then recovers at its next start.
+ *
+ * @param patienceMs how long it may take before that
+ */
 export async function stopInstance(
   { machine, monitor, limiting }: Executor,
   key: string,
   paths: InstancePaths,
   server: Server,
   mode: StopMode,
+  patienceMs = PATIENCE_MS[mode],
 ): Promise<void> {
   monitor.forget(key);
   await limiting.get(key);
   await liftWriteLimit(machine.limits, key);
-  const patienceMs = mode === 'fast' ? STOP_PATIENCE_MS : 5000;
   const isGone =
     (await stopServer(machine, server, mode, patienceMs)) ||
     (await stopServer(machine, server, 'kill', 5000));

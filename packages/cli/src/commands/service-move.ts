@@ -1,0 +1,25 @@
+/** `howdah service move` */
+import type { Command } from 'commander';
+import { verb, type Waiting } from '../command.ts';
+import { changeFound, CHANGES } from './service-shared.ts';
+
+type Options = Waiting & { region: string };
+
+export function addMove(service: Command): void {
+  verb(service, 'move <service>', {
+    does:
+      'Move a service from a region on this machine to one on Kubernetes. It runs while it is ' +
+      'copied, and has another endpoint then. With --dry-run: everything that is in the way.',
+    example: 'howdah service move orders --region kube',
+    takes: CHANGES,
+  })
+    .requiredOption('--region <code>', 'the other region; howdah region list shows them')
+    .action(async (wanted: string, { region, ...options }: Options) =>
+      changeFound(wanted, options, (client, params) =>
+        client.POST('/projects/{project_id}/services/{service_id}/move', {
+          params,
+          body: { region_code: region },
+        }),
+      ),
+    );
+}

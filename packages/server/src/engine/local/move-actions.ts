@@ -1,0 +1,281 @@
+/**
+ * What a service on this machine does for its copy in another region, beside its usual rounds. The
+ * owner of the service may be hostile: roles and databases are input.
+ */
+import { ADMIN_ROLE } from '@howdah/contract';
+import { DatabaseError, escapeIdentifier, type Client } from 'pg';
+import { POOLER_ROLE } from '../pooler/lookup.ts';
+import { READER_ROLE } from '../statements/reader-role.ts';
+import { EngineUnavailable } from '../engine.ts';
+import {
+  COPY_ROLE,
+  MOVE_ROLES,
+  MoveRefused,
+  type CopyProgress,
+  type Keep,
+  type Stopping,
+  type MoveRoles,
+  type MoveSource,
+} from '../moves.ts';
+import { memberKey, type InstancePaths } from './host/layout.ts';
+import type { Local } from './local.ts';
+import { MAINTENANCE_DATABASE } from './postgres/files.ts';
+import { readShutdown } from './postgres/identity.ts';
+import { READ_ONLY_ROLES } from './postgres/read-only-sql.ts';
+import { allowRoleFunctions } from './postgres/role-functions.ts';
+import { findUncopied } from './postgres/uncopied.ts';
+import { findServer, phaseOf } from './postgres/server.ts';
+import { withSuperuserSession } from './postgres/superuser.ts';
+import { primaryPaths } from './topology/instances.ts';
+import { stopInstance } from './topology/start-stop.ts';
+
+/** The time limit of a statement; a checkpoint writes all that is not on the disk. */
+const LIMIT_MS = 10_000;
+const CHECKPOINT_MS = 120_000;
+/** A stop that takes longer would leave the copy no time to report that it has all. */
+const STOP_MS = 20_000;
+
+/** A tenant can make any number of databases, each of which costs a session. */
+export const MAX_DATABASES = 100;
+
+/** No session of another can make, alter, grant or drop a role until the transaction ends. */
+const LOCK_ROLES = 'lock table pg_authid, pg_auth_members in share row exclusive mode';
+
+/**
+ * In SQL, of a role `r`: whether nobody may become it, and only a superuser can have made it what
+ * it is. No tenant can make a superuser, or grant the memberships. The roles of statements and
+ * poolers are made without them; what their makers may have set is reset before they are used.
+ */
+export const IS_OURS = `(not exists (select from pg_auth_members m where m.roleid = r.oid)
+  and (r.rolsuper
+    or exists (select from pg_auth_members m where m.member = r.oid
+      and m.roleid in
+        (select oid from pg_roles where rolname in ('pg_signal_backend', 'pg_checkpoint')))
+    or r.rolname in ('${READER_ROLE}', '${POOLER_ROLE}')))`;
+
+type Place = Pick<Local, 'machine' | 'topology'>;
+
+export function createMoveActions(local: Place): Omit<MoveSource, 'read'> {
+  return {
+    verifier: (id) => atPrimary(local, id, readVerifier),
+    withhold: (id) => allowFunctions(local, id, false),
+    admit: async (id, roles) => {
+      await atPrimary(local, id, (client) => makeRoles(client, roles));
+      for (const { name, sql } of roles.databases)
+        await atPrimary(local, id, (client) => transact(client, sql), { database: name });
+    },
+    progress: (id) => atPrimary(local, id, readProgress),
+    checkpoint: (id) =>
+      atPrimary(local, id, async (client) => void (await client.query('checkpoint')), {
+        limitMs: CHECKPOINT_MS,
+      }),
+    stop: (id, stopping) => stop(local, id, stopping),
+    dismiss: async (id) => {
+      await atPrimary(local, id, dismiss);
+      await allowFunctions(local, id, true);
+    },
+  };
+}
+
+type Session = Readonly<{ database?: string; limitMs?: number }>;
+
+/** Runs work in a session of the superuser. @throws EngineUnavailable */
+async function atPrimary<T>(
+  { machine }: Pick<Place, 'machine'>,
+  id: string,
+  work: (client: Client) => Promise<T>,
+  { database = MAINTENANCE_DATABASE, limitMs = LIMIT_MS }: Session = {},
+): Promise<T> {
+  const paths = primaryPaths(machine, id);
+  const port = await portOf(paths);
+  try {
+    const where = { server: paths, port, name: 'howdah move', database, limitMs };
+    return await withSuperuserSession(where, work);
+  } catch (error) {
+    if (error instanceof MoveRefused) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new EngineUnavailable(reason, { cause: error });
+  }
+}
+
+/** @throws EngineUnavailable */
+export async function portOf(paths: InstancePaths): Promise<number> {
+  const server = await findServer(paths);
+  if (server?.port == null || (await phaseOf(paths)) !== 'ready')
+    throw new EngineUnavailable('its server does not accept connections');
+  return server.port;
+}
+
+async function readVerifier(client: Pick<Client, 'query'>): Promise<string | null> {
+  const { rows } = await client.query<{ verifier: string | null }>(
+    'select rolpassword as verifier from pg_authid where rolname = $1',
+    [ADMIN_ROLE],
+  );
+  return rows[0]?.verifier ?? null;
+}
+
+/**
+ * Makes the roles of a copy. Nobody can take one of the names between the check and the end of the
+ * transaction: its owner would be what the role is made into.
+ *
+ * @throws MoveRefused when a tenant has one of them
+ */
+export async function makeRoles(
+  client: Pick<Client, 'query'>,
+  { reserved, roles }: Pick<MoveRoles, 'reserved' | 'roles'>,
+): Promise<void> {
+  await client.query('begin');
+  await client.query(LOCK_ROLES);
+  await refuseTaken(client, reserved);
+  for (const statement of roles) await client.query(statement);
+  await client.query('commit');
+}
+
+async function refuseTaken(client: Pick<Client, 'query'>, names: readonly string[]): Promise<void> {
+  const { rows } = await client.query<{ name: string }>(
+    `select rolname::text as name from pg_roles r where rolname = any ($1) and not ${IS_OURS}`,
+    [names],
+  );
+  const [taken] = rows;
+  if (taken !== undefined)
+    throw new MoveRefused(
+      `it has a role ${taken.name}, which the target makes for itself; rename it first`,
+    );
+}
+
+async function refuseReadOnly(client: Pick<Client, 'query'>): Promise<void> {
+  const { rows } = await client.query(READ_ONLY_ROLES);
+  if (rows.length > 0)
+    throw new MoveRefused('it has got read-only roles, by a setting that no image enforces');
+}
+
+/** In one transaction, which may make a schema of a reserved name. */
+async function transact(client: Client, statements: readonly string[]): Promise<void> {
+  await client.query(
+    `begin; set local allow_system_table_mods = on; ${statements.join('; ')}; commit`,
+  );
+}
+
+async function readProgress(client: Client): Promise<CopyProgress> {
+  const { rows } = await client.query<{ mayLogIn: boolean; lag: string | null }>(
+    `select exists (select from pg_authid
+         where rolname = $1 and rolsuper and rolcanlogin and rolpassword is not null)
+         as "mayLogIn",
+       (select max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn))::text
+        from pg_stat_replication
+        where usename = $1 and state = 'streaming' and replay_lsn is not null) as lag`,
+    [COPY_ROLE],
+  );
+  const [found] = rows;
+  const lag = found?.lag ?? null;
+  return {
+    mayLogIn: found?.mayLogIn === true,
+    lagBytes: lag === null ? null : Math.max(0, Number(lag)),
+  };
+}
+
+/** The codes of a database that does not exist, or accepts no connections. */
+const isWithoutDatabase = (error: unknown): boolean =>
+  error instanceof DatabaseError && ['3D000', '55000'].includes(error.code ?? '');
+
+/** In all databases: a tenant can copy the one that has the functions. */
+async function allowFunctions(local: Place, id: string, isAllowed: boolean): Promise<void> {
+  for (const database of await atPrimary(local, id, readDatabases))
+    await atPrimary(
+      local,
+      id,
+      async (client) => void (await client.query(allowRoleFunctions(isAllowed))),
+      { database },
+    ).catch((error: unknown) => {
+      // Its owner has dropped it, or closed it.
+      if (!(error instanceof EngineUnavailable && isWithoutDatabase(error.cause))) throw error;
+    });
+}
+
+/** The first ones: a service with more does not move. */
+async function readDatabases(client: Client): Promise<string[]> {
+  const { rows } = await client.query<{ name: string }>(
+    `select datname::text as name from pg_database where datallowconn
+     order by datname limit ${MAX_DATABASES}`,
+  );
+  return rows.map(({ name }) => name);
+}
+
+async function stop(
+  { machine, topology }: Place,
+  id: string,
+  { isOver, isKept, keep }: Stopping,
+): Promise<bigint> {
+  const paths = primaryPaths(machine, id);
+  const server = await findServer(paths);
+  const key = memberKey(id, machine.layout.primaryOf(id));
+  const why = whyNotStopped(server !== null, { isOver, isKept });
+  if (why !== null) throw new MoveRefused(why);
+  if (server !== null)
+    await atPrimary({ machine }, id, (client) =>
+      closeAndStop(client, keep, () =>
+        stopInstance(topology.executor, key, paths, server, 'fast', STOP_MS),
+      ),
+    );
+  const end = await readShutdown(paths.data);
+  if (end === null) throw new MoveRefused('its server was not shut down in order');
+  const left = await findUncopied(paths.data);
+  if (left !== null) throw new MoveRefused(left);
+  return end;
+}
+
+/** It was examined too long ago, or its password may have changed since it was read. */
+export function whyNotStopped(
+  isRunning: boolean,
+  { isOver, isKept }: Pick<Stopping, 'isOver' | 'isKept'>,
+): string | null {
+  if (isRunning) return isOver ? 'it could not be stopped in time' : null;
+  return isKept ? null : 'its server was stopped meanwhile';
+}
+
+/**
+ * Stops a server while no role can change: a password that was set after it was read would be
+ * acknowledged, and lost in the copy, which gets what was kept.
+ *
+ * @throws MoveRefused when a tenant has a role of a reserved name
+ */
+export async function closeAndStop(
+  client: Pick<Client, 'query'>,
+  keep: Keep,
+  stopServer: () => Promise<void>,
+): Promise<void> {
+  // The copy is connected, and nobody can log in as its superuser once it is promoted.
+  await client.query(`alter role ${COPY_ROLE} password null`);
+  await client.query('begin');
+  await client.query(LOCK_ROLES);
+  // A role that was made after the examination would have the rights that its name has there.
+  await refuseTaken(client, await keep(await readVerifier(client)));
+  await refuseReadOnly(client);
+  // A stop waits until each of them has all WAL, and tenants have some that read nothing.
+  await client.query(END_OTHER_WALSENDERS, [COPY_ROLE]);
+  await stopServer();
+}
+
+/** A base backup that is left over from the copy is none that streams. */
+const END_OTHER_WALSENDERS = `
+  select pg_terminate_backend(pid) from pg_stat_replication
+  where not (usename is not distinct from $1 and state = 'streaming')`;
+
+/** A tenant may have granted something to the roles, which keeps them from being dropped. */
+async function dismiss(client: Client): Promise<void> {
+  const { rows } = await client.query<{ name: string }>(
+    `select rolname::text as name from pg_roles r where rolname = any ($1) and ${IS_OURS}`,
+    [MOVE_ROLES],
+  );
+  const left = rows.map(({ name }) => escapeIdentifier(name));
+  for (const name of left) await client.query(`alter role ${name} nologin password null`);
+  await client.query('select pg_terminate_backend(pid) from pg_stat_activity where usename = $1', [
+    COPY_ROLE,
+  ]);
+  for (const name of left)
+    // Objects of the tenant may depend on it, or be locked: then it stays, and may not log in.
+    await client
+      .query(`drop owned by ${name}`)
+      .then(() => client.query(`drop role ${name}`))
+      .catch(() => undefined);
+}

@@ -1,0 +1,67 @@
+import { expect, test } from 'vitest';
+import { removeSource, switchOver } from './move.ts';
+
+const MOVE = {
+  id: 'move',
+  state: 'switch',
+  from: 'local',
+  source: { host: 'a', port: 1 },
+  to: 'kube',
+  toAlias: null,
+  endpoint: { host: 'b', port: 2 },
+  prepared: true,
+  silent: null,
+  switched: new Date(0).toISOString(),
+  kept: true,
+  until: null,
+  problem: null,
+};
+
+/** A move whose metadata database answers transactions in turn. */
+function moving(move: object, parts: object, ...answers: ((service: object) => unknown)[]) {
+  const service = { id: 'id', move, reachable: false, deleting: false, provisioned: true };
+  const execute = async () => {
+    const answer = answers.shift();
+    if (answer === undefined) throw new Error('one transaction too many');
+    return answer(service);
+  };
+  const context = { store: { db: { transaction: () => ({ execute }) } }, restoreWindowMs: 1000 };
+  const work = { id: 'id', token: 'token', service, operation: null, steps: [] };
+  return Object({ context, work, move, begin: async () => undefined, ...parts });
+}
+
+const SWITCH = {
+  from: { stop: async () => 5n },
+  to: { position: async () => ({ isFollowing: true, replayed: 6n }) },
+};
+const fail = () => {
+  throw new Error('duplicate key');
+};
+
+test('a service is started again where it was if it cannot be handed over in time', async () => {
+  const written = (service: object) => service;
+  expect(await switchOver(moving(MOVE, SWITCH, fail, written))).toMatchObject({
+    outcome: 'again',
+    detail: 'duplicate key',
+  });
+});
+
+test('a hand-over that fails is tried again as long as there is time', async () => {
+  const recent = { ...MOVE, switched: new Date(Date.now() + 60_000).toISOString() };
+  await expect(switchOver(moving(recent, SWITCH, fail))).rejects.toThrow('duplicate key');
+});
+
+test('a former server whose time is over is removed, whatever its service does', async () => {
+  const kept = { ...MOVE, state: 'kept', until: new Date(0).toISOString() };
+  const removed: string[] = [];
+  const lifecycle = {
+    remove: async (id: string) => {
+      removed.push(id);
+      return { outcome: 'settled' };
+    },
+  };
+  const one = moving(kept, { source: { engine: { lifecycle } } }, (service) => service);
+  one.work.operation = { id: 'resize', kind: 'resize' };
+  expect(await removeSource(one)).toBe(null);
+  expect(removed).toEqual(['id']);
+});

@@ -1,0 +1,379 @@
+/**
+ * Moves a service to another region, step by step. The states, and a crash in each of them, are in
+ * docs/decisions/0070-moves-between-regions.md: the region in the row decides who may write.
+ */
+import {
+  describeLag,
+  describeOutage,
+  decideSwitch,
+  isClose,
+  isKeptTimeOver,
+  isLost,
+  isSuperseded,
+  isSwitchOver,
+  silentFrom,
+} from '../domain/service/move-progress.ts';
+import { whyNotMoved } from '../domain/service/move.ts';
+import { mustBeRemoved } from '../domain/service/removal.ts';
+import type { Move } from '../domain/service/row.ts';
+import { copySpec, serviceSpec } from '../domain/service/spec.ts';
+import type { BeginStep, Seen, Verdict } from '../engine/engine.ts';
+import { MoveRefused, type MoveSource, type MoveTargetRegion } from '../engine/moves.ts';
+import { type Region, RegionNotServed } from '../engine/regions.ts';
+import { findKubernetesRegion } from '../store/kubernetes-regions.ts';
+import { listParentsOfUnfinishedForks } from '../store/service-lists.ts';
+import { handOver, writeMove } from './move-records.ts';
+import { createTurns, examineBeforeSwitch } from './move-switch.ts';
+import type { ReconcilerContext, Work } from './work.ts';
+
+/** The names of steps as users read them; those of the engines come between them. */
+export const MOVE_STEPS = {
+  prepare: 'prepare roles for the copy',
+  follow: 'follow the service',
+  switch: 'stop the source',
+  end: 'begin to accept writes',
+} as const;
+
+const FOLLOW_POLL_MS = 500;
+const SWITCH_POLL_MS = 50;
+
+/** A service that moves, with both regions. */
+type Moving = Readonly<{
+  context: ReconcilerContext;
+  work: Work;
+  move: Move;
+  begin: BeginStep;
+  source: Region;
+  target: Region;
+  from: MoveSource;
+  to: MoveTargetRegion;
+}>;
+
+/**
+ * Makes one step of the move of a service.
+ *
+ * @returns null: the move leaves the service alone now
+ */
+export async function moveOnce(
+  context: ReconcilerContext,
+  work: Work,
+  begin: BeginStep,
+): Promise<Verdict | null> {
+  const { move } = work.service;
+  if (move === null) return null;
+  const before = seenBefore(work);
+  try {
+    const moving = { ...movingOf(context, move), context, work, begin };
+    if (isSuperseded(move, work.operation?.kind ?? null))
+      return await abort(moving, SUPERSEDED, before);
+    switch (move.state) {
+      case 'copy':
+        return await copy(moving);
+      case 'switch':
+        return await switchOver(moving);
+      case 'abort':
+        return await undo(context, work, begin, () =>
+          moving.target.engine.lifecycle.remove(work.id, null, async () => undefined),
+        );
+      case 'moved':
+        return await arrive(moving);
+      case 'kept':
+        return await removeSource(moving);
+    }
+  } catch (error) {
+    if (error instanceof RegionNotServed) return withoutRegion(context, work, move, begin, error);
+    return failedBy(work, error, before);
+  }
+}
+
+const SUPERSEDED = 'another change has taken its place';
+
+/** Another region may be switched off, and is not there yet when the control plane starts. */
+async function withoutRegion(
+  context: ReconcilerContext,
+  work: Work,
+  move: Move,
+  begin: BeginStep,
+  error: RegionNotServed,
+): Promise<Verdict | null> {
+  const { service } = work;
+  const seen = seenBefore(work);
+  if (isSuperseded(move, work.operation?.kind ?? null)) {
+    const aborted: Move = { ...move, state: 'abort', problem: SUPERSEDED };
+    await writeMove(context, work, aborted, seen.reachable);
+    return again(seen, null, SUPERSEDED);
+  }
+  switch (move.state) {
+    case 'abort':
+      return undo(context, work, begin, async () => {
+        if ((await findKubernetesRegion(context.store.db, move.to)) === null) return GONE;
+        throw error;
+      });
+    case 'copy': {
+      // The service goes on without it.
+      const own = await context.region.engine.lifecycle.converge(serviceSpec(service), begin);
+      return own.outcome === 'settled' ? failedBy(work, error, own.seen) : own;
+    }
+    case 'switch':
+      if (!isSwitchOver(move, Date.now())) return again(seen, null, error.message, SWITCH_POLL_MS);
+      await writeMove(context, work, { ...move, state: 'abort', problem: error.message }, false);
+      return again(seen, null, error.message);
+    case 'moved':
+      return failedBy(work, error, seen);
+    case 'kept':
+      // It takes nothing from the service.
+      return mustBeRemoved(service, context.restoreWindowMs) ? failedBy(work, error, seen) : null;
+  }
+}
+
+/** The state of the service as it was recorded: what happens to the copy does not change it. */
+const seenBefore = ({ service }: Work): Seen => ({
+  reachable: service.reachable,
+  present: true,
+  provisioned: service.provisioned,
+});
+
+function failedBy(work: Work, error: unknown, seen: Seen): Verdict {
+  const reason = error instanceof Error ? error.message : String(error);
+  return {
+    did: work.steps.at(-1)?.name ?? null,
+    detail: reason,
+    seen,
+    outcome: 'failed',
+    reason,
+  };
+}
+
+/** @throws RegionNotServed */
+function movingOf(
+  { regions }: ReconcilerContext,
+  move: Move,
+): Pick<Moving, 'move' | 'source' | 'target' | 'from' | 'to'> {
+  const [source, target] = [regions.of(move.from), regions.of(move.to)];
+  const [{ from }, { to }] = [source.engine.moves, target.engine.moves];
+  if ('why' in from) throw new Error(from.why);
+  if ('why' in to) throw new Error(to.why);
+  return { move, source, target, from, to };
+}
+
+const again = (seen: Seen, did: string | null, detail: string | null, waitMs = 0): Verdict => ({
+  did,
+  detail,
+  seen,
+  outcome: 'again',
+  waitMs,
+});
+
+const LOST =
+  'the copy runs and does not follow: it needs WAL that is removed, as more was written during ' +
+  'the base backup than is kept, or it cannot reach the service; move it when less is written';
+
+/** Has a copy made, and switches to it once it is close. The service goes first. */
+async function copy(moving: Moving): Promise<Verdict> {
+  const { context, work, move, begin, source, target, from, to } = moving;
+  const { service, id } = work;
+  const own = await source.engine.lifecycle.converge(serviceSpec(service), begin);
+  if (own.outcome !== 'settled') return own;
+  const { seen } = own;
+  try {
+    const spec = copySpec(service, move);
+    const progress = await from.progress(id);
+    // A role that an earlier move has left has another password.
+    if (!move.prepared || !progress.mayLogIn) {
+      await begin(MOVE_STEPS.prepare, seen);
+      await from.admit(id, await to.prepare(spec, await from.verifier(id)));
+      await writeMove(context, work, { ...move, prepared: true }, seen.reachable);
+      return again(seen, MOVE_STEPS.prepare, `a copy in ${move.to} may log in`);
+    }
+    const made = await target.engine.lifecycle.converge(spec, begin);
+    if (made.outcome !== 'settled') return { ...made, seen };
+    await begin(MOVE_STEPS.follow, seen);
+    const silent = silentFrom(move, progress, Date.now());
+    if (silent !== move.silent) await writeMove(context, work, { ...move, silent }, seen.reachable);
+    if (isLost({ silent }, Date.now())) return await abort(moving, LOST, seen);
+    if (!isClose(progress)) {
+      await begin(MOVE_STEPS.follow, seen, describeLag(progress));
+      return again(seen, null, describeLag(progress), FOLLOW_POLL_MS);
+    }
+    return await beginSwitch(moving, seen);
+  } catch (error) {
+    if (error instanceof MoveRefused) return abort(moving, error.message, seen);
+    return failedBy(work, error, seen);
+  }
+}
+
+const turns = createTurns();
+
+/** Examines the service once more, and records that it is about to be stopped. */
+async function beginSwitch(moving: Moving, seen: Seen): Promise<Verdict> {
+  const { context, work, move, target, from, to } = moving;
+  const { service, id } = work;
+  if ((await listParentsOfUnfinishedForks(context.store.db)).has(id))
+    return again(seen, null, 'it is being forked', FOLLOW_POLL_MS);
+  const postgres = target.engine.lifecycle.supports(service.addons, service.pg_version);
+  const leave = turns.enter(move, Date.now());
+  if (leave === null) return again(seen, null, 'it waits to be examined', FOLLOW_POLL_MS);
+  const { progress, found } = await examineBeforeSwitch(from, to, id).finally(leave);
+  const lag = describeLag(progress);
+  if (found === null) return again(seen, null, lag, FOLLOW_POLL_MS);
+  const reasons = whyNotMoved(service, postgres, found.data, found.target);
+  if (reasons.length > 0) return abort(moving, reasons.join('. Also: '), seen);
+  const switched = new Date().toISOString();
+  await writeMove(context, work, { ...move, state: 'switch', switched }, false);
+  return again({ ...seen, reachable: false }, MOVE_STEPS.follow, lag);
+}
+
+const STOPPED: Seen = { reachable: false, present: true, provisioned: true };
+
+/** Stops the service, and hands it over once the copy has all of it. */
+export async function switchOver(moving: Moving): Promise<Verdict> {
+  const { context, work, move, begin, from, to } = moving;
+  await begin(MOVE_STEPS.switch, STOPPED);
+  const isOver = isSwitchOver(move, Date.now());
+  try {
+    // A password that was set meanwhile goes along.
+    const keep = async (verifier: string | null) => {
+      const { reserved } = await to.prepare(copySpec(work.service, move), verifier);
+      await writeMove(context, work, { ...move, kept: true }, false);
+      return reserved;
+    };
+    const end = await from.stop(work.id, { isOver, isKept: move.kept, keep });
+    const decided = decideSwitch({ ...(await to.position(work.id)), end, isOver });
+    if (decided === 'wait') return again(STOPPED, null, 'the copy has not all yet', SWITCH_POLL_MS);
+    if (decided === 'abort') return await abort(moving, 'the copy has not all of it', STOPPED);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    if (isOver || error instanceof MoveRefused) return abort(moving, why, STOPPED);
+    return again(STOPPED, null, why, SWITCH_POLL_MS);
+  }
+  try {
+    // The lease goes with it: the reconciler of the other region goes on.
+    await handOver(context, work, 'nothing is missing in the copy');
+  } catch (error) {
+    // Nobody serves it. If it has the other region all the same, this is not written.
+    if (!isOver) throw error;
+    return await abort(moving, error instanceof Error ? error.message : String(error), STOPPED);
+  }
+  return { did: MOVE_STEPS.switch, detail: null, seen: STOPPED, outcome: 'settled' };
+}
+
+async function abort({ context, work, move }: Moving, problem: string, seen: Seen) {
+  const state = { ...(work.service.move ?? move), state: 'abort' as const, problem };
+  await writeMove(context, work, state, seen.reachable);
+  return again(seen, null, problem);
+}
+
+/** A region that its operator has removed took its copies along. */
+const GONE: Verdict = {
+  did: null,
+  detail: null,
+  seen: { reachable: false, present: false, provisioned: false },
+  outcome: 'settled',
+};
+
+/**
+ * Ends an aborted move. The service goes first: its operations do not wait for the other region.
+ * The state goes last: until then the rules of the service reject the superuser of the copy.
+ *
+ * @param remove makes one step towards the removal of the copy
+ */
+async function undo(
+  context: ReconcilerContext,
+  work: Work,
+  begin: BeginStep,
+  remove: () => Promise<Verdict>,
+): Promise<Verdict | null> {
+  const { service } = work;
+  const isRemoved = mustBeRemoved(service, context.restoreWindowMs);
+  const stops = service.power === 'paused' || service.deleting;
+  // No role of the copy may log in when it starts again.
+  if (stops && service.reachable) await dismiss(context, work).catch(() => undefined);
+  if (isRemoved && (await listParentsOfUnfinishedForks(context.store.db)).has(work.id)) return null;
+  const { lifecycle } = context.region.engine;
+  const own = isRemoved
+    ? await lifecycle.remove(work.id, null, begin)
+    : await lifecycle.converge(serviceSpec(service), begin);
+  if (own.outcome !== 'settled' || (work.operation !== null && !isRemoved)) return own;
+  const { seen } = own;
+  try {
+    if (isRemoved) await writeWithoutData(context, work);
+    else if (!stops) await dismiss(context, work);
+    const removed = await remove();
+    // A cluster that does not answer may never: the next attempts are further apart.
+    if (removed.outcome !== 'settled' && removed.did === null)
+      return failedBy(work, new Error(removed.detail ?? 'the copy is being removed'), seen);
+    if (removed.outcome !== 'settled') return { ...removed, did: null, seen };
+  } catch (error) {
+    return failedBy(work, error, seen);
+  }
+  // Its roles are dropped when it runs again.
+  if (stops && !isRemoved) return own;
+  await writeMove(context, work, null, seen.reachable);
+  return isRemoved ? null : again(seen, null, 'nothing is left of the copy');
+}
+
+/** Records that a removed service has no data here: the disk waits for it no longer. */
+async function writeWithoutData(context: ReconcilerContext, work: Work): Promise<void> {
+  const { move } = work.service;
+  if (move?.prepared === true) await writeMove(context, work, { ...move, prepared: false }, false);
+}
+
+/** Only the source of a move has an abort. */
+async function dismiss({ region }: ReconcilerContext, { id }: Work): Promise<void> {
+  const { from } = region.engine.moves;
+  if ('why' in from) throw new Error(from.why);
+  await from.dismiss(id);
+}
+
+/** Promotes the copy, which is the service from now on. */
+async function arrive({ context, work, move, begin, target, to }: Moving): Promise<Verdict> {
+  const { service, id } = work;
+  const spec = serviceSpec(service);
+  const own = await target.engine.lifecycle.converge(spec, begin);
+  if (own.outcome !== 'settled') return own;
+  if (service.power === 'running' && !service.deleting) {
+    await begin(MOVE_STEPS.end, own.seen);
+    const { isFollowing } = await to.position(id);
+    if (isFollowing) return again(own.seen, null, 'it is being promoted', SWITCH_POLL_MS);
+  }
+  const outage = describeOutage(move, Date.now());
+  await to.finish(spec);
+  const until = new Date(Date.now() + context.restoreWindowMs).toISOString();
+  await writeMove(context, work, { ...move, state: 'kept', until }, own.seen.reachable);
+  const detail = `${outage}; its former server is stopped, and kept until ${until}`;
+  return { ...own, did: MOVE_STEPS.end, detail };
+}
+
+/**
+ * Removes the former server once its time is over, or the service is removed. Neither waits for the
+ * other: a service can be in an operation, or out of order, for as long as its owner likes.
+ */
+export async function removeSource(moving: Moving): Promise<Verdict | null> {
+  const { context, work, move, source } = moving;
+  const { service, id } = work;
+  const isRemoved = mustBeRemoved(service, context.restoreWindowMs);
+  if (!isRemoved && !isKeptTimeOver(move, Date.now())) return null;
+  const seen = seenBefore(work);
+  try {
+    const removed = await removeSteps(source, id);
+    // It is tried again in a minute; the round of the service goes first.
+    if (removed.outcome !== 'settled') return isRemoved ? { ...removed, did: null, seen } : null;
+  } catch (error) {
+    return isRemoved ? failedBy(work, error, seen) : null;
+  }
+  await writeMove(context, work, null, seen.reachable);
+  return null;
+}
+
+/** A removal has a few steps, and may have to wait between them. */
+const MOST_STEPS = 10;
+
+async function removeSteps({ engine }: Region, id: string): Promise<Verdict> {
+  const next = () => engine.lifecycle.remove(id, null, async () => undefined);
+  let verdict = await next();
+  for (let steps = 1; steps < MOST_STEPS && isGoingOn(verdict); steps += 1) verdict = await next();
+  return verdict;
+}
+
+const isGoingOn = (verdict: Verdict): boolean =>
+  verdict.outcome === 'again' && verdict.did !== null && verdict.waitMs === 0;

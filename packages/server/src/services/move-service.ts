@@ -1,0 +1,132 @@
+/** Moves of services to other regions. */
+import { ALLOWED, ApiError, protectionOf, refusal, type MoveBody } from '@howdah/contract';
+import { whyNotMoved } from '../domain/service/move.ts';
+import type { MovedData, MoveTarget } from '../engine/moves.ts';
+import type { Region } from '../engine/regions.ts';
+import type { Move, ServiceRow } from '../domain/service/row.ts';
+import { newId } from '../lib/ids.ts';
+import { makeDue } from '../store/leases.ts';
+import { beginOperation, besideUnderWay } from '../store/operations.ts';
+import type { ServiceDoc } from '../store/service-documents.ts';
+import { listParentsOfUnfinishedForks } from '../store/service-lists.ts';
+import { changeService } from '../store/services.ts';
+import type { Tx } from '../store/tables.ts';
+import { type Caller, makeChange } from './change.ts';
+import { refuseSecondProject, reserveEndpoint } from './common.ts';
+import type { ControlContext } from './context.ts';
+import { refuseByRole } from './permissions.ts';
+import { regionOrRefuse } from './regions.ts';
+import {
+  type Accepted,
+  lockOwnService,
+  reachEngine,
+  refuseWithoutAnswer,
+} from './service-rules.ts';
+
+/** Moves a service to another region, if nothing is in the way. */
+export async function moveService(
+  context: ControlContext,
+  caller: Caller,
+  { key: id, region_code: code, status }: Pick<ServiceDoc, 'key' | 'region_code' | 'status'>,
+  { region_code: wanted }: MoveBody,
+): Promise<Accepted> {
+  const from = context.regions.of(code);
+  const { region: to, alias } = regionOrRefuse(context.regions, wanted);
+  // Before its data is read: a role that may not move the service learns nothing of it.
+  await context.store.db.transaction().execute(async (tx) => {
+    const { service } = await lockOwnService(tx, caller, id);
+    refuseByRole(caller, 'move', protectionOf(service.environment, service.read_replica_sets));
+  });
+  if (to === from)
+    throw new ApiError('INVALID_REQUEST', `region_code: the service is in the region ${code}`);
+  if (ALLOWED[status].move !== 'accept')
+    throw new ApiError('INVALID_STATE', refusal('move', status));
+  await refuseWithoutAnswer(to);
+  const { data, target } = await examine(from, to, id);
+  return makeChange(context.store, caller, async (tx) => {
+    const { service, operation } = await lockOwnService(tx, caller, id);
+    refuseByRole(caller, 'move', protectionOf(service.environment, service.read_replica_sets));
+    if (ALLOWED[service.status].move !== 'accept')
+      throw new ApiError('INVALID_STATE', refusal('move', service.status));
+    refuseSecondMove(service);
+    await refuseSecondProject(tx, context.regions, to, caller.projectId);
+    await refuseWhileCopied(tx, id);
+    const postgres = to.engine.lifecycle.supports(service.addons, service.pg_version);
+    const reasons = whyNotMoved(service, postgres, data, target);
+    if (reasons.length > 0)
+      throw new ApiError(
+        'UNAVAILABLE_HERE',
+        `cannot move the service to the region ${to.code}: ${reasons.join('. Also: ')}`,
+        { reasons },
+      );
+    const move: Move = {
+      id: newId(),
+      state: 'copy',
+      from: from.code,
+      source: { host: service.host, port: service.port },
+      to: to.code,
+      toAlias: alias,
+      endpoint: await reserveEndpoint(tx, to),
+      prepared: false,
+      silent: null,
+      switched: null,
+      kept: false,
+      until: null,
+      problem: null,
+    };
+    const next = await beginOperation(tx, service, 'move', caller, operation);
+    const row = await changeService(tx, service, { move, attempt: 0 }, next);
+    await makeDue(tx, id);
+    return { doc: row.doc, operationId: next.id, note: noteOf(to, data) };
+  });
+}
+
+/** The former server of the last move is where the state of the next one would be. */
+function refuseSecondMove({ move }: Pick<ServiceRow, 'move'>): void {
+  if (move === null) return;
+  throw new ApiError(
+    'INVALID_STATE',
+    move.until === null
+      ? 'an earlier move of the service is being ended: wait until its copy is removed'
+      : `the server that the service had before its last move is kept until ${move.until}`,
+  );
+}
+
+/** @throws ApiError UNAVAILABLE_HERE where the regions have no moves between them */
+async function examine(
+  from: Region,
+  to: Region,
+  id: string,
+): Promise<{ data: MovedData; target: MoveTarget }> {
+  const [{ from: source }, { to: target }] = [from.engine.moves, to.engine.moves];
+  if ('why' in source) throw new ApiError('UNAVAILABLE_HERE', source.why);
+  if ('why' in target) throw new ApiError('UNAVAILABLE_HERE', target.why);
+  const described = await reachEngine(() => target.describe());
+  const data = await reachEngine(() => source.read(id));
+  return { data, target: { ...described, versions: null } };
+}
+
+async function refuseWhileCopied(tx: Tx, id: string): Promise<void> {
+  if (
+    (await besideUnderWay(tx, id, 'tryUpgrade')) !== null ||
+    (await listParentsOfUnfinishedForks(tx)).has(id)
+  )
+    throw new ApiError(
+      'INVALID_STATE',
+      'the service is being forked, or an upgrade of it is tried: wait for that, or cancel it',
+    );
+}
+
+/** The effect of a move, in words. */
+function noteOf({ code, engine }: Region, { bytes }: MovedData): string {
+  const offMachine =
+    'missing' in engine.capabilities.offMachine
+      ? ' No repository has backups of services there.'
+      : '';
+  return (
+    `nothing is in the way of a move to the region ${code}. It copies ` +
+    `${Math.ceil(bytes / 1e6)} MB while the service runs. Nobody can write for a moment at its ` +
+    'end, and clients need another address from then on. Snapshots, and points in time before ' +
+    `the move, stay behind.${offMachine}`
+  );
+}

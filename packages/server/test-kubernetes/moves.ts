@@ -1,0 +1,290 @@
+/** A service moves to Kubernetes, under a client that counts its acknowledged writes. */
+import { execFile } from 'node:child_process';
+import { cp, mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { connectTo, install, makeHome, type Installation } from '../test/harness.ts';
+import type { Service } from '../test/harness-caller.ts';
+import { installationPlaces } from '../src/engine/local/host/layout.ts';
+import { namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
+import { poolerImage, rig } from './cloud.ts';
+import { SUPERUSER } from './faults.ts';
+import { openLedger } from './ledger.ts';
+
+const POSTGRES = fileURLToPath(new URL('../../../tools/kube-rig/postgres.sh', import.meta.url));
+
+/** The machine may have other major versions only than the image of the rig. */
+async function linkPostgres(home: string): Promise<void> {
+  const { stdout } = await promisify(execFile)(POSTGRES);
+  const { installations } = installationPlaces(join(home, 'data'));
+  await mkdir(installations, { recursive: true, mode: 0o755 });
+  // A copy: other users of the machine cannot read the cache of this one.
+  const copied = join(installations, 'rig');
+  await cp(stdout.trim(), copied, { recursive: true, verbatimSymlinks: true });
+  await addVector(join(copied, 'share', 'postgresql', 'extension'));
+}
+
+/** The version of pgvector in the image of the rig, Debian 13, and one that no image has. */
+const [VECTOR, NO_VECTOR] = ['0.8.0', '0.0.1'];
+
+/** An extension of the name and versions that count for a move, with something in it. */
+async function addVector(directory: string): Promise<void> {
+  const control = `default_version = '${VECTOR}'\ntrusted = true\n`;
+  await writeFile(join(directory, 'vector.control'), control);
+  for (const version of [VECTOR, NO_VECTOR]) {
+    const sql = 'create function vector_of_a_test() returns int language sql return 1;\n';
+    await writeFile(join(directory, `vector--${version}.sql`), sql);
+  }
+}
+
+/** In the pod of a copy: it gets WAL and does not replay it. */
+const PAUSE = `${SUPERUSER} --command='select pg_wal_replay_pause()'`;
+/** It holds the connection, and reads nothing from it. */
+const FREEZE =
+  'for one in /proc/[0-9]*; do ' +
+  'if grep --quiet --text "wal[r]eceiver" $one/cmdline; then kill -STOP ${one#/proc/}; fi; done';
+
+const MAY_MAKE_ROLES = `has_function_privilege(
+  'timescale_functions.create_bare_readonly_role(text, text)', 'execute')`;
+const ROLES_OF_MOVES = `(select string_agg(rolname, ', ') from pg_roles
+  where rolname in ('postgres', 'streaming_replica', 'howdah_control'))`;
+
+describe('a move to Kubernetes', () => {
+  let cloud: Installation;
+
+  beforeAll(async () => {
+    const home = await makeHome();
+    await linkPostgres(home);
+    cloud = await install({
+      HOWDAH_HOME: home,
+      HOWDAH_HOST: '0.0.0.0',
+      HOWDAH_PUBLIC_HOST: rig().machineHost,
+      HOWDAH_TLS: 'off',
+    });
+    const { host, image, storageClass, kubeconfigPath } = rig();
+    await cli(
+      ...`region add kube --kubeconfig ${kubeconfigPath} --host ${host}`.split(' '),
+      ...`--ports 30600-30699 --storage-class ${storageClass} --image 17=${image}`.split(' '),
+      ...'--extensions 17=vector --pooler-image'.split(' '),
+      poolerImage(),
+    );
+  });
+  afterAll(async () => {
+    expect(await cloud?.destroy()).toEqual([]);
+  });
+
+  async function cli(...args: string[]): Promise<string> {
+    const { code, stdout, stderr } = await cloud.cli(...args);
+    expect({ code, stderr, args }).toMatchObject({ code: 0 });
+    return stdout;
+  }
+
+  const moveOf = async (id: string) =>
+    (await cloud.operations(id)).find(({ kind }) => kind === 'move');
+  const stepsOf = async (id: string) => ((await moveOf(id))?.steps ?? []).map(({ name }) => name);
+
+  async function crash(): Promise<void> {
+    await cloud.stop('SIGKILL');
+    await cloud.up();
+  }
+
+  /** @param to where the service was, or is */
+  async function withSession<T>(
+    to: Pick<Service, 'endpoint'>,
+    password: string,
+    work: (client: Awaited<ReturnType<typeof connectTo>>) => Promise<T>,
+  ): Promise<T> {
+    const client = await connectTo(cloud, to, password);
+    try {
+      return await work(client);
+    } finally {
+      await client.end();
+    }
+  }
+
+  test('loses no acknowledged write when the control plane is killed twice', async () => {
+    const service = await create('moved');
+    const { service_id: id, initial_password: password } = service;
+    await withSession(service, password, (client) =>
+      client.query(`create table filled as
+          select n, repeat('x', 100) from generate_series(1, 50000) n;
+        create role reports login password 'Reports-password-1';
+        grant select on filled to reports`),
+    );
+    // Its port here is none of the other region.
+    await cli('service', 'enable-pooler', 'moved');
+    await cli('service', 'disable-pooler', 'moved');
+    const ledger = await openLedger(async (work) =>
+      withSession(await cloud.get(id), password, work),
+    );
+    await beginMove(id);
+    await crash();
+    await ledger.goesOn();
+    await expect
+      .poll(async () => (await cloud.get(id)).region_code, { timeout: 150_000, interval: 50 })
+      .toBe('kube');
+    await crash();
+    const moved = await cloud.until(id, 'READY');
+    await ledger.goesOn();
+    expect(await ledger.end()).toEqual([]);
+    const operation = await moveOf(id);
+    expect(operation).toMatchObject({ status: 'succeeded' });
+    expect(operation?.steps.at(-1)?.detail).toMatch(
+      /^nobody could write for \d+\.\d s; its former/,
+    );
+    await expectWhole(moved, password);
+    // Its former server is stopped, and stays so.
+    await expect(withSession(service, password, async () => true)).rejects.toThrow('ECONNREFUSED');
+    await crash();
+    await expect(withSession(service, password, async () => true)).rejects.toThrow('ECONNREFUSED');
+    await expect.poll(() => cloud.audit()).toEqual([]);
+    await purge(service);
+  });
+
+  test.each([
+    ['replays nothing', PAUSE],
+    // The server waits for its sender, and is killed after its last checkpoint.
+    ['receives nothing', FREEZE],
+  ])('goes on where it was when its copy %s', { timeout: 240_000 }, async (name, hindrance) => {
+    const service = await create(name.replace(' ', '-'));
+    const { service_id: id, initial_password: password } = service;
+    // It has the functions too.
+    await withSession(service, password, (client) =>
+      client.query('create database copied template tsdb'),
+    );
+    const ledger = await openLedger((work) => withSession(service, password, work));
+    const started = await valueOf(service, 'pg_postmaster_start_time()');
+    await beginMove(id);
+    // The service cannot be stopped while somebody holds the roles.
+    const holder = await connectTo(cloud, service, password);
+    await holder.query('begin');
+    await holder.query('create role bystander');
+    await expect.poll(() => stepsOf(id), { timeout: 120_000 }).toContain('stop the source');
+    await rig().exec({ metadata: podOfCopy(id) }, hindrance);
+    expect(await valueOf(service, MAY_MAKE_ROLES)).toBe(false);
+    expect(await valueOf(service, MAY_MAKE_ROLES, 'copied')).toBe(false);
+    await crash();
+    await holder.query('rollback');
+    await holder.end();
+    await expect.poll(async () => (await moveOf(id))?.status, { timeout: 120_000 }).toBe('failed');
+    expect((await moveOf(id))?.error).toBe('the copy has not all of it');
+    await expectBefore(service);
+    await ledger.goesOn();
+    expect(await ledger.end()).toEqual([]);
+    // It was stopped: what was under way then is not lost.
+    expect(await valueOf(service, 'pg_postmaster_start_time()')).not.toEqual(started);
+    await purge(service);
+  });
+
+  test('takes an extension along if the image has its version', { timeout: 240_000 }, async () => {
+    const service = await create('extended');
+    const { service_id: id, initial_password: password } = service;
+    const run = (sql: string) => withSession(service, password, (client) => client.query(sql));
+    await run(`create extension vector version '${NO_VECTOR}'`);
+    await beginMove(id);
+    await expect
+      .poll(async () => (await moveOf(id))?.error, { timeout: 120_000 })
+      .toContain(`it has the extensions "vector ${NO_VECTOR}"`);
+    await expectBefore(service);
+    await run(`drop extension vector; create extension vector version '${VECTOR}'`);
+    await beginMove(id);
+    await cloud.request('POST', `/operations/${(await moveOf(id))?.id}/cancel`);
+    await expectBefore(service);
+    await beginMove(id);
+    await expect
+      .poll(async () => (await cloud.get(id)).region_code, { timeout: 150_000, interval: 50 })
+      .toBe('kube');
+    const late = await cloud.request('POST', `/operations/${(await moveOf(id))?.id}/cancel`);
+    expect(late).toMatchObject({ status: 400, body: { code: 'INVALID_STATE' } });
+    const moved = await cloud.until(id, 'READY');
+    expect(await valueOf({ ...moved, initial_password: password }, 'vector_of_a_test()')).toBe(1);
+    await purge(service);
+  });
+
+  const create = (name: string) =>
+    cloud.create({
+      name,
+      service_type: 'POSTGRES',
+      pg_version: '17',
+      cpu_millis: 'shared',
+      memory_gbs: 'shared',
+    });
+
+  async function beginMove(id: string): Promise<void> {
+    // An earlier move may not have ended yet.
+    const begin = () => cloud.request('POST', `/services/${id}/move`, { region_code: 'kube' });
+    await expect.poll(async () => (await begin()).status, { timeout: 120_000 }).toBe(202);
+    await expect.poll(() => stepsOf(id), { timeout: 120_000 }).toContain('create Cluster');
+  }
+
+  const podOfCopy = (id: string) => ({
+    namespace: namespaceOf(cloud.projectId),
+    name: podOf(id, 0),
+  });
+
+  type Reached = Pick<Service, 'endpoint'> & { initial_password: string };
+  async function valueOf(
+    { initial_password: password, ...at }: Reached,
+    sql: string,
+    database = 'tsdb',
+  ): Promise<unknown> {
+    const client = await connectTo(cloud, at, password, { database });
+    try {
+      return Object.values(Object((await client.query(`select ${sql}`)).rows[0]))[0];
+    } finally {
+      await client.end();
+    }
+  }
+
+  /** An aborted move leaves a service as it was, and nothing of its copy. */
+  async function expectBefore(service: Reached & { service_id: string }): Promise<void> {
+    await expect.poll(() => cloud.audit(), { timeout: 120_000 }).toEqual([]);
+    const before = await cloud.get(service.service_id);
+    expect(before).toMatchObject({ status: 'READY', region_code: 'local' });
+    await expect.poll(() => valueOf(service, ROLES_OF_MOVES), { timeout: 120_000 }).toBe(null);
+    await expect.poll(() => valueOf(service, MAY_MAKE_ROLES), { timeout: 120_000 }).toBe(true);
+  }
+
+  async function purge({ service_id: id }: Pick<Service, 'service_id'>): Promise<void> {
+    await cli('service', 'delete', id);
+    await cli('service', 'purge', id, '--yes');
+    await expect.poll(() => cloud.audit(), { timeout: 120_000 }).toEqual([]);
+  }
+
+  /** Everything that a service on Kubernetes has works for one that has moved there. */
+  async function expectWhole(moved: Service, password: string): Promise<void> {
+    expect(moved.endpoint.host).toBe(rig().host);
+    await withSession(moved, password, async (client) => {
+      expect((await client.query('select from filled')).rowCount).toBe(50_000);
+      await client.query('create role another; create table later ()');
+    });
+    const reports = { user: 'reports' };
+    const client = await connectTo(cloud, moved, 'Reports-password-1', reports);
+    expect((await client.query('select from filled limit 1')).rowCount).toBe(1);
+    await client.end();
+    // They are refused until the operator has set the password of their role.
+    const counted = ['query', 'moved', 'select count(*) as found from filled'];
+    await expect
+      .poll(async () => (await cloud.cli(...counted)).stdout, { timeout: 60_000 })
+      .toMatch(/50000/);
+    await cli('service', 'enable-pooler', 'moved');
+    const { connection_pooler: pooler } = await cloud.get(moved.service_id);
+    if (pooler === undefined) throw new Error('it has no pooler');
+    await withSession(pooler, password, (pooled) => pooled.query('select from filled limit 1'));
+    const pod = podOfCopy(moved.service_id);
+    const sql = 'select rolname from pg_authid where rolsuper and rolpassword is not null';
+    expect(await rig().exec({ metadata: pod }, `${SUPERUSER} -At -d tsdb -c '${sql}'`)).toBe('');
+    const updated = { password: 'Another-password-1' };
+    const changed = await cloud.request(
+      'POST',
+      `/services/${moved.service_id}/updatePassword`,
+      updated,
+    );
+    expect(changed).toMatchObject({ status: 204 });
+    expect(await withSession(moved, updated.password, async () => true)).toBe(true);
+    await cli('service', 'restart', 'moved');
+    expect(await withSession(moved, updated.password, async () => true)).toBe(true);
+  }
+});
