@@ -7,7 +7,7 @@ import { Type, type Static } from 'typebox';
 import type { Api } from './api.ts';
 import {
   CLUSTERS,
-  currentPrimary,
+  targetPrimary,
   isLeaving,
   isReady,
   METADATA,
@@ -51,7 +51,8 @@ export async function backUp(
     if (cluster === undefined) continue;
     if (phase === undefined && all.some((other) => isUnderWay(other, backup))) continue;
     const snapshot = snapshots.find((one) => is(one, backup.metadata.name));
-    const primary = pods.find((one) => is(one, currentPrimary(cluster)));
+    // backup_controller.go, getBackupTargetPod: in a switchover that is the next one.
+    const primary = pods.find((one) => is(one, targetPrimary(cluster)));
     if (snapshot?.status?.readyToUse === true) await complete(api, backup);
     else if (cluster.metadata.annotations?.[HIBERNATION] === 'on')
       await writeStatus(api, backup, {
@@ -79,7 +80,11 @@ async function begin(
   const { labels } = spec.inheritedMetadata;
   // It does not find the volume then: docs/cloudnativepg.md, fact 31.
   if (labels['app.kubernetes.io/managed-by'] !== undefined) return;
-  await writeStatus(api, backup, { phase: 'started', startedAt: new Date().toISOString() });
+  await writeStatus(api, backup, {
+    phase: 'started',
+    startedAt: new Date().toISOString(),
+    instanceID: { podName: primary.metadata.name },
+  });
   await exec(primary, 'psql --no-psqlrc --host=/tmp --username=postgres --command=checkpoint');
   await api.create(`${SNAPSHOTS}/namespaces/${namespace}/volumesnapshots`, {
     apiVersion: 'snapshot.storage.k8s.io/v1',

@@ -154,6 +154,7 @@ async function examineStorage(kube: Kube, wanted: string | null): Promise<Findin
       };
 }
 
+const ONE_MOMENT = 'its driver must take them of one moment (docs/kubernetes.md)';
 const WITHOUT_SNAPSHOTS =
   'there are no backups and no forks of paused services, and forks of running ones copy all data';
 
@@ -162,7 +163,7 @@ async function examineSnapshots(kube: Kube, storageClass: string | null): Promis
   const what = 'volume snapshots';
   const found = await findSnapshotClass(kube, storageClass);
   return 'name' in found
-    ? { what, state: 'ok', found: `class ${found.name}, for backups and forks` }
+    ? { what, state: 'ok', found: `class ${found.name}, for backups and forks; ${ONE_MOMENT}` }
     : {
         what,
         state: 'note',

@@ -78,6 +78,8 @@ export const replicationSecret = (id: string): string => `${clusterName(id)}-rep
 export const copySecret = (id: string): string => `${clusterName(id)}-move`;
 /** The snapshot of its parent's volume that a fork is made of. */
 export const originSnapshot = (id: string): string => `${clusterName(id)}-origin`;
+/** The annotation of that backup with the pod that was the primary when it was asked for. */
+export const ASKED_OF = 'howdah.io/primary';
 /** The backup of its running parent that a fork is made of, and the snapshot of it. */
 export const originBackup = (id: string): string => `${clusterName(id)}-online`;
 /**

@@ -2,6 +2,7 @@
 import type { Manifest } from '../api/client.ts';
 import { KINDS } from '../api/kinds.ts';
 import {
+  ASKED_OF,
   AWAITED,
   clusterName,
   LABELS,
@@ -91,14 +92,21 @@ export type OriginBackupInput = Readonly<{
   region: string;
   /** The running service that is backed up. */
   parent: string;
+  /** Its primary, by its pod. */
+  pod: string;
   /** The step that takes it. */
   step: string;
 }>;
 
 /** A backup of a running service, for a fork. It stays when the service is purged. */
-export const originBackupManifest = ({ parent, step, ...input }: OriginBackupInput): Manifest =>
+export const originBackupManifest = ({
+  parent,
+  pod,
+  step,
+  ...input
+}: OriginBackupInput): Manifest =>
   backupOf({ ...input, name: originBackup(input.id) }, parent, {
-    annotations: { [AWAITED]: step },
+    annotations: { [AWAITED]: step, [ASKED_OF]: pod },
   });
 
 /** @param of the service that is backed up @param more metadata */

@@ -1,6 +1,6 @@
 /** Backups of a service, as the objects of CloudNativePG say. All of it is input. */
 import { Type, type Static } from 'typebox';
-import { AWAITED } from '../manifests/names.ts';
+import { ASKED_OF, AWAITED } from '../manifests/names.ts';
 import { METADATA } from './metadata.ts';
 
 export const BACKUP_OBJECT = Type.Object({
@@ -11,6 +11,7 @@ export const BACKUP_OBJECT = Type.Object({
       phase: Type.Optional(Type.String()),
       error: Type.Optional(Type.String()),
       startedAt: Type.Optional(Type.String()),
+      instanceID: Type.Optional(Type.Object({ podName: Type.Optional(Type.String()) })),
       snapshotBackupStatus: Type.Optional(
         Type.Object({
           elements: Type.Optional(
@@ -64,10 +65,22 @@ export type OriginBackup = Pick<BackupState, 'askedMs' | 'isTaken' | 'problem'> 
     isAwaited: boolean;
   }>;
 
-export const originBackupState = (backup: BackupObject): OriginBackup => ({
-  ...backupState(backup),
-  isAwaited: backup.metadata.annotations?.[AWAITED] !== undefined,
-});
+/**
+ * CloudNativePG chooses the server when the backup begins, and in a switchover that is the next
+ * primary. It may lack what the one of before had acknowledged when the fork was asked for.
+ */
+export function originBackupState(backup: BackupObject): OriginBackup {
+  const state = backupState(backup);
+  const { annotations } = backup.metadata;
+  const isOfAnother = annotations?.[ASKED_OF] !== backup.status?.instanceID?.podName;
+  return {
+    ...state,
+    isAwaited: annotations?.[AWAITED] !== undefined,
+    problem: state.problem ?? (state.isTaken && isOfAnother ? OF_ANOTHER : null),
+  };
+}
+
+const OF_ANOTHER = 'its primary has changed meanwhile';
 
 /** Whether CloudNativePG is not at it any more. */
 export const isEnded = ({ isTaken, problem }: BackupState): boolean => isTaken || problem !== null;

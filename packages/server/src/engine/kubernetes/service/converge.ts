@@ -57,15 +57,16 @@ export async function convergeOnce(
   const { projectId } = spec;
   if (projectId === null)
     return { did: null, detail: null, seen, outcome: 'failed', reason: NO_SPARES, isFinal: true };
+  const owned = { ...spec, projectId };
+  const backup = findOriginBackup(region, spec);
   let snapshot: Observed['snapshot'] = null;
-  if (mayHaveSnapshot(spec, observed.cluster))
+  // One of the volume is taken only where a backup has failed, or was not asked for.
+  if (mayHaveSnapshot(spec, observed.cluster) && (backup === null || backup.problem !== null))
     try {
       snapshot = await findOriginSnapshot(region, spec.id);
     } catch (error) {
       return failed(region, spec.id, STEPS.create, seen, error);
     }
-  const owned = { ...spec, projectId };
-  const backup = findOriginBackup(region, spec.id, limitOf(spec));
   const known = await knownOf(region, owned, observed);
   const step = decide(spec, { ...observed, snapshot, backup }, known);
   switch (step.kind) {
@@ -142,7 +143,7 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
         await takeOriginSnapshot(region, spec, step);
         return after(null, `of the volume of ${step.parent}`);
       case 'backUp':
-        await takeOriginBackup(region, spec, step.parent);
+        await takeOriginBackup(region, spec, step);
         return after(null, `of the volume of ${step.parent}, which runs`);
       case 'taken':
         await endOriginSnapshot(region, spec, step.of);

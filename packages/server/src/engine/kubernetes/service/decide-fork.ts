@@ -12,7 +12,7 @@ export type ForkStep =
   /** Takes a snapshot of the volume of the parent's primary. */
   | Readonly<{ kind: 'snapshot'; name: string; parent: string; primary: number }>
   /** Has the operator take one of the parent while it runs. */
-  | Readonly<{ kind: 'backUp'; name: string; parent: string }>
+  | Readonly<{ kind: 'backUp'; name: string; parent: string; primary: number }>
   /** The snapshot is taken, or it cannot be; `of` says what has the name of the step. */
   | Readonly<{ kind: 'taken'; name: string; of: 'volume' | 'backup'; detail: string }>;
 
@@ -38,7 +38,7 @@ export function decideSnapshot(
   if (found !== null) {
     const obstacle = snapshot === null ? why : snapshot.problem;
     if (!found.ready)
-      return wait(STEPS.snapshot, obstacle ?? 'it is being taken', obstacle !== null);
+      return wait(STEPS.snapshot, obstacle ?? 'it is being taken', obstacle !== null, TAKING_MS);
     const of = snapshot === null ? 'backup' : 'volume';
     const detail = `of the volume of ${id}${of === 'backup' ? ', which runs' : ''}`;
     return found.isAwaited ? taken(of, detail) : null;
@@ -47,10 +47,14 @@ export function decideSnapshot(
   if (snapshotClass !== null && primary !== null)
     return { kind: 'snapshot', name: STEPS.snapshot, parent: id, primary };
   if (why !== null) return wait(STEPS.create, why, true);
-  return backup === null && snapshotClass !== null && whyNoBackup === null
-    ? { kind: 'backUp', name: STEPS.snapshot, parent: id }
-    : null;
+  if (backup !== null || snapshotClass === null || whyNoBackup !== null) return null;
+  if (parent === null || parent.primary === null || parent.isChangingPrimary)
+    return wait(STEPS.snapshot, `the primary of its parent ${id} is changing`);
+  return { kind: 'backUp', name: STEPS.snapshot, parent: id, primary: parent.primary };
 }
+
+/** How soon a snapshot is looked at again, beside the events of backups. */
+const TAKING_MS = 1000;
 
 /** Whether a fork begins with a snapshot. */
 export const beginsWithSnapshot = ({

@@ -187,6 +187,15 @@ describe('a fork of a running service in a region with snapshots', () => {
       kind: 'backUp',
       name: 'take snapshot',
       parent: 'parent1234',
+      primary: 0,
+    });
+    // The next primary may lack what this one has acknowledged.
+    const parent = up(SPEC, { isChangingPrimary: true }).cluster;
+    expect(decide(FORK, { ...running, parent }, known)).toMatchObject({
+      kind: 'wait',
+      what: 'take snapshot',
+      why: 'the primary of its parent parent1234 is changing',
+      isObstacle: false,
     });
     expect(decide(FORK, withBackup({ ready: false, isAwaited: true }), known)).toMatchObject({
       kind: 'wait',
@@ -238,6 +247,11 @@ describe('a fork of a running service in a region with snapshots', () => {
       desired: copying,
     });
     const busy = { ...running, whyNoBackup: 'a base backup of it is under way' };
+    expect(decide(FORK, withBackup({ problem: 'no use' }), known)).toMatchObject({
+      kind: 'write',
+      detail: detail('no use'),
+      desired: copying,
+    });
     expect(decide(FORK, busy, known)).toMatchObject({
       kind: 'write',
       detail: detail('a base backup of it is under way'),

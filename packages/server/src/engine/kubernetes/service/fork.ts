@@ -49,7 +49,7 @@ function madeOf(
   { snapshot, backup }: Pick<Sources, 'snapshot' | 'backup'>,
 ): string | null {
   if (snapshot !== null) return originSnapshot(id);
-  return backup?.ready === true ? originBackup(id) : null;
+  return backup?.ready === true && backup.problem === null ? originBackup(id) : null;
 }
 
 type Sources = Pick<Observed, 'cluster' | 'snapshot' | 'backup' | 'newestSnapshot'>;

@@ -212,20 +212,27 @@ const exists = async (kube: Kube, place: Place): Promise<boolean> =>
   (await kube.get(place, ANY_OBJECT)) !== null;
 
 /** The snapshots of volumes that belong to a service, in whichever namespace they are. */
-export async function listSnapshots(kube: Kube, id: string): Promise<SnapshotObject[]> {
-  const all = { kind: KINDS.snapshot, namespace: null, name: null };
+async function listSnapshots(kube: Kube, id: string): Promise<SnapshotObject[]> {
   const listed = await Promise.all(
     // Those of backups have the labels of the volume, which may be that of another service.
     [{ [LABELS.service]: id }, { [BACKUP_LABEL]: originBackup(id) }].map((labels) =>
-      kube.list(all, SNAPSHOT_OBJECT, labels).catch(noneIfMissing),
+      listLabeledSnapshots(kube, labels),
     ),
   );
   return listed
-    .flatMap(({ items }) => items)
+    .flat()
     .filter(
       ({ metadata: { namespace, name } }) =>
         isInOurNamespace({ namespace }) && (idOfSnapshot(name) ?? id) === id,
     );
+}
+
+export async function listLabeledSnapshots(
+  kube: Kube,
+  labels: Readonly<Record<string, string>>,
+): Promise<SnapshotObject[]> {
+  const all = { kind: KINDS.snapshot, namespace: null, name: null };
+  return (await kube.list(all, SNAPSHOT_OBJECT, labels).catch(noneIfMissing)).items;
 }
 
 /** A cluster without such resources has none; without the right to list them, none was made. */

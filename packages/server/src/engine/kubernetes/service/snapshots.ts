@@ -1,15 +1,24 @@
 /** Takes and removes the snapshots of volumes that forks are made of. Each call can be repeated. */
 import type { ServiceSpec } from '../../spec.ts';
 import { KINDS, type Place } from '../api/kinds.ts';
-import { AWAITED, clusterName, originBackup, originSnapshot, podOf } from '../manifests/names.ts';
+import {
+  AWAITED,
+  clusterName,
+  LABELS,
+  originBackup,
+  originSnapshot,
+  podOf,
+} from '../manifests/names.ts';
 import { originBackupManifest, originSnapshotManifest } from '../manifests/snapshots.ts';
+import type { Cache } from '../cache.ts';
 import type { Region } from '../region.ts';
 import { isBusy } from './backup-state.ts';
 import { mayHaveSnapshot } from './fork.ts';
-import { listSnapshots, placesIn } from './objects.ts';
+import { listLabeledSnapshots, placesIn } from './objects.ts';
 import { snapshotState, type ClusterState, type SnapshotState } from './observed.ts';
 import type { Desired } from './desired.ts';
 import { STEPS } from './steps.ts';
+import { STEP_MS } from './verdicts.ts';
 
 type Owned = Pick<ServiceSpec, 'id'> & Readonly<{ projectId: string }>;
 
@@ -24,29 +33,34 @@ export async function findOriginSnapshot(
   { kube }: Region,
   id: string,
 ): Promise<SnapshotState | null> {
-  // Those of its backups have the labels of its Cluster.
-  const all = await listSnapshots(kube, id);
+  const all = await listLabeledSnapshots(kube, { [LABELS.service]: id });
   const found = all.find(({ metadata }) => metadata.name === originSnapshot(id));
   return found === undefined ? null : snapshotState(found);
 }
 
-/**
- * The backup of its running parent that a fork is made of; null: there is none.
- *
- * @param withinMs one that takes longer is given up
- */
+/** The backup of its running parent that a fork is made of; null: there is none. */
 export function findOriginBackup(
-  { cache }: Region,
-  id: string,
-  withinMs: number,
+  { cache }: Readonly<{ cache: Pick<Cache, 'originBackup' | 'cluster'> }>,
+  spec: ServiceSpec,
 ): SnapshotState | null {
+  const { id, origin, storageGb } = spec;
   const found = cache.originBackup(id);
   if (found === null) return null;
   const { askedMs, isTaken, isAwaited, problem } = found;
+  const withinMs = STEP_MS + storageGb * SNAPSHOT_GIGABYTE_MS;
   const isLate = !isTaken && Date.now() - askedMs >= withinMs;
   const late = `it has not ended within ${Math.round(withinMs / 60_000)} minutes`;
-  return { ready: isTaken, isAwaited, problem: problem ?? (isLate ? late : null) };
+  const parent = origin === null ? null : cache.cluster(origin.parent);
+  const isLarger = (parent?.desired?.storageGb ?? 0) > storageGb;
+  const why = problem ?? (isLate ? late : null) ?? (isLarger ? LARGER : null);
+  return { ready: isTaken, isAwaited, problem: why };
 }
+
+/** Storage that copies what has changed needs a time by the size of the volume. */
+const SNAPSHOT_GIGABYTE_MS = 2000;
+
+/** A volume cannot be made of the snapshot of a larger one. */
+const LARGER = 'the volume of its parent has grown meanwhile';
 
 /** Why the backup of a fork may be there and is not known; null: it is known. */
 export const whyBackupUnknown = (
@@ -86,10 +100,11 @@ export async function takeOriginSnapshot(
 export async function takeOriginBackup(
   { kube, cache, settings }: Region,
   spec: Owned,
-  parent: string,
+  { parent, primary }: Readonly<{ parent: string; primary: number }>,
 ): Promise<void> {
   const { id, projectId } = spec;
-  const input = { id, projectId, region: settings.code, parent, step: STEPS.snapshot };
+  const pod = podOf(parent, primary);
+  const input = { id, projectId, region: settings.code, parent, pod, step: STEPS.snapshot };
   cache.putBackup(await kube.apply(backupOf(spec), originBackupManifest(input)));
 }
 
@@ -105,35 +120,42 @@ export async function endOriginSnapshot(
 }
 
 /**
- * Has the snapshot go with the Cluster of the fork, if somebody deletes that; a failed backup too.
+ * Has the snapshot go with the Cluster of the fork, if somebody deletes that. A backup that was
+ * given up is removed: until it ends, CloudNativePG takes no other one of the parent.
  *
  * @param desired the state of the Cluster that was written
  */
 export async function ownOrigin(
-  { kube, cache }: Region,
+  region: Region,
   spec: Owned,
   { snapshot }: Pick<Desired, 'snapshot'>,
 ): Promise<void> {
   const { id } = spec;
+  const { kube, cache } = region;
   const cluster = cache.cluster(id);
   if (cluster === null) return;
   const { apiVersion, kind } = KINDS.cluster;
   const owner = { apiVersion, kind, name: clusterName(id), uid: cluster.uid };
   const owned = { metadata: { ownerReferences: [owner] } };
   if (snapshot === originSnapshot(id)) await kube.merge(placeOf(spec), owned);
-  if (cache.originBackup(id) !== null) await kube.merge(backupOf(spec), owned);
+  if (snapshot === originBackup(id)) await kube.merge(backupOf(spec), owned);
+  else if (cache.originBackup(id) !== null) await removeBackup(region, spec);
 }
 
 /** @param desired the state of the Cluster that is made of it */
 export async function removeOrigin(
-  { kube, cache }: Region,
+  region: Region,
   spec: Owned,
   { snapshot }: Pick<Desired, 'snapshot'>,
 ): Promise<void> {
-  const { id, projectId } = spec;
-  if (snapshot === originSnapshot(id)) await kube.remove(placeOf(spec));
-  if (cache.originBackup(id) === null && snapshot !== originBackup(id)) return;
+  const { id } = spec;
+  if (snapshot === originSnapshot(id)) await region.kube.remove(placeOf(spec));
+  if (region.cache.originBackup(id) !== null || snapshot === originBackup(id))
+    await removeBackup(region, spec);
+}
+
+async function removeBackup({ kube }: Region, spec: Owned): Promise<void> {
   await kube.remove(backupOf(spec));
   // Kubernetes removes it too, later.
-  await kube.remove(placesIn(projectId)(KINDS.snapshot, originBackup(id)));
+  await kube.remove(placesIn(spec.projectId)(KINDS.snapshot, originBackup(spec.id)));
 }

@@ -12,10 +12,10 @@ export type Wait = Readonly<{
 /** How soon a Cluster that changes is looked at again, beside the events of watches. */
 const SOON_MS = 200;
 
-export const wait = (what: string, why: string, isObstacle = false): Wait => ({
+export const wait = (what: string, why: string, isObstacle = false, waitMs = SOON_MS): Wait => ({
   kind: 'wait',
   what,
   why,
   isObstacle,
-  waitMs: SOON_MS,
+  waitMs,
 });
