@@ -82,6 +82,8 @@ test('the log goes on with that of the container before', async () => {
     'out of memory',
   ]);
   expect(await read(null)).toEqual(['started again']);
+  // It waits for its next start: Kubernetes has one log only.
+  expect(await read(() => line('10:00:01.000', 'started again'))).toEqual(['started again']);
 });
 
 test('a log whose earlier part cannot be read is no whole one', async () => {

@@ -28,6 +28,9 @@ const LINE = Type.Object({
 
 type Timed = LogEntry & { readonly ms: number };
 
+/** The entries of one container, newest first, and whether no earlier ones were left out. */
+type Output = Readonly<{ entries: readonly Timed[]; isWhole: boolean }>;
+
 /** One page of the log of a pod, newest entry first. @throws BadCursor, EngineUnavailable */
 export async function readPodLog(
   kube: Pick<Kube, 'text'>,
@@ -35,7 +38,7 @@ export async function readPodLog(
   query: LogQuery,
 ): Promise<LogPage> {
   const before = query.cursor === null ? null : parseCursor(query.cursor);
-  const read = async (options: Readonly<Record<string, string>>): Promise<Timed[]> => {
+  const read = async (options: Readonly<Record<string, string>>): Promise<Output> => {
     const parameters = new URLSearchParams({
       container: 'postgres',
       tailLines: String(LINES),
@@ -43,22 +46,32 @@ export async function readPodLog(
       ...options,
     });
     const path = pathOf({ kind: KINDS.pod, ...pod }, 'log');
-    return entriesIn(await kube.text(`${path}?${parameters.toString()}`));
+    const text = await kube.text(`${path}?${parameters.toString()}`);
+    return { entries: entriesIn(text), isWhole: text.split('\n').length <= LINES };
   };
   try {
-    const entries = await read({});
+    const { entries, isWhole } = await read({});
     const page = pageOf(entries, query, before);
-    if (page.cursor !== null) return page;
-    const earlier = await read({ previous: 'true' }).catch(noneIfFirst);
-    return earlier.length === 0 ? page : pageOf([...entries, ...earlier], query, before);
+    // Without a gap.
+    if (page.cursor !== null || !isWhole) return page;
+    const { entries: earlier } = await read({ previous: 'true' }).catch(noneIfFirst);
+    return isOlder(earlier, entries) ? pageOf([...entries, ...earlier], query, before) : page;
   } catch (error) {
     throwUnavailable(error);
   }
 }
 
+/**
+ * Whether a log is of an earlier container. While Kubernetes waits before it starts one again, both
+ * requests get the log of the one that has ended.
+ */
+const isOlder = ([newest]: readonly Timed[], entries: readonly Timed[]): boolean =>
+  newest !== undefined && newest.ms < (entries.at(-1)?.ms ?? Infinity);
+
 /** A container that is the first of its pod has none before it: Kubernetes refuses the request. */
-function noneIfFirst(error: unknown): [] {
-  if (error instanceof KubeError && error.status === BAD_REQUEST) return [];
+function noneIfFirst(error: unknown): Output {
+  if (error instanceof KubeError && error.status === BAD_REQUEST)
+    return { entries: [], isWhole: true };
   throw error;
 }
 
