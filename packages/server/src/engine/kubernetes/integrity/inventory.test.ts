@@ -67,19 +67,21 @@ test('fields of a Cluster that others have set are found, with their values', as
           managed('howdah-state', { 'f:instances': {} }),
           managed('manager', { 'f:instances': {} }, 'status'),
           managed('kubectl-edit', { 'f:instances': {}, 'f:postgresql': parameters }),
-          managed('tool', { 'f:env': {}, 'f:logLevel': {} }),
+          managed('tool', { 'f:env': {}, 'f:imageName': {}, 'f:logLevel': {} }),
         ],
       },
       spec: {
         instances: 2,
         postgresql: { parameters: { work_mem: '64MB' } },
-        env: [{ name: 'A', value: 'x'.repeat(60) }],
+        env: [{ name: 'PGPASSWORD', value: 'secret' }],
+        imageName: 'x'.repeat(60),
       },
     });
     const { clusters } = await takeClusterInventory(kube);
     expect(clusters.flatMap(({ changes }) => changes)).toEqual([
       'kubectl-edit has set spec.instances: 2, spec.postgresql.parameters.work_mem: "64MB"',
-      `tool has set spec.env: [{"name":"A","value":"${'x'.repeat(38)}…, spec.logLevel: absent`,
+      `tool has set spec.env: a list or an object, spec.imageName: "${'x'.repeat(59)}…, ` +
+        'spec.logLevel: absent',
     ]);
   } finally {
     kube.close();

@@ -180,6 +180,8 @@ function fieldsIn(tree: unknown, name: string, value: unknown): string[] {
       const field = key.slice('f:'.length);
       return fieldsIn(part, `${name}.${field}`, Reflect.get(Object(value), field));
     });
-  const text = JSON.stringify(value) ?? 'absent';
+  // A list of variables or connections may have a password in it.
+  const isShown = value === undefined || typeof value !== 'object' || value === null;
+  const text = isShown ? (JSON.stringify(value) ?? 'absent') : 'a list or an object';
   return [`${name}: ${text.length > VALUE_LENGTH ? `${text.slice(0, VALUE_LENGTH)}…` : text}`];
 }
