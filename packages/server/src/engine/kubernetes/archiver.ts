@@ -243,10 +243,12 @@ async function noteArchived(
   store: string,
   marker: Marker | null,
 ): Promise<void> {
-  if (marker?.isArchived !== true) return;
+  // The service may be purged by now.
+  if (marker?.isArchived !== true || cache.cluster(id)?.leaving !== false) return;
   const known = cache.archive(id)?.archived;
   if (known?.store === store && known.toMs >= marker.atMs) return;
   const data = recordOf(store, marker.atMs);
   const place = placesIn(projectId)(KINDS.configMap, archiveRecordName(id));
-  await kube.apply(place, archiveRecordManifest({ id, projectId, region: settings.code, data }));
+  const manifest = archiveRecordManifest({ id, projectId, region: settings.code, data });
+  cache.putRecord(await kube.apply(place, manifest));
 }

@@ -77,6 +77,7 @@ export type Cache = Readonly<{
   /** Takes over the answer to a write, so that the next step is decided by it. */
   put: (cluster: unknown) => void;
   putBackup: (backup: unknown) => void;
+  putRecord: (configMap: unknown) => void;
   putPooler: (deployment: unknown) => void;
   close: () => Promise<void>;
 }>;
@@ -163,6 +164,7 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
     },
     put: clusters.put,
     putBackup: backups.put,
+    putRecord: records.put,
     putPooler: poolers.put,
     close: async () => {
       ending.abort();

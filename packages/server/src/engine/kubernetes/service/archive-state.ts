@@ -4,6 +4,7 @@
  * is archived is in a ConfigMap of ours. All of it is input.
  */
 import { Type, type Static } from 'typebox';
+import { Value } from 'typebox/value';
 import { objectStoreName } from '../manifests/object-store.ts';
 import type { ObjectStore } from '../../object-store.ts';
 import { METADATA } from './metadata.ts';
@@ -43,12 +44,12 @@ export type ArchiveState = Readonly<{
 /** @param record undefined: nothing is recorded yet */
 export function archiveState(
   id: string,
-  { status }: ArchiveObject,
+  { metadata, status }: ArchiveObject,
   record: ArchiveRecord | undefined,
 ): ArchiveState {
   const window = status?.serverRecoveryWindow?.[objectStoreName(id)];
   return {
-    archived: readArchived(record?.data),
+    archived: readArchived(record?.data) ?? readAnnotation(metadata.annotations?.[BEFORE]),
     firstMs: timeOf(window?.firstRecoverabilityPoint),
     lastBackupMs: timeOf(window?.lastSuccessfulBackupTime),
   };
@@ -63,6 +64,19 @@ export const recordOf = (store: string, toMs: number): Readonly<Record<string, s
 function readArchived(data: ArchiveRecord['data']): ArchiveState['archived'] {
   const [store, toMs] = [data?.['store'], timeOf(data?.['to'])];
   return store === undefined || toMs === null ? null : { store, toMs };
+}
+
+/** Earlier releases wrote an annotation of the ObjectStore. It stays true. */
+const BEFORE = 'howdah.io/archived';
+const ANNOTATION = Type.Object({ store: Type.String(), toMs: Type.Number() });
+
+function readAnnotation(text: string | undefined): ArchiveState['archived'] {
+  try {
+    const parsed: unknown = JSON.parse(text ?? 'null');
+    return Value.Check(ANNOTATION, parsed) ? parsed : null;
+  } catch {
+    return null;
+  }
 }
 
 function timeOf(text: string | null | undefined): number | null {

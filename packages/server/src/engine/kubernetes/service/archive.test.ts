@@ -141,5 +141,15 @@ test('the window is from the oldest base backup to what is known to be archived'
     [recordOf(STORE.id, NOW_MS - 3_000_000), backups],
   ];
   for (const [data, window] of none) expect(windowOf(state(data, window), STORE)).toBeNull();
+  // An earlier release wrote it there.
+  for (const [annotation, latestMs] of [
+    [JSON.stringify({ store: STORE.id, toMs: NOW_MS }), NOW_MS],
+    ['{', undefined],
+  ] as const) {
+    const annotations = { 'howdah.io/archived': annotation };
+    const status = { serverRecoveryWindow: { 's-a': backups } };
+    const old = archiveState('a', { metadata: { ...metadata, annotations }, status }, undefined);
+    expect(windowOf(old, STORE)?.latestMs).toBe(latestMs);
+  }
   expect(windowOf(state(archived, backups), null)).toBeNull();
 });
