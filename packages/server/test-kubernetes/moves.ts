@@ -169,7 +169,10 @@ describe('a move to Kubernetes', () => {
     await holder.query('rollback');
     await holder.end();
     await expect.poll(async () => (await moveOf(id))?.status, { timeout: 120_000 }).toBe('failed');
-    expect((await moveOf(id))?.error).toBe('the copy has not all of it');
+    // PostgreSQL may have written its last checkpoint before it is killed, or not.
+    expect((await moveOf(id))?.error).toMatch(
+      /^(the copy has not all of it|its server was not shut down in order)$/,
+    );
     await expectBefore(service);
     await ledger.goesOn();
     expect(await ledger.end()).toEqual([]);
