@@ -255,7 +255,8 @@ test('a fork is copied if the backup of its parent fails, and leaves none', asyn
   const { bootstrap } = Object(cloud.fake.objects.get(clusterOf(fork.id))).spec;
   expect(bootstrap).toMatchObject({ pg_basebackup: { source: `s-${ID}` } });
   expect(await cloud.engine.observe.warnings(fork.id)).toEqual([]);
-  // At once: one that does not end would hold up those of the parent.
+  // A backup that does not end would hold up those of the parent.
+  await cloud.engine.lifecycle.converge(fork, async () => undefined);
   expect([BACKUP, ONLINE].map((path) => cloud.fake.objects.has(path))).toEqual([false, false]);
 });
 

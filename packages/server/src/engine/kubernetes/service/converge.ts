@@ -23,6 +23,7 @@ import {
   findOriginSnapshot,
   ownOrigin,
   removeOrigin,
+  removeUnusedBackup,
   takeOriginBackup,
   takeOriginSnapshot,
   whyBackupUnknown,
@@ -60,13 +61,14 @@ export async function convergeOnce(
   const owned = { ...spec, projectId };
   const backup = findOriginBackup(region, spec);
   let snapshot: Observed['snapshot'] = null;
-  // One of the volume is taken only where a backup has failed, or was not asked for.
-  if (mayHaveSnapshot(spec, observed.cluster) && (backup === null || backup.problem !== null))
-    try {
+  try {
+    if (observed.cluster !== null) await removeUnusedBackup(region, owned, observed.cluster);
+    // One of the volume is taken only where a backup has failed, or was not asked for.
+    if (mayHaveSnapshot(spec, observed.cluster) && (backup === null || backup.problem !== null))
       snapshot = await findOriginSnapshot(region, spec.id);
-    } catch (error) {
-      return failed(region, spec.id, STEPS.create, seen, error);
-    }
+  } catch (error) {
+    return failed(region, spec.id, STEPS.create, seen, error);
+  }
   const known = await knownOf(region, owned, observed);
   const step = decide(spec, { ...observed, snapshot, backup }, known);
   switch (step.kind) {
@@ -144,6 +146,7 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
         return after(null, `of the volume of ${step.parent}`);
       case 'backUp':
         await takeOriginBackup(region, spec, step);
+        region.waiting.delete(spec.id);
         return after(null, `of the volume of ${step.parent}, which runs`);
       case 'taken':
         await endOriginSnapshot(region, spec, step.of);

@@ -49,7 +49,7 @@ export function decideSnapshot(
   if (why !== null) return wait(STEPS.create, why, true);
   if (backup !== null || snapshotClass === null || whyNoBackup !== null) return null;
   if (parent === null || parent.primary === null || parent.isChangingPrimary)
-    return wait(STEPS.snapshot, `the primary of its parent ${id} is changing`);
+    return wait(STEPS.snapshot, `the primary of its parent ${id} is changing`, false, TAKING_MS);
   return { kind: 'backUp', name: STEPS.snapshot, parent: id, primary: parent.primary };
 }
 

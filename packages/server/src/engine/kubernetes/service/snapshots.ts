@@ -120,18 +120,16 @@ export async function endOriginSnapshot(
 }
 
 /**
- * Has the snapshot go with the Cluster of the fork, if somebody deletes that. A backup that was
- * given up is removed: until it ends, CloudNativePG takes no other one of the parent.
+ * Has the snapshot go with the Cluster of the fork, if somebody deletes that.
  *
  * @param desired the state of the Cluster that was written
  */
 export async function ownOrigin(
-  region: Region,
+  { kube, cache }: Region,
   spec: Owned,
   { snapshot }: Pick<Desired, 'snapshot'>,
 ): Promise<void> {
   const { id } = spec;
-  const { kube, cache } = region;
   const cluster = cache.cluster(id);
   if (cluster === null) return;
   const { apiVersion, kind } = KINDS.cluster;
@@ -139,7 +137,20 @@ export async function ownOrigin(
   const owned = { metadata: { ownerReferences: [owner] } };
   if (snapshot === originSnapshot(id)) await kube.merge(placeOf(spec), owned);
   if (snapshot === originBackup(id)) await kube.merge(backupOf(spec), owned);
-  else if (cache.originBackup(id) !== null) await removeBackup(region, spec);
+}
+
+/**
+ * Removes a backup that was given up: until it ends, CloudNativePG takes none of the parent.
+ *
+ * @param cluster of the fork, which copies the parent then
+ */
+export async function removeUnusedBackup(
+  region: Region,
+  spec: Owned,
+  { desired }: ClusterState,
+): Promise<void> {
+  const isUsed = desired === null || desired.snapshot === originBackup(spec.id);
+  if (!isUsed && region.cache.originBackup(spec.id) !== null) await removeBackup(region, spec);
 }
 
 /** @param desired the state of the Cluster that is made of it */
