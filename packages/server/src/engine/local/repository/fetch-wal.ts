@@ -79,7 +79,7 @@ export async function fetchWal(
     const batch: string[] = [];
     for (; batch.length < GETS_AT_A_TIME && there.has(next); next = followingWalFile(next, history))
       batch.push(next);
-    const ends = await Promise.all(batch.map((name) => fetchFile(fetch, data, name)));
+    const ends = await allEnded(batch.map((name) => fetchFile(fetch, data, name)));
     isReached = target !== 'newest' && ends.some((ms) => ms !== null && ms > target.timeMs);
     if (Math.floor(count / SHOWN_EVERY) < Math.floor((count + batch.length) / SHOWN_EVERY))
       progress(`${count + batch.length} WAL files`);
@@ -88,6 +88,17 @@ export async function fetchWal(
   progress(`${count} WAL files`);
   await removeSpool(context, spoolFor(fetch));
   return isReached;
+}
+
+/**
+ * The results of work that is done at the same time. If some of it fails, the rest ends first: it
+ * would remove the files of the next attempt.
+ *
+ * @throws the first error
+ */
+async function allEnded<T>(work: readonly Promise<T>[]): Promise<T[]> {
+  await Promise.allSettled(work);
+  return Promise.all(work);
 }
 
 /** Fetches a file that the archive lacks. @returns the time of the last commit in it; null: none */
