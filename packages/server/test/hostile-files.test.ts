@@ -148,6 +148,22 @@ async function whileOthersAreServed<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
+/** Moves a file away and makes another thing there, again if its owner was faster. */
+async function replaceBy(
+  make: (path: string) => unknown,
+  path: string,
+  kept: string,
+): Promise<void> {
+  for (;;) {
+    await rename(path, kept).catch(() => undefined);
+    try {
+      return void (await make(path));
+    } catch (error) {
+      if (!existsSync(path)) throw error;
+    }
+  }
+}
+
 const at = (action: string): string => `/services/${service.service_id}${action}`;
 
 /** The changes of a service. Each is answered; the state of the directories decides how it ends. */
@@ -199,8 +215,7 @@ describe('in the directories of a service', () => {
             // A FIFO in place of a file that the server itself opens: the server would wait for it
             // until it is killed, a minute after it was asked to end.
             if (!of(path) || (kind === 'a FIFO' && isOpenedByServer(paths, path))) continue;
-            await rename(path, join(kept, String(index))).catch(() => undefined);
-            await make(path);
+            await replaceBy(make, path, join(kept, String(index)));
           }
         };
         // A server whose lock file is not its own ends within a minute, of itself: that comes last.
