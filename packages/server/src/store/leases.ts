@@ -46,16 +46,25 @@ export async function makeAllDue(db: Db, region: string): Promise<void> {
   await db
     .updateTable('services')
     .set({ due_at: sql<Date>`now()`, lease_token: null, lease_until: null })
-    .where(isIn(region))
-    .where((where) =>
-      where.or([
-        where('power', '=', 'running'),
-        where('operation_id', 'is not', null),
-        where('deleting', '=', true),
-      ]),
+    .where('id', 'in', (from) =>
+      from
+        .selectFrom('services')
+        .select('id')
+        .where(isIn(region))
+        .where((where) =>
+          where.or([
+            where('power', '=', 'running'),
+            where('operation_id', 'is not', null),
+            where('deleting', '=', true),
+          ]),
+        )
+        // They are due when the time for their restore is over.
+        .where((where) => where.not(isOnlyInRepository(where)))
+        // As all who lock services with their sets: the first are reconciled already.
+        .orderBy('parent_id', (order) => order.nullsFirst())
+        .orderBy('id')
+        .forUpdate(),
     )
-    // They are due when the time for their restore is over.
-    .where((where) => where.not(isOnlyInRepository(where)))
     .execute();
 }
 

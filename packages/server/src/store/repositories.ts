@@ -111,8 +111,11 @@ export async function namesInRecovery(tx: Tx, id: string, limit: number): Promis
 /** Has all services reconciled: their servers switch WAL files while there is a repository. */
 export async function makeAllServicesDue(db: Db): Promise<void> {
   await sql`
-    with due as (
-      update services set due_at = now() where deleted_at is null and power = 'running'
+    with running as (
+      select id from services where deleted_at is null and power = 'running'
+      order by parent_id nulls first, id for update -- as all who lock services with their sets
+    ), due as (
+      update services set due_at = now() where id = any (array(select id from running))
       returning id
     )
     select pg_notify('howdah_service', id) from due`.execute(db);
