@@ -162,7 +162,8 @@ trap 'exit 130' HUP INT TERM
 case ${1-} in
   packages)
     need containerd:containerd runc:runc /usr/lib/cni/bridge:containernetworking-plugins \
-      nft:nftables ip:iproute2 mkfs.btrfs:btrfs-progs openssl:openssl curl:curl
+      nft:nftables ip:iproute2 mkfs.btrfs:btrfs-progs openssl:openssl curl:curl \
+      pgbouncer:pgbouncer # the tests make an image of it
     ;;
   programs) built programs build.sh go.mod go.sum ./*.go pause/*.go ;;
   image) built image build.sh ;;

@@ -363,6 +363,25 @@ test('the integrity check finds what the cluster has and the metadata database h
 
 const UNDESCRIBED = '{"spec":{"description":null}}';
 
+test('a service warns of changes by others, and a restart takes them back', async () => {
+  const { service_id: id } = service;
+  const cluster = ['cluster', `s-${id}`, '--namespace', `howdah-${cloud.projectId}`];
+  const kubectl = (...args: string[]) => rig().inNode('kubectl', ...args);
+  const patch = '{"spec":{"postgresql":{"parameters":{"wal_keep_size":"1MB"}}}}';
+  await kubectl('patch', ...cluster, '--type', 'merge', '--patch', patch);
+  const warned = async () => JSON.stringify((await cloud.get(id)).warnings ?? []);
+  const field = 'spec.postgresql.parameters.wal_keep_size: \\"1MB\\" of kubectl-patch in place';
+  await expect.poll(warned, { timeout: 120_000 }).toContain(field);
+  await cloud.request('POST', `/services/${id}/resize`, { storage_gb: 40 });
+  const errors = async () => JSON.stringify((await cloud.operations(id))[0]);
+  await expect.poll(errors, { timeout: 120_000 }).toContain('takes the fields of others back');
+  await cli('service', 'restart', 'orders');
+  const [{ steps } = { steps: [] }] = await cloud.operations(id);
+  expect(steps[0]).toMatchObject({ name: 'take back fields that others have set' });
+  await expect.poll(warned, { timeout: 120_000 }).not.toContain('CLUSTER_CHANGED');
+  expect(await cloud.audit()).toEqual([]);
+});
+
 test('a deleted service is restored, and a region without services is removed', async () => {
   const { service_id: id } = service;
   await cli('service', 'delete', 'orders');

@@ -16,7 +16,7 @@ import { ENVIRONMENTS, SERVICE_TYPES } from '../types.ts';
  * What a warning is about: the disk that services stand on, WAL that is not archived, a snapshot
  * not taken, a backup that did not verify itself, a repository that gets no backups, a replica that
  * is missing, processes ended by the memory limit, the quota of the service, a PostgreSQL that was
- * replaced or removed under a running server.
+ * replaced or removed under a running server, a Cluster on Kubernetes that others have changed.
  */
 export const WARNING_CODES = [
   'DISK',
@@ -29,6 +29,7 @@ export const WARNING_CODES = [
   'MEMORY',
   'MINOR_VERSION',
   'NOT_INSTALLED',
+  'CLUSTER_CHANGED',
 ] as const;
 
 export const WarningSchema = Named(

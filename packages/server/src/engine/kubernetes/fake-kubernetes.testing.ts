@@ -59,11 +59,12 @@ function createObjects() {
   const objects = new Map<string, Stored>();
   const watches = new Map<ServerResponse, string>();
   const history: { path: string; type: string; object: Stored }[] = [];
-  const faults: { refusal: string | null; hasSilentWebhook: boolean; hidden: string | null } = {
-    refusal: null,
-    hasSilentWebhook: false,
-    hidden: null,
-  };
+  const faults: {
+    refusal: string | null;
+    hasSilentWebhook: boolean;
+    hidden: string | null;
+    isManaged: boolean;
+  } = { refusal: null, hasSilentWebhook: false, hidden: null, isManaged: false };
   let version = 0;
   const notify = (path: string, type: string, object: Stored): void => {
     history.push({ path, type, object });
@@ -135,6 +136,9 @@ async function answer(
     return send(500, { message: refusal, reason: 'InternalError' });
   // Reviews of access, and trials of a Cluster.
   if (request.method === 'POST') return send(201, { status: { allowed: true } });
+  const isApply = searchParams.get('fieldManager') === 'howdah';
+  if (faults.isManaged && isApply && path.includes('/clusters') && !searchParams.has('force'))
+    return send(409, { message: 'Apply failed with 1 conflict: .spec', reason: 'Conflict' });
   if (request.method === 'PATCH') {
     const patch: unknown = JSON.parse(await bodyOf(request));
     const before = objects.get(path);
@@ -172,6 +176,10 @@ export async function startFakeKubernetes() {
     /** Refuses to write a Cluster, as without its webhook. @param message null: no more */
     refuseClusters: (message: string | null): void => {
       objects.faults.refusal = message;
+    },
+    /** Has another manager own fields of Clusters, with the values that they have. */
+    manageClusters: (): void => {
+      objects.faults.isManaged = true;
     },
     /** Has no resources of a kind from now on. @param plural of the kind */
     hide: (plural: string): void => {

@@ -21,7 +21,7 @@ import type { RegionSettings } from './manifests/cluster.ts';
 import { createMoves } from './moves.ts';
 import { createObserving } from './observing.ts';
 import { createNetworkGuard } from './networks.ts';
-import type { Region } from './region.ts';
+import { newMemory, type Region } from './region.ts';
 import { newestSnapshot } from './service/backup-state.ts';
 import { askChallenge, saltOf } from './service/challenge.ts';
 import { convergeOnce } from './service/converge.ts';
@@ -89,11 +89,8 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     snapshotClass: snapshotClass.current,
     guard,
     classesRead: Promise.all([snapshotClass.first, cache.listed]).then(() => undefined),
-    reached: new Set(),
-    startingPoolers: new Map(),
+    ...newMemory(),
     readLagLimit: options.readLagLimit,
-    followChecks: new Map(),
-    waiting: new Map(),
     archiveProblem: archiver.problem,
   };
   const certificates = keepCertificates(region, failed);

@@ -8,6 +8,7 @@ import { podIn } from './manifests/names.ts';
 import type { Region } from './region.ts';
 import type { BackupState } from './service/backup-state.ts';
 import type { ClusterState, ServerState } from './service/observed.ts';
+import { fewOf } from './service/foreign-fields.ts';
 import { usageOfSet } from './set-usage.ts';
 import { usageOf } from './usage.ts';
 
@@ -23,6 +24,7 @@ export function createObserving(region: Region, archiver: Pick<Archiver, 'proble
       ...warningsOf(found(id)),
       ...snapshotWarnings(cache.backups(id)),
       ...archiveWarnings(whyNotArchived(region, archiver, id)),
+      ...changeWarnings(id, region.changedByOthers.get(id) ?? []),
     ],
     logs: async (id, node, query, signal) => {
       signal.throwIfAborted();
@@ -130,6 +132,18 @@ function snapshotWarnings(backups: readonly BackupState[]): Warning[] {
 
 const archiveWarnings = (message: string | null): Warning[] =>
   message === null ? [] : [{ code: 'ARCHIVE', message }];
+
+const changeWarnings = (id: string, fields: readonly string[]): Warning[] =>
+  fields.length === 0
+    ? []
+    : [
+        {
+          code: 'CLUSTER_CHANGED',
+          message:
+            `others have changed its Cluster: ${fewOf(fields)}. A restart takes that back: ` +
+            `howdah service restart ${id}`,
+        },
+      ];
 
 /** Standbys that are desired and do not run. */
 export function warningsOf(found: Found | null): Warning[] {

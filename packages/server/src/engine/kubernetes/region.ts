@@ -36,8 +36,25 @@ export type Region = Readonly<{
   readLagLimit: Observing['readLagLimit'];
   /** Sets whose nodes are not all ready: why they cannot follow, as their log said at that time. */
   followChecks: Map<string, Readonly<{ atMs: number; why: string | null }>>;
+  /** The fields of Clusters that others have changed, as texts; of settled services. */
+  changedByOthers: Map<string, readonly string[]>;
+  /** The last restart of each service that took such fields back. */
+  takenBack: Map<string, number>;
   /** Why the WAL of a service is not archived; null: it is, or that is not known. */
   archiveProblem: (id: string) => string | null;
   /** The step or obstacle that a service waits for, and since when; ms since the epoch. */
   waiting: Map<string, Readonly<{ what: string; sinceMs: number }>>;
 }>;
+
+/** The parts that a control plane forgets when it ends. */
+export const newMemory = (): Pick<
+  Region,
+  'reached' | 'startingPoolers' | 'followChecks' | 'changedByOthers' | 'takenBack' | 'waiting'
+> => ({
+  reached: new Set(),
+  startingPoolers: new Map(),
+  followChecks: new Map(),
+  changedByOthers: new Map(),
+  takenBack: new Map(),
+  waiting: new Map(),
+});

@@ -2,8 +2,9 @@
  * Requests to the API of a cluster, over `node:https`. Answers are parsed by the schema of the
  * caller: what a cluster says is input.
  *
- * Objects are written by server-side apply with one field manager, always whole and never forced,
- * so that a request can be repeated after a crash and the change of somebody else is a conflict.
+ * Objects are written by server-side apply with one field manager and always whole, so that a
+ * request can be repeated after a crash. The change of somebody else is a conflict, unless a user
+ * has asked to take it back.
  */
 import { Agent, request, type RequestOptions } from 'node:https';
 import type { IncomingMessage } from 'node:http';
@@ -130,16 +131,23 @@ function createReads(ask: Ask) {
   };
 }
 
+const APPLY = { fieldManager: FIELD_MANAGER, fieldValidation: 'Strict' };
+
 function createWrites(ask: Ask) {
   return {
     /**
      * Writes an object with all fields that are ours.
      *
+     * @param fields of other managers: `taken back`, since a user has asked for that
      * @returns the object as it is now
-     * @throws KubeError 409 for fields of another manager
+     * @throws KubeError 409 for fields of another manager that are left
      */
-    apply: async (place: Place, manifest: Manifest): Promise<unknown> => {
-      const query = new URLSearchParams({ fieldManager: FIELD_MANAGER, fieldValidation: 'Strict' });
+    apply: async (
+      place: Place,
+      manifest: Manifest,
+      fields: 'left' | 'taken back' = 'left',
+    ): Promise<unknown> => {
+      const query = new URLSearchParams(fields === 'left' ? APPLY : { ...APPLY, force: 'true' });
       const what = `write ${nameOf(place)}`;
       const asked = {
         method: 'PATCH',

@@ -18,6 +18,7 @@ import {
   serverState,
   type ClusterState,
 } from '../service/observed.ts';
+import { describeForeign } from '../service/foreign-fields.ts';
 import { DEPLOYMENT_OBJECT } from '../service/pooler-state.ts';
 
 /** An object, and the service that its labels or its name give it to. */
@@ -52,24 +53,6 @@ const LABELED = Type.Object({
 });
 type Labeled = Static<typeof LABELED>;
 
-// https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
-const MANAGED_CLUSTER = Type.Intersect([
-  CLUSTER_OBJECT,
-  Type.Object({
-    metadata: Type.Object({
-      managedFields: Type.Optional(
-        Type.Array(
-          Type.Object({
-            manager: Type.Optional(Type.String()),
-            subresource: Type.Optional(Type.String()),
-            fieldsV1: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
-          }),
-        ),
-      ),
-    }),
-  }),
-]);
-
 const SERVICE_OBJECT = Type.Object({
   metadata: Type.Object({ name: Type.String(), namespace: Type.String() }),
   spec: Type.Object({
@@ -92,7 +75,7 @@ export async function takeClusterInventory(kube: Kube): Promise<ClusterInventory
     kube.list(everywhere(KINDS.service), SERVICE_OBJECT).then(({ items }) => items),
     kube.list(everywhere(KINDS.pod), POD_OBJECT).then(({ items }) => items),
   ]);
-  const clusters = await kube.list(everywhere(KINDS.cluster), MANAGED_CLUSTER);
+  const clusters = await kube.list(everywhere(KINDS.cluster), CLUSTER_OBJECT);
   const running = pods.filter((pod) => serverState(pod)?.leaving === false);
   return {
     clusters: clusters.items.flatMap((cluster) =>
@@ -100,7 +83,7 @@ export async function takeClusterInventory(kube: Kube): Promise<ClusterInventory
         ...found,
         region: cluster.metadata.labels?.[LABELS.region] ?? null,
         state: clusterState(cluster),
-        changes: changesOfOthers(cluster),
+        changes: describeForeign(clusterState(cluster).foreign),
       })),
     ),
     servers: partsOf(KINDS.pod, running),
@@ -146,42 +129,4 @@ function partsOf(kind: Kind, objects: readonly Labeled[]): Found[] {
     const isOurs = labels?.[LABELS.service] !== undefined || isInOurNamespace({ namespace });
     return isOurs ? [{ kind, namespace, name, id }] : [];
   });
-}
-
-/** Howdah writes as `howdah` and `howdah-state`, CloudNativePG nothing but the status. */
-function changesOfOthers(cluster: Static<typeof MANAGED_CLUSTER>): string[] {
-  return (cluster.metadata.managedFields ?? [])
-    .filter(({ manager, subresource }) => {
-      return subresource === undefined && !/^howdah(-|$)/.test(manager ?? '');
-    })
-    .map(({ manager = 'somebody', fieldsV1 }) => ({
-      manager,
-      fields: fieldsIn(fieldsV1?.['f:spec'], 'spec', cluster.spec),
-    }))
-    .filter(({ fields }) => fields.length > 0)
-    .map(({ manager, fields }) => {
-      const shown = fields.slice(0, SHOWN_FIELDS).join(', ');
-      const more = fields.length > SHOWN_FIELDS ? ', and more' : '';
-      return `${manager} has set ${shown}${more}`;
-    })
-    .toSorted();
-}
-
-const SHOWN_FIELDS = 5;
-/** Longest value that is shown. */
-const VALUE_LENGTH = 60;
-
-/** The fields in a tree of managed fields with the values that they have now, `NAME: VALUE`. */
-function fieldsIn(tree: unknown, name: string, value: unknown): string[] {
-  if (tree === undefined) return [];
-  const parts = Object.entries(Object(tree)).filter(([key]) => key.startsWith('f:'));
-  if (parts.length > 0)
-    return parts.flatMap(([key, part]) => {
-      const field = key.slice('f:'.length);
-      return fieldsIn(part, `${name}.${field}`, Reflect.get(Object(value), field));
-    });
-  // A list of variables or connections may have a password in it.
-  const isShown = value === undefined || typeof value !== 'object' || value === null;
-  const text = isShown ? (JSON.stringify(value) ?? 'absent') : 'a list or an object';
-  return [`${name}: ${text.length > VALUE_LENGTH ? `${text.slice(0, VALUE_LENGTH)}…` : text}`];
 }

@@ -76,6 +76,10 @@ function replicasOf(before: Desired, desired: Desired): Change {
 const standbys = ({ replicas, sync }: Desired): string =>
   `${replicas} standbys, ${sync} of them synchronous`;
 
+/** Whether a user has asked for a restart of servers that run. */
+export const isRestartAsked = (before: Desired | null, desired: Desired): before is Desired =>
+  before !== null && before.running && desired.running && before.restarts !== desired.restarts;
+
 /** Why a change restarts its servers; null: it does not. */
 export function restartWhy(before: Desired, desired: Desired): string | null {
   if (!isDeepStrictEqual(before.size, desired.size)) return 'for its new size';

@@ -9,14 +9,16 @@ import { nameOf } from '../storage-classes.ts';
 import type { Region } from '../region.ts';
 import { askChallenge, saltOf } from './challenge.ts';
 import { newestSnapshot } from './backup-state.ts';
+import { isRestartAsked } from './change.ts';
 import { requestPrimary, runDrill } from './change-primary.ts';
 import { decide, type Known, type Step } from './decide.ts';
 import { mayHaveSnapshot } from './fork.ts';
 import { whyNotFollowing } from './follow.ts';
 import { placesIn, writeObjects } from './objects.ts';
+import { changesToTakeBack, noteChanges, writeCluster } from './written.ts';
 import { PROVISIONED, type ClusterState, type Observed } from './observed.ts';
 import { knownPooler, limitPooler, removePooler, startPooler, stopPooler } from './pooler.ts';
-import { writeSet } from './set-objects.ts';
+import { writeSetObjects } from './set-objects.ts';
 import {
   endOriginSnapshot,
   findOriginBackup,
@@ -74,6 +76,7 @@ export async function convergeOnce(
   switch (step.kind) {
     case 'settled':
       region.waiting.delete(spec.id);
+      noteChanges(region, owned, observed.cluster);
       return { did: null, detail: null, seen, outcome: 'settled' };
     case 'wait':
       return (
@@ -113,6 +116,7 @@ async function knownOf(region: Region, spec: Owned, { cluster }: Observed): Prom
     waitedMs:
       waits !== undefined && waits.what === cluster?.awaited ? Date.now() - waits.sinceMs : 0,
     pooler: knownPooler(region, spec, cluster),
+    changedByOthers: changesToTakeBack(region, spec, cluster),
     cannotFollow: spec.set === null ? null : await whyNotFollowing(region, id),
   };
 }
@@ -151,6 +155,9 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
       case 'taken':
         await endOriginSnapshot(region, spec, step.of);
         region.waiting.delete(spec.id);
+        return after(step.name, step.detail);
+      case 'takeBack':
+        await writeCluster(region, spec, step.desired, 'taken back');
         return after(step.name, step.detail);
       case 'expect':
         region.reached.delete(spec.id);
@@ -211,7 +218,9 @@ async function write(
   if (cluster !== null) await limitPooler(region, spec, cluster);
   await (set === null
     ? writeObjects(region, spec, projectId, desired)
-    : writeSet(region, spec, desired));
+    : writeSetObjects(region, id, projectId));
+  const isAsked = isRestartAsked(cluster?.desired ?? null, desired);
+  await writeCluster(region, spec, desired, isAsked ? 'taken back' : 'left');
   if (desired.parent !== undefined) await ownOrigin(region, spec, desired);
   // Disabled while the service was paused.
   if (pooler === null && region.cache.pooler(id) !== null) await removePooler(region, spec);

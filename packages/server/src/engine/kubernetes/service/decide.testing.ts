@@ -46,6 +46,7 @@ export const REACHED: Known = {
   archiveProblem: null,
   waitedMs: 0,
   pooler: { isCurrent: true, starting: null },
+  changedByOthers: [],
   cannotFollow: null,
 };
 export const UNREACHED: Known = { ...REACHED, isReachable: false };
@@ -84,6 +85,7 @@ export function up(spec: ServiceSpec, change: Partial<ClusterState> = {}): Obser
       fenced: false,
       primary: 0,
       isChangingPrimary: false,
+      foreign: [],
       ...change,
     },
     servers: Array.from({ length: instances }, (_, index) => server(index)),

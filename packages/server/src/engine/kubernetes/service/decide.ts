@@ -14,9 +14,10 @@ import {
   type KnownPooler,
   type PoolerStep,
 } from './decide-pooler.ts';
-import { changeOf, restartWhy, type Change } from './change.ts';
+import { changeOf, isRestartAsked, restartWhy, type Change } from './change.ts';
 import { desiredOf, restartMarkOf, type Desired } from './desired.ts';
 import { decideSnapshot, type ForkStep } from './decide-fork.ts';
+import { fewOf } from './foreign-fields.ts';
 import { sourceOf, whyNotCopied } from './fork.ts';
 import type { ClusterState, Observed, ServerState } from './observed.ts';
 import { desiredOfSet } from './set-desired.ts';
@@ -34,6 +35,8 @@ export type Step =
   | Readonly<{ kind: 'write' } & Change>
   /** Begins to wait for what the operator does by itself. */
   | Readonly<{ kind: 'expect'; name: string }>
+  /** Writes the Cluster as it was desired, with the fields that others have set since. */
+  | Readonly<{ kind: 'takeBack'; name: string; detail: string; desired: Desired }>
   /** The awaited step has ended. */
   | Readonly<{ kind: 'ended'; name: string; detail: string }>
   /** Asks PostgreSQL at the endpoint for an answer. */
@@ -70,6 +73,8 @@ export type Known = Readonly<{
   /** For how long the awaited step is waited for. */
   waitedMs: number;
   pooler: KnownPooler;
+  /** The fields that others have set to other values, as texts. */
+  changedByOthers: readonly string[];
   /** Why the nodes of a set can never follow the service again; null: no reason is known. */
   cannotFollow: string | null;
 }>;
@@ -88,6 +93,10 @@ export function decide(spec: ServiceSpec, observed: Observed, known: Known): Ste
   const stop = decidePoolerStop(spec, observed.pooler);
   if (stop !== null) return stop;
   const change = changeOf(cluster.desired, desired);
+  if (isRestartAsked(cluster.desired, desired) && known.changedByOthers.length > 0) {
+    const detail = fewOf(known.changedByOthers);
+    return { kind: 'takeBack', name: STEPS.takeBack, detail, desired: cluster.desired };
+  }
   if (change !== null && !mustWaitForStandby(cluster, desired)) return { kind: 'write', ...change };
   const { awaited } = cluster;
   if (desired.running && known.cannotFollow !== null)

@@ -37,6 +37,7 @@ const state = (change: Partial<ClusterState> = {}): ClusterState => ({
   fenced: false,
   primary: 0,
   isChangingPrimary: false,
+  foreign: [],
   ...change,
 });
 

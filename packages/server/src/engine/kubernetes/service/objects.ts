@@ -10,7 +10,7 @@ import { serverSettings } from '../../../domain/postgres/settings.ts';
 import { newPassword } from '../../../lib/ids.ts';
 import { issueServerCertificate } from '../../../lib/tls.ts';
 import type { ServiceSpec } from '../../spec.ts';
-import type { Kube } from '../api/client.ts';
+import type { Kube, Manifest } from '../api/client.ts';
 import { KubeError } from '../api/errors.ts';
 import { KINDS, type Kind, type Place } from '../api/kinds.ts';
 import { clusterManifest } from '../manifests/cluster.ts';
@@ -55,7 +55,7 @@ const ANY_OBJECT = Type.Object({
 });
 
 /**
- * Writes the objects that the operator makes servers from, the Cluster last.
+ * Writes the objects that the operator makes the servers of a service from, beside its Cluster.
  *
  * @param desired the state of the Cluster that is written
  */
@@ -65,7 +65,7 @@ export async function writeObjects(
   projectId: string,
   desired: Desired,
 ): Promise<void> {
-  const { kube, authority, cache } = region;
+  const { kube, authority } = region;
   const place = placesIn(projectId);
   await kube.apply(
     { kind: KINDS.namespace, namespace: null, name: namespaceOf(projectId) },
@@ -91,9 +91,18 @@ export async function writeObjects(
     if (!(await exists(kube, place(KINDS.secret, name))))
       await kube.apply(place(KINDS.secret, name), manifestOf(spec.id, projectId, newPassword()));
   if (desired.archives === true) await writeObjectStore(region, spec.id, projectId);
-  const manifest = clusterManifest(clusterInput(region, spec, projectId, desired));
-  cache.put(await kube.apply(place(KINDS.cluster, clusterName(spec.id)), manifest));
 }
+
+/** The Cluster of a service in some desired state. */
+export const serviceManifest: ManifestOf = (region, spec, desired) =>
+  clusterManifest(clusterInput(region, spec, spec.projectId, desired));
+
+/** Makes the manifest of a Cluster, be it that of a service or of a read replica set. */
+export type ManifestOf = (
+  region: Region,
+  spec: ServiceSpec & { readonly projectId: string },
+  desired: Desired,
+) => Manifest;
 
 function clusterInput(region: Region, spec: ServiceSpec, projectId: string, desired: Desired) {
   const { major, size, storageGb } = spec;

@@ -6,6 +6,7 @@ import { Type, type Static } from 'typebox';
 import { DESIRED, FENCED, FENCED_ALL, HIBERNATION, RESTARTED } from '../manifests/cluster.ts';
 import { AWAITED, instanceOf, LABELS } from '../manifests/names.ts';
 import { readDesired, type Desired } from './desired.ts';
+import { foreignFields, MANAGED_FIELDS, type ForeignField } from './foreign-fields.ts';
 import { METADATA, TEXTS } from './metadata.ts';
 import type { PoolerState } from './pooler-state.ts';
 
@@ -13,7 +14,7 @@ import type { PoolerState } from './pooler-state.ts';
 export const PROVISIONED = 'howdah.io/provisioned';
 
 export const CLUSTER_OBJECT = Type.Object({
-  metadata: METADATA,
+  metadata: Type.Intersect([METADATA, Type.Object({ managedFields: MANAGED_FIELDS })]),
   spec: Type.Object({
     instances: Type.Number(),
     imageName: Type.Optional(Type.String()),
@@ -183,6 +184,8 @@ export type ClusterState = Readonly<{
   primary: number | null;
   /** Whether another primary is wanted than the one that it has (facts 16 and 17). */
   isChangingPrimary: boolean;
+  /** The fields that others than Howdah have set. */
+  foreign: readonly ForeignField[];
 }>;
 
 export type ServerState = Readonly<{
@@ -224,6 +227,7 @@ export function clusterState({ metadata, spec, status }: ClusterObject): Cluster
     primary: currentPrimary === undefined ? null : instanceOf(currentPrimary),
     isChangingPrimary:
       currentPrimary !== undefined && (targetPrimary ?? currentPrimary) !== currentPrimary,
+    foreign: foreignFields(metadata.managedFields, spec),
   };
 }
 

@@ -31,6 +31,8 @@ export async function removeOnce(
   region.reached.delete(id);
   region.startingPoolers.delete(id);
   region.followChecks.delete(id);
+  region.changedByOthers.delete(id);
+  region.takenBack.delete(id);
   const stale = cache.staleWhy();
   if (stale !== null) return again(seen, stale);
   // The pooler ends with its owner, the Cluster.

@@ -8,6 +8,7 @@ export const STEPS = {
   stop: 'stop PostgreSQL',
   restart: 'restart PostgreSQL',
   write: 'write configuration',
+  takeBack: 'take back fields that others have set',
   addNode: 'add node',
   removeNode: 'remove node',
   rebuild: 'remove nodes that cannot follow',

@@ -41,6 +41,9 @@ export function overdue(
   return { did: null, detail: why, seen, outcome: 'failed', reason: `${what}: ${why}` };
 }
 
+/** Kubernetes says so of a server-side apply; a version that is too old is another conflict. */
+const CONFLICT = /: Apply failed with \d+ conflicts?:/;
+
 /** A failure that may pass by itself fails the operation once it has lasted. */
 export function failed(
   region: Pick<Region, 'waiting'>,
@@ -49,7 +52,10 @@ export function failed(
   seen: Seen,
   error: unknown,
 ): Verdict {
-  const why = error instanceof Error ? error.message : String(error);
+  const message = error instanceof Error ? error.message : String(error);
+  const why = CONFLICT.test(message)
+    ? `${message}; a restart takes the fields of others back`
+    : message;
   const isTemporary =
     error instanceof EngineUnavailable || (error instanceof KubeError && error.isTemporary);
   // A drill is not repeated.
