@@ -134,6 +134,8 @@ describe('a move to Kubernetes', () => {
     expect(operation?.steps.at(-1)?.detail).toMatch(
       /^nobody could write for \d+\.\d s; its former/,
     );
+    // No module of the image enforces what these functions promise.
+    expect(await valueOf({ ...moved, initial_password: password }, MAY_MAKE_ROLES)).toBe(false);
     await expectWhole(moved, password);
     // Its former server is stopped, and stays so.
     await expect(withSession(service, password, async () => true)).rejects.toThrow('ECONNREFUSED');

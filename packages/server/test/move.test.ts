@@ -1,59 +1,40 @@
 /** Moves up to the copy, with real data and a region on Kubernetes without pods. */
-import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
-import { hostname, networkInterfaces } from 'node:os';
 import { join } from 'node:path';
+import type { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import {
-  startFakeKubernetes,
-  type FakeKubernetes,
-} from '../src/engine/kubernetes/fake-kubernetes.testing.ts';
+import type { FakeKubernetes } from '../src/engine/kubernetes/fake-kubernetes.testing.ts';
 import { SPRUNG, TENANT_OPTIONS, TRAPS } from './hostile-sql.ts';
 import { prepareMachine } from '../src/engine/local/host/machine.ts';
+import { createMoveActions } from '../src/engine/local/move-actions.ts';
+import { findServer } from '../src/engine/local/postgres/server.ts';
 import { withSuperuserSession } from '../src/engine/local/postgres/superuser.ts';
-import { findNextSourceToRemove, findNextToPurge } from '../src/store/service-lists.ts';
-import { connectTo, install, type Installation } from './harness.ts';
+import { MoveRefused } from '../src/engine/moves.ts';
+import { allPids, argumentsOf, signal } from '../src/lib/processes.ts';
+import { findNextSourceToRemove } from '../src/store/service-lists.ts';
+import { connectTo, type Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
+import { NOTHING, startMoveCloud, type MoveCloud } from './move-cloud.ts';
 import { accessOf, withClient, type ServiceAccess } from './service-access.ts';
-
-/** An address of this machine that is not of its loopback. */
-const ADDRESS =
-  Object.values(networkInterfaces())
-    .flatMap((addresses) => addresses ?? [])
-    .find(({ family, internal }) => family === 'IPv4' && !internal)?.address ?? hostname();
 
 let cloud: Installation;
 let kubernetes: FakeKubernetes;
+let moves: MoveCloud;
 beforeAll(async () => {
-  kubernetes = await startFakeKubernetes();
-  cloud = await install({
-    HOWDAH_HOST: '0.0.0.0',
-    HOWDAH_PUBLIC_HOST: ADDRESS,
-    HOWDAH_TLS: 'off',
-  });
-  const { kubeconfig } = kubernetes;
-  await cloud.client.POST('/regions', { body: { code: 'kube', kubeconfig } });
+  moves = await startMoveCloud();
+  ({ cloud, kubernetes } = moves);
 });
 afterAll(async () => {
   expect(await cloud?.destroy()).toEqual([]);
   await kubernetes?.close();
 });
 
-const STORAGE_CLASS = '/apis/storage.k8s.io/v1/storageclasses/fast';
-
-/** Whether the cluster has a default storage class. */
-function setDefaultClass(isDefault: boolean): void {
-  kubernetes.put(STORAGE_CLASS, {
-    metadata: { annotations: { 'storageclass.kubernetes.io/is-default-class': `${isDefault}` } },
-    provisioner: 'example.com/fast',
-  });
-}
-
-async function move({ service_id: id }: ServiceAccess, query = '?dry_run=true', to = 'kube') {
-  const answer = await cloud.request('POST', `/services/${id}/move${query}`, { region_code: to });
-  const { code, note, details } = Object(answer.body);
-  return { status: answer.status, code, note, reasons: Object(details).reasons };
-}
+const setDefaultClass = (isDefault: boolean): void => moves.setDefaultClass(isDefault);
+const move = (service: ServiceAccess, query?: string, to?: string) =>
+  moves.move(service, query, to);
+const clusters = (): number => moves.clusters();
+const tracesOf = (service: ServiceAccess) => moves.tracesOf(service);
+const operationOf = (service: ServiceAccess) => moves.operationOf(service);
 
 test('a dry run says what would be copied', async () => {
   setDefaultClass(true);
@@ -134,27 +115,6 @@ test('a dry run springs no trap in a database that is full of them', async () =>
       .filter((line) => line.includes(SPRUNG)),
   ).toEqual([]);
 });
-
-const clusters = (): number =>
-  [...kubernetes.objects.keys()].filter((path) => path.includes('/clusters/s-')).length;
-
-/** The roles of a service that a move makes, and whether its rules let a copy in. */
-async function tracesOf(service: ServiceAccess): Promise<{ roles: string[]; rule: boolean }> {
-  const roles = await withClient(cloud, service, async (client) => {
-    const { rows } = await client.query<{ name: string }>(
-      `select rolname::text as name from pg_roles
-       where rolname in ('postgres', 'streaming_replica', 'howdah_control') order by rolname`,
-    );
-    return rows.map(({ name }) => name);
-  });
-  const path = join(cloud.home, 'data', 'services', service.service_id, 'config', 'pg_hba.conf');
-  return { roles, rule: /replication +postgres/.test(await readFile(path, 'utf8')) };
-}
-
-const operationOf = async ({ service_id: id }: ServiceAccess) =>
-  (await cloud.operations(id)).find(({ kind }) => kind === 'move');
-
-const NOTHING = { roles: [], rule: false };
 
 test('a move that is cancelled leaves the service as it was, and nothing of the copy', async () => {
   setDefaultClass(true);
@@ -247,6 +207,43 @@ test('the superuser of a copy that comes to a fork with its data cannot log in t
   await withSuperuserSession(where, (client) => client.query('drop role postgres'));
 });
 
+/** Stops the process of a session, which then ends by SIGKILL only. */
+async function freeze(client: Client): Promise<void> {
+  const { rows } = await client.query<{ port: number }>(
+    'select client_port as port from pg_stat_activity where pid = pg_backend_pid()',
+  );
+  for (const pid of await allPids()) {
+    const title = (await argumentsOf(pid)).join(' ');
+    if (title.startsWith('postgres:') && title.includes(`(${rows[0]?.port})`))
+      return signal(pid, 'SIGSTOP');
+  }
+  throw new Error('the session has no process');
+}
+
+test('a server that does not stop within the limit is killed, and its move refused', async () => {
+  const service = await cloud.create({ name: 'held', service_type: 'POSTGRES' });
+  const { service_id: id } = service;
+  const machine = await prepareMachine(cloud.home);
+  const where = { server: machine.layout.service(id), port: service.endpoint.port, name: 'test' };
+  await withSuperuserSession(where, (client) => client.query('create role postgres superuser'));
+  await withClient(cloud, service, (client) => client.query('create table t as select 1 as n'));
+  // Nobody else starts or stops it.
+  await cloud.stop('SIGKILL');
+  const tenant = await connectTo(cloud, service, service.initial_password);
+  await freeze(tenant);
+  const executor = { machine, monitor: { forget: () => undefined }, limiting: new Map() };
+  const { stop } = createMoveActions(Object({ machine, topology: { executor } }), 500);
+  const stopping = stop(id, { isOver: false, isKept: false, keep: async () => [] });
+  await expect(stopping).rejects.toThrow(MoveRefused);
+  await expect(stopping).rejects.toThrow('its server was not shut down in order');
+  expect(await findServer(machine.layout.service(id))).toBe(null);
+  await cloud.up();
+  await cloud.until(id, 'READY');
+  const found = await withClient(cloud, service, (client) => client.query('select n from t'));
+  expect(found.rows).toEqual([{ n: 1 }]);
+  await tenant.end().catch(() => undefined);
+});
+
 test('former servers are removed early, the oldest first, after deleted services', async () => {
   const { service_id: id } = await cloud.create({ name: 'kept', service_type: 'POSTGRES' });
   const { service_id: other } = await cloud.create({ name: 'next', service_type: 'POSTGRES' });
@@ -280,81 +277,4 @@ test('former servers are removed early, the oldest first, after deleted services
     await keep(null, other);
     await metadata.close();
   }
-});
-
-test('a service goes on without the region of its copy, and its operator forgets it', async () => {
-  setDefaultClass(true);
-  const service = await cloud.create({ name: 'stranded', service_type: 'POSTGRES' });
-  expect(await move(service, '')).toMatchObject({ status: 202 });
-  await expect.poll(() => clusters()).toBe(1);
-  kubernetes.refuseClusters('nobody answers');
-  const operation = await operationOf(service);
-  await cloud.request('POST', `/operations/${operation?.id}/cancel`);
-  expect(await cloud.cli('service', 'restart', 'stranded')).toMatchObject({ code: 0 });
-  // The superuser is gone, and would be rejected until the abort has ended.
-  await expect.poll(() => tracesOf(service)).toEqual({ roles: [], rule: true });
-  expect(clusters()).toBe(1);
-  await cloud.client.DELETE('/regions/{region_code}', {
-    params: { path: { region_code: 'kube' } },
-  });
-  await expect.poll(() => tracesOf(service), { timeout: 60_000 }).toEqual(NOTHING);
-  kubernetes.refuseClusters(null);
-  const { kubeconfig } = kubernetes;
-  // The copy that is left in a cluster that comes back is named.
-  const added = cloud.client.POST('/regions', { body: { code: 'kube', kubeconfig } });
-  await expect(added).rejects.toThrow('of another installation or of one that is lost');
-});
-
-/** Adds the region that the test before has removed, without the Clusters that it has left. */
-async function addRegionAgain(): Promise<void> {
-  for (const path of kubernetes.objects.keys())
-    if (path.includes('/clusters/s-')) kubernetes.objects.delete(path);
-  const { kubeconfig } = kubernetes;
-  await cloud.client.POST('/regions', { body: { code: 'kube', kubeconfig } });
-  setDefaultClass(true);
-}
-
-test('a paused service ends a move to a region that is gone when it runs again', async () => {
-  await addRegionAgain();
-  const service = await cloud.create({ name: 'asleep', service_type: 'POSTGRES' });
-  const { service_id: id } = service;
-  expect(await move(service, '')).toMatchObject({ status: 202 });
-  await expect.poll(() => clusters()).toBe(1);
-  kubernetes.refuseClusters('nobody answers');
-  await cloud.request('POST', `/operations/${(await operationOf(service))?.id}/cancel`);
-  await cloud.request('POST', `/services/${id}/stop`);
-  await cloud.until(id, 'PAUSED');
-  await cloud.client.DELETE('/regions/{region_code}', {
-    params: { path: { region_code: 'kube' } },
-  });
-  await cloud.request('POST', `/services/${id}/start`);
-  await cloud.until(id, 'READY');
-  await expect.poll(() => tracesOf(service), { timeout: 60_000 }).toEqual(NOTHING);
-  kubernetes.refuseClusters(null);
-});
-
-test('the data of a purged service does not wait for its copy, nor do other purges', async () => {
-  await addRegionAgain();
-  const waiting = await cloud.create({ name: 'waiting', service_type: 'POSTGRES' });
-  const service = await cloud.create({ name: 'purged', service_type: 'POSTGRES' });
-  const { service_id: id } = service;
-  const begun = await move(service, '');
-  expect(begun).toEqual({ status: 202 });
-  await expect.poll(() => clusters()).toBe(1);
-  kubernetes.refuseClusters('nobody answers');
-  await cloud.request('DELETE', `/services/${waiting.service_id}?confirm=waiting`);
-  await cloud.request('DELETE', `/services/${id}?confirm=purged`);
-  const purge = () => cloud.request('DELETE', `/services/${id}?purge=true&confirm=purged`);
-  expect((await purge()).status).toBeLessThan(300);
-  const { layout } = await prepareMachine(cloud.home);
-  const { data } = layout.service(id);
-  await expect.poll(() => existsSync(data), { timeout: 30_000 }).toBe(false);
-  expect(clusters()).toBe(1);
-  const metadata = await openMetadata(cloud.home);
-  const next = async () => (await findNextToPurge(metadata.db, 'local'))?.id;
-  await expect.poll(next).toBe(waiting.service_id);
-  await metadata.close();
-  kubernetes.refuseClusters(null);
-  await expect.poll(() => clusters(), { timeout: 60_000 }).toBe(0);
-  await expect.poll(() => cloud.audit(), { timeout: 60_000 }).toEqual([]);
 });

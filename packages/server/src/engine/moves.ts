@@ -104,8 +104,10 @@ export type MoveSource = {
   readonly read: (id: string) => Promise<MovedData>;
   /** The verifier of the admin role; null: the role has none. */
   readonly verifier: (id: string) => Promise<string | null>;
-  /** Takes from its owner the rights whose effects the target cannot enforce. */
+  /** Takes from its owner the rights whose effects the target cannot enforce, within a minute. */
   readonly withhold: (id: string) => Promise<void>;
+  /** Gives back what {@link MoveSource.withhold} has taken, in a service that runs, likewise. */
+  readonly giveBack: (id: string) => Promise<void>;
   /** Makes the roles of a copy. @throws MoveRefused when a tenant has one of them */
   readonly admit: (id: string, roles: MoveRoles) => Promise<void>;
   readonly progress: (id: string) => Promise<CopyProgress>;
@@ -121,8 +123,8 @@ export type MoveSource = {
    */
   readonly stop: (id: string, stopping: Stopping) => Promise<bigint>;
   /**
-   * Drops the roles of a copy, and gives back what {@link MoveSource.withhold} has taken, in a
-   * service that runs.
+   * Closes the roles of a copy in a service that runs: nobody can log in as one of them. Then drops
+   * them, as far as nothing depends on them.
    */
   readonly dismiss: (id: string) => Promise<void>;
 };

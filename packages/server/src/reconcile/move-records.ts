@@ -9,26 +9,30 @@ import type { ReconcilerContext, Work } from './work.ts';
 class MoveEnded extends Error {}
 
 /**
- * Records the state of a move, under the lease.
+ * Records a change of the state of a move, under the lease.
  *
- * @param move null: it is over
+ * @param change null: the move is over
  * @throws MoveEnded when the state has changed since it was read
  */
 export async function writeMove(
   { store }: ReconcilerContext,
   work: Work,
-  move: Move | null,
+  change: Partial<Move> | null,
   reachable: boolean,
 ): Promise<void> {
   const before = work.service.move;
+  const state = change?.state ?? before?.state;
   const service = await store.db.transaction().execute(async (tx) => {
     const locked = await lockLeased(tx, work.id, work.token, work.operation);
-    const goesOn = move?.state === 'copy' || move?.state === 'switch';
+    const { move: found } = locked.service;
+    const goesOn = change !== null && (state === 'copy' || state === 'switch');
     if (
-      locked.service.move?.state !== before?.state ||
+      found === null ||
+      found.state !== before?.state ||
       (goesOn && locked.operation?.id !== work.operation?.id)
     )
       throw new MoveEnded('the move was cancelled');
+    const move = change === null ? null : { ...found, ...change };
     return changeService(tx, locked.service, { move, reachable }, locked.operation);
   });
   Object.assign(work, { service });

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { MoveRefused } from '../engine/moves.ts';
 import { removeSource, switchOver } from './move.ts';
 
 const MOVE = {
@@ -64,4 +65,16 @@ test('a former server whose time is over is removed, whatever its service does',
   one.work.operation = { id: 'resize', kind: 'resize' };
   expect(await removeSource(one)).toBe(null);
   expect(removed).toEqual(['id']);
+});
+
+test('a server that was killed, as it did not stop within the limit, ends the move', async () => {
+  const killed = async () => {
+    throw new MoveRefused('its server was not shut down in order');
+  };
+  const recent = { ...MOVE, switched: new Date(Date.now() + 60_000).toISOString() };
+  const one = moving(recent, { ...SWITCH, from: { stop: killed } }, (service) => service);
+  expect(await switchOver(one)).toMatchObject({
+    outcome: 'again',
+    detail: 'its server was not shut down in order',
+  });
 });

@@ -22,8 +22,11 @@ import { MoveRefused, type MoveSource, type MoveTargetRegion } from '../engine/m
 import { type Region, RegionNotServed } from '../engine/regions.ts';
 import { findKubernetesRegion } from '../store/kubernetes-regions.ts';
 import { listParentsOfUnfinishedForks } from '../store/service-lists.ts';
+import { GONE, giveBack, undo } from './move-abort.ts';
 import { handOver, writeMove } from './move-records.ts';
 import { createTurns, examineBeforeSwitch } from './move-switch.ts';
+import { again, failedBy, seenBefore } from './move-verdicts.ts';
+import { UNDER_WAY } from './beside-rounds.ts';
 import type { ReconcilerContext, Work } from './work.ts';
 
 /** The names of steps as users read them; those of the engines come between them. */
@@ -99,8 +102,7 @@ async function withoutRegion(
   const { service } = work;
   const seen = seenBefore(work);
   if (isSuperseded(move, work.operation?.kind ?? null)) {
-    const aborted: Move = { ...move, state: 'abort', problem: SUPERSEDED };
-    await writeMove(context, work, aborted, seen.reachable);
+    await writeMove(context, work, { state: 'abort', problem: SUPERSEDED }, seen.reachable);
     return again(seen, null, SUPERSEDED);
   }
   switch (move.state) {
@@ -112,11 +114,13 @@ async function withoutRegion(
     case 'copy': {
       // The service goes on without it.
       const own = await context.region.engine.lifecycle.converge(serviceSpec(service), begin);
-      return own.outcome === 'settled' ? failedBy(work, error, own.seen) : own;
+      if (own.outcome !== 'settled') return own;
+      await giveBack(context, work);
+      return failedBy(work, error, own.seen);
     }
     case 'switch':
       if (!isSwitchOver(move, Date.now())) return again(seen, null, error.message, SWITCH_POLL_MS);
-      await writeMove(context, work, { ...move, state: 'abort', problem: error.message }, false);
+      await writeMove(context, work, { state: 'abort', problem: error.message }, false);
       return again(seen, null, error.message);
     case 'moved':
       return failedBy(work, error, seen);
@@ -124,24 +128,6 @@ async function withoutRegion(
       // It takes nothing from the service.
       return mustBeRemoved(service, context.restoreWindowMs) ? failedBy(work, error, seen) : null;
   }
-}
-
-/** The state of the service as it was recorded: what happens to the copy does not change it. */
-const seenBefore = ({ service }: Work): Seen => ({
-  reachable: service.reachable,
-  present: true,
-  provisioned: service.provisioned,
-});
-
-function failedBy(work: Work, error: unknown, seen: Seen): Verdict {
-  const reason = error instanceof Error ? error.message : String(error);
-  return {
-    did: work.steps.at(-1)?.name ?? null,
-    detail: reason,
-    seen,
-    outcome: 'failed',
-    reason,
-  };
 }
 
 /** @throws RegionNotServed */
@@ -156,14 +142,6 @@ function movingOf(
   return { move, source, target, from, to };
 }
 
-const again = (seen: Seen, did: string | null, detail: string | null, waitMs = 0): Verdict => ({
-  did,
-  detail,
-  seen,
-  outcome: 'again',
-  waitMs,
-});
-
 const LOST =
   'the copy runs and does not follow: it needs WAL that is removed, as more was written during ' +
   'the base backup than is kept, or it cannot reach the service; move it when less is written';
@@ -175,6 +153,9 @@ async function copy(moving: Moving): Promise<Verdict> {
   const own = await source.engine.lifecycle.converge(serviceSpec(service), begin);
   if (own.outcome !== 'settled') return own;
   const { seen } = own;
+  // An examination that did not end in a switch; or the control plane has ended since.
+  if ((await giveBack(context, work)) === UNDER_WAY)
+    return again(seen, null, 'its owner gets the role functions back', FOLLOW_POLL_MS);
   try {
     const spec = copySpec(service, move);
     const progress = await from.progress(id);
@@ -182,14 +163,14 @@ async function copy(moving: Moving): Promise<Verdict> {
     if (!move.prepared || !progress.mayLogIn) {
       await begin(MOVE_STEPS.prepare, seen);
       await from.admit(id, await to.prepare(spec, await from.verifier(id)));
-      await writeMove(context, work, { ...move, prepared: true }, seen.reachable);
+      await writeMove(context, work, { prepared: true }, seen.reachable);
       return again(seen, MOVE_STEPS.prepare, `a copy in ${move.to} may log in`);
     }
     const made = await target.engine.lifecycle.converge(spec, begin);
     if (made.outcome !== 'settled') return { ...made, seen };
     await begin(MOVE_STEPS.follow, seen);
     const silent = silentFrom(move, progress, Date.now());
-    if (silent !== move.silent) await writeMove(context, work, { ...move, silent }, seen.reachable);
+    if (silent !== move.silent) await writeMove(context, work, { silent }, seen.reachable);
     if (isLost({ silent }, Date.now())) return await abort(moving, LOST, seen);
     if (!isClose(progress)) {
       await begin(MOVE_STEPS.follow, seen, describeLag(progress));
@@ -213,13 +194,18 @@ async function beginSwitch(moving: Moving, seen: Seen): Promise<Verdict> {
   const postgres = target.engine.lifecycle.supports(service.addons, service.pg_version);
   const leave = turns.enter(move, Date.now());
   if (leave === null) return again(seen, null, 'it waits to be examined', FOLLOW_POLL_MS);
-  const { progress, found } = await examineBeforeSwitch(from, to, id).finally(leave);
+  const withhold = async (): Promise<void> => {
+    await writeMove(context, work, { withheld: true }, seen.reachable);
+    await from.withhold(id);
+  };
+  const examined = examineBeforeSwitch({ ...from, withhold }, to, id).finally(leave);
+  const { progress, found } = await examined;
   const lag = describeLag(progress);
   if (found === null) return again(seen, null, lag, FOLLOW_POLL_MS);
   const reasons = whyNotMoved(service, postgres, found.data, found.target);
   if (reasons.length > 0) return abort(moving, reasons.join('. Also: '), seen);
   const switched = new Date().toISOString();
-  await writeMove(context, work, { ...move, state: 'switch', switched }, false);
+  await writeMove(context, work, { state: 'switch', switched }, false);
   return again({ ...seen, reachable: false }, MOVE_STEPS.follow, lag);
 }
 
@@ -234,7 +220,7 @@ export async function switchOver(moving: Moving): Promise<Verdict> {
     // A password that was set meanwhile goes along.
     const keep = async (verifier: string | null) => {
       const { reserved } = await to.prepare(copySpec(work.service, move), verifier);
-      await writeMove(context, work, { ...move, kept: true }, false);
+      await writeMove(context, work, { kept: true }, false);
       return reserved;
     };
     const end = await from.stop(work.id, { isOver, isKept: move.kept, keep });
@@ -257,77 +243,17 @@ export async function switchOver(moving: Moving): Promise<Verdict> {
   return { did: MOVE_STEPS.switch, detail: null, seen: STOPPED, outcome: 'settled' };
 }
 
-async function abort({ context, work, move }: Moving, problem: string, seen: Seen) {
-  const state = { ...(work.service.move ?? move), state: 'abort' as const, problem };
-  await writeMove(context, work, state, seen.reachable);
+async function abort({ context, work }: Moving, problem: string, seen: Seen) {
+  await writeMove(context, work, { state: 'abort', problem }, seen.reachable);
   return again(seen, null, problem);
 }
 
-/** A region that its operator has removed took its copies along. */
-const GONE: Verdict = {
-  did: null,
-  detail: null,
-  seen: { reachable: false, present: false, provisioned: false },
-  outcome: 'settled',
-};
-
-/**
- * Ends an aborted move. The service goes first: its operations do not wait for the other region.
- * The state goes last: until then the rules of the service reject the superuser of the copy.
- *
- * @param remove makes one step towards the removal of the copy
- */
-async function undo(
-  context: ReconcilerContext,
-  work: Work,
-  begin: BeginStep,
-  remove: () => Promise<Verdict>,
-): Promise<Verdict | null> {
-  const { service } = work;
-  const isRemoved = mustBeRemoved(service, context.restoreWindowMs);
-  const stops = service.power === 'paused' || service.deleting;
-  // No role of the copy may log in when it starts again.
-  if (stops && service.reachable) await dismiss(context, work).catch(() => undefined);
-  if (isRemoved && (await listParentsOfUnfinishedForks(context.store.db)).has(work.id)) return null;
-  const { lifecycle } = context.region.engine;
-  const own = isRemoved
-    ? await lifecycle.remove(work.id, null, begin)
-    : await lifecycle.converge(serviceSpec(service), begin);
-  if (own.outcome !== 'settled' || (work.operation !== null && !isRemoved)) return own;
-  const { seen } = own;
-  try {
-    if (isRemoved) await writeWithoutData(context, work);
-    else if (!stops) await dismiss(context, work);
-    const removed = await remove();
-    // A cluster that does not answer may never: the next attempts are further apart.
-    if (removed.outcome !== 'settled' && removed.did === null)
-      return failedBy(work, new Error(removed.detail ?? 'the copy is being removed'), seen);
-    if (removed.outcome !== 'settled') return { ...removed, did: null, seen };
-  } catch (error) {
-    return failedBy(work, error, seen);
-  }
-  // Its roles are dropped when it runs again.
-  if (stops && !isRemoved) return own;
-  await writeMove(context, work, null, seen.reachable);
-  return isRemoved ? null : again(seen, null, 'nothing is left of the copy');
-}
-
-/** Records that a removed service has no data here: the disk waits for it no longer. */
-async function writeWithoutData(context: ReconcilerContext, work: Work): Promise<void> {
-  const { move } = work.service;
-  if (move?.prepared === true) await writeMove(context, work, { ...move, prepared: false }, false);
-}
-
-/** Only the source of a move has an abort. */
-async function dismiss({ region }: ReconcilerContext, { id }: Work): Promise<void> {
-  const { from } = region.engine.moves;
-  if ('why' in from) throw new Error(from.why);
-  await from.dismiss(id);
-}
-
 /** Promotes the copy, which is the service from now on. */
-async function arrive({ context, work, move, begin, target, to }: Moving): Promise<Verdict> {
+async function arrive(moving: Moving): Promise<Verdict | null> {
+  const { context, work, move, begin, target, to } = moving;
   const { service, id } = work;
+  // Its data here does not wait for a cluster that may never answer.
+  if (mustBeRemoved(service, context.restoreWindowMs)) return removeSource(moving);
   const spec = serviceSpec(service);
   const own = await target.engine.lifecycle.converge(spec, begin);
   if (own.outcome !== 'settled') return own;
@@ -339,7 +265,7 @@ async function arrive({ context, work, move, begin, target, to }: Moving): Promi
   const outage = describeOutage(move, Date.now());
   await to.finish(spec);
   const until = new Date(Date.now() + context.restoreWindowMs).toISOString();
-  await writeMove(context, work, { ...move, state: 'kept', until }, own.seen.reachable);
+  await writeMove(context, work, { state: 'kept', until }, own.seen.reachable);
   const detail = `${outage}; its former server is stopped, and kept until ${until}`;
   return { ...own, did: MOVE_STEPS.end, detail };
 }

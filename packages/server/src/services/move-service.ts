@@ -73,6 +73,7 @@ export async function moveService(
       kept: false,
       until: null,
       problem: null,
+      withheld: false,
     };
     const next = await beginOperation(tx, service, 'move', caller, operation);
     const row = await changeService(tx, service, { move, attempt: 0 }, next);

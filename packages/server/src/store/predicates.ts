@@ -40,7 +40,13 @@ export const isDeleted: Predicate = (where) =>
     where('deleted_at', 'is not', null),
     isNoReplicaSet(where),
     where.not(isOnlyInRepository(where)),
+    where.not(isOnlyCopy(where)),
   ]);
+
+/** Removed, but for the copy of an aborted move, whose cluster may never answer. */
+const isOnlyCopy: Predicate = () =>
+  sql<SqlBool>`coalesce(
+    move ->> 'state' = 'abort' and (move ->> 'removed')::boolean, false)`;
 
 /** Deleted, and nothing of it is left on this machine. */
 export const isOnlyInRepository: Predicate = () =>

@@ -112,7 +112,7 @@ export async function readStorageGb(db: Db, id: string): Promise<number | null> 
 
 /**
  * The restorable service of a region that was deleted first; null: there is none, or a purge is
- * under way. One whose data is removed waits for the copy of an aborted move, maybe for long.
+ * under way.
  */
 export async function findNextToPurge(
   db: Db,
@@ -126,14 +126,11 @@ export async function findNextToPurge(
     .limit(1);
   const beingPurged = await deleted
     .where((where) => where.or([where('project_id', 'is', null), where('kept', 'is not', null)]))
-    .where(
-      sql<boolean>`not coalesce(
-        move ->> 'state' = 'abort' and move ->> 'prepared' = 'false', false)`,
-    )
     .executeTakeFirst();
   if (beingPurged !== undefined) return null;
-  const row = await deleted.where(isOwned).orderBy('deleted_at').executeTakeFirst();
-  return row ?? null;
+  // One that is only in a repository now has nothing left to purge.
+  const restorable = deleted.where(isOwned).where('kept', 'is', null);
+  return (await restorable.orderBy('deleted_at').executeTakeFirst()) ?? null;
 }
 
 const UNTIL = sql`(move ->> 'until')::timestamptz`;

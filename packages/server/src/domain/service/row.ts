@@ -64,6 +64,12 @@ export type Move = {
   until: string | null;
   /** Why it is aborted; null: it is not. */
   problem: string | null;
+  /** Whether its owner may lack the functions that no other region can enforce. */
+  withheld?: boolean;
+  /** Whether an abort has closed the roles of the copy: nobody can log in as one of them. */
+  closed?: boolean;
+  /** Whether a removed service has no data in its region: only the copy of an abort is left. */
+  removed?: boolean;
 };
 
 export type ServiceRow = {

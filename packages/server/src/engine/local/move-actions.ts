@@ -3,10 +3,9 @@
  * owner of the service may be hostile: roles and databases are input.
  */
 import { ADMIN_ROLE } from '@howdah/contract';
-import { DatabaseError, escapeIdentifier, type Client } from 'pg';
+import { escapeIdentifier, type Client } from 'pg';
 import { POOLER_ROLE } from '../pooler/lookup.ts';
 import { READER_ROLE } from '../statements/reader-role.ts';
-import { EngineUnavailable } from '../engine.ts';
 import {
   COPY_ROLE,
   MOVE_ROLES,
@@ -17,26 +16,24 @@ import {
   type MoveRoles,
   type MoveSource,
 } from '../moves.ts';
-import { memberKey, type InstancePaths } from './host/layout.ts';
+import { atPrimary } from './at-primary.ts';
+import { memberKey } from './host/layout.ts';
 import type { Local } from './local.ts';
-import { MAINTENANCE_DATABASE } from './postgres/files.ts';
+import { allowFunctions } from './move-functions.ts';
 import { readShutdown } from './postgres/identity.ts';
 import { READ_ONLY_ROLES } from './postgres/read-only-sql.ts';
-import { allowRoleFunctions } from './postgres/role-functions.ts';
 import { findUncopied } from './postgres/uncopied.ts';
-import { findServer, phaseOf } from './postgres/server.ts';
-import { withSuperuserSession } from './postgres/superuser.ts';
+import { findServer } from './postgres/server.ts';
+import { withinTime, type Within } from './time-limit.ts';
 import { primaryPaths } from './topology/instances.ts';
 import { stopInstance } from './topology/start-stop.ts';
 
-/** The time limit of a statement; a checkpoint writes all that is not on the disk. */
-const LIMIT_MS = 10_000;
+/** A checkpoint writes all that is not on the disk. */
 const CHECKPOINT_MS = 120_000;
 /** A stop that takes longer would leave the copy no time to report that it has all. */
 const STOP_MS = 20_000;
-
-/** A tenant can make any number of databases, each of which costs a session. */
-export const MAX_DATABASES = 100;
+/** To close the roles of a copy takes moments; tenants can make it longer to drop them. */
+const DISMISS_MS = 10_000;
 
 /** No session of another can make, alter, grant or drop a role until the transaction ends. */
 const LOCK_ROLES = 'lock table pg_authid, pg_auth_members in share row exclusive mode';
@@ -55,7 +52,8 @@ export const IS_OURS = `(not exists (select from pg_auth_members m where m.rolei
 
 type Place = Pick<Local, 'machine' | 'topology'>;
 
-export function createMoveActions(local: Place): Omit<MoveSource, 'read'> {
+/** @param stopMs how long the server may take to stop before it is killed */
+export function createMoveActions(local: Place, stopMs = STOP_MS): Omit<MoveSource, 'read'> {
   return {
     verifier: (id) => atPrimary(local, id, readVerifier),
     withhold: (id) => allowFunctions(local, id, false),
@@ -69,41 +67,13 @@ export function createMoveActions(local: Place): Omit<MoveSource, 'read'> {
       atPrimary(local, id, async (client) => void (await client.query('checkpoint')), {
         limitMs: CHECKPOINT_MS,
       }),
-    stop: (id, stopping) => stop(local, id, stopping),
-    dismiss: async (id) => {
-      await atPrimary(local, id, dismiss);
-      await allowFunctions(local, id, true);
+    stop: (id, stopping) => stop(local, id, stopping, stopMs),
+    dismiss: (id) => {
+      const within = withinTime(DISMISS_MS, () => performance.now());
+      return atPrimary(local, id, (client) => dismiss(client, within), { within });
     },
+    giveBack: (id) => allowFunctions(local, id, true),
   };
-}
-
-type Session = Readonly<{ database?: string; limitMs?: number }>;
-
-/** Runs work in a session of the superuser. @throws EngineUnavailable */
-async function atPrimary<T>(
-  { machine }: Pick<Place, 'machine'>,
-  id: string,
-  work: (client: Client) => Promise<T>,
-  { database = MAINTENANCE_DATABASE, limitMs = LIMIT_MS }: Session = {},
-): Promise<T> {
-  const paths = primaryPaths(machine, id);
-  const port = await portOf(paths);
-  try {
-    const where = { server: paths, port, name: 'howdah move', database, limitMs };
-    return await withSuperuserSession(where, work);
-  } catch (error) {
-    if (error instanceof MoveRefused) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new EngineUnavailable(reason, { cause: error });
-  }
-}
-
-/** @throws EngineUnavailable */
-export async function portOf(paths: InstancePaths): Promise<number> {
-  const server = await findServer(paths);
-  if (server?.port == null || (await phaseOf(paths)) !== 'ready')
-    throw new EngineUnavailable('its server does not accept connections');
-  return server.port;
 }
 
 async function readVerifier(client: Pick<Client, 'query'>): Promise<string | null> {
@@ -174,37 +144,11 @@ async function readProgress(client: Client): Promise<CopyProgress> {
   };
 }
 
-/** The codes of a database that does not exist, or accepts no connections. */
-const isWithoutDatabase = (error: unknown): boolean =>
-  error instanceof DatabaseError && ['3D000', '55000'].includes(error.code ?? '');
-
-/** In all databases: a tenant can copy the one that has the functions. */
-async function allowFunctions(local: Place, id: string, isAllowed: boolean): Promise<void> {
-  for (const database of await atPrimary(local, id, readDatabases))
-    await atPrimary(
-      local,
-      id,
-      async (client) => void (await client.query(allowRoleFunctions(isAllowed))),
-      { database },
-    ).catch((error: unknown) => {
-      // Its owner has dropped it, or closed it.
-      if (!(error instanceof EngineUnavailable && isWithoutDatabase(error.cause))) throw error;
-    });
-}
-
-/** The first ones: a service with more does not move. */
-async function readDatabases(client: Client): Promise<string[]> {
-  const { rows } = await client.query<{ name: string }>(
-    `select datname::text as name from pg_database where datallowconn
-     order by datname limit ${MAX_DATABASES}`,
-  );
-  return rows.map(({ name }) => name);
-}
-
 async function stop(
   { machine, topology }: Place,
   id: string,
   { isOver, isKept, keep }: Stopping,
+  stopMs: number,
 ): Promise<bigint> {
   const paths = primaryPaths(machine, id);
   const server = await findServer(paths);
@@ -214,7 +158,7 @@ async function stop(
   if (server !== null)
     await atPrimary({ machine }, id, (client) =>
       closeAndStop(client, keep, () =>
-        stopInstance(topology.executor, key, paths, server, 'fast', STOP_MS),
+        stopInstance(topology.executor, key, paths, server, 'fast', stopMs),
       ),
     );
   const end = await readShutdown(paths.data);
@@ -262,7 +206,7 @@ const END_OTHER_WALSENDERS = `
   where not (usename is not distinct from $1 and state = 'streaming')`;
 
 /** A tenant may have granted something to the roles, which keeps them from being dropped. */
-async function dismiss(client: Client): Promise<void> {
+async function dismiss(client: Client, within: Within): Promise<void> {
   const { rows } = await client.query<{ name: string }>(
     `select rolname::text as name from pg_roles r where rolname = any ($1) and ${IS_OURS}`,
     [MOVE_ROLES],
@@ -274,8 +218,12 @@ async function dismiss(client: Client): Promise<void> {
   ]);
   for (const name of left)
     // Objects of the tenant may depend on it, or be locked: then it stays, and may not log in.
-    await client
-      .query(`drop owned by ${name}`)
-      .then(() => client.query(`drop role ${name}`))
-      .catch(() => undefined);
+    await dropRole(client, name, within).catch(() => undefined);
+}
+
+async function dropRole(client: Client, name: string, within: Within): Promise<void> {
+  for (const sql of [`drop owned by ${name}`, `drop role ${name}`]) {
+    await client.query(`set statement_timeout = ${within(DISMISS_MS)}`);
+    await client.query(sql);
+  }
 }

@@ -7,11 +7,12 @@ import type { Local } from './local.ts';
 import { MAINTENANCE_DATABASE } from './postgres/files.ts';
 import { ANSWER_DEADLINE_MS, withSuperuserSession, type Where } from './postgres/superuser.ts';
 import { READ_ONLY_ROLES } from './postgres/read-only-sql.ts';
-import { createMoveActions, IS_OURS, MAX_DATABASES, portOf } from './move-actions.ts';
+import { LIMIT_MS, portOf } from './at-primary.ts';
+import { createMoveActions, IS_OURS } from './move-actions.ts';
+import { MAX_DATABASES } from './move-functions.ts';
+import { withinTime } from './time-limit.ts';
 import { primaryPaths } from './topology/instances.ts';
 
-/** The time limit of a statement: catalogs are as large as their owners make them. */
-const LIMIT_MS = 10_000;
 /** The time limit of all of them: meanwhile they have a place of the reconciler. */
 const EXAMINED_WITHIN_MS = 60_000;
 
@@ -34,24 +35,6 @@ export function oneAtATime<T>(work: (id: string) => Promise<T>): (id: string) =>
     } finally {
       running.delete(id);
     }
-  };
-}
-
-/**
- * Gives each part of some work the rest of its time.
- *
- * @returns the milliseconds that are left, `mostMs` at most
- * @throws EngineUnavailable when none are left
- */
-export function withinTime(limitMs: number, now: () => number): (mostMs: number) => number {
-  const endMs = now() + limitMs;
-  return (mostMs) => {
-    const leftMs = Math.ceil(endMs - now());
-    if (leftMs > 0) return Math.min(leftMs, mostMs);
-    throw new EngineUnavailable(
-      `its databases could not be examined within ${limitMs / 1000} s; drop those that are not ` +
-        'needed, or try again when it has less to do',
-    );
   };
 }
 

@@ -156,6 +156,7 @@ function cleanSource(from: MoveSource, clean: Clean): MoveSource {
     progress: (id) => cleaned(clean, () => from.progress(id)),
     checkpoint: (id) => cleaned(clean, () => from.checkpoint(id)),
     withhold: (id) => cleaned(clean, () => from.withhold(id)),
+    giveBack: (id) => cleaned(clean, () => from.giveBack(id)),
     stop: (id, keep) => cleaned(clean, () => from.stop(id, keep)),
     dismiss: (id) => cleaned(clean, () => from.dismiss(id)),
   };

@@ -1,0 +1,72 @@
+/**
+ * The functions that make read-only roles, which no other region can enforce: a move takes them from
+ * the owner of a service right before its last examination, and gives them back after an abort.
+ */
+import { DatabaseError, type Client } from 'pg';
+import { EngineUnavailable } from '../engine.ts';
+import { atPrimary } from './at-primary.ts';
+import type { Local } from './local.ts';
+import { allowRoleFunctions } from './postgres/role-functions.ts';
+import { withinTime, type Within } from './time-limit.ts';
+
+/** A tenant can make any number of databases, each of which costs a session. */
+export const MAX_DATABASES = 100;
+/** The time limit of all databases: a tenant can have each of them wait for a lock. */
+const FUNCTIONS_WITHIN_MS = 60_000;
+
+type Place = Pick<Local, 'machine'>;
+
+/**
+ * In all databases: a tenant can copy the one that has the functions.
+ *
+ * @throws EngineUnavailable when it was not possible in each of them, or took too long
+ */
+export async function allowFunctions(place: Place, id: string, isAllowed: boolean): Promise<void> {
+  const within = withinTime(FUNCTIONS_WITHIN_MS, () => performance.now());
+  const names = await atPrimary(place, id, readDatabases, { within });
+  await inEach(names, within, (database) =>
+    atPrimary(
+      place,
+      id,
+      async (client) => void (await client.query(allowRoleFunctions(isAllowed))),
+      { database, within },
+    ),
+  );
+}
+
+/**
+ * Works in each database. One that is locked keeps none of the others back.
+ *
+ * @throws EngineUnavailable the first problem, once all others are done or the time is over
+ */
+export async function inEach(
+  databases: readonly string[],
+  within: Within,
+  work: (database: string) => Promise<void>,
+): Promise<void> {
+  let problem: EngineUnavailable | null = null;
+  for (const database of databases) {
+    within(1);
+    try {
+      await work(database);
+    } catch (error) {
+      if (!(error instanceof EngineUnavailable)) throw error;
+      // Its owner has dropped it, or closed it.
+      if (!isWithoutDatabase(error.cause)) problem ??= error;
+    }
+  }
+  if (problem !== null) throw problem;
+}
+
+/** The codes of a database that does not exist, or accepts no connections. */
+const isWithoutDatabase = (error: unknown): boolean =>
+  error instanceof DatabaseError && ['3D000', '55000'].includes(error.code ?? '');
+
+/** The first ones: a service with more does not move. */
+async function readDatabases(client: Client): Promise<string[]> {
+  const { rows } = await client.query<{ name: string }>(
+    `select datname::text as name from pg_database where datallowconn
+     order by datname = 'tsdb' desc, datname limit ${MAX_DATABASES}`,
+  );
+  return rows.map(({ name }) => name);
+}

@@ -1,0 +1,116 @@
+/**
+ * Ends an aborted move: the service goes on as it was, and the copy is removed. None of the parts
+ * waits for another: the owner of the service may be hostile, and the cluster gone for good.
+ */
+import { mustBeRemoved } from '../domain/service/removal.ts';
+import type { BeginStep, Verdict } from '../engine/engine.ts';
+import type { MoveSource } from '../engine/moves.ts';
+import { createBesideRounds } from './beside-rounds.ts';
+import { writeMove } from './move-records.ts';
+import { again, failedBy } from './move-verdicts.ts';
+import { askOwnEngine } from './own-step.ts';
+import type { ReconcilerContext, Work } from './work.ts';
+
+/** A region that its operator has removed took its copies along. */
+export const GONE: Verdict = {
+  did: null,
+  detail: null,
+  seen: { reachable: false, present: false, provisioned: false },
+  outcome: 'settled',
+};
+
+/**
+ * Makes one step towards the end of an aborted move. The service goes first: its operations do not
+ * wait for the other region. The state goes last: until then the rules of the service reject the
+ * superuser of the copy.
+ *
+ * @param remove makes one step towards the removal of the copy
+ */
+export async function undo(
+  context: ReconcilerContext,
+  work: Work,
+  begin: BeginStep,
+  remove: () => Promise<Verdict>,
+): Promise<Verdict | null> {
+  const isRemoved = mustBeRemoved(work.service, context.restoreWindowMs);
+  if (!isRemoved) await closeRoles(context, work);
+  const own = await askOwnEngine(context, work, begin);
+  if (own.outcome !== 'settled' || (work.operation !== null && !isRemoved)) return own;
+  const { seen } = own;
+  try {
+    await writeIsRemoved(context, work, isRemoved);
+    const runs = !isRemoved && work.service.power === 'running' && !work.service.deleting;
+    const [notGivenBack, removed] = await Promise.all([
+      runs ? giveBack(context, work) : null,
+      remove().catch((error: unknown) => failedBy(work, error, seen)),
+    ]);
+    if (removed.outcome === 'again' && removed.did !== null) return { ...removed, did: null, seen };
+    // A cluster that does not answer may never: the next attempts are further apart.
+    if (removed.outcome !== 'settled')
+      return failedBy(work, new Error(removed.detail ?? 'the copy is being removed'), seen);
+    if (notGivenBack !== null)
+      return failedBy(
+        work,
+        new Error(`the role functions are not given back: ${notGivenBack}`),
+        seen,
+      );
+    // The roles are dropped when it runs again.
+    if (!runs && !isRemoved) return own;
+    if (runs) await sourceOf(context).dismiss(work.id);
+  } catch (error) {
+    return failedBy(work, error, seen);
+  }
+  await writeMove(context, work, null, seen.reachable);
+  return isRemoved ? null : again(seen, null, 'nothing is left of the copy');
+}
+
+/**
+ * Closes the roles of the copy as soon as the server is reached, before it stops or while its
+ * operation goes on. A restore of a moment in which they could log in has them again.
+ */
+async function closeRoles(context: ReconcilerContext, work: Work): Promise<void> {
+  const { move, recovery, reachable } = work.service;
+  if (move === null || (move.closed === true && recovery === null)) return;
+  try {
+    await sourceOf(context).dismiss(work.id);
+  } catch {
+    // It does not run, or does not answer: it is tried again in each round.
+    return;
+  }
+  if (move.closed !== true) await writeMove(context, work, { closed: true }, reachable);
+}
+
+/** Records whether a removed service has no data here: the disk waits for it no longer. */
+async function writeIsRemoved(
+  context: ReconcilerContext,
+  work: Work,
+  removed: boolean,
+): Promise<void> {
+  const { move } = work.service;
+  if (move !== null && (move.removed ?? false) !== removed)
+    await writeMove(context, work, { removed }, work.service.reachable);
+}
+
+/** How long a round waits until the functions are given back. */
+const GIVE_BACK_MS = 1000;
+const besideRounds = createBesideRounds(GIVE_BACK_MS);
+
+/**
+ * Gives the owner of a service back what was withheld from it.
+ *
+ * @returns why that is not done; null: it is
+ */
+export async function giveBack(context: ReconcilerContext, work: Work): Promise<string | null> {
+  // A move that an older release has begun does not say whether something was withheld.
+  if (work.service.move?.withheld === false) return null;
+  const problem = await besideRounds(work.id, () => sourceOf(context).giveBack(work.id));
+  if (problem === null) await writeMove(context, work, { withheld: false }, work.service.reachable);
+  return problem;
+}
+
+/** Only the source of a move has an abort. */
+function sourceOf({ region }: ReconcilerContext): MoveSource {
+  const { from } = region.engine.moves;
+  if ('why' in from) throw new Error(from.why);
+  return from;
+}
