@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { MoveRefused } from '../engine/moves.ts';
-import { removeSource, switchOver } from './move.ts';
+import { moveOnce, removeSource, switchOver } from './move.ts';
 
 const MOVE = {
   id: 'move',
@@ -77,4 +77,47 @@ test('a server that was killed, as it did not stop within the limit, ends the mo
     outcome: 'again',
     detail: 'its server was not shut down in order',
   });
+});
+
+/** Both regions of a move, and which of their parts were asked. */
+function regions(parts: Readonly<Record<string, () => Promise<unknown>>>) {
+  const asked: string[] = [];
+  const part = (name: string) => async () => {
+    asked.push(name);
+    return parts[name]?.() ?? { outcome: 'settled', seen: { reachable: true } };
+  };
+  const lifecycle = (code: string) => ({
+    converge: part(`${code} converge`),
+    remove: part(`${code} remove`),
+  });
+  const from = { giveBack: part('give back'), progress: part('progress') };
+  const of = (code: string) => ({
+    engine: { lifecycle: lifecycle(code), moves: code === 'local' ? { from } : { to: {} } },
+  });
+  return { asked, of };
+}
+
+test('the former server of a purged service does not wait for a cluster that is gone', async () => {
+  const { asked, of } = regions({});
+  const one = moving({ ...MOVE, state: 'moved' }, {}, (service) => service);
+  Object.assign(one.work.service, { project_id: null, parent_id: null, deleting: true });
+  Object.assign(one.context, { regions: { of }, region: of('kube') });
+  expect(await moveOnce(one.context, one.work, one.begin)).toBe(null);
+  expect(asked).toEqual(['local remove']);
+});
+
+test('an owner gets the functions back after an examination that did not end in a switch', async () => {
+  const never = () => new Promise(() => undefined);
+  const { asked, of } = regions({ 'give back': never });
+  const one = moving({ ...MOVE, state: 'copy', switched: null, withheld: true }, {});
+  Object.assign(one.work.service, { vpc_id: null, upgrade: null, parent_id: null });
+  // Its attempt does not end: no other test has this id.
+  Object.assign(one.work, { id: 'examined', operation: { id: 'operation', kind: 'move' } });
+  Object.assign(one.context, { regions: { of }, region: of('local') });
+  // No other examination begins meanwhile.
+  expect(await moveOnce(one.context, one.work, one.begin)).toMatchObject({
+    outcome: 'again',
+    detail: 'its owner gets the role functions back',
+  });
+  expect(asked).toEqual(['local converge', 'give back']);
 });
