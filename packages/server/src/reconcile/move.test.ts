@@ -72,11 +72,18 @@ test('a server that was killed, as it did not stop within the limit, ends the mo
     throw new MoveRefused('its server was not shut down in order');
   };
   const recent = { ...MOVE, switched: new Date(Date.now() + 60_000).toISOString() };
-  const one = moving(recent, { ...SWITCH, from: { stop: killed } }, (service) => service);
+  let writes = 0;
+  const written = (service: object) => {
+    writes += 1;
+    return service;
+  };
+  const one = moving(recent, { ...SWITCH, from: { stop: killed } }, written);
   expect(await switchOver(one)).toMatchObject({
     outcome: 'again',
     detail: 'its server was not shut down in order',
   });
+  // The end of the move is recorded at once.
+  expect(writes).toBe(1);
 });
 
 /** Both regions of a move, and which of their parts were asked. */
