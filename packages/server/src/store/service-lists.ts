@@ -128,9 +128,8 @@ export async function findNextToPurge(
     .where((where) => where.or([where('project_id', 'is', null), where('kept', 'is not', null)]))
     .executeTakeFirst();
   if (beingPurged !== undefined) return null;
-  // One that is only in a repository now has nothing left to purge.
-  const restorable = deleted.where(isOwned).where('kept', 'is', null);
-  return (await restorable.orderBy('deleted_at').executeTakeFirst()) ?? null;
+  const row = await deleted.where(isOwned).orderBy('deleted_at').executeTakeFirst();
+  return row ?? null;
 }
 
 const UNTIL = sql`(move ->> 'until')::timestamptz`;
