@@ -211,7 +211,7 @@ test('a service that has backups and waits for its copy keeps no other purge bac
   await cloud.tidy();
 });
 
-test('the read replica sets of a purged service go, whether its copy can be removed or not', async () => {
+test('the read replica sets of a purged service do not wait for its copy', async () => {
   const service = await createMoving('followed');
   const { service_id: id } = service;
   kubernetes.refuseClusters('nobody answers');

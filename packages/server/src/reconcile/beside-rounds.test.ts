@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { createBesideRounds, UNDER_WAY } from './beside-rounds.ts';
 
-/** Work that ends when it is told so. */
+/** Work that a test ends. */
 function held() {
   const ends: ((problem?: Error) => void)[] = [];
   const work = () =>

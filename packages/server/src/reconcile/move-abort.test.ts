@@ -66,7 +66,7 @@ function aborted({ move = {}, service: more = {}, operation, own, dismiss, giveB
 const settle = async () => SETTLED;
 const fail = (why: string) => () => Promise.reject(new Error(why));
 
-test('roles that could not be closed before a stop are closed once the server is reached', async () => {
+test('roles left open by a stop are closed once the server is reached', async () => {
   const answers = [fail('it does not run'), async () => undefined];
   const dismiss = async () => answers.shift()?.();
   const own = [STARTING, STARTING];
@@ -78,7 +78,7 @@ test('roles that could not be closed before a stop are closed once the server is
   expect(done).toEqual(['dismiss', 'write', 'converge']);
 });
 
-test('roles that are closed are dropped again at the end only, unless a restore has them', async () => {
+test('closed roles are dropped again at the end only, unless a restore has them', async () => {
   const closed = { move: { closed: true }, operation: 'start' };
   const { done, round } = aborted({ ...closed, own: [STARTING] });
   await round(settle);
@@ -98,7 +98,7 @@ test('an owner gets the functions back although the cluster does not answer', as
   expect(done).toEqual(['converge', 'give back', 'remove copy', 'write']);
 });
 
-test('a copy is removed although the functions cannot be given back, and the state stays', async () => {
+test('a copy is removed although the functions cannot be given back', async () => {
   const move = { closed: true, withheld: true };
   const { done, round } = aborted({ move, own: [SETTLED], giveBack: fail('a lock') });
   expect(await round(settle)).toMatchObject({

@@ -113,7 +113,7 @@ test('the former server of a purged service does not wait for a cluster that is 
   expect(asked).toEqual(['local remove']);
 });
 
-test('an owner gets the functions back after an examination that did not end in a switch', async () => {
+test('an owner gets the functions back after an examination without a switch', async () => {
   const never = () => new Promise(() => undefined);
   const { asked, of } = regions({ 'give back': never });
   const one = moving({ ...MOVE, state: 'copy', switched: null, withheld: true }, {});

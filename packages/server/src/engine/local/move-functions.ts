@@ -1,6 +1,6 @@
 /**
- * The functions that make read-only roles, which no other region can enforce: a move takes them from
- * the owner of a service right before its last examination, and gives them back after an abort.
+ * The functions that make read-only roles, which no other region can enforce. A move takes them
+ * from the owner of a service right before its last examination, and an abort gives them back.
  */
 import { DatabaseError, type Client } from 'pg';
 import { EngineUnavailable } from '../engine.ts';
@@ -35,7 +35,7 @@ export async function allowFunctions(place: Place, id: string, isAllowed: boolea
 }
 
 /**
- * Works in each database. One that is locked keeps none of the others back.
+ * Works in each database. A locked one keeps none of the others back.
  *
  * @throws EngineUnavailable the first problem, once all others are done or the time is over
  */
