@@ -22,6 +22,7 @@ const images = Type.Record(
     description: 'the image of PostgreSQL for each major version, for CloudNativePG',
     minProperties: 1,
     maxProperties: 8,
+    ...closed,
   },
 );
 
@@ -36,6 +37,7 @@ const extensions = Type.Record(
       'the extensions of each image beside the contributed modules, for services of the types ' +
       'TIMESCALEDB (timescaledb) and VECTOR (vector)',
     maxProperties: 8,
+    ...closed,
   },
 );
 
