@@ -178,6 +178,9 @@ test('the functions come back while the cluster does not answer', async () => {
 
 test('a service that has backups and waits for its copy keeps no other purge back', async () => {
   const waiting = await cloud.create({ name: 'next', service_type: 'POSTGRES' });
+  const former = await cloud.create({ name: 'former', service_type: 'POSTGRES' });
+  const setMove = (of: string, move: string | null) =>
+    metadata.db.updateTable('services').set({ move }).where('id', '=', of).execute();
   const service = await createMoving('backed-up');
   const { service_id: id } = service;
   kubernetes.refuseClusters('nobody answers');
@@ -201,7 +204,10 @@ test('a service that has backups and waits for its copy keeps no other purge bac
   await cloud.request('DELETE', `/services/${waiting.service_id}?purge=true&confirm=next`);
   await expect.poll(() => rowOf(waiting.service_id), { timeout: 60_000 }).toBe(undefined);
   expect(await next()).toBe(undefined);
-  expect(await findNextSourceToRemove(metadata.db, 'former')).toBe(null);
+  const moved = { state: 'kept', from: 'local', to: 'kube', until, source: {} };
+  await setMove(former.service_id, JSON.stringify(moved));
+  expect(await findNextSourceToRemove(metadata.db, 'local')).toBe(former.service_id);
+  await setMove(former.service_id, null);
   kubernetes.refuseClusters(null);
   await expect
     .poll(async () => (await rowOf(id))?.kept, { timeout: 90_000 })

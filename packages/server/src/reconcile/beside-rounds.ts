@@ -12,20 +12,35 @@ export const UNDER_WAY = 'it is under way';
  * @returns why it is not done; null: it is
  */
 export function createBesideRounds(waitMs: number) {
-  const attempts = new Map<string, Promise<string | null>>();
-  return async (id: string, work: () => Promise<void>): Promise<string | null> => {
-    const attempt =
-      attempts.get(id) ??
-      work().then(
-        () => null,
-        (error: unknown) => (error instanceof Error ? error.message : String(error)),
-      );
+  const attempts = new Map<string, Attempt>();
+  const begin = (id: string, work: () => Promise<void>): Attempt => {
+    const result = work().then(
+      () => null,
+      (error: unknown) => (error instanceof Error ? error.message : String(error)),
+    );
+    const attempt: Attempt = { result, hasFailed: false };
+    void result.then((problem) => {
+      attempt.hasFailed = problem !== null;
+    });
     attempts.set(id, attempt);
-    const waiting = new AbortController();
-    const late = sleep(waitMs, UNDER_WAY, { signal: waiting.signal }).catch(() => UNDER_WAY);
-    const problem = await Promise.race([attempt, late]);
-    waiting.abort();
-    if (problem !== UNDER_WAY) attempts.delete(id);
-    return problem;
+    return attempt;
+  };
+  return {
+    run: async (id: string, work: () => Promise<void>): Promise<string | null> => {
+      const before = attempts.get(id);
+      // Its reason may be gone since: the round before may be long ago.
+      const attempt = before === undefined || before.hasFailed ? begin(id, work) : before;
+      const waiting = new AbortController();
+      const late = sleep(waitMs, UNDER_WAY, { signal: waiting.signal }).catch(() => UNDER_WAY);
+      const problem = await Promise.race([attempt.result, late]);
+      waiting.abort();
+      if (problem !== UNDER_WAY) attempts.delete(id);
+      return problem;
+    },
+    /** Work that is done, or under way, is no longer of use: the next call begins it again. */
+    forget: (id: string): void => void attempts.delete(id),
   };
 }
+
+/** `hasFailed`: it has ended, with a reason. */
+type Attempt = { readonly result: Promise<string | null>; hasFailed: boolean };

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { undo } from './move-abort.ts';
 
@@ -14,10 +15,12 @@ type Parts = {
   own: readonly object[];
   dismiss?: () => Promise<void>;
   giveBack?: () => Promise<void>;
+  write?: () => Promise<unknown>;
 };
 
 /** A service whose move is aborted, and what was done for it. */
-function aborted({ move = {}, service: more = {}, operation, own, dismiss, giveBack }: Parts) {
+function aborted({ move = {}, service: more = {}, operation, own, ...parts }: Parts) {
+  const { dismiss, giveBack, write } = parts;
   const done: string[] = [];
   const verdicts = [...own];
   const service = {
@@ -49,7 +52,7 @@ function aborted({ move = {}, service: more = {}, operation, own, dismiss, giveB
   const from = { dismiss: note('dismiss', dismiss), giveBack: note('give back', giveBack) };
   const next = async () => verdicts.shift() ?? SETTLED;
   const lifecycle = { converge: note('converge', next), remove: note('remove data', next) };
-  const transaction = () => ({ execute: note('write', async () => service) });
+  const transaction = () => ({ execute: note('write', write ?? (async () => service)) });
   const context = {
     region: { engine: { lifecycle, moves: { from } } },
     store: { db: { transaction } },
@@ -95,7 +98,8 @@ test('an owner gets the functions back although the cluster does not answer', as
     outcome: 'failed',
     reason: 'nobody answers',
   });
-  expect(done).toEqual(['converge', 'give back', 'remove copy', 'write']);
+  // The roles too: a restore may have brought them back.
+  expect(done).toEqual(['converge', 'dismiss', 'give back', 'remove copy', 'write']);
 });
 
 test('a copy is removed although the functions cannot be given back', async () => {
@@ -105,5 +109,19 @@ test('a copy is removed although the functions cannot be given back', async () =
     outcome: 'failed',
     reason: 'the role functions are not given back: a lock',
   });
-  expect(done).toEqual(['converge', 'give back', 'remove copy']);
+  expect(done).toEqual(['converge', 'dismiss', 'give back', 'remove copy']);
+});
+
+test('a round that loses its lease waits for the removal of the copy', async () => {
+  const move = { closed: true, withheld: true };
+  const { done, round } = aborted({ move, own: [SETTLED], write: fail('the lease is lost') });
+  let endRemoval: (verdict: object) => void = () => undefined;
+  const removing = new Promise<object>((resolve) => (endRemoval = resolve));
+  let isOver = false;
+  const ended = round(() => removing).finally(() => (isOver = true));
+  await expect.poll(() => done.includes('write')).toBe(true);
+  await sleep(10);
+  expect(isOver).toBe(false);
+  endRemoval(SETTLED);
+  expect(await ended).toMatchObject({ outcome: 'failed', reason: 'the lease is lost' });
 });

@@ -34,16 +34,20 @@ export async function undo(
 ): Promise<Verdict | null> {
   const isRemoved = mustBeRemoved(work.service, context.restoreWindowMs);
   if (!isRemoved) await closeRoles(context, work);
+  // The data of a restore lacks what was given back to the data of before.
+  if (work.service.recovery !== null) besideRounds.forget(work.id);
   const own = await askOwnEngine(context, work, begin);
   if (own.outcome !== 'settled' || (work.operation !== null && !isRemoved)) return own;
   const { seen } = own;
   try {
     await writeIsRemoved(context, work, isRemoved);
     const runs = !isRemoved && work.service.power === 'running' && !work.service.deleting;
-    const [notGivenBack, removed] = await Promise.all([
+    const { dismissed, notGivenBack, removed } = await allOf(
+      // Restored data may have the roles with a login again, whatever the copy does.
+      runs ? sourceOf(context).dismiss(work.id) : null,
       runs ? giveBack(context, work) : null,
       remove().catch((error: unknown) => failedBy(work, error, seen)),
-    ]);
+    );
     if (removed.outcome === 'again' && removed.did !== null) return { ...removed, did: null, seen };
     // A cluster that does not answer may never: the next attempts are further apart.
     if (removed.outcome !== 'settled')
@@ -56,12 +60,28 @@ export async function undo(
       );
     // The roles are dropped when it runs again.
     if (!runs && !isRemoved) return own;
-    if (runs) await sourceOf(context).dismiss(work.id);
+    if (dismissed.status === 'rejected') throw dismissed.reason;
   } catch (error) {
     return failedBy(work, error, seen);
   }
   await writeMove(context, work, null, seen.reachable);
   return isRemoved ? null : again(seen, null, 'nothing is left of the copy');
+}
+
+/** Waits for all parts, also if one fails: none goes on without the lease. */
+async function allOf(
+  dismissing: Promise<void> | null,
+  givingBack: Promise<string | null> | null,
+  removing: Promise<Verdict>,
+) {
+  const [dismissed, givenBack, removed] = await Promise.allSettled([
+    dismissing,
+    givingBack,
+    removing,
+  ]);
+  if (givenBack.status === 'rejected') throw givenBack.reason;
+  if (removed.status === 'rejected') throw removed.reason;
+  return { dismissed, notGivenBack: givenBack.value, removed: removed.value };
 }
 
 /**
@@ -103,7 +123,7 @@ const besideRounds = createBesideRounds(GIVE_BACK_MS);
 export async function giveBack(context: ReconcilerContext, work: Work): Promise<string | null> {
   // A move that an older release has begun does not say whether something was withheld.
   if (work.service.move?.withheld === false) return null;
-  const problem = await besideRounds(work.id, () => sourceOf(context).giveBack(work.id));
+  const problem = await besideRounds.run(work.id, () => sourceOf(context).giveBack(work.id));
   if (problem === null) await writeMove(context, work, { withheld: false }, work.service.reachable);
   return problem;
 }
