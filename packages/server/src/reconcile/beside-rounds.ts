@@ -14,14 +14,17 @@ export const UNDER_WAY = 'it is under way';
 export function createBesideRounds(waitMs: number) {
   const attempts = new Map<string, Attempt>();
   const begin = (id: string, work: () => Promise<void>): Attempt => {
-    const result = work().then(
-      () => null,
-      (error: unknown) => (error instanceof Error ? error.message : String(error)),
-    );
-    const attempt: Attempt = { result, hasFailed: false };
-    void result.then((problem) => {
-      attempt.hasFailed = problem !== null;
-    });
+    const ending = async (): Promise<string | null> => {
+      try {
+        await work();
+        return null;
+      } catch (error) {
+        attempt.hasFailed = true;
+        return error instanceof Error ? error.message : String(error);
+      }
+    };
+    const attempt: Attempt = { hasFailed: false, result: Promise.resolve(null) };
+    attempt.result = ending();
     attempts.set(id, attempt);
     return attempt;
   };
@@ -43,4 +46,4 @@ export function createBesideRounds(waitMs: number) {
 }
 
 /** `hasFailed`: it has ended, with a reason. */
-type Attempt = { readonly result: Promise<string | null>; hasFailed: boolean };
+type Attempt = { result: Promise<string | null>; hasFailed: boolean };
