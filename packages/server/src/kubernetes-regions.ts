@@ -24,6 +24,7 @@ import {
   type KubernetesRegionContext,
 } from './services/kubernetes-regions.ts';
 import { closeAll, type Closers } from './startup.ts';
+import { createKeptLogs } from './store/kept-logs.ts';
 import { listKubernetesRegions, type KubernetesRegionRow } from './store/kubernetes-regions.ts';
 
 type Clusters = KubernetesRegionContext['clusters'];
@@ -141,6 +142,7 @@ async function openRegion(
     mayWrite: store.holdsLock,
     authority,
     records: createClusterRecords(store, { code, portRange }, log),
+    keptLogs: createKeptLogs(store, code),
     readLagLimit: config.readLagLimit,
     backups: config.backups,
     ...more,

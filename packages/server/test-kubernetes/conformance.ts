@@ -9,11 +9,6 @@ import { createKubernetesSubject, MAJOR } from './subject.ts';
 /** Promises that no capability speaks of, and why they are not kept here (docs/kubernetes.md). */
 const NOT_KEPT: ReadonlyMap<string, string> = new Map([
   [
-    'pages of a server log have each entry once, newest first',
-    'it reads the log of a stopped server, and a stop ends the log',
-  ],
-  ['a server log is searched by word, severity and time', 'the same'],
-  [
     'lost data is not replaced by an empty database, and is used again when it is back',
     'it brings a volume back, which Kubernetes has deleted',
   ],

@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, DatabaseError } from 'pg';
 import { Type } from 'typebox';
 import type { Size } from '@howdah/contract';
+import { createMemoryLogs, type MemoryLogs } from '../src/engine/conformance/memory-logs.ts';
 import { createMemoryRecords } from '../src/engine/conformance/memory-records.ts';
 import type { Subject } from '../src/engine/conformance/subject.ts';
 import type { Engine } from '../src/engine/engine.ts';
@@ -28,6 +29,7 @@ const NO_TABLE = '42P01';
 export const MAJOR = 17;
 
 const SNAPSHOT_EVERY_MS = 1000;
+const keepingIn = ({ store }: MemoryLogs) => ({ keptLogs: store, keepLogsEveryMs: 2000 });
 
 /** The ports of suites; the journey's region has others. */
 const FIRST_PORT = 31_000;
@@ -42,6 +44,8 @@ export type Session = Readonly<{ user?: string; database?: string; ssl?: false }
 
 export type KubernetesSubject = Subject & {
   readonly projectId: string;
+  /** The server logs that are kept. */
+  readonly logs: MemoryLogs;
   /** Sets the object store of the region. */
   readonly keepIn: (store: ObjectStore) => void;
   /** Runs work with a session at the endpoint; default: of tsdbadmin, with the first password. */
@@ -83,7 +87,7 @@ export async function createKubernetesSubject(
     extensions: {},
     poolerImage: pooler,
   };
-  const records = createMemoryRecords({ take });
+  const [records, logs] = [createMemoryRecords({ take }), createMemoryLogs()];
   const make = (): Engine =>
     createKubernetesEngine({
       settings,
@@ -91,6 +95,7 @@ export async function createKubernetesSubject(
       mayWrite: () => true,
       authority,
       records: records.store,
+      ...keepingIn(logs),
       backups: { windowMs: 7 * 86_400_000, snapshotEveryMs: SNAPSHOT_EVERY_MS },
       readLagLimit: { bytes: 64 * 1024 * 1024, seconds: 30 },
       objectStore: () => stored,
@@ -111,6 +116,7 @@ export async function createKubernetesSubject(
     withClient: (spec, work, password = FIRST_PASSWORD, session = {}) =>
       withClient(spec, password, work, session),
     records,
+    logs,
     changed,
     firstPassword: FIRST_PASSWORD,
     clientNetwork: `${rig.machineHost}/32`,

@@ -41,6 +41,7 @@ const CLASSES: Record<string, 'fixed' | 'capped' | 'pruned'> = {
   exporters: 'capped',
   former_repositories: 'capped',
   kept_answers: 'pruned',
+  kept_logs: 'pruned',
   kubernetes_regions: 'capped',
   kysely_migration: 'fixed',
   kysely_migration_lock: 'fixed',
@@ -91,6 +92,12 @@ const FILL: Record<string, (old: boolean, count: number) => string> = {
     select 't' || ${old} || i, 'session', 'HDkfalse' || i % 1000, now() ${old ? '-' : '+'} interval '1 hour' from generate_series(1, ${n}) i`,
   kept_answers: (old, n) => `insert into kept_answers (public_key, lookup, request, sealed, created)
     select 'HDkfalse' || i % 1000, ('${old}' || i)::bytea, '', '', now() - interval '${old ? '25' : '23'} hours' from generate_series(1, ${n}) i`,
+  kept_logs: (
+    old,
+    n,
+  ) => `insert into kept_logs (service_id, region_code, server, pod, from_ns, until_ns, lines, kept)
+    select 'rows' || i % 50, 'local', 0, 'p', i, i, '', now() - interval '${old ? 31 : 29} days'
+    from generate_series(1, ${n}) i`,
   deliveries: (
     old,
     n,

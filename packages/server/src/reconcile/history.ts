@@ -8,6 +8,7 @@ import type { Store } from '../store/database.ts';
 import type { Db } from '../store/tables.ts';
 import { pruneDeliveries, pruneEvents } from '../store/events.ts';
 import { pruneAnswers } from '../store/kept-answers.ts';
+import { pruneKeptLogs } from '../store/kept-logs.ts';
 import { pruneKeys } from '../store/keys.ts';
 import { pruneOperations } from '../store/operations.ts';
 import { pruneSamples } from '../store/samples.ts';
@@ -22,6 +23,7 @@ const EVERY_MS = 600_000;
 export const PRUNINGS: Record<string, (db: Db, historyMs: number) => Promise<boolean>> = {
   console_tokens: pruneTokens,
   kept_answers: pruneAnswers,
+  kept_logs: pruneKeptLogs,
   deliveries: pruneDeliveries,
   events: pruneEvents,
   samples: pruneSamples,

@@ -269,6 +269,17 @@ export interface Tables {
     count: Generated<number>;
     last_at: Generated<Date | null>;
   };
+  kept_logs: {
+    id: Generated<string>;
+    service_id: string;
+    region_code: string;
+    server: number;
+    pod: string;
+    from_ns: string;
+    until_ns: string;
+    lines: Buffer;
+    kept: Generated<Moment>;
+  };
   samples: {
     service_id: string;
     node: number;

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { scramVerifier } from '../../lib/scram.ts';
 import { issueServerCertificate, openCertificateAuthority } from '../../lib/tls.ts';
+import { createMemoryLogs, type MemoryLogs } from '../conformance/memory-logs.ts';
 import { createMemoryRecords, type MemoryRecords } from '../conformance/memory-records.ts';
 import type { Engine, Verdict } from '../engine.ts';
 import type { ServiceSpec } from '../spec.ts';
@@ -42,6 +43,7 @@ export type Cloud = {
   /** The port of the endpoint. */
   readonly port: number;
   readonly records: MemoryRecords;
+  readonly logs: MemoryLogs;
   /** The object store of the region. */
   store: ObjectStore | null;
   /** The images of PostgreSQL of the region, by major version. */
@@ -53,10 +55,12 @@ export type Cloud = {
   readonly close: () => Promise<void>;
 };
 
-export async function openCloud(): Promise<Cloud> {
+/** @param keepLogsEveryMs between two rounds; default: as in a region */
+export async function openCloud(keepLogsEveryMs?: number): Promise<Cloud> {
   const directory = await mkdtemp(join(tmpdir(), 'hd-'));
   const authority = await openCertificateAuthority(directory);
   const records = createMemoryRecords({ take: async () => 1 });
+  const logs = createMemoryLogs();
   const changed: string[] = [];
   const postgres = await startFakePostgres(
     await issueServerCertificate(authority, ['127.0.0.1']),
@@ -79,6 +83,8 @@ export async function openCloud(): Promise<Cloud> {
       mayWrite: () => cloud.mayWrite,
       authority,
       records: records.store,
+      keptLogs: logs.store,
+      ...(keepLogsEveryMs === undefined ? {} : { keepLogsEveryMs }),
       readLagLimit: { bytes: 1, seconds: 1 },
       backups: { windowMs: 7 * 86_400_000, snapshotEveryMs: 86_400_000 },
       objectStore: () => cloud.store,
@@ -92,6 +98,7 @@ export async function openCloud(): Promise<Cloud> {
     answer: { salt: 'c2FsdA==' },
     port: postgres.port,
     records,
+    logs,
     store: null,
     images: { 17: 'postgres:17' },
     changed,

@@ -10,6 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { arch } from 'node:process';
 import { issueServerCertificate, openCertificateAuthority } from '../../lib/tls.ts';
+import { answerLog, type FakeLogs } from './logs/fake-log.testing.ts';
 
 const TOKEN = 'token-of-a-test';
 
@@ -65,6 +66,7 @@ function createObjects() {
     hidden: string | null;
     isManaged: boolean;
   } = { refusal: null, hasSilentWebhook: false, hidden: null, isManaged: false };
+  const logs: FakeLogs = new Map();
   let version = 0;
   const notify = (path: string, type: string, object: Stored): void => {
     history.push({ path, type, object });
@@ -74,6 +76,7 @@ function createObjects() {
   return {
     faults,
     objects,
+    logs,
     watches,
     put: (path: string, object: object): Stored => {
       version += 1;
@@ -116,7 +119,7 @@ function createObjects() {
 type Objects = ReturnType<typeof createObjects>;
 
 async function answer(
-  { faults, objects, put, take, list, watch }: Objects,
+  { faults, objects, logs, put, take, list, watch }: Objects,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
@@ -134,6 +137,12 @@ async function answer(
   if (hasSilentWebhook && request.method === 'POST' && path.includes('/clusters')) return;
   if (refusal !== null && request.method !== 'GET' && path.includes('/clusters'))
     return send(500, { message: refusal, reason: 'InternalError' });
+  if (path.endsWith('/log')) {
+    const pod = path.slice(0, -'/log'.length);
+    const output = objects.has(pod) ? answerLog(logs, pod, searchParams) : null;
+    if (output === 'silent') return;
+    return output === null ? send(404, {}) : void response.end(output);
+  }
   // Reviews of access, and trials of a Cluster.
   if (request.method === 'POST') return send(201, { status: { allowed: true } });
   const isApply = searchParams.get('fieldManager') === 'howdah';
@@ -173,6 +182,8 @@ export async function startFakeKubernetes() {
     kubeconfig: kubeconfigFor(`https://127.0.0.1:${address.port}`, authority.certificatePem),
     objects: objects.objects,
     put: objects.put,
+    /** The outputs of pods, by the paths of those. */
+    logs: objects.logs,
     /** Refuses to write a Cluster, as without its webhook. @param message null: no more */
     refuseClusters: (message: string | null): void => {
       objects.faults.refusal = message;

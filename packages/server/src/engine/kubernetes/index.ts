@@ -8,6 +8,7 @@ import { takeUsablePort } from '../addresses.ts';
 import type { ForkStrategy } from '@howdah/contract';
 import { EngineUnavailable, type Engine, type Observing } from '../engine.ts';
 import type { ObjectStore } from '../object-store.ts';
+import type { KeptLogs } from '../kept-logs.ts';
 import type { ClusterRecords } from '../records.ts';
 import { whyNoChanges } from './admission.ts';
 import { createKube } from './api/client.ts';
@@ -17,6 +18,7 @@ import { createBackups, DAY_MS, type SnapshotPolicy } from './backups.ts';
 import { createCache } from './cache.ts';
 import { capabilitiesOf, supports } from './capabilities.ts';
 import { keepCertificates } from './certificates.ts';
+import { createLogKeeper } from './logs/keeper.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
 import { createMoves } from './moves.ts';
 import { createObserving } from './observing.ts';
@@ -43,6 +45,10 @@ export type KubernetesEngineOptions = Readonly<{
   authority: CertificateAuthority;
   /** Where it records the primaries that it sees. */
   records: ClusterRecords;
+  /** Where it keeps server logs beyond their pods. */
+  keptLogs: KeptLogs;
+  /** How often new lines are kept; ms, default: a minute. */
+  keepLogsEveryMs?: number;
   readLagLimit: Observing['readLagLimit'];
   /** How often snapshots are taken, and for how long they are kept. */
   backups: SnapshotPolicy;
@@ -60,6 +66,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
   const kube = createKube(connection, mayWrite);
   const cache = createCache(kube, settings.code, (id) => {
     failovers.notice(id);
+    logKeeper.notice(id);
     options.changed(id);
     // Their nodes need at least what the servers of their service have.
     cache.setsOf(id).forEach(options.changed);
@@ -71,6 +78,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     primaryChanged: (id) => guard.endLater(id),
     failed,
   });
+  const logKeeper = createLogKeeper({ ...options, kube, cache });
   const snapshotClass = keepSnapshotClass(kube, settings.storageClass);
   const reach = {
     settings,
@@ -86,6 +94,8 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     ...reach,
     records,
     failovers,
+    keptLogs: options.keptLogs,
+    logKeeper,
     snapshotClass: snapshotClass.current,
     guard,
     classesRead: Promise.all([snapshotClass.first, cache.listed]).then(() => undefined),
@@ -121,14 +131,8 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     moves: createMoves(region),
     simulation: null,
     close: async () => {
-      certificates.close();
-      snapshotClass.close();
-      archiver.close();
-      statements.close();
-      guard.close();
-      await failovers.close();
-      await cache.close();
-      kube.close();
+      const parts = [certificates, snapshotClass, archiver, statements, guard];
+      for (const part of [...parts, failovers, logKeeper, cache, kube]) await part.close();
     },
   };
 }

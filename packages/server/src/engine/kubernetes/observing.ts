@@ -3,7 +3,8 @@ import type { Member, ReplicaState, Warning } from '@howdah/contract';
 import type { Observing } from '../engine.ts';
 import type { Archiver } from './archiver.ts';
 import { problemOf, whyNotArchived } from './backups.ts';
-import { readPodLog } from './logs.ts';
+import { podTag } from './logs/lines.ts';
+import { readLog } from './logs/page.ts';
 import { podIn } from './manifests/names.ts';
 import type { Region } from './region.ts';
 import type { BackupState } from './service/backup-state.ts';
@@ -13,7 +14,7 @@ import { usageOfSet } from './set-usage.ts';
 import { usageOf } from './usage.ts';
 
 export function createObserving(region: Region, archiver: Pick<Archiver, 'problem'>): Observing {
-  const { kube, cache, readLagLimit } = region;
+  const { kube, cache, keptLogs, readLagLimit } = region;
   const found = (id: string): Found | null => {
     const cluster = cache.cluster(id);
     return cluster === null ? null : { cluster, servers: cache.servers(id) };
@@ -29,11 +30,22 @@ export function createObserving(region: Region, archiver: Pick<Archiver, 'proble
     logs: async (id, node, query, signal) => {
       signal.throwIfAborted();
       const cluster = cache.cluster(id);
-      if (cluster === null) return { entries: [], cursor: null };
-      const instance = node === null ? cluster.primary : node - firstOf(cluster);
-      if (instance === null) return { entries: [], cursor: null };
-      const { namespace, name } = cluster;
-      return readPodLog(kube, { namespace, name: podIn(name, instance) }, query);
+      if (cluster === null && node !== null) return { entries: [], cursor: null };
+      const server =
+        node === null || cluster === null
+          ? (cluster?.primary ?? (await region.records.read(id))?.primary ?? null)
+          : node - firstOf(cluster);
+      if (server === null) return { entries: [], cursor: null };
+      const found = cache.servers(id).find(({ n }) => n === server);
+      const pod =
+        found === undefined || cluster === null
+          ? null
+          : {
+              namespace: cluster.namespace,
+              name: podIn(cluster.name, server),
+              tag: podTag(found.uid),
+            };
+      return readLog({ kube, kept: keptLogs }, { id, server, pod }, query, signal);
     },
     usage: (id) => {
       const cluster = cache.cluster(id);

@@ -5,7 +5,9 @@ import type { Cache } from './cache.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
 import type { Observing } from '../engine.ts';
 import type { ObjectStore } from '../object-store.ts';
+import type { KeptLogs } from '../kept-logs.ts';
 import type { ClusterRecords } from '../records.ts';
+import type { LogKeeper } from './logs/keeper.ts';
 import type { Failovers } from './service/failovers.ts';
 import type { SnapshotClass } from './storage-classes.ts';
 
@@ -16,6 +18,9 @@ export type Region = Readonly<{
   authority: CertificateAuthority;
   records: ClusterRecords;
   failovers: Failovers;
+  /** The server logs that are kept beyond their pods. */
+  keptLogs: KeptLogs;
+  logKeeper: Pick<LogKeeper, 'keepBefore'>;
   /** The class for snapshots of its volumes, as it was a moment ago. */
   snapshotClass: () => SnapshotClass;
   /** Where WAL and base backups of its services are kept; null: nowhere. */

@@ -127,7 +127,13 @@ function createReads(ask: Ask) {
         parse(schema, `answer ${path}`, body),
       ),
     /** An answer that is no JSON: a log. */
-    text: (path: string): Promise<string> => ask({ method: 'GET', path, what: 'read the log' }),
+    text: (path: string, signal?: AbortSignal): Promise<string> =>
+      ask({
+        method: 'GET',
+        path,
+        what: 'read the log',
+        ...(signal === undefined ? {} : { signal }),
+      }),
   };
 }
 

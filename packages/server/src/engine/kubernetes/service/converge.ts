@@ -140,6 +140,7 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
     switch (step.kind) {
       case 'write':
         region.reached.delete(spec.id);
+        if (step.awaits && cluster !== null) await region.logKeeper.keepBefore(spec.id);
         await write(region, spec, step, cluster);
         if (!step.awaits) return after(step.name, step.detail);
         // In this order: the end of a change that was not written would never come.
@@ -176,12 +177,14 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
         region.reached.add(spec.id);
         return after(step.name, `${spec.endpoint.host}:${spec.endpoint.port}`);
       case 'fence':
+        await region.logKeeper.keepBefore(spec.id);
         await annotate(region, spec, { [FENCED]: FENCED_ALL });
         return after(null, 'not all servers are healthy: PostgreSQL is stopped in their pods');
       case 'rebuild':
         region.reached.delete(spec.id);
         region.followChecks.delete(spec.id);
         region.waiting.delete(spec.id);
+        await region.logKeeper.keepBefore(spec.id);
         await removeCluster(region, spec, cluster?.uid ?? '');
         return after(step.name, step.why);
       case 'expectSilence':
@@ -310,6 +313,7 @@ async function changePrimary(
 ): Promise<Verdict> {
   const { cluster } = observe(region, spec.id);
   if (cluster === null) return after(null, 'its Cluster is gone');
+  await region.logKeeper.keepBefore(spec.id);
   if (step.kind === 'drill') {
     // Taken before it begins: one that is interrupted does not kill another primary.
     if (!(await region.records.takeDrill(spec.id))) return after(null, 'the drill is over');

@@ -53,6 +53,7 @@ export const UNREACHED: Known = { ...REACHED, isReachable: false };
 
 export const server = (n: number, change: Partial<ServerState> = {}): ServerState => ({
   n,
+  uid: `uid-${n}`,
   ready: true,
   leaving: false,
   limits: { cpu: '500m', memory: '2Gi' },

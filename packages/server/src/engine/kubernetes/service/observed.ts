@@ -190,6 +190,8 @@ export type ClusterState = Readonly<{
 
 export type ServerState = Readonly<{
   n: number;
+  /** The pod itself: another one of the name has another. */
+  uid: string;
   ready: boolean;
   leaving: boolean;
   /** The limits of its container, as the pod has them. */
@@ -239,6 +241,7 @@ export function serverState({ metadata, spec, status }: PodObject): ServerState 
   const conditions = status?.conditions ?? [];
   return {
     n,
+    uid: metadata.uid,
     ready: conditions.some(({ type, status: is }) => type === 'Ready' && is === 'True'),
     leaving: metadata.deletionTimestamp !== undefined,
     limits: container.resources?.limits ?? {},

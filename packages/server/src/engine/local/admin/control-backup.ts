@@ -303,10 +303,14 @@ async function migrationsOf(client: Queryable | PoolClient): Promise<string[]> {
   return rows.map(({ name }) => name);
 }
 
-/** All tables but those that say which version the others are of. */
+/**
+ * All tables but those that say which version the others are of, and the server logs of services:
+ * they are large, and have the statements of users in them.
+ */
 async function tablesOf(client: Client): Promise<string[]> {
   const { rows } = await client.query<{ name: string }>(
-    "select format('%I', tablename) as name from pg_tables where schemaname = 'public' and tablename not like 'kysely%' order by 1",
+    `select format('%I', tablename) as name from pg_tables where schemaname = 'public'
+     and tablename not like 'kysely%' and tablename <> 'kept_logs' order by 1`,
   );
   return rows.map(({ name }) => name);
 }

@@ -1,0 +1,202 @@
+/**
+ * Keeps the server logs of a region beyond their pods: what is new in them once a minute, before
+ * each step that ends pods, and as long as a pod is ending. Kubernetes deletes a log with its pod.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import pLimit, { type LimitFunction } from 'p-limit';
+import { createTurns } from '../../../lib/turns.ts';
+import type { KeptLogs } from '../../kept-logs.ts';
+import type { Cache } from '../cache.ts';
+import { podIn } from '../manifests/names.ts';
+import type { ClusterState, ServerState } from '../service/observed.ts';
+import { firstStamp, lastStamp, linesIn, podTag, type LogLine } from './lines.ts';
+import { pack } from './part.ts';
+import { readOutput, type Extent, type LogSource, type Pod } from './pod-log.ts';
+
+const EVERY_MS = 60_000;
+/** Services of a round, and pods that are ending, whose logs are read at a time. */
+const AT_A_TIME = 4;
+/** Read of a log at a time. A server that writes more in a minute loses the oldest of it. */
+const EXTENT: Extent = { lines: 6000, bytes: 4 * 1024 * 1024 };
+const STEP_WITHIN_MS = 5000;
+/** How often, and how many times, the log of a pod that is ending is read. */
+const ENDING_EVERY_MS = 1000;
+const ENDING_TIMES = 60;
+
+export type LogKeeper = Readonly<{
+  /** Keeps what is new in the logs of a service before a step ends its pods; never fails. */
+  keepBefore: (id: string) => Promise<void>;
+  /** Looks at a service whose pods have changed. */
+  notice: (id: string) => void;
+  close: () => Promise<void>;
+}>;
+
+type Parts = Readonly<{
+  kube: LogSource;
+  cache: Pick<Cache, 'cluster' | 'servers' | 'ids' | 'staleWhy'>;
+  keptLogs: KeptLogs;
+  /** Whether this control plane is the one that works. */
+  mayWrite: () => boolean;
+  /** Called with the error of background work, which is tried again. */
+  failed: (error: unknown) => void;
+  /** Between two rounds; ms, default: a minute. */
+  keepLogsEveryMs?: number;
+  /** After which a step goes on, whatever was read; ms. */
+  stepWithinMs?: number;
+}>;
+
+/** The state of the log of a server. `at`: the stamp of the newest line that was read. */
+type Known = Readonly<{ pod: string; at: string | null }>;
+
+type Keeping = Parts &
+  Readonly<{
+    /** By service and server. */
+    known: Map<string, Known>;
+    inTurn: ReturnType<typeof createTurns>;
+    signal: AbortSignal;
+  }>;
+
+export function createLogKeeper(parts: Parts): LogKeeper {
+  const { cache, failed, keepLogsEveryMs = EVERY_MS, stepWithinMs = STEP_WITHIN_MS } = parts;
+  const ending = new AbortController();
+  const { signal } = ending;
+  const keeping: Keeping = {
+    ...parts,
+    known: new Map(),
+    inTurn: createTurns(),
+    signal,
+  };
+  const endings = pLimit(AT_A_TIME);
+  /** Pods that are ending and are followed, by their names here. */
+  const followed = new Map<string, Promise<void>>();
+  const rounds = keepAll(keeping, keepLogsEveryMs);
+  return {
+    keepBefore: async (id) => {
+      const within = AbortSignal.any([signal, AbortSignal.timeout(stepWithinMs)]);
+      const work = keepService({ ...keeping, signal: within }, id, () => true).catch(failed);
+      // The metadata database may be slow, too.
+      await Promise.race([work, sleep(stepWithinMs, undefined, { ref: false })]);
+    },
+    notice: (id) => {
+      for (const { uid, leaving } of cache.servers(id)) {
+        if (!leaving || followed.has(uid) || signal.aborted) continue;
+        const work = followEnd(keeping, id, uid, endings)
+          .catch(failed)
+          .finally(() => followed.delete(uid));
+        followed.set(uid, work);
+      }
+    },
+    close: async () => {
+      ending.abort();
+      await Promise.all([rounds, ...followed.values()]);
+    },
+  };
+}
+
+/** Rounds over all services that run. */
+async function keepAll(keeping: Keeping, everyMs: number): Promise<void> {
+  const { cache, known, signal, failed } = keeping;
+  const limit = pLimit(AT_A_TIME);
+  const wait = () => sleep(everyMs, undefined, { signal, ref: false }).catch(() => undefined);
+  for (await wait(); !signal.aborted; await wait()) {
+    if (cache.staleWhy() !== null) continue;
+    const ids = cache.ids();
+    for (const key of known.keys()) if (!ids.includes(idIn(key))) known.delete(key);
+    const kept = await Promise.allSettled(
+      ids.map((id) => limit(() => keepService(keeping, id, () => true))),
+    );
+    // A cluster that does not answer fails all of them, for one reason.
+    const failure = kept.find(({ status }) => status === 'rejected');
+    if (failure?.status === 'rejected' && !signal.aborted) failed(failure.reason);
+  }
+}
+
+/** Reads the log of a pod that is ending until it is gone: PostgreSQL says why it ends. */
+async function followEnd(
+  keeping: Keeping,
+  id: string,
+  uid: string,
+  limit: LimitFunction,
+): Promise<void> {
+  const { cache, signal } = keeping;
+  for (let times = 0; times < ENDING_TIMES && !signal.aborted; times += 1) {
+    if (!cache.servers(id).some((server) => server.uid === uid)) return;
+    await limit(() => keepService(keeping, id, (server) => server.uid === uid));
+    await sleep(ENDING_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
+  }
+}
+
+async function keepService(
+  keeping: Keeping,
+  id: string,
+  isWanted: (server: ServerState) => boolean,
+): Promise<void> {
+  const { cache, inTurn } = keeping;
+  const cluster = cache.cluster(id);
+  if (cluster === null) return;
+  const wanted = cache.servers(id).filter(isWanted);
+  await Promise.all(
+    wanted.map((server) => {
+      const key = keyOf(id, server.n);
+      return inTurn(key, () => keepServer(keeping, { id, cluster, server, key }));
+    }),
+  );
+}
+
+const keyOf = (id: string, server: number): string => `${id} ${server}`;
+const idIn = (key: string): string => key.slice(0, key.indexOf(' '));
+
+type Kept = Readonly<{ id: string; cluster: ClusterState; server: ServerState; key: string }>;
+
+async function keepServer(keeping: Keeping, { id, cluster, server, key }: Kept): Promise<void> {
+  const { keptLogs: kept, known, signal, mayWrite } = keeping;
+  if (signal.aborted || !mayWrite()) return;
+  const { namespace, name } = cluster;
+  const tag = podTag(server.uid);
+  const pod = { namespace, name: podIn(name, server.n), tag };
+  const found = known.get(key);
+  const before = found?.pod === tag ? found : await knownOf(kept, id, server.n, tag);
+  const read = await readNew(keeping, pod, before.at);
+  const part = await pack(read.lines);
+  // Another control plane may have taken over while this one read.
+  if (!mayWrite()) return;
+  if (part !== null && !(await kept.add(id, server.n, { ...part, pod: tag }))) known.delete(key);
+  else known.set(key, { pod: tag, at: read.at ?? before.at });
+}
+
+/** @param tag of the pod that the server has */
+async function knownOf(kept: KeptLogs, id: string, server: number, tag: string): Promise<Known> {
+  const parts = await kept.list(id, server);
+  return { pod: tag, at: parts.find(({ pod }) => pod === tag)?.until ?? null };
+}
+
+/** @returns the new lines, newest first, and the stamp of the newest one of any program */
+async function readNew(
+  { kube, signal }: Keeping,
+  pod: Pod,
+  at: string | null,
+): Promise<{ lines: Iterable<LogLine>; at: string | null }> {
+  const read = (previous: boolean) =>
+    readOutput(kube, pod, { previous, since: at, extent: EXTENT, signal });
+  // It first: the container may end meanwhile, and then is the one before.
+  const { text } = await read(false);
+  // The line that was the newest is read again, unless there is another container by now.
+  const first = firstStamp(text);
+  const isSame = at !== null && first !== null && first <= at;
+  const earlier = isSame ? '' : (await read(true)).text;
+  return { lines: linesSince(at, text, earlier), at: lastStamp(text) ?? lastStamp(earlier) };
+}
+
+/** @param outputs of containers, newest first; two may be of the same one */
+function* linesSince(at: string | null, ...outputs: readonly string[]): Generator<LogLine> {
+  let oldest: string | null = null;
+  for (const output of outputs) {
+    const below = oldest;
+    for (const line of linesIn(output)) {
+      if (at !== null && line.at <= at) break;
+      if (below !== null && line.at >= below) continue;
+      oldest = line.at;
+      yield line;
+    }
+  }
+}

@@ -1,0 +1,62 @@
+/** Server logs that outlive their pods. */
+import { expect, test } from 'vitest';
+import { removeAll, replicated, settle, until } from '../src/engine/conformance/subject.ts';
+import { namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
+import type { ServiceSpec } from '../src/engine/spec.ts';
+import { operator } from './cloud.ts';
+import { paused, withSubject } from './faults.ts';
+import { pathIn } from './operator/cluster.ts';
+import { messagesOf } from './server-log.ts';
+import type { KubernetesSubject } from './subject.ts';
+
+const write = (subject: KubernetesSubject, spec: ServiceSpec, message: string) =>
+  subject.withClient(spec, (client) => client.query(`do $$ begin raise log '${message}'; end $$`));
+const times = (messages: readonly string[], message: string): number =>
+  messages.filter((one) => one === message).length;
+
+test('lines from before a stop are there while a service is paused, and after its start', () =>
+  withSubject(async (subject) => {
+    const spec = await subject.newSpec();
+    await settle(subject, spec);
+    await write(subject, spec, 'before the stop');
+    await settle(subject, paused(spec));
+    const stopped = await messagesOf(subject, spec);
+    expect(times(stopped, 'before the stop')).toBe(1);
+    // The pod was read while it ended.
+    expect(stopped).toContain('received fast shutdown request');
+    await settle(subject, spec);
+    await write(subject, spec, 'after the start');
+    await expect.poll(() => messagesOf(subject, spec)).toContain('after the start');
+    const all = await messagesOf(subject, spec);
+    expect(all.slice(0, stopped.length)).toEqual(stopped);
+    // Cursors go over the border, and lines are kept meanwhile.
+    await expect.poll(() => subject.logs.rows.length).toBeGreaterThan(1);
+    expect(await messagesOf(subject, spec, { limit: 3 })).toEqual(await messagesOf(subject, spec));
+    await removeAll(subject, spec.id);
+  }));
+
+test('lines of a primary that was killed are there after the failover, each once', () =>
+  withSubject(async (subject) => {
+    const spec = replicated(subject, await subject.newSpec(), 1);
+    const { api } = operator();
+    await settle(subject, spec);
+    const before = subject.records.primary(spec.id) ?? 0;
+    await write(subject, spec, 'before the end');
+    const parts = subject.logs.rows.length;
+    // Without time to end: only the rounds of before have its lines.
+    await until(subject, 'a round', async () => subject.logs.rows.length > parts);
+    await api.remove(pathIn(namespaceOf(subject.projectId), 'pods', podOf(spec.id, before)), 0);
+    await until(
+      subject,
+      'another primary',
+      async () => subject.records.primary(spec.id) !== before,
+    );
+    await settle(subject, spec);
+    const lost = await messagesOf(subject, spec, { node: before });
+    expect(times(lost, 'before the end')).toBe(1);
+    expect(await messagesOf(subject, spec, { node: before, limit: 2 })).toEqual(
+      await messagesOf(subject, spec, { node: before }),
+    );
+    expect(times(await messagesOf(subject, spec), 'before the end')).toBe(0);
+    await removeAll(subject, spec.id);
+  }));
