@@ -26,7 +26,9 @@ export function createKeptLogs({ db }: Pick<Store, 'db'>, region: string): KeptL
     },
     add: (serviceId, server, { pod, from, until, lines }) =>
       db.transaction().execute(async (tx) => {
-        // In this order: the removal of a service locks it before its parts.
+        // Two control planes may add the same lines at once. And the removal of a service locks it
+        // before its parts.
+        await sql`select from services where id = ${serviceId} for no key update`.execute(tx);
         const { numAffectedRows } = await sql`
           insert into kept_logs (service_id, region_code, server, pod, from_ns, until_ns, lines)
           select id, ${region}, ${server}::integer, ${pod}, ${from}::bigint, ${until}::bigint,

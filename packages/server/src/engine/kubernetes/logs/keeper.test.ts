@@ -209,3 +209,61 @@ test('a control plane that loses its lock while it reads keeps nothing', async (
   expect(logs.rows).toEqual([]);
   await keeper.close();
 });
+
+test('a read that fails does not end the reads of a pod that is ending', async () => {
+  const logs = createMemoryLogs();
+  const failures: unknown[] = [];
+  const leaving = server(0, { leaving: true });
+  let servers = [leaving];
+  const texts = [() => Promise.reject(new Error('the kubelet is busy'))];
+  const keeper = createLogKeeper({
+    ...PARTS,
+    kube: { text: async () => (texts.shift() ?? PARTS.kube.text)() },
+    cache: { ...PARTS.cache, servers: () => servers },
+    keptLogs: logs.store,
+    failed: (error) => failures.push(error),
+  });
+  keeper.notice(ID);
+  await expect.poll(() => logs.rows.length, { timeout: 60_000 }).toBe(1);
+  expect(failures).toEqual([new Error('the kubelet is busy')]);
+  servers = [];
+  await keeper.close();
+});
+
+test('lines of a pod that is replaced while they are read are not kept', async () => {
+  const logs = createMemoryLogs();
+  let servers = [server(0)];
+  const text = async (): Promise<string> => {
+    servers = [server(0, { uid: 'another' })];
+    return PARTS.kube.text();
+  };
+  const cache = { ...PARTS.cache, servers: () => servers };
+  const parts = { ...PARTS, kube: { text }, cache, keptLogs: logs.store };
+  const keeper = createLogKeeper({ ...parts, failed: () => undefined });
+  await keeper.keepBefore(ID);
+  expect(logs.rows).toEqual([]);
+  await keeper.keepBefore(ID);
+  expect(logs.rows).toHaveLength(1);
+  await keeper.close();
+});
+
+test('four logs are read at a time, and none while the watch is behind', async () => {
+  const ends: (() => void)[] = [];
+  let isBehind = true;
+  const text = () => new Promise<string>((resolve) => ends.push(() => resolve('')));
+  const servers = () => [server(0), server(1, { leaving: true }), server(2), server(3)];
+  const staleWhy = () => (isBehind ? 'no answer' : null);
+  const parts = { ...PARTS, kube: { text }, cache: { ...PARTS.cache, servers, staleWhy } };
+  const keeper = createLogKeeper({ ...parts, keptLogs: createMemoryLogs().store, failed: () => 0 });
+  await keeper.keepBefore(ID);
+  expect(ends).toEqual([]);
+  isBehind = false;
+  const kept = [keeper.keepBefore(ID), keeper.keepBefore('other')];
+  keeper.notice(ID);
+  await expect.poll(() => ends.length).toBe(4);
+  await sleep(20);
+  expect(ends).toHaveLength(4);
+  const closing = keeper.close();
+  for (let n = 0; n < 200; n += 1, await sleep(5)) for (const end of ends.splice(0)) end();
+  await Promise.all([closing, ...kept]);
+});

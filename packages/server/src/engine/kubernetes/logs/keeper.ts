@@ -14,8 +14,10 @@ import { pack } from './part.ts';
 import { readOutput, type Extent, type LogSource, type Pod } from './pod-log.ts';
 
 const EVERY_MS = 60_000;
-/** Services of a round, and pods that are ending, whose logs are read at a time. */
+/** Logs that are read at a time: requests that change something need the other places. */
 const AT_A_TIME = 4;
+/** A pod whose node does not answer must not keep others waiting for long. */
+const READ_WITHIN_MS = 5000;
 /** Read of a log at a time. A server that writes more in a minute loses the oldest of it. */
 const EXTENT: Extent = { lines: 6000, bytes: 4 * 1024 * 1024 };
 const STEP_WITHIN_MS = 5000;
@@ -53,6 +55,8 @@ type Keeping = Parts &
     /** By service and server. */
     known: Map<string, Known>;
     inTurn: ReturnType<typeof createTurns>;
+    /** Runs the requests of rounds, steps and ends, a few at a time. */
+    limit: LimitFunction;
     signal: AbortSignal;
   }>;
 
@@ -64,9 +68,9 @@ export function createLogKeeper(parts: Parts): LogKeeper {
     ...parts,
     known: new Map(),
     inTurn: createTurns(),
+    limit: pLimit(AT_A_TIME),
     signal,
   };
-  const endings = pLimit(AT_A_TIME);
   /** Pods that are ending and are followed, by their names here. */
   const followed = new Map<string, Promise<void>>();
   const rounds = keepAll(keeping, keepLogsEveryMs);
@@ -80,9 +84,7 @@ export function createLogKeeper(parts: Parts): LogKeeper {
     notice: (id) => {
       for (const { uid, leaving } of cache.servers(id)) {
         if (!leaving || followed.has(uid) || signal.aborted) continue;
-        const work = followEnd(keeping, id, uid, endings)
-          .catch(failed)
-          .finally(() => followed.delete(uid));
+        const work = followEnd(keeping, id, uid).finally(() => followed.delete(uid));
         followed.set(uid, work);
       }
     },
@@ -112,16 +114,17 @@ async function keepAll(keeping: Keeping, everyMs: number): Promise<void> {
 }
 
 /** Reads the log of a pod that is ending until it is gone: PostgreSQL says why it ends. */
-async function followEnd(
-  keeping: Keeping,
-  id: string,
-  uid: string,
-  limit: LimitFunction,
-): Promise<void> {
-  const { cache, signal } = keeping;
+async function followEnd(keeping: Keeping, id: string, uid: string): Promise<void> {
+  const { cache, signal, failed } = keeping;
+  let hasFailed = false;
+  // A failure costs a second, and not the reason why the server ends.
+  const goOn = (error: unknown): void => {
+    if (!hasFailed) failed(error);
+    hasFailed = true;
+  };
   for (let times = 0; times < ENDING_TIMES && !signal.aborted; times += 1) {
     if (!cache.servers(id).some((server) => server.uid === uid)) return;
-    await limit(() => keepService(keeping, id, (server) => server.uid === uid));
+    await keepService(keeping, id, (server) => server.uid === uid).catch(goOn);
     await sleep(ENDING_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
   }
 }
@@ -149,14 +152,17 @@ const idIn = (key: string): string => key.slice(0, key.indexOf(' '));
 type Kept = Readonly<{ id: string; cluster: ClusterState; server: ServerState; key: string }>;
 
 async function keepServer(keeping: Keeping, { id, cluster, server, key }: Kept): Promise<void> {
-  const { keptLogs: kept, known, signal, mayWrite } = keeping;
-  if (signal.aborted || !mayWrite()) return;
+  const { cache, keptLogs: kept, known, signal, mayWrite } = keeping;
+  if (signal.aborted || !mayWrite() || cache.staleWhy() !== null) return;
   const { namespace, name } = cluster;
   const tag = podTag(server.uid);
   const pod = { namespace, name: podIn(name, server.n), tag };
   const found = known.get(key);
   const before = found?.pod === tag ? found : await knownOf(kept, id, server.n, tag);
   const read = await readNew(keeping, pod, before.at);
+  // Pods have their names again: these may be the lines of another one.
+  const now = cache.servers(id).find(({ n }) => n === server.n);
+  if (now !== undefined && now.uid !== server.uid) return;
   const part = await pack(read.lines);
   // Another control plane may have taken over while this one read.
   if (!mayWrite()) return;
@@ -172,12 +178,15 @@ async function knownOf(kept: KeptLogs, id: string, server: number, tag: string):
 
 /** @returns the new lines, newest first, and the stamp of the newest one of any program */
 async function readNew(
-  { kube, signal }: Keeping,
+  { kube, signal, limit }: Keeping,
   pod: Pod,
   at: string | null,
 ): Promise<{ lines: Iterable<LogLine>; at: string | null }> {
   const read = (previous: boolean) =>
-    readOutput(kube, pod, { previous, since: at, extent: EXTENT, signal });
+    limit(async () => {
+      const within = AbortSignal.any([signal, AbortSignal.timeout(READ_WITHIN_MS)]);
+      return readOutput(kube, pod, { previous, since: at, extent: EXTENT, signal: within });
+    });
   // It first: the container may end meanwhile, and then is the one before.
   const { text } = await read(false);
   // The line that was the newest is read again, unless there is another container by now.

@@ -135,12 +135,14 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
     outcome: 'again',
     waitMs: 0,
   });
+  // It takes seconds, so the step is made by what is seen after it.
+  if (endsPods(step) && region.cache.cluster(spec.id) !== null)
+    await region.logKeeper.keepBefore(spec.id);
   const { cluster } = observe(region, spec.id);
   try {
     switch (step.kind) {
       case 'write':
         region.reached.delete(spec.id);
-        if (step.awaits && cluster !== null) await region.logKeeper.keepBefore(spec.id);
         await write(region, spec, step, cluster);
         if (!step.awaits) return after(step.name, step.detail);
         // In this order: the end of a change that was not written would never come.
@@ -177,14 +179,12 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
         region.reached.add(spec.id);
         return after(step.name, `${spec.endpoint.host}:${spec.endpoint.port}`);
       case 'fence':
-        await region.logKeeper.keepBefore(spec.id);
         await annotate(region, spec, { [FENCED]: FENCED_ALL });
         return after(null, 'not all servers are healthy: PostgreSQL is stopped in their pods');
       case 'rebuild':
         region.reached.delete(spec.id);
         region.followChecks.delete(spec.id);
         region.waiting.delete(spec.id);
-        await region.logKeeper.keepBefore(spec.id);
         await removeCluster(region, spec, cluster?.uid ?? '');
         return after(step.name, step.why);
       case 'expectSilence':
@@ -204,6 +204,9 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
     return failed(region, spec.id, step.name, seen, error);
   }
 }
+
+const endsPods = (step: Work): boolean =>
+  step.kind === 'fence' || step.kind === 'rebuild' || (step.kind === 'write' && step.awaits);
 
 /** Writes the Cluster, what must be so before, and what is left of before. */
 async function write(
@@ -311,9 +314,13 @@ async function changePrimary(
   step: Extract<Step, { kind: 'switchOver' | 'drill' }>,
   after: After,
 ): Promise<Verdict> {
+  const { cluster: before } = observe(region, spec.id);
+  await region.logKeeper.keepBefore(spec.id);
   const { cluster } = observe(region, spec.id);
   if (cluster === null) return after(null, 'its Cluster is gone');
-  await region.logKeeper.keepBefore(spec.id);
+  // Meanwhile: it was decided for another primary.
+  if (cluster.primary !== before?.primary || cluster.isChangingPrimary)
+    return after(null, 'its primary has changed');
   if (step.kind === 'drill') {
     // Taken before it begins: one that is interrupted does not kill another primary.
     if (!(await region.records.takeDrill(spec.id))) return after(null, 'the drill is over');
