@@ -59,7 +59,11 @@ async function startPlane(plane: Plane): Promise<void> {
   plane.child = child;
   child.stdout.setEncoding('utf8').on('data', (text: string) => output.push(text));
   child.stderr.setEncoding('utf8').on('data', (text: string) => output.push(text));
-  while (!(await isReady(port))) {
+  const begun = output.length;
+  // Another program may answer at the port while this one ends with an error.
+  const isOurs = (): boolean =>
+    env['HOWDAH_LOCAL_REGION'] === 'no' || output.slice(begun).join('').includes('Howdah is up');
+  while (!isOurs() || !(await isReady(port))) {
     if (child.exitCode !== null || child.signalCode !== null)
       throw new Error(
         `howdah up ended with ${child.exitCode ?? child.signalCode}: ${output.join('')}`,
@@ -228,13 +232,19 @@ export async function claimPorts(): Promise<number> {
     const block = Math.floor(Math.random() * 165);
     const first = 10_000 + block * PORTS;
     // The name of a socket that is in no directory goes with the process that listens on it.
-    if (!(await listens(createServer().unref(), `\0howdah-test-ports-${block}`))) continue;
+    if (!(await listens(createServer().unref(), lockOf(block)))) continue;
     const probe = createServer();
     if (!(await listens(probe, first))) continue;
     await new Promise((resolve) => probe.close(resolve));
     return first;
   }
 }
+
+/**
+ * The longest name that there can be: some releases of Node fill shorter ones up, so that two of
+ * them would not see each other's.
+ */
+const lockOf = (block: number): string => `\0howdah-test-ports-${block}`.padEnd(108, '.');
 
 function listens(server: Server, at: string | number): Promise<boolean> {
   return new Promise((resolve) => {
