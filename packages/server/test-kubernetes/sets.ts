@@ -157,6 +157,7 @@ describe.concurrent('a read replica set', () => {
         'connect',
       ]);
       await untilRows(subject, set, 2);
+      await until(subject, 'a read beside it', async () => found.length > 0);
       reading.abort();
       await read;
       expect(new Set(found)).toEqual(new Set([2]));
