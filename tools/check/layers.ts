@@ -46,6 +46,12 @@ export const LAYERS: readonly Layer[] = [
     imports: ['contract', 'lib'],
   },
   {
+    name: 'TLS gateway',
+    holds: 'a program of its own, which connects clients in a cluster to services by their names',
+    path: `^${SERVER}/tls-gateway/`,
+    imports: ['contract', 'lib'],
+  },
+  {
     name: 'engine interface',
     holds: '`engine/*.ts`: what the control plane asks of an engine, in facets; the regions',
     path: `^${SERVER}/engine/[^/]+$`,
@@ -206,6 +212,7 @@ export const LAYERS: readonly Layer[] = [
     imports: [
       'contract',
       'lib',
+      'TLS gateway',
       'repository',
       'engine interface',
       'config',

@@ -89,6 +89,15 @@ func (n names) answer(query dnsmessage.Message) dnsmessage.Message {
 		},
 		Questions: query.Questions,
 	}
+	if target, isAlias := n.aliasOf(question.Name.String()); isAlias {
+		answer.Answers = []dnsmessage.Resource{{
+			Header: dnsmessage.ResourceHeader{
+				Name: question.Name, Type: dnsmessage.TypeCNAME, Class: question.Class, TTL: 1,
+			},
+			Body: &dnsmessage.CNAMEResource{CNAME: target},
+		}}
+		return answer
+	}
 	addresses, isKnown := n.lookup(question.Name.String())
 	if !isKnown {
 		answer.RCode = dnsmessage.RCodeNameError
@@ -107,6 +116,22 @@ func (n names) answer(query dnsmessage.Message) dnsmessage.Message {
 		}
 	}
 	return answer
+}
+
+// aliasOf is the name that a Service of the type ExternalName stands for. The answer is that alone:
+// CoreDNS adds the addresses of the name if it knows them.
+func (n names) aliasOf(name string) (target dnsmessage.Name, isAlias bool) {
+	parts, isOurs := strings.CutSuffix(strings.ToLower(name), domain)
+	service, namespace, isPair := strings.Cut(parts, ".")
+	if !isOurs || !isPair {
+		return target, false
+	}
+	found, err := n.services.Services(namespace).Get(service)
+	if err != nil || found.Spec.Type != corev1.ServiceTypeExternalName {
+		return target, false
+	}
+	target, err = dnsmessage.NewName(strings.TrimSuffix(found.Spec.ExternalName, ".") + ".")
+	return target, err == nil
 }
 
 // lookup knows SERVICE.NAMESPACE, and HOST.SERVICE.NAMESPACE for the pods of a headless service.

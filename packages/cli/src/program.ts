@@ -18,6 +18,7 @@ import { addEnv } from './commands/env.ts';
 import { addExtension } from './commands/extension.ts';
 import { addEvents } from './commands/events.ts';
 import { addExport } from './commands/export.ts';
+import { addGateway } from './commands/gateway.ts';
 import { addImport } from './commands/import.ts';
 import { addExporter } from './commands/exporter.ts';
 import { addKey } from './commands/key.ts';
@@ -56,6 +57,7 @@ const GROUPS: readonly [title: string, add: readonly ((program: Command) => void
       addControl,
       addRepo,
       addRecover,
+      addGateway,
     ],
   ],
   [

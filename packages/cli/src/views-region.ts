@@ -7,8 +7,12 @@ export const KUBERNETES_REGION_VIEW: View<Schemas['KubernetesRegion']> = {
   columns: [
     ['CODE', ({ code }) => code],
     ['CLUSTER', ({ server }) => server],
-    ['HOST', ({ host }) => host],
-    ['PORTS', ({ first_port: first, last_port: last }) => `${first}-${last}`],
+    ['HOST', ({ host, domain }) => (domain === null ? host : `*.${domain}`)],
+    [
+      'PORTS',
+      ({ first_port: first, last_port: last }) =>
+        first === last ? `${first}` : `${first}-${last}`,
+    ],
     ['STORAGE CLASS', ({ storage_class: name }) => name ?? 'default'],
     ['OBJECT STORE', ({ object_store: store }) => store?.bucket ?? 'none'],
     ['POSTGRESQL', ({ images }) => Object.keys(images).join(', ')],

@@ -173,6 +173,7 @@ export const kubernetesRegion = {
   code: 'kube',
   server: 'https://192.0.2.1:6443',
   host: '192.0.2.2',
+  domain: null,
   first_port: 30_000,
   last_port: 30_999,
   storage_class: null,

@@ -5,7 +5,11 @@
 import { join } from 'node:path';
 import type { ClientConfig } from 'pg';
 import type { Config } from './config.ts';
-import { clusterAmiss, type Recorded } from './engine/kubernetes/integrity/compare.ts';
+import {
+  clusterAmiss,
+  type Recorded,
+  type RecordedRegion,
+} from './engine/kubernetes/integrity/compare.ts';
 import {
   takeClusterInventory,
   type ClusterInventory,
@@ -40,11 +44,11 @@ export async function checkIntegrity(
   return [
     ...after.contradictions.filter((text) => before.contradictions.includes(text)),
     ...(await machineAmiss(home, machine, before, after)),
-    ...clusters.flatMap(({ code, found }) =>
+    ...clusters.flatMap(({ code, domain, found }) =>
       typeof found === 'string'
         ? [`region ${code} was not compared: ${found}`]
         : clusterAmiss(
-            code,
+            { code, domain },
             recordedIn(code, before, after),
             knownIn(before, after),
             elsewhereIn(code, before, after),
@@ -71,9 +75,10 @@ function connectionOf(
 function inspectClusters(
   home: string,
   rows: readonly KubernetesRegionRow[],
-): Promise<{ code: string; found: ClusterInventory | string }[]> {
+): Promise<(RecordedRegion & { found: ClusterInventory | string })[]> {
   return Promise.all(
     rows.map(async (row) => {
+      const { code, domain } = row;
       try {
         const keyPath = join(home, 'secrets.key');
         // To open a key that is missing makes one.
@@ -81,9 +86,9 @@ function inspectClusters(
           throw new Error(`${keyPath} is missing: restore it from a backup of the control plane`);
         const access = accessOrFail(await openSealer(keyPath), row);
         const found = await withCluster(access, (kube) => takeClusterInventory(kube));
-        return { code: row.code, found };
+        return { code, domain, found };
       } catch (error) {
-        return { code: row.code, found: error instanceof Error ? error.message : String(error) };
+        return { code, domain, found: error instanceof Error ? error.message : String(error) };
       }
     }),
   );

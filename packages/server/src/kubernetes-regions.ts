@@ -10,6 +10,7 @@ import {
 } from './engine/kubernetes/api/kubeconfig.ts';
 import { examineObjectStore } from './engine/kubernetes/doctor-store.ts';
 import { countClusters, examineCluster, findNodeHost } from './engine/kubernetes/doctor.ts';
+import { examineGateway, findRoutedRegion } from './engine/kubernetes/doctor-gateway.ts';
 import { createKubernetesEngine, type KubernetesEngineOptions } from './engine/kubernetes/index.ts';
 import type { ObjectStore } from './engine/object-store.ts';
 import { StoreError, tryStore } from './engine/kubernetes/s3.ts';
@@ -96,10 +97,12 @@ export function createKubernetesRegions(
         server: server.origin,
         host: await findNodeHost(kube),
         clusters: await countClusters(kube, code),
+        routed: await findRoutedRegion(kube),
       })),
     examine: async (row) =>
       withCluster(accessOrFail(sealer, row), async (kube) => [
         ...(await examineCluster(kube, row.storage_class, `howdah-${row.code}`)),
+        ...(row.domain === null ? [] : await examineGateway(kube, row.domain)),
         ...(await examineObjectStore(kube, {
           code: row.code,
           isSet: row.object_store !== null,
@@ -127,6 +130,7 @@ async function openRegion(
     settings: {
       code,
       host,
+      domain: row.domain,
       storageClass: row.storage_class,
       get images() {
         return current().images;

@@ -44,7 +44,13 @@ const LARGE: readonly string[] = [
 const SIZE = { cpuMillis: 500, memoryGbs: 1 } as const;
 
 describe('promises', () => {
-  const settings = { code: 'kube', images: { [MAJOR]: '' }, extensions: {}, poolerImage: '' };
+  const settings = {
+    code: 'kube',
+    domain: null,
+    images: { [MAJOR]: '' },
+    extensions: {},
+    poolerImage: '',
+  };
   const capabilities = capabilitiesOf(settings, { snapshots: true, archive: null });
   const names = new Set(PROMISES.map(({ name }) => name));
   for (const name of [...NOT_KEPT.keys(), ...LARGE])

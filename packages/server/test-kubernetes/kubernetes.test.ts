@@ -13,6 +13,7 @@ import './networks.ts';
 import './sets.ts';
 import './moves.ts';
 import './journey.ts';
+import './gateway.ts';
 import './control-plane.ts';
 
 beforeAll(setUp);

@@ -82,6 +82,7 @@ export async function createKubernetesSubject(
   const settings = {
     code: `suite-${projectId}`,
     host: rig.host,
+    domain: null,
     storageClass: rig.storageClass,
     images: { [MAJOR]: image },
     extensions: {},
@@ -121,7 +122,8 @@ export async function createKubernetesSubject(
     firstPassword: FIRST_PASSWORD,
     clientNetwork: `${rig.machineHost}/32`,
     snapshotEveryMs: SNAPSHOT_EVERY_MS,
-    newPort: async () => (await engine.addresses.reserve({ take })).port,
+    newPort: async () =>
+      (await engine.addresses.reserve({ take }, { id: newId(), poolerOf: null })).port,
     listens: (port) => listens(rig.host, port),
     newSpec: async () => newSpec(projectId, { host: rig.host, port: await take() }, size),
     verifierOf: scramVerifier,

@@ -90,6 +90,63 @@ test('a region on Kubernetes is added, examined, used and removed', async () => 
   expect((await callApi('GET', '/regions/kube/doctor')).status).toBe(404);
 });
 
+test('a region has a domain of its own, and services that have names in it', async () => {
+  const { kubeconfig } = kubernetes;
+  const add = (code: string, more: object) =>
+    callApi('POST', '/regions', { code, kubeconfig, ...more });
+  for (const domain of ['example', 'Db.example.com', '10.0.0.1', '-.example.com', 'a..b'])
+    expect((await add('kube', { domain })).status, domain).toBe(400);
+  const domain = 'db.example.test';
+  for (const more of [{ host: 'h' }, { first_port: 30_000 }, { last_port: 30_000 }])
+    expect(await add('kube', { domain, ...more })).toMatchObject({
+      status: 400,
+      body: { message: expect.stringContaining('leave out host, first_port and last_port') },
+    });
+  const route = '/api/v1/namespaces/howdah-gateway/services/db-0123456789';
+  kubernetes.put(route, {
+    metadata: {
+      labels: { 'app.kubernetes.io/managed-by': 'howdah', 'howdah.io/region': 'theirs' },
+    },
+  });
+  expect(await add('kube', { domain })).toMatchObject({
+    status: 409,
+    body: { message: expect.stringContaining('has routes of the region theirs') },
+  });
+  kubernetes.take(route);
+  expect(await add('kube', { domain })).toMatchObject({
+    status: 201,
+    body: { domain, host: domain, first_port: 5432, last_port: 5432 },
+  });
+  for (const other of [domain, `eu.${domain}`, 'example.test'])
+    expect(await add('other', { domain: other })).toMatchObject({
+      status: 409,
+      body: { message: expect.stringContaining(`the region kube has ${domain}`) },
+    });
+  const services = `/projects/${cloud.projectId}/services`;
+  const asked = { region_code: 'kube', addons: [], enable_pooler: true };
+  const made = await Promise.all(
+    ['one', 'two'].map((name) => callApi('POST', services, { ...asked, name })),
+  );
+  for (const { body } of made) {
+    const id = String(body['service_id']);
+    expect(body).toMatchObject({
+      endpoint: { host: `${id}.${domain}`, port: 5432 },
+      connection_pooler: { endpoint: { host: `${id}-pooler.${domain}`, port: 5432 } },
+    });
+    expect((await callApi('DELETE', `${services}/${id}?purge=true`)).status).toBe(202);
+  }
+  const vpcs = `/projects/${cloud.projectId}/vpcs`;
+  expect(await callApi('POST', vpcs, { ...NETWORK, region_code: 'kube' })).toMatchObject({
+    status: 422,
+    body: { message: expect.stringContaining('the address of the TLS gateway') },
+  });
+  await expect
+    .poll(async () => (await callApi('DELETE', '/regions/kube')).status, { timeout: 60_000 })
+    .toBe(204);
+});
+
+const NETWORK = { name: 'net', cidr: '10.77.0.0/16' };
+
 test('the images of a region are set, and those that services need stay', async () => {
   const { kubeconfig } = kubernetes;
   expect((await callApi('POST', '/regions', { code: 'kube', kubeconfig })).status).toBe(201);

@@ -70,7 +70,7 @@ export async function createLocalSubject(): Promise<LocalSubject> {
       changed: (id) => void changed.add(id),
     });
   let engine = make();
-  const newPort = async (): Promise<number> => (await engine.addresses.reserve({ take })).port;
+  const newPort = () => newPortOf(engine, take);
 
   return {
     get engine() {
@@ -196,3 +196,6 @@ async function countRows(spec: ServiceSpec): Promise<number> {
     throw error;
   }
 }
+
+const newPortOf = async ({ addresses }: Engine, take: () => Promise<number>): Promise<number> =>
+  (await addresses.reserve({ take }, { id: newId(), poolerOf: null })).port;

@@ -182,6 +182,7 @@ const OLDER_NAMES = [
   'alter table services add unique (region_code, port), add unique (region_code, pooler_port)',
   'alter table operations drop column request',
   'drop table repositories, former_repositories',
+  'alter table services drop column pooler_host',
   'drop table kubernetes_regions',
   'alter table vpcs drop column region_alias',
   'alter table services drop column move',

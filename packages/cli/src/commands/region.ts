@@ -18,6 +18,7 @@ type Adding = Changing & {
   kubeconfig?: string;
   context?: string;
   host?: string;
+  domain?: string;
   ports?: string;
   storageClass?: string;
   image?: readonly string[];
@@ -76,6 +77,7 @@ function addClusters(region: Command): void {
     .option('--kubeconfig <file>', 'with its certificates and keys in it, - for standard input')
     .option('--context <name>', 'a context of the kubeconfig; default: its current one')
     .option('--host <host>', 'at which clients reach the nodes; default: that of the first node')
+    .option('--domain <domain>', 'names for services, in place of host and ports: ID.DOMAIN:5432')
     .option('--ports <first-last>', 'ports of its services; default: 30000-32767')
     .option('--storage-class <name>', 'of volumes; default: the default class of the cluster')
     .option('--image <major=image...>', 'images of PostgreSQL, by major version')
@@ -86,7 +88,8 @@ function addClusters(region: Command): void {
       const body = await bodyOf(code, options);
       const added = await answered(connection.client.POST('/regions', { body }));
       await showAs(options.output, added, KUBERNETES_REGION_VIEW.noun, () => {
-        say(`Services of the region ${code} run on ${added.server}, at ${added.host}.`);
+        const at = added.domain === null ? added.host : `names in ${added.domain}`;
+        say(`Services of the region ${code} run on ${added.server}, at ${at}.`);
         say(`Examine the cluster: howdah region doctor ${code}`);
       });
     });
@@ -173,7 +176,7 @@ function addClusters(region: Command): void {
 }
 
 async function bodyOf(code: string, options: Adding): Promise<Schemas['AddRegion']> {
-  const { kubeconfig, context, host, ports, storageClass, image } = options;
+  const { kubeconfig, context, host, domain, ports, storageClass, image } = options;
   const [, first, last] = /^(\d{1,5})-(\d{1,5})$/.exec(ports ?? '') ?? [];
   if (ports !== undefined && (first === undefined || last === undefined))
     throw new Failure(`--ports: found ${ports}; expected FIRST-LAST`, 'usage');
@@ -182,6 +185,7 @@ async function bodyOf(code: string, options: Adding): Promise<Schemas['AddRegion
     ...given('kubeconfig', kubeconfig === undefined ? undefined : await readText(kubeconfig)),
     ...given('context', context),
     ...given('host', host),
+    ...given('domain', domain),
     ...given('first_port', first === undefined ? undefined : Number(first)),
     ...given('last_port', last === undefined ? undefined : Number(last)),
     ...given('storage_class', storageClass),

@@ -2456,8 +2456,10 @@ export interface components {
             code: string;
             /** @description the API of its cluster */
             server: string;
-            /** @description at which clients reach its services */
+            /** @description at which clients reach its services; with a domain, that: each has a name in it */
             host: string;
+            /** @description of the names of its services, ID.DOMAIN; null: they have ports of the host */
+            domain: string | null;
             /** @description the first port of its services */
             first_port: number;
             /** @description the last port of its services */
@@ -2507,6 +2509,8 @@ export interface components {
             context?: string;
             /** @description the name or address at which clients reach the nodes; default: that of the first node */
             host?: string;
+            /** @description of the names of its services, in place of host and ports: they are at ID.DOMAIN:5432, through a TLS gateway in the cluster that *.DOMAIN leads to */
+            domain?: string;
             /** @description of its services; default: 30000 */
             first_port?: number;
             /** @description of its services; default: 32767 */

@@ -59,6 +59,7 @@ export function ClusterFacts({ cluster }: { cluster: Cluster }) {
 const factsOf = ({
   server,
   host,
+  domain,
   first_port: first,
   last_port: last,
   storage_class: storage,
@@ -66,8 +67,11 @@ const factsOf = ({
   extensions,
 }: Cluster): [string, ReactNode][] => [
   ['API', <span className="mono">{server}</span>],
-  ['Clients connect to', <span className="mono">{host}</span>],
-  ['Ports', `${first} to ${last}`],
+  [
+    'Clients connect to',
+    <span className="mono">{domain === null ? host : `SERVICE.${domain}`}</span>,
+  ],
+  ['Ports', first === last ? `${first}` : `${first} to ${last}`],
   ['Storage class', storage ?? 'the default one'],
   ...Object.entries(images).map(([major, image]): [string, ReactNode] => [
     `PostgreSQL ${major}`,
@@ -83,6 +87,7 @@ const BLANK = {
   kubeconfig: '',
   context: '',
   host: '',
+  domain: '',
   first_port: '',
   last_port: '',
   storage_class: '',
@@ -126,6 +131,7 @@ export function NewCluster() {
         {isMore && (
           <Fields>
             <TextField label="Context" placeholder="the current one" {...of('context')} />
+            <TextField label="Domain" placeholder="none: host and ports" {...of('domain')} />
             <TextField label="First port" placeholder="30000" {...of('first_port')} />
             <TextField label="Last port" placeholder="32767" {...of('last_port')} />
             <TextField label="Storage class" placeholder="the default" {...of('storage_class')} />

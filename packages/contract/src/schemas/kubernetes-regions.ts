@@ -11,6 +11,9 @@ export const MAX_KUBERNETES_REGIONS = 16;
 /** The ports of Services of the type NodePort, unless Kubernetes is configured otherwise. */
 export const NODE_PORTS = { first: 30_000, last: 32_767 } as const;
 
+/** The port of all services of a region with a domain. */
+export const GATEWAY_PORT = 5432;
+
 const port = (description: string) => Type.Integer({ minimum: 1, maximum: 65_535, description });
 const text = (description: string, maxLength = 253) =>
   Type.String({ minLength: 1, maxLength, pattern: VISIBLE_PATTERN, description });
@@ -71,6 +74,15 @@ export const AddRegionBody = Named(
           pattern: '^[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$',
           description:
             'the name or address at which clients reach the nodes; default: that of the first node',
+        }),
+      ),
+      domain: Type.Optional(
+        Type.String({
+          maxLength: 200,
+          pattern: '^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?[.])+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$',
+          description:
+            'of the names of its services, in place of host and ports: they are at ' +
+            'ID.DOMAIN:5432, through a TLS gateway in the cluster that *.DOMAIN leads to',
         }),
       ),
       first_port: Type.Optional(port(`of its services; default: ${NODE_PORTS.first}`)),
@@ -144,7 +156,13 @@ export const KubernetesRegionSchema = Named(
   Type.Object({
     code: Type.String(),
     server: Type.String({ description: 'the API of its cluster' }),
-    host: Type.String({ description: 'at which clients reach its services' }),
+    host: Type.String({
+      description:
+        'at which clients reach its services; with a domain, that: each has a name in it',
+    }),
+    domain: Type.Union([Type.String(), Type.Null()], {
+      description: 'of the names of its services, ID.DOMAIN; null: they have ports of the host',
+    }),
     first_port: port('the first port of its services'),
     last_port: port('the last port of its services'),
     storage_class: Type.Union([Type.String(), Type.Null()], {

@@ -15,15 +15,23 @@ export type PortLedger = {
 /** All ports of a region are reserved or in use; the message is for users. */
 export class NoPortLeft extends Error {}
 
+/** The servers of a service or read replica set, or its pooler. */
+export type Listener = Readonly<{
+  /** The id of the service or read replica set. */
+  id: string;
+  /** The host of the service whose pooler listens; null: its servers do. */
+  poolerOf: string | null;
+}>;
+
 /** Where services listen. */
 export interface Addresses {
   /**
-   * Chooses an endpoint for a service, a read replica set or a spare, or a port for a pooler. It is
-   * promised to a client and does not change afterwards.
+   * Chooses an endpoint for a service, a read replica set or a spare, or for a pooler. It is
+   * promised to a client and does not change afterwards. No other endpoint has its host and port.
    *
    * @throws NoPortLeft
    */
-  reserve(ports: PortLedger): Promise<Endpoint>;
+  reserve(ports: PortLedger, listener: Listener): Promise<Endpoint>;
   /** Whether a new service would be at the host of this endpoint too. */
   isCurrent(endpoint: Endpoint): boolean;
 }

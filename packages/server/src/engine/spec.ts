@@ -38,8 +38,8 @@ export type ServiceSpec = {
   recovery: Recovery | null;
   /** The move of its data into another major version that was requested; null: none was. */
   upgrade: Upgrade | null;
-  /** Where its connection pooler listens, on the host of the endpoint; null: it has none. */
-  pooler: { port: number } | null;
+  /** Where its pooler listens, by default on the host of the endpoint; null: it has none. */
+  pooler: { host?: string; port: number } | null;
   /** Its replicas; null: it never had any, and one server listens on the endpoint's port itself. */
   ha: HighAvailability | null;
   /** The VPC that it is in; null: clients use its endpoint. */

@@ -66,6 +66,7 @@ export async function handOver(
       port,
       // The other region has ports of its own.
       pooler_port: null,
+      pooler_host: null,
       // The data of before it stays in the former region.
       upgraded: null,
       reachable: false,

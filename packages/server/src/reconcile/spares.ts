@@ -6,6 +6,7 @@ import { defaultAddons, defaultMajor } from '../domain/service/default-addons.ts
 import { type Addresses, NoPortLeft, type PortLedger } from '../engine/addresses.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Endpoint } from '../engine/spec.ts';
+import { newId } from '../lib/ids.ts';
 import type { Store } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
 import { createPortLedger } from '../store/regions.ts';
@@ -36,10 +37,12 @@ export async function keepSpares(store: Store, region: Region, wanted: number): 
   for (let attempt = 0; attempt < missing; attempt++) {
     await store.db.transaction().execute(async (tx) => {
       // Locks the region: two rounds at the same time count one after the other.
-      const endpoint = await reserveOrNull(addresses, createPortLedger(tx, region));
+      const id = newId();
+      const endpoint = await reserveOrNull(addresses, createPortLedger(tx, region), id);
       if (endpoint === null) return;
       if ((await countSpares(tx, region.code, kind)) >= wanted) return;
       const spare = await insertSpare(tx, {
+        id,
         region: region.code,
         serviceType: typeOfAddons(addons),
         ...kind,
@@ -53,9 +56,13 @@ export async function keepSpares(store: Store, region: Region, wanted: number): 
 }
 
 /** @returns null: no port is left, and there is no spare */
-async function reserveOrNull(addresses: Addresses, ports: PortLedger): Promise<Endpoint | null> {
+async function reserveOrNull(
+  addresses: Addresses,
+  ports: PortLedger,
+  id: string,
+): Promise<Endpoint | null> {
   try {
-    return await addresses.reserve(ports);
+    return await addresses.reserve(ports, { id, poolerOf: null });
   } catch (error) {
     if (error instanceof NoPortLeft) return null;
     throw error;

@@ -60,7 +60,7 @@ export async function adoptService(
     if (known !== null) return answerOf(known.service, known.operationId, found, name);
     await refuseSecondProject(tx, regions, region, caller.projectId);
     await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, 1) });
-    const endpoint = await endpointFor(tx, region, found);
+    const endpoint = await endpointFor(tx, region, found, id);
     const serviceType = typeOfAddons(addons);
     const made = { id, region: region.code, serviceType, addons, major, size, storageGb, endpoint };
     const fresh = await insertSpare(tx, { ...made, origin: null });
@@ -130,6 +130,7 @@ async function endpointFor(
   tx: Tx,
   region: Region,
   { endpoint, pid }: Adoptable,
+  id: string,
 ): Promise<Endpoint> {
   const [first, last] = region.portRange;
   const isFree =
@@ -144,7 +145,7 @@ async function endpointFor(
       `directory: its server runs (process ${pid}) on a port that it cannot keep: ` +
         `stop it (kill -INT ${pid}), then ask again`,
     );
-  return reserveEndpoint(tx, region);
+  return reserveEndpoint(tx, region, { id, poolerOf: null });
 }
 
 /**

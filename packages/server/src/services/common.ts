@@ -2,7 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError, parseSize, type Size, type SizeInput } from '@howdah/contract';
 import { DISK_FULL_PERCENT } from '../domain/disk.ts';
-import { NoPortLeft } from '../engine/addresses.ts';
+import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
+import { NoPortLeft, type Listener } from '../engine/addresses.ts';
 import type { Region, Regions } from '../engine/regions.ts';
 import type { Endpoint } from '../engine/spec.ts';
 import type { Store } from '../store/database.ts';
@@ -14,13 +15,14 @@ import { amendAnswer, type Caller, type Outcome } from './change.ts';
 /** A change that was waited for. */
 export type Done = Outcome & { message: string };
 
-/**
- * Has the engine choose an endpoint, or the port of a pooler. The caller reserves it in the same
- * transaction.
- */
-export async function reserveEndpoint(tx: Tx, region: Region): Promise<Endpoint> {
+/** Has the engine choose an endpoint. The caller reserves it in the same transaction. */
+export async function reserveEndpoint(
+  tx: Tx,
+  region: Region,
+  listener: Listener,
+): Promise<Endpoint> {
   try {
-    return await region.engine.addresses.reserve(createPortLedger(tx, region));
+    return await region.engine.addresses.reserve(createPortLedger(tx, region), listener);
   } catch (error) {
     if (error instanceof NoPortLeft) throw new ApiError('LIMIT_EXCEEDED', error.message);
     throw error;
@@ -75,6 +77,21 @@ export function sizeOrRefuse(
   const parsed = parseSize(cpuMillis, memoryGbs, rules);
   if ('problem' in parsed) throw new ApiError('INVALID_REQUEST', parsed.problem);
   return parsed.size;
+}
+
+/** The change that enables a pooler. If it was enabled before, it is where it was. */
+export async function poolerColumns(
+  region: Region,
+  { id, host, pooler_port: port }: ServiceRow,
+  tx: Tx,
+): Promise<ServiceChange> {
+  if (port !== null) return { pooler: true };
+  const endpoint = await reserveEndpoint(tx, region, { id, poolerOf: host });
+  return {
+    pooler: true,
+    pooler_port: endpoint.port,
+    pooler_host: endpoint.host === host ? null : endpoint.host,
+  };
 }
 
 /** How long an answer waits for the effect of its change, and the interval of its polls. */

@@ -12,10 +12,16 @@ import {
 import type { ServiceRow } from '../domain/service/row.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Origin } from '../engine/spec.ts';
-import { newPassword } from '../lib/ids.ts';
+import { newId, newPassword } from '../lib/ids.ts';
 import { scramVerifier } from '../lib/scram.ts';
 import { type Caller, makeChange } from './change.ts';
-import { refuseFullDisk, refuseSecondProject, reserveEndpoint, sizeOrRefuse } from './common.ts';
+import {
+  poolerColumns,
+  refuseFullDisk,
+  refuseSecondProject,
+  reserveEndpoint,
+  sizeOrRefuse,
+} from './common.ts';
 import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { defaultAddons } from '../domain/service/default-addons.ts';
@@ -72,10 +78,7 @@ export async function createService(
       caller,
       null,
     );
-    const pooler =
-      body.enable_pooler === true
-        ? { pooler: true, pooler_port: (await reserveEndpoint(tx, region)).port }
-        : {};
+    const pooler = body.enable_pooler === true ? await poolerColumns(region, fresh, tx) : {};
     const ha = highlyAvailable ? { ...replicas, has_gateway: true } : {};
     const vpc =
       body.vpc_id === undefined
@@ -117,8 +120,10 @@ export async function insertServiceAtEndpoint(
   tx: Tx,
   made: { addons: readonly Addon[]; major: number | null; size: Size; origin: Origin | null },
 ): Promise<ServiceRow> {
-  const endpoint = await reserveEndpoint(tx, region);
+  const id = newId();
+  const endpoint = await reserveEndpoint(tx, region, { id, poolerOf: null });
   return insertSpare(tx, {
+    id,
     region: region.code,
     serviceType: typeOfAddons(made.addons),
     ...made,

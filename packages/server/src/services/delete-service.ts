@@ -93,14 +93,16 @@ async function restoredFrom(
       'the data of the service is just being removed from this machine: try again in a minute, ' +
         'and it is restored from a repository',
     );
-  const keepPort = async (port: number): Promise<number> =>
-    (await isPromised(tx, region.code, port)) ? (await reserveEndpoint(tx, region)).port : port;
-  const { port, pooler_port: poolerPort } = service;
+  const { id, host, port, pooler_port: poolerPort } = service;
+  const keepPort = async (port: number, poolerOf: string | null): Promise<number> =>
+    (await isPromised(tx, region.code, port))
+      ? (await reserveEndpoint(tx, region, { id, poolerOf })).port
+      : port;
   return {
     kept: null,
     ...recoveryFrom(service, source),
-    port: await keepPort(port),
-    pooler_port: poolerPort === null ? null : await keepPort(poolerPort),
+    port: await keepPort(port, null),
+    pooler_port: poolerPort === null ? null : await keepPort(poolerPort, host),
   };
 }
 

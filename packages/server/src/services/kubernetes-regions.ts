@@ -2,7 +2,6 @@
 import {
   ApiError,
   MAX_KUBERNETES_REGIONS,
-  NODE_PORTS,
   type AddRegionBody,
   type Finding,
   type KubernetesRegionDocument,
@@ -33,6 +32,7 @@ import { insertRegion, isInUse } from '../store/regions.ts';
 import type { ObjectStorePlace, Tx } from '../store/tables.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
+import { gatewayTaken, portsOf, refuseDomain } from './region-domain.ts';
 import { imagesOf, POOLER_IMAGE, refuseNeeded } from './region-images.ts';
 import { findRegion } from './regions.ts';
 
@@ -46,14 +46,20 @@ export type KubernetesRegionContext = ControlContext & {
     /**
      * Asks a cluster who it is.
      *
-     * @returns its address; the host of its first node, or null if no node is ready; and how many
-     *   Clusters it has of a region with the code
+     * @returns its address; the host of its first node, or null if no node is ready; how many
+     *   Clusters it has of a region with the code; and a region that has routes at its TLS gateway,
+     *   or null if none has
      * @throws ApiError INVALID_REQUEST when it cannot be reached that way
      */
     probe: (
       access: ClusterAccess,
       code: string,
-    ) => Promise<{ server: string; host: string | null; clusters: number }>;
+    ) => Promise<{
+      server: string;
+      host: string | null;
+      clusters: number;
+      routed: string | null;
+    }>;
     /** Examines the cluster of a region. */
     examine: (row: KubernetesRegionRow) => Promise<Finding[]>;
     /** Begins to serve a region. */
@@ -81,13 +87,14 @@ export async function describeKubernetesRegions({
 }
 
 function documentOf(row: KubernetesRegionRow): KubernetesRegionDocument {
-  const { code, server, host, first_port, last_port, storage_class, pooler_image } = row;
+  const { code, server, host, domain, first_port, last_port, storage_class, pooler_image } = row;
   const { object_store: store } = row;
   const created = row.created.toISOString();
   return {
     code,
     server,
     host,
+    domain,
     first_port,
     last_port,
     storage_class,
@@ -108,25 +115,30 @@ export async function addRegion(
   body: AddRegionBody,
 ): Promise<Outcome> {
   const { store, clusters } = context;
-  const { first_port = NODE_PORTS.first, last_port = NODE_PORTS.last } = body;
-  if (first_port > last_port)
-    throw new ApiError('INVALID_REQUEST', `last_port: found ${last_port}, below ${first_port}`);
+  const { first_port, last_port } = portsOf(body);
   refuseTaken(context, body.code);
   const { images, extensions } = imagesOf(body);
   const access = accessOf(body);
-  const { server, host, clusters: found } = await clusters.probe(access, body.code);
-  if (found > 0) throw new ApiError('CONFLICT', takenInCluster(body.code, found));
-  const named = body.host ?? host;
+  const probed = await clusters.probe(access, body.code);
+  if (probed.clusters > 0)
+    throw new ApiError('CONFLICT', takenInCluster(body.code, probed.clusters));
+  const domain = body.domain ?? null;
+  if (domain !== null && probed.routed !== null)
+    throw new ApiError('CONFLICT', gatewayTaken(probed.routed));
+  const named = domain ?? body.host ?? probed.host;
   if (named === null)
     throw new ApiError('INVALID_REQUEST', 'host: the cluster has no node that is ready; name one');
   const added = await makeChange(store, caller, async (tx) => {
-    refuseMore(await lockKubernetesRegions(tx));
+    const rows = await lockKubernetesRegions(tx);
+    refuseMore(rows);
     refuseTaken(context, body.code);
+    if (domain !== null) refuseDomain(rows, domain);
     const row = await insertKubernetesRegion(tx, {
       code: body.code,
-      server,
+      server: probed.server,
       sealed: access === null ? null : clusters.sealer.seal(JSON.stringify(access)),
       host: named,
+      domain,
       first_port,
       last_port,
       storage_class: body.storage_class ?? null,

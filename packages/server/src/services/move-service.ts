@@ -52,7 +52,10 @@ export async function moveService(
     await refuseSecondProject(tx, context.regions, to, caller.projectId);
     await refuseWhileCopied(tx, id);
     const postgres = to.engine.lifecycle.supports(service.addons, service.pg_version);
-    const reasons = whyNotMoved(service, postgres, data, target);
+    const reasons = [
+      ...whyNotMoved(service, postgres, data, target),
+      ...whyNotLimited(service, to),
+    ];
     if (reasons.length > 0)
       throw new ApiError(
         'UNAVAILABLE_HERE',
@@ -66,7 +69,7 @@ export async function moveService(
       source: { host: service.host, port: service.port },
       to: to.code,
       toAlias: alias,
-      endpoint: await reserveEndpoint(tx, to),
+      endpoint: await reserveEndpoint(tx, to, { id, poolerOf: null }),
       prepared: false,
       silent: null,
       switched: null,
@@ -80,6 +83,17 @@ export async function moveService(
     await makeDue(tx, id);
     return { doc: row.doc, operationId: next.id, note: noteOf(to, data) };
   });
+}
+
+/** Its allow list goes along, and must hold there. */
+function whyNotLimited(
+  { allow_list_id: list }: Pick<ServiceRow, 'allow_list_id'>,
+  { engine }: Region,
+): string[] {
+  const allowed = engine.capabilities.actions.attachToAllowList;
+  return list === null || allowed.possible
+    ? []
+    : [`it has an allow list; detach it first, or choose another region: ${allowed.why}`];
 }
 
 /** The former server of the last move is where the state of the next one would be. */

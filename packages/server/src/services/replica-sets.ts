@@ -30,14 +30,21 @@ import { sizeColumns, sizeOf, networkColumnsOf } from '../domain/service/spec.ts
 import { findReplicaSet } from '../store/replica-sets.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
 import { changeService, lockService } from '../store/services.ts';
+import { newId } from '../lib/ids.ts';
 import { insertSpare } from '../store/spares.ts';
-import { refuseFullDisk, reserveEndpoint, sizeOrRefuse, untilDone, type Done } from './common.ts';
+import {
+  poolerColumns,
+  refuseFullDisk,
+  reserveEndpoint,
+  sizeOrRefuse,
+  untilDone,
+  type Done,
+} from './common.ts';
 import type { ControlContext } from './context.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseByRole } from './permissions.ts';
 import { refuseImpossible } from './regions.ts';
-import { poolerColumns } from './service-network.ts';
 import { lockOwnService, refuseMoved } from './service-rules.ts';
 
 /** The ids that name a set in a path. */
@@ -67,8 +74,10 @@ export async function createReplicaSet(
       replica_sets: 1,
       ...weightOf(size, body.nodes),
     });
-    const endpoint = await reserveEndpoint(tx, region);
+    const id = newId();
+    const endpoint = await reserveEndpoint(tx, region, { id, poolerOf: null });
     const fresh = await insertSpare(tx, {
+      id,
       region: region.code,
       serviceType: parent.service_type,
       addons: parent.addons,

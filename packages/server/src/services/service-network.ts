@@ -1,9 +1,8 @@
 /** VPC and connection pooler of a service. */
 import { ApiError } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
-import type { Region } from '../engine/regions.ts';
 import { amendAnswer, type Caller } from './change.ts';
-import { type Done, reserveEndpoint, untilDone } from './common.ts';
+import { type Done, poolerColumns, untilDone } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { changeUnderRules } from './service-rules.ts';
 import { joinVpc, leaveVpc } from './vpcs.ts';
@@ -116,16 +115,4 @@ export async function disableServicePooler(
     await changeUnderRules(context, caller, id, 'disablePooler', decide, 'disablePooler'),
     'the connection pooler is disabled',
   );
-}
-
-/** A pooler that was enabled before gets the same port again. */
-export async function poolerColumns(
-  region: Region,
-  service: ServiceRow,
-  tx: Tx,
-): Promise<ServiceChange> {
-  return {
-    pooler: true,
-    pooler_port: service.pooler_port ?? (await reserveEndpoint(tx, region)).port,
-  };
 }

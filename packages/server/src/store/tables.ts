@@ -109,6 +109,7 @@ export interface Tables {
     | 'deleting'
     | 'pooler'
     | 'pooler_port'
+    | 'pooler_host'
     | 'replica_count'
     | 'sync_replica_count'
     | 'has_gateway'
@@ -180,6 +181,8 @@ export interface Tables {
     server: string;
     sealed: Buffer | null;
     host: string;
+    /** The domain of its services at its TLS gateway; null: they have ports of its nodes. */
+    domain: ColumnType<string | null, string | null | undefined, never>;
     first_port: number;
     last_port: number;
     storage_class: string | null;

@@ -13,9 +13,7 @@ export function replicaSetDocument(row: ServiceRow): ReadReplicaSet {
     cpu_millis: row.cpu_millis ?? 0,
     memory_gbs: row.memory_gbs ?? 0,
     endpoint: { host: row.host, port: row.port },
-    ...(pooler === null
-      ? {}
-      : { connection_pooler: { endpoint: { host: row.host, port: pooler.port } } }),
+    ...(pooler === null ? {} : { connection_pooler: { endpoint: pooler } }),
     ...(vpcEndpoint === null ? {} : { vpc_endpoint: vpcEndpoint }),
     metadata: { environment: row.environment },
     status: REPLICA_SET_STATUS[row.status],

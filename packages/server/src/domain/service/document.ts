@@ -27,9 +27,7 @@ export function serviceDocument(row: ServiceRow): Service {
     created: row.created.toISOString(),
     ...(row.created_by === null ? {} : { created_by: row.created_by }),
     endpoint: { host: row.host, port: row.port },
-    ...(pooler === null
-      ? {}
-      : { connection_pooler: { endpoint: { host: row.host, port: pooler.port } } }),
+    ...(pooler === null ? {} : { connection_pooler: { endpoint: pooler } }),
     ...(vpcEndpoint === null ? {} : { vpc_endpoint: vpcEndpoint, vpcEndpoint }),
     ...(row.metric_exporter_id === null ? {} : { metric_exporter_id: row.metric_exporter_id }),
     ...(row.allow_list_id === null ? {} : { allow_list_id: row.allow_list_id }),

@@ -124,6 +124,8 @@ export type ServiceRow = {
   backup_retention_days: number | null;
   pooler: boolean;
   pooler_port: number | null;
+  /** Where its pooler is; null: at the host of the service. */
+  pooler_host: string | null;
   replica_count: number;
   sync_replica_count: number;
   /** Whether a gateway is before its servers: it has replicas, or had some. */
@@ -201,6 +203,7 @@ export type ServiceChange = Partial<
     | 'warnings'
     | 'pooler'
     | 'pooler_port'
+    | 'pooler_host'
     | 'vpc_id'
     | 'vpc_address'
     | 'allow_list_id'

@@ -2,7 +2,13 @@
 import type { Size } from '@howdah/contract';
 import type { Move, ServiceChange, ServiceRow } from './row.ts';
 import { upgradedWithout } from './upgrades.ts';
-import type { ExtensionChange, HighAvailability, ServiceSpec, Upgrade } from '../../engine/spec.ts';
+import type {
+  Endpoint,
+  ExtensionChange,
+  HighAvailability,
+  ServiceSpec,
+  Upgrade,
+} from '../../engine/spec.ts';
 
 export function serviceSpec(row: ServiceRow): ServiceSpec {
   return {
@@ -65,8 +71,9 @@ function extensionChange(row: ServiceRow): ExtensionChange | null {
 }
 
 /** The listener of the pooler; null: there is none. */
-export function poolerSpec(row: ServiceRow): { port: number } | null {
-  return row.pooler && row.pooler_port !== null ? { port: row.pooler_port } : null;
+export function poolerSpec(row: ServiceRow): Endpoint | null {
+  if (!row.pooler || row.pooler_port === null) return null;
+  return { host: row.pooler_host ?? row.host, port: row.pooler_port };
 }
 
 function highAvailabilitySpec(row: ServiceRow): HighAvailability | null {

@@ -1,6 +1,7 @@
 /** Promises about the life of a service: its steps, its presence, its listeners, its removal. */
 import assert from 'node:assert/strict';
 import type { OperationKind } from '@howdah/contract';
+import { newId } from '../../lib/ids.ts';
 import { NoPortLeft } from '../addresses.ts';
 import { EngineUnavailable, type Seen } from '../engine.ts';
 import type { ServiceSpec } from '../spec.ts';
@@ -326,9 +327,9 @@ async function addressesAreUnique(subject: Subject): Promise<void> {
     return offered.at(-1) ?? 0;
   };
   const endpoints = [
-    await addresses.reserve({ take }),
-    await addresses.reserve({ take }),
-    await addresses.reserve({ take }),
+    await addresses.reserve({ take }, { id: newId(), poolerOf: null }),
+    await addresses.reserve({ take }, { id: newId(), poolerOf: null }),
+    await addresses.reserve({ take }, { id: newId(), poolerOf: null }),
   ];
   const names = endpoints.map(({ host, port }) => `${host}:${port}`);
   assert.equal(new Set(names).size, names.length, names.join(', '));
@@ -337,7 +338,10 @@ async function addressesAreUnique(subject: Subject): Promise<void> {
     assert.equal(addresses.isCurrent(endpoint), true);
   }
   const none = (): Promise<number> => Promise.reject(new NoPortLeft('none is left'));
-  await assert.rejects(addresses.reserve({ take: none }), NoPortLeft);
+  await assert.rejects(
+    addresses.reserve({ take: none }, { id: newId(), poolerOf: null }),
+    NoPortLeft,
+  );
 }
 
 function poolerListens(subject: Subject): Promise<void> {

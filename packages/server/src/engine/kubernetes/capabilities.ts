@@ -7,6 +7,7 @@ import type { RegionSettings } from './manifests/cluster.ts';
 import { poolerVersion } from './manifests/pooler.ts';
 
 type Images = Pick<RegionSettings, 'code' | 'images' | 'extensions' | 'poolerImage'>;
+type Settings = Images & Pick<RegionSettings, 'domain'>;
 
 /** Whether a service with these add-ons can run here. @param major null: the newest */
 export function supports(
@@ -52,7 +53,7 @@ export type Keeping = Readonly<{
   archive: ObjectStore | null;
 }>;
 
-export function capabilitiesOf(settings: Images, { snapshots, archive }: Keeping): Capabilities {
+export function capabilitiesOf(settings: Settings, { snapshots, archive }: Keeping): Capabilities {
   const typeOf = (addons: readonly Addon[]) => supports(settings, addons, null);
   const versionsOf = (addons: readonly Addon[]): MajorCapability[] =>
     majorsOf(settings, []).map((major) => ({ ...supports(settings, addons, major), major }));
@@ -61,6 +62,7 @@ export function capabilitiesOf(settings: Images, { snapshots, archive }: Keeping
     POSTGRES: [],
     VECTOR: ['ai'],
   } as const;
+  const networks = settings.domain === null ? POSSIBLE : { possible: false, why: NO_NETWORKS };
   return {
     engine: 'kubernetes',
     types: {
@@ -83,8 +85,8 @@ export function capabilitiesOf(settings: Images, { snapshots, archive }: Keeping
       setHA: POSSIBLE,
       switchover: POSSIBLE,
       drill: POSSIBLE,
-      attachToVPC: POSSIBLE,
-      attachToAllowList: POSSIBLE,
+      attachToVPC: networks,
+      attachToAllowList: networks,
       verifyBackup: IMPOSSIBLE,
       runBackup: IMPOSSIBLE,
       createReplicaSet: POSSIBLE,
@@ -108,6 +110,9 @@ export function capabilitiesOf(settings: Images, { snapshots, archive }: Keeping
 /** In the words of an answer to a user. */
 const NOT_YET =
   'regions on Kubernetes do not have this yet; create the service in a region of this machine';
+const NO_NETWORKS =
+  'PostgreSQL sees the address of the TLS gateway of the region in place of those of clients; ' +
+  'use a region that was added with --host in place of --domain';
 const NO_PAST =
   'the region has no object store (howdah region object-store), and its cluster no snapshots of ' +
   'volumes (howdah region doctor says why), so no state of before can be forked; fork the ' +

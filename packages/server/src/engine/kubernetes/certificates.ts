@@ -43,7 +43,7 @@ export async function renewCertificates(region: Region): Promise<void> {
     if (id === undefined || projectId === undefined || cluster === null) continue;
     const { name } = cluster;
     const pem = Buffer.from(data['tls.crt'], 'base64').toString('utf8');
-    if (needsRenewal(pem, authority, hostsOf(settings.host, name, projectId)))
+    if (needsRenewal(pem, authority, hostsOf(settings, { name, id, projectId })))
       await writeCertificate(region, { name, id, projectId });
   }
 }

@@ -72,6 +72,7 @@ export async function openCloud(keepLogsEveryMs?: number): Promise<Cloud> {
       settings: {
         code: 'kube',
         host: '127.0.0.1',
+        domain: null,
         storageClass: null,
         get images() {
           return cloud.images;

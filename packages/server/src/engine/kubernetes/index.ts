@@ -20,6 +20,7 @@ import { capabilitiesOf, supports } from './capabilities.ts';
 import { keepCertificates } from './certificates.ts';
 import { createLogKeeper } from './logs/keeper.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
+import { publicEndpoint } from './manifests/route.ts';
 import { createMoves } from './moves.ts';
 import { createObserving } from './observing.ts';
 import { createNetworkGuard } from './networks.ts';
@@ -32,6 +33,7 @@ import { writePassword } from './service/objects.ts';
 import type { ClusterState } from './service/observed.ts';
 import { planOf } from './service/plan.ts';
 import { removeOnce } from './service/remove.ts';
+import { endpointOf } from './service/routes.ts';
 import { whyNotBackedUp } from './service/snapshots.ts';
 import { createStatements, type Statements } from './statements.ts';
 import { keepSnapshotClass, nameOf } from './storage-classes.ts';
@@ -74,7 +76,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
   const failovers = createFailovers({
     cache,
     records,
-    answers: (cluster) => answersAt(settings.host, cluster, authority),
+    answers: (cluster) => answersAt(settings, cluster, authority),
     primaryChanged: (id) => guard.endLater(id),
     failed,
   });
@@ -115,10 +117,10 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     lifecycle: createLifecycle(region),
     addresses: {
       // Kubernetes refuses a Service whose port another one has; those are outside of our range.
-      reserve: async (ports) => ({
-        host: settings.host,
-        port: await takeUsablePort(ports, async () => true),
-      }),
+      reserve: async (ports, { id, poolerOf }) =>
+        settings.domain === null
+          ? { host: poolerOf ?? settings.host, port: await takeUsablePort(ports, async () => true) }
+          : publicEndpoint(settings.domain, id, poolerOf === null ? 'servers' : 'pooler'),
       isCurrent: ({ host }) => host === settings.host,
     },
     sql: createSql(region, statements),
@@ -139,12 +141,13 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
 
 /** Whether PostgreSQL answers at the endpoint of a Cluster. */
 async function answersAt(
-  host: string,
-  { nodePort }: ClusterState,
+  settings: RegionSettings,
+  cluster: ClusterState,
   { certificatePem }: CertificateAuthority,
 ): Promise<boolean> {
-  if (nodePort === null) return false;
-  return askChallenge({ host, port: nodePort }, certificatePem).then(
+  const endpoint = endpointOf(settings, cluster);
+  if (endpoint === null) return false;
+  return askChallenge(endpoint, certificatePem).then(
     () => true,
     () => false,
   );
@@ -222,11 +225,11 @@ function createSql(region: Region, statements: Statements): Engine['sql'] {
 async function setPassword(region: Region, id: string, verifier: string): Promise<void> {
   const { cache, settings, authority } = region;
   const cluster = cache.cluster(id);
-  if (cluster?.projectId == null || cluster.nodePort === null)
+  const endpoint = cluster === null ? null : endpointOf(settings, cluster);
+  if (cluster?.projectId == null || endpoint === null)
     throw new EngineUnavailable(cache.staleWhy() === null ? 'it has no Cluster' : NO_ANSWER);
   // Otherwise the next start would set a password that was refused.
   if (cluster.desired?.running === false) throw new EngineUnavailable('it is paused');
-  const endpoint = { host: settings.host, port: cluster.nodePort };
   try {
     await writePassword(region, id, cluster.projectId, verifier);
   } catch (error) {

@@ -15,6 +15,7 @@ import {
 } from './manifests/networks.ts';
 import type { Region } from './region.ts';
 import { placesIn } from './service/objects.ts';
+import { endpointOf } from './service/routes.ts';
 import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
 
 /**
@@ -146,9 +147,11 @@ async function connect(
   password: string,
   database: string,
 ): Promise<Client> {
+  const cluster = cache.cluster(id);
+  const endpoint = cluster === null ? null : endpointOf(settings, cluster);
+  if (endpoint === null) throw new EngineUnavailable('it has no Cluster');
   const client = new Client({
-    host: settings.host,
-    port: cache.cluster(id)?.nodePort ?? 0,
+    ...endpoint,
     user: GUARD_ROLE,
     password,
     database,
@@ -175,7 +178,7 @@ const PASSWORD = Type.Object({ data: Type.Object({ password: Type.String() }) })
 
 async function passwordOf({ cache, kube }: Reach, id: string): Promise<string> {
   const cluster = cache.cluster(id);
-  if (cluster?.projectId == null || cluster.nodePort === null)
+  if (cluster?.projectId == null)
     throw new EngineUnavailable(cache.staleWhy() === null ? 'it has no Cluster' : NO_ANSWER);
   const place = placesIn(cluster.projectId)(KINDS.secret, controlSecret(id));
   const secret = await kube.get(place, PASSWORD).catch(throwUnavailable);

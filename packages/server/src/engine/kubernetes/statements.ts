@@ -23,6 +23,7 @@ import { readerSecret } from './manifests/names.ts';
 import type { Region } from './region.ts';
 import { askChallenge } from './service/challenge.ts';
 import { placesIn } from './service/objects.ts';
+import { endpointOf } from './service/routes.ts';
 import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
 
 export type Statements = ReturnType<typeof createStatements>;
@@ -90,9 +91,9 @@ const PASSWORD = Type.Object({ data: Type.Object({ password: Type.String() }) })
 export async function serverOf(region: Region, id: string): Promise<StatementServer> {
   const { cache, kube, settings, authority } = region;
   const cluster = cache.cluster(id);
-  if (cluster?.projectId == null || cluster.nodePort === null)
+  const endpoint = cluster === null ? null : endpointOf(settings, cluster);
+  if (cluster?.projectId == null || endpoint === null)
     throw new EngineUnavailable(cache.staleWhy() === null ? 'it has no Cluster' : NO_ANSWER);
-  const endpoint = { host: settings.host, port: cluster.nodePort };
   // The role of a set is that of its service.
   const owner = cluster.desired?.set?.parent ?? id;
   const place = placesIn(cluster.projectId)(KINDS.secret, readerSecret(owner));

@@ -117,9 +117,9 @@ function createAddresses({
   listenAddress,
 }: Pick<LocalEngineOptions, 'endpointHost' | 'listenAddress'>): Addresses {
   return {
-    reserve: async (ports) => {
+    reserve: async (ports, { poolerOf }) => {
       const port = await takeUsablePort(ports, (one) => portIsFree(listenAddress, one));
-      return { host, port };
+      return { host: poolerOf ?? host, port };
     },
     isCurrent: (endpoint) => endpoint.host === host,
   };

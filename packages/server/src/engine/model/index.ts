@@ -121,9 +121,9 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
     },
     addresses: {
       // Nothing listens on any of them.
-      reserve: async (ports) => {
+      reserve: async (ports, { poolerOf }) => {
         const port = await takeUsablePort(ports, async () => true);
-        return { host: NOWHERE, port };
+        return { host: poolerOf ?? NOWHERE, port };
       },
       isCurrent: ({ host }) => host === NOWHERE,
     },

@@ -88,7 +88,7 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
   'addresses are unique': () =>
     replaced('addresses', ({ addresses }) => {
       let first: Endpoint | null = null;
-      return { reserve: async (ports) => (first ??= await addresses.reserve(ports)) };
+      return { reserve: async (...asked) => (first ??= await addresses.reserve(...asked)) };
     }),
   'a pooler listens while it is wanted': () =>
     otherSpec((spec) =>

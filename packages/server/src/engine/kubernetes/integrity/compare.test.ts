@@ -5,6 +5,7 @@ import { clusterState } from '../service/observed.ts';
 import { clusterAmiss, type Recorded } from './compare.ts';
 import type { ClusterInventory, FoundCluster } from './inventory.ts';
 
+const REGION = { code: 'kube', domain: null };
 const SERVICE: Recorded = {
   id: 'abc',
   projectId: 'project',
@@ -47,11 +48,12 @@ const RIGHT: ClusterInventory = {
   servers: [SERVER],
   poolers: [],
   ports: [PORT],
+  routes: [],
   parts: [SECRET],
 };
 
 const amiss = (found: Partial<ClusterInventory>, service: Partial<Recorded> = {}): string[] =>
-  clusterAmiss('kube', [{ ...SERVICE, ...service }], new Set(['abc']), new Set(), {
+  clusterAmiss(REGION, [{ ...SERVICE, ...service }], new Set(['abc']), new Set(), {
     ...RIGHT,
     ...found,
   });
@@ -141,6 +143,39 @@ test.each<[string, Partial<ClusterInventory>, Partial<Recorded>, string]>([
   expect(amiss(found, service)).toEqual([sentence]);
 });
 
+const ROUTE = {
+  kind: KINDS.service,
+  namespace: 'howdah-gateway',
+  name: 'db-abc',
+  id: 'abc',
+  target: 's-abc-endpoint.howdah-project.svc',
+};
+
+test('a service of a region with a domain has routes in place of ports', () => {
+  const routed = (routes: ClusterInventory['routes'], service: Partial<Recorded> = {}) =>
+    clusterAmiss(
+      { code: 'kube', domain: 'db.example.com' },
+      [{ ...SERVICE, port: 5432, ...service }],
+      new Set(['abc']),
+      new Set(),
+      { ...RIGHT, ports: [], poolers: service.pooler === true ? [POOLER] : [], routes },
+    );
+  expect(routed([ROUTE])).toEqual([]);
+  const noRoute = (name: string, is: string): string =>
+    `service abc is READY and Service howdah-gateway/${name} is not its route, but ${is}: ` +
+    'howdah service restart writes it again';
+  expect(routed([])).toEqual([noRoute('db-abc', 'there is none')]);
+  expect(routed([{ ...ROUTE, target: 'elsewhere' }])).toEqual([
+    noRoute('db-abc', 'it is elsewhere'),
+  ]);
+  expect(routed([ROUTE], { pooler: true })).toEqual([noRoute('db-abc-pooler', 'there is none')]);
+  expect(routed([ROUTE, { ...ROUTE, id: 'xyz', name: 'db-xyz' }])).toEqual([
+    'left over: Service howdah-gateway/db-xyz: ' +
+      'kubectl --namespace howdah-gateway delete services db-xyz',
+  ]);
+  expect(routed([], { status: 'PAUSED' })).not.toContain('route');
+});
+
 test('objects of other regions and installations are no finding', () => {
   const other = cluster({ id: 'xyz', name: 's-xyz', region: 'other' });
   const parts = [SECRET, { ...SECRET, id: 'xyz', name: 's-xyz-password' }];
@@ -149,8 +184,8 @@ test('objects of other regions and installations are no finding', () => {
 
 test('a Cluster of a service that is in another region, and does not move, is a finding', () => {
   const found = { ...RIGHT, servers: [], ports: [] };
-  expect(clusterAmiss('kube', [], new Set(['abc']), new Set(['abc']), found)).toEqual([
+  expect(clusterAmiss(REGION, [], new Set(['abc']), new Set(['abc']), found)).toEqual([
     expect.stringMatching(/^Cluster howdah-project\/s-abc is of a service in another region/),
   ]);
-  expect(clusterAmiss('kube', [], new Set(['abc']), new Set(), found)).toEqual([]);
+  expect(clusterAmiss(REGION, [], new Set(['abc']), new Set(), found)).toEqual([]);
 });

@@ -1,6 +1,7 @@
 /** Compares a cluster with the metadata database. Pure. */
 import type { LiveStatus } from '@howdah/contract';
 import { namespaceOf } from '../manifests/names.ts';
+import { GATEWAY_NAMESPACE, routePlace, routeTarget, type RoutePart } from '../manifests/route.ts';
 import type { ClusterInventory, Found, FoundCluster } from './inventory.ts';
 
 /** A service of the region, as the metadata database has it. */
@@ -18,18 +19,26 @@ export type Recorded = Readonly<{
   poolerPort: number | null;
 }>;
 
+/** A region, as the metadata database has it. */
+export type RecordedRegion = Readonly<{
+  code: string;
+  /** The domain of its services at the TLS gateway; null: they have ports of the nodes. */
+  domain: string | null;
+}>;
+
 /**
  * @param known the ids of the services of all regions
  * @param elsewhere those that are in other regions, and do not move to this one
  * @returns a sentence for each contradiction
  */
 export function clusterAmiss(
-  code: string,
+  region: RecordedRegion,
   services: readonly Recorded[],
   known: ReadonlySet<string>,
   elsewhere: ReadonlySet<string>,
   found: ClusterInventory,
 ): string[] {
+  const { code } = region;
   return [
     ...found.clusters
       .filter(({ region, id }) => region === code && elsewhere.has(id))
@@ -40,7 +49,7 @@ export function clusterAmiss(
       ),
     ...services
       .filter(({ isSettled }) => isSettled)
-      .flatMap((service) => serviceAmiss(service, found).map((text) => `service ${text}`)),
+      .flatMap((service) => serviceAmiss(region, service, found).map((text) => `service ${text}`)),
     ...found.clusters
       .filter(({ region, id }) => region === code && !known.has(id))
       .map(
@@ -61,7 +70,11 @@ export function clusterAmiss(
   ];
 }
 
-function serviceAmiss(service: Recorded, found: ClusterInventory): string[] {
+function serviceAmiss(
+  region: RecordedRegion,
+  service: Recorded,
+  found: ClusterInventory,
+): string[] {
   const { id, projectId, status, provisioning } = service;
   const mine = found.clusters.filter((cluster) => cluster.id === id);
   const cluster = mine.find(
@@ -72,7 +85,9 @@ function serviceAmiss(service: Recorded, found: ClusterInventory): string[] {
     .map((one) => `${id} is not in ${placeOf(one)}, which has its label: ${removalOf(one)}`);
   if (cluster === undefined)
     return provisioning ? strange : [`${id} is ${status} and has no Cluster`, ...strange];
-  return [...strange, ...powerAmiss(service, cluster, found), ...portsAmiss(service, found)];
+  const endpointsAmiss =
+    region.domain === null ? portsAmiss(service, found) : routesAmiss(service, cluster.name, found);
+  return [...strange, ...powerAmiss(service, cluster, found), ...endpointsAmiss];
 }
 
 function powerAmiss(
@@ -111,10 +126,28 @@ function portsAmiss(service: Recorded, { ports }: ClusterInventory): string[] {
   });
 }
 
+/** Names that the TLS gateway does not connect to the service, but must. */
+function routesAmiss(service: Recorded, cluster: string, { routes }: ClusterInventory): string[] {
+  const { id, projectId, status, pooler } = service;
+  if (status !== 'READY' || projectId === null) return [];
+  const parts: readonly RoutePart[] = pooler ? ['servers', 'pooler'] : ['servers'];
+  return parts.flatMap((part) => {
+    const { name } = routePlace(id, part);
+    const target = routeTarget({ cluster, projectId, part });
+    const found = routes.find((route) => route.name === name);
+    if (found?.target === target) return [];
+    const is = found === undefined ? 'there is none' : `it is ${found.target || 'no ExternalName'}`;
+    return [
+      `${id} is READY and Service ${GATEWAY_NAMESPACE}/${name} is not its route, but ${is}: ` +
+        'howdah service restart writes it again',
+    ];
+  });
+}
+
 /** Objects that services which are gone have left. */
 function leftovers(known: ReadonlySet<string>, found: ClusterInventory): string[] {
   const owned = new Set(found.clusters.map(({ id }) => id));
-  return [...found.parts, ...found.poolers]
+  return [...found.parts, ...found.poolers, ...found.routes]
     .filter(({ id }) => !known.has(id) && !owned.has(id))
     .map((part) => `left over: ${placeOf(part)}: ${removalOf(part)}`);
 }

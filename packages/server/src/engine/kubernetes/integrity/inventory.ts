@@ -11,6 +11,7 @@ import {
   LABELS,
   MANAGED,
 } from '../manifests/names.ts';
+import { GATEWAY_NAMESPACE } from '../manifests/route.ts';
 import {
   CLUSTER_OBJECT,
   clusterState,
@@ -40,6 +41,8 @@ export type ClusterInventory = Readonly<{
   poolers: readonly (Found & Readonly<{ isWanted: boolean }>)[];
   /** Ports at which nodes listen, for the Services of anybody. */
   ports: readonly Readonly<{ port: number; namespace: string; name: string }>[];
+  /** Routes of the TLS gateway, with the Services that they stand for. */
+  routes: readonly (Found & Readonly<{ target: string }>)[];
   /** Other objects of services. */
   parts: readonly Found[];
 }>;
@@ -54,8 +57,13 @@ const LABELED = Type.Object({
 type Labeled = Static<typeof LABELED>;
 
 const SERVICE_OBJECT = Type.Object({
-  metadata: Type.Object({ name: Type.String(), namespace: Type.String() }),
+  metadata: Type.Object({
+    name: Type.String(),
+    namespace: Type.String(),
+    labels: Type.Optional(Type.Record(Type.String(), Type.String())),
+  }),
   spec: Type.Object({
+    externalName: Type.Optional(Type.String()),
     ports: Type.Optional(Type.Array(Type.Object({ nodePort: Type.Optional(Type.Number()) }))),
   }),
 });
@@ -98,6 +106,14 @@ export async function takeClusterInventory(kube: Kube): Promise<ClusterInventory
         nodePort === undefined ? [] : [{ port: nodePort, namespace, name }],
       ),
     ),
+    routes: services
+      .filter(({ metadata }) => metadata.namespace === GATEWAY_NAMESPACE)
+      .flatMap((service) =>
+        partsOf(KINDS.service, [service]).map((found) => ({
+          ...found,
+          target: service.spec.externalName ?? '',
+        })),
+      ),
     parts: [...partsOf(KINDS.secret, secrets), ...partsOf(KINDS.claim, claims), ...others.flat()],
   };
 }

@@ -52,6 +52,8 @@ export type RegionSettings = Readonly<{
   poolerImage: string;
   /** The name by which clients reach the nodes; the certificates of servers have it. */
   host: string;
+  /** The domain of services at the TLS gateway; null: services have ports of the nodes. */
+  domain: string | null;
 }>;
 
 /** The servers of a Cluster, be it that of a service or of a read replica set. */
@@ -63,8 +65,8 @@ export type ServersInput = Readonly<{
   size: Size;
   storageGb: number;
   running: boolean;
-  /** The port at which all nodes listen for it. */
-  nodePort: number;
+  /** The port at which all nodes listen for it; null: it is behind the TLS gateway. */
+  nodePort: number | null;
   parameters: Readonly<Record<string, string>>;
   preload: readonly string[];
   /** The networks whose clients may connect; null: all. */
@@ -305,17 +307,32 @@ function serverToFollow(id: string, { host, port }: Endpoint): object {
   };
 }
 
+/** The fields of a Service at the endpoint of servers or of a pooler. */
+export function listeningAt({
+  targetPort,
+  nodePort,
+  networks,
+  selector,
+}: Pick<ServersInput, 'nodePort' | 'networks'> &
+  Readonly<{ targetPort: number; selector?: Readonly<Record<string, string>> }>): object {
+  const port = { name: 'postgres', port: 5432, targetPort };
+  const selected = selector === undefined ? {} : { selector };
+  if (nodePort === null) return { type: 'ClusterIP', ...selected, ports: [port] };
+  return {
+    type: 'NodePort',
+    externalTrafficPolicy: trafficPolicy(networks),
+    ...selected,
+    ports: [{ ...port, nodePort }],
+  };
+}
+
 /** The Services of a Cluster. @param selectorType the servers that are at its endpoint */
 export function servicesOf(
   { nodePort, networks }: ServersInput,
   name: string,
   selectorType: 'rw' | 'r',
 ): object {
-  const spec = {
-    type: 'NodePort',
-    externalTrafficPolicy: trafficPolicy(networks),
-    ports: [{ name: 'postgres', port: 5432, targetPort: 5432, nodePort }],
-  };
+  const spec = listeningAt({ targetPort: 5432, nodePort, networks });
   const serviceTemplate = { metadata: { name: endpointService(name) }, spec };
   return {
     disabledDefaultServices: ['ro'],

@@ -10,6 +10,7 @@ const INPUT: PoolerInput = {
   region: {
     code: 'kube',
     host: 'nodes.example.com',
+    domain: null,
     storageClass: null,
     images: {},
     extensions: {},

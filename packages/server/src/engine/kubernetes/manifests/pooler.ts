@@ -9,7 +9,7 @@ import { POOLER_ROLE } from '../../pooler/lookup.ts';
 import { READER_ROLE } from '../../statements/reader-role.ts';
 import type { Manifest } from '../api/client.ts';
 import { KINDS } from '../api/kinds.ts';
-import type { RegionSettings } from './cluster.ts';
+import { listeningAt, type RegionSettings } from './cluster.ts';
 import {
   AUTHORITY_SECRET,
   certificateSecret,
@@ -22,7 +22,7 @@ import {
   poolerName,
   ROLE_LABEL,
 } from './names.ts';
-import { GUARD_ROLE, trafficPolicy } from './networks.ts';
+import { GUARD_ROLE } from './networks.ts';
 import { USERS_FILE } from './secrets.ts';
 
 /** The annotation with the hash of the manifests that were written. */
@@ -37,8 +37,8 @@ export type PoolerInput = Readonly<{
   roleSecret: string;
   projectId: string;
   region: RegionSettings;
-  /** The port at which all nodes listen for it. */
-  nodePort: number;
+  /** The port at which all nodes listen for it; null: it is behind the TLS gateway. */
+  nodePort: number | null;
   running: boolean;
   /** The networks whose clients may connect; null: all. */
   networks: readonly string[] | null;
@@ -55,7 +55,7 @@ export const poolerVersion = (image: string): string =>
   /:(\d+\.\d+[\w.]*)[^:/]*(?:@sha256:[0-9a-f]+)?$/.exec(image)?.[1] ?? '0.0';
 
 export function poolerManifests(input: PoolerInput): PoolerManifests {
-  const { id, cluster, projectId, region, nodePort, running, owner } = input;
+  const { id, cluster, projectId, region, running, owner } = input;
   const selector = { [POOLER_LABEL]: cluster };
   const labels = {
     ...MANAGED,
@@ -71,12 +71,7 @@ export function poolerManifests(input: PoolerInput): PoolerManifests {
     labels,
     ownerReferences: [{ apiVersion, kind, name: cluster, uid: owner }],
   };
-  const serviceSpec = {
-    type: 'NodePort',
-    externalTrafficPolicy: trafficPolicy(input.networks),
-    selector,
-    ports: [{ name: 'postgres', port: 5432, targetPort: PORT, nodePort }],
-  };
+  const serviceSpec = listeningAt({ ...input, targetPort: PORT, selector });
   const spec = {
     replicas: running ? 1 : 0,
     selector: { matchLabels: selector },

@@ -53,10 +53,15 @@ export async function askChallenge(
   }
 }
 
-async function startTls(tcp: Socket, host: string, ca: string): Promise<TLSSocket> {
+/** Asks a server to begin TLS. @throws Error when it does not */
+export async function requestTls(tcp: Socket): Promise<void> {
   tcp.write(int32s(8, SSL_REQUEST));
   const answer = await nextChunk(tcp);
   if (answer.toString('latin1') !== 'S') throw new Error('it does not offer TLS');
+}
+
+async function startTls(tcp: Socket, host: string, ca: string): Promise<TLSSocket> {
+  await requestTls(tcp);
   const tls = connectTls({
     socket: tcp,
     host,

@@ -18,6 +18,7 @@ import { placesIn, writeObjects } from './objects.ts';
 import { changesToTakeBack, noteChanges, writeCluster } from './written.ts';
 import { PROVISIONED, type ClusterState, type Observed } from './observed.ts';
 import { knownPooler, limitPooler, removePooler, startPooler, stopPooler } from './pooler.ts';
+import { writeRoute } from './routes.ts';
 import { writeSetObjects } from './set-objects.ts';
 import {
   endOriginSnapshot,
@@ -174,6 +175,9 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
         region.waiting.delete(spec.id);
         return after(step.name, step.detail);
       case 'connect':
+        // Here, since a service that somebody has taken the route from needs no other step.
+        await writeRoute(region, spec, 'servers');
+        if (spec.pooler !== null) await writeRoute(region, spec, 'pooler');
         await connect(region, spec, cluster?.provisioned ?? false);
         await provision(region, spec);
         region.reached.add(spec.id);
@@ -285,6 +289,12 @@ async function expectSilence(
 
 const STILL_ANSWERS = 'PostgreSQL still answers at the endpoint, and must be stopped';
 
+/** Where a pooler listens, for users. */
+const poolerPlace = ({ settings }: Region, { endpoint, pooler }: Owned): string =>
+  settings.domain === null
+    ? `port ${pooler?.port}`
+    : `${pooler?.host ?? endpoint.host}:${pooler?.port}`;
+
 type After = (did: string | null, detail: string) => Verdict;
 
 async function bringUpPooler(
@@ -305,7 +315,7 @@ async function bringUpPooler(
     );
   }
   region.waiting.delete(spec.id);
-  return after(name, `port ${spec.pooler?.port}`);
+  return after(name, poolerPlace(region, spec));
 }
 
 async function changePrimary(

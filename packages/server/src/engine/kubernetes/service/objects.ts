@@ -13,7 +13,7 @@ import type { ServiceSpec } from '../../spec.ts';
 import type { Kube, Manifest } from '../api/client.ts';
 import { KubeError } from '../api/errors.ts';
 import { KINDS, type Kind, type Place } from '../api/kinds.ts';
-import { clusterManifest } from '../manifests/cluster.ts';
+import { clusterManifest, type RegionSettings } from '../manifests/cluster.ts';
 import {
   AUTHORITY_SECRET,
   BACKUP_LABEL,
@@ -34,6 +34,7 @@ import {
 import { NETWORKS_SETTING, networksVersion } from '../manifests/networks.ts';
 import { ARCHIVE_TIMEOUT } from '../manifests/object-store.ts';
 import { clusterParameters, keptWal } from '../manifests/parameters.ts';
+import { publicEndpoint } from '../manifests/route.ts';
 import {
   authorityManifest,
   certificateManifest,
@@ -120,7 +121,7 @@ function clusterInput(region: Region, spec: ServiceSpec, projectId: string, desi
     sync: desired.sync,
     running: desired.running,
     restartMark: restartMarkOf(desired),
-    nodePort: spec.endpoint.port,
+    nodePort: region.settings.domain === null ? spec.endpoint.port : null,
     parameters: {
       ...clusterParameters(
         serverSettings({ size, major, extensions: loadedExtensions(spec), storageGb }),
@@ -187,7 +188,7 @@ export async function writeCertificate(
 ): Promise<void> {
   const certificate = await issueServerCertificate(
     authority,
-    hostsOf(settings.host, name, projectId),
+    hostsOf(settings, { name, id, projectId }),
   );
   await kube.apply(
     placesIn(projectId)(KINDS.secret, certificateSecret(name)),
@@ -195,9 +196,14 @@ export async function writeCertificate(
   );
 }
 
-/** The names that the certificate of a Cluster has. */
-export const hostsOf = (host: string, name: string, projectId: string): string[] => [
-  host,
+/** The names that the certificate of a Cluster has. Its pooler has the same certificate. */
+export const hostsOf = (
+  { host, domain }: Pick<RegionSettings, 'host' | 'domain'>,
+  { name, id, projectId }: Named,
+): string[] => [
+  ...(domain === null
+    ? [host]
+    : [publicEndpoint(domain, id, 'servers').host, publicEndpoint(domain, id, 'pooler').host]),
   ...innerHosts(name, projectId),
 ];
 

@@ -19,6 +19,7 @@ import {
   setName,
 } from '../manifests/names.ts';
 import { poolerManifests, type PoolerManifests } from '../manifests/pooler.ts';
+import { routePlace } from '../manifests/route.ts';
 import { poolerCertificateManifest } from '../manifests/secrets.ts';
 import type { Region } from '../region.ts';
 import { serverOf } from '../statements.ts';
@@ -26,6 +27,7 @@ import { askChallenge } from './challenge.ts';
 import { mustRun, type KnownPooler } from './decide-pooler.ts';
 import { placesIn } from './objects.ts';
 import type { ClusterState } from './observed.ts';
+import { writeRoute } from './routes.ts';
 import { STEPS } from './steps.ts';
 
 type Owned = ServiceSpec & { readonly projectId: string };
@@ -57,7 +59,7 @@ function desiredPooler(
     roleSecret: poolerName(clusterName(set?.parent ?? id)),
     projectId,
     region: settings,
-    nodePort: pooler.port,
+    nodePort: settings.domain === null ? pooler.port : null,
     running: mustRun(spec),
     networks: spec.allowedNetworks,
     maxConnections: Number(server['max_connections']),
@@ -93,8 +95,7 @@ export async function startPooler(
   const { obstacle } = cache.poolerPods(id);
   if (cache.pooler(id)?.isReady !== true)
     return { why: obstacle ?? 'the pod of PgBouncer starts', isObstacle: obstacle !== null };
-  const { host } = spec.endpoint;
-  const why = await whyNoLogin(region, spec.endpoint, { host, port: spec.pooler.port });
+  const why = await whyNoLogin(region, spec.endpoint, { ...spec.endpoint, ...spec.pooler });
   if (why !== null) return { why, isObstacle: false };
   startingPoolers.delete(id);
   return null;
@@ -129,6 +130,7 @@ async function write(
   if (spec.allowedNetworks !== null && mustRun(spec)) await ensureClientCertificate(region, spec);
   const name = nameOf(spec);
   await kube.apply(place(KINDS.service, name), service);
+  await writeRoute(region, spec, 'pooler');
   cache.putPooler(await kube.apply(place(KINDS.deployment, name), deployment));
 }
 
@@ -206,11 +208,12 @@ export async function stopPooler(
 
 /** Removes a pooler that is not wanted any more. */
 export async function removePooler(
-  { kube, cache }: Region,
+  { kube, cache, settings }: Region,
   spec: Pick<Owned, 'id' | 'projectId' | 'set'>,
 ): Promise<void> {
   const place = placesIn(spec.projectId);
   await kube.remove(place(KINDS.service, nameOf(spec)));
+  if (settings.domain !== null) await kube.remove(routePlace(spec.id, 'pooler'));
   await kube.remove(place(KINDS.secret, poolerCertificate(clusterOf(spec))));
   // Last: without it nothing would look for the others.
   await kube.remove(place(KINDS.deployment, nameOf(spec)));

@@ -41,7 +41,7 @@ export const setManifestOf: ManifestOf = (region, spec, desired) => {
     size,
     storageGb,
     running: desired.running,
-    nodePort: spec.endpoint.port,
+    nodePort: settings.domain === null ? spec.endpoint.port : null,
     parameters: {
       ...clusterParameters(server),
       ...asSettings(set.limits),

@@ -1,0 +1,193 @@
+/** One client of the TLS gateway, from its first byte to its end. */
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { expectTls, readHandshake } from './handshake.ts';
+import type { FullReason, Leave, Places } from './limits.ts';
+import { TooManyLookups, type Route, type Routes } from './routes.ts';
+import { noTlsError, sslRequest, tlsAlert } from './start.ts';
+
+/** Why a client is not connected to a server: a label of the metrics. */
+export type Refusal =
+  | FullReason
+  | 'no_tls'
+  | 'cancel'
+  | 'not_postgresql'
+  | 'not_tls'
+  | 'too_long'
+  | 'no_name'
+  | 'unknown_name'
+  | 'lookups'
+  | 'no_dns'
+  | 'slow'
+  | 'unreachable'
+  | 'gone';
+
+export type Timeouts = Readonly<{
+  /** Until a client has named its server. */
+  handshakeMs: number;
+  /** Until the server has answered. */
+  connectMs: number;
+  /** For what is on its way when one side has ended. */
+  endMs: number;
+}>;
+
+export type Parts = Readonly<{
+  places: Places;
+  routes: Routes;
+  timeouts: Timeouts;
+  /** The port of servers and poolers. */
+  port: number;
+  refused: (why: Refusal) => void;
+  connected: () => void;
+}>;
+
+const KEEPALIVE_MS = 30_000;
+
+/** Never fails. Ends when the client is connected to its server, or refused. */
+export async function serveClient(client: Socket, parts: Parts): Promise<void> {
+  client.on('error', () => undefined); // its end follows
+  const address = client.remoteAddress;
+  if (address === undefined) return void client.destroy();
+  const place = parts.places.takeHandshake(address);
+  if ('full' in place) {
+    parts.refused(place.full);
+    client.destroy();
+    return;
+  }
+  // Refused ones count until they are closed.
+  client.once('close', place.leave);
+  client.setNoDelay(true).setKeepAlive(true, KEEPALIVE_MS);
+  const why = await connectClient(client, parts).catch((): Refusal => 'unreachable');
+  if (why === null) place.leave();
+  else refuse(client, why, parts);
+}
+
+function refuse(client: Socket, why: Refusal, { refused }: Parts): void {
+  refused(why);
+  const answer = answerTo(why);
+  if (answer !== null) client.write(answer);
+  // Closed as soon as that is sent, whatever the client does.
+  client.destroySoon();
+}
+
+/** @returns null: nothing is answered */
+function answerTo(why: Refusal): Buffer | null {
+  switch (why) {
+    case 'no_tls':
+      return noTlsError();
+    case 'no_name':
+    case 'unknown_name':
+      return tlsAlert('unrecognized_name');
+    case 'sessions':
+    case 'sessions_of_project':
+    case 'sessions_of_service':
+    case 'lookups':
+    case 'no_dns':
+    case 'unreachable':
+      return tlsAlert('internal_error');
+    default:
+      return null;
+  }
+}
+
+/** @returns why it is refused; null: it is connected */
+async function connectClient(client: Socket, parts: Parts): Promise<Refusal | null> {
+  const { places, timeouts } = parts;
+  const begun = await within([client], timeouts.handshakeMs, (signal) =>
+    readHandshake(client, signal),
+  );
+  if (begun === null) return client.destroyed ? 'gone' : 'slow';
+  if (begun.kind === 'refused') return begun.why;
+  if (begun.name === null) return 'no_name';
+  const route = await findRoute(parts, begun.name);
+  if (typeof route === 'string') return route;
+  if (client.destroyed) return 'gone';
+  const place = places.takeSession(route);
+  if ('full' in place) return place.full;
+  const server = connect({ host: route.address, port: parts.port, noDelay: true });
+  server.on('error', () => undefined); // its end follows
+  leaveAfter([client, server], place.leave);
+  const isReady = await within([client, server], timeouts.connectMs, (signal) =>
+    startTls(server, signal),
+  );
+  if (isReady === null) {
+    server.destroy();
+    return client.destroyed ? 'gone' : 'unreachable';
+  }
+  server.setKeepAlive(true, KEEPALIVE_MS);
+  server.write(begun.bytes);
+  pass(client, server, timeouts.endMs);
+  parts.connected();
+  return null;
+}
+
+async function findRoute({ routes }: Parts, name: string): Promise<Route | Refusal> {
+  try {
+    return (await routes.find(name)) ?? 'unknown_name';
+  } catch (error) {
+    return error instanceof TooManyLookups ? 'lookups' : 'no_dns';
+  }
+}
+
+async function startTls(server: Socket, signal: AbortSignal): Promise<true> {
+  await once(server, 'connect', { signal });
+  server.write(sslRequest());
+  await expectTls(server, signal);
+  return true;
+}
+
+/** @returns null: the work failed, took too long, or one of the sockets was closed */
+async function within<T>(
+  sockets: readonly Socket[],
+  limitMs: number,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T | null> {
+  const ending = new AbortController();
+  const end = (): void => ending.abort();
+  const timer = setTimeout(end, limitMs);
+  for (const socket of sockets) socket.once('close', end);
+  try {
+    return await work(ending.signal);
+  } catch {
+    return null;
+  } finally {
+    clearTimeout(timer);
+    for (const socket of sockets) socket.off('close', end);
+  }
+}
+
+/** Leaves a place once both sides are closed. */
+function leaveAfter(sockets: readonly Socket[], leave: Leave): void {
+  const open = new Set(sockets);
+  for (const socket of sockets) {
+    const closed = (): void => {
+      open.delete(socket);
+      if (open.size === 0) leave();
+    };
+    if (socket.closed) closed();
+    else socket.once('close', closed);
+  }
+}
+
+/**
+ * Passes bytes on in both directions. `pipe` reads no more from one side than the other one takes,
+ * so a client that stops to read costs two buffers.
+ */
+function pass(client: Socket, server: Socket, endMs: number): void {
+  client.pipe(server);
+  server.pipe(client);
+  endWith(client, server, endMs);
+  endWith(server, client, endMs);
+}
+
+/** Closes the other side once one is closed, after what is still to be sent. */
+function endWith(one: Socket, other: Socket, endMs: number): void {
+  const end = (): void => {
+    if (other.destroyed) return;
+    other.destroySoon();
+    const timer = setTimeout(() => other.destroy(), endMs);
+    other.once('close', () => clearTimeout(timer));
+  };
+  if (one.closed) end();
+  else one.once('close', end);
+}
