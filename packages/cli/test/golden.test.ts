@@ -212,6 +212,7 @@ const MACHINE = [
   'backup-control',
   'restore-control',
   'recover',
+  'gateway',
   'mcp',
   'import start',
   'import resume',

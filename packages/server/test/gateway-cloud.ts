@@ -11,12 +11,15 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { issueServerCertificate, openCertificateAuthority } from '../src/lib/tls.ts';
-import { HOWDAH } from './harness.ts';
+import { HOWDAH, preload } from './harness.ts';
 
 export const ID = 'abcdefghij';
 const DOMAIN = 'db.gateway.test';
 /** The name of the service. */
 export const NAME = `${ID}.${DOMAIN}`;
+/** Another service of its project. */
+const OTHER_ID = '0123456789';
+export const OTHER_NAME = `${OTHER_ID}.${DOMAIN}`;
 /** The address of the server: its port is that of all services. */
 const ADDRESS = `127.${random(1, 254)}.${random(0, 254)}.${random(2, 254)}`;
 /** Any but root, whom PostgreSQL refuses. */
@@ -38,7 +41,7 @@ export type Server = Awaited<ReturnType<typeof startServer>>;
 export async function startServer() {
   const directory = await mkdtemp(join(tmpdir(), 'hd-gateway-'));
   const authority = await openCertificateAuthority(join(directory, 'ca'));
-  const { certificatePem, keyPem } = await issueServerCertificate(authority, [NAME]);
+  const { certificatePem, keyPem } = await issueServerCertificate(authority, [NAME, OTHER_NAME]);
   const own = async (name: string, text: string): Promise<string> => {
     const path = join(directory, name);
     await writeFile(path, text, { mode: 0o600 });
@@ -107,16 +110,19 @@ export async function startServer() {
 const CNAME = 5;
 const A = 1;
 
-/** Answers the name of the route and that of the server. Others do not exist. */
+/** Answers the names of the routes and of the server. Others do not exist. */
 async function startDns(): Promise<Socket> {
   const socket = createSocket('udp4');
-  const target = `s-${ID}-endpoint.howdah-projectabc.svc`;
+  const records = [ID, OTHER_ID].flatMap((id) => {
+    const target = `s-${id}-endpoint.howdah-projectabc.svc`;
+    return [
+      [`db-${id}.howdah-gateway.svc.cluster.local ${CNAME}`, labels(target)],
+      [`${target}.cluster.local ${A}`, Buffer.from(ADDRESS.split('.').map(Number))],
+    ] as const;
+  });
   socket.on('message', (query, { address, port }) => {
     const { name, type, end } = questionIn(query);
-    const known = new Map([
-      [`db-${ID}.howdah-gateway.svc.cluster.local ${CNAME}`, labels(target)],
-      [`${target}.cluster.local ${A}`, Buffer.from(ADDRESS.split('.').map(Number))],
-    ]).get(`${name} ${type}`);
+    const known = new Map<string, Buffer>(records).get(`${name} ${type}`);
     const head = Buffer.from(query.subarray(0, 12));
     head.writeUInt16BE(known === undefined ? 0x8183 : 0x8180, 2);
     head.writeUInt16BE(known === undefined ? 0 : 1, 6);
@@ -153,7 +159,7 @@ export async function startGateway(server: Server, ...options: readonly string[]
   const words = ['gateway', '--listen', '127.0.0.1', '--port', '0', '--health-port', '0'];
   const more = ['--dns', server.dns, '--cluster-domain', 'cluster.local', ...options];
   const child = spawn(process.execPath, [HOWDAH, ...words, ...more], {
-    env: { PATH: process.env['PATH'] ?? '' },
+    env: { PATH: process.env['PATH'] ?? '', ...preload('accept-error.mjs') },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const lines: string[] = [];
@@ -186,7 +192,7 @@ export async function startGateway(server: Server, ...options: readonly string[]
       await client.connect();
       return client;
     },
-    signal: (name: 'SIGTERM'): void => void child.kill(name),
+    signal: (name: 'SIGTERM' | 'SIGUSR2'): void => void child.kill(name),
     /** @returns its exit code */
     ended: async (): Promise<number | null> => {
       if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');

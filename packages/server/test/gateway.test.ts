@@ -6,7 +6,14 @@ import { connect, type Socket } from 'node:net';
 import { promisify } from 'node:util';
 import type { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { NAME, startGateway, startServer, type Gateway, type Server } from './gateway-cloud.ts';
+import {
+  NAME,
+  OTHER_NAME,
+  startGateway,
+  startServer,
+  type Gateway,
+  type Server,
+} from './gateway-cloud.ts';
 
 let server: Server;
 beforeAll(async () => {
@@ -59,6 +66,10 @@ const endOf = (client: Client): Promise<void> =>
 const SSL = [0, 0, 0, 8, 4, 210, 22, 47];
 const GSS = [0, 0, 0, 8, 4, 210, 22, 48];
 const CANCEL = [0, 0, 0, 16, 4, 210, 22, 46, 0, 0, 0, 1, 0, 0, 0, 2];
+
+/** A start without TLS. */
+const NO_TLS = [0, 0, 0, 9, 0, 3, 0, 0, 0];
+const REFUSED = 20;
 
 const refused = (reason: string): string => `howdah_gateway_refused_total{reason="${reason}"}`;
 
@@ -151,16 +162,27 @@ describe('a gateway', () => {
 describe('limits', () => {
   let gateway: Gateway;
   beforeEach(async () => {
-    gateway = await startGateway(server, '--sessions', '8', '--handshakes', '8');
+    const places = ['--sessions', '8', '--handshakes', '8'];
+    gateway = await startGateway(server, ...places, '--drain', '0');
   });
   afterEach(() => gateway?.close());
 
   test('a service has its part of the sessions', async () => {
     const client = await gateway.session();
-    expect(await psql(gateway.port)).toMatch(/internal error/);
+    expect(await psql(gateway.port)).toMatch(/access denied/);
     expect(await gateway.metric(refused('sessions_of_service'))).toBe(1);
     await client.end();
     await expect.poll(() => psql(gateway.port)).toBe('t');
+  });
+
+  test('a project has its part of the sessions', async () => {
+    const small = await startGateway(server, '--sessions', '4');
+    const client = await small.session();
+    expect(await psql(small.port, { host: OTHER_NAME })).toMatch(/access denied/);
+    expect(await small.metric(refused('sessions_of_project'))).toBe(1);
+    await client.end();
+    await expect.poll(() => psql(small.port, { host: OTHER_NAME })).toBe('t');
+    await small.close();
   });
 
   test('an address has its part of the handshakes, and gets it back', async () => {
@@ -174,6 +196,8 @@ describe('limits', () => {
   });
 
   test('after SIGTERM sessions go on, and no more begin', async () => {
+    for (let number = 0; number < REFUSED; number += 1)
+      expect(await send(gateway.port, ...NO_TLS)).not.toHaveLength(0);
     const client = await gateway.session();
     gateway.signal('SIGTERM');
     await expect.poll(() => gateway.get('/health')).toBe('ending\n');
@@ -181,12 +205,34 @@ describe('limits', () => {
     expect((await client.query('select 1 as n')).rows).toEqual([{ n: 1 }]);
     await client.end();
     expect(await gateway.ended()).toBe(0);
-    const logged = gateway.lines.join('\n');
-    expect(logged).not.toContain(NAME);
+    const logged = gateway.lines.filter((line) => line.includes('"no_tls"'));
+    const clients = logged.map((line) => Number(JSON.parse(line).clients));
+    expect(clients.reduce((sum, count) => sum + count, 0)).toBe(REFUSED);
+    // Each reason has a line in ten seconds.
+    expect(logged.length).toBeLessThan(REFUSED);
+    expect(gateway.lines.join('\n')).not.toContain(NAME);
+  });
+
+  test('after SIGTERM clients are accepted until load balancers know of it', async () => {
+    const slow = await startGateway(server, '--drain', '600');
+    slow.signal('SIGTERM');
+    await expect.poll(() => slow.get('/health')).toBe('ending\n');
+    expect(await psql(slow.port)).toBe('t');
+    await slow.close();
+  });
+
+  test('an error of accept ends nothing', async () => {
+    const client = await gateway.session();
+    gateway.signal('SIGUSR2');
+    const notAccepted = () => gateway.metric(refused('not_accepted'));
+    await expect.poll(notAccepted).toBe(2);
+    expect((await client.query('select 1 as n')).rows).toEqual([{ n: 1 }]);
+    await client.end();
+    await expect.poll(() => psql(gateway.port)).toBe('t');
   });
 
   test('after the time of grace, sessions end', async () => {
-    const short = await startGateway(server, '--grace', '0');
+    const short = await startGateway(server, '--drain', '0', '--grace', '0');
     const client = await short.session();
     const ended = endOf(client);
     short.signal('SIGTERM');

@@ -4,7 +4,7 @@ import { createServer, type Socket } from 'node:net';
 import { connect } from 'node:tls';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { MAX_HELLO_BYTES, readClientHello } from './client-hello.ts';
+import { MAX_HELLO_BYTES, MAX_RECORDS, readClientHello } from './client-hello.ts';
 
 const NAME = 'abcdefghij.db.example.com';
 
@@ -48,11 +48,17 @@ test('a client hello is complete at its last byte, and not before', async () => 
 
 test('a client hello may be split over records', async () => {
   const hello = await helloOf(NAME, { ALPNProtocols: ['postgresql'], maxVersion: 'TLSv1.2' });
-  for (const length of [1, 2, 3, 4, 5, 100, hello.length]) {
+  const message = hello.length - 5;
+  const least = Math.ceil(message / MAX_RECORDS);
+  for (const length of [least, least + 1, 50, 100, hello.length]) {
     const records = inRecords(hello, length);
     expect(readClientHello(records)).toEqual({ kind: 'hello', name: NAME });
     expect(readClientHello(records.subarray(0, -1))).toEqual({ kind: 'more' });
   }
+  const short = inRecords(hello.subarray(0, 5 + MAX_RECORDS), 1);
+  expect(readClientHello(short)).toEqual({ kind: 'more' });
+  const shorter = inRecords(hello.subarray(0, 5 + MAX_RECORDS + 1), 1);
+  expect(readClientHello(shorter)).toEqual({ kind: 'refused', why: 'too_long' });
 });
 
 test('a client hello without a name has none', async () => {
@@ -76,8 +82,7 @@ test('a client hello that is too long is refused as soon as that is known', () =
   expect(readClientHello(announced)).toEqual({ kind: 'refused', why: 'too_long' });
   const message = Buffer.alloc(MAX_HELLO_BYTES);
   message.set([1, 0, 0x3f, 0xf0]);
-  // One byte in each record: five times as long.
-  const slow = inRecords(Buffer.concat([Buffer.alloc(5), message]), 1);
+  const slow = inRecords(Buffer.concat([Buffer.alloc(5), message]), 1024);
   expect(readClientHello(slow.subarray(0, MAX_HELLO_BYTES))).toEqual({
     kind: 'refused',
     why: 'too_long',

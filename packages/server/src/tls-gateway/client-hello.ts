@@ -21,6 +21,8 @@ const SERVER_NAME = 0;
 const HOST_NAME = 0;
 /** RFC 8446, section 5.1. */
 const MAX_RECORD = 2 ** 14;
+/** The most of one client hello: clients need one, or a few. */
+export const MAX_RECORDS = 64;
 
 const MORE: Hello = { kind: 'more' };
 const NOT_TLS: Hello = { kind: 'refused', why: 'not_tls' };
@@ -29,7 +31,7 @@ const TOO_LONG: Hello = { kind: 'refused', why: 'too_long' };
 /** @param bytes all that the client has sent since TLS began */
 export function readClientHello(bytes: Buffer): Hello {
   const handshake = handshakeIn(bytes);
-  if (handshake === null) return NOT_TLS;
+  if (!Buffer.isBuffer(handshake)) return handshake;
   const incomplete = bytes.length >= MAX_HELLO_BYTES ? TOO_LONG : MORE;
   if (handshake.length === 0) return incomplete;
   if (handshake[0] !== CLIENT_HELLO) return NOT_TLS;
@@ -47,18 +49,21 @@ export function readClientHello(bytes: Buffer): Hello {
 }
 
 /**
- * The part of the first message that has come; null: it is no handshake. Each TLS record costs
- * little: a hostile client sends one byte in each, and each in a segment.
+ * The part of the first message that has come. A hostile client sends many TLS records with little
+ * in each.
  */
-function handshakeIn(bytes: Buffer): Buffer | null {
+function handshakeIn(bytes: Buffer): Buffer | Hello {
   const message = Buffer.alloc(bytes.length);
   let filled = 0;
+  let records = 0;
   for (let at = 0; at < bytes.length;) {
-    if (bytes[at] !== HANDSHAKE) return null;
-    if (bytes.length > at + 1 && bytes[at + 1] !== 3) return null;
+    if (bytes[at] !== HANDSHAKE) return NOT_TLS;
+    if (bytes.length > at + 1 && bytes[at + 1] !== 3) return NOT_TLS;
     if (bytes.length < at + RECORD_HEAD) break;
     const length = bytes.readUInt16BE(at + 3);
-    if (length === 0 || length > MAX_RECORD) return null;
+    if (length === 0 || length > MAX_RECORD) return NOT_TLS;
+    records += 1;
+    if (records > MAX_RECORDS) return TOO_LONG;
     const end = at + RECORD_HEAD + length;
     filled += bytes.copy(message, filled, at + RECORD_HEAD, end);
     at = end;

@@ -3,13 +3,14 @@
  * asks for in TLS, and passes encrypted bytes on. It has no key and no right in Kubernetes
  * (docs/decisions/0073-tls-gateway.md).
  */
-import { once } from 'node:events';
+import { once, type EventEmitter } from 'node:events';
 import {
   createServer as createHttpServer,
   type Server as HttpServer,
   type ServerResponse,
 } from 'node:http';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Counter, Gauge, Registry } from 'prom-client';
 import type { Log } from '../lib/log.ts';
 import { createPlaces, type Limits } from './limits.ts';
@@ -19,13 +20,19 @@ import { serveClient, type Refusal, type Timeouts } from './session.ts';
 
 export type TlsGatewayOptions = NamesOptions &
   Readonly<{
-    host: string;
+    /** Null: all addresses of the machine. */
+    host: string | null;
     /** Where clients connect; 0: any that is free. */
     port: number;
     /** Where the health and the metrics are; 0: any that is free. */
     healthPort: number;
     limits: Limits;
-    /** How long sessions may go on after the end was asked for, ms. */
+    /**
+     * For how long clients are still accepted after the end was asked for, ms: load balancers learn
+     * by the health that this one ends.
+     */
+    drainMs: number;
+    /** How long sessions may go on after that, ms. */
     graceMs: number;
     log: Log;
   }>;
@@ -33,18 +40,23 @@ export type TlsGatewayOptions = NamesOptions &
 export type TlsGateway = Readonly<{
   port: number;
   healthPort: number;
-  /** Accepts no more clients, and ends once all have gone, or after the grace period. */
+  /** Ends once all clients have gone, or the grace period is over. */
   close: () => Promise<void>;
 }>;
 
-const TIMEOUTS: Timeouts = { handshakeMs: 10_000, connectMs: 10_000, endMs: 10_000 };
+const TIMEOUTS: Timeouts = {
+  handshakeMs: 10_000,
+  lookupMs: 5000,
+  connectMs: 10_000,
+  endMs: 10_000,
+};
 /** The port of servers and poolers at the Services of the cluster. */
 const SERVICE_PORT = 5432;
 const LOG_EVERY_MS = 10_000;
 
 /** @throws Error when a port cannot be used */
 export async function startTlsGateway(options: TlsGatewayOptions): Promise<TlsGateway> {
-  const { host, port, healthPort, limits, graceMs, log } = options;
+  const { host, port, healthPort, limits, drainMs, graceMs, log } = options;
   const { names, clusterDomain } = await clusterNames(options);
   const places = createPlaces(limits);
   const registry = new Registry();
@@ -65,6 +77,7 @@ export async function startTlsGateway(options: TlsGatewayOptions): Promise<TlsGa
   });
   let isEnding = false;
   const health = serveHealth(registry, () => isEnding);
+  for (const one of [server, health]) keepListening(one, counted.notAccepted);
   await listen(server, port, host);
   await listen(health, healthPort, host).catch((error: unknown) => {
     server.close();
@@ -76,6 +89,7 @@ export async function startTlsGateway(options: TlsGatewayOptions): Promise<TlsGa
     healthPort: portOf(health),
     close: async () => {
       isEnding = true;
+      await sleep(drainMs);
       const timer = setTimeout(() => clients.forEach((client) => client.destroy()), graceMs);
       server.close();
       await once(server, 'close');
@@ -120,7 +134,8 @@ function countClients(
     labelNames: ['reason'],
     registers,
   });
-  const unlogged = new Map<Refusal, number>();
+  const unlogged = new Map<string, number>();
+  const note = (reason: string): void => void unlogged.set(reason, (unlogged.get(reason) ?? 0) + 1);
   const flush = (): void => {
     for (const [reason, clients] of unlogged) log.warn({ reason, clients }, 'refused clients');
     unlogged.clear();
@@ -131,14 +146,27 @@ function countClients(
     refused: (reason: Refusal): void => {
       refused.inc({ reason });
       // Load balancers examine the port in this way.
-      if (reason === 'gone') return;
-      unlogged.set(reason, (unlogged.get(reason) ?? 0) + 1);
+      if (reason !== 'gone') note(reason);
+    },
+    notAccepted: (code: string): void => {
+      refused.inc({ reason: 'not_accepted' });
+      note(`not_accepted: ${code}`);
     },
     close: (): void => {
       clearInterval(timer);
       flush();
     },
   };
+}
+
+/**
+ * Has a server go on after an error of `accept`, which a lack of memory or descriptors causes: it
+ * would end the sessions of all.
+ */
+function keepListening(server: EventEmitter, notAccepted: (code: string) => void): void {
+  server.on('error', (error: unknown) =>
+    notAccepted(error instanceof Error && 'code' in error ? String(error.code) : 'unknown'),
+  );
 }
 
 function serveHealth(registry: Registry, isEnding: () => boolean): HttpServer {
@@ -161,8 +189,8 @@ async function sendMetrics(registry: Registry, answer: ServerResponse): Promise<
   answer.end(text);
 }
 
-async function listen(server: Server, port: number, host: string): Promise<void> {
-  server.listen(port, host);
+async function listen(server: Server, port: number, host: string | null): Promise<void> {
+  server.listen(port, host ?? undefined);
   await once(server, 'listening');
 }
 

@@ -1,6 +1,6 @@
 /** Reads how a client begins, up to the name of its server. It reads no more than it needs. */
 import { once } from 'node:events';
-import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { MAX_HELLO_BYTES, readClientHello, type Hello } from './client-hello.ts';
 import { readStart, REQUEST_BYTES, type Start } from './start.ts';
 
@@ -9,16 +9,22 @@ export type Begun =
   | Readonly<{ kind: 'hello'; bytes: Buffer; name: string | null }>
   | Readonly<{
       kind: 'refused';
-      why: 'no_tls' | 'cancel' | 'not_postgresql' | 'not_tls' | 'too_long' | 'gone';
+      why: 'no_tls' | 'cancel' | 'not_postgresql' | 'not_tls' | 'too_long' | 'slow' | 'gone';
     }>;
 
 /** Requests for an encryption: one of each kind, as libpq sends them. */
 const MAX_REQUESTS = 2;
+/**
+ * Each is read with all before it. A client needs one to three, and twelve for the longest hello in
+ * segments of Ethernet.
+ */
+export const MAX_READS = 64;
 
 /** @param signal of the end of the handshake @throws the reason of the signal */
-export async function readHandshake(client: Socket, signal: AbortSignal): Promise<Begun> {
+export async function readHandshake(client: Duplex, signal: AbortSignal): Promise<Begun> {
   let bytes: Buffer = Buffer.alloc(0);
   let isTls = false;
+  let reads = 0;
   for (let requests = 0; ;) {
     const start: Start | Hello = isTls ? readHello(bytes) : readStart(bytes);
     switch (start.kind) {
@@ -38,6 +44,8 @@ export async function readHandshake(client: Socket, signal: AbortSignal): Promis
         isTls = start.kind === 'ssl';
         continue;
       case 'more': {
+        reads += 1;
+        if (reads > MAX_READS) return { kind: 'refused', why: 'slow' };
         const chunk = await readChunk(client, signal);
         if (chunk === null) return { kind: 'refused', why: 'gone' };
         bytes = bytes.length === 0 ? chunk : Buffer.concat([bytes, chunk]);
@@ -58,7 +66,7 @@ function readHello(bytes: Buffer): Hello {
  * @param signal of the end of the socket too
  * @returns null: it has ended @throws the reason of the signal
  */
-async function readChunk(socket: Socket, signal: AbortSignal): Promise<Buffer | null> {
+async function readChunk(socket: Duplex, signal: AbortSignal): Promise<Buffer | null> {
   for (;;) {
     signal.throwIfAborted();
     const chunk: unknown = socket.read();
@@ -69,7 +77,7 @@ async function readChunk(socket: Socket, signal: AbortSignal): Promise<Buffer | 
 }
 
 /** Reads the answer to a request for TLS: one byte. @throws Error for any other answer */
-export async function expectTls(server: Socket, signal: AbortSignal): Promise<void> {
+export async function expectTls(server: Duplex, signal: AbortSignal): Promise<void> {
   const answer = await readChunk(server, signal);
   if (answer?.toString('latin1') !== 'S') throw new Error('the server does not offer TLS');
 }

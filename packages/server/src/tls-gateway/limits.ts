@@ -90,9 +90,9 @@ function createCounts(most: number) {
   };
 }
 
-/** One client may have all addresses of a network of IPv6. */
+/** One client may have all addresses of a network of IPv6: providers give /56, or /64. */
 function networkOf(address: string): string {
   const plain = address.replace(/^::ffff:(?=\d+\.)/, '').replace(/%.*$/, '');
   if (!plain.includes(':')) return plain;
-  return new Address6(plain).canonicalForm().slice(0, '0000:0000:0000:0000'.length);
+  return new Address6(plain).canonicalForm().slice(0, '0000:0000:0000:00'.length);
 }

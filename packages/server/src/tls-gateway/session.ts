@@ -2,7 +2,8 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { expectTls, readHandshake } from './handshake.ts';
-import type { FullReason, Leave, Places } from './limits.ts';
+import type { FullReason, Places } from './limits.ts';
+import { leaveAfter, pass } from './pass.ts';
 import { TooManyLookups, type Route, type Routes } from './routes.ts';
 import { noTlsError, sslRequest, tlsAlert } from './start.ts';
 
@@ -20,11 +21,14 @@ export type Refusal =
   | 'no_dns'
   | 'slow'
   | 'unreachable'
+  | 'no_answer'
   | 'gone';
 
 export type Timeouts = Readonly<{
   /** Until a client has named its server. */
   handshakeMs: number;
+  /** Until the DNS has answered. */
+  lookupMs: number;
   /** Until the server has answered. */
   connectMs: number;
   /** For what is on its way when one side has ended. */
@@ -57,7 +61,7 @@ export async function serveClient(client: Socket, parts: Parts): Promise<void> {
   // Refused ones count until they are closed.
   client.once('close', place.leave);
   client.setNoDelay(true).setKeepAlive(true, KEEPALIVE_MS);
-  const why = await connectClient(client, parts).catch((): Refusal => 'unreachable');
+  const why = await connectClient(client, parts).catch((): Refusal => 'no_answer');
   if (why === null) place.leave();
   else refuse(client, why, parts);
 }
@@ -83,7 +87,10 @@ function answerTo(why: Refusal): Buffer | null {
     case 'sessions_of_service':
     case 'lookups':
     case 'no_dns':
+    case 'no_answer':
+      return tlsAlert('access_denied');
     case 'unreachable':
+      // The control plane relies on it: nothing listens at the service.
       return tlsAlert('internal_error');
     default:
       return null;
@@ -99,20 +106,28 @@ async function connectClient(client: Socket, parts: Parts): Promise<Refusal | nu
   if (begun === null) return client.destroyed ? 'gone' : 'slow';
   if (begun.kind === 'refused') return begun.why;
   if (begun.name === null) return 'no_name';
-  const route = await findRoute(parts, begun.name);
+  const { name } = begun;
+  const route = await within([client], timeouts.lookupMs, (signal) =>
+    Promise.race([findRoute(parts, name), endOf(signal)]),
+  );
+  if (route === null) return client.destroyed ? 'gone' : 'no_dns';
   if (typeof route === 'string') return route;
   if (client.destroyed) return 'gone';
   const place = places.takeSession(route);
   if ('full' in place) return place.full;
   const server = connect({ host: route.address, port: parts.port, noDelay: true });
-  server.on('error', () => undefined); // its end follows
+  let nobodyListens = false;
+  server.on('error', (error) => {
+    nobodyListens = 'code' in error && error.code === 'ECONNREFUSED';
+  });
   leaveAfter([client, server], place.leave);
   const isReady = await within([client, server], timeouts.connectMs, (signal) =>
     startTls(server, signal),
   );
   if (isReady === null) {
     server.destroy();
-    return client.destroyed ? 'gone' : 'unreachable';
+    if (client.destroyed) return 'gone';
+    return nobodyListens ? 'unreachable' : 'no_answer';
   }
   server.setKeepAlive(true, KEEPALIVE_MS);
   server.write(begun.bytes);
@@ -136,6 +151,11 @@ async function startTls(server: Socket, signal: AbortSignal): Promise<true> {
   return true;
 }
 
+const endOf = (signal: AbortSignal): Promise<never> =>
+  new Promise((_resolve, reject) =>
+    signal.addEventListener('abort', () => reject(new Error('it took too long'))),
+  );
+
 /** @returns null: the work failed, took too long, or one of the sockets was closed */
 async function within<T>(
   sockets: readonly Socket[],
@@ -154,40 +174,4 @@ async function within<T>(
     clearTimeout(timer);
     for (const socket of sockets) socket.off('close', end);
   }
-}
-
-/** Leaves a place once both sides are closed. */
-function leaveAfter(sockets: readonly Socket[], leave: Leave): void {
-  const open = new Set(sockets);
-  for (const socket of sockets) {
-    const closed = (): void => {
-      open.delete(socket);
-      if (open.size === 0) leave();
-    };
-    if (socket.closed) closed();
-    else socket.once('close', closed);
-  }
-}
-
-/**
- * Passes bytes on in both directions. `pipe` reads no more from one side than the other one takes,
- * so a client that stops to read costs two buffers.
- */
-function pass(client: Socket, server: Socket, endMs: number): void {
-  client.pipe(server);
-  server.pipe(client);
-  endWith(client, server, endMs);
-  endWith(server, client, endMs);
-}
-
-/** Closes the other side once one is closed, after what is still to be sent. */
-function endWith(one: Socket, other: Socket, endMs: number): void {
-  const end = (): void => {
-    if (other.destroyed) return;
-    other.destroySoon();
-    const timer = setTimeout(() => other.destroy(), endMs);
-    other.once('close', () => clearTimeout(timer));
-  };
-  if (one.closed) end();
-  else one.once('close', end);
 }

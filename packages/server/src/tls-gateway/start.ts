@@ -64,7 +64,7 @@ export function noTlsError(): Buffer {
 }
 
 /** Descriptions of alerts: RFC 8446, section 6. */
-const ALERTS = { internal_error: 80, unrecognized_name: 112 } as const;
+const ALERTS = { access_denied: 49, internal_error: 80, unrecognized_name: 112 } as const;
 
 /** A fatal alert, in place of the answer to a client hello. */
 export const tlsAlert = (name: keyof typeof ALERTS): Buffer =>
