@@ -46,6 +46,8 @@ export type Cloud = {
   readonly logs: MemoryLogs;
   /** The object store of the region. */
   store: ObjectStore | null;
+  /** The domain of the region; null: its services have ports. */
+  domain: string | null;
   /** The images of PostgreSQL of the region, by major version. */
   images: Readonly<Record<number, string>>;
   /** The ids of services that the engine has reported as changed. */
@@ -72,7 +74,9 @@ export async function openCloud(keepLogsEveryMs?: number): Promise<Cloud> {
       settings: {
         code: 'kube',
         host: '127.0.0.1',
-        domain: null,
+        get domain() {
+          return cloud.domain;
+        },
         storageClass: null,
         get images() {
           return cloud.images;
@@ -101,6 +105,7 @@ export async function openCloud(keepLogsEveryMs?: number): Promise<Cloud> {
     records,
     logs,
     store: null,
+    domain: null,
     images: { 17: 'postgres:17' },
     changed,
     openEngine: () => openEngine(),

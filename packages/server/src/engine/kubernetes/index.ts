@@ -121,7 +121,8 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
         settings.domain === null
           ? { host: poolerOf ?? settings.host, port: await takeUsablePort(ports, async () => true) }
           : publicEndpoint(settings.domain, id, poolerOf === null ? 'servers' : 'pooler'),
-      isCurrent: ({ host }) => host === settings.host,
+      isCurrent: ({ host }) =>
+        settings.domain === null ? host === settings.host : host.endsWith(`.${settings.domain}`),
     },
     sql: createSql(region, statements),
     extensions: NO_EXTENSIONS,

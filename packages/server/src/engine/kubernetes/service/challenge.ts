@@ -53,6 +53,30 @@ export async function askChallenge(
   }
 }
 
+/** The alert of a TLS gateway that was refused at the port of the service. */
+const NOBODY_LISTENS = 'ERR_SSL_TLSV1_ALERT_INTERNAL_ERROR';
+
+/**
+ * Whether PostgreSQL answers.
+ *
+ * @returns the reason why that is not known: a TLS gateway, or the way to it, has failed
+ */
+export async function askWhetherItAnswers(
+  endpoint: Endpoint,
+  authorityPem: string,
+  { domain }: Readonly<{ domain: string | null }>,
+): Promise<boolean | Readonly<{ unknown: string }>> {
+  try {
+    await askChallenge(endpoint, authorityPem);
+    return true;
+  } catch (error) {
+    if (!(error instanceof EngineUnavailable)) throw error;
+    const { cause, message } = error;
+    const isSilent = cause instanceof Error && 'code' in cause && cause.code === NOBODY_LISTENS;
+    return domain === null || isSilent ? false : { unknown: message };
+  }
+}
+
 /** Asks a server to begin TLS. @throws Error when it does not */
 export async function requestTls(tcp: Socket): Promise<void> {
   tcp.write(int32s(8, SSL_REQUEST));

@@ -7,7 +7,7 @@ import { FENCED, FENCED_ALL } from '../manifests/cluster.ts';
 import { AWAITED, clusterName, setName } from '../manifests/names.ts';
 import { nameOf } from '../storage-classes.ts';
 import type { Region } from '../region.ts';
-import { askChallenge, saltOf } from './challenge.ts';
+import { askChallenge, askWhetherItAnswers, saltOf } from './challenge.ts';
 import { newestSnapshot } from './backup-state.ts';
 import { isRestartAsked } from './change.ts';
 import { requestPrimary, runDrill } from './change-primary.ts';
@@ -226,6 +226,8 @@ async function write(
   // First: nothing would look for it later.
   if (desired.parent === undefined) await removeOrigin(region, spec, cluster?.desired ?? {});
   if (cluster !== null) await limitPooler(region, spec, cluster);
+  // A copy of a move has no other step, and is reached before it is promoted.
+  await writeRoute(region, spec, 'servers');
   await (set === null
     ? writeObjects(region, spec, projectId, desired)
     : writeSetObjects(region, id, projectId));
@@ -272,15 +274,12 @@ async function expectSilence(
   name: string,
   seen: Seen,
 ): Promise<Verdict> {
-  const answers = await askChallenge(spec.endpoint, region.authority.certificatePem).then(
-    () => true,
-    () => false,
-  );
-  if (answers)
-    return (
-      overdue(region, spec.id, name, STEP_MS, { seen, why: STILL_ANSWERS }) ??
-      again(seen, STILL_ANSWERS)
-    );
+  const { authority, settings } = region;
+  const answers = await askWhetherItAnswers(spec.endpoint, authority.certificatePem, settings);
+  if (answers !== false) {
+    const why = answers === true ? STILL_ANSWERS : `${UNKNOWN}: ${answers.unknown}`;
+    return overdue(region, spec.id, name, STEP_MS, { seen, why }) ?? again(seen, why);
+  }
   await annotate(region, spec, { [AWAITED]: null });
   region.waiting.delete(spec.id);
   const detail = 'PostgreSQL is stopped in its pods, which stay: not all of them were healthy';
@@ -288,6 +287,7 @@ async function expectSilence(
 }
 
 const STILL_ANSWERS = 'PostgreSQL still answers at the endpoint, and must be stopped';
+const UNKNOWN = 'the TLS gateway does not say whether PostgreSQL has stopped';
 
 /** Where a pooler listens, for users. */
 const poolerPlace = ({ settings }: Region, { endpoint, pooler }: Owned): string =>
