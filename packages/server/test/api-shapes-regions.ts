@@ -122,6 +122,11 @@ test('a region has a domain of its own, and services that have names in it', asy
       status: 409,
       body: { message: expect.stringContaining(`the region kube has ${domain}`) },
     });
+  // Nothing of the region is in the cluster yet.
+  expect(await add('other', { domain: 'db.elsewhere.test' })).toMatchObject({
+    status: 409,
+    body: { message: expect.stringContaining('the region kube has the TLS gateway') },
+  });
   const services = `/projects/${cloud.projectId}/services`;
   const asked = { region_code: 'kube', addons: [], enable_pooler: true };
   const made = await Promise.all(

@@ -41,13 +41,17 @@ export async function openCertificateAuthority(directory: string): Promise<Certi
   return authority;
 }
 
+/** In characters: RFC 5280. Clients read the alternative names. */
+const MAX_COMMON_NAME = 64;
+
 /** A certificate for a server reached under these names and addresses. */
 export async function issueServerCertificate(
   authority: CertificateAuthority,
   hosts: readonly string[],
 ): Promise<ServerCertificate> {
   const { x509 } = await signerOf(authority);
-  return issue(authority, hosts[0] ?? 'localhost', LEAF_DAYS, [
+  const name = hosts.find(({ length }) => length <= MAX_COMMON_NAME) ?? 'localhost';
+  return issue(authority, name, LEAF_DAYS, [
     new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
     new x509.SubjectAlternativeNameExtension(
       hosts.map((host) => ({ type: isIP(host) === 0 ? 'dns' : 'ip', value: host })),

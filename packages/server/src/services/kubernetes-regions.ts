@@ -28,7 +28,7 @@ import {
 import { folderOf, type ObjectStore } from '../engine/object-store.ts';
 import { newId } from '../lib/ids.ts';
 import { makeDue } from '../store/leases.ts';
-import { insertRegion, isInUse } from '../store/regions.ts';
+import { insertRegion, isInUse, lockRegion } from '../store/regions.ts';
 import type { ObjectStorePlace, Tx } from '../store/tables.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
@@ -132,7 +132,7 @@ export async function addRegion(
     const rows = await lockKubernetesRegions(tx);
     refuseMore(rows);
     refuseTaken(context, body.code);
-    if (domain !== null) refuseDomain(rows, domain);
+    if (domain !== null) refuseDomain(rows, { domain, server: probed.server });
     const row = await insertKubernetesRegion(tx, {
       code: body.code,
       server: probed.server,
@@ -332,7 +332,7 @@ export async function removeRegion(
 }
 
 async function refuseUsed(tx: Tx, code: string): Promise<void> {
-  // The lock keeps new services out: each needs a port of the region.
+  await lockRegion(tx, code);
   if (await isInUse(tx, code))
     throw new ApiError(
       'CONFLICT',

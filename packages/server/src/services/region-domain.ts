@@ -20,22 +20,34 @@ export function portsOf({ domain, host, ...ports }: AddRegionBody) {
 
 /**
  * Refuses a domain that another region has a part of: a name has one gateway, and a record of DNS
- * covers all names in a domain.
+ * covers all names in a domain. A cluster has one gateway, for one region.
  *
+ * @param server the address of the cluster
  * @throws ApiError CONFLICT
  */
-export function refuseDomain(rows: readonly KubernetesRegionRow[], domain: string): void {
+export function refuseDomain(
+  rows: readonly KubernetesRegionRow[],
+  { domain, server }: Readonly<{ domain: string; server: string }>,
+): void {
   const other = rows.find(
     ({ domain: taken }) =>
       taken !== null && (`.${domain}`.endsWith(`.${taken}`) || taken.endsWith(`.${domain}`)),
   );
-  if (other === undefined) return;
-  const { code, domain: taken } = other;
-  throw new ApiError(
-    'CONFLICT',
-    `domain: the region ${code} has ${taken}` +
-      `${taken === domain ? '' : ', and one is within the other'}; choose another domain`,
-  );
+  if (other !== undefined) {
+    const { code, domain: taken } = other;
+    throw new ApiError(
+      'CONFLICT',
+      `domain: the region ${code} has ${taken}` +
+        `${taken === domain ? '' : ', and one is within the other'}; choose another domain`,
+    );
+  }
+  const same = rows.find((row) => row.domain !== null && row.server === server);
+  if (same !== undefined)
+    throw new ApiError(
+      'CONFLICT',
+      `domain: the region ${same.code} has the TLS gateway of the cluster, with ${same.domain}; ` +
+        'use another cluster, or host in place of the domain',
+    );
 }
 
 /** @param code of the region whose routes are in the cluster */

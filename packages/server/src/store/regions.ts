@@ -15,6 +15,11 @@ export async function insertRegion(db: Db, code: string, firstPort: number): Pro
     .execute();
 }
 
+/** Keeps new services out of a region until the end of the transaction: each refers to its row. */
+export async function lockRegion(tx: Tx, code: string): Promise<void> {
+  await tx.selectFrom('regions').select('code').where('code', '=', code).forUpdate().execute();
+}
+
 /**
  * Whether a region has services, spares and deleted ones among them, copies of services that move
  * to it, or former servers of moved ones. A copy that is to be removed keeps no region: the removal

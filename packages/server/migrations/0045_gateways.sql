@@ -9,7 +9,8 @@ alter table services
   -- The host of the pooler; null: that of the service.
   add column pooler_host text;
 
--- Each service of such a region has the same port, at a host of its own.
+-- Each service of such a region has the same port, at a host of its own. In regions with ports two
+-- services may have had different hosts, so there the ledger of ports keeps them apart alone.
 drop index services_port;
 create unique index services_port on services (region_code, host, port) where kept is null;
 drop index services_pooler_port;
