@@ -31,6 +31,11 @@ export const MAJOR = 17;
 const SNAPSHOT_EVERY_MS = 1000;
 const keepingIn = ({ store }: MemoryLogs) => ({ keptLogs: store, keepLogsEveryMs: 2000 });
 
+/** A region with ports, and images without extensions. */
+const PORTS = { domain: null, extensions: {} };
+/** Any server has a port. */
+const ANY = { id: newId(), poolerOf: null };
+
 /** The ports of suites; the journey's region has others. */
 const FIRST_PORT = 31_000;
 let used = 0;
@@ -82,10 +87,9 @@ export async function createKubernetesSubject(
   const settings = {
     code: `suite-${projectId}`,
     host: rig.host,
-    domain: null,
+    ...PORTS,
     storageClass: rig.storageClass,
     images: { [MAJOR]: image },
-    extensions: {},
     poolerImage: pooler,
   };
   const [records, logs] = [createMemoryRecords({ take }), createMemoryLogs()];
@@ -122,8 +126,7 @@ export async function createKubernetesSubject(
     firstPassword: FIRST_PASSWORD,
     clientNetwork: `${rig.machineHost}/32`,
     snapshotEveryMs: SNAPSHOT_EVERY_MS,
-    newPort: async () =>
-      (await engine.addresses.reserve({ take }, { id: newId(), poolerOf: null })).port,
+    newPort: async () => (await engine.addresses.reserve({ take }, ANY)).port,
     listens: (port) => listens(rig.host, port),
     newSpec: async () => newSpec(projectId, { host: rig.host, port: await take() }, size),
     verifierOf: scramVerifier,

@@ -1,23 +1,31 @@
 /** One step of a service towards its spec, or towards its removal. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { EngineUnavailable, type BeginStep, type Seen, type Verdict } from '../../engine.ts';
+import type { BeginStep, Seen, Verdict } from '../../engine.ts';
 import type { ServiceSpec } from '../../spec.ts';
 import { KINDS, type Place } from '../api/kinds.ts';
 import { FENCED, FENCED_ALL } from '../manifests/cluster.ts';
 import { AWAITED, clusterName, setName } from '../manifests/names.ts';
 import { nameOf } from '../storage-classes.ts';
 import type { Region } from '../region.ts';
-import { askChallenge, askWhetherItAnswers, saltOf } from './challenge.ts';
+import { askWhetherItAnswers } from './challenge.ts';
 import { newestSnapshot } from './backup-state.ts';
 import { isRestartAsked } from './change.ts';
 import { requestPrimary, runDrill } from './change-primary.ts';
+import { connect } from './connect.ts';
 import { decide, type Known, type Step } from './decide.ts';
 import { mayHaveSnapshot } from './fork.ts';
 import { whyNotFollowing } from './follow.ts';
 import { placesIn, writeObjects } from './objects.ts';
 import { changesToTakeBack, noteChanges, writeCluster } from './written.ts';
 import { PROVISIONED, type ClusterState, type Observed } from './observed.ts';
-import { knownPooler, limitPooler, removePooler, startPooler, stopPooler } from './pooler.ts';
+import {
+  knownPooler,
+  limitPooler,
+  poolerPlace,
+  removePooler,
+  startPooler,
+  stopPooler,
+} from './pooler.ts';
 import { writeRoute } from './routes.ts';
 import { writeSetObjects } from './set-objects.ts';
 import {
@@ -238,35 +246,6 @@ async function write(
   if (pooler === null && region.cache.pooler(id) !== null) await removePooler(region, spec);
 }
 
-/**
- * Has PostgreSQL answer at the endpoint, of a new service with its first password: before the
- * operator sets that, a fork lets in with the password of its parent.
- *
- * @throws EngineUnavailable with the reason
- */
-async function connect(
-  { authority }: Region,
-  { endpoint, firstVerifier, provisioned, allowedNetworks }: Owned,
-  isProvisioned: boolean,
-): Promise<void> {
-  const challenge = await askChallenge(endpoint, authority.certificatePem).catch(
-    (error: unknown) => {
-      if (allowedNetworks === null || !(error instanceof EngineUnavailable)) throw error;
-      throw new EngineUnavailable(`${error.message}${ONE_NODE}`, { cause: error });
-    },
-  );
-  if (challenge.kind === 'disallowed' && allowedNetworks === null)
-    throw new EngineUnavailable('PostgreSQL has not loaded yet that all networks are allowed');
-  if (provisioned || isProvisioned || firstVerifier === null || challenge.kind === 'disallowed')
-    return;
-  if (challenge.salt !== saltOf(firstVerifier))
-    throw new EngineUnavailable('CloudNativePG has not set its password yet');
-}
-
-const ONE_NODE =
-  '; a service with allowed networks answers at the node of its primary only, and its pooler at ' +
-  'that of its pod, so the host of the region must lead to those';
-
 /** Ends a stop once no server answers: a fenced server is ready (docs/cloudnativepg.md, fact 3). */
 async function expectSilence(
   region: Region,
@@ -288,12 +267,6 @@ async function expectSilence(
 
 const STILL_ANSWERS = 'PostgreSQL still answers at the endpoint, and must be stopped';
 const UNKNOWN = 'the TLS gateway does not say whether PostgreSQL has stopped';
-
-/** Where a pooler listens, for users. */
-const poolerPlace = ({ settings }: Region, { endpoint, pooler }: Owned): string =>
-  settings.domain === null
-    ? `port ${pooler?.port}`
-    : `${pooler?.host ?? endpoint.host}:${pooler?.port}`;
 
 type After = (did: string | null, detail: string) => Verdict;
 

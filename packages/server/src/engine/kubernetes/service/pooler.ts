@@ -67,6 +67,12 @@ function desiredPooler(
   });
 }
 
+/** Where a pooler listens, for users. */
+export const poolerPlace = ({ settings }: Region, { endpoint, pooler }: Owned): string =>
+  settings.domain === null
+    ? `port ${pooler?.port}`
+    : `${pooler?.host ?? endpoint.host}:${pooler?.port}`;
+
 /** Why a pooler does not let anybody log in yet. */
 export type PoolerWait = Readonly<{ why: string; isObstacle: boolean }>;
 
