@@ -15,6 +15,7 @@ test('a client that sends its bytes one by one is refused soon', async () => {
     client.push(Buffer.from([[22, 3, 1, 0x3f, 0xff, 1, 0, 0x3f, 0xf0][sent] ?? 0]));
     await new Promise((resolve) => setImmediate(resolve));
   }
+  expect(isOver).toBe(true);
   expect(await begun).toEqual({ kind: 'refused', why: 'slow' });
   expect(sent).toBeLessThanOrEqual(MAX_READS + 1);
 });
