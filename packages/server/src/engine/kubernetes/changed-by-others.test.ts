@@ -139,6 +139,8 @@ test('fields are those of the spec, of others, with their values', () => {
     'edit has set spec.instances: 2, spec.a.b: "x"',
     'tool has set spec.env: a list or an object, spec.gone: absent, spec.__proto__.x: absent',
   ]);
+  const env = [{ value: 'secret', name: 'PGPASSWORD' }];
+  expect(changedFields(fields, { instances: 2, env })).toEqual([]);
   expect(changedFields(fields, { instances: 1, a: { b: 'x' }, env: [] })).toEqual([
     'spec.instances: 2 of edit in place of 1',
     'spec.env: a list or an object of tool in place of a list or an object',

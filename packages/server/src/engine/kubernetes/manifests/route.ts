@@ -40,7 +40,7 @@ export type RouteInput = Readonly<{
   part: RoutePart;
 }>;
 
-/** The Service that a route stands for. The gateway adds the domain of its cluster. */
+/** The Service that a route names. The gateway adds the domain of its cluster. */
 export const routeTarget = ({ cluster, projectId, part }: Omit<RouteInput, 'id' | 'region'>) =>
   `${part === 'servers' ? endpointService(cluster) : poolerName(cluster)}.` +
   `${namespaceOf(projectId)}.svc`;

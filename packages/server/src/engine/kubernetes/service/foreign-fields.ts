@@ -4,6 +4,7 @@
  *
  * https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
  */
+import { isDeepStrictEqual } from 'node:util';
 import { Type, type Static } from 'typebox';
 
 export const MANAGED_FIELDS = Type.Optional(
@@ -63,7 +64,8 @@ export function describeForeign(fields: readonly ForeignField[]): string[] {
 export function changedFields(fields: readonly ForeignField[], written: unknown): string[] {
   return fields.flatMap(({ manager, path, value }) => {
     const ours = valueAt(written, path);
-    if (ours === undefined || JSON.stringify(ours) === JSON.stringify(value)) return [];
+    // A cluster keeps the fields of objects in an order of its own.
+    if (ours === undefined || isDeepStrictEqual(ours, value)) return [];
     return [`${path.join('.')}: ${shown(value)} of ${manager} in place of ${shown(ours)}`];
   });
 }

@@ -50,7 +50,7 @@ test('a Service behind the gateway has no port of the nodes', () => {
   );
 });
 
-test('a route stands for the Service of one endpoint', () => {
+test('a route names the Service of one endpoint', () => {
   const cluster = { cluster: `s-${ID}`, projectId: 'projectabc' };
   const manifest = routeManifest({ ...cluster, id: ID, region: 'kube', part: 'servers' });
   expect(manifest).toMatchObject({
