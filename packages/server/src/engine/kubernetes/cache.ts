@@ -52,6 +52,8 @@ export type Cache = Readonly<{
   setsOf: (id: string) => readonly string[];
   /** In the order of their numbers. */
   servers: (id: string) => readonly ServerState[];
+  /** The number of all its pods: of servers, of the jobs that make their data, of the pooler. */
+  podCount: (id: string) => number;
   /** Why one of the pods of its servers does not start; null: no reason is known. */
   obstacle: (id: string) => string | null;
   /**
@@ -139,6 +141,7 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
         .map(serverState)
         .filter((state) => state !== null)
         .toSorted((a, b) => a.n - b.n),
+    podCount: (id) => pods.of(id).length,
     obstacle: (id) => obstacleIn(podsWith(CLUSTER_LABEL, id)),
     backups: (id) =>
       backups

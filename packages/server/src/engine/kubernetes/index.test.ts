@@ -97,6 +97,23 @@ test('a service is created, stopped, started and removed, and nothing is left', 
   expect([...cloud.fake.objects.keys()].filter((path) => path.includes(ID))).toEqual([]);
 });
 
+test('a service is removed when the pods of its jobs are', async () => {
+  await untilAwaited(cloud, await newSpec(cloud));
+  const path = podAt(1).replace(/-1$/, '-1-initdb-x7k2p');
+  cloud.fake.put(path, {
+    metadata: { labels: { ...LABELS, 'howdah.io/region': 'kube' } },
+    spec: { containers: [{ name: 'initdb' }] },
+  });
+  let detail: string | null = null;
+  for (; detail !== 'its pods are ending'; await sleep(5)) {
+    const verdict = await cloud.engine.lifecycle.remove(ID, null, async () => undefined);
+    if (verdict.outcome === 'settled') throw new Error('it did not wait for the pod');
+    ({ detail } = verdict);
+  }
+  cloud.fake.take(path);
+  await untilRemoved(cloud);
+});
+
 test('objects of the same name and labels in other namespaces are none of a service', async () => {
   const labels = { ...LABELS, 'howdah.io/region': 'kube', 'howdah.io/project': 'proj123456' };
   const forged = [CLUSTER, POD, PASSWORD].map((path) => path.replace(NAMESPACE, '/namespaces/x'));

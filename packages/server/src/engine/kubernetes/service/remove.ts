@@ -21,8 +21,7 @@ export async function removeOnce(
 ): Promise<Verdict> {
   const { cache } = region;
   const cluster = cache.cluster(id);
-  const isEnding =
-    cache.servers(id).length > 0 || cache.pooler(id) !== null || cache.poolerPods(id).count > 0;
+  const isEnding = cache.podCount(id) > 0 || cache.pooler(id) !== null;
   const seen: Seen = {
     reachable: false,
     present: true,
