@@ -6,6 +6,7 @@ import './faults.ts';
 import './logs.ts';
 import './forks.ts';
 import './snapshots.ts';
+import './verification.ts';
 import './archive.ts';
 import './poolers.ts';
 import './statements.ts';

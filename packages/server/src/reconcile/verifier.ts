@@ -45,7 +45,10 @@ async function beginDue(verifier: Verifier): Promise<void> {
   if (performance.now() - verifier.lookedForDueMs < DUE_EVERY_MS) return;
   verifier.lookedForDueMs = performance.now();
   const { store, region, everyMs } = verifier;
-  const local = await dueForVerification(store.db, region.code, everyMs, null);
+  const { verifyBackup } = region.engine.capabilities.actions;
+  const local = verifyBackup.possible
+    ? await dueForVerification(store.db, region.code, everyMs, null)
+    : null;
   const id = local ?? (await dueInRepositories(verifier));
   if (id === null) return;
   const request = local === null ? ({ repository: true } as const) : null;

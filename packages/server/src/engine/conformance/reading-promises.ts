@@ -185,6 +185,7 @@ function snapshotAfterWrite(subject: Subject): Promise<void> {
 function verificationKept(subject: Subject): Promise<void> {
   return withService(subject, {}, async (spec) => {
     const { backups, lifecycle } = subject.engine;
+    await backups.keep(spec.id, KEEP);
     const steps: string[] = [];
     const runStep: RunStep = async (name, work) => {
       await work(() => undefined);
@@ -202,6 +203,7 @@ function verificationKept(subject: Subject): Promise<void> {
 function verificationAborted(subject: Subject): Promise<void> {
   return withService(subject, {}, async (spec) => {
     const { backups } = subject.engine;
+    await backups.keep(spec.id, KEEP);
     const reason = new Error('the service is removed');
     const controller = new AbortController();
     const verifying = backups.verify(

@@ -17,6 +17,7 @@ const backup = (days: number, change: Partial<BackupState> = {}): BackupState =>
   isTaken: true,
   snapshot: `b${days}`,
   problem: null,
+  verification: null,
   ...change,
 });
 const failed = (days: number): BackupState =>

@@ -3,12 +3,13 @@
  * region: objects of CloudNativePG, of which one is made when it is due.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Verification } from '@howdah/contract';
 import type { BackupPolicy } from '../../config.ts';
 import type { Engine, LocalBackups } from '../engine.ts';
 import { KINDS } from './api/kinds.ts';
 import type { Archiver } from './archiver.ts';
 import type { Cache } from './cache.ts';
-import { backupName, baseBackupName } from './manifests/names.ts';
+import { backupName, baseBackupName, verificationPod } from './manifests/names.ts';
 import { baseBackupManifest } from './manifests/object-store.ts';
 import { backupManifest } from './manifests/snapshots.ts';
 import type { Region } from './region.ts';
@@ -17,6 +18,7 @@ import { windowOf } from './service/archive-state.ts';
 import { placesIn } from './service/objects.ts';
 import type { ClusterState } from './service/observed.ts';
 import { nameOf } from './storage-classes.ts';
+import { removePod, verifySnapshot } from './verification.ts';
 
 export type SnapshotPolicy = Pick<BackupPolicy, 'windowMs' | 'snapshotEveryMs'>;
 
@@ -33,9 +35,6 @@ const SLOW_AFTER_MS = 21_600_000;
 /** Then a backup is removed, and another one taken: CloudNativePG takes one at a time. */
 const STUCK_AFTER_MS = DAY_MS;
 
-export const NO_VERIFICATION =
-  'services on Kubernetes have no verification of backups: fork the last snapshot, and examine it';
-
 /** Whether its backups are kept in the object store of the region. */
 type Archiving = Pick<Archiver, 'problem'>;
 
@@ -44,12 +43,21 @@ export function createBackups(
   policy: SnapshotPolicy,
   archiver: Pick<Archiver, 'problem' | 'bytes'>,
 ): Engine['backups'] {
+  const verifying = new Set<string>();
   return {
     describe: async (id) => describe(region, policy, archiver, id),
     restorable: async () => null,
-    keep: (id, { removes }) => keep(region, policy, archiver, id, removes),
-    verify: async () => {
-      throw new Error(NO_VERIFICATION);
+    keep: async (id, { removes }) => {
+      if (!verifying.has(id)) await removeVerification(region, id);
+      return keep(region, policy, archiver, id, removes);
+    },
+    verify: async (spec, runStep, signal) => {
+      verifying.add(spec.id);
+      try {
+        return await verifySnapshot(region, spec, runStep, signal);
+      } finally {
+        verifying.delete(spec.id);
+      }
     },
   };
 }
@@ -63,6 +71,7 @@ function describe(
   const { cache, snapshotClass } = region;
   const backups = cache.backups(id);
   const window = windowOf(cache.archive(id), region.objectStore());
+  const last = lastVerification(backups);
   const volumeGb = cache.cluster(id)?.desired?.storageGb ?? 0;
   const described: LocalBackups = {
     window: {
@@ -73,19 +82,36 @@ function describe(
     },
     snapshots: backups
       .filter(({ snapshot }) => snapshot !== null)
-      .map(({ name, askedMs }) => ({
+      .map(({ name, askedMs, verification }) => ({
         id: name,
         taken: new Date(askedMs).toISOString(),
         kind: 'scheduled',
         storage_mb: volumeGb * 1000,
+        ...(verification === null ? {} : { verification }),
       })),
     archive_mb: Math.ceil((archiver.bytes(id) ?? 0) / 1e6),
+    ...(last === null ? {} : { last_verification: last }),
     problem:
       whyNotArchived(region, archiver, id) ??
       problemOf(backups, Date.now()) ??
       ('name' in snapshotClass() || region.objectStore() !== null ? null : NO_SNAPSHOTS),
   };
   return described;
+}
+
+/** The newest verification of any backup; null: there was none. */
+function lastVerification(backups: readonly BackupState[]): Verification | null {
+  const found = backups.flatMap(({ verification }) =>
+    verification === null ? [] : [verification],
+  );
+  return found.toSorted((a, b) => Date.parse(b.at) - Date.parse(a.at))[0] ?? null;
+}
+
+/** A control plane that was killed in a verification has left its pod, which has a volume. */
+async function removeVerification(region: Region, id: string): Promise<void> {
+  const cluster = region.cache.cluster(id);
+  if (cluster?.projectId == null || region.cache.verification(id) === null) return;
+  await removePod(region, placesIn(cluster.projectId)(KINDS.pod, verificationPod(id)), id);
 }
 
 const NO_SNAPSHOTS =

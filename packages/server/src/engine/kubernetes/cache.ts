@@ -15,6 +15,7 @@ import {
   LABELS,
   originBackup,
   POOLER_LABEL,
+  VERIFICATION_LABEL,
 } from './manifests/names.ts';
 import { archiveRecordName } from './manifests/object-store.ts';
 import {
@@ -36,11 +37,22 @@ import {
   clusterState,
   obstacleIn,
   POD_OBJECT,
+  type PodObject,
   serverState,
   type ClusterState,
   type ServerState,
 } from './service/observed.ts';
 import { DEPLOYMENT_OBJECT, poolerState, type PoolerState } from './service/pooler-state.ts';
+
+/** The labels of pods with the name of their Cluster. A pod has one of them. */
+const POD_LABELS = [CLUSTER_LABEL, POOLER_LABEL, VERIFICATION_LABEL];
+
+/** A pod that verifies a snapshot. */
+export type VerificationPod = Readonly<{
+  phase: string;
+  /** Why it does not start, or has failed; null: no reason is known. */
+  obstacle: string | null;
+}>;
 
 export type Cache = Readonly<{
   /** Waits for the first lists. @throws the error of a cluster that does not answer */
@@ -52,8 +64,10 @@ export type Cache = Readonly<{
   setsOf: (id: string) => readonly string[];
   /** In the order of their numbers. */
   servers: (id: string) => readonly ServerState[];
-  /** The number of all its pods: of servers, of the jobs that make their data, of the pooler. */
+  /** The number of all its pods: of servers, of jobs, of the pooler, of a verification. */
   podCount: (id: string) => number;
+  /** The pod that verifies its newest snapshot; null: there is none. */
+  verification: (id: string) => VerificationPod | null;
   /** Why one of the pods of its servers does not start; null: no reason is known. */
   obstacle: (id: string) => string | null;
   /**
@@ -110,7 +124,7 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
     kind: KINDS.pod,
     schema: POD_OBJECT,
     serviceOf: ({ metadata: { labels } }) =>
-      idOf(labels?.[CLUSTER_LABEL] ?? labels?.[POOLER_LABEL] ?? ''),
+      idOf(POD_LABELS.map((label) => labels?.[label]).find((name) => name !== undefined) ?? ''),
     changed,
   });
   const backups = keep({ ...parts, kind: KINDS.backup, schema: BACKUP_OBJECT, serviceOf, changed });
@@ -125,8 +139,6 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
   const archives = keep({ ...parts, ...ofArchives, changed });
   const ofRecords = { kind: KINDS.configMap, schema: ARCHIVE_RECORD, serviceOf: recordedIn };
   const records = keep({ ...parts, ...ofRecords, changed });
-  const podsWith = (label: string, id: string) =>
-    pods.of(id).filter(({ metadata }) => metadata.labels?.[label] !== undefined);
   return {
     ready: async () => void (await Promise.all([clusters.first, pods.first, poolers.first])),
     staleWhy: () => (clusters.failure() ?? pods.failure() ?? poolers.failure())?.message ?? null,
@@ -135,14 +147,8 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
       const [found] = clusters.of(id);
       return found === undefined ? null : clusterState(found);
     },
+    ...viewsOf(pods),
     setsOf: (id) => clusters.idsWith(({ metadata }) => metadata.labels?.[LABELS.parent] === id),
-    servers: (id) =>
-      podsWith(CLUSTER_LABEL, id)
-        .map(serverState)
-        .filter((state) => state !== null)
-        .toSorted((a, b) => a.n - b.n),
-    podCount: (id) => pods.of(id).length,
-    obstacle: (id) => obstacleIn(podsWith(CLUSTER_LABEL, id)),
     backups: (id) =>
       backups
         .of(id)
@@ -161,10 +167,6 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
       const [found] = poolers.of(id);
       return found === undefined ? null : poolerState(found);
     },
-    poolerPods: (id) => {
-      const found = podsWith(POOLER_LABEL, id);
-      return { count: found.length, obstacle: obstacleIn(found) };
-    },
     put: clusters.put,
     putBackup: backups.put,
     putRecord: records.put,
@@ -173,6 +175,34 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
       ending.abort();
       const all = [clusters, pods, backups, poolers, archives, records];
       await Promise.all(all.map(({ following }) => following));
+    },
+  };
+}
+
+type PodViews = Pick<Cache, 'servers' | 'podCount' | 'verification' | 'obstacle' | 'poolerPods'>;
+
+/** The pods of services, by what they are for. */
+function viewsOf(pods: Readonly<{ of: (id: string) => readonly PodObject[] }>): PodViews {
+  const podsWith = (label: string, id: string) =>
+    pods.of(id).filter(({ metadata }) => metadata.labels?.[label] !== undefined);
+  return {
+    servers: (id) =>
+      podsWith(CLUSTER_LABEL, id)
+        .map(serverState)
+        .filter((state) => state !== null)
+        .toSorted((a, b) => a.n - b.n),
+    podCount: (id) => pods.of(id).length,
+    verification: (id) => {
+      const found = podsWith(VERIFICATION_LABEL, id);
+      const [pod] = found;
+      return pod === undefined
+        ? null
+        : { phase: pod.status?.phase ?? 'Pending', obstacle: obstacleIn(found) };
+    },
+    obstacle: (id) => obstacleIn(podsWith(CLUSTER_LABEL, id)),
+    poolerPods: (id) => {
+      const found = podsWith(POOLER_LABEL, id);
+      return { count: found.length, obstacle: obstacleIn(found) };
     },
   };
 }

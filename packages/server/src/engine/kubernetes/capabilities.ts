@@ -87,7 +87,7 @@ export function capabilitiesOf(settings: Settings, { snapshots, archive }: Keepi
       drill: POSSIBLE,
       attachToVPC: networks,
       attachToAllowList: networks,
-      verifyBackup: IMPOSSIBLE,
+      verifyBackup: snapshots ? POSSIBLE : { possible: false, why: NO_VERIFICATION },
       runBackup: IMPOSSIBLE,
       createReplicaSet: POSSIBLE,
       query: POSSIBLE,
@@ -117,6 +117,10 @@ const NO_PAST =
   'the region has no object store (howdah region object-store), and its cluster no snapshots of ' +
   'volumes (howdah region doctor says why), so no state of before can be forked; fork the ' +
   'present one with the strategy NOW';
+
+const NO_VERIFICATION =
+  'the cluster of the region has no snapshots of volumes (howdah region doctor says why), so ' +
+  'there is none to examine beside the service; fork it, and examine the fork';
 
 /** Repositories serve regions of this machine; this one has its own way. */
 const offMachineOf = (archive: ObjectStore | null): string =>

@@ -181,8 +181,8 @@ const NEEDED: readonly (readonly [Kind, readonly string[], subresource?: string]
   [KINDS.cluster, ['list', 'watch', 'create', 'patch', 'delete']],
   // A switchover is asked for in the status.
   [KINDS.cluster, ['patch'], 'status'],
-  // A drill kills the primary.
-  [KINDS.pod, ['list', 'watch', 'delete']],
+  // A drill kills the primary. A verification has a pod of its own.
+  [KINDS.pod, ['list', 'watch', 'create', 'delete']],
   [KINDS.claim, ['list', 'delete']],
   [KINDS.service, ['list', 'create', 'patch', 'delete']],
   // Poolers.

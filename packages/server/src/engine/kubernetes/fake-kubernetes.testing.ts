@@ -143,6 +143,10 @@ async function answer(
     if (output === 'silent') return;
     return output === null ? send(404, {}) : void response.end(output);
   }
+  if (request.method === 'POST' && path.endsWith('/pods')) {
+    const pod: unknown = JSON.parse(await bodyOf(request));
+    return send(201, put(`${path}/${String(Object(pod).metadata.name)}`, Object(pod)));
+  }
   // Reviews of access, and trials of a Cluster.
   if (request.method === 'POST') return send(201, { status: { allowed: true } });
   const isApply = searchParams.get('fieldManager') === 'howdah';

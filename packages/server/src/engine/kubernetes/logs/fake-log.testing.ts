@@ -23,10 +23,11 @@ export function answerLog(logs: FakeLogs, pod: string, query: URLSearchParams): 
   const output = query.get('previous') === 'true' ? log.previous : log.output;
   if (output === undefined) return null;
   const sinceMs = Date.parse(query.get('sinceTime') ?? '1970-01-01T00:00:00Z');
+  const stamps = query.get('timestamps') === 'true';
   const text = output
     .slice(-Number(query.get('tailLines')))
     .filter(([ms]) => ms >= sinceMs)
-    .map(([ms, line]) => `${stampText(ms)} ${line}\n`)
+    .map(([ms, line]) => `${stamps ? `${stampText(ms)} ` : ''}${line}\n`)
     .join('');
   return Buffer.from(text)
     .subarray(0, Number(query.get('limitBytes')))

@@ -90,7 +90,7 @@ test('lines that look like ours, of other times, or of no text are only messages
   const text = answerLog(
     new Map([['pod', { output }]]),
     'pod',
-    new URLSearchParams({ tailLines: '99', limitBytes: '9999999' }),
+    new URLSearchParams({ timestamps: 'true', tailLines: '99', limitBytes: '9999999' }),
   );
   const lines = [...linesIn(text ?? '')];
   expect(lines.map(({ entry }) => entry.message.slice(0, 10))).toEqual([

@@ -70,7 +70,7 @@ function newServer() {
 }
 
 function linesOf(output: FakeOutput): LogLine[] {
-  const all = { tailLines: '9999999', limitBytes: '999999999' };
+  const all = { timestamps: 'true', tailLines: '9999999', limitBytes: '999999999' };
   const text = answerLog(new Map([[PATH, { output }]]), PATH, new URLSearchParams(all));
   return [...linesIn(text ?? '')];
 }

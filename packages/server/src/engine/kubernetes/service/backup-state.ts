@@ -1,7 +1,9 @@
 /** Backups of a service, as the objects of CloudNativePG say. All of it is input. */
+import type { Verification } from '@howdah/contract';
 import { Type, type Static } from 'typebox';
-import { ASKED_OF, AWAITED } from '../manifests/names.ts';
+import { ASKED_OF, AWAITED, VERIFICATION } from '../manifests/names.ts';
 import { METADATA } from './metadata.ts';
+import { readVerification } from './verification.ts';
 
 export const BACKUP_OBJECT = Type.Object({
   metadata: Type.Interface([METADATA], { creationTimestamp: Type.String() }),
@@ -37,6 +39,8 @@ export type BackupState = Readonly<{
   snapshot: string | null;
   /** Why it has failed, in the words of the cluster; null: it has not. */
   problem: string | null;
+  /** Its verification; null: there was none. */
+  verification: Verification | null;
 }>;
 
 /** Longest reason that users are shown. */
@@ -55,6 +59,7 @@ export function backupState({ metadata, spec, status }: BackupObject): BackupSta
     isTaken: kind === 'base' ? isCompleted : snapshot !== null,
     snapshot,
     problem: status?.phase === 'failed' ? (status.error ?? 'unknown').slice(0, MAX_LENGTH) : null,
+    verification: readVerification(metadata.annotations?.[VERIFICATION]),
   };
 }
 

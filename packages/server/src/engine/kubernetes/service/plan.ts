@@ -8,6 +8,7 @@ import { desiredOf } from './desired.ts';
 import { beginsWithSnapshot } from './decide-fork.ts';
 import type { Observed } from './observed.ts';
 import { STEPS, switchOverTo } from './steps.ts';
+import { POD_STEPS } from './verification.ts';
 
 type Existing = Pick<Observed, 'cluster' | 'servers' | 'parent' | 'whyNoBackup'> &
   Pick<Known, 'snapshotClass'>;
@@ -64,6 +65,8 @@ export function planOf(
     case 'attachToVPC':
     case 'detachFromVPC':
       return running ? [...write, ...(spec.pooler === null ? [] : [STEPS.reloadPooler])] : [];
+    case 'verifyBackup':
+      return POD_STEPS.map(([, name]) => name);
     // Changes without a step here, and those that the region refuses.
     case 'updatePassword':
     case 'setEnvironment':
@@ -72,7 +75,6 @@ export function planOf(
     case 'recover':
     case 'adopt':
     case 'failover':
-    case 'verifyBackup':
     case 'runBackup':
     case 'enableExtension':
     case 'disableExtension':

@@ -8,6 +8,7 @@ import { DATABASE_NAME, type Verification } from '@howdah/contract';
 import { isPassing } from '../../../repository/problem.ts';
 import type { RunStep } from '../../run-step.ts';
 import type { ServiceSpec } from '../../spec.ts';
+import { VERIFICATION_STEP } from '../../verification-steps.ts';
 import { memberKey, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { ownerOf } from '../host/users.ts';
@@ -129,16 +130,8 @@ class Failed extends Error {}
 type Recovery = { seconds: number | null; pointMs: number | null };
 type Checks = Verification['checks'];
 
-/** The steps of a verification, as users read them. */
 const FETCH_STEP = 'fetch from the repository';
-const STEP = {
-  restore: 'restore snapshot',
-  replay: 'replay WAL',
-  catalogs: 'compare catalogs',
-  relations: 'check tables and indexes',
-  pages: 'check page checksums',
-} as const;
-export const VERIFICATION_STEPS: readonly string[] = Object.values(STEP);
+export const VERIFICATION_STEPS: readonly string[] = Object.values(VERIFICATION_STEP);
 
 /**
  * Restores a backup as a copy and checks it. Who calls it removes the copy.
@@ -159,9 +152,9 @@ export async function restoreAndCheck(
   try {
     if (fetch !== undefined) await check(FETCH_STEP, fetch);
     const subject = await subjectOf();
-    await check(STEP.restore, () => restoreCopy(machine, subject));
+    await check(VERIFICATION_STEP.restore, () => restoreCopy(machine, subject));
     const before = await observe(subject);
-    await check(STEP.replay, async () => {
+    await check(VERIFICATION_STEP.replay, async () => {
       await startCopy(machine, subject, signal);
       recovery.seconds = (Date.now() - begunMs) / 1000;
       const reached = await withSuperuserSession(inCopy(copy, MAINTENANCE_DATABASE), endOfReplay);
@@ -175,9 +168,9 @@ export async function restoreAndCheck(
     });
     // Before anything is added to the copy for the other checks.
     if (comparesCatalogs)
-      await check(STEP.catalogs, () => compareWithService(subject, before.catalogs));
-    await check(STEP.relations, () => checkRelations(copy, signal));
-    await check(STEP.pages, async () => {
+      await check(VERIFICATION_STEP.catalogs, () => compareWithService(subject, before.catalogs));
+    await check(VERIFICATION_STEP.relations, () => checkRelations(copy, signal));
+    await check(VERIFICATION_STEP.pages, async () => {
       const server = await findServer(copy);
       if (server === null || !(await stopServer(machine, server, 'fast', SHUTDOWN_DEADLINE_MS)))
         throw new Error('the copy did not shut down');
