@@ -67,7 +67,9 @@ test('a giant line is cut where it is shown and kept, and does not hide the othe
     'before',
   ]);
   expect(entries[1]?.message).toHaveLength(MAX_MESSAGE + '\n[cut after 64 KiB]'.length);
-  const part = await pack(linesIn(await kube.text('/log?tailLines=9&limitBytes=99999999')));
+  const part = await pack(
+    linesIn(await kube.text('/log?timestamps=true&tailLines=9&limitBytes=99999999')),
+  );
   expect((await unpack(part?.lines ?? Buffer.alloc(0))).lines.map(({ entry }) => entry)).toEqual(
     entries,
   );
@@ -144,7 +146,9 @@ test('a page that reads much and finds nothing ends, and its cursor goes on', as
     const lines = Array.from({ length: 60 }, (_, m) =>
       logLine(BEGIN + 1000 * n + m, `${n} ${'y'.repeat(8000)}`),
     );
-    const text = await kubeWith(lines).text('/log?tailLines=999&limitBytes=99999999');
+    const text = await kubeWith(lines).text(
+      '/log?timestamps=true&tailLines=999&limitBytes=99999999',
+    );
     const part = await pack(linesIn(text));
     if (part !== null) await kept.store.add('a', 0, { ...part, pod: POD.tag });
   }
