@@ -88,11 +88,11 @@ export function capabilitiesOf(settings: Settings, { snapshots, archive }: Keepi
       attachToVPC: networks,
       attachToAllowList: networks,
       verifyBackup: snapshots ? POSSIBLE : { possible: false, why: NO_VERIFICATION },
-      runBackup: IMPOSSIBLE,
+      runBackup: { possible: false, why: NO_BACKUP_NOW },
       createReplicaSet: POSSIBLE,
       query: POSSIBLE,
-      enableExtension: IMPOSSIBLE,
-      disableExtension: IMPOSSIBLE,
+      enableExtension: { possible: false, why: NO_EXTENSIONS },
+      disableExtension: { possible: false, why: NO_EXTENSIONS },
     },
     vpc: { isNetwork: false, note: VPC },
     storage: { note: 'each server has a volume of this size, which can grow and never shrinks' },
@@ -108,8 +108,13 @@ export function capabilitiesOf(settings: Settings, { snapshots, archive }: Keepi
 }
 
 /** In the words of an answer to a user. */
-const NOT_YET =
-  'regions on Kubernetes do not have this yet; create the service in a region of this machine';
+const NO_BACKUP_NOW =
+  'repositories do not serve regions on Kubernetes: a snapshot, and a base backup in the object ' +
+  'store of the region, are taken once a day';
+/** No superuser of ours is in these services, and a script of an extension needs one. */
+const NO_EXTENSIONS =
+  'no region on Kubernetes creates extensions afterwards; create one that PostgreSQL trusts by ' +
+  'CREATE EXTENSION as tsdbadmin, or create a service of the type that has it';
 const NO_NETWORKS =
   'PostgreSQL sees the address of the TLS gateway of the region in place of those of clients; ' +
   'use a region that was added with --host in place of --domain';
@@ -142,4 +147,3 @@ const VPC =
   "address: a service in a VPC refuses clients whose address is none of the VPC's or its peers', " +
   'and answers at the node of its primary only';
 const POSSIBLE: Possibility = { possible: true };
-const IMPOSSIBLE: Possibility = { possible: false, why: NOT_YET };
