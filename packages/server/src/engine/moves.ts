@@ -75,6 +75,28 @@ export type MoveRoles = {
   readonly databases: readonly Readonly<{ name: string; sql: readonly string[] }>[];
 };
 
+/**
+ * How a copy logs in to the service, as far as that is known before the copy is prepared.
+ *
+ * A region on Kubernetes has a certificate for replication: nothing is made in the service. A
+ * service on a machine gets roles instead, see {@link MoveRoles}.
+ */
+export type CopyLogin = {
+  /** The verifier of the admin role; null: the role has none, or the copy does not need it. */
+  verifier: string | null;
+  /** Of a role that may replicate; null: the copy gets roles. */
+  certificate: ClientCertificate | null;
+};
+
+/** A client certificate, and what its server shows. All are PEM. */
+export type ClientCertificate = Readonly<{
+  user: string;
+  certificatePem: string;
+  keyPem: string;
+  /** The authority of the certificate of the server, for the name of its endpoint. */
+  authorityPem: string;
+}>;
+
 /** How far a copy is. */
 export type CopyProgress = {
   /** Whether the copy may log in. */
@@ -98,12 +120,28 @@ export type Stopping = {
   readonly keep: Keep;
 };
 
+/**
+ * The end of the WAL of a service that was stopped in order.
+ *
+ * A number: the position of its last record. `shutdown`: the copy must see the record by which the
+ * server was shut down.
+ */
+export type WalEnd = bigint | 'shutdown';
+
+/** What a copy has of its service. */
+export type CopyPosition = {
+  /** Whether it still follows: false: somebody has promoted it. */
+  isFollowing: boolean;
+  replayed: bigint;
+  /** Whether its WAL ends with the shutdown of its service, and all of it is on its disk. */
+  hasShutdown: boolean;
+};
+
 /** The source of moves. Each call may be repeated. @throws EngineUnavailable */
 export type MoveSource = {
   /** Reads what a move of a running service would copy. */
   readonly read: (id: string) => Promise<MovedData>;
-  /** The verifier of the admin role; null: the role has none. */
-  readonly verifier: (id: string) => Promise<string | null>;
+  readonly login: (id: string) => Promise<CopyLogin>;
   /** Takes from its owner the rights whose effects the target cannot enforce, within a minute. */
   readonly withhold: (id: string) => Promise<void>;
   /** Gives back what {@link MoveSource.withhold} has taken, in a service that runs, likewise. */
@@ -117,16 +155,18 @@ export type MoveSource = {
    * Stops the service in order: nobody can write from then on, and all is sent to the copy.
    *
    * @param stopping `keep` gets the verifier of the admin role, which cannot change from then on
-   * @returns the position of the last record of its WAL
+   * @returns where its WAL ends
    * @throws MoveRefused when it may not be stopped, was not stopped in order, or has got something
    *   that a copy has not
    */
-  readonly stop: (id: string, stopping: Stopping) => Promise<bigint>;
+  readonly stop: (id: string, stopping: Stopping) => Promise<WalEnd>;
   /**
    * Closes the roles of a copy in a service that runs: nobody can log in as one of them. Then drops
    * them, as far as nothing depends on them.
    */
   readonly dismiss: (id: string) => Promise<void>;
+  /** Gives up what a stopped service uses beside its disk, once it has moved away for good. */
+  readonly retire: (id: string) => Promise<void>;
 };
 
 /** The target of moves. Each call may be repeated. @throws EngineUnavailable */
@@ -134,10 +174,9 @@ export type MoveTargetRegion = {
   readonly describe: () => Promise<Omit<MoveTarget, 'versions'>>;
   /** The extensions that a server of the copy can have, each in each version. */
   readonly versions: (id: string) => Promise<readonly ExtensionVersion[]>;
-  /** Makes the passwords of a copy. @param verifier of the admin role; null: it has none */
-  readonly prepare: (spec: ServiceSpec, verifier: string | null) => Promise<MoveRoles>;
-  /** Whether the copy still follows, and how far it has replayed. */
-  readonly position: (id: string) => Promise<{ isFollowing: boolean; replayed: bigint }>;
+  /** Keeps how the copy logs in. @returns what the service needs before it does */
+  readonly prepare: (spec: ServiceSpec, login: CopyLogin) => Promise<MoveRoles>;
+  readonly position: (id: string) => Promise<CopyPosition>;
   /** Removes what only the copy needed. */
   readonly finish: (spec: ServiceSpec) => Promise<void>;
 };

@@ -33,7 +33,7 @@ function moving(move: object, parts: object, ...answers: ((service: object) => u
 
 const SWITCH = {
   from: { stop: async () => 5n },
-  to: { position: async () => ({ isFollowing: true, replayed: 6n }) },
+  to: { position: async () => ({ isFollowing: true, replayed: 6n, hasShutdown: false }) },
 };
 const fail = () => {
   throw new Error('duplicate key');

@@ -162,7 +162,7 @@ async function copy(moving: Moving): Promise<Verdict> {
     // A role that an earlier move has left has another password.
     if (!move.prepared || !progress.mayLogIn) {
       await begin(MOVE_STEPS.prepare, seen);
-      await from.admit(id, await to.prepare(spec, await from.verifier(id)));
+      await from.admit(id, await to.prepare(spec, await from.login(id)));
       await writeMove(context, work, { prepared: true }, seen.reachable);
       return again(seen, MOVE_STEPS.prepare, `a copy in ${move.to} may log in`);
     }
@@ -219,7 +219,8 @@ export async function switchOver(moving: Moving): Promise<Verdict> {
   try {
     // A password that was set meanwhile goes along.
     const keep = async (verifier: string | null) => {
-      const { reserved } = await to.prepare(copySpec(work.service, move), verifier);
+      const login = { verifier, certificate: null };
+      const { reserved } = await to.prepare(copySpec(work.service, move), login);
       await writeMove(context, work, { kept: true }, false);
       return reserved;
     };
@@ -250,7 +251,7 @@ async function abort({ context, work }: Moving, problem: string, seen: Seen) {
 
 /** Promotes the copy, which is the service from now on. */
 async function arrive(moving: Moving): Promise<Verdict | null> {
-  const { context, work, move, begin, target, to } = moving;
+  const { context, work, move, begin, target, from, to } = moving;
   const { service, id } = work;
   // Its data here does not wait for a cluster that may never answer.
   if (mustBeRemoved(service, context.restoreWindowMs)) return removeSource(moving);
@@ -264,6 +265,7 @@ async function arrive(moving: Moving): Promise<Verdict | null> {
   }
   const outage = describeOutage(move, Date.now());
   await to.finish(spec);
+  await from.retire(id);
   const until = new Date(Date.now() + context.restoreWindowMs).toISOString();
   await writeMove(context, work, { state: 'kept', until }, own.seen.reachable);
   const detail = `${outage}; its former server is stopped, and kept until ${until}`;

@@ -37,9 +37,18 @@ test.each<[string, Partial<SwitchSeen>, string]>([
   ['is behind for too long', { replayed: 100n, isOver: true }, 'abort'],
   // A control plane that was away finds that all is there.
   ['has all, late', { replayed: 101n, isOver: true }, 'hand over'],
+  ['has the shutdown', { end: 'shutdown', hasShutdown: true }, 'hand over'],
+  ['has much, but not the shutdown', { end: 'shutdown', replayed: 101n }, 'wait'],
+  ['never has the shutdown', { end: 'shutdown', isOver: true }, 'abort'],
   ['was promoted by somebody', { replayed: 101n, isFollowing: false }, 'abort'],
 ])('a switch to a copy that %s', (_, seen, decided) => {
-  const usual = { end: 100n, replayed: 0n, isFollowing: true, isOver: false };
+  const usual = {
+    end: 100n,
+    replayed: 0n,
+    isFollowing: true,
+    hasShutdown: false,
+    isOver: false,
+  };
   expect(decideSwitch({ ...usual, ...seen })).toBe(decided);
 });
 

@@ -1,6 +1,6 @@
 /** The decisions of a move that is under way. Pure: `reconcile/move.ts` performs them. */
 import type { OperationKind } from '@howdah/contract';
-import type { CopyProgress } from '../../engine/moves.ts';
+import type { CopyPosition, CopyProgress, WalEnd } from '../../engine/moves.ts';
 import type { Move } from './row.ts';
 
 /** A copy that is less behind follows within moments. */
@@ -34,13 +34,13 @@ export const describeLag = ({ lagBytes }: CopyProgress): string =>
   lagBytes === null ? 'it does not stream yet' : `${(lagBytes / 1e6).toFixed(1)} MB behind`;
 
 /** A switch: where the WAL of the source ends, and how far its copy has replayed. */
-export type SwitchSeen = Readonly<{
-  end: bigint;
-  replayed: bigint;
-  isFollowing: boolean;
-  /** Whether the time for it is over. */
-  isOver: boolean;
-}>;
+export type SwitchSeen = Readonly<
+  CopyPosition & {
+    end: WalEnd;
+    /** Whether the time for it is over. */
+    isOver: boolean;
+  }
+>;
 
 /**
  * The next step of a switch. The last record of the source begins at `end`, so a copy that has
@@ -49,7 +49,8 @@ export type SwitchSeen = Readonly<{
 export function decideSwitch(seen: SwitchSeen): 'hand over' | 'wait' | 'abort' {
   // Somebody has promoted it: it has a past of its own.
   if (!seen.isFollowing) return 'abort';
-  if (seen.replayed > seen.end) return 'hand over';
+  const hasAll = seen.end === 'shutdown' ? seen.hasShutdown : seen.replayed > seen.end;
+  if (hasAll) return 'hand over';
   return seen.isOver ? 'abort' : 'wait';
 }
 

@@ -31,7 +31,7 @@ export function createMoves(region: Region): Moves {
     from: { why: 'services do not move from Kubernetes yet; copy the data with pg_dump' },
     to: {
       describe: () => describeTarget(region).catch(throwUnavailable),
-      prepare: (spec, verifier) => prepare(region, spec, verifier).catch(throwUnavailable),
+      prepare: (spec, { verifier }) => prepare(region, spec, verifier).catch(throwUnavailable),
       position: (id) => readPosition(region, id),
       versions: (id) => readVersions(region, id),
       finish: async ({ id, projectId }) => {
@@ -214,7 +214,12 @@ async function readPosition(region: Region, id: string) {
     `select pg_catalog.pg_is_in_recovery() as "isFollowing",
        pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_last_wal_replay_lsn(), '0/0')::text as replayed`,
   );
-  return { isFollowing: found?.isFollowing !== false, replayed: BigInt(found?.replayed ?? 0) };
+  return {
+    isFollowing: found?.isFollowing !== false,
+    replayed: BigInt(found?.replayed ?? 0),
+    // The position is enough.
+    hasShutdown: false,
+  };
 }
 
 /** Its image may have been set after the copy was made, and nobody has examined it. */

@@ -55,7 +55,10 @@ type Place = Pick<Local, 'machine' | 'topology'>;
 /** @param stopMs how long the server may take to stop before it is killed */
 export function createMoveActions(local: Place, stopMs = STOP_MS): Omit<MoveSource, 'read'> {
   return {
-    verifier: (id) => atPrimary(local, id, readVerifier),
+    login: async (id) => ({
+      verifier: await atPrimary(local, id, readVerifier),
+      certificate: null,
+    }),
     withhold: (id) => allowFunctions(local, id, false),
     admit: async (id, roles) => {
       await atPrimary(local, id, (client) => makeRoles(client, roles));
@@ -73,6 +76,8 @@ export function createMoveActions(local: Place, stopMs = STOP_MS): Omit<MoveSour
       return atPrimary(local, id, (client) => dismiss(client, within), { within });
     },
     giveBack: (id) => allowFunctions(local, id, true),
+    // A stopped server has nothing but its disk.
+    retire: async () => undefined,
   };
 }
 

@@ -151,7 +151,7 @@ function cleanOffMachine(offMachine: OffMachineBackups, clean: Clean): OffMachin
 function cleanSource(from: MoveSource, clean: Clean): MoveSource {
   return {
     read: (id) => cleaned(clean, () => from.read(id)),
-    verifier: (id) => cleaned(clean, () => from.verifier(id)),
+    login: (id) => cleaned(clean, () => from.login(id)),
     admit: (id, roles) => cleaned(clean, () => from.admit(id, roles)),
     progress: (id) => cleaned(clean, () => from.progress(id)),
     checkpoint: (id) => cleaned(clean, () => from.checkpoint(id)),
@@ -159,6 +159,7 @@ function cleanSource(from: MoveSource, clean: Clean): MoveSource {
     giveBack: (id) => cleaned(clean, () => from.giveBack(id)),
     stop: (id, keep) => cleaned(clean, () => from.stop(id, keep)),
     dismiss: (id) => cleaned(clean, () => from.dismiss(id)),
+    retire: (id) => cleaned(clean, () => from.retire(id)),
   };
 }
 
