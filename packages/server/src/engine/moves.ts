@@ -31,8 +31,12 @@ export type MovedData = {
   collations: readonly string[];
 };
 
+/** Where the servers of a region run. A service moves from one to the other. */
+export type MovePlace = 'machine' | 'cluster';
+
 /** The data of other regions that a region can take. */
 export type MoveTarget = {
+  readonly place: MovePlace;
   /** The architectures of the machines that may run its servers. */
   architectures: readonly string[];
   /** The contributed modules of PostgreSQL, which each of its images has. */
@@ -171,7 +175,7 @@ export type MoveSource = {
 
 /** The target of moves. Each call may be repeated. @throws EngineUnavailable */
 export type MoveTargetRegion = {
-  readonly describe: () => Promise<Omit<MoveTarget, 'versions'>>;
+  readonly describe: () => Promise<Omit<MoveTarget, 'versions' | 'place'>>;
   /** The extensions that a server of the copy can have, each in each version. */
   readonly versions: (id: string) => Promise<readonly ExtensionVersion[]>;
   /** Keeps how the copy logs in. @returns what the service needs before it does */
@@ -183,6 +187,7 @@ export type MoveTargetRegion = {
 
 /** The moves of services between regions. */
 export type Moves = {
+  readonly place: MovePlace;
   readonly from: MoveSource | Unmovable;
   readonly to: MoveTargetRegion | Unmovable;
 };

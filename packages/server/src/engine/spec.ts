@@ -57,8 +57,13 @@ export type ServiceSpec = {
 
 /** The part of a service, or of its copy, in a move to another region. */
 export type SpecMove =
-  /** A copy in the other region follows it. */
-  | { readonly as: 'source' }
+  /**
+   * A copy in the other region follows it.
+   *
+   * `isAborted`: the move was given up, so that a service which it has stopped goes on. Nothing else
+   * may start it.
+   */
+  | { readonly as: 'source'; readonly isAborted: boolean }
   /** It follows the service at that endpoint, and accepts no writes. */
   | { readonly as: 'copy'; readonly source: Endpoint };
 

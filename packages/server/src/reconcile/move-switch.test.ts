@@ -21,19 +21,19 @@ function parts(lagBytes: number | null) {
     describe: call('describe', { missing: [] }),
     versions: call('versions', versions),
   };
-  return { calls, from: Object(from), to: Object(to) };
+  return { calls, from: Object(from), to: Object(to), place: 'machine' as const };
 }
 
 test('a service is examined last: what takes time goes before it', async () => {
-  const { calls, from, to } = parts(0);
-  const { found } = await examineBeforeSwitch(from, to, 'id');
+  const { calls, ...both } = parts(0);
+  const { found } = await examineBeforeSwitch(both, 'id');
   expect(calls).toEqual(['checkpoint', 'progress', 'describe', 'versions', 'withhold', 'read']);
   expect(found).toMatchObject({ data: { bytes: 1 }, target: { versions: [{ name: 'vector' }] } });
 });
 
 test('a copy that fell behind during the checkpoint is waited for', async () => {
-  const { calls, from, to } = parts(1e9);
-  expect(await examineBeforeSwitch(from, to, 'id')).toMatchObject({ found: null });
+  const { calls, ...both } = parts(1e9);
+  expect(await examineBeforeSwitch(both, 'id')).toMatchObject({ found: null });
   expect(calls).toEqual(['checkpoint', 'progress']);
 });
 

@@ -4,6 +4,7 @@ import { isClose } from '../domain/service/move-progress.ts';
 import type {
   CopyProgress,
   MovedData,
+  MovePlace,
   MoveSource,
   MoveTarget,
   MoveTargetRegion,
@@ -36,19 +37,21 @@ type BeforeSwitch = Readonly<{
   found: Readonly<{ data: MovedData; target: MoveTarget }> | null;
 }>;
 
+/** `place`: of the target. */
+type BothParts = Readonly<{ from: MoveSource; to: MoveTargetRegion; place: MovePlace }>;
+
 /**
  * Examines a service right before it is stopped. A user may change everything until then, so what
  * takes time goes first.
  */
 export async function examineBeforeSwitch(
-  from: MoveSource,
-  to: MoveTargetRegion,
+  { from, to, place }: BothParts,
   id: string,
 ): Promise<BeforeSwitch> {
   await from.checkpoint(id);
   const progress = await from.progress(id);
   if (!isClose(progress)) return { progress, found: null };
-  const target = { ...(await to.describe()), versions: await to.versions(id) };
+  const target = { ...(await to.describe()), place, versions: await to.versions(id) };
   await from.withhold(id);
   return { progress, found: { target, data: await from.read(id) } };
 }

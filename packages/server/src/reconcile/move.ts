@@ -108,7 +108,11 @@ async function withoutRegion(
   switch (move.state) {
     case 'abort':
       return undo(context, work, begin, async () => {
-        if ((await findKubernetesRegion(context.store.db, move.to)) === null) return GONE;
+        // Copies on a machine are on its disk, whether it is served or not.
+        const isGone =
+          context.region.engine.moves.place === 'machine' &&
+          (await findKubernetesRegion(context.store.db, move.to)) === null;
+        if (isGone) return GONE;
         throw error;
       });
     case 'copy': {
@@ -198,7 +202,9 @@ async function beginSwitch(moving: Moving, seen: Seen): Promise<Verdict> {
     await writeMove(context, work, { withheld: true }, seen.reachable);
     await from.withhold(id);
   };
-  const examined = examineBeforeSwitch({ ...from, withhold }, to, id).finally(leave);
+  const { place } = target.engine.moves;
+  const parts = { from: { ...from, withhold }, to, place };
+  const examined = examineBeforeSwitch(parts, id).finally(leave);
   const { progress, found } = await examined;
   const lag = describeLag(progress);
   if (found === null) return again(seen, null, lag, FOLLOW_POLL_MS);
@@ -265,22 +271,30 @@ async function arrive(moving: Moving): Promise<Verdict | null> {
   }
   const outage = describeOutage(move, Date.now());
   await to.finish(spec);
-  await from.retire(id);
+  await retire(from, id);
   const until = new Date(Date.now() + context.restoreWindowMs).toISOString();
   await writeMove(context, work, { state: 'kept', until }, own.seen.reachable);
   const detail = `${outage}; its former server is stopped, and kept until ${until}`;
   return { ...own, did: MOVE_STEPS.end, detail };
 }
 
+/** The service does not wait for its former region: this is tried again. */
+const retire = (from: MoveSource, id: string): Promise<void> =>
+  from.retire(id).catch(() => undefined);
+
 /**
  * Removes the former server once its time is over, or the service is removed. Neither waits for the
  * other: a service can be in an operation, or out of order, for as long as its owner likes.
  */
 export async function removeSource(moving: Moving): Promise<Verdict | null> {
-  const { context, work, move, source } = moving;
+  const { context, work, move, source, from } = moving;
   const { service, id } = work;
   const isRemoved = mustBeRemoved(service, context.restoreWindowMs);
-  if (!isRemoved && !isKeptTimeOver(move, Date.now())) return null;
+  if (!isRemoved && !isKeptTimeOver(move, Date.now())) {
+    // Its cluster may not have answered.
+    await retire(from, id);
+    return null;
+  }
   const seen = seenBefore(work);
   try {
     const removed = await removeSteps(source, id);

@@ -113,12 +113,21 @@ async function examine(
   to: Region,
   id: string,
 ): Promise<{ data: MovedData; target: MoveTarget }> {
-  const [{ from: source }, { to: target }] = [from.engine.moves, to.engine.moves];
+  const [{ from: source, place: here }, { to: target, place }] = [
+    from.engine.moves,
+    to.engine.moves,
+  ];
   if ('why' in source) throw new ApiError('UNAVAILABLE_HERE', source.why);
   if ('why' in target) throw new ApiError('UNAVAILABLE_HERE', target.why);
+  if (place === here)
+    throw new ApiError(
+      'UNAVAILABLE_HERE',
+      'services move between a region on a machine and one on Kubernetes only; copy the data with ' +
+        'pg_dump',
+    );
   const described = await reachEngine(() => target.describe());
   const data = await reachEngine(() => source.read(id));
-  return { data, target: { ...described, versions: null } };
+  return { data, target: { ...described, place, versions: null } };
 }
 
 async function refuseWhileCopied(tx: Tx, id: string): Promise<void> {

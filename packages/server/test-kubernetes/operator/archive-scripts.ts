@@ -50,7 +50,6 @@ until [ "$(sql --tuples-only --no-align --dbname=postgres \\
   pg_ctl --pgdata="$data" status >/dev/null
   sleep 0.5
 done
-echo "alter role streaming_replica password '$REPLICATION_PASSWORD'" | sql --dbname=postgres
 pg_ctl --pgdata="$data" --wait --silent --mode=fast stop
 `;
 

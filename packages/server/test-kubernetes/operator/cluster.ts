@@ -163,7 +163,7 @@ export function sourceOf({ metadata, spec }: Cluster) {
   const secret = password ?? sslKey;
   if (connectionParameters === undefined || secret === undefined || sslRootCert === undefined)
     throw new Error(`${metadata.name} has no external cluster ${name}`);
-  return { connectionParameters, secret, sslRootCert };
+  return { connectionParameters, secret, hasPassword: password !== undefined, sslRootCert };
 }
 
 /** The archive that the data of a Cluster is from; null: it is from none. */

@@ -49,7 +49,7 @@ const POD_SECURITY = {
   seccompProfile: { type: 'RuntimeDefault' },
 };
 
-/** The secret of the role that standbys have. CloudNativePG has a certificate in it. */
+/** The secret with the certificate of the role that standbys have: fact 40. */
 export const replicationName = ({ metadata }: Cluster): string => `${metadata.name}-replication`;
 /** The secret of the authority of clients: docs/cloudnativepg.md, fact 35. */
 export const clientAuthorityName = ({ metadata }: Cluster): string => `${metadata.name}-ca`;
@@ -266,6 +266,7 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
   const source = sourceOf(cluster);
   const archive = archiveSourceOf(cluster);
   const stored = archiverOf(cluster) !== null;
+  const hasSourceKey = source?.hasPassword === false;
   const environment = {
     SERVER: server,
     // No file of a volume says it, since the kubelet may give a new pod an old one.
@@ -305,8 +306,9 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
         securityContext: CONTAINER_SECURITY,
         env: [
           ...Object.entries(environment).map(([name, value]) => ({ name, value })),
-          password('REPLICATION_PASSWORD', replicationName(cluster)),
-          ...(source === null ? [] : [password('SOURCE_PASSWORD', source.secret.name)]),
+          ...(source?.hasPassword === true
+            ? [password('SOURCE_PASSWORD', source.secret.name)]
+            : []),
         ],
         volumeMounts: [
           { name: 'data', mountPath: '/var/lib/postgresql/data' },
@@ -317,6 +319,8 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
           { name: 'tls', mountPath: '/tls' },
           { name: 'authority', mountPath: '/authority' },
           { name: 'clients', mountPath: '/clients' },
+          { name: 'replication', mountPath: '/replication' },
+          ...(hasSourceKey ? [{ name: 'source-key', mountPath: '/source-key' }] : []),
           ...(source === null ? [] : [{ name: 'source', mountPath: '/source' }]),
           ...(stored ? [{ name: 'store', mountPath: '/store' }] : []),
         ],
@@ -331,6 +335,8 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
       secret('tls', spec.certificates.serverTLSSecret),
       secret('authority', spec.certificates.serverCASecret),
       secret('clients', clientAuthorityName(cluster)),
+      secret('replication', replicationName(cluster)),
+      ...(hasSourceKey ? [secret('source-key', source.secret.name)] : []),
       ...(source === null ? [] : [secret('source', source.sslRootCert.name)]),
       ...(stored ? [secret('store', storeName(cluster))] : []),
     ],

@@ -108,17 +108,12 @@ async function readWal(tools: Tools, pod: Pod) {
   };
 }
 
-/** Its password for standbys is that of its source until then, as its script has it. */
-const END_RECOVERY =
-  `${SQL} '${BECOME_PRIMARY}' && echo "alter role streaming_replica login replication password ` +
-  `'$REPLICATION_PASSWORD'" | psql --no-psqlrc --host=/tmp --username=postgres`;
-
 /** Ends the recovery of the first server of a Cluster that is no replica cluster now: fact 37. */
 export async function endRecovery(tools: Tools, { cluster, servers }: Seen): Promise<boolean> {
   const first = servers.find(({ metadata }) => metadata.name === currentPrimary(cluster));
   if (first === undefined || isReplica(cluster)) return false;
   if (first.metadata.annotations?.[FOLLOWS] !== 'yes') return false;
-  await tools.exec(first, END_RECOVERY);
+  await tools.exec(first, `${SQL} '${BECOME_PRIMARY}'`);
   await tools.api.merge(podPath(first), { metadata: { annotations: { [FOLLOWS]: 'no' } } });
   return true;
 }

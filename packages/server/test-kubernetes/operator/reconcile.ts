@@ -1,6 +1,7 @@
 /** One round of the operator double for a Cluster: its changes, and the status that it writes. */
-import { createPrivateKey, randomBytes } from 'node:crypto';
-import { makeAuthority } from '../../src/lib/tls.ts';
+import { createPrivateKey } from 'node:crypto';
+import { Type } from 'typebox';
+import { issueClientCertificate, makeAuthority } from '../../src/lib/tls.ts';
 import type { Api } from './api.ts';
 import {
   currentPrimary,
@@ -49,10 +50,6 @@ import {
 export async function makeObjects(api: Api, cluster: Cluster): Promise<void> {
   const { namespace } = cluster.metadata;
   await writeServices(api, cluster);
-  await api.create(pathIn(namespace, 'secrets'), {
-    metadata: metadataOf(cluster, replicationName(cluster)),
-    stringData: { password: randomBytes(16).toString('hex') },
-  });
   const { certificatePem, keyPem } = await makeAuthority();
   await api.create(pathIn(namespace, 'secrets'), {
     metadata: metadataOf(cluster, clientAuthorityName(cluster)),
@@ -62,6 +59,7 @@ export async function makeObjects(api: Api, cluster: Cluster): Promise<void> {
       'ca.key': createPrivateKey(keyPem).export({ type: 'sec1', format: 'pem' }).toString(),
     },
   });
+  await makeStandbyCertificate(api, cluster);
   await api.create(pathIn(namespace, 'configmaps'), {
     metadata: metadataOf(cluster, settingsName(cluster)),
     data: settingsData(cluster, [serverName(cluster, 1)]),
@@ -72,6 +70,27 @@ export async function makeObjects(api: Api, cluster: Cluster): Promise<void> {
       pathIn(namespace, 'persistentvolumeclaims'),
       claimOf(cluster, 1, 'initializing'),
     );
+}
+
+const AUTHORITY = Type.Object({
+  data: Type.Object({ 'ca.crt': Type.String(), 'ca.key': Type.String() }),
+});
+const decoded = (text: string): string => Buffer.from(text, 'base64').toString('utf8');
+
+/** By the authority of its clients, which may have been made before: fact 35. */
+async function makeStandbyCertificate(api: Api, cluster: Cluster): Promise<void> {
+  const secrets = pathIn(cluster.metadata.namespace, 'secrets');
+  const { data } = await api.read(`${secrets}/${clientAuthorityName(cluster)}`, AUTHORITY);
+  const authority = {
+    certificatePem: decoded(data['ca.crt']),
+    keyPem: decoded(data['ca.key']),
+  };
+  const issued = await issueClientCertificate(authority, 'streaming_replica');
+  await api.create(secrets, {
+    metadata: metadataOf(cluster, replicationName(cluster)),
+    type: 'kubernetes.io/tls',
+    stringData: { 'tls.crt': issued.certificatePem, 'tls.key': issued.keyPem },
+  });
 }
 
 /** Services are patched when their template changes (`updateStrategy: patch`). */

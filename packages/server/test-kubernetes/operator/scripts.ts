@@ -8,6 +8,20 @@ export const COMMON = `set -eu
 PATH=$(echo /usr/lib/postgresql/*/bin):$PATH
 data=/var/lib/postgresql/data/pgdata
 sql() { psql --quiet --no-psqlrc --set=ON_ERROR_STOP=1 --host=/tmp --username=postgres "$@"; }
+# How streaming_replica logs in to its own servers, and to those that the data is copied from. The
+# latter may have a password in place of a certificate: docs/cloudnativepg.md, facts 20, 37 and 40.
+keep_key() { install --mode=600 "$1/tls.crt" "/tmp/$2.crt"; install --mode=600 "$1/tls.key" "/tmp/$2.key"; }
+keep_key /replication own
+own="user=streaming_replica sslmode=verify-full sslrootcert=/authority/ca.crt"
+own="$own sslcert=/tmp/own.crt sslkey=/tmp/own.key"
+if [ -n "\${SOURCE:-}" ]; then
+  if [ -e /source-key ]; then
+    keep_key /source-key source
+    login="sslcert=/tmp/source.crt sslkey=/tmp/source.key"
+  else login="password=$SOURCE_PASSWORD"
+  fi
+  source="$SOURCE sslrootcert=/source/ca.crt $login"
+fi
 # As each server of a Cluster does, that of a job too: docs/cloudnativepg.md, fact 36.
 load_libraries() {
   grep '^shared_preload_libraries = ' /config/postgresql.conf >"$data/double.conf"
@@ -36,8 +50,7 @@ sql --dbname=postgres <<'END'
 select 'create role streaming_replica' where not exists
   (select from pg_roles where rolname = 'streaming_replica') \\gexec
 END
-echo "alter role streaming_replica login replication password '$REPLICATION_PASSWORD'" |
-  sql --dbname=postgres
+sql --dbname=postgres --command='alter role streaming_replica login replication'
 sql --dbname=template1 --file=/config/template.sql
 sql --dbname=postgres --command="create database \\"$DATABASE\\" owner \\"$OWNER\\""
 sql --dbname="$DATABASE" --file=/config/application.sql
@@ -51,8 +64,7 @@ pg_ctl --pgdata="$data" --wait --silent --mode=fast stop
  */
 export const COPY = `${COMMON}
 rm -rf "$data"
-pg_basebackup --pgdata="$data" --no-sync --checkpoint=fast \\
-  --dbname="$SOURCE password=$SOURCE_PASSWORD sslrootcert=/source/ca.crt"
+pg_basebackup --pgdata="$data" --no-sync --checkpoint=fast --dbname="$source"
 # As CloudNativePG makes the file of a server that it has not made (fact 37).
 grep --quiet double.conf "$data/postgresql.conf" 2>/dev/null ||
   echo "include 'double.conf'" >"$data/postgresql.conf"
@@ -64,7 +76,6 @@ if [ "$REPLICA" = yes ]; then
 fi
 pg_ctl --pgdata="$data" --wait --silent \\
   --options="-c listen_addresses='' -c unix_socket_directories=/tmp" start
-echo "alter role streaming_replica password '$REPLICATION_PASSWORD'" | sql --dbname=postgres
 pg_ctl --pgdata="$data" --wait --silent --mode=fast stop
 `;
 
@@ -77,7 +88,6 @@ rm -rf "$data/postmaster.pid" "$data/log"
 load_libraries
 pg_ctl --pgdata="$data" --wait --silent \\
   --options="-c listen_addresses='' -c unix_socket_directories=/tmp" start
-echo "alter role streaming_replica password '$REPLICATION_PASSWORD'" | sql --dbname=postgres
 pg_ctl --pgdata="$data" --wait --silent --mode=fast stop
 `;
 
@@ -87,13 +97,7 @@ pg_ctl --pgdata="$data" --wait --silent --mode=fast stop
  * clones the new one; CloudNativePG rewinds it.
  */
 export const SERVER = `${COMMON}
-# The role of a replica cluster is that of its source, and so is its password.
-if [ "$REPLICA" = yes ]; then REPLICATION_PASSWORD=$SOURCE_PASSWORD; fi
-primary="host=$CLUSTER-rw port=5432 user=streaming_replica password=$REPLICATION_PASSWORD"
-primary="$primary sslmode=verify-full sslrootcert=/authority/ca.crt"
-if [ "$REPLICA" = yes ]; then
-  source="$SOURCE password=$SOURCE_PASSWORD sslrootcert=/source/ca.crt"
-fi
+primary="host=$CLUSTER-rw port=5432 $own"
 # The first server of a replica cluster follows its source, and the others follow that one.
 followed() {
   if [ "$REPLICA" = yes ] && [ "$STARTS_AS" = primary ]; then echo "$source"
@@ -156,6 +160,17 @@ stop() {
   fi
   server=
 }
+# In order, so that standbys get all WAL. Sessions have a while: docs/cloudnativepg.md, fact 40.
+fence() {
+  if [ -z "$server" ]; then return; fi
+  sql --dbname=postgres --command=checkpoint >/dev/null 2>&1 || true
+  kill -TERM "$server" || true
+  for _ in 1 2 3 4 5 6 7 8 9 10; do
+    if ! kill -0 "$server" 2>/dev/null; then break; fi
+    sleep 0.2
+  done
+  stop
+}
 apply() {
   touch /tmp/next
   for volume in /password /tls /config; do
@@ -176,7 +191,7 @@ tail --lines=0 --follow=name --retry --quiet "$data/log/postgres.json" 2>/dev/nu
   sed --unbuffered \\
     's/^{"timestamp":/{"level":"info","logger":"postgres","record":{"log_time":/; s/$/}/' &
 while :; do
-  if is_fenced; then stop
+  if is_fenced; then fence
   elif [ -z "$server" ]; then start
   elif ! kill -0 "$server" 2>/dev/null; then
     wait "$server"
@@ -219,7 +234,7 @@ export const OWN_SETTINGS: readonly string[] = [
 /** Rules of CloudNativePG around those of a Cluster. */
 export const FIRST_RULES: readonly string[] = [
   'local all all trust',
-  'hostssl postgres streaming_replica all scram-sha-256',
-  'hostssl replication streaming_replica all scram-sha-256',
+  'hostssl postgres streaming_replica all cert',
+  'hostssl replication streaming_replica all cert',
 ];
 export const LAST_RULES: readonly string[] = ['host all all all scram-sha-256'];

@@ -27,6 +27,7 @@ const DATA: MovedData = {
   collations: [],
 };
 const TARGET: MoveTarget = {
+  place: 'cluster',
   architectures: ['amd64'],
   modules: ['plpgsql', 'hstore'],
   extensions: { 17: ['vector'], 18: ['timescaledb'] },
@@ -88,7 +89,7 @@ test.each<[Change, string]>([
   [{ data: { roles: ['postgres'] } }, 'it has the roles "postgres"'],
   [{ service: { host: '127.0.0.1' } }, 'its endpoint is at 127.0.0.1'],
   [{ service: { host: 'localhost' } }, 'its endpoint is at localhost'],
-  [{ data: { readOnlyRoles: ['reports'] } }, 'no image enforces: "reports"'],
+  [{ data: { readOnlyRoles: ['reports'] } }, 'nothing enforces there: "reports"'],
   [{ data: { systemSettings: ['work_mem'] } }, 'settings of ALTER SYSTEM "work_mem"'],
   [{ data: { slots: ['cdc'] } }, 'it has the logical slots "cdc"'],
   [{ data: { unreadDatabases: ['closed'] } }, 'it has the databases "closed"'],

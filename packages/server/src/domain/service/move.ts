@@ -27,7 +27,7 @@ export function whyNotMoved(
     ...('missing' in postgres ? [postgres.missing] : []),
     ...reasonsOfService(service),
     ...when(
-      isLoopback(service.host),
+      target.place === 'cluster' && isLoopback(service.host),
       `its endpoint is at ${service.host}, where no pod reaches it; its operator must set ` +
         'HOWDAH_HOST, or HOWDAH_PUBLIC_HOST, to an address of this machine',
     ),
@@ -53,7 +53,7 @@ function reasonsOfService({
     ...when(sets.length > 0, 'it has read replica sets, which would stay; delete them first'),
     ...when(
       hasGateway,
-      'it has replicas, or had some, and its gateway would stay; fork it, and move the fork',
+      'it has replicas, or had some, which do not move; fork it, and move the fork',
     ),
     ...when(pooler, 'it has a connection pooler; disable it first'),
     ...when(vpc !== null, 'it is in a VPC, which is a network of its region; detach it first'),
@@ -77,7 +77,7 @@ function reasonsOfData(data: MovedData, target: MoveTarget): string[] {
     ...named(taken, 'it has the roles', 'which the target makes for itself; rename them first'),
     ...named(
       data.readOnlyRoles,
-      'it has read-only roles, by a setting that no image enforces:',
+      'it has read-only roles, by a setting that nothing enforces there:',
       'which could write there; drop them first',
     ),
     ...named(
@@ -89,7 +89,10 @@ function reasonsOfData(data: MovedData, target: MoveTarget): string[] {
     ...named(
       data.unreadDatabases,
       'it has the databases',
-      'which cannot be examined: they accept no connections, or are too many',
+      target.place === 'cluster'
+        ? 'which cannot be examined: they accept no connections, or are too many'
+        : 'which cannot be examined: they are too many, or accept no connections of ' +
+            'howdah_control; grant it CONNECT, and detach an allow list first',
     ),
     ...named(
       data.unlogged,
@@ -108,8 +111,9 @@ function reasonsOfData(data: MovedData, target: MoveTarget): string[] {
 function reasonsOfExtensions(
   postgres: PostgresCapability,
   { extensions }: MovedData,
-  { modules, extensions: ofImages, versions }: MoveTarget,
+  target: MoveTarget,
 ): string[] {
+  const { modules, extensions: ofImages, versions } = target;
   const had = 'major' in postgres ? (ofImages[postgres.major] ?? []) : [];
   const others = extensions.filter(({ name }) => !modules.includes(name));
   const [found, missing] = [others.filter(isIn(had)), others.filter((one) => !isIn(had)(one))];
@@ -121,14 +125,19 @@ function reasonsOfExtensions(
     ...named(
       [...new Set(missing.map(({ name }) => name))],
       'it has the extensions',
-      'which its image there is not said to have; drop them first, or its operator must name an ' +
-        'image that has them (howdah region set-images)',
+      target.place === 'cluster'
+        ? 'which its image there is not said to have; drop them first, or its operator must name ' +
+            'an image that has them (howdah region set-images)'
+        : 'which that machine does not have; drop them first, or its operator must install them',
     ),
     ...named(
       differ.map(({ name, version }) => `${name} ${version}`),
       'it has the extensions',
-      'and the image of the copy does not have that version; update them first (ALTER ' +
-        'EXTENSION), or its operator must name an image that has it (howdah region set-images)',
+      target.place === 'cluster'
+        ? 'and the image of the copy does not have that version; update them first (ALTER ' +
+            'EXTENSION), or its operator must name an image that has it (howdah region set-images)'
+        : 'and that machine does not have that version; update them first (ALTER EXTENSION), or ' +
+            'its operator must install it',
     ),
   ];
 }

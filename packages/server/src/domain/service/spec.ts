@@ -34,13 +34,15 @@ export function serviceSpec(row: ServiceRow): ServiceSpec {
     vpc: row.vpc_id === null ? null : { id: row.vpc_id, address: row.vpc_address },
     allowedNetworks: row.allowed_networks,
     set: row.parent_id === null ? null : { parent: row.parent_id, nodes: row.nodes },
-    ...(isSource(row.move) ? { move: { as: 'source' } } : {}),
+    ...sourceOf(row.move),
   };
 }
 
 /** Until an abort has ended too: its roles may still be able to log in. */
-const isSource = (move: Move | null): boolean =>
-  move?.state === 'copy' || move?.state === 'switch' || move?.state === 'abort';
+function sourceOf(move: Move | null): Pick<ServiceSpec, 'move'> {
+  const isSource = move?.state === 'copy' || move?.state === 'switch' || move?.state === 'abort';
+  return isSource ? { move: { as: 'source', isAborted: move.state === 'abort' } } : {};
+}
 
 /** The spec of the copy of a service in the other region, until that is the service. */
 export function copySpec(row: ServiceRow, { endpoint, source }: Move): ServiceSpec {

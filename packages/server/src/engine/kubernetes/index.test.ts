@@ -64,7 +64,7 @@ test('a service is created, stopped, started and removed, and nothing is left', 
             ensure: 'present',
             login: true,
             connectionLimit: 2,
-            inRoles: ['pg_read_all_stats', 'pg_signal_backend'],
+            inRoles: ['pg_checkpoint', 'pg_read_all_stats', 'pg_signal_backend'],
             passwordSecret: { name: `s-${ID}-control` },
           },
           {

@@ -21,6 +21,7 @@ import { examineCluster, isReady, NODE } from './doctor.ts';
 import { controlSecret, copySecret, namespaceOf } from './manifests/names.ts';
 import { GUARD_ROLE } from './manifests/networks.ts';
 import { controlManifest, copyManifest, namespaceManifest } from './manifests/secrets.ts';
+import { createMoveSource } from './move-source.ts';
 import { openSession } from './networks.ts';
 import type { Region } from './region.ts';
 import { placesIn, writePassword } from './service/objects.ts';
@@ -28,7 +29,8 @@ import { throwUnavailable } from './unavailable.ts';
 
 export function createMoves(region: Region): Moves {
   return {
-    from: { why: 'services do not move from Kubernetes yet; copy the data with pg_dump' },
+    place: 'cluster',
+    from: createMoveSource(region),
     to: {
       describe: () => describeTarget(region).catch(throwUnavailable),
       prepare: (spec, { verifier }) => prepare(region, spec, verifier).catch(throwUnavailable),
@@ -88,7 +90,10 @@ const MACHINE = Type.Intersect([
   }),
 ]);
 
-async function describeTarget({ kube, settings }: Region): Promise<Omit<MoveTarget, 'versions'>> {
+async function describeTarget({
+  kube,
+  settings,
+}: Region): Promise<Omit<MoveTarget, 'versions' | 'place'>> {
   const all = { kind: KINDS.node, namespace: null, name: null };
   const [{ items }, findings] = await Promise.all([
     kube.list(all, MACHINE),
@@ -192,7 +197,7 @@ export function rolesOf(copy: string, control: string): MoveRoles {
       `grant connect on database postgres to ${STANDBY_ROLE}`,
       ensureRole(GUARD_ROLE, controls, controls),
       `grant connect on database postgres to ${GUARD_ROLE}`,
-      `grant pg_read_all_stats, pg_signal_backend to ${GUARD_ROLE}`,
+      `grant pg_checkpoint, pg_read_all_stats, pg_signal_backend to ${GUARD_ROLE}`,
       // Without a password: statements are refused until CloudNativePG has set it.
       ensureRole(READER_ROLE, READER, READER),
       ensureRole(POOLER_ROLE, POOLER, POOLER),

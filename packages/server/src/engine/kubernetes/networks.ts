@@ -5,6 +5,7 @@
 import { Client, DatabaseError } from 'pg';
 import { Type } from 'typebox';
 import { EngineUnavailable } from '../engine.ts';
+import { startupOptions } from '../startup-options.ts';
 import { KINDS } from './api/kinds.ts';
 import { controlSecret } from './manifests/names.ts';
 import {
@@ -24,7 +25,7 @@ import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
  * becomes the primary has sessions of its own, and may not be ready at once.
  */
 const AGAIN_AFTER_MS = [5000, 75_000];
-const SESSION_DEADLINE_MS = 5000;
+export const SESSION_DEADLINE_MS = 5000;
 /**
  * Nodes pass on the addresses of clients some moments after the Service says so, and refuse allowed
  * clients until then. It is known to be over once the server sees the address of the control plane,
@@ -127,15 +128,33 @@ async function endDisallowed(
 
 const NO_PRIVILEGE = '42501';
 
-/** A session of the role of the control plane. @throws EngineUnavailable */
-export async function openSession(region: Reach, id: string): Promise<Client> {
+/** A session beside the usual ones. */
+type SessionOf = Readonly<{
+  /** Any database of the service; the one of the control plane by default. */
+  database?: string;
+  /** The time limit of a statement. */
+  limitMs?: number;
+}>;
+
+/**
+ * A session of the role of the control plane, which only reads.
+ *
+ * @throws EngineUnavailable; its cause says why a database refuses
+ */
+export async function openSession(
+  region: Reach,
+  id: string,
+  { database, limitMs = SESSION_DEADLINE_MS }: SessionOf = {},
+): Promise<Client> {
   const [own, users] = CONTROL_DATABASES;
   const password = await passwordOf(region, id);
+  const connectTo = (name: string) => connect(region, id, { password, database: name, limitMs });
   try {
-    return await connect(region, id, password, own);
+    return await connectTo(database ?? own);
   } catch (error) {
-    if (!(error instanceof DatabaseError) || error.code !== NO_PRIVILEGE) throw unavailable(error);
-    return await connect(region, id, password, users).catch((why: unknown) => {
+    const isRefused = error instanceof DatabaseError && error.code === NO_PRIVILEGE;
+    if (database !== undefined || !isRefused) throw unavailable(error);
+    return await connectTo(users).catch((why: unknown) => {
       throw unavailable(why);
     });
   }
@@ -144,8 +163,7 @@ export async function openSession(region: Reach, id: string): Promise<Client> {
 async function connect(
   { cache, settings, authority }: Reach,
   id: string,
-  password: string,
-  database: string,
+  { password, database, limitMs }: Required<SessionOf> & Readonly<{ password: string }>,
 ): Promise<Client> {
   const cluster = cache.cluster(id);
   const endpoint = cluster === null ? null : endpointOf(settings, cluster);
@@ -158,11 +176,15 @@ async function connect(
     ssl: { ca: authority.certificatePem, rejectUnauthorized: true },
     application_name: 'howdah',
     connectionTimeoutMillis: SESSION_DEADLINE_MS,
-    query_timeout: SESSION_DEADLINE_MS,
+    // A time limit of the client too: a server that hangs cancels no statement.
+    query_timeout: limitMs + SESSION_DEADLINE_MS,
     // The owner of a database may have set others for all sessions in it.
-    options:
-      '-c role=none -c local_preload_libraries= -c default_transaction_read_only=on ' +
-      `-c search_path=pg_catalog,pg_temp -c statement_timeout=${SESSION_DEADLINE_MS}`,
+    options: startupOptions({
+      limitMs,
+      readOnly: true,
+      major: cluster?.desired?.major ?? null,
+      superuser: false,
+    }),
   });
   client.on('error', () => undefined); // the running statement reports it
   try {
@@ -194,6 +216,6 @@ const unavailable = (error: unknown): EngineUnavailable =>
     ? error
     : new EngineUnavailable(
         `the control plane has no session as ${GUARD_ROLE}, which ends sessions of other ` +
-          `networks and marks WAL: ${messageOf(error)}`,
+          `networks, marks WAL, and reads what a move copies: ${messageOf(error)}`,
         { cause: error },
       );

@@ -1,17 +1,15 @@
 /** Sessions of the superuser in the primary of a service, for moves. */
 import type { Client } from 'pg';
 import { EngineUnavailable } from '../engine.ts';
+import { STATEMENT_MS } from '../moved-data.ts';
 import { MoveRefused } from '../moves.ts';
 import type { InstancePaths } from './host/layout.ts';
 import type { Local } from './local.ts';
 import { MAINTENANCE_DATABASE } from './postgres/files.ts';
 import { findServer, phaseOf } from './postgres/server.ts';
 import { ANSWER_DEADLINE_MS, withSuperuserSession } from './postgres/superuser.ts';
-import type { Within } from './time-limit.ts';
+import type { Within } from '../time-limit.ts';
 import { primaryPaths } from './topology/instances.ts';
-
-/** The time limit of a statement: catalogs are as large as their owners make them. */
-export const LIMIT_MS = 10_000;
 
 const unlimited: Within = (mostMs) => mostMs;
 
@@ -27,7 +25,7 @@ export async function atPrimary<T>(
   { machine }: Pick<Local, 'machine'>,
   id: string,
   work: (client: Client) => Promise<T>,
-  { database = MAINTENANCE_DATABASE, limitMs = LIMIT_MS, within = unlimited }: Session = {},
+  { database = MAINTENANCE_DATABASE, limitMs = STATEMENT_MS, within = unlimited }: Session = {},
 ): Promise<T> {
   const paths = primaryPaths(machine, id);
   const port = await portOf(paths);

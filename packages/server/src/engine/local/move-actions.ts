@@ -24,7 +24,7 @@ import { readShutdown } from './postgres/identity.ts';
 import { READ_ONLY_ROLES } from './postgres/read-only-sql.ts';
 import { findUncopied } from './postgres/uncopied.ts';
 import { findServer } from './postgres/server.ts';
-import { withinTime, type Within } from './time-limit.ts';
+import { withinTime, type Within } from '../time-limit.ts';
 import { primaryPaths } from './topology/instances.ts';
 import { stopInstance } from './topology/start-stop.ts';
 

@@ -2,7 +2,7 @@ import { DatabaseError } from 'pg';
 import { expect, test } from 'vitest';
 import { EngineUnavailable } from '../engine.ts';
 import { inEach } from './move-functions.ts';
-import { withinTime } from './time-limit.ts';
+import { withinTime } from '../time-limit.ts';
 
 const unlimited = (mostMs: number): number => mostMs;
 

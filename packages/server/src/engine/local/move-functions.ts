@@ -4,13 +4,12 @@
  */
 import { DatabaseError, type Client } from 'pg';
 import { EngineUnavailable } from '../engine.ts';
+import { MAX_DATABASES } from '../moved-data.ts';
 import { atPrimary } from './at-primary.ts';
 import type { Local } from './local.ts';
 import { allowRoleFunctions } from './postgres/role-functions.ts';
-import { withinTime, type Within } from './time-limit.ts';
+import { withinTime, type Within } from '../time-limit.ts';
 
-/** A tenant can make any number of databases, each of which costs a session. */
-export const MAX_DATABASES = 100;
 /** The time limit of all databases: a tenant can have each of them wait for a lock. */
 const FUNCTIONS_WITHIN_MS = 60_000;
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { EngineUnavailable } from '../engine.ts';
-import { oneAtATime } from './moves.ts';
-import { withinTime } from './time-limit.ts';
+import { oneAtATime } from '../moved-data.ts';
+import { withinTime } from '../time-limit.ts';
 
 test('an examination has one time limit, however many databases there are', () => {
   let nowMs = 1000;

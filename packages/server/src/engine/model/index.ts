@@ -61,6 +61,7 @@ const OFF_MACHINE: Engine['offMachine'] = {
 };
 
 const UNMOVABLE: Engine['moves'] = {
+  place: 'machine',
   from: { why: 'a simulated service has no data that could move to another region' },
   to: { why: 'a region with simulated services takes no data of others' },
 };

@@ -7,7 +7,10 @@ import { DATABASE_NAME } from '@howdah/contract';
 import { READER_ROLE } from '../../statements/reader-role.ts';
 import { controlSecret } from './names.ts';
 
-/** The role by which the control plane ends sessions of clients that may no longer connect. */
+/**
+ * The role by which the control plane ends sessions of clients that may no longer connect, and by
+ * which a move reads catalogs.
+ */
 export const GUARD_ROLE = 'howdah_control';
 /** The databases that it connects to: the second one if an earlier release made the service. */
 export const CONTROL_DATABASES = ['postgres', DATABASE_NAME] as const;
@@ -21,7 +24,7 @@ export function controlRole(id: string): object {
     ensure: 'present',
     login: true,
     connectionLimit: SESSIONS,
-    inRoles: ['pg_read_all_stats', 'pg_signal_backend'],
+    inRoles: ['pg_checkpoint', 'pg_read_all_stats', 'pg_signal_backend'],
     passwordSecret: { name: controlSecret(id) },
   };
 }

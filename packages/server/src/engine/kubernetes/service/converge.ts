@@ -17,7 +17,7 @@ import { mayHaveSnapshot } from './fork.ts';
 import { whyNotFollowing } from './follow.ts';
 import { placesIn, writeObjects } from './objects.ts';
 import { changesToTakeBack, noteChanges, writeCluster } from './written.ts';
-import { PROVISIONED, type ClusterState, type Observed } from './observed.ts';
+import { PROVISIONED, STOPPED_BY_MOVE, type ClusterState, type Observed } from './observed.ts';
 import {
   knownPooler,
   limitPooler,
@@ -193,6 +193,11 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
       case 'fence':
         await annotate(region, spec, { [FENCED]: FENCED_ALL });
         return after(null, 'not all servers are healthy: PostgreSQL is stopped in their pods');
+      case 'unfence':
+        region.reached.delete(spec.id);
+        // Nobody else has changed it since: it may have been stopped again, for another move.
+        await annotate(region, spec, NOT_FENCED, cluster?.version);
+        return after(step.name, 'PostgreSQL starts in its pods, which have stayed');
       case 'rebuild':
         region.reached.delete(spec.id);
         region.followChecks.delete(spec.id);
@@ -229,8 +234,7 @@ async function write(
 ): Promise<void> {
   const { id, power, projectId, pooler, set } = spec;
   // First: a Cluster that must run is not left without PostgreSQL.
-  if (cluster?.fenced === true && power === 'running')
-    await annotate(region, spec, { [FENCED]: null });
+  if (cluster?.fenced === true && power === 'running') await annotate(region, spec, NOT_FENCED);
   // First: nothing would look for it later.
   if (desired.parent === undefined) await removeOrigin(region, spec, cluster?.desired ?? {});
   if (cluster !== null) await limitPooler(region, spec, cluster);
@@ -317,13 +321,20 @@ async function changePrimary(
   return after(null, `CloudNativePG makes member ${step.to} the primary`);
 }
 
-/** @param annotations null removes one */
+const NOT_FENCED = { [FENCED]: null, [STOPPED_BY_MOVE]: null } as const;
+
+/**
+ * @param annotations null removes one
+ * @param resourceVersion the version that it must still have; by default, any
+ */
 async function annotate(
   { kube, cache }: Region,
   spec: Owned,
   annotations: Readonly<Record<string, string | null>>,
+  resourceVersion?: string,
 ): Promise<void> {
-  cache.put(await kube.merge(placeOf(spec), { metadata: { annotations } }));
+  const unchanged = resourceVersion === undefined ? {} : { resourceVersion };
+  cache.put(await kube.merge(placeOf(spec), { metadata: { annotations, ...unchanged } }));
 }
 
 /** Ends the sessions of others, and records that users may write to a service from now on. */

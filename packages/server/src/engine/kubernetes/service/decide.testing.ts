@@ -84,6 +84,7 @@ export function up(spec: ServiceSpec, change: Partial<ClusterState> = {}): Obser
       hibernated: false,
       waitsForHealthy: false,
       fenced: false,
+      stoppedByMove: false,
       primary: 0,
       isChangingPrimary: false,
       foreign: [],

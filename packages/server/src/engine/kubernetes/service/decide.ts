@@ -43,6 +43,8 @@ export type Step =
   | Readonly<{ kind: 'connect'; name: string }>
   /** Stops PostgreSQL in all pods, without the operator's wait for a healthy Cluster. */
   | Readonly<{ kind: 'fence'; name: string }>
+  /** Starts PostgreSQL again in pods in which a move has stopped it. */
+  | Readonly<{ kind: 'unfence'; name: string }>
   /** The same is done: a stop has ended when nothing answers at the endpoint. */
   | Readonly<{ kind: 'expectSilence'; name: string }>
   /** Asks the operator for another primary. */
@@ -90,6 +92,9 @@ export function decide(spec: ServiceSpec, observed: Observed, known: Known): Ste
   const otherMajor = otherMajorOf(cluster.desired, desired);
   // The operator would convert the data, with no way back.
   if (otherMajor !== null) return { kind: 'refuse', why: otherMajor };
+  // All that it has may be in the copy, which accepts writes in another moment.
+  if (cluster.stoppedByMove && spec.move?.as === 'source' && !spec.move.isAborted)
+    return wait(STEPS.start, STOPPED);
   const stop = decidePoolerStop(spec, observed.pooler);
   if (stop !== null) return stop;
   const change = changeOf(cluster.desired, desired);
@@ -99,6 +104,10 @@ export function decide(spec: ServiceSpec, observed: Observed, known: Known): Ste
   }
   if (change !== null && !mustWaitForStandby(cluster, desired)) return { kind: 'write', ...change };
   const { awaited } = cluster;
+  if (desired.running && cluster.stoppedByMove)
+    return spec.move === undefined
+      ? wait(STEPS.start, `${STOPPED}: howdah service restart starts it again`, true)
+      : { kind: 'unfence', name: STEPS.start };
   if (desired.running && known.cannotFollow !== null)
     return { kind: 'rebuild', name: STEPS.rebuild, why: known.cannotFollow };
   if (awaited !== null) return decideAwaited(cluster, awaited, desired, observed, known);
@@ -114,6 +123,8 @@ export function decide(spec: ServiceSpec, observed: Observed, known: Known): Ste
     decidePooler(spec, observed.pooler, known.pooler) ?? { kind: 'settled' }
   );
 }
+
+const STOPPED = 'a move to another region has stopped it';
 
 function wantedOf(spec: ServiceSpec, observed: Observed, known: Known): Desired {
   const { cluster, servers, parent } = observed;

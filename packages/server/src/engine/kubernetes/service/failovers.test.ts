@@ -35,6 +35,7 @@ const state = (change: Partial<ClusterState> = {}): ClusterState => ({
   hibernated: false,
   waitsForHealthy: false,
   fenced: false,
+  stoppedByMove: false,
   primary: 0,
   isChangingPrimary: false,
   foreign: [],

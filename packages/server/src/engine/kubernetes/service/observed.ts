@@ -13,6 +13,9 @@ import type { PoolerState } from './pooler-state.ts';
 /** The annotation of a Cluster that users could write to. */
 export const PROVISIONED = 'howdah.io/provisioned';
 
+/** The annotation of a Cluster that a move has stopped: only the end of that starts it again. */
+export const STOPPED_BY_MOVE = 'howdah.io/stopped-by-move';
+
 export const CLUSTER_OBJECT = Type.Object({
   metadata: Type.Intersect([METADATA, Type.Object({ managedFields: MANAGED_FIELDS })]),
   spec: Type.Object({
@@ -180,6 +183,8 @@ export type ClusterState = Readonly<{
   waitsForHealthy: boolean;
   /** Whether PostgreSQL is stopped in all its pods, by an annotation (fact 3). */
   fenced: boolean;
+  /** Whether a move has stopped it, so that all that it has is in the copy. */
+  stoppedByMove: boolean;
   /** null: it never had one. */
   primary: number | null;
   /** Whether another primary is wanted than the one that it has (facts 16 and 17). */
@@ -226,6 +231,7 @@ export function clusterState({ metadata, spec, status }: ClusterObject): Cluster
     hibernated: hibernation?.status === 'True',
     waitsForHealthy: hibernation?.status === 'False' && hibernation.reason === 'WaitingForHealthy',
     fenced: annotations[FENCED] === FENCED_ALL,
+    stoppedByMove: annotations[STOPPED_BY_MOVE] !== undefined,
     primary: currentPrimary === undefined ? null : instanceOf(currentPrimary),
     isChangingPrimary:
       currentPrimary !== undefined && (targetPrimary ?? currentPrimary) !== currentPrimary,

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
-import { startupOptions } from './superuser.ts';
+import { startupOptions } from '../../startup-options.ts';
 
 const PACKAGES = fileURLToPath(new URL('../../../../../', import.meta.url));
 const sources = readdirSync(PACKAGES, { recursive: true, encoding: 'utf8' }).filter((path) =>

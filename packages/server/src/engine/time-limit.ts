@@ -1,5 +1,5 @@
 /** A time limit for work in several parts, such as sessions in all databases of a tenant. */
-import { EngineUnavailable } from '../engine.ts';
+import { EngineUnavailable } from './engine.ts';
 
 /** @param mostMs of the next part @returns the ms that it has @throws EngineUnavailable */
 export type Within = (mostMs: number) => number;
