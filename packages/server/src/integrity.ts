@@ -7,6 +7,7 @@ import type { ClientConfig } from 'pg';
 import type { Config } from './config.ts';
 import {
   clusterAmiss,
+  type Ids,
   type Recorded,
   type RecordedRegion,
 } from './engine/kubernetes/integrity/compare.ts';
@@ -50,8 +51,7 @@ export async function checkIntegrity(
         : clusterAmiss(
             { code, domain },
             recordedIn(code, before, after),
-            knownIn(before, after),
-            elsewhereIn(code, before, after),
+            idsIn(code, before, after),
             found,
           ),
     ),
@@ -102,14 +102,17 @@ function recordedIn(code: string, before: Expected, after: Expected): Recorded[]
     .map((service) => ({ ...service, isSettled: settled.has(service.id) }));
 }
 
-/** Services that were in other regions all the time, without a copy in this one. */
-function elsewhereIn(code: string, ...seen: readonly Expected[]): ReadonlySet<string> {
-  const here = seen.flatMap(({ services, copied }) =>
-    [...services, ...copied].filter(({ region }) => region === code).map(({ id }) => id),
+/** Services that come or go meanwhile are known, and those that move meanwhile are nowhere amiss. */
+function idsIn(code: string, before: Expected, after: Expected): Ids {
+  const known = [...before.services, ...after.services].map(({ id }) => id);
+  const here = [before, after].flatMap(({ services, copied, moved }) =>
+    [...services, ...copied, ...moved].filter(({ region }) => region === code).map(({ id }) => id),
   );
-  return new Set([...knownIn(...seen)].filter((id) => !here.includes(id)));
+  const movedIn = ({ moved }: Expected) =>
+    moved.filter(({ region }) => region === code).map(({ id }) => id);
+  return {
+    known: new Set(known),
+    elsewhere: new Set(known.filter((id) => !here.includes(id))),
+    moved: new Set(movedIn(after).filter((id) => movedIn(before).includes(id))),
+  };
 }
-
-/** Services that come or go meanwhile are known. */
-const knownIn = (...seen: readonly Expected[]): ReadonlySet<string> =>
-  new Set(seen.flatMap(({ services }) => services.map(({ id }) => id)));

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { KINDS } from '../api/kinds.ts';
 import { clusterState } from '../service/observed.ts';
 import { clusterAmiss, type Recorded } from './compare.ts';
+import { idsOf } from './ids.testing.ts';
 import type { ClusterInventory, FoundCluster } from './inventory.ts';
 
 const REGION = { code: 'kube', domain: null };
@@ -53,7 +54,7 @@ const RIGHT: ClusterInventory = {
 };
 
 const amiss = (found: Partial<ClusterInventory>, service: Partial<Recorded> = {}): string[] =>
-  clusterAmiss(REGION, [{ ...SERVICE, ...service }], new Set(['abc']), new Set(), {
+  clusterAmiss(REGION, [{ ...SERVICE, ...service }], idsOf(['abc']), {
     ...RIGHT,
     ...found,
   });
@@ -156,8 +157,7 @@ test('a service of a region with a domain has routes in place of ports', () => {
     clusterAmiss(
       { code: 'kube', domain: 'db.example.com' },
       [{ ...SERVICE, port: 5432, ...service }],
-      new Set(['abc']),
-      new Set(),
+      idsOf(['abc']),
       { ...RIGHT, ports: [], poolers: service.pooler === true ? [POOLER] : [], routes },
     );
   expect(routed([ROUTE])).toEqual([]);
@@ -187,8 +187,19 @@ test('objects of other regions and installations are no finding', () => {
 
 test('a Cluster of a service that is in another region, and does not move, is a finding', () => {
   const found = { ...RIGHT, servers: [], ports: [] };
-  expect(clusterAmiss(REGION, [], new Set(['abc']), new Set(['abc']), found)).toEqual([
+  expect(clusterAmiss(REGION, [], idsOf(['abc'], ['abc']), found)).toEqual([
     expect.stringMatching(/^Cluster howdah-project\/s-abc is of a service in another region/),
   ]);
-  expect(clusterAmiss(REGION, [], new Set(['abc']), new Set(), found)).toEqual([]);
+  expect(clusterAmiss(REGION, [], idsOf(['abc']), found)).toEqual([]);
+});
+
+test('a Cluster of a service that has moved away is a finding unless it is stopped', () => {
+  const found = { ...RIGHT, servers: [], ports: [] };
+  const moved = (one: FoundCluster) =>
+    clusterAmiss(REGION, [], idsOf(['abc'], [], ['abc']), { ...found, clusters: [one] });
+  expect(moved(cluster())).toEqual([
+    expect.stringMatching(/s-abc is of a service that has moved .* cnpg.io\/hibernation=on$/),
+  ]);
+  expect(moved(stateWith({ fenced: true }))).toEqual([]);
+  expect(moved(stateWith({ hibernated: true }))).toEqual([]);
 });

@@ -26,20 +26,33 @@ export type RecordedRegion = Readonly<{
   domain: string | null;
 }>;
 
-/**
- * @param known the ids of the services of all regions
- * @param elsewhere those that are in other regions, and do not move to this one
- * @returns a sentence for each contradiction
- */
+/** The ids of services, whatever their region. */
+export type Ids = Readonly<{
+  known: ReadonlySet<string>;
+  /** Those in other regions, that neither move to this one nor are kept here since they moved away. */
+  elsewhere: ReadonlySet<string>;
+  /** Those whose Cluster is kept here, stopped, since they moved away. */
+  moved: ReadonlySet<string>;
+}>;
+
+/** @returns a sentence for each contradiction */
 export function clusterAmiss(
   region: RecordedRegion,
   services: readonly Recorded[],
-  known: ReadonlySet<string>,
-  elsewhere: ReadonlySet<string>,
+  { known, elsewhere, moved }: Ids,
   found: ClusterInventory,
 ): string[] {
   const { code } = region;
   return [
+    ...found.clusters
+      .filter(({ region, id }) => region === code && moved.has(id))
+      .filter(({ state }) => !state.hibernated && !state.fenced)
+      .map(
+        (cluster) =>
+          `${placeOf(cluster)} is of a service that has moved to another region, and is not ` +
+          `stopped: kubectl --namespace ${cluster.namespace} annotate --overwrite ` +
+          `clusters.postgresql.cnpg.io ${cluster.name} cnpg.io/hibernation=on`,
+      ),
     ...found.clusters
       .filter(({ region, id }) => region === code && elsewhere.has(id))
       .map(

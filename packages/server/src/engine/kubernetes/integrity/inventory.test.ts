@@ -4,6 +4,7 @@ import { createKube } from '../api/client.ts';
 import { readKubeconfig } from '../api/kubeconfig.ts';
 import { startFakeKubernetes } from '../fake-kubernetes.testing.ts';
 import { clusterAmiss } from './compare.ts';
+import { idsOf } from './ids.testing.ts';
 import { takeClusterInventory } from './inventory.ts';
 
 const REGION = { code: 'kube', domain: null };
@@ -17,8 +18,8 @@ test('the snapshot that a fork is made of is the fork’s, whose labels its pare
       '/apis/snapshot.storage.k8s.io/v1/namespaces/howdah-p/volumesnapshots/s-fork-online';
     fake.put(path, { metadata: { labels } });
     const found = await takeClusterInventory(kube);
-    expect(clusterAmiss(REGION, [], new Set(['fork']), new Set(), found)).toEqual([]);
-    expect(clusterAmiss(REGION, [], new Set(['parent']), new Set(), found)).toEqual([
+    expect(clusterAmiss(REGION, [], idsOf(['fork']), found)).toEqual([]);
+    expect(clusterAmiss(REGION, [], idsOf(['parent']), found)).toEqual([
       'left over: VolumeSnapshot howdah-p/s-fork-online: ' +
         'kubectl --namespace howdah-p delete volumesnapshots.snapshot.storage.k8s.io s-fork-online',
     ]);
@@ -37,13 +38,13 @@ test('an ObjectStore and a record that a service has left are found', async () =
     fake.put(path, { metadata: { labels } });
     fake.put('/api/v1/namespaces/howdah-p/configmaps/s-xyz-archived', { metadata: { labels } });
     const found = await takeClusterInventory(kube);
-    expect(clusterAmiss(REGION, [], new Set(), new Set(), found)).toEqual([
+    expect(clusterAmiss(REGION, [], idsOf([]), found)).toEqual([
       'left over: ObjectStore howdah-p/s-xyz: ' +
         'kubectl --namespace howdah-p delete objectstores.barmancloud.cnpg.io s-xyz',
       'left over: ConfigMap howdah-p/s-xyz-archived: ' +
         'kubectl --namespace howdah-p delete configmaps s-xyz-archived',
     ]);
-    expect(clusterAmiss(REGION, [], new Set(['xyz']), new Set(), found)).toEqual([]);
+    expect(clusterAmiss(REGION, [], idsOf(['xyz']), found)).toEqual([]);
   } finally {
     kube.close();
     await fake.close();
