@@ -10,8 +10,10 @@ import { stopDatabases } from '../src/engine/local/admin/stop-databases.ts';
 import { createEgress } from '../src/engine/local/host/egress.ts';
 import { groupIds } from '../src/engine/local/host/limits.ts';
 import type { Layout } from '../src/engine/local/host/layout.ts';
+import type { Machine } from '../src/engine/local/host/machine-record.ts';
 import { prepareMachine } from '../src/engine/local/host/machine.ts';
 import { certificateHosts, createLocalEngine } from '../src/engine/local/index.ts';
+import type { UidRange } from '../src/engine/local/host/users.ts';
 import { findServer, portIsFree, runningServers } from '../src/engine/local/postgres/server.ts';
 import { createTemplates } from '../src/engine/local/postgres/templates.ts';
 import { gatewayCapability } from '../src/engine/local/proxy/gateway.ts';
@@ -31,14 +33,16 @@ const HOUR_MS = 3_600_000;
 const NO_TABLE = '42P01';
 
 export type LocalSubject = Subject & {
+  readonly machine: Machine;
   /** Ends everything and removes it. @returns the servers that still ran */
   readonly destroy: () => Promise<string[]>;
 };
 
-export async function createLocalSubject(): Promise<LocalSubject> {
+/** @param uidRange the users of its services */
+export async function createLocalSubject(uidRange?: UidRange): Promise<LocalSubject> {
   const home = await makeHome();
   const firstPort = await claimPorts();
-  const machine = await prepareMachine(home);
+  const machine = await prepareMachine(home, uidRange);
   const authority = await openCertificateAuthority(join(home, 'ca'));
   const egress = createEgress(machine, (error) => process.emitWarning(String(error)));
   await egress.start();
@@ -71,11 +75,11 @@ export async function createLocalSubject(): Promise<LocalSubject> {
     });
   let engine = make();
   const newPort = () => newPortOf(engine, take);
-
   return {
     get engine() {
       return engine;
     },
+    machine,
     records,
     changed,
     firstPassword: FIRST_PASSWORD,
@@ -109,8 +113,7 @@ export async function createLocalSubject(): Promise<LocalSubject> {
       ...(await groupIds(machine.limits)).filter((key) => key.startsWith(id)),
     ],
     destroy: async () => {
-      await engine.close();
-      egress.close();
+      await engine.close().finally(() => egress.close());
       return destroyHome(home, machine.layout.root);
     },
   };

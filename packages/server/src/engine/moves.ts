@@ -60,11 +60,17 @@ export type Unmovable = { readonly why: string };
  */
 export const COPY_ROLE = 'postgres';
 
+/** The application_name of a copy on a machine: other standbys have the same role. */
+export const COPY_APPLICATION = 'howdah_copy';
+
 /**
  * The roles that are made in a service for its copy. An abort drops them, also if the target is not
  * there any more.
  */
 export const MOVE_ROLES: readonly string[] = [COPY_ROLE, 'streaming_replica', 'howdah_control'];
+
+/** CloudNativePG makes them, gives them rights, and takes those that it finds. */
+export const OPERATOR_ROLES: readonly string[] = ['cnpg_metrics_exporter', 'cnpg_pooler_pgbouncer'];
 
 /**
  * What a region needs in the data of a service before it is copied. The statements are those of a
@@ -88,7 +94,7 @@ export type MoveRoles = {
 export type CopyLogin = {
   /** The verifier of the admin role; null: the role has none, or the copy does not need it. */
   verifier: string | null;
-  /** Of a role that may replicate; null: the copy gets roles. */
+  /** The certificate of a role that may replicate; null: the copy gets roles. */
   certificate: ClientCertificate | null;
 };
 
@@ -132,7 +138,7 @@ export type Stopping = {
  */
 export type WalEnd = bigint | 'shutdown';
 
-/** What a copy has of its service. */
+/** The part of its service that a copy has. */
 export type CopyPosition = {
   /** Whether it still follows: false: somebody has promoted it. */
   isFollowing: boolean;

@@ -8,6 +8,7 @@ import { EngineUnavailable } from '../engine.ts';
 import {
   COPY_ROLE,
   MOVE_ROLES,
+  OPERATOR_ROLES,
   type ExtensionVersion,
   type MoveRoles,
   type Moves,
@@ -79,8 +80,6 @@ const MODULES: readonly string[] = [
 const STANDBY_ROLE = 'streaming_replica';
 /** Their names are ours in other regions too. */
 const SHARED_ROLES = [READER_ROLE, POOLER_ROLE];
-/** CloudNativePG makes them, gives them rights, and takes those that it finds. */
-const OPERATOR_ROLES = ['cnpg_metrics_exporter', 'cnpg_pooler_pgbouncer'];
 const RESERVED = [...MOVE_ROLES, ...SHARED_ROLES, ...OPERATOR_ROLES];
 
 const MACHINE = Type.Intersect([

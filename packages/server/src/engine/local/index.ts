@@ -21,6 +21,8 @@ import { findDaemon } from './host/daemon.ts';
 import type { Machine } from './host/machine-record.ts';
 import { readMarker } from './host/marker.ts';
 import { reclaimUsers } from './host/users.ts';
+import { convergeCopy } from './copy/converge.ts';
+import { hasCopy } from './copy/place.ts';
 import { createExtensions } from './extensions.ts';
 import { createLocal, type Local, type LocalEngineOptions } from './local.ts';
 import { createMoves } from './moves.ts';
@@ -150,6 +152,8 @@ const lacking = (reason: string, seen: Seen): Verdict => ({
 });
 
 function convergePlaced(topology: Topology, spec: PlacedSpec, begin: BeginStep): Promise<Verdict> {
+  if (spec.move?.as === 'copy' || hasCopy(topology.machine, spec.id))
+    return convergeCopy(topology, spec, begin);
   if (spec.set !== null) return convergeSet(topology, spec, spec.set, begin);
   if (spec.ha !== null) return convergeCluster(topology, spec, spec.ha, begin);
   return convergeSingle(topology, spec, begin);

@@ -103,6 +103,7 @@ export function createLocal(options: LocalEngineOptions): Local {
     readLagLimit: options.readLagLimit,
     records: options.records,
     offMachine: () => options.repositories.known().length > 0,
+    renewEgress: () => options.egress.renew(),
     changed,
     gateways: createDaemonWatch(changed),
     standbys: createStandbys(executor),

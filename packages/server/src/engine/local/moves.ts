@@ -1,5 +1,4 @@
 /** Reads the data of a service that a move to another region would copy, from its primary. */
-import { arch } from 'node:process';
 import { EngineUnavailable } from '../engine.ts';
 import {
   EXAMINED_WITHIN_MS,
@@ -10,6 +9,7 @@ import {
 } from '../moved-data.ts';
 import type { MovedData, Moves } from '../moves.ts';
 import { withinTime } from '../time-limit.ts';
+import { architecture, createMoveTarget } from './copy/target.ts';
 import type { Local } from './local.ts';
 import { ANSWER_DEADLINE_MS, withSuperuserSession } from './postgres/superuser.ts';
 import { READ_ONLY_ROLES } from './postgres/read-only-sql.ts';
@@ -22,7 +22,7 @@ export function createMoves(local: Pick<Local, 'machine' | 'topology'>): Moves {
   return {
     place: 'machine',
     from: { read, ...createMoveActions(local) },
-    to: { why: 'services do not move to a region on a machine yet; copy the data with pg_dump' },
+    to: createMoveTarget(local),
   };
 }
 
@@ -50,15 +50,12 @@ async function readPrimary({ machine }: Pick<Local, 'machine'>, id: string): Pro
         ),
     });
     if (data === null) throw new Error('it cannot be read');
-    return { architecture: ARCHITECTURES[arch] ?? arch, ...data };
+    return { architecture: architecture(), ...data };
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new EngineUnavailable(reason, { cause: error });
   }
 }
-
-/** Kubernetes' names of those that Node.js names in another way. */
-const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64' };
 
 const SYSTEM_SETTINGS = `
   select distinct name from pg_file_settings

@@ -2,6 +2,8 @@
 import type { BeginStep, Seen, Verdict } from '../engine.ts';
 import { forgetBackups, provisioningForksOf } from './backup/keeper.ts';
 import { removeLinkedArchives } from './backup/aside.ts';
+import { hasCopy } from './copy/place.ts';
+import { removeCopy } from './copy/remove.ts';
 import { discard, removeTree } from './host/clone.ts';
 import { instancePaths, memberKey, partsOfKey } from './host/layout.ts';
 import { groupIds, removeLimits } from './host/limits.ts';
@@ -48,6 +50,11 @@ export async function removeService(
       detail: `waiting for ${children.join(', ')}, being forked from it`,
       waitMs: 500,
     };
+  if (hasCopy(machine, id)) {
+    await begin('remove copy', PRESENT);
+    await removeCopy(topology, id);
+    return { ...AGAIN, did: 'remove copy' };
+  }
   await forgetService(local, id);
   await stopPooler(topology.poolers, paths);
   if (await endCluster(topology, id)) return AGAIN;

@@ -6,7 +6,7 @@
 import { realpathSync } from 'node:fs';
 import type { Verification } from '@howdah/contract';
 import type { BackupKeeping, Engine, Verdict } from '../engine.ts';
-import type { MoveSource } from '../moves.ts';
+import type { MoveSource, MoveTargetRegion } from '../moves.ts';
 import type { RunStep } from '../run-step.ts';
 import type { OffMachineBackups, OffMachineState } from '../off-machine.ts';
 
@@ -25,7 +25,7 @@ export function pathCleaner(root: string): Clean {
 export function withoutPaths(engine: Engine, root: string): Engine {
   const clean = pathCleaner(root);
   const { lifecycle, sql, extensions, observe, backups, offMachine, moves } = engine;
-  const { from } = moves;
+  const { place, from, to } = moves;
   return {
     ...engine,
     lifecycle: {
@@ -59,8 +59,9 @@ export function withoutPaths(engine: Engine, root: string): Engine {
     backups: cleanBackups(backups, clean),
     offMachine: cleanOffMachine(offMachine, clean),
     moves: {
-      ...moves,
+      place,
       from: 'why' in from ? from : cleanSource(from, clean),
+      to: 'why' in to ? to : cleanTarget(to, clean),
     },
   };
 }
@@ -160,6 +161,16 @@ function cleanSource(from: MoveSource, clean: Clean): MoveSource {
     stop: (id, keep) => cleaned(clean, () => from.stop(id, keep)),
     dismiss: (id) => cleaned(clean, () => from.dismiss(id)),
     retire: (id) => cleaned(clean, () => from.retire(id)),
+  };
+}
+
+function cleanTarget(to: MoveTargetRegion, clean: Clean): MoveTargetRegion {
+  return {
+    describe: () => cleaned(clean, () => to.describe()),
+    versions: (id) => cleaned(clean, () => to.versions(id)),
+    prepare: (spec, login) => cleaned(clean, () => to.prepare(spec, login)),
+    position: (id) => cleaned(clean, () => to.position(id)),
+    finish: (spec) => cleaned(clean, () => to.finish(spec)),
   };
 }
 

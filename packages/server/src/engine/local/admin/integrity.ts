@@ -7,6 +7,7 @@ import { ID_LENGTH } from '@howdah/contract';
 import type { Config } from '../../../config.ts';
 import { DEFAULT_UID_RANGE } from '../../../settings.ts';
 import { findLack, tableOf } from '../host/egress.ts';
+import { copiesAmiss, movedAmiss } from './integrity-moves.ts';
 import { listenersAmiss, networksAmiss } from './integrity-networks.ts';
 import { takeInventory, type Inventory } from './inventory.ts';
 import { memberKey, partsOfKey } from '../host/layout.ts';
@@ -76,6 +77,7 @@ function inRegion(expected: Expected, code: string): Expected {
     ...expected,
     services: expected.services.filter(({ region }) => region === code),
     moved: expected.moved.filter(({ region }) => region === code),
+    copied: expected.copied.filter(({ region }) => region === code),
     vpcs: expected.vpcs.filter(({ region }) => region === code),
   };
 }
@@ -91,7 +93,8 @@ async function regionAmiss(home: string, site: Site, facts: Facts): Promise<stri
   const { before, after, found, settled, changing } = facts;
   return [
     ...unknownServices(facts, site),
-    ...groupsAmiss(facts.knownIds, found, site),
+    ...copiesAmiss(before, after, found, site),
+    ...groupsAmiss(facts, site),
     ...(await filterAmiss(home, site, found)),
     ...found.leftovers
       .filter((path) => !changing.has(basename(path).slice(0, ID_LENGTH)))
@@ -120,6 +123,7 @@ function compare(before: Expected, after: Expected, found: Inventory): Facts {
   const all = [before.services, after.services, before.moved, after.moved].flat();
   const knownIds = new Set(all.map(({ id }) => id));
   const changing = new Set([
+    ...[...before.copied, ...after.copied].map(({ id }) => id),
     ...[...knownIds].filter((id) => !settledIds.has(id)),
     ...before.verifying,
     ...after.verifying,
@@ -167,21 +171,12 @@ function processesAmiss({ after, found, settled, settledIds, running, paused }: 
       .filter((key) => settledIds.has(serviceOf(key)) && !known.has(key))
       .map((key) => `server ${key} belongs to no member of its service`),
     ...settled
-      .filter(({ id, provisioning }) => !provisioning && !found.directories.includes(id))
+      .filter(
+        ({ id, provisioning }) =>
+          !provisioning && !found.directories.includes(id) && !found.copies.includes(id),
+      )
       .map(({ id }) => `service ${id} has no directory`),
   ];
-}
-
-/** Servers of services that have moved away: they would accept writes that nobody has then. */
-export function movedAmiss(
-  before: Pick<Expected, 'moved'>,
-  after: Pick<Expected, 'moved'>,
-  { processes }: Pick<Inventory, 'processes'>,
-): string[] {
-  const moved = after.moved.filter(({ id }) => before.moved.some((one) => one.id === id));
-  return moved
-    .filter(({ id }) => processes.some((key) => serviceOf(key) === id))
-    .map(({ id }) => `service ${id} has moved to another region and has a process here`);
 }
 
 /** Ports that are closed or open and must not be. */
@@ -226,9 +221,9 @@ export async function checkMachine(
 }
 
 /** The cgroups of services that are gone. */
-function groupsAmiss(knownIds: ReadonlySet<string>, found: Inventory, { limits }: Site): string[] {
+function groupsAmiss({ knownIds, changing, found }: Facts, { limits }: Site): string[] {
   return found.groups
-    .filter((key) => !knownIds.has(serviceOf(key)))
+    .filter((key) => !knownIds.has(serviceOf(key)) && !changing.has(serviceOf(key)))
     .map((key) => {
       const what = `cgroup of ${key}, which the metadata database does not know`;
       return found.processes.includes(key)

@@ -10,7 +10,7 @@ import type { Site } from '../host/machine-record.ts';
 import { imagePaths, unfinishedMove } from '../host/image.ts';
 import { groupIds } from '../host/limits.ts';
 import { findNetworks, type NetworkSeen } from '../network/networks.ts';
-import { readOrNull } from '../../../lib/processes.ts';
+import { noneOf, readOrNull } from '../../../lib/processes.ts';
 import { findMisowned, type Misowned } from './owners.ts';
 import { isFollower } from '../postgres/replication.ts';
 import { runningServers } from '../postgres/server.ts';
@@ -19,6 +19,8 @@ import { isFile, listEntries } from '../host/service-files.ts';
 export type Inventory = {
   /** Ids of services that have a directory. */
   directories: string[];
+  /** Ids of services of other regions that have a copy here. */
+  copies: string[];
   /** The key of each server that runs, once for each: see memberKey. */
   processes: string[];
   /** Keys of those among them that accept writes. */
@@ -42,10 +44,11 @@ export type Inventory = {
 };
 
 export async function takeInventory({ layout, limits, networkPrefix }: Site): Promise<Inventory> {
-  const { services, trash, templates, scratch } = layout;
+  const { services, trash, templates, scratch, copies: copiesPlace } = layout;
   const [
     entries,
     deleted,
+    scratched,
     copies,
     made,
     half,
@@ -59,6 +62,8 @@ export async function takeInventory({ layout, limits, networkPrefix }: Site): Pr
     readdir(services),
     readdir(trash),
     readdir(scratch),
+    // An earlier release has made no such directory.
+    readdir(copiesPlace).catch(noneOf('ENOENT')),
     readdir(templates),
     unfinishedMove(imagePaths(layout.root)),
     runningServers(),
@@ -88,6 +93,7 @@ export async function takeInventory({ layout, limits, networkPrefix }: Site): Pr
   );
   return {
     directories: entries.filter((entry) => !entry.endsWith('.new')),
+    copies: copies ?? [],
     processes: keys,
     writers: keys.filter((_, index) => !isFile(join(ours[index] ?? '', 'standby.signal'))),
     slots: slots.flat(),
@@ -100,7 +106,7 @@ export async function takeInventory({ layout, limits, networkPrefix }: Site): Pr
     leftovers: [
       ...entries.filter((entry) => entry.endsWith('.new')).map((entry) => join(services, entry)),
       ...deleted.map((entry) => join(trash, entry)),
-      ...copies.map((entry) => join(scratch, entry)),
+      ...scratched.map((entry) => join(scratch, entry)),
       ...half,
       ...made.filter((entry) => entry.startsWith('.probe-')).map((entry) => join(templates, entry)),
     ],

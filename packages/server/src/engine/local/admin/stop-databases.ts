@@ -1,3 +1,6 @@
+import { readdir } from 'node:fs/promises';
+import { noneOf } from '../../../lib/processes.ts';
+import { endBackup } from '../copy/base-backup.ts';
 import { runningDaemons, stopDaemon } from '../host/daemon.ts';
 import { detachImage, imagePaths } from '../host/image.ts';
 import { instancePaths } from '../host/layout.ts';
@@ -29,9 +32,10 @@ export async function stopDatabases(home: string, progress: (id: string) => void
 }
 
 async function stopServers(
-  { layout: { root, services }, limits, networkPrefix }: Site,
+  { layout, limits, networkPrefix }: Site,
   progress: (id: string) => void,
 ): Promise<number> {
+  const { root, services } = layout;
   const namespaces = await probeNamespaces();
   // First, so that clients get the error from them and not from the servers behind them.
   for (const daemon of (await runningDaemons()).filter((found) =>
@@ -41,6 +45,9 @@ async function stopServers(
       throw new Error(`${daemon.root}: process ${daemon.process.pid} does not end`);
   }
   for (const id of await groupIds(limits)) await liftWriteLimit(limits, id);
+  // They begin again.
+  for (const id of (await readdir(layout.copies).catch(noneOf('ENOENT'))) ?? [])
+    await endBackup(layout.copy(id));
   let stopped = 0;
   // By what runs, not by what there are directories of: the metadata database and a template that
   // was being made go as well.

@@ -9,6 +9,8 @@
  */
 import { readlinkSync, statSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
+import { isIPv6 } from 'node:net';
+import { findAllowedIn } from './followed.ts';
 import { namespacePath } from '../network/listener.ts';
 import type { Layout } from './layout.ts';
 import { readOrNull } from '../../../lib/processes.ts';
@@ -21,6 +23,12 @@ export type EgressAbility = { refused: boolean; note: string };
 
 /** First and last user of services. */
 export type Uids = readonly [number, number];
+
+/**
+ * The one connection that a user may begin: that of a copy to the service that it follows. No
+ * client can connect to a copy.
+ */
+export type Allowed = Readonly<{ uid: number; address: string; port: number }>;
 
 /** How often the rules are put in place again; see {@link refuseEgress}. */
 const AGAIN_EVERY_MS = 60_000;
@@ -45,7 +53,12 @@ export async function probeEgress(): Promise<EgressAbility> {
     );
   }
   try {
-    await run('unshare', ['--net', '--', 'nft', rulesOf('howdah-probe', '/', [70_000, 70_001])]);
+    await run('unshare', [
+      '--net',
+      '--',
+      'nft',
+      rulesOf('howdah-probe', '/', [70_000, 70_001], []),
+    ]);
     return { refused: true, note: EGRESS_NOTE };
   } catch (error) {
     const refused = error instanceof Error ? error.message : String(error);
@@ -61,15 +74,16 @@ export async function probeEgress(): Promise<EgressAbility> {
  * machine: a restart of Debian's nftables.service does.
  *
  * @param name of the table; @param home of its installation; @param within a command that runs it
- *   in another network
+ *   in another network; @param allowed the connections that some of them may begin
  */
 export async function refuseEgress(
   name: string,
   home: string,
   uids: Uids,
   within: readonly string[] = [],
+  allowed: readonly Allowed[] = [],
 ): Promise<void> {
-  const [program, ...words] = [...within, 'nft', rulesOf(name, home, uids)] as const;
+  const [program, ...words] = [...within, 'nft', rulesOf(name, home, uids, allowed)] as const;
   await run(program ?? 'nft', words);
 }
 
@@ -78,10 +92,12 @@ export async function refuseEgress(
  * runs, and after that.
  *
  * @param failed called when the rules cannot be put in place
+ * @param findAllowed the connections that copies may begin at this moment
  */
 export function createEgress(
   { egress, layout, networkPrefix, isolation }: Guarded,
   failed: (error: unknown) => void,
+  findAllowed: () => Promise<readonly Allowed[]> = () => findAllowedIn(layout),
 ) {
   const name = tableOf(networkPrefix);
   const uids = isolation.isolated ? isolation.users.range : DEFAULT_UID_RANGE;
@@ -92,9 +108,12 @@ export function createEgress(
   const done = new Map<string, bigint>();
   let timer: NodeJS.Timeout | undefined;
 
-  const refuse = async (): Promise<void> => {
-    if (egress.refused) await refuseEgress(name, layout.root, uids).catch(failed);
+  /** @throws Error when the rules cannot be put in place */
+  const renew = async (): Promise<void> => {
+    if (egress.refused) await refuseEgress(name, layout.root, uids, [], await findAllowed());
   };
+
+  const refuse = (): Promise<void> => renew().catch(failed);
 
   /** In the network of a VPC. */
   const refuseIn = async (network: string): Promise<void> => {
@@ -110,14 +129,14 @@ export function createEgress(
     timer = setInterval(() => void refuse(), AGAIN_EVERY_MS).unref();
   };
 
-  return { start, refuseIn, close: () => clearInterval(timer) };
+  return { start, renew, refuseIn, close: () => clearInterval(timer) };
 }
 export type Egress = ReturnType<typeof createEgress>;
 
 /** The parts of a machine that this module needs. */
 type Guarded = {
   egress: EgressAbility;
-  layout: Pick<Layout, 'root'>;
+  layout: Pick<Layout, 'root' | 'copies' | 'copy'>;
   networkPrefix: string;
   isolation: Isolation;
 };
@@ -226,15 +245,34 @@ async function tables(): Promise<string[]> {
   return text.split('\n').flatMap((line) => /^table inet (\S+)$/.exec(line)?.[1] ?? []);
 }
 
-function rulesOf(name: string, home: string, [first, last]: Uids): string {
+/**
+ * The packets of copies to their sources. A user of a service cannot set a mark. All installations
+ * of a machine refuse the same users, so what one of them allows has to be seen by the others.
+ */
+const MARK = '0x686f7764';
+
+function rulesOf(
+  name: string,
+  home: string,
+  [first, last]: Uids,
+  allowed: readonly Allowed[],
+): string {
   const uids = `meta skuid ${first}-${last}`;
+  const marks = allowed.map(
+    ({ uid, address, port }) =>
+      `    meta skuid ${uid} ${isIPv6(address) ? 'ip6' : 'ip'} daddr ${address} ` +
+      `tcp dport ${port} meta mark set ${MARK}\n`,
+  );
   return `table inet ${name}; delete table inet ${name};
 table inet ${name} {
   comment "${home.replaceAll(/["\\\n]/g, '?').slice(0, 90)} in ${rootId()}";
+  chain copies {
+    type filter hook output priority -10; policy accept;
+${marks.join('')}  }
   chain output {
     type filter hook output priority 0; policy accept;
     ${uids} meta l4proto != tcp reject with icmpx admin-prohibited
-    ${uids} tcp flags & (syn | ack) == syn reject with tcp reset
+    ${uids} meta mark != ${MARK} tcp flags & (syn | ack) == syn reject with tcp reset
   }
 }`;
 }

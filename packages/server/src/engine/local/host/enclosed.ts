@@ -16,6 +16,10 @@ export type Enclosed = {
   /** The files that it sees; its installation is that of the program. */
   readonly view: Pick<View, 'program' | 'own' | 'others' | 'config'>;
   readonly deadlineMs: number;
+  /** Its standard input; none: nothing. */
+  readonly input?: string;
+  /** The size of its /dev/shm; by default a mebibyte. */
+  readonly sharedMemoryBytes?: number;
 };
 
 /**
@@ -26,19 +30,26 @@ export type Enclosed = {
  * @throws RunError with the end of its errors when it fails or has not ended at the deadline
  */
 export async function runEnclosed(
-  { machine, owner, view, deadlineMs }: Enclosed,
+  { machine, owner, view, deadlineMs, input, sharedMemoryBytes = MIB }: Enclosed,
   name: string,
   command: readonly string[],
 ): Promise<string> {
-  const enclosure = await encloseServer(machine, { ...view, sharedMemoryBytes: MIB });
+  const enclosure = await encloseServer(machine, { ...view, sharedMemoryBytes });
   const mounts = enclosure.mounts === null ? null : await openMounts(enclosure.mounts);
   const [first = '/bin/sh', ...words] = [...enclosure.within, ...privileges(owner), ...command];
   try {
     const child = spawn(first, words, {
       cwd: '/',
       env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C.UTF-8' },
-      stdio: ['ignore', 'pipe', 'pipe', ...(mounts === null ? [] : [mounts.fd])],
+      stdio: [
+        input === undefined ? 'ignore' : 'pipe',
+        'pipe',
+        'pipe',
+        ...(mounts === null ? [] : [mounts.fd]),
+      ],
     });
+    // A program that ends early does not read all of it; its end says why.
+    child.stdin?.on('error', () => undefined).end(input);
     const out: string[] = [];
     let errors = '';
     child.stdout?.setEncoding('utf8').on('data', (text: string) => out.push(text));
@@ -59,5 +70,5 @@ export async function runEnclosed(
 
 /** The first error that a program of PostgreSQL prints; its details follow on other lines. */
 function firstError(text: string): string {
-  return /^.*\berror: .*$/im.exec(text)?.[0] ?? lastLines(text);
+  return /^.*\b(?:error|fatal): .*$/im.exec(text)?.[0] ?? lastLines(text);
 }

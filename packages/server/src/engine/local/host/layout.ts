@@ -93,11 +93,15 @@ export type Layout = {
   scratch: string;
   /** Files on their way to a repository or from it, by the service's id. */
   spool: string;
+  /** Copies of services of other regions that move here, by the service's id. */
+  copies: string;
   /** Empty mount points: the root of the file system that servers see; see sandbox.ts. */
   rootfs: string;
   /** The metadata database. */
   store: InstancePaths;
   service: (id: string) => InstancePaths;
+  /** The copy of a service of another region, which is renamed to the service in the end. */
+  copy: (id: string) => InstancePaths;
   /**
    * A server of a service: member 0 is in the service's own directory, others are below it. Archive
    * and snapshots belong to the service.
@@ -159,9 +163,11 @@ export function createLayout(root: string): Layout {
     trash: join(root, 'trash'),
     scratch: join(root, 'scratch'),
     spool: join(root, 'spool'),
+    copies: join(root, 'copies'),
     rootfs: join(root, 'rootfs'),
     store: instancePaths(join(root, 'store')),
     service,
+    copy: (id) => instancePaths(join(root, 'copies', id)),
     member: (id, n) => {
       const { root: top, marker, archive, snapshots } = service(id);
       return n === 0

@@ -64,6 +64,7 @@ export async function prepareMachine(
     layout.trash,
     layout.scratch,
     layout.spool,
+    layout.copies,
   ]) {
     await mkdir(directory, { recursive: true, mode: 0o711 });
   }
@@ -123,9 +124,10 @@ async function isolate(
     };
   const users: Users = { directory: REGISTRY, range };
   // No other installation on the machine may get the user of a service of ours.
-  for (const entry of await readdir(layout.services)) {
-    const { root } = layout.service(entry);
-    const marker = markerOf(layout.service(entry));
+  const services = (await readdir(layout.services)).map(layout.service);
+  const copies = (await readdir(layout.copies)).map(layout.copy);
+  for (const { root, marker: path } of [...services, ...copies]) {
+    const marker = markerOf({ marker: path });
     if (marker?.uid != null && marker.userOf === null) holdUser(users, marker.uid, root);
   }
   return { isolated: true, users, gateway };

@@ -77,7 +77,7 @@ export async function addExtensions(at: At, extensions: readonly AddonExtension[
  * The extension is in pg_catalog: tools that compare a schema with the desired one would drop its
  * views from public. Its privileges are as if it had come with them, so that no dump grants them.
  */
-function statisticsStatements(): string[] {
+export function statisticsStatements(): string[] {
   const functions = `(select objid from pg_depend
     where deptype = 'e' and classid = 'pg_proc'::regclass
       and refobjid = (select oid from pg_extension where extname = 'pg_stat_statements'))`;

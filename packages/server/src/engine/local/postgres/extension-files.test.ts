@@ -13,7 +13,10 @@ requires = 'cube, hstore'
 `;
 
 test('a control file is read as PostgreSQL reads it', () => {
-  const files = ['example--1.0.sql', 'example--1.0--1.2.sql', 'example--1.2.sql', 'other--1.sql'];
+  const files = ['1.0.sql', '1.0--1.2.sql', '1.2.sql', '1.2--1.3.sql'].map(
+    (one) => `example--${one}`,
+  );
+  files.push('other--1.sql', 'example--2.control');
   expect(parseControlFile({ name: 'example', directory: '/x', files }, TEXT)).toEqual({
     name: 'example',
     directory: '/x',
@@ -25,6 +28,7 @@ test('a control file is read as PostgreSQL reads it', () => {
     relocatable: false,
     schema: 'pg_catalog',
     versions: ['1.0', '1.2'],
+    reachable: ['1.0', '1.2', '1.3'],
   });
 });
 

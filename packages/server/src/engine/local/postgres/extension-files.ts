@@ -25,6 +25,8 @@ export type ControlFile = {
   readonly schema: string | null;
   /** The versions that can be created, by the scripts that are there. */
   readonly versions: readonly string[];
+  /** Those, and the versions that a script updates to. */
+  readonly reachable: readonly string[];
 };
 
 type Place = Pick<Installation, 'bin' | 'major'>;
@@ -70,6 +72,7 @@ export function parseControlFile({ name, directory, files }: Source, text: strin
     relocatable: isOn('relocatable', false),
     schema: values.get('schema') ?? null,
     versions: versionsOf(name, files),
+    reachable: reachableOf(name, files),
   };
 }
 
@@ -80,6 +83,18 @@ function versionsOf(name: string, files: readonly string[]): string[] {
     const version = file.slice(name.length + 2, -'.sql'.length);
     return version.includes('--') ? [] : [version];
   });
+}
+
+/** A script `name--from--to.sql` updates an extension. */
+function reachableOf(name: string, files: readonly string[]): string[] {
+  const all = files.flatMap((file) => {
+    if (!file.startsWith(`${name}--`) || !file.endsWith('.sql')) return [];
+    return file
+      .slice(name.length + 2, -'.sql'.length)
+      .split('--')
+      .slice(-1);
+  });
+  return [...new Set(all)];
 }
 
 /** The output plugins of an installation that the rules know. */

@@ -64,6 +64,17 @@ export async function readShutdown(dataDirectory: string): Promise<bigint | null
     : null;
 }
 
+/**
+ * The last checkpoint that a standby had replayed when it was shut down in order; null: it was not.
+ * If its WAL ends with that record, it has replayed all of it.
+ */
+export async function readStandbyShutdown(dataDirectory: string): Promise<bigint | null> {
+  const control = await readControl(dataDirectory);
+  return control.readUInt32LE(STATE_OFFSET) === SHUT_DOWN_IN_RECOVERY
+    ? control.readBigUInt64LE(CHECKPOINT_OFFSET)
+    : null;
+}
+
 const CONTROL_FILE_MAX_BYTES = 64 * 1024;
 
 /** The control file of a cluster. @throws Error when it is too short to be one */
@@ -113,7 +124,8 @@ export function findCrcOffset(contents: Buffer): number | null {
 /** CRC-32C (Castagnoli), reflected, as in RFC 3720 appendix B.4. */
 export function crc32c(bytes: Uint8Array): number {
   let crc = 0xffffffff;
-  for (const byte of bytes) crc = step(crc, byte);
+  // An iterator takes several times as long for files of WAL.
+  for (let at = 0; at < bytes.length; at++) crc = step(crc, bytes[at] ?? 0);
   return (crc ^ 0xffffffff) >>> 0;
 }
 

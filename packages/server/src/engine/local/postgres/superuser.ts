@@ -4,7 +4,8 @@
  * The owner of a database can create objects with the names of PostgreSQL's own, put a schema
  * before `pg_catalog` in the search path, and set most parameters for all sessions. A parameter in
  * the startup packet takes precedence over ALTER DATABASE and ALTER ROLE, so each parameter that
- * changes what our SQL means, or when it ends, is set there (`startup-options.ts`). A unit test finds clients of PostgreSQL that are made elsewhere
+ * changes what our SQL means, or when it ends, is set there (`startup-options.ts`). A unit test
+ * finds clients of PostgreSQL that are made elsewhere
  * (docs/decisions/0026-sessions-in-tenants-servers.md).
  */
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -49,15 +49,26 @@ export function walFile(records: readonly Buffer[], pages = 4, rest = 0): Buffer
     Buffer.concat([one, Buffer.alloc(-one.length & 7)]),
   );
   const log = Buffer.concat(aligned);
+  const all = [rest, ...records.map(({ length }) => length)];
   const made = Buffer.alloc(pages * PAGE);
   let written = 0;
   for (let page = 0; page < pages; page++) {
     const header = page === 0 ? 40 : 24;
-    if (page === 0) made.writeUInt32LE(rest, 16);
+    made.writeUInt32LE(page === 0 ? rest : restAt(written, all), page * PAGE + 16);
     log.subarray(written, written + PAGE - header).copy(made, page * PAGE + header);
     written += PAGE - header;
   }
   return made;
+}
+
+/** How much of a record is after a byte within it. @param lengths of all records */
+function restAt(offset: number, lengths: readonly number[]): number {
+  let begin = 0;
+  for (const length of lengths) {
+    if (begin < offset && offset < begin + length) return begin + length - offset;
+    begin += Math.ceil(length / 8) * 8;
+  }
+  return 0;
 }
 
 /**

@@ -34,6 +34,8 @@ type Means = {
   readonly records: ClusterRecords;
   /** Whether the installation has a repository for backups off this machine, at this moment. */
   readonly offMachine: () => boolean;
+  /** Puts the rules for outgoing connections in place that copies need at this moment. */
+  readonly renewEgress: () => Promise<void>;
   /** Called when something watched changed by itself, with the service's id. */
   readonly changed: (id: string) => void;
 };

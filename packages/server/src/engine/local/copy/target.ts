@@ -1,0 +1,100 @@
+/** The target of moves on this machine: what it can take, and what its copies have. */
+import { existsSync } from 'node:fs';
+import { arch } from 'node:process';
+import { EngineUnavailable } from '../../engine.ts';
+import type { CopyPosition, ExtensionVersion, MoveRoles, MoveTargetRegion } from '../../moves.ts';
+import { POOLER_ROLE } from '../../pooler/lookup.ts';
+import type { ServiceSpec } from '../../spec.ts';
+import { READER_ROLE } from '../../statements/reader-role.ts';
+import { readMarker } from '../host/marker.ts';
+import type { Local } from '../local.ts';
+import { readControlFiles } from '../postgres/extension-files.ts';
+import { CONTROL_ROLE, PROBE_ROLE } from '../postgres/files.ts';
+import { installationOf, presentOf } from '../postgres/installations.ts';
+import { findShutdown } from '../postgres/wal-end.ts';
+import { findBaseBackup } from './base-backup.ts';
+import { hasCopy, prepareCopy } from './place.ts';
+import { readBegun } from './begun-file.ts';
+import { forgetCopy } from './remove.ts';
+
+type Place = Pick<Local, 'machine' | 'topology'>;
+
+/** Kubernetes' names of architectures that Node.js names in another way. */
+const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64' };
+export const architecture = (): string => ARCHITECTURES[arch] ?? arch;
+
+/** A copy logs in with a certificate: it needs no roles. */
+const NO_ROLES: MoveRoles = {
+  reserved: [CONTROL_ROLE, PROBE_ROLE, READER_ROLE, POOLER_ROLE],
+  roles: [],
+  databases: [],
+};
+
+export function createMoveTarget(local: Place): MoveTargetRegion {
+  const { machine } = local;
+  return {
+    describe: () => describeTarget(local),
+    versions: (id) => readVersions(local, id).catch(throwUnavailable),
+    prepare: async (spec, { certificate }) => {
+      if (certificate !== null) await prepare(local, spec, certificate).catch(throwUnavailable);
+      return NO_ROLES;
+    },
+    position: (id) => readPosition(local, id).catch(throwUnavailable),
+    finish: ({ id }) => forgetCopy(machine.layout.service(id)).catch(throwUnavailable),
+  };
+}
+
+function throwUnavailable(error: unknown): never {
+  if (error instanceof EngineUnavailable) throw error;
+  const reason = error instanceof Error ? error.message : String(error);
+  throw new EngineUnavailable(reason, { cause: error });
+}
+
+async function describeTarget({ machine }: Place) {
+  const present = presentOf(machine.installations.usable);
+  const extensions: Record<number, string[]> = {};
+  for (const installation of present) {
+    const names = (await readControlFiles(installation)).map(({ name }) => name);
+    const before = extensions[installation.major] ?? [];
+    extensions[installation.major] = [...new Set([...before, ...names])];
+  }
+  const majors = present.map(({ major }) => major);
+  return {
+    architectures: [architecture()],
+    // Which version of a module there is depends on the installation.
+    modules: [],
+    extensions,
+    ownRoles: NO_ROLES.reserved,
+    missing: findBaseBackup(present, Math.min(...majors)) === null ? ['pg_basebackup'] : [],
+  };
+}
+
+/** By the files of its PostgreSQL: it accepts no sessions. */
+async function readVersions({ machine }: Place, id: string): Promise<ExtensionVersion[]> {
+  const marker = await readMarker(machine.layout.copy(id));
+  const present = presentOf(machine.installations.usable);
+  const installation =
+    marker === null ? null : installationOf(present, marker, { addons: [], major: null });
+  if (installation === null) throw new Error('its PostgreSQL is not installed any more');
+  return (await readControlFiles(installation)).flatMap(({ name, reachable }) =>
+    reachable.map((version) => ({ name, version })),
+  );
+}
+
+async function prepare(
+  { machine, topology }: Place,
+  spec: ServiceSpec,
+  certificate: Parameters<typeof prepareCopy>[2],
+): Promise<void> {
+  await prepareCopy(machine, spec, certificate);
+  await topology.renewEgress();
+}
+
+const GONE: CopyPosition = { isFollowing: false, replayed: 0n, hasShutdown: false };
+
+async function readPosition({ machine }: Place, id: string): Promise<CopyPosition> {
+  const paths = machine.layout.copy(id);
+  if (!hasCopy(machine, id) || readBegun(paths) !== null) return GONE;
+  const shutdown = existsSync(paths.data) ? await findShutdown(paths.data) : null;
+  return { isFollowing: true, replayed: shutdown ?? 0n, hasShutdown: shutdown !== null };
+}
