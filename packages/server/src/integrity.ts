@@ -102,7 +102,7 @@ function recordedIn(code: string, before: Expected, after: Expected): Recorded[]
     .map((service) => ({ ...service, isSettled: settled.has(service.id) }));
 }
 
-/** Services that come or go meanwhile are known, and those that move meanwhile are nowhere amiss. */
+/** Services that come or go meanwhile are known. Those that move meanwhile are nowhere amiss. */
 function idsIn(code: string, before: Expected, after: Expected): Ids {
   const known = [...before.services, ...after.services].map(({ id }) => id);
   const here = [before, after].flatMap(({ services, copied, moved }) =>

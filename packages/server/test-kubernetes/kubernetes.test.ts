@@ -13,6 +13,7 @@ import './statements.ts';
 import './networks.ts';
 import './sets.ts';
 import './moves.ts';
+import './moves-back.ts';
 import './journey.ts';
 import './gateway.ts';
 import './control-plane.ts';

@@ -1,43 +1,12 @@
 /** A service moves to Kubernetes, under a client that counts its acknowledged writes. */
-import { execFile } from 'node:child_process';
-import { cp, mkdir, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { connectTo, install, makeHome, type Installation } from '../test/harness.ts';
 import type { Service } from '../test/harness-caller.ts';
-import { installationPlaces } from '../src/engine/local/host/layout.ts';
 import { namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
 import { poolerImage, rig } from './cloud.ts';
 import { SUPERUSER } from './faults.ts';
 import { openLedger } from './ledger.ts';
-
-const POSTGRES = fileURLToPath(new URL('../../../tools/kube-rig/postgres.sh', import.meta.url));
-
-/** The machine may have other major versions only than the image of the rig. */
-async function linkPostgres(home: string): Promise<void> {
-  const { stdout } = await promisify(execFile)(POSTGRES);
-  const { installations } = installationPlaces(join(home, 'data'));
-  await mkdir(installations, { recursive: true, mode: 0o755 });
-  // A copy: other users of the machine cannot read the cache of this one.
-  const copied = join(installations, 'rig');
-  await cp(stdout.trim(), copied, { recursive: true, verbatimSymlinks: true });
-  await addVector(join(copied, 'share', 'postgresql', 'extension'));
-}
-
-/** The version of pgvector in the image of the rig, Debian 13, and one that no image has. */
-const [VECTOR, NO_VECTOR] = ['0.8.0', '0.0.1'];
-
-/** An extension of the name and versions that count for a move, with something in it. */
-async function addVector(directory: string): Promise<void> {
-  const control = `default_version = '${VECTOR}'\ntrusted = true\n`;
-  await writeFile(join(directory, 'vector.control'), control);
-  for (const version of [VECTOR, NO_VECTOR]) {
-    const sql = 'create function vector_of_a_test() returns int language sql return 1;\n';
-    await writeFile(join(directory, `vector--${version}.sql`), sql);
-  }
-}
+import { linkPostgres, NO_VECTOR, VECTOR } from './local-postgres.ts';
 
 /** In the pod of a copy: it gets WAL and does not replay it. */
 const PAUSE = `${SUPERUSER} --command='select pg_wal_replay_pause()'`;
@@ -56,7 +25,7 @@ describe('a move to Kubernetes', () => {
 
   beforeAll(async () => {
     const home = await makeHome();
-    await linkPostgres(home);
+    await linkPostgres(home, rig().snapshots);
     cloud = await install({
       HOWDAH_HOME: home,
       HOWDAH_HOST: '0.0.0.0',

@@ -32,6 +32,11 @@ export async function openRig() {
       const { stdout } = await promisify(execFile)(control, command, { timeout: EXEC_MS });
       return stdout;
     },
+    /** The directory of its containerd with the files of images. */
+    snapshots: join(
+      dirname(kubeconfig),
+      'var-lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots',
+    ),
     host: nodeAddress,
     /** The address of this machine for the node, as the manual of the rig has it. */
     machineHost: nodeAddress.replace(/\.2$/, '.1'),

@@ -8,8 +8,8 @@ type Options = Waiting & { region: string };
 export function addMove(service: Command): void {
   verb(service, 'move <service>', {
     does:
-      'Move a service from a region on this machine to one on Kubernetes. It runs while it is ' +
-      'copied, and has another endpoint then. With --dry-run: everything that is in the way.',
+      'Move a service from a region on a machine to one on Kubernetes, or back. It runs while it ' +
+      'is copied, and has another endpoint then. With --dry-run: everything that is in the way.',
     example: 'howdah service move orders --region kube',
     takes: CHANGES,
   })

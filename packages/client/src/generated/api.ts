@@ -607,7 +607,7 @@ export interface paths {
         put?: never;
         /**
          * Move a service to another region
-         * @description From a region on this machine to one on Kubernetes. A copy follows the service, which then stops and goes on there, with another endpoint. The note of a dry run says what is copied; the error names everything that is in the way, and its `reasons` are a list of that. A cancel of the operation before the switch leaves the service as it was.
+         * @description From a region on a machine to one on Kubernetes, or back. A copy follows the service, which then stops and goes on there, with another endpoint. The note of a dry run says what is copied; the error names everything that is in the way, and its `reasons` are a list of that. A cancel of the operation before the switch leaves the service as it was.
          */
         post: operations["moveService"];
         delete?: never;

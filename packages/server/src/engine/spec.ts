@@ -60,8 +60,8 @@ export type SpecMove =
   /**
    * A copy in the other region follows it.
    *
-   * `isAborted`: the move was given up, so that a service which it has stopped goes on. Nothing else
-   * may start it.
+   * `isAborted`: the move was given up, so that a service which it has stopped goes on. Nothing
+   * else may start it.
    */
   | { readonly as: 'source'; readonly isAborted: boolean }
   /** It follows the service at that endpoint, and accepts no writes. */

@@ -1,6 +1,6 @@
 /**
- * The parameters of sessions of ours in the servers of tenants, as the startup packet has them: they
- * take precedence over ALTER DATABASE and ALTER ROLE (PostgreSQL source: GucSource in
+ * The parameters of sessions of ours in the servers of tenants, as the startup packet has them:
+ * they take precedence over ALTER DATABASE and ALTER ROLE (PostgreSQL source: GucSource in
  * src/include/utils/guc.h; docs/decisions/0026-sessions-in-tenants-servers.md).
  */
 

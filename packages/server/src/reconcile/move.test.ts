@@ -128,3 +128,67 @@ test('an owner gets the functions back after an examination without a switch', a
   });
   expect(asked).toEqual(['local converge', 'give back']);
 });
+
+test.each(['moved', 'kept'])(
+  'a service whose move is %s does not wait for its former cluster to give up its pods',
+  async (state) => {
+    const tried: string[] = [];
+    const retire = async (id: string) => {
+      tried.push(id);
+      throw new Error('its Kubernetes cluster does not answer');
+    };
+    const converge = async () => ({ outcome: 'settled', seen: { reachable: true } });
+    const position = async () => ({ isFollowing: false });
+    const of = (code: string) => ({
+      engine: {
+        lifecycle: { converge },
+        moves:
+          code === 'kube' ? { from: { retire } } : { to: { position, finish: async () => {} } },
+      },
+    });
+    const until = state === 'kept' ? new Date(Date.now() + 60_000).toISOString() : null;
+    const move = { ...MOVE, from: 'kube', to: 'local', state, until };
+    const one = moving(move, {}, (service) => service);
+    Object.assign(one.work.service, { power: 'running', vpc_id: null, upgrade: null, kept: null });
+    Object.assign(one.work.service, { parent_id: null, project_id: 'project', recovery: null });
+    Object.assign(one.context, { regions: { of }, region: of('local') });
+    const verdict = await moveOnce(one.context, one.work, one.begin);
+    expect(verdict).toMatchObject(
+      state === 'moved' ? { did: 'begin to accept writes' } : Object(null),
+    );
+    expect(tried).toEqual(['id']);
+  },
+);
+
+test('a copy on a machine is not forgotten while its region is not served', async () => {
+  const { RegionNotServed } = await import('../engine/regions.ts');
+  const settled = { outcome: 'settled', seen: { reachable: true } };
+  const moves = (place: string) => ({ place, from: { dismiss: async () => undefined } });
+  const region = (place: string) => ({
+    engine: { lifecycle: { converge: async () => settled }, moves: moves(place) },
+  });
+  const of = (code: string) => {
+    throw new RegionNotServed(code);
+  };
+  const outcomes: unknown[] = [];
+  for (const place of ['cluster', 'machine']) {
+    const move = { ...MOVE, state: 'abort', closed: true, withheld: false };
+    const one = moving(move, {}, (service) => service);
+    const query = {
+      selectAll: () => query,
+      where: () => query,
+      executeTakeFirst: async () => null,
+    };
+    Object.assign(one.context.store.db, { selectFrom: () => query });
+    Object.assign(one.work.service, { power: 'running', recovery: null, read_replica_sets: [] });
+    Object.assign(one.work.service, { project_id: 'project', kept: null, parent_id: null });
+    Object.assign(one.work.service, { vpc_id: null, upgrade: null, addons: [], preload: [] });
+    Object.assign(one.context, { regions: { of }, region: region(place) });
+    const verdict = await moveOnce(one.context, one.work, one.begin);
+    outcomes.push([place, verdict?.outcome, verdict?.detail]);
+  }
+  expect(outcomes).toEqual([
+    ['cluster', 'failed', expect.stringContaining('is switched off')],
+    ['machine', 'again', 'nothing is left of the copy'],
+  ]);
+});

@@ -336,8 +336,8 @@ async function refuseUsed(tx: Tx, code: string): Promise<void> {
   if (await isInUse(tx, code))
     throw new ApiError(
       'CONFLICT',
-      `the region ${code} has services, or deleted ones that can be restored; purge them first ` +
-        '(howdah service purge)',
+      `the region ${code} has services, deleted ones that can be restored, or former servers of ` +
+        'moved ones, which are kept as long; purge the services first (howdah service purge)',
     );
   const vpcs = await countVpcsOf(tx, code);
   if (vpcs > 0)

@@ -122,8 +122,8 @@ async function examine(
   if (place === here)
     throw new ApiError(
       'UNAVAILABLE_HERE',
-      'services move between a region on a machine and one on Kubernetes only; copy the data with ' +
-        'pg_dump',
+      'services move between a region on a machine and one on Kubernetes only; copy the data ' +
+        'with pg_dump',
     );
   const described = await reachEngine(() => target.describe());
   const data = await reachEngine(() => source.read(id));

@@ -258,6 +258,15 @@ const conninfoOf = (parameters: Readonly<Record<string, string>>): string =>
     .map(([name, value]) => `${name}=${value}`)
     .join(' ');
 
+const password = (name: string, secretName: string) => ({
+  name,
+  valueFrom: { secretKeyRef: { name: secretName, key: 'password' } },
+});
+const secret = (name: string, secretName: string) => ({
+  name,
+  secret: { secretName, defaultMode: 0o440 },
+});
+
 /** @param server the name of the server, whose volume it has */
 function podSpec(cluster: Cluster, server: string, container: object): object {
   const { spec } = cluster;
@@ -283,14 +292,6 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
     SOURCE: source === null ? undefined : conninfoOf(source.connectionParameters),
     REPLICA: isReplica(cluster) ? 'yes' : 'no',
   };
-  const password = (name: string, secretName: string) => ({
-    name,
-    valueFrom: { secretKeyRef: { name: secretName, key: 'password' } },
-  });
-  const secret = (name: string, secretName: string) => ({
-    name,
-    secret: { secretName, defaultMode: 0o440 },
-  });
   return {
     hostname: server,
     securityContext: POD_SECURITY,

@@ -10,7 +10,9 @@ data=/var/lib/postgresql/data/pgdata
 sql() { psql --quiet --no-psqlrc --set=ON_ERROR_STOP=1 --host=/tmp --username=postgres "$@"; }
 # How streaming_replica logs in to its own servers, and to those that the data is copied from. The
 # latter may have a password in place of a certificate: docs/cloudnativepg.md, facts 20, 37 and 40.
-keep_key() { install --mode=600 "$1/tls.crt" "/tmp/$2.crt"; install --mode=600 "$1/tls.key" "/tmp/$2.key"; }
+keep_key() {
+  for part in crt key; do install --mode=600 "$1/tls.$part" "/tmp/$2.$part"; done
+}
 keep_key /replication own
 own="user=streaming_replica sslmode=verify-full sslrootcert=/authority/ca.crt"
 own="$own sslcert=/tmp/own.crt sslkey=/tmp/own.key"
@@ -160,16 +162,14 @@ stop() {
   fi
   server=
 }
-# In order, so that standbys get all WAL. Sessions have a while: docs/cloudnativepg.md, fact 40.
+# In order, so that standbys get all WAL; at once after a minute: docs/cloudnativepg.md, fact 41.
 fence() {
   if [ -z "$server" ]; then return; fi
   sql --dbname=postgres --command=checkpoint >/dev/null 2>&1 || true
-  kill -TERM "$server" || true
-  for _ in 1 2 3 4 5 6 7 8 9 10; do
-    if ! kill -0 "$server" 2>/dev/null; then break; fi
-    sleep 0.2
-  done
-  stop
+  pg_ctl --pgdata="$data" --silent --wait --timeout=60 --mode=fast stop ||
+    pg_ctl --pgdata="$data" --silent --wait --mode=immediate stop || true
+  wait "$server" || true
+  server=
 }
 apply() {
   touch /tmp/next

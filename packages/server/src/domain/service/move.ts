@@ -37,7 +37,9 @@ export function whyNotMoved(
     ...named(
       target.missing,
       'the target lacks',
-      'which its operator must add first (howdah region doctor)',
+      target.place === 'cluster'
+        ? 'which its operator must add first (howdah region doctor)'
+        : 'which its operator must install first: apt-get install postgresql, then restart Howdah',
     ),
   ];
 }

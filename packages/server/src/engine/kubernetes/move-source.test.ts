@@ -83,7 +83,7 @@ test('a service that a move has stopped stays so until the move is given up', as
   annotate({ [FENCED]: '["*"]', [STOPPED]: 'now' });
   await untilStopped();
   const copied = { ...spec, move: { as: 'source', isAborted: false } } as const;
-  // Of a control plane that has slept meanwhile, also with a change that is written otherwise.
+  // By a control plane that has slept meanwhile, also with a change that is written otherwise.
   for (const late of [copied, { ...copied, restarts: 1 }, { ...copied, storageGb: 20 }]) {
     const verdict = await cloud.engine.lifecycle.converge(late, async () => undefined);
     expect(verdict).toMatchObject({

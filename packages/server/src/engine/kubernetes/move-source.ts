@@ -17,6 +17,7 @@ import {
   UNLOGGED,
 } from '../moved-data.ts';
 import {
+  COPY_APPLICATION,
   COPY_ROLE,
   MoveRefused,
   type ClientCertificate,
@@ -187,13 +188,14 @@ function clusterOrUnavailable(
   return { ...cluster, projectId: cluster.projectId };
 }
 
-/** A base backup has no position that it has replayed. The service has no other standbys. */
+/** A base backup has no position that it has replayed. */
 async function readProgress(client: Client): Promise<CopyProgress> {
   const { rows } = await client.query<{ lag: string | null }>(
     `select max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn))::text as lag
      from pg_stat_replication
-     where usename = $1 and state = 'streaming' and replay_lsn is not null`,
-    [STANDBY_ROLE],
+     where usename = $1 and application_name = $2 and state = 'streaming'
+       and replay_lsn is not null`,
+    [STANDBY_ROLE, COPY_APPLICATION],
   );
   const lag = rows[0]?.lag ?? null;
   return { mayLogIn: true, lagBytes: lag === null ? null : Math.max(0, Number(lag)) };
@@ -212,7 +214,7 @@ async function checkpoint(region: Region, id: string): Promise<void> {
 }
 
 /**
- * Fences the servers: CloudNativePG shuts PostgreSQL down in order, which sends all WAL to the copy.
+ * Fences the servers: CloudNativePG shuts PostgreSQL down in order, and all WAL goes to the copy.
  * Only the end of the move lifts the fence.
  */
 async function stop(region: Region, id: string, { isOver }: Stopping): Promise<'shutdown'> {

@@ -29,7 +29,7 @@ export type RecordedRegion = Readonly<{
 /** The ids of services, whatever their region. */
 export type Ids = Readonly<{
   known: ReadonlySet<string>;
-  /** Those in other regions, that neither move to this one nor are kept here since they moved away. */
+  /** Those in other regions, without a copy or a former Cluster here that a move knows. */
   elsewhere: ReadonlySet<string>;
   /** Those whose Cluster is kept here, stopped, since they moved away. */
   moved: ReadonlySet<string>;

@@ -194,14 +194,9 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
         await annotate(region, spec, { [FENCED]: FENCED_ALL });
         return after(null, 'not all servers are healthy: PostgreSQL is stopped in their pods');
       case 'unfence':
-        region.reached.delete(spec.id);
-        // Nobody else has changed it since: it may have been stopped again, for another move.
-        await annotate(region, spec, NOT_FENCED, cluster?.version);
+        await liftFence(region, spec, cluster);
         return after(step.name, 'PostgreSQL starts in its pods, which have stayed');
       case 'rebuild':
-        region.reached.delete(spec.id);
-        region.followChecks.delete(spec.id);
-        region.waiting.delete(spec.id);
         await removeCluster(region, spec, cluster?.uid ?? '');
         return after(step.name, step.why);
       case 'expectSilence':
@@ -321,6 +316,12 @@ async function changePrimary(
   return after(null, `CloudNativePG makes member ${step.to} the primary`);
 }
 
+/** Nobody else has changed the Cluster since: another move may have stopped it again. */
+async function liftFence(region: Region, spec: Owned, cluster: ClusterState | null): Promise<void> {
+  region.reached.delete(spec.id);
+  await annotate(region, spec, NOT_FENCED, cluster?.version);
+}
+
 const NOT_FENCED = { [FENCED]: null, [STOPPED_BY_MOVE]: null } as const;
 
 /**
@@ -347,7 +348,11 @@ async function provision(region: Region, spec: Owned): Promise<void> {
 }
 
 /** Deletes the Cluster of a set, and waits until the next step is decided without it. */
-async function removeCluster({ kube, cache }: Region, spec: Owned, uid: string): Promise<void> {
+async function removeCluster(region: Region, spec: Owned, uid: string): Promise<void> {
+  const { kube, cache } = region;
+  region.reached.delete(spec.id);
+  region.followChecks.delete(spec.id);
+  region.waiting.delete(spec.id);
   await kube.remove(placeOf(spec));
   const endMs = Date.now() + NOTICED_WITHIN_MS;
   const isThere = (found: ClusterState | null): boolean => found?.uid === uid && !found.leaving;
