@@ -35,6 +35,8 @@ afterAll(async () => {
   expect(await subject?.destroy()).toEqual([]);
 });
 
+const NO_PROGRAM = 'no PostgreSQL of this machine has pg_basebackup';
+
 type Begun = Awaited<ReturnType<typeof begin>>;
 
 const sources: ClusterSource[] = [];
@@ -163,8 +165,8 @@ const ofControl = (id: string, sql: string, database = 'postgres') => {
   );
 };
 
-test('a copy follows its service, and becomes it with every acknowledged row', async () => {
-  if (installation === undefined) return;
+test('a copy follows its service, and becomes it with every acknowledged row', async ({ skip }) => {
+  skip(installation === undefined, NO_PROGRAM);
   const begun = await begin();
   const { source, service, copy, paths } = begun;
   // Files of the source mean nothing here.
@@ -252,8 +254,10 @@ async function expectNothing(id: string): Promise<void> {
   expect(await mayConnect()).toBe(false);
 }
 
-test('a role of a tenant with the name of our superuser is renamed, not elevated', async () => {
-  if (installation === undefined) return;
+test('a role of a tenant with the name of our superuser is renamed, not elevated', async ({
+  skip,
+}) => {
+  skip(installation === undefined, NO_PROGRAM);
   const begun = await begin();
   const { source, service, copy } = begun;
   const admin = await source.admin();
@@ -284,8 +288,8 @@ test('a role of a tenant with the name of our superuser is renamed, not elevated
   await remove(service.id);
 }, 120_000);
 
-test('an engine that ends, and servers that die, only interrupt a copy', async () => {
-  if (installation === undefined) return;
+test('an engine that ends, and servers that die, only interrupt a copy', async ({ skip }) => {
+  skip(installation === undefined, NO_PROGRAM);
   const begun = await begin();
   const { source, service, copy, paths } = begun;
   await prepare(copy, source);
@@ -317,8 +321,8 @@ test('an engine that ends, and servers that die, only interrupt a copy', async (
   await expectNothing(service.id);
 }, 120_000);
 
-test('a copy whose service died has no shutdown, and is never promoted', async () => {
-  if (installation === undefined) return;
+test('a copy whose service died has no shutdown, and is never promoted', async ({ skip }) => {
+  skip(installation === undefined, NO_PROGRAM);
   const { source, service, copy } = await begin();
   await prepare(copy, source);
   await converge(copy);
@@ -342,8 +346,10 @@ test('a copy whose service died has no shutdown, and is never promoted', async (
 const hasShutdown = async ({ id }: ServiceSpec): Promise<boolean> =>
   (await target().position(id)).hasShutdown;
 
-test('a base backup that breaks off is begun again, and says what is in the way', async () => {
-  if (installation === undefined) return;
+test('a base backup that breaks off is begun again, and says what is in the way', async ({
+  skip,
+}) => {
+  skip(installation === undefined, NO_PROGRAM);
   const { source, service, copy, paths } = await begin();
   await prepare(copy, source);
   await source.stop();
@@ -372,8 +378,8 @@ test('a base backup that breaks off is begun again, and says what is in the way'
   await expectNothing(service.id);
 }, 120_000);
 
-test('a copy takes the place of no data that is there', async () => {
-  if (installation === undefined) return;
+test('a copy takes the place of no data that is there', async ({ skip }) => {
+  skip(installation === undefined, NO_PROGRAM);
   const { source, service, copy } = await begin();
   const { layout } = subject.machine;
   const kept = await subject.newSpec();

@@ -240,6 +240,10 @@ export async function closeToOthers(client: Client): Promise<void> {
   const [unlogged] = await readNames(client, UNLOGGED);
   if (unlogged !== undefined)
     throw new MoveRefused('it has got an unlogged table, whose rows a copy has not');
+  // A server that has been started again since has another shutdown in the WAL of its copy, which
+  // the copy would take for the end.
+  const { lagBytes } = await readProgress(client);
+  if (lagBytes === null) throw new Error('its copy does not follow at this moment');
   // A stop waits until each of them has all WAL, and tenants have some that read nothing.
   await client.query(END_OTHER_WALSENDERS, [STANDBY_ROLE]);
 }
