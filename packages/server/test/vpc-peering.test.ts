@@ -225,7 +225,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       const [forwarding, links, routes] = await Promise.all([
         sh('sh', [
           '-c',
-          'grep -H . /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/[adl][elo]*/forwarding /proc/sys/net/ipv4/conf/[adl][elo]*/rp_filter /proc/sys/net/ipv4/conf/all/send_redirects /proc/sys/net/ipv6/conf/*/disable_ipv6 2>&1 || true',
+          'grep -H . /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/[adl][elo]*/forwarding /proc/sys/net/ipv4/conf/[adl][elo]*/rp_filter /proc/sys/net/ipv4/conf/all/send_redirects /proc/sys/net/ipv6/conf/[adl][elo]*/disable_ipv6 2>&1 || true',
         ]),
         sh('ip', ['-o', 'link', 'show']),
         sh('ip', ['route', 'show', 'table', 'all']),
