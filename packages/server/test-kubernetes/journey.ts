@@ -390,7 +390,7 @@ test('a deleted service is restored, and a region without services is removed', 
   await cli('service', 'restore', id);
   expect(await writeRow(PASSWORD)).toBe(7);
   expect(await cloud.cli('region', 'remove', 'kube', '--yes')).toMatchObject({
-    stderr: expect.stringContaining('purge them first'),
+    stderr: expect.stringContaining('purge the services first'),
   });
   await purge('orders', id);
   const remove = async () => (await cloud.cli('region', 'remove', 'kube', '--yes')).code;
