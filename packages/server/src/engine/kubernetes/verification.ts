@@ -136,7 +136,8 @@ async function untilEnd(
     signal.throwIfAborted();
     // Before its output, which is complete then.
     const pod = region.cache.verification(id);
-    if (wasThere && pod === null) throw new Error('somebody has removed the pod that verifies it');
+    if (wasThere && pod === null)
+      throw new Error('somebody has removed the pod that verifies it: verify it again');
     wasThere ||= pod !== null;
     const found =
       pod === null || pod.phase === 'Pending' ? null : await readStep(region, place, step);
@@ -145,10 +146,14 @@ async function untilEnd(
     const why = pod?.obstacle ?? null;
     if (pod?.phase === 'Succeeded' || pod?.phase === 'Failed')
       throw new Error(
-        `the pod that verifies it has ended too early: ${why ?? 'it does not say why'}`,
+        `the pod that verifies it has ended too early: ${why ?? 'it does not say why'}; ` +
+          'verify it again',
       );
     if (pod?.phase !== 'Running' && Date.now() - begunMs > START_WITHIN_MS)
-      throw new Error(`the pod that verifies it does not start: ${why ?? 'it has no node yet'}`);
+      throw new Error(
+        `the pod that verifies it does not start: ${why ?? 'it has no node yet'}; verify it ` +
+          'again once the cluster has room for it',
+      );
   }
 }
 
