@@ -273,10 +273,8 @@ test('a service is forked, with a size and a password of its own', async () => {
 
 test('a service is backed up by itself, and its last snapshot is forked', async () => {
   const { service_id: id } = service;
-  const snapshots = async () => {
-    const { body } = await cloud.request('GET', `/services/${id}/backupStatus`);
-    return Reflect.get(Object(body), 'snapshots');
-  };
+  const snapshots = async () =>
+    Object((await cloud.request('GET', `/services/${id}/backupStatus`)).body).snapshots;
   await expect.poll(snapshots).toMatchObject([{ kind: 'scheduled' }]);
   const made = await fork('LAST_SNAPSHOT');
   expect(await writeRow(made.initial_password, made)).toBeGreaterThan(0);
@@ -285,7 +283,8 @@ test('a service is backed up by itself, and its last snapshot is forked', async 
   const body = { fork_strategy: 'PITR', target_time: new Date().toISOString() };
   expect(await cloud.request('POST', `/services/${id}/forkService`, body)).toMatchObject({
     status: 400,
-    body: { message: expect.stringContaining('none yet') },
+    // A slow machine has a base backup by now, and not the moment.
+    body: { message: expect.stringContaining('is outside the window that can be reached') },
   });
 });
 
