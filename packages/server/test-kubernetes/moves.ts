@@ -1,12 +1,13 @@
 /** A service moves to Kubernetes, under a client that counts its acknowledged writes. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { connectTo, install, makeHome, type Installation } from '../test/harness.ts';
+import { describe, expect, test } from 'vitest';
+import { connectTo } from '../test/harness.ts';
 import type { Service } from '../test/harness-caller.ts';
 import { namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
-import { poolerImage, rig } from './cloud.ts';
+import { rig } from './cloud.ts';
 import { SUPERUSER } from './faults.ts';
 import { openLedger } from './ledger.ts';
-import { linkPostgres, NO_VECTOR, VECTOR } from './local-postgres.ts';
+import { NO_VECTOR, VECTOR } from './local-postgres.ts';
+import { stageMoves } from './moves-cloud.ts';
 
 /** In the pod of a copy: it gets WAL and does not replay it. */
 const PAUSE = `${SUPERUSER} --command='select pg_wal_replay_pause()'`;
@@ -21,81 +22,23 @@ const ROLES_OF_MOVES = `(select string_agg(rolname, ', ') from pg_roles
   where rolname in ('postgres', 'streaming_replica', 'howdah_control'))`;
 
 describe('a move to Kubernetes', () => {
-  let cloud: Installation;
-
-  beforeAll(async () => {
-    const home = await makeHome();
-    await linkPostgres(home, rig().snapshots);
-    cloud = await install({
-      HOWDAH_HOME: home,
-      HOWDAH_HOST: '0.0.0.0',
-      HOWDAH_PUBLIC_HOST: rig().machineHost,
-      HOWDAH_TLS: 'off',
-    });
-    const { host, image, storageClass, kubeconfigPath } = rig();
-    await cli(
-      ...`region add kube --kubeconfig ${kubeconfigPath} --host ${host}`.split(' '),
-      ...`--ports 30600-30699 --storage-class ${storageClass} --image 17=${image}`.split(' '),
-      ...'--extensions 17=vector --pooler-image'.split(' '),
-      poolerImage(),
-    );
-  });
-  afterAll(async () => {
-    expect(await cloud?.destroy()).toEqual([]);
-  });
-
-  async function cli(...args: string[]): Promise<string> {
-    const { code, stdout, stderr } = await cloud.cli(...args);
-    expect({ code, stderr, args }).toMatchObject({ code: 0 });
-    return stdout;
-  }
-
-  const moveOf = async (id: string) =>
-    (await cloud.operations(id)).find(({ kind }) => kind === 'move');
-  const stepsOf = async (id: string) => ((await moveOf(id))?.steps ?? []).map(({ name }) => name);
-
-  async function crash(): Promise<void> {
-    await cloud.stop('SIGKILL');
-    await cloud.up();
-  }
-
-  /** @param to where the service was, or is */
-  async function withSession<T>(
-    to: Pick<Service, 'endpoint'>,
-    password: string,
-    work: (client: Awaited<ReturnType<typeof connectTo>>) => Promise<T>,
-  ): Promise<T> {
-    const client = await connectTo(cloud, to, password);
-    try {
-      return await work(client);
-    } finally {
-      await client.end();
-    }
-  }
+  const stage = stageMoves({ ports: '30600-30699', words: ['--extensions', '17=vector'] });
+  const { cli, moveOf, stepsOf, untilIn, crash, withSession, purge } = stage;
 
   test('loses no acknowledged write when the control plane is killed twice', async () => {
-    const service = await create('moved');
+    const service = await stage.create('moved', 'local');
     const { service_id: id, initial_password: password } = service;
-    await withSession(service, password, (client) =>
-      client.query(`create table filled as
-          select n, repeat('x', 100) from generate_series(1, 50000) n;
-        create role reports login password 'Reports-password-1';
-        grant select on filled to reports`),
-    );
+    await stage.fill(service, password);
     // Its port here is none of the other region.
     await cli('service', 'enable-pooler', 'moved');
     await cli('service', 'disable-pooler', 'moved');
-    const ledger = await openLedger(async (work) =>
-      withSession(await cloud.get(id), password, work),
-    );
+    const ledger = await stage.openLedgerOf(id, password);
     await beginMove(id);
     await crash();
     await ledger.goesOn();
-    await expect
-      .poll(async () => (await cloud.get(id)).region_code, { timeout: 150_000, interval: 50 })
-      .toBe('kube');
+    await untilIn(id, 'kube');
     await crash();
-    const moved = await cloud.until(id, 'READY');
+    const moved = await stage.cloud.until(id, 'READY');
     await ledger.goesOn();
     expect(await ledger.end()).toEqual([]);
     const operation = await moveOf(id);
@@ -110,7 +53,7 @@ describe('a move to Kubernetes', () => {
     await expect(withSession(service, password, async () => true)).rejects.toThrow('ECONNREFUSED');
     await crash();
     await expect(withSession(service, password, async () => true)).rejects.toThrow('ECONNREFUSED');
-    await expect.poll(() => cloud.audit()).toEqual([]);
+    await expect.poll(() => stage.cloud.audit()).toEqual([]);
     await purge(service);
   });
 
@@ -119,7 +62,7 @@ describe('a move to Kubernetes', () => {
     // The server waits for its sender, and is killed after its last checkpoint.
     ['receives nothing', FREEZE],
   ])('goes on where it was when its copy %s', { timeout: 240_000 }, async (name, hindrance) => {
-    const service = await create(name.replace(' ', '-'));
+    const service = await stage.create(name.replace(' ', '-'), 'local');
     const { service_id: id, initial_password: password } = service;
     // It has the functions too.
     await withSession(service, password, (client) =>
@@ -129,7 +72,7 @@ describe('a move to Kubernetes', () => {
     const started = await valueOf(service, 'pg_postmaster_start_time()');
     await beginMove(id);
     // The service cannot be stopped while somebody holds the roles.
-    const holder = await connectTo(cloud, service, password);
+    const holder = await connectTo(stage.cloud, service, password);
     await holder.query('begin');
     await holder.query('create role bystander');
     await expect.poll(() => stepsOf(id), { timeout: 120_000 }).toContain('stop the source');
@@ -153,7 +96,7 @@ describe('a move to Kubernetes', () => {
   });
 
   test('takes an extension along if the image has its version', { timeout: 240_000 }, async () => {
-    const service = await create('extended');
+    const service = await stage.create('extended', 'local');
     const { service_id: id, initial_password: password } = service;
     const run = (sql: string) => withSession(service, password, (client) => client.query(sql));
     await run(`create extension vector version '${NO_VECTOR}'`);
@@ -164,37 +107,27 @@ describe('a move to Kubernetes', () => {
     await expectBefore(service);
     await run(`drop extension vector; create extension vector version '${VECTOR}'`);
     await beginMove(id);
-    await cloud.request('POST', `/operations/${(await moveOf(id))?.id}/cancel`);
+    await stage.cloud.request('POST', `/operations/${(await moveOf(id))?.id}/cancel`);
     await expectBefore(service);
     await beginMove(id);
-    await expect
-      .poll(async () => (await cloud.get(id)).region_code, { timeout: 150_000, interval: 50 })
-      .toBe('kube');
-    const late = await cloud.request('POST', `/operations/${(await moveOf(id))?.id}/cancel`);
+    await untilIn(id, 'kube');
+    const late = await stage.cloud.request('POST', `/operations/${(await moveOf(id))?.id}/cancel`);
     expect(late).toMatchObject({ status: 400, body: { code: 'INVALID_STATE' } });
-    const moved = await cloud.until(id, 'READY');
+    const moved = await stage.cloud.until(id, 'READY');
     expect(await valueOf({ ...moved, initial_password: password }, 'vector_of_a_test()')).toBe(1);
     await purge(service);
   });
 
-  const create = (name: string) =>
-    cloud.create({
-      name,
-      service_type: 'POSTGRES',
-      pg_version: '17',
-      cpu_millis: 'shared',
-      memory_gbs: 'shared',
-    });
-
   async function beginMove(id: string): Promise<void> {
     // An earlier move may not have ended yet.
-    const begin = () => cloud.request('POST', `/services/${id}/move`, { region_code: 'kube' });
+    const begin = () =>
+      stage.cloud.request('POST', `/services/${id}/move`, { region_code: 'kube' });
     await expect.poll(async () => (await begin()).status, { timeout: 120_000 }).toBe(202);
     await expect.poll(() => stepsOf(id), { timeout: 120_000 }).toContain('create Cluster');
   }
 
   const podOfCopy = (id: string) => ({
-    namespace: namespaceOf(cloud.projectId),
+    namespace: namespaceOf(stage.cloud.projectId),
     name: podOf(id, 0),
   });
 
@@ -204,7 +137,7 @@ describe('a move to Kubernetes', () => {
     sql: string,
     database = 'tsdb',
   ): Promise<unknown> {
-    const client = await connectTo(cloud, at, password, { database });
+    const client = await connectTo(stage.cloud, at, password, { database });
     try {
       return Object.values(Object((await client.query(`select ${sql}`)).rows[0]))[0];
     } finally {
@@ -214,44 +147,28 @@ describe('a move to Kubernetes', () => {
 
   /** An aborted move leaves a service as it was, and nothing of its copy. */
   async function expectBefore(service: Reached & { service_id: string }): Promise<void> {
-    await expect.poll(() => cloud.audit(), { timeout: 120_000 }).toEqual([]);
-    const before = await cloud.get(service.service_id);
+    await expect.poll(() => stage.cloud.audit(), { timeout: 120_000 }).toEqual([]);
+    const before = await stage.cloud.get(service.service_id);
     expect(before).toMatchObject({ status: 'READY', region_code: 'local' });
     await expect.poll(() => valueOf(service, ROLES_OF_MOVES), { timeout: 120_000 }).toBe(null);
     await expect.poll(() => valueOf(service, MAY_MAKE_ROLES), { timeout: 120_000 }).toBe(true);
   }
 
-  async function purge({ service_id: id }: Pick<Service, 'service_id'>): Promise<void> {
-    await cli('service', 'delete', id);
-    await cli('service', 'purge', id, '--yes');
-    await expect.poll(() => cloud.audit(), { timeout: 120_000 }).toEqual([]);
-  }
-
   /** Everything that a service on Kubernetes has works for one that has moved there. */
   async function expectWhole(moved: Service, password: string): Promise<void> {
     expect(moved.endpoint.host).toBe(rig().host);
-    await withSession(moved, password, async (client) => {
-      expect((await client.query('select from filled')).rowCount).toBe(50_000);
-      await client.query('create role another; create table later ()');
-    });
-    const reports = { user: 'reports' };
-    const client = await connectTo(cloud, moved, 'Reports-password-1', reports);
-    expect((await client.query('select from filled limit 1')).rowCount).toBe(1);
-    await client.end();
+    await stage.expectFilled(moved, password);
     // They are refused until the operator has set the password of their role.
     const counted = ['query', 'moved', 'select count(*) as found from filled'];
     await expect
-      .poll(async () => (await cloud.cli(...counted)).stdout, { timeout: 60_000 })
+      .poll(async () => (await stage.cloud.cli(...counted)).stdout, { timeout: 60_000 })
       .toMatch(/50000/);
-    await cli('service', 'enable-pooler', 'moved');
-    const { connection_pooler: pooler } = await cloud.get(moved.service_id);
-    if (pooler === undefined) throw new Error('it has no pooler');
-    await withSession(pooler, password, (pooled) => pooled.query('select from filled limit 1'));
+    await stage.expectPooled(moved.service_id, password);
     const pod = podOfCopy(moved.service_id);
     const sql = 'select rolname from pg_authid where rolsuper and rolpassword is not null';
     expect(await rig().exec({ metadata: pod }, `${SUPERUSER} -At -d tsdb -c '${sql}'`)).toBe('');
     const updated = { password: 'Another-password-1' };
-    const changed = await cloud.request(
+    const changed = await stage.cloud.request(
       'POST',
       `/services/${moved.service_id}/updatePassword`,
       updated,
