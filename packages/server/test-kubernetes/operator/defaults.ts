@@ -3,12 +3,10 @@
  * and an image. CloudNativePG makes the secrets and leaves the spec as it is.
  */
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { Type } from 'typebox';
-import { issueServerCertificate, openCertificateAuthority } from '../../src/lib/tls.ts';
+import { issueServerCertificate, makeAuthority } from '../../src/lib/tls.ts';
 import type { Api } from './api.ts';
+import { secretOf } from './authority.ts';
 import { CLUSTERS, pathIn } from './cluster.ts';
 
 const SPARSE = Type.Object({
@@ -35,9 +33,14 @@ export async function giveDefaults(api: Api, image: string): Promise<void> {
       username: spec.bootstrap.initdb.owner,
       password: randomBytes(32).toString('hex'),
     });
-    const { authorityPem, certificatePem, keyPem } = await issue([host, `${host}.${namespace}`]);
-    await secret('ca', 'Opaque', { 'ca.crt': authorityPem });
-    await secret('server', 'kubernetes.io/tls', { 'tls.crt': certificatePem, 'tls.key': keyPem });
+    const authority = await makeAuthority();
+    const issued = await issueServerCertificate(authority, [host, `${host}.${namespace}`]);
+    // That of its clients too.
+    await secret('ca', 'Opaque', secretOf(authority));
+    await secret('server', 'kubernetes.io/tls', {
+      'tls.crt': issued.certificatePem,
+      'tls.key': issued.keyPem,
+    });
     // Last: it says that the secrets are there.
     await api.merge(`${CLUSTERS}/namespaces/${namespace}/clusters/${name}`, {
       spec: {
@@ -57,18 +60,5 @@ export async function giveDefaults(api: Api, image: string): Promise<void> {
         managed: { services: { disabledDefaultServices: [], additional: [] } },
       },
     });
-  }
-}
-
-async function issue(hosts: readonly string[]) {
-  const directory = await mkdtemp(join(tmpdir(), 'hd-'));
-  try {
-    const authority = await openCertificateAuthority(directory);
-    return {
-      authorityPem: authority.certificatePem,
-      ...(await issueServerCertificate(authority, hosts)),
-    };
-  } finally {
-    await rm(directory, { recursive: true });
   }
 }

@@ -1,8 +1,8 @@
 /** One round of the operator double for a Cluster: its changes, and the status that it writes. */
-import { createPrivateKey } from 'node:crypto';
 import { Type } from 'typebox';
 import { issueClientCertificate, makeAuthority } from '../../src/lib/tls.ts';
 import type { Api } from './api.ts';
+import { secretOf } from './authority.ts';
 import {
   currentPrimary,
   isLeaving,
@@ -50,14 +50,9 @@ import {
 export async function makeObjects(api: Api, cluster: Cluster): Promise<void> {
   const { namespace } = cluster.metadata;
   await writeServices(api, cluster);
-  const { certificatePem, keyPem } = await makeAuthority();
   await api.create(pathIn(namespace, 'secrets'), {
     metadata: metadataOf(cluster, clientAuthorityName(cluster)),
-    stringData: {
-      'ca.crt': certificatePem,
-      // In the form that Go writes.
-      'ca.key': createPrivateKey(keyPem).export({ type: 'sec1', format: 'pem' }).toString(),
-    },
+    stringData: secretOf(await makeAuthority()),
   });
   await makeStandbyCertificate(api, cluster);
   await api.create(pathIn(namespace, 'configmaps'), {
