@@ -156,6 +156,8 @@ clusterDomain: cluster.local
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 enforceNodeAllocatable: []
 evictionHard: { memory.available: 100Mi, nodefs.available: 1Gi, imagefs.available: 1Gi }
+evictionMaxPodGracePeriod: 60
+evictionPressureTransitionPeriod: 1s
 failCgroupV1: false
 failSwapOn: false
 imageGCHighThresholdPercent: 100 # never: an image cannot be pulled again

@@ -220,6 +220,10 @@ export function useFindRegion(): (name: string) => Region | undefined {
     regions.find(({ aliases }) => aliases.includes(name));
 }
 
+/** Whether a service is on Kubernetes, which has no repositories of backups. */
+export const useIsOnKubernetes = ({ region_code: region }: Pick<Service, 'region_code'>): boolean =>
+  useFindRegion()(region)?.engine === 'kubernetes';
+
 /** The installed versions of PostgreSQL that are newer than that of a service, newest first. */
 export function useNewerVersions({
   pg_version: own,

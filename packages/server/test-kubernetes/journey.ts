@@ -17,7 +17,7 @@ afterAll(async () => {
 
 async function cli(...args: string[]): Promise<string> {
   const { code, stdout, stderr } = await cloud.cli(...args);
-  expect({ code, stderr, args }).toMatchObject({ code: 0 });
+  expect(code, `${args.join(' ')}: ${stderr}${stdout}`).toBe(0);
   return stdout;
 }
 

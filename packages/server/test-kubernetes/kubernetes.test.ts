@@ -3,6 +3,7 @@ import { afterAll, beforeAll } from 'vitest';
 import { setUp, tearDown } from './cloud.ts';
 import './conformance.ts';
 import './faults.ts';
+import './pressure.ts';
 import './logs.ts';
 import './forks.ts';
 import './snapshots.ts';

@@ -31,7 +31,8 @@ async function stopSlowly(subject: KubernetesSubject, spec: ServiceSpec): Promis
   const writer = "select pid from pg_stat_activity where backend_type = 'walwriter'";
   const pid = await rig().exec(
     { metadata },
-    `pid=$(${SUPERUSER} --tuples-only --no-align --command="${writer}") && kill -STOP $pid && echo $pid`,
+    `pid=$(${SUPERUSER} --tuples-only --no-align --command="${writer}") && ` +
+      'kill -STOP $pid && echo $pid',
   );
   const stopped = settle(subject, paused(spec));
   try {

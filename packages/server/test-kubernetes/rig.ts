@@ -16,7 +16,9 @@ export type Rig = Awaited<ReturnType<typeof openRig>>;
 export async function openRig() {
   const { kubeconfig, nodeAddress, storageClass, postgresImage, control } = readRig();
   const text = await readFile(kubeconfig, 'utf8');
-  const run = async (command: 'stop-api' | 'start-api'): Promise<void> => {
+  const run = async (
+    command: 'stop-api' | 'start-api' | 'evict' | 'stop-evicting',
+  ): Promise<void> => {
     await promisify(execFile)(control, [command]);
   };
   return {
@@ -46,5 +48,8 @@ export async function openRig() {
     connection: readKubeconfig(text, null),
     stopApi: () => run('stop-api'),
     startApi: () => run('start-api'),
+    /** Lets the kubelet find too little memory: it evicts all pods. */
+    evict: () => run('evict'),
+    stopEvicting: () => run('stop-evicting'),
   };
 }

@@ -10,7 +10,7 @@ export type Rig = {
   readonly storageClass: string;
   /** An image with PostgreSQL that the node has already. */
   readonly postgresImage: string;
-  /** The path of a program: `in COMMAND…`, `stop-api`, `start-api`. */
+  /** The path of a program: `in COMMAND…`, `stop-api`, `start-api`, `evict`, `stop-evicting`. */
   readonly control: string;
 };
 

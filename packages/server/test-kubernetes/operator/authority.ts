@@ -1,4 +1,4 @@
-/** The certificate authority of a Cluster, and the secret that has it: docs/cloudnativepg.md, fact 35. */
+/** The secret with the certificate authority of a Cluster: docs/cloudnativepg.md, fact 35. */
 import { createPrivateKey } from 'node:crypto';
 import type { CertificateAuthority } from '../../src/lib/tls.ts';
 

@@ -183,6 +183,7 @@ export const archiverOf = ({ spec }: Cluster) => spec.plugins?.[0]?.parameters ?
 
 export type Condition = Static<typeof CONDITION>;
 
+const TERMINATED = Type.Optional(Type.Object({ exitCode: Type.Number() }));
 export const POD = Type.Object({
   metadata: METADATA,
   status: Type.Optional(
@@ -192,7 +193,10 @@ export const POD = Type.Object({
       containerStatuses: Type.Optional(
         Type.Array(
           Type.Object({
-            state: Type.Optional(Type.Object({ running: Type.Optional(Type.Unknown()) })),
+            state: Type.Optional(
+              Type.Object({ running: Type.Optional(Type.Unknown()), terminated: TERMINATED }),
+            ),
+            lastState: Type.Optional(Type.Object({ terminated: TERMINATED })),
           }),
         ),
       ),
@@ -261,6 +265,19 @@ export const isLeaving = ({ metadata }: Leaving): boolean =>
 export const isAlive = (pod: Pod): boolean =>
   !isLeaving(pod) &&
   (pod.status?.containerStatuses ?? []).some(({ state }) => state?.running !== undefined);
+
+/** Whether its container has ended for good, as that of an evicted pod: fact 43. */
+export const isOver = ({ status }: Pod): boolean =>
+  status?.phase === 'Failed' || status?.phase === 'Succeeded';
+
+/** The exit status of a server without room for WAL: docs/cloudnativepg.md, fact 42. */
+export const OUT_OF_SPACE = 4;
+export const isOutOfSpace = (pod: Pod): boolean =>
+  !isAlive(pod) &&
+  (pod.status?.containerStatuses ?? []).some(
+    ({ state, lastState }) =>
+      (state?.terminated ?? lastState?.terminated)?.exitCode === OUT_OF_SPACE,
+  );
 
 export const isReady = ({ status }: Pod): boolean =>
   (status?.conditions ?? []).some(({ type, status: is }) => type === 'Ready' && is === 'True');

@@ -176,6 +176,16 @@ const spec = object(
         message: 'the number of synchronous standbys must be less than that of the instances',
       },
       {
+        // docs/cloudnativepg.md, fact 44.
+        rule:
+          '!has(self.imageName) || !has(oldSelf.imageName) || ' +
+          'self.imageName == oldSelf.imageName || ' +
+          '!has(self.primaryUpdateMethod) || self.primaryUpdateMethod != "switchover" || ' +
+          '!has(self.postgresql.parameters) || !has(oldSelf.postgresql.parameters) || ' +
+          'self.postgresql.parameters == oldSelf.postgresql.parameters',
+        message: "Can't change image name and configuration at the same time",
+      },
+      {
         // validateReplicaMode of cluster_webhook.go of CloudNativePG.
         rule:
           '!has(self.replica) || (has(self.externalClusters) && ' +

@@ -6,6 +6,8 @@ import { secretOf } from './authority.ts';
 import {
   currentPrimary,
   isLeaving,
+  isOutOfSpace,
+  isOver,
   isReady,
   isReplica,
   JOBS,
@@ -159,6 +161,10 @@ async function run(tools: Tools, seen: Seen): Promise<Status> {
   // A Cluster that resumes is healthy for a round: docs/cloudnativepg.md, fact 2.
   if (conditionsOf(cluster).some(({ type }) => type === HIBERNATION)) return HEALTHY;
   if (claims.length === 0 || !claims.every(isInitialized)) return initialize(api, seen);
+  const over = servers.filter((pod) => isOver(pod) && !isLeaving(pod));
+  for (const pod of over) await api.remove(podPath(pod));
+  if (over.length > 0) return changing(cluster.status?.phase ?? PHASES.waiting);
+  if (servers.some(isOutOfSpace)) return changing(PHASES.outOfSpace);
   const changed = await changePrimary(tools, seen);
   if (changed !== null) return changed;
   const current = currentPrimary(cluster);

@@ -4,6 +4,8 @@
  * volume when they change.
  */
 
+import { OUT_OF_SPACE } from './cluster.ts';
+
 export const COMMON = `set -eu
 PATH=$(echo /usr/lib/postgresql/*/bin):$PATH
 data=/var/lib/postgresql/data/pgdata
@@ -142,7 +144,17 @@ configure() {
   } >"$data/double.conf.new"
   mv "$data/double.conf.new" "$data/double.conf"
 }
+# As CloudNativePG does before a start and after an end: docs/cloudnativepg.md, fact 42.
+exit_without_space() {
+  if fallocate --length 32M "$data/pg_wal/double.probe" 2>/dev/null; then
+    rm "$data/pg_wal/double.probe"
+    return
+  fi
+  rm -f "$data/pg_wal/double.probe"
+  exit ${OUT_OF_SPACE}
+}
 start() {
+  if [ -e "$data/pg_wal" ]; then exit_without_space; fi
   # Once in a pod: the operator promotes a standby later, without another pod.
   if [ "$STARTS_AS" = standby ] && [ ! -e /tmp/started ] && ! is_standby; then clone; fi
   touch /tmp/started
@@ -194,8 +206,10 @@ while :; do
   if is_fenced; then fence
   elif [ -z "$server" ]; then start
   elif ! kill -0 "$server" 2>/dev/null; then
-    wait "$server"
-    exit
+    status=0
+    wait "$server" || status=$?
+    exit_without_space
+    exit "$status"
   fi
   sleep 0.2 &
   wait $! || true

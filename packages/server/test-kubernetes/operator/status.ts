@@ -22,6 +22,7 @@ export const PHASES = {
   upgrading: 'Upgrading cluster',
   switchover: 'Switchover in progress',
   failover: 'Failing over',
+  outOfSpace: 'Not enough disk space',
 } as const;
 
 /** A Cluster with its objects, as they were listed. */

@@ -3,7 +3,7 @@ import { serviceCalls, type Backups, type Service } from '../../api.ts';
 import { ActionButton, Ago, Card, Facts, Notice } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { bytes, duration } from '../../format.ts';
-import { useWhyImpossible } from '../../live.ts';
+import { useIsOnKubernetes, useWhyImpossible } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { whyNot } from '../../status.ts';
 import classes from './service.module.css';
@@ -15,6 +15,8 @@ export function OffMachine({
   service: Service;
   backups: Backups;
 }) {
+  // The archive of a region is among its points in time.
+  if (useIsOnKubernetes(service)) return null;
   if (all.length === 0)
     return (
       <Card title="Off the machine">

@@ -8,6 +8,7 @@ import { Form } from '../../components/Form.tsx';
 import { Card } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { days, fullTime } from '../../format.ts';
+import { useIsOnKubernetes } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { protectionOfService, whyNot } from '../../status.ts';
 import classes from './service.module.css';
@@ -16,11 +17,12 @@ type Shown = { service: Service; backups: Backups };
 
 export function PointsInTime({ service, backups }: Shown) {
   const { window, off_machine: repositories } = backups;
+  const place = useIsOnKubernetes(service) ? 'In its region' : 'On its machine';
   return (
     <Card title="Points in time">
       <div className={classes.stack} style={{ gap: 14 }}>
         <ul className={classes.plain}>
-          <Reach place="On its machine" reached={window} kept={window.days} />
+          <Reach place={place} reached={window} kept={window.days} />
           {repositories.map((one) => (
             <Reach
               key={one.repository}

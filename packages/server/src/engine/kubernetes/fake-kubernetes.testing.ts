@@ -9,6 +9,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { arch } from 'node:process';
+import { isDeepStrictEqual } from 'node:util';
 import { issueServerCertificate, openCertificateAuthority } from '../../lib/tls.ts';
 import { answerLog, type FakeLogs } from './logs/fake-log.testing.ts';
 
@@ -156,6 +157,7 @@ async function answer(
     const patch: unknown = JSON.parse(await bodyOf(request));
     const before = objects.get(path);
     if (isOutdated(patch, before)) return send(409, { message: 'modified', reason: 'Conflict' });
+    if (changesTooMuch(before, patch)) return send(422, { message: TOO_MUCH, reason: 'Invalid' });
     return send(200, put(path, merged(keptOf(before, request), Object(patch))));
   }
   if (request.method === 'DELETE') return send(take(path) ? 200 : 404, {});
@@ -241,6 +243,18 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
 function keptOf(before: Stored | undefined, { headers }: IncomingMessage): object {
   const isApplied = headers['content-type']?.startsWith('application/apply-patch') === true;
   return { ...before, ...(isApplied ? { spec: null } : {}) };
+}
+
+const TOO_MUCH = "Can't change image name and configuration at the same time";
+
+/** Whether a patch changes both the image and the parameters of a Cluster (fact 44). */
+function changesTooMuch(before: Stored | undefined, patch: unknown): boolean {
+  const [old, wanted] = [Object(Object(before)['spec']), Object(Object(patch).spec)];
+  const images: unknown[] = [old.imageName, wanted.imageName];
+  const isOther = !images.includes(undefined) && images[0] !== images[1];
+  const parametersOf = ({ postgresql }: { postgresql?: unknown }): unknown =>
+    Object(postgresql).parameters;
+  return isOther && !isDeepStrictEqual(parametersOf(old), parametersOf(wanted));
 }
 
 /** Whether a patch names another version of its object. */

@@ -1,5 +1,6 @@
 /** The images of servers, and the extensions of new databases. */
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { ServiceSpec } from '../spec.ts';
 import {
   CLUSTER,
   clusterOf,
@@ -31,6 +32,32 @@ test('another image begins with the next restart, and with no other change', asy
   await untilStep(cloud, larger, 'settled');
   await untilAwaited(cloud, { ...larger, restarts: 1 });
   expect(fields().imageName).toBe('postgres:17.9');
+});
+
+test('another image and other parameters are not written at once', async () => {
+  const spec = await newSpec(cloud);
+  await untilStep(cloud, spec, 'create Cluster');
+  runServers(cloud);
+  await untilStep(cloud, spec, 'settled');
+  cloud.images = { 17: 'postgres:17.9' };
+  const { shared_buffers: memory } = fields().postgresql.parameters;
+  const larger = { ...spec, provisioned: true, size: { cpuMillis: 1000, memoryGbs: 4 } } as const;
+  await untilAwaited(cloud, larger);
+  expect(fields().imageName).toBe('postgres:17.9');
+  expect(fields().postgresql.parameters.shared_buffers).not.toBe(memory);
+  // Nor when it was resized while it was stopped.
+  const converge = (wanted: ServiceSpec) =>
+    cloud.engine.lifecycle.converge(wanted, async () => undefined);
+  const stopped = async () => {
+    await converge({ ...larger, power: 'paused' });
+    return Object(cloud.fake.objects.get(CLUSTER)).metadata.annotations['cnpg.io/hibernation'];
+  };
+  await expect.poll(stopped).toBe('on');
+  cloud.images = { 17: 'postgres:17.10' };
+  const started = async () =>
+    (await converge({ ...spec, provisioned: true })) && fields().imageName;
+  await expect.poll(started).toBe('postgres:17.10');
+  expect(fields().postgresql.parameters.shared_buffers).toBe(memory);
 });
 
 test('a fork has the image of its parent, whose libraries its data may need', async () => {

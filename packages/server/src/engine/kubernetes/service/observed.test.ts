@@ -32,6 +32,20 @@ test('a pod that no node can run is an obstacle, unless its volume is just being
   expect(obstacleIn([waiting(early)])).toBeNull();
 });
 
+test('a volume that is full is an obstacle until the server runs', () => {
+  const ended = { terminated: { exitCode: 4 } };
+  const waiting = { waiting: { reason: 'CrashLoopBackOff', message: 'back-off 20s' } };
+  const inState = (state: object, name = 'postgres'): PodObject => ({
+    ...pod('s-1', 'Running'),
+    status: { phase: 'Running', containerStatuses: [{ name, state, lastState: ended }] },
+  });
+  const full = 'pod s-1: its volume is full: resize it to more storage_gb';
+  expect(obstacleIn([inState(ended)])).toContain(full);
+  expect(obstacleIn([inState(waiting)])).toContain(full);
+  expect(obstacleIn([inState(waiting, 'other')])).toContain('CrashLoopBackOff');
+  expect(obstacleIn([inState({ running: {} })])).toBeNull();
+});
+
 test('a container before PostgreSQL is an obstacle if its image cannot be pulled', () => {
   const state = { waiting: { reason: 'ImagePullBackOff', message: 'no such image' } };
   const status = {

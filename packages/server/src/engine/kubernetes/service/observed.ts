@@ -68,12 +68,16 @@ const WAITING = Type.Object({
   reason: Type.Optional(Type.String()),
   message: Type.Optional(Type.String()),
 });
+const TERMINATED = Type.Optional(Type.Object({ exitCode: Type.Number() }));
 const CONTAINERS = Type.Array(
   Type.Object({
     name: Type.String(),
-    state: Type.Optional(Type.Object({ waiting: Type.Optional(WAITING) })),
+    state: Type.Optional(Type.Object({ waiting: Type.Optional(WAITING), terminated: TERMINATED })),
+    /** While it waits to be started again. */
+    lastState: Type.Optional(Type.Object({ terminated: TERMINATED })),
   }),
 );
+type Container = Static<typeof CONTAINERS>[number];
 export const POD_OBJECT = Type.Object({
   metadata: METADATA,
   spec: Type.Object({
@@ -295,6 +299,16 @@ function failureIn(pods: readonly PodObject[]): string | null {
 /** The scheduler may see the pod of a new standby before its volume is asked for. */
 const NO_CLAIM_YET = /persistentvolumeclaim "[^"]*" not found/;
 
+/** The status of a server that has no room for WAL: docs/cloudnativepg.md, fact 42. */
+const OUT_OF_SPACE = 4;
+const VOLUME_FULL =
+  'its volume is full: resize it to more storage_gb (howdah service resize NAME --storage-gb …)';
+
+function isOutOfSpace({ name, state, lastState }: Container): boolean {
+  const ended = state?.waiting === undefined ? state?.terminated : lastState?.terminated;
+  return name === CONTAINER && ended?.exitCode === OUT_OF_SPACE;
+}
+
 /** The reason why a pod does not start: its image cannot be pulled, or no node has room for it. */
 function obstacleOf(status: PodObject['status']): string | null {
   const unscheduled = (status?.conditions ?? []).find(
@@ -304,6 +318,7 @@ function obstacleOf(status: PodObject['status']): string | null {
   if (unscheduled !== undefined)
     return `no node can run it: ${(unscheduled.message ?? 'unknown').slice(0, MAX_LENGTH)}`;
   const { initContainerStatuses = [], containerStatuses = [] } = status ?? {};
+  if (containerStatuses.some(isOutOfSpace)) return VOLUME_FULL;
   for (const { state } of [...initContainerStatuses, ...containerStatuses]) {
     const reason = state?.waiting?.reason;
     if (reason === undefined || reason === 'ContainerCreating' || reason === 'PodInitializing')

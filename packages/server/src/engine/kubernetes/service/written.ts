@@ -1,5 +1,6 @@
 /** Writes the Cluster of a service or a set, and finds fields that others have changed since. */
 import type { ServiceSpec } from '../../spec.ts';
+import type { Manifest } from '../api/client.ts';
 import { KINDS } from '../api/kinds.ts';
 import { clusterName, setName } from '../manifests/names.ts';
 import type { Region } from '../region.ts';
@@ -25,7 +26,31 @@ export async function writeCluster(
   const name = spec.set === null ? clusterName(spec.id) : setName(spec.id);
   const place = placesIn(spec.projectId)(KINDS.cluster, name);
   const manifest = manifestOf(region, spec, desired);
+  const first = withImageOfBefore(region, spec, desired, manifest);
+  if (first !== null) await region.kube.apply(place, first, fields);
   region.cache.put(await region.kube.apply(place, manifest, fields));
+}
+
+/**
+ * The manifest of all else that changes beside the image of a Cluster. CloudNativePG refuses a
+ * change of the image that changes parameters too (docs/cloudnativepg.md, fact 44), so the image is
+ * written afterwards, at once. One that is stopped stays so until then: no server starts with the
+ * image of before.
+ *
+ * @returns null: it is new, or its image does not change
+ */
+function withImageOfBefore(
+  region: Region,
+  spec: Owned,
+  desired: Desired,
+  { spec: wanted }: Manifest,
+): Manifest | null {
+  const before = region.cache.cluster(spec.id);
+  const image = before?.image ?? null;
+  if (before === null || image === null || Object(wanted).imageName === image) return null;
+  const running = before.desired?.running ?? desired.running;
+  const manifest = manifestOf(region, spec, { ...desired, running });
+  return { ...manifest, spec: { ...Object(manifest['spec']), imageName: image } };
 }
 
 /** The fields that others have set to other values than the last write had, as texts. */
