@@ -34,7 +34,7 @@ export async function writeCluster(
 /**
  * The manifest of all else that changes beside the image of a Cluster. CloudNativePG refuses a
  * change of the image that changes parameters too (docs/cloudnativepg.md, fact 44), so the image is
- * written afterwards, at once. One that is stopped stays so until then: no server starts with the
+ * written afterwards, at once. A stopped service stays so until then: no server starts with the
  * image of before.
  *
  * @returns null: it is new, or its image does not change
