@@ -95,7 +95,9 @@ async function fork(strategy: 'NOW' | 'LAST_SNAPSHOT' = 'NOW'): Promise<typeof s
 
 async function expectForked(id: string, ...first: string[]): Promise<void> {
   const [operation] = await cloud.operations(id);
-  const steps = [...first, 'create Cluster', 'start PostgreSQL', 'detach from parent', 'connect'];
+  const isCopied = JSON.stringify(operation).includes('a base backup of it is under way');
+  const begin = isCopied ? [] : first; // one backup is taken at a time
+  const steps = [...begin, 'create Cluster', 'start PostgreSQL', 'detach from parent', 'connect'];
   expect(operation).toMatchObject({ kind: 'fork', status: 'succeeded' });
   expect(operation?.steps.map(({ name }) => name)).toEqual(steps);
 }
