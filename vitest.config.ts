@@ -70,6 +70,7 @@ export default defineConfig({
         description: 'runs with ./howdah test --all only',
         timeout: 1_200_000,
       },
+      { name: 'promise', description: 'a promise that every engine keeps, on Kubernetes' },
     ],
     projects: [
       {

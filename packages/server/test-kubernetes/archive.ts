@@ -138,16 +138,20 @@ describe.concurrent('an archive', () => {
     return withSubject((subject) => forkOfMoment(subject, store), { store });
   });
 
-  testWithPlugin('a store that is away stops no service, and gets what has waited', async () => {
-    // Its own server: those of other tests need theirs.
-    const server = await startS3(rig().machineHost, 7071);
-    const store = server.newStore();
-    try {
-      await withSubject((subject) => awayAndBack(subject, store, server), { store });
-    } finally {
-      await server.close();
-    }
-  });
+  testWithPlugin(
+    'a store that is away stops no service, and gets what has waited',
+    { tags: 'slow' },
+    async () => {
+      // Its own server: those of other tests need theirs.
+      const server = await startS3(rig().machineHost, 7071);
+      const store = server.newStore();
+      try {
+        await withSubject((subject) => awayAndBack(subject, store, server), { store });
+      } finally {
+        await server.close();
+      }
+    },
+  );
 
   testWithPlugin('a service archives from its next restart on, and says what is in the way', () =>
     withSubject(archivesOnceRestarted),

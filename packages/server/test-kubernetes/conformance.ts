@@ -46,6 +46,8 @@ const LARGE: readonly string[] = [
   'a stop and a resize keep the data',
   'the plan of replicas has the steps that are made',
 ];
+/** One promise of so many has no tag `slow`. */
+const SAMPLE_OF = 3;
 const SIZE = { cpuMillis: 500, memoryGbs: 1 } as const;
 
 describe('promises', () => {
@@ -60,10 +62,14 @@ describe('promises', () => {
   const names = new Set(PROMISES.map(({ name }) => name));
   for (const name of [...NOT_KEPT.keys(), ...LARGE])
     if (!names.has(name)) throw new Error(`there is no promise ${name}`);
-  for (const { name, applies, check } of [...PROMISES, ...STATEMENT_PROMISES]) {
+  for (const [position, { name, applies, check }] of [
+    ...PROMISES,
+    ...STATEMENT_PROMISES,
+  ].entries()) {
     if (applies?.({ capabilities }) === false || NOT_KEPT.has(name)) continue;
     const isLarge = LARGE.includes(name);
-    test(name, { concurrent: !isLarge }, async () => {
+    const tags = ['promise', ...(position % SAMPLE_OF === 0 ? [] : ['slow'])];
+    test(name, { concurrent: !isLarge, tags }, async () => {
       const options = isLarge ? { size: SIZE } : {};
       const subject = await createKubernetesSubject(rig(), operator().api, options);
       await check(subject);

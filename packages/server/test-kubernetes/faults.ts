@@ -188,26 +188,29 @@ testWithDouble('an API server that ends in a create and in a stop delays both', 
   }),
 );
 
-testWithDouble('a service with a server that is never healthy is stopped, and started again', () =>
-  withSubject(async (subject) => {
-    const spec = await subject.newSpec();
-    const { faults } = operator();
-    await settle(subject, spec);
-    await subject.insertRows(spec, 3);
-    faults.isUnhealthy = true;
-    try {
-      const { steps, last } = await settle(subject, paused(spec));
-      expect(steps).toEqual(['stop PostgreSQL']);
-      expect(last.seen.reachable).toBe(false);
-      expect(await subject.canLogIn(spec, subject.firstPassword)).toBe(false);
-      expect(await subject.engine.lifecycle.runs(spec.id)).toBe(false);
-      expect((await settle(subject, spec)).steps).toEqual(['start PostgreSQL', 'connect']);
-    } finally {
-      faults.isUnhealthy = false;
-    }
-    expect(await subject.countRows(spec)).toBe(3);
-    await removeAll(subject, spec.id);
-  }),
+testWithDouble(
+  'a service with a server that is never healthy is stopped, and started again',
+  { tags: 'slow' },
+  () =>
+    withSubject(async (subject) => {
+      const spec = await subject.newSpec();
+      const { faults } = operator();
+      await settle(subject, spec);
+      await subject.insertRows(spec, 3);
+      faults.isUnhealthy = true;
+      try {
+        const { steps, last } = await settle(subject, paused(spec));
+        expect(steps).toEqual(['stop PostgreSQL']);
+        expect(last.seen.reachable).toBe(false);
+        expect(await subject.canLogIn(spec, subject.firstPassword)).toBe(false);
+        expect(await subject.engine.lifecycle.runs(spec.id)).toBe(false);
+        expect((await settle(subject, spec)).steps).toEqual(['start PostgreSQL', 'connect']);
+      } finally {
+        faults.isUnhealthy = false;
+      }
+      expect(await subject.countRows(spec)).toBe(3);
+      await removeAll(subject, spec.id);
+    }),
 );
 
 /** A session of the superuser in the pod of a server. CloudNativePG has another directory. */

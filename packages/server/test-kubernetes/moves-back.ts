@@ -86,23 +86,29 @@ describe('a move from Kubernetes', () => {
     await purge(service);
   });
 
-  test('goes on in its region when its copy gets nothing', { timeout: 400_000 }, async () => {
-    const service = await stage.create('frozen', 'kube');
-    const { service_id: id, initial_password: password } = service;
-    const ledger = await openLedgerOf(id, password);
-    const started = await startOf(service, password);
-    await beginMove(id);
-    await untilStep(id, 'stop the source');
-    await freezeCopy();
-    await crash();
-    await expect.poll(async () => (await moveOf(id))?.status, { timeout: 120_000 }).toBe('failed');
-    expect((await moveOf(id))?.error).toBe('the copy has not all of it');
-    await expectBefore(service, password);
-    await ledger.goesOn();
-    expect(await ledger.end()).toEqual([]);
-    expect(await startOf(service, password)).not.toEqual(started);
-    await purge(service);
-  });
+  test(
+    'goes on in its region when its copy gets nothing',
+    { timeout: 400_000, tags: 'slow' },
+    async () => {
+      const service = await stage.create('frozen', 'kube');
+      const { service_id: id, initial_password: password } = service;
+      const ledger = await openLedgerOf(id, password);
+      const started = await startOf(service, password);
+      await beginMove(id);
+      await untilStep(id, 'stop the source');
+      await freezeCopy();
+      await crash();
+      await expect
+        .poll(async () => (await moveOf(id))?.status, { timeout: 120_000 })
+        .toBe('failed');
+      expect((await moveOf(id))?.error).toBe('the copy has not all of it');
+      await expectBefore(service, password);
+      await ledger.goesOn();
+      expect(await ledger.end()).toEqual([]);
+      expect(await startOf(service, password)).not.toEqual(started);
+      await purge(service);
+    },
+  );
 
   const startOf = (at: Pick<Service, 'endpoint'>, password: string) =>
     withSession(at, password, async (client) => {

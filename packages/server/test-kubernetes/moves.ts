@@ -61,62 +61,75 @@ describe('a move to Kubernetes', () => {
     ['replays nothing', PAUSE],
     // The server waits for its sender, and is killed after its last checkpoint.
     ['receives nothing', FREEZE],
-  ])('goes on where it was when its copy %s', { timeout: 240_000 }, async (name, hindrance) => {
-    const service = await stage.create(name.replace(' ', '-'), 'local');
-    const { service_id: id, initial_password: password } = service;
-    // It has the functions too.
-    await withSession(service, password, (client) =>
-      client.query('create database copied template tsdb'),
-    );
-    const ledger = await openLedger((work) => withSession(service, password, work));
-    const started = await valueOf(service, 'pg_postmaster_start_time()');
-    await beginMove(id);
-    // The service cannot be stopped while somebody holds the roles.
-    const holder = await connectTo(stage.cloud, service, password);
-    await holder.query('begin');
-    await holder.query('create role bystander');
-    await expect.poll(() => stepsOf(id), { timeout: 120_000 }).toContain('stop the source');
-    await rig().exec({ metadata: podOfCopy(id) }, hindrance);
-    expect(await valueOf(service, MAY_MAKE_ROLES)).toBe(false);
-    expect(await valueOf(service, MAY_MAKE_ROLES, 'copied')).toBe(false);
-    await crash();
-    await holder.query('rollback');
-    await holder.end();
-    await expect.poll(async () => (await moveOf(id))?.status, { timeout: 120_000 }).toBe('failed');
-    // PostgreSQL may have written its last checkpoint before it is killed, or not.
-    expect((await moveOf(id))?.error).toMatch(
-      /^(the copy has not all of it|its server was not shut down in order)$/,
-    );
-    await expectBefore(service);
-    await ledger.goesOn();
-    expect(await ledger.end()).toEqual([]);
-    // It was stopped: what was under way then is not lost.
-    expect(await valueOf(service, 'pg_postmaster_start_time()')).not.toEqual(started);
-    await purge(service);
-  });
+  ])(
+    'goes on where it was when its copy %s',
+    { timeout: 240_000, tags: 'slow' },
+    async (name, hindrance) => {
+      const service = await stage.create(name.replace(' ', '-'), 'local');
+      const { service_id: id, initial_password: password } = service;
+      // It has the functions too.
+      await withSession(service, password, (client) =>
+        client.query('create database copied template tsdb'),
+      );
+      const ledger = await openLedger((work) => withSession(service, password, work));
+      const started = await valueOf(service, 'pg_postmaster_start_time()');
+      await beginMove(id);
+      // The service cannot be stopped while somebody holds the roles.
+      const holder = await connectTo(stage.cloud, service, password);
+      await holder.query('begin');
+      await holder.query('create role bystander');
+      await expect.poll(() => stepsOf(id), { timeout: 120_000 }).toContain('stop the source');
+      await rig().exec({ metadata: podOfCopy(id) }, hindrance);
+      expect(await valueOf(service, MAY_MAKE_ROLES)).toBe(false);
+      expect(await valueOf(service, MAY_MAKE_ROLES, 'copied')).toBe(false);
+      await crash();
+      await holder.query('rollback');
+      await holder.end();
+      await expect
+        .poll(async () => (await moveOf(id))?.status, { timeout: 120_000 })
+        .toBe('failed');
+      // PostgreSQL may have written its last checkpoint before it is killed, or not.
+      expect((await moveOf(id))?.error).toMatch(
+        /^(the copy has not all of it|its server was not shut down in order)$/,
+      );
+      await expectBefore(service);
+      await ledger.goesOn();
+      expect(await ledger.end()).toEqual([]);
+      // It was stopped: what was under way then is not lost.
+      expect(await valueOf(service, 'pg_postmaster_start_time()')).not.toEqual(started);
+      await purge(service);
+    },
+  );
 
-  test('takes an extension along if the image has its version', { timeout: 240_000 }, async () => {
-    const service = await stage.create('extended', 'local');
-    const { service_id: id, initial_password: password } = service;
-    const run = (sql: string) => withSession(service, password, (client) => client.query(sql));
-    await run(`create extension vector version '${NO_VECTOR}'`);
-    await beginMove(id);
-    await expect
-      .poll(async () => (await moveOf(id))?.error, { timeout: 120_000 })
-      .toContain(`it has the extensions "vector ${NO_VECTOR}"`);
-    await expectBefore(service);
-    await run(`drop extension vector; create extension vector version '${VECTOR}'`);
-    await beginMove(id);
-    await stage.cloud.request('POST', `/operations/${(await moveOf(id))?.id}/cancel`);
-    await expectBefore(service);
-    await beginMove(id);
-    await untilIn(id, 'kube');
-    const late = await stage.cloud.request('POST', `/operations/${(await moveOf(id))?.id}/cancel`);
-    expect(late).toMatchObject({ status: 400, body: { code: 'INVALID_STATE' } });
-    const moved = await stage.cloud.until(id, 'READY');
-    expect(await valueOf({ ...moved, initial_password: password }, 'vector_of_a_test()')).toBe(1);
-    await purge(service);
-  });
+  test(
+    'takes an extension along if the image has its version',
+    { timeout: 240_000, tags: 'slow' },
+    async () => {
+      const service = await stage.create('extended', 'local');
+      const { service_id: id, initial_password: password } = service;
+      const run = (sql: string) => withSession(service, password, (client) => client.query(sql));
+      await run(`create extension vector version '${NO_VECTOR}'`);
+      await beginMove(id);
+      await expect
+        .poll(async () => (await moveOf(id))?.error, { timeout: 120_000 })
+        .toContain(`it has the extensions "vector ${NO_VECTOR}"`);
+      await expectBefore(service);
+      await run(`drop extension vector; create extension vector version '${VECTOR}'`);
+      await beginMove(id);
+      await stage.cloud.request('POST', `/operations/${(await moveOf(id))?.id}/cancel`);
+      await expectBefore(service);
+      await beginMove(id);
+      await untilIn(id, 'kube');
+      const late = await stage.cloud.request(
+        'POST',
+        `/operations/${(await moveOf(id))?.id}/cancel`,
+      );
+      expect(late).toMatchObject({ status: 400, body: { code: 'INVALID_STATE' } });
+      const moved = await stage.cloud.until(id, 'READY');
+      expect(await valueOf({ ...moved, initial_password: password }, 'vector_of_a_test()')).toBe(1);
+      await purge(service);
+    },
+  );
 
   async function beginMove(id: string): Promise<void> {
     // An earlier move may not have ended yet.

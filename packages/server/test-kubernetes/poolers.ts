@@ -151,7 +151,7 @@ describe.concurrent('a pooler', () => {
       expect(await subject.leftovers(spec.id)).toEqual([]);
     }));
 
-  test('is stopped and started with its service, and is repaired', () =>
+  test('is stopped and started with its service, and is repaired', { tags: 'slow' }, () =>
     withSubject(async (subject) => {
       const spec = await subject.newSpec();
       await settle(subject, spec);
@@ -191,9 +191,10 @@ describe.concurrent('a pooler', () => {
       await settle(subject, wanted);
       await removeAll(subject, spec.id);
       expect(await subject.leftovers(spec.id)).toEqual([]);
-    }));
+    }),
+  );
 
-  test('says which image cannot be pulled, and can be disabled', () =>
+  test('says which image cannot be pulled, and can be disabled', { tags: 'slow' }, () =>
     withSubject(
       async (subject) => {
         const spec = await subject.newSpec();
@@ -206,7 +207,8 @@ describe.concurrent('a pooler', () => {
         expect(await subject.leftovers(spec.id)).toEqual([]);
       },
       { pooler: 'localhost/howdah/missing:1.25' },
-    ));
+    ),
+  );
 
   test('is refused where the database has no function for it', () =>
     withSubject(async (subject) => {

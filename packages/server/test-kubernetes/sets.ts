@@ -165,7 +165,7 @@ describe.concurrent('a read replica set', () => {
       await removeAll(subject, service.id);
     }));
 
-  test('ends the sessions of other networks', () =>
+  test('ends the sessions of other networks', { tags: 'slow' }, () =>
     withSubject(async (subject) => {
       const service = await subject.newSpec();
       await settle(subject, service);
@@ -183,7 +183,8 @@ describe.concurrent('a read replica set', () => {
       expect(await subject.canLogIn(set, subject.firstPassword)).toBe(true);
       await removeAll(subject, set.id, service.id);
       await removeAll(subject, service.id);
-    }));
+    }),
+  );
 
   test('has a pooler of its own, for the roles of its service', () =>
     withSubject(async (subject) => {
@@ -208,7 +209,7 @@ describe.concurrent('a read replica set', () => {
       await removeAll(subject, service.id);
     }));
 
-  test('whose Cluster somebody has deleted is made again', () =>
+  test('whose Cluster somebody has deleted is made again', { tags: 'slow' }, () =>
     withSubject(async (subject) => {
       const service = await subject.newSpec();
       await settle(subject, service);
@@ -233,5 +234,6 @@ describe.concurrent('a read replica set', () => {
       });
       await removeAll(subject, set.id, service.id);
       await removeAll(subject, service.id);
-    }));
+    }),
+  );
 });

@@ -48,19 +48,23 @@ export function testCloud(
   const state = () => offMachineOf(service);
 
   const testSilence = (): void =>
-    test('a server that does not answer says nothing of the backups that it has', async () => {
-      const verify = () => cloud.cli('backup', 'verify', 'ledger', '--repository');
-      expect(await verify()).toMatchObject({ code: 0 });
-      const verified = (await state())?.last_verification;
-      await server.stop();
-      const { code, stderr } = await verify();
-      expect(stderr).toMatch(AWAY);
-      expect(code).not.toBe(0);
-      expect((await state())?.last_verification).toEqual(verified);
-      expect(verified).toMatchObject({ succeeded: true });
-      await server.start();
-      expect(await verify()).toMatchObject({ code: 0 });
-    });
+    test(
+      'a server that does not answer says nothing of the backups that it has',
+      { tags: 'slow' },
+      async () => {
+        const verify = () => cloud.cli('backup', 'verify', 'ledger', '--repository');
+        expect(await verify()).toMatchObject({ code: 0 });
+        const verified = (await state())?.last_verification;
+        await server.stop();
+        const { code, stderr } = await verify();
+        expect(stderr).toMatch(AWAY);
+        expect(code).not.toBe(0);
+        expect((await state())?.last_verification).toEqual(verified);
+        expect(verified).toMatchObject({ succeeded: true });
+        await server.start();
+        expect(await verify()).toMatchObject({ code: 0 });
+      },
+    );
 
   test('a repository that cannot be used is refused with the reason', async () => {
     const add = (more: Record<string, string>) =>
