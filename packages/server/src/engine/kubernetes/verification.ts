@@ -8,6 +8,7 @@ import { Type } from 'typebox';
 import { loadedLibraries } from '../../domain/postgres/extensions-of.ts';
 import type { RunStep } from '../run-step.ts';
 import type { ServiceSpec } from '../spec.ts';
+import { KubeError } from './api/errors.ts';
 import { KINDS, pathOf, type Place } from './api/kinds.ts';
 import { VERIFICATION, verificationPod } from './manifests/names.ts';
 import { VERIFICATION_CONTAINER, verificationManifest } from './manifests/verification.ts';
@@ -162,7 +163,14 @@ async function readStep({ kube }: Region, place: Place, step: PodStep): Promise<
     container: VERIFICATION_CONTAINER,
     limitBytes: String(OUTPUT_BYTES),
   });
-  return resultIn(await kube.text(`${pathOf(place, 'log')}?${query.toString()}`), step);
+  const text = await kube
+    .text(`${pathOf(place, 'log')}?${query.toString()}`)
+    .catch((error: unknown) => {
+      // The pod has just been removed, which is seen next.
+      if (error instanceof KubeError && error.status === 404) return '';
+      throw error;
+    });
+  return resultIn(text, step);
 }
 
 /** Removes the pod, and waits for its end a while. */
