@@ -21,6 +21,8 @@ export type CreateRepository = Schemas['CreateRepository'];
 export type Finding = Schemas['Finding'];
 export type Cluster = Schemas['KubernetesRegion'];
 export type AddRegion = Schemas['AddRegion'];
+export type SetImages = Schemas['SetImages'];
+export type SetObjectStore = Schemas['SetObjectStore'];
 export type Peering = Schemas['Peering'];
 export type ReplicaSet = Schemas['ReadReplicaSetDetail'];
 
@@ -53,6 +55,12 @@ export const addRegion = (request: AddRegion) => client.POST('/regions', { body:
 
 export const removeRegion = (code: string) =>
   client.DELETE('/regions/{region_code}', { params: ofCluster(code) });
+
+export const setImages = (code: string, request: SetImages) =>
+  client.PUT('/regions/{region_code}/images', { params: ofCluster(code), body: request });
+
+export const setObjectStore = (code: string, request: SetObjectStore) =>
+  client.PUT('/regions/{region_code}/objectStore', { params: ofCluster(code), body: request });
 
 const ofCluster = (code: string) => ({ path: { region_code: code } });
 

@@ -1,7 +1,6 @@
 /** Pages of the console and their refusals by role, in a real browser with a whole installation. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { startFakeKubernetes } from '../../server/src/engine/kubernetes/fake-kubernetes.testing.ts';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Service } from '../../server/test/harness-caller.ts';
 import { barriers, CHROMIUM, jumps, logIn, NO_CHROMIUM, openWindow, type Look } from './browser.ts';
 import {
@@ -82,53 +81,6 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await tenant.page.goto('/project/regions');
     await tenant.page.getByText('this needs an admin key of the operator project').waitFor();
     await tenant.context.close();
-  });
-
-  test('a Kubernetes cluster is added as a region, examined and removed', async () => {
-    const kubernetes = await startFakeKubernetes();
-    onTestFinished(kubernetes.close);
-    const { page } = await enter();
-    await page.goto('/project/regions');
-    const form = page.getByRole('region', { name: 'New region on Kubernetes' });
-    await form.getByLabel('Code').fill('kube');
-    const chosen = page.waitForEvent('filechooser');
-    await form.getByLabel('Kubeconfig').click();
-    await (
-      await chosen
-    ).setFiles({
-      name: 'kube.yaml',
-      mimeType: 'application/yaml',
-      buffer: Buffer.from(kubernetes.kubeconfig),
-    });
-    await form.getByRole('button', { name: 'More settings' }).click();
-    // The message of the API is shown, and nothing that was filled in is lost.
-    await form.getByLabel('First port').fill('30200');
-    await form.getByLabel('Last port').fill('30100');
-    await form.getByRole('button', { name: 'Add the region' }).click();
-    await form.getByText('last_port: found 30100').waitFor();
-    await form.getByLabel('Last port').fill('30300');
-    await form.getByRole('button', { name: 'Add the region' }).click();
-
-    const region = page.getByRole('region', { name: 'kube', exact: true });
-    await region.getByText('30200 to 30300').waitFor();
-    expect(await form.getByLabel('Code').inputValue()).toBe('');
-    await region.getByRole('button', { name: 'Examine the cluster' }).click();
-    const cluster = region.getByRole('region', { name: 'The cluster of kube' });
-    await cluster.getByRole('listitem').first().waitFor();
-    const shown = await cluster.getByRole('listitem').locator('strong').allTextContents();
-    const said = await installation.cli('region', 'doctor', 'kube', '-o', 'json');
-    const findings: unknown = JSON.parse(said.stdout);
-    expect(shown).toEqual([findings].flat().map((one) => Object(one).what));
-    expect(shown.length).toBeGreaterThan(4);
-
-    await region.getByRole('button', { name: 'Remove…' }).click();
-    const dialog = page.getByRole('dialog');
-    await dialog.getByRole('textbox').fill('kube');
-    await dialog.getByRole('button', { name: 'Remove the region' }).click();
-    await region.waitFor({ state: 'detached' });
-    expect((await installation.request('GET', '/regions')).body).not.toContainEqual(
-      expect.objectContaining({ code: 'kube' }),
-    );
   });
 
   test('an action that the status refuses shows the message of the API', async () => {

@@ -9,18 +9,22 @@ import {
   type Cluster,
 } from '../api-project.ts';
 import { ConfirmName } from '../components/ConfirmName.tsx';
-import { Findings } from './Findings.tsx';
 import { Fields, FileField, Form, TextField } from '../components/Form.tsx';
 import { ActionButton, Card, ErrorNotice, Facts, LinkButton } from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
 import { useMe } from '../session.ts';
 import { whyNotOperate } from '../status.ts';
+import { ClusterImages } from './ClusterImages.tsx';
+import { ClusterStore } from './ClusterStore.tsx';
+import { Findings } from './Findings.tsx';
 import ui from './project.module.css';
 
-/** Where the services of a region run, what its cluster lacks, and the end of it. */
+/** Where the services of a region run, its settings, what its cluster lacks, and the end of it. */
 export function ClusterFacts({ cluster }: { cluster: Cluster }) {
   const { code } = cluster;
   const why = whyNotOperate(useMe());
+  const [form, setForm] = useState<FormName>(null);
+  const close = () => setForm(null);
   const doctor = useQuery({ ...clusterDoctorQuery(code), enabled: false });
   return (
     <div className={ui.stack}>
@@ -32,6 +36,8 @@ export function ClusterFacts({ cluster }: { cluster: Cluster }) {
         </section>
       )}
       <div className={ui.row}>
+        <FormButton name="images" label="Images" form={form} setForm={setForm} />
+        <FormButton name="store" label="Object store" form={form} setForm={setForm} />
         <ActionButton
           variant="default"
           why={why}
@@ -52,7 +58,36 @@ export function ClusterFacts({ cluster }: { cluster: Cluster }) {
           changed.
         </ConfirmName>
       </div>
+      {form === 'images' && <ClusterImages cluster={cluster} onDone={close} />}
+      {form === 'store' && <ClusterStore cluster={cluster} onDone={close} />}
     </div>
+  );
+}
+
+type FormName = 'images' | 'store' | null;
+
+/** Shows a form below, or hides it. */
+function FormButton({
+  name,
+  label,
+  form,
+  setForm,
+}: {
+  name: FormName;
+  label: string;
+  form: FormName;
+  setForm: (form: FormName) => void;
+}) {
+  const isShown = form === name;
+  return (
+    <ActionButton
+      variant="default"
+      why={null}
+      aria-expanded={isShown}
+      onClick={() => setForm(isShown ? null : name)}
+    >
+      {isShown ? `Close: ${label}` : `${label}…`}
+    </ActionButton>
   );
 }
 
@@ -65,6 +100,8 @@ const factsOf = ({
   storage_class: storage,
   images,
   extensions,
+  pooler_image: pooler,
+  object_store: store,
 }: Cluster): [string, ReactNode][] => [
   ['API', <span className="mono">{server}</span>],
   [
@@ -80,6 +117,15 @@ const factsOf = ({
       {(extensions[major] ?? []).map((name) => `, ${name}`)}
     </>,
   ]),
+  ['PgBouncer', <span className="mono">{pooler}</span>],
+  [
+    'Object store',
+    store === null ? (
+      'none: services can be forked from their snapshots only'
+    ) : (
+      <span className="mono">{`${store.bucket}/${store.folder} at ${store.endpoint}`}</span>
+    ),
+  ],
 ];
 
 const BLANK = {
@@ -95,7 +141,7 @@ const BLANK = {
 };
 type Draft = typeof BLANK;
 
-/** The form that adds a cluster; its fields are those of `howdah region add`, without images. */
+/** The form that adds a cluster, with the fields of `howdah region add`; images have their own. */
 export function NewCluster() {
   const why = whyNotOperate(useMe());
   const [draft, setDraft] = useState(BLANK);

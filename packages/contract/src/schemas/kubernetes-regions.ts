@@ -20,7 +20,7 @@ const text = (description: string, maxLength = 253) =>
 
 const images = Type.Record(
   Type.String({ pattern: '^(1[6-9]|[2-9][0-9])$' }),
-  text('an image', 512),
+  Type.String({ maxLength: 512, pattern: '^[!-~]+$', description: 'an image' }),
   {
     description: 'the image of PostgreSQL for each major version, for CloudNativePG',
     minProperties: 1,
