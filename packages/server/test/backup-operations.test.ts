@@ -75,86 +75,90 @@ async function offMachine(id: string): Promise<unknown> {
 const behave = (how: 'fails' | 'hangs') => writeFile(join(behaviour, how), '');
 const recoverFrom = (how: 'fails' | 'hangs') => rm(join(behaviour, how));
 
-test('a backup is an operation: cancelled, retried, and going on after a crash', async () => {
-  const { service_id: id } = await cloud.create({ name: 'kept', service_type: 'POSTGRES' });
-  const ask = (full = false) => cloud.request('POST', `/services/${id}/backups/run`, { full });
-  const refused = await ask();
-  expect(refused).toMatchObject({ status: 422, body: { code: 'UNAVAILABLE_HERE' } });
-  const remedy = pgBackRest === null ? 'apt-get install pgbackrest' : 'howdah repo add';
-  expect(refused.body).toMatchObject({ message: expect.stringContaining(remedy) });
-  if (pgBackRest === null) return;
+test(
+  'a backup is an operation: cancelled, retried, and going on after a crash',
+  { tags: 'slow' },
+  async () => {
+    const { service_id: id } = await cloud.create({ name: 'kept', service_type: 'POSTGRES' });
+    const ask = (full = false) => cloud.request('POST', `/services/${id}/backups/run`, { full });
+    const refused = await ask();
+    expect(refused).toMatchObject({ status: 422, body: { code: 'UNAVAILABLE_HERE' } });
+    const remedy = pgBackRest === null ? 'apt-get install pgbackrest' : 'howdah repo add';
+    expect(refused.body).toMatchObject({ message: expect.stringContaining(remedy) });
+    if (pgBackRest === null) return;
 
-  const backups = async () =>
-    (await cloud.operations(id)).filter(({ kind }) => kind === 'runBackup');
-  const newest = async () => (await backups())[0];
-  const soon = () => expect.poll(newest, { timeout: 120_000 });
-  const cancel = async () =>
-    cloud.request('POST', `/operations/${(await newest())?.id ?? ''}/cancel`);
+    const backups = async () =>
+      (await cloud.operations(id)).filter(({ kind }) => kind === 'runBackup');
+    const newest = async () => (await backups())[0];
+    const soon = () => expect.poll(newest, { timeout: 120_000 });
+    const cancel = async () =>
+      cloud.request('POST', `/operations/${(await newest())?.id ?? ''}/cancel`);
 
-  // By schedule: the first one is due at once. It fails, and is tried again.
-  await behave('fails');
-  await addRepository();
-  const reason = /^the repository offsite cannot take a backup/;
-  await soon().toMatchObject({
-    requested_by: 'howdah',
-    status: 'running',
-    error: expect.stringMatching(reason),
-    steps: [{ name: 'back up', detail: expect.stringMatching(reason) }],
-  });
-  expect((await cloud.get(id)).status).toBe('READY');
-  expect(await cancel()).toMatchObject({
-    status: 200,
-    body: { status: 'failed', error: expect.stringMatching(/^cancelled by /) },
-  });
-
-  // On request: it ends with its first failure, and the others are as if it had not been.
-  const failed = await cloud.cli('backup', 'run', 'kept');
-  expect(failed.code).not.toBe(0);
-  expect(failed.stderr).toContain('the repository offsite cannot take a backup');
-  await recoverFrom('fails');
-  const done = await cloud.cli('backup', 'run', 'kept');
-  expect(done).toMatchObject({ code: 0, stdout: 'backed up\n' });
-  await soon().toMatchObject({
-    status: 'succeeded',
-    steps: [
-      { name: 'back up', detail: expect.stringMatching(/^offsite: .* backup of .*Z, \d+ MB/) },
-    ],
-  });
-
-  await behave('hangs');
-  const hanging = await ask(true);
-  expect(hanging).toMatchObject({ status: 202 });
-  await soon().toMatchObject({ status: 'running', steps: [{ finished: null }] });
-  // While it runs, another call names it.
-  expect((await ask()).headers.get('Operation-Id')).toBe((await newest())?.id);
-  expect(await cancel()).toMatchObject({ status: 200, body: { status: 'failed' } });
-
-  // A crash: the same operation begins again.
-  const again = await ask(true);
-  await soon().toMatchObject({ status: 'running', steps: [{ finished: null }] });
-  await cloud.stop('SIGKILL');
-  await recoverFrom('hangs');
-  await cloud.up();
-  await soon().toMatchObject({
-    id: again.headers.get('Operation-Id'),
-    status: 'succeeded',
-    steps: [{ detail: expect.stringContaining('offsite: full backup of') }],
-  });
-  await expect
-    .poll(() => offMachine(id), { timeout: 60_000 })
-    .toMatchObject({
-      problem: null,
-      latest: expect.any(String),
-      backups: [{ type: 'full' }, { type: 'full' }],
+    // By schedule: the first one is due at once. It fails, and is tried again.
+    await behave('fails');
+    await addRepository();
+    const reason = /^the repository offsite cannot take a backup/;
+    await soon().toMatchObject({
+      requested_by: 'howdah',
+      status: 'running',
+      error: expect.stringMatching(reason),
+      steps: [{ name: 'back up', detail: expect.stringMatching(reason) }],
     });
-  // None by schedule came after the cancelled one.
-  expect((await backups()).filter(({ requested_by: by }) => by === 'howdah')).toHaveLength(1);
-  // A tenant cannot fill the repository: with the four of before, these are ten.
-  await behave('hangs');
-  expect(await askUntilRefused(ask, cancel)).toEqual([202, 202, 202, 202, 202, 202, 422]);
-  await recoverFrom('hangs');
-  await expectCountWithDeleted(id);
-});
+    expect((await cloud.get(id)).status).toBe('READY');
+    expect(await cancel()).toMatchObject({
+      status: 200,
+      body: { status: 'failed', error: expect.stringMatching(/^cancelled by /) },
+    });
+
+    // On request: it ends with its first failure, and the others are as if it had not been.
+    const failed = await cloud.cli('backup', 'run', 'kept');
+    expect(failed.code).not.toBe(0);
+    expect(failed.stderr).toContain('the repository offsite cannot take a backup');
+    await recoverFrom('fails');
+    const done = await cloud.cli('backup', 'run', 'kept');
+    expect(done).toMatchObject({ code: 0, stdout: 'backed up\n' });
+    await soon().toMatchObject({
+      status: 'succeeded',
+      steps: [
+        { name: 'back up', detail: expect.stringMatching(/^offsite: .* backup of .*Z, \d+ MB/) },
+      ],
+    });
+
+    await behave('hangs');
+    const hanging = await ask(true);
+    expect(hanging).toMatchObject({ status: 202 });
+    await soon().toMatchObject({ status: 'running', steps: [{ finished: null }] });
+    // While it runs, another call names it.
+    expect((await ask()).headers.get('Operation-Id')).toBe((await newest())?.id);
+    expect(await cancel()).toMatchObject({ status: 200, body: { status: 'failed' } });
+
+    // A crash: the same operation begins again.
+    const again = await ask(true);
+    await soon().toMatchObject({ status: 'running', steps: [{ finished: null }] });
+    await cloud.stop('SIGKILL');
+    await recoverFrom('hangs');
+    await cloud.up();
+    await soon().toMatchObject({
+      id: again.headers.get('Operation-Id'),
+      status: 'succeeded',
+      steps: [{ detail: expect.stringContaining('offsite: full backup of') }],
+    });
+    await expect
+      .poll(() => offMachine(id), { timeout: 60_000 })
+      .toMatchObject({
+        problem: null,
+        latest: expect.any(String),
+        backups: [{ type: 'full' }, { type: 'full' }],
+      });
+    // None by schedule came after the cancelled one.
+    expect((await backups()).filter(({ requested_by: by }) => by === 'howdah')).toHaveLength(1);
+    // A tenant cannot fill the repository: with the four of before, these are ten.
+    await behave('hangs');
+    expect(await askUntilRefused(ask, cancel)).toEqual([202, 202, 202, 202, 202, 202, 422]);
+    await recoverFrom('hangs');
+    await expectCountWithDeleted(id);
+  },
+);
 
 /** Backups that were asked for of a service that is deleted count for another one, and only then. */
 async function expectCountWithDeleted(id: string): Promise<void> {
