@@ -102,6 +102,12 @@ const filesOf = (
 
 const SECRET = Type.Object({ metadata: Type.Object({ name: Type.String() }) });
 
+const BACKUP = Type.Object({
+  status: Type.Optional(Type.Object({ phase: Type.Optional(Type.String()) })),
+});
+const backupsIn = ({ projectId }: KubernetesSubject): string =>
+  `/apis/postgresql.cnpg.io/v1/namespaces/${namespaceOf(projectId)}/backups`;
+
 /** Whether the namespace of a project has the key of the bucket. */
 async function hasKey({ projectId }: KubernetesSubject): Promise<boolean> {
   const secrets = await operator().api.list(pathIn(namespaceOf(projectId), 'secrets'), SECRET);
@@ -204,9 +210,14 @@ async function forkOfNow(
   parent: ServiceSpec,
   store: ObjectStore,
 ): Promise<void> {
+  // While a base backup is under way, the fork would be a copy.
+  const backups = () => operator().api.list(backupsIn(subject), BACKUP);
+  await eventually(backups, (all) =>
+    all.every(({ status }) => /^(completed|failed)$/.test(status?.phase ?? '')),
+  );
   const fork = await forkOf(subject, parent);
   const { steps } = await settle(subject, fork);
-  expect(steps[0]).toBe('take snapshot');
+  expect(steps[0], JSON.stringify(await backups())).toBe('take snapshot');
   const rows = await execute(subject, fork, 'select n from rows', FORK_PASSWORD);
   expect(rows).toHaveLength(9);
   await endFile(subject, fork);
