@@ -17,7 +17,13 @@ import { StorageInput, whyNoStorage } from '../../components/Storage.tsx';
 import { ActionButton, Ago, Card, Denied, Empty, Facts, Notice } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { bytes, days, fullTime } from '../../format.ts';
-import { useBackups, useFindRegion, useThisService, useWhyImpossible } from '../../live.ts';
+import {
+  useBackups,
+  useFindRegion,
+  useIsOnKubernetes,
+  useThisService,
+  useWhyImpossible,
+} from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { whyDenied, whyNot } from '../../status.ts';
 import create from '../create.module.css';
@@ -73,6 +79,7 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
   const navigate = useNavigate();
   const findRegion = useFindRegion();
   const impossible = useWhyImpossible(service);
+  const isOnKubernetes = useIsOnKubernetes(service);
   const { earliest, latest } = backups.window;
   const [strategy, setStrategy] = useState<ForkStrategy>('NOW');
   const [atMs, setAtMs] = useState<number | null>(null);
@@ -140,7 +147,15 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
             <Choice value="NOW" title="As it is now">
               Everything that is committed at this moment.
             </Choice>
-            <Choice value="LAST_SNAPSHOT" title="From the last snapshot">
+            <Choice
+              value="LAST_SNAPSHOT"
+              title="From the last snapshot"
+              why={
+                isOnKubernetes && backups.snapshots.length === 0
+                  ? 'Not yet: the first one is taken a minute or two after the service is ready.'
+                  : null
+              }
+            >
               {backups.snapshots[0] === undefined ? (
                 'Taken when the service was created.'
               ) : (
@@ -293,8 +308,7 @@ function Snapshots({ backups }: { backups: BackupsDocument }) {
     <Card title="Snapshots" hint={`and ${bytes(backups.archive_mb * 1e6)} of WAL between them`}>
       {backups.snapshots.length === 0 ? (
         <Empty icon={Hourglass} title="No snapshots yet">
-          The first is taken when the service is created, the others on schedule while the database
-          changes.
+          The first is taken once the service is ready, the others on schedule while it changes.
         </Empty>
       ) : (
         <ul className={classes.plain}>
