@@ -95,6 +95,18 @@ test('a dry run finds the collations in the types and expressions of indexes', a
   ]);
 });
 
+test('a service whose owner has dropped its database does not move', async () => {
+  setDefaultClass(true);
+  const service = await cloud.create({ name: 'dropped', service_type: 'POSTGRES' });
+  await withClient(cloud, service, (client) => client.query('create database other'));
+  const client = await connectTo(cloud, service, service.initial_password, { database: 'other' });
+  await client.query('drop database tsdb');
+  await client.end();
+  expect((await move(service)).reasons).toEqual([
+    expect.stringContaining('it has no database "tsdb"'),
+  ]);
+});
+
 test('a dry run springs no trap in a database that is full of them', async () => {
   setDefaultClass(true);
   const service = await cloud.create({ name: 'hostile', service_type: 'POSTGRES' });

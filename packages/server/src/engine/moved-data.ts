@@ -86,7 +86,7 @@ async function readCluster(
   session: Session,
   { closed, roles, readMore }: Pick<Reader, 'closed' | 'roles' | 'readMore'>,
 ): Promise<
-  Pick<MovedData, 'bytes' | 'roles' | 'readOnlyRoles' | 'systemSettings' | 'slots'> & {
+  Omit<MovedData, 'architecture' | 'unreadDatabases' | keyof OfDatabase> & {
     databases: Database[];
   }
 > {
@@ -98,6 +98,7 @@ async function readCluster(
   );
   return {
     databases: databases.filter(({ name }) => !closed.includes(name)),
+    hasDatabase: databases.some(({ name }) => name === DATABASE_NAME),
     bytes: databases.reduce((sum, { bytes }) => sum + Number(bytes), 0),
     roles: await readNames(session, roles),
     ...(await readMore(session)),

@@ -23,6 +23,8 @@ export type MovedData = {
   systemSettings: readonly string[];
   /** Logical replication slots, which a copy does not have. */
   slots: readonly string[];
+  /** Whether it has the database of its connection string, which its owner can drop. */
+  hasDatabase: boolean;
   /** Databases that no session can read, and those beyond the number that is read. */
   unreadDatabases: readonly string[];
   /** Unlogged tables and sequences, which are empty in a copy. */

@@ -1,4 +1,5 @@
 /** Whether a service can move to another region. */
+import { DATABASE_NAME } from '@howdah/contract';
 import type { MovedData, MoveTarget } from '../../engine/moves.ts';
 import type { PostgresCapability } from '../../engine/engine.ts';
 import type { ServiceRow } from './row.ts';
@@ -86,6 +87,10 @@ function reasonsOfData(data: MovedData, target: MoveTarget): string[] {
       data.systemSettings,
       'it has the settings of ALTER SYSTEM',
       'which would hold there too; reset them first',
+    ),
+    ...when(
+      !data.hasDatabase,
+      `it has no database "${DATABASE_NAME}", which every region looks for; create it first`,
     ),
     ...named(data.slots, 'it has the logical slots', 'which a copy has not; drop them first'),
     ...named(
