@@ -122,7 +122,7 @@ describe.runIf(isServed)('a service whose disk is lost', () => {
     const { program: found } = context;
     expect(await listFiles(found, repository, 'backup')).toEqual([]);
     expect(await listFiles(found, repository, 'archive')).toEqual([]);
-  }, 300_000);
+  }, 900_000);
 
   test(
     'is shipped and fetched though pgBackRest is killed at each command',
