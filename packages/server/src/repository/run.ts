@@ -27,7 +27,7 @@ export type Call = {
   deadlineMs?: number;
   /** Whether it reads files of other users, which only root and pgBackRest's own user can. */
   readsAll?: boolean;
-  /** Whether nobody waits for it. */
+  /** Whether nobody waits for it, and nothing is lost without it. */
   isBackground?: boolean;
   /**
    * The directory that a restore writes. The backup names the files in it: one of another
@@ -48,8 +48,8 @@ export type Result = { code: number; stdout: Buffer };
 const IO_TIMEOUT_S = 15;
 const LOWEST_PRIORITY = ['nice', '-n', '19', 'ionice', '-c', '3'] as const;
 /**
- * For what somebody waits for, as a restore, and for WAL, since what is not sent is lost with the
- * disk. On a busy processor the lowest priority gets 1.5 % of the time of a process with the usual
+ * For what somebody waits for, as a restore, and for what is lost with the disk until it is sent,
+ * as WAL. On a busy processor the lowest priority gets 1.5 % of the time of a process with the usual
  * one, this one 11 % (sched(7), weights of nice values), and twelve at a time leave the servers
  * most of it.
  */

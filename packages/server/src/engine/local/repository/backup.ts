@@ -16,7 +16,8 @@ import { makeSpool, removeSpool, spoolOf } from './spool.ts';
 import { annotations, ensureStanza, listBackups, runForService } from './stanza.ts';
 import { endGaps, type ShipState } from './state.ts';
 
-export type DueBackup = { snapshot: KeptSnapshot; type: 'full' | 'incr' };
+/** `isUrgent`: somebody waits for it, or no moment after it is safe from a lost disk without it. */
+export type DueBackup = { snapshot: KeptSnapshot; type: 'full' | 'incr'; isUrgent: boolean };
 
 /** The snapshot to back up now; null: none. */
 export async function dueBackup(
@@ -34,7 +35,8 @@ export async function dueBackup(
     return null;
   const full = backups.find(({ type }) => type === 'full');
   const isFullDue = full === undefined || snapshot.takenMs - full.takenMs >= fullEveryMs;
-  return { snapshot, type: isFullDue ? 'full' : 'incr' };
+  const isUrgent = newest === undefined || isCutOff;
+  return { snapshot, type: isFullDue ? 'full' : 'incr', isUrgent };
 }
 
 /** The newest snapshot, to back it up now. @throws Error: there is none */
@@ -47,7 +49,7 @@ export async function newestSnapshot(
     throw new Error(
       'it has no snapshot yet: its first one is taken within a minute of its creation',
     );
-  return { snapshot, type };
+  return { snapshot, type, isUrgent: true };
 }
 
 /** The progress is shown in steps of so many percent. */
@@ -65,7 +67,7 @@ export async function backUp(
   stanza: string,
   repository: Repository,
   paths: InstancePaths,
-  { snapshot, type }: DueBackup,
+  { snapshot, type, isUrgent }: DueBackup,
   progress: (percent: number) => void,
   signal: AbortSignal,
 ): Promise<void> {
@@ -90,7 +92,7 @@ export async function backUp(
       asked: 'take a backup',
       options: { 'pg1-path': data },
       readsAll: true,
-      isBackground: true,
+      isBackground: !isUrgent,
       signal,
       onLine: percents(progress),
     });

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
 import { usedBytes } from '../host/zeros.ts';
 import { commitAt, placed, walFile } from '../postgres/wal.testing.ts';
+import { dueBackup, newestSnapshot } from './backup.ts';
 import { directoriesBefore } from './expire.ts';
 import { safeTo } from './push.ts';
 import {
@@ -42,6 +43,22 @@ test('WAL is pushed in order, once, with histories, and none that no backup need
   expect(await pendingFiles(paths, { ...pushed, histories: ['00000002.history'] })).toEqual([
     wal(2, 4),
   ]);
+});
+
+test('the first backup, one after a gap and one that was asked for are urgent', async () => {
+  const HOUR_MS = 3_600_000;
+  await mkdir(join(paths.snapshots, 'new'), { recursive: true });
+  const taken = { takenMs: 2 * HOUR_MS, firstWal: wal(1, 9), walPosition: '0/9000000' };
+  await writeFile(join(paths.snapshots, 'new', 'snapshot.json'), JSON.stringify(taken));
+  const policy = { backupEveryMs: HOUR_MS, fullEveryMs: 24 * HOUR_MS };
+  const none = emptyState('r', null);
+  const backup = { label: 'x', snapshot: 's', type: 'full', storageBytes: 1 } as const;
+  const before: ShipState = { ...none, backups: [{ ...backup, takenMs: 1, firstWal: wal(1, 2) }] };
+  const cutOff: ShipState = { ...before, run: { first: wal(1, 5), last: wal(1, 6) } };
+  expect(await dueBackup(paths, none, policy)).toMatchObject({ type: 'full', isUrgent: true });
+  expect(await dueBackup(paths, before, policy)).toMatchObject({ type: 'incr', isUrgent: false });
+  expect(await dueBackup(paths, cutOff, policy)).toMatchObject({ type: 'incr', isUrgent: true });
+  expect(await newestSnapshot(paths, 'incr')).toMatchObject({ isUrgent: true });
 });
 
 test('WAL that was removed before it was pushed is a gap, also after a backup alone', async () => {
