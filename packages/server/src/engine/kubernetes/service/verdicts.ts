@@ -12,6 +12,8 @@ export const OBSTACLE_MS = 15_000;
 export const STEP_MS = 180_000;
 /** The port of a server that has just started is open within a second or two. */
 export const CONNECT_AGAIN_MS = 200;
+/** Nodes of a large or busy cluster send connections to a new server after tens of seconds. */
+const CONNECT_MS = 60_000;
 
 export const again = (seen: Seen, detail: string, waitMs = RETRY_MS): Verdict => ({
   did: null,
@@ -59,10 +61,10 @@ export function failed(
   const isTemporary =
     error instanceof EngineUnavailable || (error instanceof KubeError && error.isTemporary);
   // A drill is not repeated.
-  if (isTemporary && name !== STEPS.drill)
-    return (
-      overdue(region, id, name, OBSTACLE_MS, { seen, why }) ??
-      again(seen, why, name === STEPS.connect ? CONNECT_AGAIN_MS : RETRY_MS)
-    );
+  if (isTemporary && name !== STEPS.drill) {
+    const [limitMs, waitMs] =
+      name === STEPS.connect ? [CONNECT_MS, CONNECT_AGAIN_MS] : [OBSTACLE_MS, RETRY_MS];
+    return overdue(region, id, name, limitMs, { seen, why }) ?? again(seen, why, waitMs);
+  }
   return { did: name, detail: why, seen, outcome: 'failed', reason: `${name}: ${why}` };
 }
