@@ -42,6 +42,8 @@ export function addGateway(program: Command): void {
       const handshakes = numberIn('--handshakes', options.handshakes, 1, MAX_PLACES);
       const drainMs = numberIn('--drain', options.drain, 0, DAY_SECONDS) * 1000;
       const graceMs = numberIn('--grace', options.grace, 0, DAY_SECONDS) * 1000;
+      // First: a signal just after its first line ends it as any later one.
+      const asked = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
       const gateway = await startTlsGateway({
         host: options.listen ?? null,
         port,
@@ -56,7 +58,7 @@ export function addGateway(program: Command): void {
         const reason = error instanceof Error ? error.message : String(error);
         throw new Failure(`the gateway does not start: ${reason}`);
       });
-      await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
+      await asked;
       await gateway.close();
     });
 }
