@@ -97,7 +97,7 @@ export default defineConfig({
           // Deadlines of last resort: no test measures time, and a slow machine must pass as well.
           testTimeout: 900_000,
           hookTimeout: 900_000,
-          expect: { poll: { timeout: 60_000 } },
+          expect: { poll: { timeout: 600_000 } },
         },
       },
       {

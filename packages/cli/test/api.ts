@@ -83,7 +83,7 @@ export async function howdah(
   const child = spawn(process.execPath, [HOWDAH, ...args], {
     env: { PATH: process.env['PATH'] ?? '', ...env },
     stdio: ['pipe', 'pipe', 'pipe'],
-    timeout: 200_000, // what hangs must not outlive the test
+    timeout: 800_000, // what hangs must not outlive the test
   });
   child.stdin.on('error', () => undefined).end(input);
   const said = { stdout: '', stderr: '' };

@@ -16,7 +16,7 @@ async function onTerminal(line: string, env: Record<string, string>) {
     {
       env: { TERM: 'xterm', PATH: process.env['PATH'] ?? '', ...env },
       stdio: ['pipe', 'pipe', 'inherit'],
-      timeout: 100_000,
+      timeout: 800_000,
     },
   );
   let text = '';

@@ -16,7 +16,7 @@ async function shell(program: string, line: string, env: Record<string, string>)
   const child = spawn(program, ['-c', line], {
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: 200_000,
+    timeout: 800_000,
   });
   const said = { stdout: '', stderr: '' };
   child.stdout.setEncoding('utf8').on('data', (text: string) => (said.stdout += text));
@@ -37,7 +37,7 @@ async function onTerminal(
     {
       env: { TERM: 'xterm', ...env },
       stdio: ['pipe', 'pipe', 'inherit'],
-      timeout: 200_000,
+      timeout: 800_000,
     },
   );
   let text = '';
@@ -116,7 +116,7 @@ test('events --follow says how to end it', async () => {
   onTestFinished(() => void child.kill('SIGKILL'));
   let said = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => (said += text));
-  await expect.poll(() => said, { timeout: 60_000 }).toContain('Ctrl-C ends it');
+  await expect.poll(() => said).toContain('Ctrl-C ends it');
   child.kill('SIGINT');
   await once(child, 'close');
 });
@@ -238,7 +238,7 @@ test('logs --follow prints existing lines, then new ones, each once', async () =
       .trim()
       .split('\n')
       .map((text) => text.split(': ')[1]);
-  await expect.poll(messages, { timeout: 60_000 }).toEqual(['first', 'second']);
+  await expect.poll(messages).toEqual(['first', 'second']);
   // Written by processes side by side: an older line comes late, and a line comes twice because it was said twice.
   answers['getServiceLogs'] = page(
     line(2, 'third'),
@@ -247,9 +247,7 @@ test('logs --follow prints existing lines, then new ones, each once', async () =
     line(0, 'late'),
     line(0, 'first'),
   );
-  await expect
-    .poll(messages, { timeout: 60_000 })
-    .toEqual(['first', 'second', 'late', 'second', 'third']);
+  await expect.poll(messages).toEqual(['first', 'second', 'late', 'second', 'third']);
   child.kill('SIGINT');
   await once(child, 'close');
 });

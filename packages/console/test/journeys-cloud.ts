@@ -9,9 +9,9 @@ import type { Service } from '../../server/test/harness-caller.ts';
 import { CHROMIUM, launch, logIn, openWindow, type Look } from './browser.ts';
 
 /** How long a page may take to show what is so; the machine may be busy. */
-export const PATIENCE_MS = 60_000;
+export const PATIENCE_MS = 600_000;
 
-export const eventually = <T>(look: () => T) => expect.poll(look, { timeout: PATIENCE_MS });
+export const eventually = <T>(look: () => T) => expect.poll(look);
 
 export let installation: Installation;
 

@@ -135,7 +135,7 @@ describe.skipIf(CHROMIUM === null)(`actions of a service in Chromium${NO_CHROMIU
       .getByText('Last backup')
       .locator('..')
       .getByText(/ago|now/)
-      .waitFor({ timeout: 300_000 }); // pgBackRest has the lowest priority of the machine
+      .waitFor();
     const points = page.getByRole('region', { name: 'Points in time' });
     await points.getByText(/ · kept for 3 days/).waitFor();
     await points.getByText(/ · kept for 14 days/).waitFor();

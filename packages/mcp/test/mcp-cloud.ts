@@ -60,7 +60,7 @@ function callerOf(client: Client): Caller {
   const call = async (name: string, args: Data = {}): Promise<Answer> => {
     const { content, structuredContent, isError } = await client.callTool(
       { name, arguments: args },
-      { timeout: 290_000 },
+      { timeout: 800_000 },
     );
     const [first] = content;
     const data: Data =

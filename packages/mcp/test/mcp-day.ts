@@ -186,7 +186,7 @@ export async function lookAfter(call: Call): Promise<void> {
     JSON.stringify((await call('get_logs', { service: 'shop', search: ['ready'], limit: 1 })).data),
   ).toContain('ready to accept connections');
   await expect
-    .poll(async () => (await call('get_metrics', { service: 'shop' })).text, { timeout: 200_000 })
+    .poll(async () => (await call('get_metrics', { service: 'shop' })).text)
     .toContain('memory_bytes');
   expect(
     JSON.stringify((await call('get_metrics', { service: 'shop', name: 'connections' })).data),

@@ -69,9 +69,7 @@ test('an agent makes a service, reads it, changes a fork of it and cleans up', a
 
 test('statements on forks leave no fork behind', async () => {
   await expect
-    .poll(async () => (await withStdio(({ call }) => call('list_services'))).text, {
-      timeout: 100_000,
-    })
+    .poll(async () => (await withStdio(({ call }) => call('list_services'))).text)
     .not.toContain('-query');
 });
 
@@ -121,9 +119,7 @@ test('storage is set at creation and resized without a restart; purge removes a 
       false,
     );
     await expect
-      .poll(async () => (await call('get_service', { service: living.data['service_id'] })).data, {
-        timeout: 100_000,
-      })
+      .poll(async () => (await call('get_service', { service: living.data['service_id'] })).data)
       .toMatchObject({ code: 'NOT_FOUND' });
     expect((await call('list_services', { deleted: true })).text).not.toContain('living');
   });

@@ -160,9 +160,7 @@ export async function reach(
 
 export async function remove(id: string): Promise<void> {
   expect((await call('DELETE', `/services/${id}`)).status).toBe(202);
-  await expect
-    .poll(async () => (await call('GET', `/services/${id}`)).status, { timeout: 60_000 })
-    .toBe(404);
+  await expect.poll(async () => (await call('GET', `/services/${id}`)).status).toBe(404);
 }
 
 export const SERVICE_KEYS =

@@ -353,7 +353,7 @@ test('webhooks, their deliveries and the audit log answer', async () => {
   const { id } = await create({ name: 'told of', service_type: 'POSTGRES' });
   const deliveries = async () =>
     [(await call('GET', `${path}/deliveries`)).body['value']].flat().filter(isBody);
-  await expect.poll(deliveries, { timeout: 60_000 }).not.toEqual([]);
+  await expect.poll(deliveries).not.toEqual([]);
   const deliveryId = String((await deliveries())[0]?.['id']);
   expect((await call('POST', `${path}/deliveries/${deliveryId}/redeliver`)).status).toBe(202);
   expect((await call('DELETE', path)).status).toBe(204);

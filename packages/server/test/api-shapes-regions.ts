@@ -83,9 +83,7 @@ test('a region on Kubernetes is added, examined, used and removed', async () => 
     body: { message: expect.stringContaining('howdah service purge') },
   });
   expect((await callApi('DELETE', `${services}/${id}?purge=true`)).status).toBe(202);
-  await expect
-    .poll(async () => (await callApi('DELETE', '/regions/kube')).status, { timeout: 60_000 })
-    .toBe(204);
+  await expect.poll(async () => (await callApi('DELETE', '/regions/kube')).status).toBe(204);
   expect([...kubernetes.objects.keys()].filter((path) => path.includes(id))).toEqual([]);
   expect((await callApi('GET', '/regions/kube/doctor')).status).toBe(404);
 });
@@ -145,9 +143,7 @@ test('a region has a domain of its own, and services that have names in it', asy
     status: 422,
     body: { message: expect.stringContaining('the address of the TLS gateway') },
   });
-  await expect
-    .poll(async () => (await callApi('DELETE', '/regions/kube')).status, { timeout: 60_000 })
-    .toBe(204);
+  await expect.poll(async () => (await callApi('DELETE', '/regions/kube')).status).toBe(204);
 });
 
 const NETWORK = { name: 'net', cidr: '10.77.0.0/16' };
@@ -191,9 +187,7 @@ test('the images of a region are set, and those that services need stay', async 
     body: enough,
   });
   await callApi('DELETE', `${services}/${String(made.body['service_id'])}?purge=true`);
-  await expect
-    .poll(async () => (await callApi('DELETE', '/regions/kube')).status, { timeout: 60_000 })
-    .toBe(204);
+  await expect.poll(async () => (await callApi('DELETE', '/regions/kube')).status).toBe(204);
 });
 
 /** An S3 server whose buckets are empty. */

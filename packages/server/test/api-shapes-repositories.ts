@@ -70,9 +70,7 @@ test('repositories are added, checked, described and removed', async () => {
     body: { message: expect.stringContaining(operationOf(backup)) },
   });
   await expect
-    .poll(async () => (await call('GET', `/operations/${operationOf(backup)}`)).body, {
-      timeout: 60_000,
-    })
+    .poll(async () => (await call('GET', `/operations/${operationOf(backup)}`)).body)
     .toMatchObject({ kind: 'runBackup', service_id: id, status: 'succeeded' });
   await setRetention(id);
   await createFromKit(kit.body, id);

@@ -227,9 +227,7 @@ test('a fork answers like a create, with its parent; backups and restore match t
     body: { message: expect.stringContaining(operationOf(asked)) },
   });
   await expect
-    .poll(async () => (await call('GET', `/operations/${operationOf(asked)}`)).body, {
-      timeout: 60_000,
-    })
+    .poll(async () => (await call('GET', `/operations/${operationOf(asked)}`)).body)
     .toMatchObject({ kind: 'verifyBackup', service_id: id, status: 'succeeded' });
   expect((await call('GET', `/services/${id}/backupStatus`)).body).toMatchObject({
     last_verification: { succeeded: true },
@@ -376,9 +374,7 @@ test.runIf(haproxy !== null)('a read replica set is created, changed and deleted
   expect(made).toMatchObject({ status: 202, body: { name: 'readers', nodes: 1 } });
   const path = `${sets}/${String(made.body['id'])}`;
   const ready = () =>
-    expect
-      .poll(async () => (await call('GET', path)).body['status'], { timeout: 120_000 })
-      .toBe('active');
+    expect.poll(async () => (await call('GET', path)).body['status']).toBe('active');
   await ready();
   expect((await call('GET', sets)).body['value']).toHaveLength(1);
   expect((await call('POST', `${path}/setEnvironment`, { environment: 'PROD' })).status).toBe(200);
@@ -390,6 +386,6 @@ test.runIf(haproxy !== null)('a read replica set is created, changed and deleted
   expect(resized.status).toBe(202);
   await ready();
   expect((await call('DELETE', path)).status).toBe(202);
-  await expect.poll(async () => (await call('GET', path)).status, { timeout: 120_000 }).toBe(404);
+  await expect.poll(async () => (await call('GET', path)).status).toBe(404);
   await remove(id);
 });

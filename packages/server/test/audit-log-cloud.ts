@@ -23,9 +23,7 @@ export async function entries(query = ''): Promise<Entry[]> {
 export async function entryOf(headers: Headers): Promise<Entry | undefined> {
   const id = headers.get('X-Request-Id');
   await expect
-    .poll(async () => (await entries()).some((entry) => entry.request_id === id), {
-      timeout: 30_000,
-    })
+    .poll(async () => (await entries()).some((entry) => entry.request_id === id))
     .toBe(true);
   return (await entries()).find((entry) => entry.request_id === id);
 }

@@ -22,7 +22,7 @@ test('refused calls of one key with one answer share an entry, with their number
   const first = await cloud.request('POST', '/services/aaaaaaaaaa/enablePooler');
   await entryOf(first.headers);
   for (let n = 0; n < 4; n++) await cloud.request('POST', `/services/bbbbbbbbb${n}/enablePooler`);
-  await expect.poll(async () => (await entryOf(first.headers))?.count, { timeout: 30_000 }).toBe(5);
+  await expect.poll(async () => (await entryOf(first.headers))?.count).toBe(5);
   const entry = await entryOf(first.headers);
   expect(entry).toMatchObject({
     code: 'NOT_FOUND',
@@ -102,9 +102,7 @@ test('entries older than HOWDAH_HISTORY_DAYS are removed with their operations, 
   cloud.env['HOWDAH_HISTORY_DAYS'] = '10';
   await cloud.up();
   // Entries go after operations.
-  await expect
-    .poll(async () => (await entries()).map(({ request_id: id }) => id), { timeout: 30_000 })
-    .toEqual(young);
+  await expect.poll(async () => (await entries()).map(({ request_id: id }) => id)).toEqual(young);
   expect(await operations()).toEqual(youngOperations);
   expect(youngOperations).toEqual(
     expect.arrayContaining([created?.operation_id, younger.headers.get('Operation-Id')]),

@@ -127,7 +127,7 @@ test('every refused call that may change something has an entry, for each kind o
     }
   }
   await expect
-    .poll(async () => (await entries('?outcome=refused')).length, { timeout: 30_000 })
+    .poll(async () => (await entries('?outcome=refused')).length)
     .toBeGreaterThanOrEqual(expected.size);
   const found = new Map(
     (await entries('?outcome=refused')).map((entry) => [entry.request_id, entry]),

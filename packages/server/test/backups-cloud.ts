@@ -10,7 +10,7 @@ import type { Service } from './harness-caller.ts';
 export let cloud: Installation;
 
 /** Longer than anything here takes to be seen. */
-export const SEEN = { timeout: 120_000, interval: 100 };
+export const SEEN = { interval: 100 };
 
 export type ServiceAccess = Service & { initial_password: string };
 

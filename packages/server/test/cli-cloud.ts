@@ -22,7 +22,7 @@ export async function howdah(
   const child = spawn(process.execPath, [HOWDAH, ...args], {
     env: { PATH: process.env['PATH'] ?? '', NO_COLOR: '1', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: 100_000, // what hangs must not outlive the test
+    timeout: 800_000, // what hangs must not outlive the test
   });
   const said = { stdout: '', stderr: '' };
   child.stdout.setEncoding('utf8').on('data', (text: string) => (said.stdout += text));
@@ -45,7 +45,7 @@ export async function withHome<T>(work: (home: string) => Promise<T>): Promise<T
 
 /** The last output of `up`, which it prints a moment after the API accepts connections. */
 export async function greeting(): Promise<string> {
-  await expect.poll(() => cloud.output.join(''), { timeout: 30_000 }).toContain('Ctrl-C stops');
+  await expect.poll(() => cloud.output.join('')).toContain('Ctrl-C stops');
   return cloud.output.join('');
 }
 

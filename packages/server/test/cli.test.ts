@@ -357,14 +357,10 @@ test('down stops the control plane and not the databases; down --databases stops
 
   await cloud.up();
   await expect
-    .poll(
-      async () =>
-        connectTo(cloud, service, service.initial_password)
-          .then(async (again) => again.end().then(() => 'reached'))
-          .catch(() => 'not yet'),
-      {
-        timeout: 60_000,
-      },
+    .poll(async () =>
+      connectTo(cloud, service, service.initial_password)
+        .then(async (again) => again.end().then(() => 'reached'))
+        .catch(() => 'not yet'),
     )
     .toBe('reached');
   await cloud.until(service.service_id, 'READY');

@@ -205,7 +205,7 @@ test('a copy follows its service, and becomes it with every acknowledged row', a
   await useAsService(service, acknowledged);
   await remove(service.id);
   await expectNothing(service.id);
-}, 120_000);
+});
 
 /** All that the engine does with a service of its own. */
 async function useAsService(service: ServiceSpec, rows: number): Promise<void> {
@@ -286,7 +286,7 @@ test('a role of a tenant with the name of our superuser is renamed, not elevated
   await (await login(service, 'former_howdah_1', 'of the tenant', 'theirs')).end();
   await expect(login(service, 'howdah', 'of the tenant')).rejects.toThrow();
   await remove(service.id);
-}, 120_000);
+});
 
 test('an engine that ends, and servers that die, only interrupt a copy', async ({ skip }) => {
   skip(installation === undefined, NO_PROGRAM);
@@ -319,7 +319,7 @@ test('an engine that ends, and servers that die, only interrupt a copy', async (
   expect(await count(service)).toBeGreaterThanOrEqual(acknowledged);
   await remove(service.id);
   await expectNothing(service.id);
-}, 120_000);
+});
 
 test('a copy whose service died has no shutdown, and is never promoted', async ({ skip }) => {
   skip(installation === undefined, NO_PROGRAM);
@@ -341,7 +341,7 @@ test('a copy whose service died has no shutdown, and is never promoted', async (
   });
   await remove(service.id);
   await expectNothing(service.id);
-}, 120_000);
+});
 
 const hasShutdown = async ({ id }: ServiceSpec): Promise<boolean> =>
   (await target().position(id)).hasShutdown;
@@ -376,7 +376,7 @@ test('a base backup that breaks off is begun again, and says what is in the way'
   await untilTrue(() => source.isFollowed());
   await remove(service.id);
   await expectNothing(service.id);
-}, 120_000);
+});
 
 test('a copy takes the place of no data that is there', async ({ skip }) => {
   skip(installation === undefined, NO_PROGRAM);
@@ -388,4 +388,4 @@ test('a copy takes the place of no data that is there', async ({ skip }) => {
   await expect(prepare(copy, source)).rejects.toThrow('which the copy must not replace');
   await rename(layout.service(service.id).root, layout.service(kept.id).root);
   await remove(kept.id);
-}, 120_000);
+});

@@ -319,7 +319,7 @@ async function disarm(directory: string): Promise<boolean> {
   return !free && (await readFile(claim, 'utf8')) !== 'no';
 }
 
-const DEADLINE_MS = 90_000;
+const DEADLINE_MS = 300_000;
 
 /** Waits for a condition. @throws Error with the message when it does not come about; an empty one says nothing */
 export async function until(condition: () => Promise<boolean>, message: string): Promise<void> {

@@ -79,8 +79,8 @@ async function untilSafe({ service_id: id, created }: Service): Promise<void> {
     const { stdout } = await production.cli('repo', 'show', 'offsite', '-o', 'json');
     return Date.parse(String(Reflect.get(Object(JSON.parse(stdout)), 'control_saved')));
   };
-  await expect.poll(latestMs, { timeout: 240_000 }).toBeGreaterThan(nowMs);
-  await expect.poll(savedMs, { timeout: 240_000 }).toBeGreaterThan(Date.parse(created));
+  await expect.poll(latestMs).toBeGreaterThan(nowMs);
+  await expect.poll(savedMs).toBeGreaterThan(Date.parse(created));
 }
 
 /** Makes the service of production: two rows, a moment, a third row. @returns the moment */
@@ -224,7 +224,7 @@ async function expectDeleted(): Promise<void> {
   const data = join(staging.home, 'data');
   const { spool } = createLayout(await readlink(data).catch(() => data));
   const left = async () => (await readdir(spool)).filter((name) => name.includes(id));
-  await expect.poll(left, { timeout: 60_000 }).toEqual([]);
+  await expect.poll(left).toEqual([]);
 }
 
 const kitOf = (path: string): RecoveryKit => ({
@@ -266,14 +266,11 @@ async function expectHostile(repository: string, orders: Service): Promise<void>
   ] as const) {
     // Its own control plane may have written between the two.
     await expect
-      .poll(
-        async () => {
-          await putObject(pgBackRest, opened, CONTROL_OBJECT, contents);
-          expect(await getObject(pgBackRest, opened, CONTROL_OBJECT)).not.toBeNull();
-          return (await asked(kit)).body;
-        },
-        { timeout: 30_000 },
-      )
+      .poll(async () => {
+        await putObject(pgBackRest, opened, CONTROL_OBJECT, contents);
+        expect(await getObject(pgBackRest, opened, CONTROL_OBJECT)).not.toBeNull();
+        return (await asked(kit)).body;
+      })
       .toMatchObject({ code: 'INVALID_REQUEST', message: expect.stringContaining(why) });
   }
   expect(await listIds()).toEqual(services);
@@ -309,7 +306,7 @@ async function expectForged(
     const madeId = String(Reflect.get(Object(made), 'service_id'));
     const errorOf = async () => (await staging.operations(madeId))[0]?.error ?? '';
     await expect
-      .poll(errorOf, { timeout: 120_000, message: what })
+      .poll(errorOf, { message: what })
       .toContain('has a backup with files outside of its data directory');
     expect(await readdir(loot), what).toEqual([]);
     const purged = await staging.cli('service', 'purge', 'forged', '--confirm', 'forged');

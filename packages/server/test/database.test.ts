@@ -152,14 +152,12 @@ test('tsdbadmin can make schemas, tables, grants and roles, and become its roles
     code: '57014',
   });
   await expect
-    .poll(
-      async () =>
-        rows(
-          admin,
-          "select 1 from pg_stat_activity where pid = $1 and query like '%pg_sleep%' and state = 'active'",
-          [pid],
-        ),
-      { timeout: 30_000 },
+    .poll(async () =>
+      rows(
+        admin,
+        "select 1 from pg_stat_activity where pid = $1 and query like '%pg_sleep%' and state = 'active'",
+        [pid],
+      ),
     )
     .toHaveLength(1);
   expect(await rows(admin, 'select pg_cancel_backend($1) as done', [pid])).toEqual([

@@ -132,6 +132,6 @@ test('a server of an older release gets its rights and its guard while it runs',
     return seen;
   };
   await expect
-    .poll(again, { timeout: 60_000 })
+    .poll(again)
     .toEqual({ rights: [{ rolcreatedb: true }], guard: before, functions: [{ gone: false }] });
 });

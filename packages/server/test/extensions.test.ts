@@ -49,9 +49,7 @@ async function change(service: ServiceAccess, method: 'POST' | 'DELETE', name: s
   const id = answer.headers.get('Operation-Id');
   if (id === null) return { status: 'nothing to do', error: '', steps: [] };
   const read = async () => Object((await cloud.request('GET', `/operations/${id}`)).body);
-  await expect
-    .poll(async () => (await read()).finished, { timeout: 120_000, interval: 50 })
-    .not.toBe(null);
+  await expect.poll(async () => (await read()).finished, { interval: 50 }).not.toBe(null);
   const { status, error, steps } = await read();
   const names: string[] = steps.map((step: { name: string }) => step.name);
   return { status: String(status), error: String(error ?? ''), steps: names };
@@ -258,7 +256,7 @@ test.skipIf(haproxy === null)(
         })
       ).body;
     await expect
-      .poll(async () => JSON.stringify(await node()), { timeout: 120_000 })
+      .poll(async () => JSON.stringify(await node()))
       .toMatch(new RegExp(`on ${before + 2} t`));
     // The former primary, which follows now, has it too.
     expect((await cloud.request('POST', `/services/${service.service_id}/switchover`)).status).toBe(

@@ -48,7 +48,6 @@ async function killAtAnyMoment(rounds: number): Promise<void> {
   }
   await expect
     .poll(async () => (await cloud.operations()).filter(({ finished }) => finished === null), {
-      timeout: 100_000,
       message: `seed ${seed}`,
     })
     .toEqual([]);
@@ -128,9 +127,7 @@ describe('the metadata database', () => {
     const { store } = createLayout(join(cloud.home, 'data'));
     const server = await findServer(store);
     signal(server?.postmaster.pid ?? 0, 'SIGKILL');
-    await expect
-      .poll(async () => (await cloud.request('GET', '/services')).status, { timeout: 60_000 })
-      .toBe(200);
+    await expect.poll(async () => (await cloud.request('GET', '/services')).status).toBe(200);
     // A connection that broke and was not used since may still be handed out once: said as such, and worth another try.
     for (;;) {
       const { status, body } = await cloud.request('POST', '/services', {
@@ -165,7 +162,6 @@ describe.runIf(process.getuid?.() === 0)('a full disk', () => {
           async () =>
             (await templates()).filter((name) => !name.endsWith('.new') && !name.startsWith('.'))
               .length,
-          { timeout: 60_000 },
         )
         .toBe(types);
       // At 95 % nothing is made any more: the fork needs more than the rest of the disk before that.
@@ -218,11 +214,7 @@ async function createAtOnce(count: number, deleted: number): Promise<void> {
   const services = await Promise.all(ids.slice(deleted).map((id) => cloud.until(id, 'READY')));
   expect(new Set(services.map(({ endpoint }) => endpoint.port)).size).toBe(services.length);
   for (const id of doomed) {
-    await expect
-      .poll(async () => (await cloud.request('GET', `/services/${id}`)).status, {
-        timeout: 60_000,
-      })
-      .toBe(404);
+    await expect.poll(async () => (await cloud.request('GET', `/services/${id}`)).status).toBe(404);
     const create = (await cloud.operations(id)).find(({ kind }) => kind === 'create');
     expect(create).toMatchObject(
       create?.status === 'failed' ? { error: 'superseded by delete' } : { status: 'succeeded' },

@@ -96,10 +96,7 @@ export async function loseFromArchive(
   }
   await control.end();
   await expect
-    .poll(
-      async () => (await readdir(archive)).filter((name) => /^[0-9A-F]{24}$/.test(name)).length,
-      { timeout: 60_000 },
-    )
+    .poll(async () => (await readdir(archive)).filter((name) => /^[0-9A-F]{24}$/.test(name)).length)
     .toBeGreaterThan(2);
   const [, lost = ''] = (await readdir(archive)).toSorted();
   await rm(join(archive, lost));

@@ -151,7 +151,7 @@ describe('a service that can no longer be restored', () => {
             !(await readdir(join(mortals.home, 'data', 'services'))).includes(service.service_id),
           'its data stays',
         );
-        await expect.poll(() => mortals.audit(), { timeout: 60_000 }).toEqual([]);
+        await expect.poll(() => mortals.audit()).toEqual([]);
         expect((await askRestore()).status).toBe(404);
         // Its data goes before its record, and the port with the record.
         await until(async () => !(await isRecorded(mortals, service)), 'its record stays');
@@ -201,7 +201,6 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
         HOWDAH_RESTORE_HOURS: '0',
       });
       const filler = join(disk, 'filler');
-      const PATIENTLY = { timeout: 60_000 };
       const fill = () => fillDisk(disk, filler);
       try {
         const parent = await small.cloud.create({ name: 'fills', service_type: 'POSTGRES' });
@@ -220,9 +219,9 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
         await small.cloud.until(child.service_id, 'UNSTABLE');
         const [operation] = await small.cloud.operations(child.service_id);
         expect(operation?.error).toMatch(/clone parent: .*no space left/i);
-        await expect.poll(() => incompleteIn(services), PATIENTLY).toEqual([]);
+        await expect.poll(() => incompleteIn(services)).toEqual([]);
         // There is nothing of it, as it must be.
-        await expect.poll(() => small.cloud.audit(), PATIENTLY).toEqual([]);
+        await expect.poll(() => small.cloud.audit()).toEqual([]);
         await rm(filler);
         await small.cloud.until(child.service_id, 'READY');
 
@@ -240,14 +239,12 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
         await fill();
         await small.release();
         const problemOf = () => problemOfBackups(small.cloud, parent);
-        await expect
-          .poll(problemOf, PATIENTLY)
-          .toMatch(/no snapshot could be taken: .*no space left/i);
-        await expect.poll(() => incompleteIn(snapshots), PATIENTLY).toEqual([]);
+        await expect.poll(problemOf).toMatch(/no snapshot could be taken: .*no space left/i);
+        await expect.poll(() => incompleteIn(snapshots)).toEqual([]);
         await rm(filler);
         await power(small.cloud, parent, 'stop');
         await power(small.cloud, parent, 'start');
-        await expect.poll(problemOf, PATIENTLY).toBe(null);
+        await expect.poll(problemOf).toBe(null);
         expect(await readdir(snapshots)).toHaveLength(2);
         expect(await namesIn(small.cloud, parent)).toEqual(['kept']);
       } finally {

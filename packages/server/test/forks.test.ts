@@ -223,9 +223,7 @@ describe('a fork of the past', () => {
     const child = await fork(parent, { fork_strategy: 'PITR', target_time: second });
     expect(await namesIn(child)).toEqual(['one', 'two']);
     // It has left its parent's history behind, and has one of its own, which begins with its first snapshot.
-    await expect
-      .poll(async () => (await backupsOf(child)).snapshots.length, { timeout: 60_000 })
-      .toBeGreaterThan(0);
+    await expect.poll(async () => (await backupsOf(child)).snapshots.length).toBeGreaterThan(0);
     const later = await insert(child, 'its own');
     await sleep(20);
     await insert(child, 'too late');
@@ -297,9 +295,7 @@ describe('a fork of the past', () => {
         );
 
       await restart();
-      await expect
-        .poll(async () => (await backupsOf(parent)).snapshots[0]?.kind, { timeout: 60_000 })
-        .toBe('scheduled');
+      await expect.poll(async () => (await backupsOf(parent)).snapshots[0]?.kind).toBe('scheduled');
       const late = await insert(parent, 'after the gap');
       await sleep(20);
       await insert(parent, 'too late');
@@ -346,9 +342,7 @@ describe('undelete', () => {
     });
     await cloud.request('DELETE', `/services/${service.service_id}`);
     await expect
-      .poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status, {
-        timeout: 60_000,
-      })
+      .poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status)
       .toBe(404);
     expect(JSON.stringify((await cloud.request('GET', '/services')).body)).not.toContain(
       service.service_id,
@@ -377,9 +371,7 @@ describe('undelete', () => {
     await cloud.until(service.service_id, 'PAUSED');
     await cloud.request('DELETE', `/services/${service.service_id}`);
     await expect
-      .poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status, {
-        timeout: 60_000,
-      })
+      .poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status)
       .toBe(404);
     await cloud.request('POST', `/services/${service.service_id}/restore`);
     expect((await cloud.until(service.service_id, 'PAUSED')).status).toBe('PAUSED');

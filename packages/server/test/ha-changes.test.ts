@@ -146,9 +146,9 @@ describe('a drill', () => {
     await cloud.stop('SIGKILL');
     await cloud.up();
     await expect
-      .poll(() => newest(service, 'drill'), { timeout: 60_000 })
+      .poll(() => newest(service, 'drill'))
       .toMatchObject({ status: 'failed', error: expect.stringContaining('interrupted') });
-    await expect.poll(() => rolesOf(service), { timeout: 60_000 }).not.toContain('_howdah_probe');
+    await expect.poll(() => rolesOf(service)).not.toContain('_howdah_probe');
     await untilRedundant(cloud, service, 1, 1);
   });
 
@@ -265,7 +265,7 @@ describe('a failover during another change', () => {
       await killPrimary(cloud, service);
       await untilRedundant(cloud, service, 1, 1);
       const sets = async () => (await cloud.get(service.service_id)).read_replica_sets;
-      await expect.poll(sets, { timeout: 60_000 }).toMatchObject([{ status: 'active' }]);
+      await expect.poll(sets).toMatchObject([{ status: 'active' }]);
       const [set] = await sets();
       if (set === undefined) throw new Error('no set');
       const writer = await untilConnected(cloud, service);
@@ -273,14 +273,10 @@ describe('a failover during another change', () => {
       await writer.end();
       const reader = await connectTo(cloud, set, service.initial_password);
       await expect
-        .poll(
-          () =>
-            reader
-              .query("select to_regclass('seen_by_readers') is not null as there")
-              .then(({ rows }) => rows),
-          {
-            timeout: 60_000,
-          },
+        .poll(() =>
+          reader
+            .query("select to_regclass('seen_by_readers') is not null as there")
+            .then(({ rows }) => rows),
         )
         .toEqual([{ there: true }]);
       await reader.end();

@@ -173,7 +173,7 @@ describe('a replica that lags', () => {
         `select pg_create_physical_replication_slot('${slot}', true)`,
       );
       await cloud.up();
-      await expect.poll(() => whichOf(data).catch(() => made), { timeout: 120_000 }).not.toBe(made);
+      await expect.poll(() => whichOf(data).catch(() => made)).not.toBe(made);
       await untilRedundant(cloud, service, 1, 0);
     },
   );
@@ -244,7 +244,7 @@ describe('a replica that lags', () => {
       await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'failover' }),
     );
     await expect
-      .poll(() => newest(service, 'drill'), { timeout: 60_000 })
+      .poll(() => newest(service, 'drill'))
       .toMatchObject({
         status: 'failed',
         error: expect.stringMatching(
@@ -253,7 +253,7 @@ describe('a replica that lags', () => {
       });
     expect(await postmasterOf(cloud, service, 0)).toBe(before);
     letGoOn();
-    await expect.poll(() => rolesOf(service), { timeout: 60_000 }).not.toContain('_howdah_probe');
+    await expect.poll(() => rolesOf(service)).not.toContain('_howdah_probe');
     await untilRedundant(cloud, service, 1, 0);
   });
 
@@ -320,7 +320,7 @@ describe('asynchronous replicas', () => {
       await untilPrimary(cloud, service, 1);
       letGoOn();
       await expect
-        .poll(() => newest(service, 'failover'), { timeout: 60_000 })
+        .poll(() => newest(service, 'failover'))
         .toMatchObject({
           status: 'succeeded',
           steps: [

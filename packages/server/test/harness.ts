@@ -21,7 +21,7 @@ export const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.m
 /** Ports of one installation: the API's, then those for databases. */
 export const PORTS = 128;
 /** Changes under way at the end of a test may look wrong for a moment. */
-const TIDY_DEADLINE_MS = 120_000;
+const TIDY_DEADLINE_MS = 600_000;
 
 export type Installation = Awaited<ReturnType<typeof install>>;
 

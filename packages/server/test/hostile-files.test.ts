@@ -259,9 +259,7 @@ describe('in the directories of a service', () => {
           expect((await cloud.request('DELETE', path)).status).toBe(202);
         }
         await expect
-          .poll(async () => (await cloud.get(service.service_id)).read_replica_sets, {
-            timeout: 60_000,
-          })
+          .poll(async () => (await cloud.get(service.service_id)).read_replica_sets)
           .toEqual([]);
       });
       expect(await stateOfOutside()).toEqual(before);
@@ -290,6 +288,5 @@ describe('in the directories of a service', () => {
       expect(await stateOfOutside()).toEqual(before);
       expect((await cloud.request('DELETE', `/services/${pair.service_id}`)).status).toBe(202);
     },
-    180_000,
   );
 });

@@ -80,7 +80,7 @@ async function act(action: string, body?: unknown, method = 'POST'): Promise<voi
     const { status, error } = Object(found.body);
     return `${action}: ${status} ${error ?? ''}`;
   };
-  await expect.poll(ended, { timeout: 60_000, interval: 50 }).toBe(`${action}: succeeded `);
+  await expect.poll(ended, { interval: 50 }).toBe(`${action}: succeeded `);
 }
 
 const ask = (sql = 'select 1'): Promise<Answer> => call('POST', '/query', { sql });
@@ -122,7 +122,7 @@ test.skipIf(haproxy === null)(
       JSON.stringify(
         (await cloud.request('GET', `/operations/${drill.headers.get('Operation-Id')}`)).body,
       );
-    await expect.poll(told, { timeout: 60_000 }).toContain('drop role _howdah_probe');
+    await expect.poll(told).toContain('drop role _howdah_probe');
     await asTenant(async (client) =>
       client.query('drop role _howdah_probe; alter database tsdb reset all'),
     );
@@ -247,9 +247,7 @@ test.skipIf(haproxy === null)(
       (await cloud.request('POST', `/services/${id}/query`, { sql: 'select 1' })).status,
     );
     expect((await call('DELETE', `/replicaSets/${id}`)).status).toBe(202);
-    await expect
-      .poll(async () => (await call('GET', `/replicaSets/${id}`)).status, { timeout: 60_000 })
-      .toBe(404);
+    await expect.poll(async () => (await call('GET', `/replicaSets/${id}`)).status).toBe(404);
     await act('/setHA', { replica_count: 0 });
     expect(await sprung()).toEqual([]);
   },
@@ -313,7 +311,5 @@ test('prepared transactions, which would hold locks without a session, are refus
 
 test('a service with traps is deleted, and its files with it', async () => {
   expect((await call('DELETE', '?purge=true')).status).toBe(202);
-  await expect
-    .poll(() => existsSync(layoutOf(cloud).service(service.service_id).root), { timeout: 60_000 })
-    .toBe(false);
+  await expect.poll(() => existsSync(layoutOf(cloud).service(service.service_id).root)).toBe(false);
 });

@@ -78,7 +78,7 @@ async function expectCutover(running: Running, service: Client, back: Client): P
   const cutover = begin('import', 'cutover', 'books');
   // Its lock waits for the transaction, whose rows come after the first catching up.
   await expect
-    .poll(async () => (await back.query(WAITING)).rows, { timeout: 60_000 })
+    .poll(async () => (await back.query(WAITING)).rows)
     .toEqual([{ name: expect.stringMatching(/^howdah import .* cutover$/) }]);
   await forgotten.query('commit');
   await until(cutover, '✓ compare with the source');
@@ -91,9 +91,7 @@ async function expectCutover(running: Running, service: Client, back: Client): P
   };
   const last = await read(back);
   const late = forgotten.query("insert into log values ('too late', null)");
-  await expect
-    .poll(async () => (await back.query(WAITING)).rows, { timeout: 60_000 })
-    .toEqual([{ name: 'forgotten' }]);
+  await expect.poll(async () => (await back.query(WAITING)).rows).toEqual([{ name: 'forgotten' }]);
   await service.query('rollback');
   expect([await cutover.ended, cutover.output()]).toEqual([
     0,
@@ -191,7 +189,7 @@ describe('imports', () => {
         Number((await service.query('select count(*) from ledger')).rows[0]?.count);
       for (let kill = 0; kill < 2; kill++) {
         const at = Math.max(await seen(), writer.written());
-        await expect.poll(seen, { timeout: 60_000 }).toBeGreaterThan(at);
+        await expect.poll(seen).toBeGreaterThan(at);
         running.kill();
         await running.ended;
         running = begin('import', 'resume', 'books');
@@ -211,7 +209,7 @@ describe('imports', () => {
       running = begin('import', 'resume', 'books');
       await until(running, 'follows it');
 
-      await expect.poll(seen, { timeout: 60_000 }).toBe(writer.written());
+      await expect.poll(seen).toBe(writer.written());
       await expectCutover(running, service, back);
       expect(await seen()).toBe(writer.written());
       // Foreign keys, sequences and identities work; nothing of the import is left on either side.

@@ -332,8 +332,7 @@ test('a project has what its limits allow, both figures are shown, and 20 at a t
     .map((answer) => fieldOf(answer, 'service_id'));
   const statusOf = async (id: string) =>
     fieldOf(await call(admin.key, 'GET', at(`/services/${id}`, projectId)), 'status');
-  for (const id of ids)
-    await expect.poll(() => statusOf(id), { timeout: 120_000, interval: 50 }).toBe('READY');
+  for (const id of ids) await expect.poll(() => statusOf(id), { interval: 50 }).toBe('READY');
   expect(
     (
       await call(admin.key, 'POST', at(`/services/${ids[0]}/resize`, projectId), {
@@ -354,9 +353,7 @@ test('a project has what its limits allow, both figures are shown, and 20 at a t
     expect((await call(admin.key, 'DELETE', at(`/services/${id}`, projectId))).status).toBe(202);
   for (const id of ids)
     await expect
-      .poll(async () => (await call(admin.key, 'GET', at(`/services/${id}`, projectId))).status, {
-        timeout: 120_000,
-      })
+      .poll(async () => (await call(admin.key, 'GET', at(`/services/${id}`, projectId))).status)
       .toBe(404);
   // Brought back, it counts again.
   expect((await call(admin.key, 'POST', at(`/services/${ids[0]}/restore`, projectId))).status).toBe(

@@ -44,9 +44,7 @@ test('a service is created, used, paused, resumed, resized and deleted', async (
     status: 202,
   });
   await expect
-    .poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status, {
-      timeout: 60_000,
-    })
+    .poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status)
     .toBe(404);
   const kinds = (await cloud.operations(service.service_id)).map(
     ({ kind, status }) => `${kind} ${status}`,

@@ -85,7 +85,7 @@ test.each(STATEMENTS)('%s locks a service before its sets', async (_, columns, r
   await metadata.db.transaction().execute(async (tx) => {
     await sql`select from services where id = ${SERVICE} for update`.execute(tx);
     locking.push(run(metadata.db));
-    await expect.poll(isWaiting, { timeout: 60_000 }).toBe(true);
+    await expect.poll(isWaiting).toBe(true);
     // It would fail here if the statement had locked the set.
     await sql`select from services where id = ${SET} for update nowait`.execute(tx);
   });

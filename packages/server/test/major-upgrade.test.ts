@@ -112,7 +112,7 @@ async function expectVersion({ service, reader }: Upgraded, major: string): Prom
     expect(await majorOf(pooled)).toBe(major);
   }
   if (reader === null) return;
-  await expect.poll(() => majorOf(reader).catch(() => null), { timeout: 120_000 }).toBe(major);
+  await expect.poll(() => majorOf(reader).catch(() => null)).toBe(major);
   expect(await cloud.get(reader.service_id)).toMatchObject({ pg_version: major });
 }
 

@@ -29,8 +29,6 @@ beforeAll(async () => {
 afterAll(async () => {
   expect(await cloud?.destroy()).toEqual([]);
 });
-
-const SEEN = { timeout: 120_000 };
 const SLOW = { tags: 'slow' };
 
 const create = (name: string, more: object = {}) =>
@@ -100,7 +98,7 @@ test('a newer minor version is shown, and applied by a restart or in a window', 
   );
   for (const one of [service, other])
     await expect
-      .poll(() => warningsOf(one), SEEN)
+      .poll(() => warningsOf(one))
       .toContainEqual({ code: 'MINOR_VERSION', message: shown });
   // Nothing happens by itself without a window.
   expect(await versionOf(service)).toBe(OLDER.version);
@@ -113,7 +111,7 @@ test('a newer minor version is shown, and applied by a restart or in a window', 
   expect(await stopAsking()).toEqual([]);
   expect(await versionOf(service)).toBe(NEWER.version);
   expect(await namesIn(cloud, service)).toEqual(['kept']);
-  await expect.poll(() => warningsOf(service), SEEN).toEqual([]);
+  await expect.poll(() => warningsOf(service)).toEqual([]);
   const restart = (await cloud.operations(id)).find(({ kind }) => kind === 'restart');
   const steps = restart?.steps.map(({ name }) => name) ?? [];
   if (hasGateway) {
@@ -128,7 +126,7 @@ test('a newer minor version is shown, and applied by a restart or in a window', 
   } else expect(steps).toEqual(['stop PostgreSQL', 'start PostgreSQL']);
   for (const reader of readers) {
     await cloud.until(reader.service_id, 'READY');
-    await expect.poll(() => versionOf(reader), SEEN).toBe(NEWER.version);
+    await expect.poll(() => versionOf(reader)).toBe(NEWER.version);
   }
   expect(await versionOf(other)).toBe(OLDER.version);
 
@@ -136,7 +134,7 @@ test('a newer minor version is shown, and applied by a restart or in a window', 
   cloud.env['HOWDAH_MAINTENANCE_WINDOW'] = 'daily 00:00-24:00';
   await cloud.up();
   await expect
-    .poll(async () => (await cloud.operations(other.service_id))[0], SEEN)
+    .poll(async () => (await cloud.operations(other.service_id))[0])
     .toMatchObject({ kind: 'restart', status: 'succeeded', requested_by: 'howdah' });
   expect(await versionOf(other)).toBe(NEWER.version);
   expect((await cloud.operations(id)).filter(({ kind }) => kind === 'restart')).toHaveLength(1);

@@ -187,17 +187,13 @@ test('no role is made while a tenant may be about to take its name', async () =>
   await tenant.query('begin');
   await tenant.query('create role bystander');
   expect(await move(service, '')).toMatchObject({ status: 202 });
-  await expect
-    .poll(async () => (await operationOf(service))?.error, { timeout: 20_000 })
-    .toContain('lock timeout');
+  await expect.poll(async () => (await operationOf(service))?.error).toContain('lock timeout');
   expect((await tracesOf(service)).roles).toEqual([]);
   // A name that is taken while we wait is seen.
   await withClient(cloud, service, (client) => client.query('create role streaming_replica'));
   await tenant.query('rollback');
   await tenant.end();
-  await expect
-    .poll(async () => (await operationOf(service))?.status, { timeout: 60_000 })
-    .toBe('failed');
+  await expect.poll(async () => (await operationOf(service))?.status).toBe('failed');
   expect((await operationOf(service))?.error).toContain('it has a role streaming_replica');
   await expect.poll(() => tracesOf(service)).toEqual({ roles: ['streaming_replica'], rule: false });
   expect(clusters()).toBe(0);

@@ -31,7 +31,7 @@ const removeAll = async (): Promise<void> => {
       'DELETE',
       `/services/${String(Reflect.get(Object(service), 'service_id'))}`,
     );
-  await expect.poll(services, { timeout: 120_000 }).toEqual([]);
+  await expect.poll(services).toEqual([]);
 };
 
 test('100 parallel calls make one service and are all answered the same, with a password that works', async () => {
@@ -167,7 +167,7 @@ test('killed before the answer is kept: nothing of the change is there, and the 
   const name = randomUUID();
   await metadata.holdingAnswers(async () => {
     const call = once(name).catch(() => null);
-    await expect.poll(metadata.isAwaited, { timeout: 60_000 }).toBe(true);
+    await expect.poll(metadata.isAwaited).toBe(true);
     expect(await services()).toEqual([]);
     await cloud.stop('SIGKILL');
     expect(await call).toBeNull();

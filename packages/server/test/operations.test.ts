@@ -43,7 +43,7 @@ async function untilLeft(id: string): Promise<void> {
       .select('lease_token')
       .where('id', '=', id)
       .executeTakeFirst();
-  await expect.poll(async () => (await look())?.lease_token, { timeout: 60_000 }).toBeNull();
+  await expect.poll(async () => (await look())?.lease_token).toBeNull();
 }
 
 /** The ids of a list, page after page. */
@@ -102,9 +102,7 @@ test('a verification of a backup is cancelled wherever it is, and nothing of it 
   // Another one can be asked for at once, and ends well.
   const again = await cloud.request('POST', `/services/${service.service_id}/backups/verify`);
   await expect
-    .poll(async () => (await get(again.headers.get('Operation-Id') ?? '')).status, {
-      timeout: 60_000,
-    })
+    .poll(async () => (await get(again.headers.get('Operation-Id') ?? '')).status)
     .toBe('succeeded');
   expect((await get(id)).status).toBe('failed');
 });
@@ -164,14 +162,12 @@ describe.runIf((await findProgram('haproxy')) !== null)('with a replica', () => 
     }
     const { headers } = await cloud.request('POST', `/services/${pair.service_id}/switchover`);
     const begun = headers.get('Operation-Id') ?? '';
-    await expect
-      .poll(async () => (await get(begun)).status, { timeout: 60_000, interval: 1 })
-      .not.toBe('queued');
+    await expect.poll(async () => (await get(begun)).status, { interval: 1 }).not.toBe('queued');
     expect(await cancel(begun)).toMatchObject({
       status: 400,
       body: { message: expect.stringMatching(/it has begun|it has ended/) },
     });
-    await expect.poll(async () => (await get(begun)).status, { timeout: 60_000 }).toBe('succeeded');
+    await expect.poll(async () => (await get(begun)).status).toBe('succeeded');
     expect((await cloud.cli('service', 'delete', pair.service_id)).code).toBe(0);
   });
 });

@@ -164,9 +164,7 @@ test('a fork has no pooler, a delete ends it, and a restore starts it again', as
   const { pooler } = await pathsOf(service);
   expect((await cloud.request('DELETE', `/services/${service.service_id}`)).status).toBe(202);
   await expect
-    .poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status, {
-      timeout: 60_000,
-    })
+    .poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status)
     .toBe(404);
   expect(await findDaemon(pooler)).toBeNull();
   expect(await listens(endpoint.port)).toBe(false);
@@ -183,9 +181,7 @@ test('PgBouncer is started again after a signal has killed or stopped it, and di
     const before = await pgbouncerOf(service);
     signal(before.pid, name);
     await pgbouncerOf(service, before);
-    await expect
-      .poll(async () => (await through(service, 'tsdb')).end(), { timeout: 60_000 })
-      .toBeUndefined();
+    await expect.poll(async () => (await through(service, 'tsdb')).end()).toBeUndefined();
     expect(await waitUntilGone(before, 0)).toBe(true);
   }
   expect(await pidOf(direct)).toBeGreaterThan(0);
@@ -216,9 +212,7 @@ test(
     expect(await waitUntilGone(second, 5000)).toBe(true);
     await cloud.up();
     await pgbouncerOf(service, second);
-    await expect
-      .poll(async () => (await through(service, 'tsdb')).end(), { timeout: 60_000 })
-      .toBeUndefined();
+    await expect.poll(async () => (await through(service, 'tsdb')).end()).toBeUndefined();
     for (const client of [session, transaction]) await client.end().catch(() => undefined);
   },
 );
@@ -318,7 +312,7 @@ test('a crash of PostgreSQL does not affect idle clients of the pool', async () 
   if (server === null) throw new Error('no server');
   signal(server.postmaster.pid, 'SIGKILL');
   await expect
-    .poll(async () => (await cloud.operations(service.service_id))[0]?.kind, { timeout: 60_000 })
+    .poll(async () => (await cloud.operations(service.service_id))[0]?.kind)
     .toBe('repair');
   await cloud.until(service.service_id, 'READY');
   expect(await pidOf(idle)).not.toBe(pid);
@@ -341,9 +335,6 @@ test('clients of the pool wait for a server that cannot start', { tags: 'slow' }
       async () =>
         (await askConsole(service, 'show databases')).filter(({ paused }) => Number(paused) === 1)
           .length,
-      {
-        timeout: 60_000,
-      },
     )
     .toBe(2);
   const answer = pidOf(client);

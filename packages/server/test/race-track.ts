@@ -276,7 +276,7 @@ async function close(track: Track): Promise<void> {
   await admin.end();
 }
 
-const DEADLINE_MS = 60_000;
+const DEADLINE_MS = 600_000;
 const POLL_MS = 3;
 const nameOf = (slot: Slot): string => `api ${slot}`;
 

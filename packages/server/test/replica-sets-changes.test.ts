@@ -305,15 +305,11 @@ describe('a pooler before a set', () => {
     // A role that was made a moment ago, and a wrong password.
     await once(write(service), "create role app login password 'made just now'");
     await expect
-      .poll(
-        () =>
-          once(
-            connectTo(cloud, { endpoint }, 'made just now', { user: 'app' }),
-            'select 1 as one',
-          ).catch(() => []),
-        {
-          timeout: 60_000,
-        },
+      .poll(() =>
+        once(
+          connectTo(cloud, { endpoint }, 'made just now', { user: 'app' }),
+          'select 1 as one',
+        ).catch(() => []),
       )
       .toEqual([{ one: 1 }]);
     await expect(connectTo(cloud, { endpoint }, 'wrong password')).rejects.toThrow(/SASL/);
@@ -348,17 +344,15 @@ describe('a pooler before a set', () => {
     if (before === null) throw new Error('no pooler');
     signal(before.pid, 'SIGKILL');
     await expect
-      .poll(async () => (await findDaemon(pooler))?.pid ?? before.pid, { timeout: 60_000 })
+      .poll(async () => (await findDaemon(pooler))?.pid ?? before.pid)
       .not.toBe(before.pid);
     const endpoint = (await setsOf(service))[0]?.connection_pooler?.endpoint ?? set.endpoint;
     expect(endpoint).not.toEqual(set.endpoint);
     await expect
-      .poll(
-        () =>
-          once(connectTo(cloud, { endpoint }, service.initial_password), 'select n from t').catch(
-            () => [],
-          ),
-        { timeout: 60_000 },
+      .poll(() =>
+        once(connectTo(cloud, { endpoint }, service.initial_password), 'select n from t').catch(
+          () => [],
+        ),
       )
       .toEqual([{ n: 1 }]);
   });

@@ -117,7 +117,7 @@ describe('a process dies', () => {
       while ((await findDaemon(layoutOf(cloud).gateway(set.id)))?.pid === gateway.pid)
         await sleep(20);
       await expect
-        .poll(() => once(read(set), 'select n from t').catch(() => []), { timeout: 60_000 })
+        .poll(() => once(read(set), 'select n from t').catch(() => []))
         .toEqual([{ n: 1 }]);
     }
     await untilSet(set, 'active');
@@ -227,9 +227,7 @@ describe('a process dies', () => {
       const readers = startReaders(set, 1);
       await killPrimary(cloud, service);
       await expect
-        .poll(async () => (await cloud.operations(service.service_id))[0]?.kind, {
-          timeout: 60_000,
-        })
+        .poll(async () => (await cloud.operations(service.service_id))[0]?.kind)
         .toBe('repair');
       await cloud.until(service.service_id, 'READY');
       await once(write(service), 'insert into t values (2)');
@@ -313,7 +311,7 @@ test('the integrity check finds a node or gateway that is missing, and one that 
   await cloud.up();
   await close();
   await untilServing(set, [1]);
-  await expect.poll(() => cloud.audit(), { timeout: 60_000 }).toEqual([]);
+  await expect.poll(() => cloud.audit()).toEqual([]);
 });
 
 test('a missing replica is a warning of its service', async () => {
@@ -327,7 +325,7 @@ test('a missing replica is a warning of its service', async () => {
   await untilHeld(holder, node?.port.port ?? 0);
   await cloud.up();
   await expect
-    .poll(async () => (await cloud.get(service.service_id)).warnings ?? [], { timeout: 60_000 })
+    .poll(async () => (await cloud.get(service.service_id)).warnings ?? [])
     .toEqual([
       {
         code: 'REPLICA_MISSING',
@@ -337,9 +335,7 @@ test('a missing replica is a warning of its service', async () => {
   await untilSet(set, 'error');
   await new Promise((resolve) => holder.close(resolve));
   await untilSet(set, 'active');
-  await expect
-    .poll(async () => (await cloud.get(service.service_id)).warnings ?? [], { timeout: 90_000 })
-    .toEqual([]);
+  await expect.poll(async () => (await cloud.get(service.service_id)).warnings ?? []).toEqual([]);
 });
 
 describe('planted defects are noticed', () => {

@@ -23,8 +23,6 @@ import {
 
 const program = await findPgBackRest();
 const isServed = whyNotServed(program, 17) === null;
-
-const PATIENT = { timeout: 300_000 };
 /** Longer than a backlog may be without a warning. */
 const LATE_MS = 600_000;
 
@@ -90,16 +88,14 @@ test.runIf(isServed)(
     const service = await cloud.create({ name: 'ledger', service_type: 'POSTGRES' });
     await mkdir(path);
     expect(await cloud.cli('repo', 'add', 'offsite', '--path', path)).toMatchObject({ code: 0 });
-    await expect.poll(async () => (await offMachineOf(service))?.backups.length, PATIENT).toBe(1);
+    await expect.poll(async () => (await offMachineOf(service))?.backups.length).toBe(1);
     await execute(service, 'create table ledger (n integer)');
 
     // Its disk is not mounted.
     await rename(path, path + AWAY);
     await switchWal(service);
     await makeLate(service);
-    await expect
-      .poll(() => warningsOf(service), PATIENT)
-      .toMatch(/ MB of WAL wait\): .*mount its disk/);
+    await expect.poll(() => warningsOf(service)).toMatch(/ MB of WAL wait\): .*mount its disk/);
     const late = await offMachineOf(service);
     expect(Date.parse(late?.backlog_since ?? '')).toBeLessThan(Date.now() - LATE_MS + 60_000);
 
@@ -108,16 +104,16 @@ test.runIf(isServed)(
     for (const name of (await readdir(archive)).filter(isWalFile)) await rm(join(archive, name));
     await execute(service, 'insert into ledger values (1)');
     await switchWal(service);
-    await expect.poll(() => warningsOf(service), PATIENT).toMatch(/has a gap: nothing after /);
+    await expect.poll(() => warningsOf(service)).toMatch(/has a gap: nothing after /);
     expect((await offMachineOf(service))?.gaps).toMatchObject([{ before: null }]);
 
     // A backup of a later snapshot ends the gap, and old backups are removed.
     await rename(path + AWAY, path);
     await snapshot(service);
-    await expect.poll(() => warningsOf(service), PATIENT).toBe('');
+    await expect.poll(() => warningsOf(service)).toBe('');
     const now = await offMachineOf(service);
     expect(now).toMatchObject({ backlog_mb: 0, gaps: [{ before: now?.backups[0]?.taken }] });
-    await expect.poll(() => readFile(commands, 'utf8'), PATIENT).toMatch(/^--no-config expire$/m);
+    await expect.poll(() => readFile(commands, 'utf8')).toMatch(/^--no-config expire$/m);
   },
   1_200_000,
 );
@@ -127,7 +123,7 @@ test.runIf(isServed)(
   async () => {
     const service = await cloud.create({ name: 'other', service_type: 'POSTGRES' });
     await execute(service, 'create table ledger (n integer)');
-    await expect.poll(async () => (await offMachineOf(service))?.backups.length, PATIENT).toBe(1);
+    await expect.poll(async () => (await offMachineOf(service))?.backups.length).toBe(1);
     const { stdout } = await cloud.cli('repo', 'kit', 'offsite', '-o', 'json');
     const kit: Schemas['RecoveryKit'] = JSON.parse(stdout);
     const repository = {
@@ -161,7 +157,7 @@ test.runIf(isServed)(
     expect(await readFile(commands, 'utf8')).not.toMatch(/archive-push|backup/);
     await own(kit.installation_id);
     expect(await cloud.cli('repo', 'check', 'offsite')).toMatchObject({ code: 0 });
-    await expect.poll(async () => (await offMachineOf(service))?.backups.length, PATIENT).toBe(2);
+    await expect.poll(async () => (await offMachineOf(service))?.backups.length).toBe(2);
   },
   1_200_000,
 );

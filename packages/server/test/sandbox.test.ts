@@ -16,7 +16,7 @@ import { findServer } from '../src/engine/local/postgres/server.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 
-const LATER = { timeout: 60_000, interval: 50 };
+const LATER = { interval: 50 };
 
 let cloud: Installation;
 let machine: Machine;

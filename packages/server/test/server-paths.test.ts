@@ -83,9 +83,7 @@ test.each(Object.entries(DAMAGES))(
     await make(paths);
     await cloud.request('POST', `/services/${id}/start`);
     await cloud.until(id, 'UNSTABLE');
-    await expect
-      .poll(async () => (await cloud.operations(id))[0]?.error, { timeout: 60_000 })
-      .toMatch(reason);
+    await expect.poll(async () => (await cloud.operations(id))[0]?.error).toMatch(reason);
     expect(await textsOf(id)).not.toContain(cloud.home);
     await undo(paths);
     await cloud.until(id, 'READY');
@@ -97,7 +95,7 @@ test('an archive that cannot be read: the warning is shown without paths of the 
   const { archive } = layoutOf(cloud).service(id);
   await replaceByFile(archive);
   await expect
-    .poll(async () => (await cloud.get(id)).warnings?.map(({ code }) => code), { timeout: 60_000 })
+    .poll(async () => (await cloud.get(id)).warnings?.map(({ code }) => code))
     .toContain('ARCHIVE');
   expect(await textsOf(id)).not.toContain(cloud.home);
   await restoreDirectory(archive);

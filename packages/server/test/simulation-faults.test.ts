@@ -14,8 +14,6 @@ afterAll(async () => {
   expect(await cloud?.destroy()).toEqual([]);
 });
 
-const SEEN = { timeout: 120_000 };
-
 /** A call of the operator on the simulated region. */
 async function simulate(method: 'PUT' | 'POST', path: string, body: object): Promise<void> {
   const { status } = await fetch(`${cloud.apiUrl}/regions/simulated${path}`, {
@@ -106,7 +104,7 @@ describe.each(CHANGES)('$on', (change) => {
     const reason = `no luck with ${change.on}`;
     await simulate('PUT', '/script', { failures: [{ on: change.on, times: 1, reason }] });
     const id = await make(ids, change.act);
-    await expect.poll(() => statusOf(id, change), SEEN).toBe(change.ends);
+    await expect.poll(() => statusOf(id, change)).toBe(change.ends);
     const failing: string[] = [];
     for await (const { type, data } of followEvents({ ...cloud, after: '0', follow: false }))
       if (type === 'operation.failing') failing.push(String(data['error']));
@@ -125,7 +123,7 @@ describe.each(CHANGES)('$on', (change) => {
       .poll(async () => {
         await simulate('POST', '/clock', { seconds: 60 });
         return statusOf(id, change);
-      }, SEEN)
+      })
       .toBe(change.ends);
   });
 });

@@ -11,8 +11,6 @@ beforeAll(async () => {
 afterAll(async () => {
   expect(await cloud?.destroy()).toEqual([]);
 });
-
-const SEEN = { timeout: 120_000 };
 const REGION = '/regions/simulated';
 
 /** A call below the base URL, not below a project. */
@@ -64,7 +62,7 @@ test('a service goes through its life without PostgreSQL, and says so', async ()
   for (const read of ['logs', 'backups', 'members'])
     expect(await cloud.request('GET', `${path}/${read}`)).toMatchObject({ status: 200 });
   await cloud.request('DELETE', `${path}?purge=true`);
-  await expect.poll(async () => (await cloud.request('GET', path)).status, SEEN).toBe(404);
+  await expect.poll(async () => (await cloud.request('GET', path)).status).toBe(404);
 });
 
 test('an extension of an add-on cannot be disabled, whatever the type is called', async () => {
@@ -130,7 +128,7 @@ test('the third create fails twice, and then succeeds', async () => {
   const made = [await begin('first'), await begin('second')];
   for (const { service_id: id } of made) await cloud.until(id, 'READY');
   const third = await begin('third');
-  await expect.poll(() => statusOf(third), SEEN).toBe('UNSTABLE');
+  await expect.poll(() => statusOf(third)).toBe('UNSTABLE');
   expect((await cloud.operations(third.service_id))[0]?.error).toContain('no node has memory left');
   await cloud.until(third.service_id, 'READY');
 });
@@ -144,7 +142,7 @@ test('a fork of twenty minutes ends when the clock is advanced, also after a res
     name: 'fork',
   });
   const fork = String(Reflect.get(Object(body), 'service_id'));
-  await expect.poll(async () => (await cloud.get(fork)).status, SEEN).toBe('CONFIGURING');
+  await expect.poll(async () => (await cloud.get(fork)).status).toBe('CONFIGURING');
   await cloud.stop('SIGKILL');
   await cloud.up();
   expect((await cloud.get(fork)).status).not.toBe('READY');
@@ -160,8 +158,8 @@ test('a killed primary is replaced, and one without replicas repaired', async ()
   await script({
     events: [pair, single].map(({ service_id }) => ({ service_id, event: 'kill' })),
   });
-  await expect.poll(() => kindsOf(pair), SEEN).toContain('failover succeeded');
-  await expect.poll(() => kindsOf(single), SEEN).toContain('repair succeeded');
+  await expect.poll(() => kindsOf(pair)).toContain('failover succeeded');
+  await expect.poll(() => kindsOf(single)).toContain('repair succeeded');
 });
 
 test('only an admin key of the operator reads and sets the script, and what is no script is refused', async () => {

@@ -162,7 +162,7 @@ test(
     start(other);
     await untilReady(other);
     silent.child?.kill('SIGSTOP');
-    await expect.poll(() => says(other, '"msg":"serving"'), { timeout: 120_000 }).toBe(true);
+    await expect.poll(() => says(other, '"msg":"serving"')).toBe(true);
     expect((await (await callerAt(other)).create({ name: 'taken over' })).status).toBe('READY');
     silent.child?.kill('SIGCONT');
     await once(silent.child ?? process, 'close');

@@ -96,7 +96,7 @@ test('TIMESCALEDB: hypertables, aggregates, policies and jobs go on in a fork, a
         ),
       ).toBe(2);
       // Its own workers, in its own server.
-      await expect.poll(() => value(client, WORKERS), { timeout: 60_000 }).toBeGreaterThan(0);
+      await expect.poll(() => value(client, WORKERS)).toBeGreaterThan(0);
       if (policies) {
         await client.query("call refresh_continuous_aggregate('daily', null, null)");
         expect(await value(client, 'select count(*)::int from daily')).toBe(chunks - 1);

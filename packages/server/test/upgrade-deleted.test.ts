@@ -49,7 +49,7 @@ async function untilSafe({ service_id: id, endpoint }: ServiceAccess): Promise<v
   await control.connect();
   await control.query("select pg_logical_emit_message(true, 'test', ''), pg_switch_wal()");
   await control.end();
-  await expect.poll(() => safeToMs(id), { timeout: 120_000 }).toBeGreaterThan(writtenMs);
+  await expect.poll(() => safeToMs(id)).toBeGreaterThan(writtenMs);
 }
 
 const deleted = async () => (await cloud.request('GET', '/deletedServices')).body;
@@ -61,11 +61,9 @@ async function endRestoreTime(id: string): Promise<void> {
     where id = ${id}`.execute(db);
   await close();
   const fromRepository = { service_id: id, name: 'orders', repository: 'offsite' };
-  await expect
-    .poll(deleted, { timeout: 60_000 })
-    .toEqual([expect.objectContaining(fromRepository)]);
+  await expect.poll(deleted).toEqual([expect.objectContaining(fromRepository)]);
   const { services } = createLayout(join(cloud.home, 'data'));
-  await expect.poll(() => readdir(services), { timeout: 60_000 }).not.toContain(id);
+  await expect.poll(() => readdir(services)).not.toContain(id);
 }
 
 test.runIf(newer !== null && pgBackRest !== null)(
@@ -86,7 +84,7 @@ test.runIf(newer !== null && pgBackRest !== null)(
     await insert(cloud, service, 'last');
     expect(await cloud.cli('service', 'delete', 'orders', '--yes')).toMatchObject({ code: 0 });
     const { archive } = createLayout(join(cloud.home, 'data')).service(id);
-    await expect.poll(() => isAllSent(archive, id), { timeout: 60_000 }).toBe(true);
+    await expect.poll(() => isAllSent(archive, id)).toBe(true);
     await endRestoreTime(id);
 
     const plan = await cloud.cli('service', 'restore', 'orders', '--dry-run');

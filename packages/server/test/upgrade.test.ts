@@ -26,14 +26,12 @@ test(
     cloud.env['HOWDAH_PUBLIC_HOST'] = 'db.example.test';
     await cloud.up();
     await expect
-      .poll(async () => (await client.query('show log_min_duration_statement')).rows[0], {
-        timeout: 60_000,
-      })
+      .poll(async () => (await client.query('show log_min_duration_statement')).rows[0])
       .toEqual({ log_min_duration_statement: '10s' });
     // The endpoint is the one that was promised; the certificate covers the new name as well, for new sessions.
     expect((await cloud.get(service.service_id)).endpoint).toEqual(service.endpoint);
     await expect
-      .poll(async () => certificateNames(service.endpoint.port), { timeout: 60_000 })
+      .poll(async () => certificateNames(service.endpoint.port))
       .toContain('DNS:db.example.test');
     await client.end();
     expect(await cloud.destroy()).toEqual([]);
@@ -46,7 +44,7 @@ test('a home that still has the names of an older release starts, and shows the 
   const backups = async () =>
     (await cloud.request('GET', `/services/${service.service_id}/backupStatus`)).body;
   const initial = { snapshots: [{ kind: 'initial' }] };
-  await expect.poll(backups, { timeout: 60_000 }).toMatchObject(initial);
+  await expect.poll(backups).toMatchObject(initial);
   const { data: webhook } = await cloud.client.POST('/projects/{project_id}/webhooks', {
     params: { path: { project_id: cloud.projectId } },
     body: { url: 'http://127.0.0.1:9/' },
@@ -93,7 +91,7 @@ test.runIf((await findProgram('haproxy')) !== null)(
     const set = { name: 'reads', cpu_millis: 250, memory_gbs: 1, nodes: 2 };
     expect((await cloud.request('POST', `/services/${id}/replicaSets`, set)).status).toBe(202);
     const sets = async () => (await cloud.get(id)).read_replica_sets;
-    await expect.poll(sets, { timeout: 60_000 }).toMatchObject([{ status: 'active' }]);
+    await expect.poll(sets).toMatchObject([{ status: 'active' }]);
     const metadata = await openMetadata(cloud.home);
     const servers = metadata.db
       .selectFrom('server_ports')
@@ -112,7 +110,7 @@ test.runIf((await findProgram('haproxy')) !== null)(
     expect(await after.orderBy('port').execute()).toEqual(before);
     await since.close();
     await cloud.until(id, 'READY');
-    await expect.poll(sets, { timeout: 60_000 }).toMatchObject([{ status: 'active', nodes: 2 }]);
+    await expect.poll(sets).toMatchObject([{ status: 'active', nodes: 2 }]);
     const client = await connectTo(cloud, service, service.initial_password);
     await client.query('create table written (n int)');
     await client.end();
@@ -241,9 +239,7 @@ test.concurrent(
     const holder = await connectTo(below, metadata, metadata.initial_password);
     await holder.query('begin; select from services for update');
     const stopping = above.request('POST', `/services/${service.service_id}/stop`);
-    await expect
-      .poll(async () => (await holder.query(WAITING)).rowCount, { timeout: 60_000 })
-      .toBeGreaterThan(0);
+    await expect.poll(async () => (await holder.query(WAITING)).rowCount).toBeGreaterThan(0);
     between.drop();
     // The transaction gets its lock, and nobody is told.
     await holder.query('commit');
@@ -254,9 +250,7 @@ test.concurrent(
     }
     await above.until(service.service_id, 'PAUSED');
     // Nor does the lock of the one control plane stay with a session that is gone.
-    await expect
-      .poll(async () => (await holder.query(LOCKED_ANEW)).rowCount, { timeout: 120_000 })
-      .toBe(1);
+    await expect.poll(async () => (await holder.query(LOCKED_ANEW)).rowCount).toBe(1);
     await holder.end();
     expect(await above.destroy()).toEqual([]);
     await between.close();

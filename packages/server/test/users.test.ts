@@ -197,16 +197,14 @@ describe.skipIf(!isRoot)('as root', () => {
     await cloud.up();
     const paths = pathsOf(first);
     await expect
-      .poll(async () => uidOf((await findServer(paths))?.postmaster.pid ?? 0) ?? 0, {
-        timeout: 60_000,
-      })
+      .poll(async () => uidOf((await findServer(paths))?.postmaster.pid ?? 0) ?? 0)
       .toBeGreaterThanOrEqual(70_000);
     await cloud.until(service.service_id, 'READY');
     const again = await connectTo(cloud, service, first?.initial_password ?? '');
     expect((await again.query('select x from kept')).rows).toEqual([{ x: 1 }]);
     await again.end();
     expect(await readFile(paths.marker, 'utf8')).toContain('"uid":');
-    await expect.poll(async () => await cloud.audit(), { timeout: 60_000 }).toEqual([]);
+    await expect.poll(async () => await cloud.audit()).toEqual([]);
   });
 
   test.skipIf(haproxy === null)(
@@ -253,7 +251,7 @@ describe.skipIf(!isRoot)('as root', () => {
         expect((await reader.query('select x from kept')).rows).toEqual([{ x: 1 }]);
         await reader.end();
       }
-      await expect.poll(async () => await cloud.audit(), { timeout: 60_000 }).toEqual([]);
+      await expect.poll(async () => await cloud.audit()).toEqual([]);
     },
   );
 });
@@ -279,7 +277,7 @@ describe.skipIf(!isRoot)('where no user is left', () => {
       JSON.stringify(
         (await small.request('GET', `/operations/${headers.get('Operation-Id')}`)).body,
       );
-    await expect.poll(operation, { timeout: 60_000 }).toContain('HOWDAH_UID_RANGE');
+    await expect.poll(operation).toContain('HOWDAH_UID_RANGE');
     expect((await small.get(held.service_id)).status).toBe('READY');
     expect((await small.request('DELETE', `/services/${held.service_id}?purge=true`)).status).toBe(
       202,

@@ -316,7 +316,7 @@ test('a service whose PostgreSQL was removed runs on, and says what brings it ba
 
   const missing = expect.stringContaining(`apt-get install postgresql-${MAJOR}`);
   await expect
-    .poll(async () => (await cloud.get(running.service_id)).warnings, { timeout: 60_000 })
+    .poll(async () => (await cloud.get(running.service_id)).warnings)
     .toContainEqual({ code: 'NOT_INSTALLED', message: missing });
   expect(await namesIn(cloud, running)).toEqual([]);
   expect(await call(paused, 'start')).toMatchObject({ status: 202 });

@@ -23,7 +23,6 @@ import {
   stageRules,
   vpcEndpointOf,
   type ServiceAccess,
-  SOON,
 } from './vpc.ts';
 import { messageOf, peeringOf, project, vpcOf } from './vpc-calls.ts';
 
@@ -135,7 +134,7 @@ describe.runIf(ability.method === 'bridge' && haproxy !== null)(
           await own.answered(202, 'POST', `${path}/detachFromVPC`);
           await withSets(cloud, service.service_id);
           await own.answered(204, 'DELETE', `/vpcs/${vpc.id}`);
-          await expect.poll(() => namespacesOf(cloud), SOON).toEqual([]);
+          await expect.poll(() => namespacesOf(cloud)).toEqual([]);
         };
         const set = async () =>
           `${path}/replicaSets/${(await cloud.get(service.service_id)).read_replica_sets[0]?.id}`;
@@ -220,7 +219,7 @@ describe.runIf(ability.method === 'bridge' && haproxy !== null)('held in the mid
       await testbed.release();
       await withSets(cloud, service.service_id);
       expect(await operation()).toMatchObject({ kind: 'detachFromVPC', status: 'succeeded' });
-      await expect.poll(holds, SOON).toBe(false);
+      await expect.poll(holds).toBe(false);
       await auditEnds(cloud);
 
       // Deleted in the middle of it, nothing is left either.

@@ -11,7 +11,6 @@ import {
   settled,
   stageRules,
   visit,
-  SOON,
 } from './vpc.ts';
 import { has, messageOf } from './vpc-calls.ts';
 
@@ -130,7 +129,7 @@ describe('address', () => {
     const told = async (type: string) =>
       (await eventsOf(cloud, after)).filter((event) => event.type === type).map(({ data }) => data);
     await expect
-      .poll(async () => (await told('vpc.status')).at(-1), SOON)
+      .poll(async () => (await told('vpc.status')).at(-1))
       .toEqual({ vpc_id: vpc.id, name: 'told', status: 'deleted' });
     expect((await told('vpc.status')).map(({ status }) => status)).toEqual([
       'created',
@@ -165,7 +164,7 @@ describe('address', () => {
     if (!has(hook, 'id')) throw new Error('no webhook');
     const deliveries = async () =>
       [await own.answered(200, 'GET', `/webhooks/${hook.id}/deliveries`)].flat();
-    await expect.poll(async () => (await deliveries()).length, SOON).toBe(4 + 3 + 2 + 5);
+    await expect.poll(async () => (await deliveries()).length).toBe(4 + 3 + 2 + 5);
     await own.answered(204, 'DELETE', `/webhooks/${hook.id}`);
   });
 

@@ -23,7 +23,6 @@ import {
   visit,
   vpcEndpointOf,
   type ServiceAccess,
-  SOON,
 } from './vpc.ts';
 import { has, messageOf, project } from './vpc-calls.ts';
 
@@ -82,7 +81,6 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
             .poll(
               async () =>
                 (await visit(cloud, one, vpcEndpointOf(place), { within, patienceMs: LONG })).how,
-              SOON,
             )
             .toMatch(/^in as/);
           await remove();
@@ -157,7 +155,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
     for (const id of ids) await cloud.request('DELETE', `/services/${id}`);
     for (const id of ids)
       await expect
-        .poll(async () => (await cloud.request('GET', `/services/${id}`)).status, SOON)
+        .poll(async () => (await cloud.request('GET', `/services/${id}`)).status)
         .toBe(404);
     await own.remove(vpc);
   });
@@ -194,7 +192,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       ]);
       try {
         await expect
-          .poll(() => cloud.audit(), SOON)
+          .poll(() => cloud.audit())
           .toContain(
             `something listens in VPC ${vpc.id} at 10.91.0.1:${port}, a port of service ${outside.service_id}, which is not in there`,
           );
@@ -203,9 +201,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       }
       await destroyService(cloud, outside);
       await goesWithoutTrace(cloud, own, vpc);
-      await expect
-        .poll(() => namespacesOf(cloud), SOON)
-        .not.toContain(`${await prefixOf(cloud)}999999`);
+      await expect.poll(() => namespacesOf(cloud)).not.toContain(`${await prefixOf(cloud)}999999`);
       expect(existsSync(`/run/netns/${stray}`)).toBe(true);
     } finally {
       await sh('ip', ['netns', 'del', stray]);

@@ -10,7 +10,6 @@ import {
   LONG,
   namespaceOf,
   sh,
-  SOON,
   stageNetworks,
   stageRules,
   visit,
@@ -34,7 +33,7 @@ async function listen({ within }: Net, address: string) {
   let said = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (said += text));
   const lines = () => said.trim().split('\n').slice(1);
-  await expect.poll(() => said, SOON).toContain('ready');
+  await expect.poll(() => said).toContain('ready');
   return {
     /** Who was heard, once an honest sender was, who sends again: a datagram may be lost. */
     until: async (address: string, sendAgain: () => Promise<void>): Promise<string[]> => {
@@ -42,7 +41,7 @@ async function listen({ within }: Net, address: string) {
         if (!lines().includes(address)) await sendAgain();
         return lines();
       };
-      await expect.poll(heard, SOON).toContain(address);
+      await expect.poll(heard).toContain(address);
       child.stdin.end();
       return [...new Set(lines())];
     },
@@ -83,7 +82,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
     });
     // The other side is written a moment later.
     await expect
-      .poll(() => own.peerings(b), { timeout: LONG })
+      .poll(() => own.peerings(b))
       .toMatchObject([
         { status: 'active', peer_vpc_id: a.id, provisioned_id: peering.provisioned_id },
       ]);
@@ -213,7 +212,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
     ]);
     expect(await settings()).not.toBe(kept);
     await own.remove(await own.vpc('10.98.0.0/24')); // has all of them looked at
-    await expect.poll(settings, SOON).toBe(kept);
+    await expect.poll(settings).toBe(kept);
     expect(await heard(inA, '10.95.0.200', forged)).toEqual(['10.96.0.200']);
     for (const vpc of [a, b, c]) await own.remove(vpc);
   });
@@ -353,9 +352,7 @@ describe('address', () => {
       .execute();
     await metadata.close();
     await own.remove(await own.vpc('10.8.0.0/16'));
-    await expect
-      .poll(async () => (await own.peering(mine, unanswered.id)).status, SOON)
-      .toBe('timeout');
+    await expect.poll(async () => (await own.peering(mine, unanswered.id)).status).toBe('timeout');
     await own.remove(mine);
     await another.project.remove(late);
   });

@@ -14,7 +14,6 @@ import {
   stageRules,
   visit,
   type Reachable,
-  SOON,
 } from './vpc.ts';
 
 describe('address', () => {
@@ -70,11 +69,11 @@ describe('address', () => {
       const peering = await own.peer(vpc, cloud.projectId, near.id);
       const come = async (patienceMs: number) =>
         visit(cloud, service, service.endpoint, { from: inside?.address ?? '', patienceMs });
-      await expect.poll(async () => (await come(LONG)).how, SOON).toMatch(/^in as/);
+      await expect.poll(async () => (await come(LONG)).how).toMatch(/^in as/);
       const open = await come(LONG);
       await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
       await open.ends();
-      await expect.poll(async () => (await come(3000)).how, SOON).toMatch(/^refused/);
+      await expect.poll(async () => (await come(3000)).how).toMatch(/^refused/);
       await own.remove(near);
     }
     expect(
@@ -133,7 +132,6 @@ describe('address', () => {
         .poll(
           async () =>
             (await visit(cloud, service, endpoint, { from: address, patienceMs: LONG })).how,
-          SOON,
         )
         .toMatch(/^in as/);
     const peered = await Promise.all(
@@ -180,16 +178,13 @@ describe('address', () => {
         const come = async (endpoint: Reachable) =>
           visit(cloud, service, endpoint, { from: inside.address, patienceMs: LONG });
         for (const endpoint of endpoints)
-          await expect.poll(async () => (await come(endpoint)).how, SOON).toMatch(/^in as/);
+          await expect.poll(async () => (await come(endpoint)).how).toMatch(/^in as/);
         const open = await Promise.all(endpoints.map(come));
         await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
         for (const session of open) await session.ends();
         for (const endpoint of endpoints)
           await expect
-            .poll(
-              async () => (await visit(cloud, service, endpoint, { from: inside.address })).how,
-              SOON,
-            )
+            .poll(async () => (await visit(cloud, service, endpoint, { from: inside.address })).how)
             .toMatch(/^refused/);
         await own.remove(near);
       }

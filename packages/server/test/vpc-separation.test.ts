@@ -29,7 +29,6 @@ import {
   stageNetworks,
   visit,
   vpcEndpointOf,
-  SOON,
 } from './vpc.ts';
 import { messageOf, type Vpc } from './vpc-calls.ts';
 
@@ -109,9 +108,7 @@ async function expectSetMadeInside(
   ).toMatch(/^in as/);
   expect((await visit(cloud, service, second.endpoint, {})).how).toMatch(/^refused/);
   await own.answered(202, 'DELETE', pathOf(second));
-  await expect
-    .poll(async () => (await cloud.request('GET', pathOf(second))).status, SOON)
-    .toBe(404);
+  await expect.poll(async () => (await cloud.request('GET', pathOf(second))).status).toBe(404);
 }
 
 describe.runIf(ability.method === 'bridge')('bridge', () => {
@@ -185,7 +182,6 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
         async () =>
           (await findNetworks(await prefixOf(cloud))).find(({ vpcId }) => vpcId === vpc.id)
             ?.addresses,
-        SOON,
       )
       .toEqual(['10.80.0.1/16']);
     await destroyService(cloud, service);
@@ -358,7 +354,6 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       const comesBack = () =>
         expect.poll(
           async () => (await visit(cloud, service, endpoint, { within, patienceMs: LONG })).how,
-          SOON,
         );
       await comesBack().toMatch(/^in as/);
       const gateway = await findDaemon(layoutOf(cloud).gateway(set.id));

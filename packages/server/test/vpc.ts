@@ -90,18 +90,14 @@ export async function detach(cloud: Installation, service: Service): Promise<Ser
 /** A service on which nothing is under way. */
 export async function settled(cloud: Installation, { service_id: id }: Service): Promise<Service> {
   await expect
-    .poll(async () => (await cloud.operations(id)).every(({ finished }) => finished !== null), {
-      timeout: 60_000,
-    })
+    .poll(async () => (await cloud.operations(id)).every(({ finished }) => finished !== null))
     .toBe(true);
   return cloud.get(id);
 }
 /** Waits until nothing is under way any more. */
 export async function allEnded(cloud: Installation): Promise<void> {
   await expect
-    .poll(async () => (await cloud.operations()).every(({ finished }) => finished !== null), {
-      timeout: 90_000,
-    })
+    .poll(async () => (await cloud.operations()).every(({ finished }) => finished !== null))
     .toBe(true);
 }
 export async function destroyService(
@@ -109,16 +105,11 @@ export async function destroyService(
   { service_id: id }: Service,
 ): Promise<void> {
   await cloud.request('DELETE', `/services/${id}`);
-  await expect
-    .poll(async () => (await cloud.request('GET', `/services/${id}`)).status, { timeout: 60_000 })
-    .toBe(404);
+  await expect.poll(async () => (await cloud.request('GET', `/services/${id}`)).status).toBe(404);
 }
 /** Expects that the integrity check finds nothing once nothing is under way. */
 export async function auditEnds(cloud: Installation): Promise<void> {
-  let found = await cloud.audit();
-  for (const endMs = Date.now() + 30_000; found.length > 0 && Date.now() < endMs; await sleep(100))
-    found = await cloud.audit();
-  expect(found).toEqual([]);
+  await expect.poll(() => cloud.audit()).toEqual([]);
 }
 
 // ── clients ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -163,10 +154,10 @@ export async function visit(
   clients.push(child);
   let said = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (said += text));
-  await expect.poll(() => said, { timeout: 60_000 }).toMatch(/\n/);
+  await expect.poll(() => said).toMatch(/\n/);
   return {
     how: said.trim(),
-    ends: () => expect.poll(() => said, { timeout: 60_000 }).toContain('ended'),
+    ends: () => expect.poll(() => said).toContain('ended'),
     goesOn: () => !said.includes('ended'),
   };
 }
@@ -177,7 +168,6 @@ export const vpcEndpointOf = ({ vpc_endpoint: endpoint }: Service): Reachable =>
 };
 export const LONG = 60_000;
 /** For what comes about in a moment, on a slow machine as well. */
-export const SOON = { timeout: LONG };
 
 // ── networks ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -252,7 +242,7 @@ export async function goesWithoutTrace(cloud: Installation, own: Project, vpc: V
   const name = await namespaceOf(cloud, vpc);
   expect(await namespacesOf(cloud)).toContain(name);
   await own.remove(vpc);
-  await expect.poll(() => namespacesOf(cloud), SOON).not.toContain(name);
+  await expect.poll(() => namespacesOf(cloud)).not.toContain(name);
 }
 
 // ── installations ────────────────────────────────────────────────────────────────────────────────────────────────
