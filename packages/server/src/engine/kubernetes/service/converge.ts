@@ -27,6 +27,7 @@ import {
   stopPooler,
 } from './pooler.ts';
 import { writeRoute } from './routes.ts';
+import { waitFor } from './wait-for.ts';
 import { writeSetObjects } from './set-objects.ts';
 import {
   endOriginSnapshot,
@@ -43,9 +44,6 @@ import {
 import { whyUnread } from './object-store.ts';
 import { STEPS } from './steps.ts';
 import { again, CONNECT_AGAIN_MS, failed, OBSTACLE_MS, overdue, STEP_MS } from './verdicts.ts';
-
-/** A copy of a parent's data may take longer, by this for each gigabyte of the volume. */
-const COPY_GIGABYTE_MS = 20_000;
 
 /** Makes one step towards the spec. */
 export async function convergeOnce(
@@ -88,12 +86,7 @@ export async function convergeOnce(
       noteChanges(region, owned, observed.cluster);
       return { did: null, detail: null, seen, outcome: 'settled' };
     case 'wait':
-      return (
-        overdue(region, spec.id, step.what, step.isObstacle ? OBSTACLE_MS : limitOf(spec), {
-          seen,
-          why: step.why,
-        }) ?? again(seen, step.why, step.waitMs)
-      );
+      return waitFor(region, owned, step, seen);
     case 'refuse':
       return { did: null, detail: null, seen, outcome: 'failed', reason: step.why };
     default:
@@ -101,12 +94,6 @@ export async function convergeOnce(
       return perform(region, owned, step, seen);
   }
 }
-
-/** How long CloudNativePG may take for a step. */
-const limitOf = ({ origin, set, move, provisioned, storageGb }: ServiceSpec): number => {
-  const isCopied = origin !== null || set !== null || move?.as === 'copy';
-  return STEP_MS + (isCopied && !provisioned ? storageGb * COPY_GIGABYTE_MS : 0);
-};
 
 async function knownOf(region: Region, spec: Owned, { cluster }: Observed): Promise<Known> {
   const { reached, waiting, failovers, records, snapshotClass } = region;

@@ -301,7 +301,7 @@ const NO_CLAIM_YET = /persistentvolumeclaim "[^"]*" not found/;
 
 /** The status of a server that has no room for WAL: docs/cloudnativepg.md, fact 42. */
 const OUT_OF_SPACE = 4;
-const VOLUME_FULL =
+export const VOLUME_FULL =
   'its volume is full: resize it to more storage_gb (howdah service resize NAME --storage-gb …)';
 
 function isOutOfSpace({ name, state, lastState }: Container): boolean {
