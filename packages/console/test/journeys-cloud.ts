@@ -9,7 +9,7 @@ import type { Service } from '../../server/test/harness-caller.ts';
 import { CHROMIUM, launch, logIn, openWindow, type Look } from './browser.ts';
 
 /** How long a page may take to show what is so; the machine may be busy. */
-export const PATIENCE_MS = 600_000;
+export const PATIENCE_MS = 300_000;
 
 export const eventually = <T>(look: () => T) => expect.poll(look);
 

@@ -197,6 +197,31 @@ describe.skipIf(CHROMIUM === null)(`actions of a service in Chromium${NO_CHROMIU
     await page.getByText('PostgreSQL 98 is needed').first().waitFor();
   });
 
+  test('a region on Kubernetes offers no fork of a snapshot that is to come', async () => {
+    const service = await installation.create({ name: 'just made', addons: [] });
+    const { page } = await enter();
+    let hasOne = false;
+    await page.route('**/regions', async (route) => {
+      const response = await route.fetch();
+      const [region, ...others] = await response.json();
+      return route.fulfill({ response, json: [{ ...region, engine: 'kubernetes' }, ...others] });
+    });
+    await page.route('**/backupStatus', async (route) => {
+      const response = await route.fetch();
+      const answer = await response.json();
+      return route.fulfill({ response, json: hasOne ? answer : { ...answer, snapshots: [] } });
+    });
+    await openService(page, service, 'backups');
+    const choice = page.getByRole('radio', { name: 'From the last snapshot' });
+    await page.getByText('the first one is taken a minute or two after the').waitFor();
+    expect(await choice.isDisabled()).toBe(true);
+    hasOne = true;
+    await page.reload();
+    await eventually(() => choice.isDisabled()).toBe(false);
+    await choice.click();
+    expect(await choice.isChecked()).toBe(true);
+  });
+
   test('the first and the chosen tab of a service are in sight', async () => {
     const service = await installation.create({ name: 'with tabs', addons: [] });
     for (const [width, labels] of [
