@@ -49,12 +49,16 @@ describe('a move to Kubernetes', () => {
     // No module of the image enforces what these functions promise.
     expect(await valueOf({ ...moved, initial_password: password }, MAY_MAKE_ROLES)).toBe(false);
     await expectWhole(moved, password);
-    // Its former server is stopped, and stays so.
-    await expect(withSession(service, password, async () => true)).rejects.toThrow('ECONNREFUSED');
+    // Its former server is stopped, and stays so: clients get its endpoint.
+    const { host, port } = moved.endpoint;
+    const refusal = () => withSession(service, password, async () => true).catch(String);
+    const answer = `error: this service has moved to another region: connect to ${host}:${port}`;
+    await expect.poll(refusal).toBe(answer);
     await crash();
-    await expect(withSession(service, password, async () => true)).rejects.toThrow('ECONNREFUSED');
+    await expect.poll(refusal).toBe(answer);
     await expect.poll(() => stage.cloud.audit()).toEqual([]);
     await purge(service);
+    expect(await refusal()).toContain('ECONNREFUSED');
   });
 
   test.each([

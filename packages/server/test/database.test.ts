@@ -155,7 +155,8 @@ test('tsdbadmin can make schemas, tables, grants and roles, and become its roles
     .poll(async () =>
       rows(
         admin,
-        "select 1 from pg_stat_activity where pid = $1 and query like '%pg_sleep%' and state = 'active'",
+        `select 1 from pg_stat_activity
+         where pid = $1 and query like '%pg_sleep%' and state = 'active'`,
         [pid],
       ),
     )

@@ -12,7 +12,7 @@ import { withSuperuserSession } from '../src/engine/local/postgres/superuser.ts'
 import { MoveRefused } from '../src/engine/moves.ts';
 import { allPids, argumentsOf, signal } from '../src/lib/processes.ts';
 import { findNextSourceToRemove } from '../src/store/service-lists.ts';
-import { connectTo, type Installation } from './harness.ts';
+import { connectTo, PORTS, type Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
 import { NOTHING, startMoveCloud, type MoveCloud } from './move-cloud.ts';
 import { accessOf, withClient, type ServiceAccess } from './service-access.ts';
@@ -250,6 +250,43 @@ test('a server that does not stop within the limit is killed, and its move refus
   const found = await withClient(cloud, service, (client) => client.query('select n from t'));
   expect(found.rows).toEqual([{ n: 1 }]);
   await tenant.end().catch(() => undefined);
+});
+
+test('clients of a former endpoint learn the new one, also after a restart', async () => {
+  const service = await cloud.create({ name: 'gone', service_type: 'POSTGRES' });
+  const { service_id: id, endpoint } = service;
+  // As if its server had been at another port of this machine before.
+  const former = { host: endpoint.host, port: cloud.port + PORTS - 1 };
+  const metadata = await openMetadata(cloud.home);
+  const change = (move: object | null) =>
+    metadata.db
+      .updateTable('services')
+      .set({ move: move === null ? null : JSON.stringify(move), due_at: new Date() })
+      .where('id', '=', id)
+      .execute();
+  const refusal = () =>
+    connectTo(cloud, { endpoint: former }, 'any').catch(({ code, message, hint }) => ({
+      code,
+      message,
+      hint,
+    }));
+  const { host, port } = endpoint;
+  const moved = {
+    code: '57P03',
+    message: `this service has moved to another region: connect to ${host}:${port}`,
+    hint: 'Its databases, roles and passwords are the same.',
+  };
+  try {
+    const until = new Date(Date.now() + 3_600_000).toISOString();
+    await change({ id: 'm', state: 'kept', from: 'local', source: former, to: 'local', until });
+    await expect.poll(refusal).toEqual(moved);
+    await cloud.stop('SIGKILL');
+    await cloud.up();
+    await expect.poll(refusal).toEqual(moved);
+  } finally {
+    await change(null);
+    await metadata.close();
+  }
 });
 
 test('former servers are removed early, the oldest first, after deleted services', async () => {

@@ -8,7 +8,6 @@ import { readdir } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect } from 'vitest';
 import { newId } from '../src/lib/ids.ts';
 import { findProgram } from '../src/engine/local/host/daemon.ts';

@@ -1,5 +1,5 @@
 /** Moves of services from one region to another, as far as they concern the engines. */
-import type { ServiceSpec } from './spec.ts';
+import type { Endpoint, ServiceSpec } from './spec.ts';
 
 /** An extension in one version. */
 export type ExtensionVersion = Readonly<{ name: string; version: string }>;
@@ -149,6 +149,9 @@ export type CopyPosition = {
   hasShutdown: boolean;
 };
 
+/** The endpoint that a service had, and the one that it has. */
+export type MovedEndpoint = Readonly<{ former: Endpoint; current: Endpoint }>;
+
 /** The source of moves. Each call may be repeated. @throws EngineUnavailable */
 export type MoveSource = {
   /** Reads what a move of a running service would copy. */
@@ -177,8 +180,11 @@ export type MoveSource = {
    * them, as far as nothing depends on them.
    */
   readonly dismiss: (id: string) => Promise<void>;
-  /** Gives up what a stopped service uses beside its disk, once it has moved away for good. */
-  readonly retire: (id: string) => Promise<void>;
+  /**
+   * Gives up what a stopped service uses beside its disk, once it has moved away for good. Where
+   * that is possible, clients of its former endpoint get an error with the new one from then on.
+   */
+  readonly retire: (id: string, moved: MovedEndpoint) => Promise<void>;
 };
 
 /** The target of moves. Each call may be repeated. @throws EngineUnavailable */

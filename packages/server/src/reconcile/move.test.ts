@@ -132,9 +132,9 @@ test('an owner gets the functions back after an examination without a switch', a
 test.each(['moved', 'kept'])(
   'a service whose move is %s does not wait for its former cluster to give up its pods',
   async (state) => {
-    const tried: string[] = [];
-    const retire = async (id: string) => {
-      tried.push(id);
+    const tried: unknown[] = [];
+    const retire = async (...asked: unknown[]) => {
+      tried.push(asked);
       throw new Error('its Kubernetes cluster does not answer');
     };
     const converge = async () => ({ outcome: 'settled', seen: { reachable: true } });
@@ -151,12 +151,14 @@ test.each(['moved', 'kept'])(
     const one = moving(move, {}, (service) => service);
     Object.assign(one.work.service, { power: 'running', vpc_id: null, upgrade: null, kept: null });
     Object.assign(one.work.service, { parent_id: null, project_id: 'project', recovery: null });
+    Object.assign(one.work.service, MOVE.endpoint);
     Object.assign(one.context, { regions: { of }, region: of('local') });
     const verdict = await moveOnce(one.context, one.work, one.begin);
     expect(verdict).toMatchObject(
       state === 'moved' ? { did: 'begin to accept writes' } : Object(null),
     );
-    expect(tried).toEqual(['id']);
+    // With its endpoints, for clients of the former one.
+    expect(tried).toEqual([['id', { former: MOVE.source, current: MOVE.endpoint }]]);
   },
 );
 

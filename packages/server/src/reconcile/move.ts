@@ -257,7 +257,7 @@ async function abort({ context, work }: Moving, problem: string, seen: Seen) {
 
 /** Promotes the copy, which is the service from now on. */
 async function arrive(moving: Moving): Promise<Verdict | null> {
-  const { context, work, move, begin, target, from, to } = moving;
+  const { context, work, move, begin, target, to } = moving;
   const { service, id } = work;
   // Its data here does not wait for a cluster that may never answer.
   if (mustBeRemoved(service, context.restoreWindowMs)) return removeSource(moving);
@@ -271,7 +271,7 @@ async function arrive(moving: Moving): Promise<Verdict | null> {
   }
   const outage = describeOutage(move, Date.now());
   await to.finish(spec);
-  await retire(from, id);
+  await retire(moving);
   const until = new Date(Date.now() + context.restoreWindowMs).toISOString();
   await writeMove(context, work, { state: 'kept', until }, own.seen.reachable);
   const detail = `${outage}; its former server is stopped, and kept until ${until}`;
@@ -279,20 +279,23 @@ async function arrive(moving: Moving): Promise<Verdict | null> {
 }
 
 /** The service does not wait for its former region: this is tried again. */
-const retire = (from: MoveSource, id: string): Promise<void> =>
-  from.retire(id).catch(() => undefined);
+async function retire({ from, move, work }: Moving): Promise<void> {
+  const { id, service } = work;
+  const current = { host: service.host, port: service.port };
+  await from.retire(id, { former: move.source, current }).catch(() => undefined);
+}
 
 /**
  * Removes the former server once its time is over, or the service is removed. Neither waits for the
  * other: a service can be in an operation, or out of order, for as long as its owner likes.
  */
 export async function removeSource(moving: Moving): Promise<Verdict | null> {
-  const { context, work, move, source, from } = moving;
+  const { context, work, move, source } = moving;
   const { service, id } = work;
   const isRemoved = mustBeRemoved(service, context.restoreWindowMs);
   if (!isRemoved && !isKeptTimeOver(move, Date.now())) {
     // Its cluster may not have answered.
-    await retire(from, id);
+    await retire(moving);
     return null;
   }
   const seen = seenBefore(work);

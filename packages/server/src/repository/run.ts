@@ -49,9 +49,9 @@ const IO_TIMEOUT_S = 15;
 const LOWEST_PRIORITY = ['nice', '-n', '19', 'ionice', '-c', '3'] as const;
 /**
  * For what somebody waits for, as a restore, and for what is lost with the disk until it is sent,
- * as WAL. On a busy processor the lowest priority gets 1.5 % of the time of a process with the usual
- * one, this one 11 % (sched(7), weights of nice values), and twelve at a time leave the servers
- * most of it.
+ * as WAL. On a busy processor the lowest priority gets 1.5 % of the time of a process with the
+ * usual one, this one 11 % (sched(7), weights of nice values), and twelve at a time leave the
+ * servers most of it.
  */
 const LOW_PRIORITY = ['nice', '-n', '10', 'ionice', '-c', '2', '-n', '7'] as const;
 /** File descriptors of a child from here on are files of ours. */

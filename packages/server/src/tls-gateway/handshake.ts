@@ -1,8 +1,7 @@
 /** Reads how a client begins, up to the name of its server. It reads no more than it needs. */
-import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
+import { readChunk, readStart, REQUEST_BYTES, type Start } from '../lib/client-start.ts';
 import { MAX_HELLO_BYTES, readClientHello, type Hello } from './client-hello.ts';
-import { readStart, REQUEST_BYTES, type Start } from './start.ts';
 
 /** The bytes for the server, and its name; null: the client names none. */
 export type Begun =
@@ -60,20 +59,6 @@ function readHello(bytes: Buffer): Hello {
   return hello.kind === 'more' && bytes.length > MAX_HELLO_BYTES
     ? { kind: 'refused', why: 'too_long' }
     : hello;
-}
-
-/**
- * @param signal of the end of the socket too
- * @returns null: it has ended @throws the reason of the signal
- */
-async function readChunk(socket: Duplex, signal: AbortSignal): Promise<Buffer | null> {
-  for (;;) {
-    signal.throwIfAborted();
-    const chunk: unknown = socket.read();
-    if (Buffer.isBuffer(chunk)) return chunk;
-    if (socket.readableEnded || socket.destroyed) return null;
-    await once(socket, 'readable', { signal });
-  }
 }
 
 /** Reads the answer to a request for TLS: one byte. @throws Error for any other answer */

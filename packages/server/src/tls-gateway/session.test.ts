@@ -5,7 +5,7 @@ import { afterEach, expect, test } from 'vitest';
 import { createPlaces } from './limits.ts';
 import type { Route } from './routes.ts';
 import { serveClient, type Refusal, type Timeouts } from './session.ts';
-import { sslRequest, tlsAlert } from './start.ts';
+import { sslRequest, tlsAlert } from '../lib/client-start.ts';
 
 /** No test takes as long. */
 const NEVER_MS = 600_000;

@@ -5,7 +5,7 @@ import { expectTls, readHandshake } from './handshake.ts';
 import type { FullReason, Places } from './limits.ts';
 import { leaveAfter, pass } from './pass.ts';
 import { TooManyLookups, type Route, type Routes } from './routes.ts';
-import { noTlsError, sslRequest, tlsAlert } from './start.ts';
+import { sslRequest, startError, tlsAlert } from '../lib/client-start.ts';
 
 /** Why a client is not connected to a server: a label of the metrics. */
 export type Refusal =
@@ -74,11 +74,13 @@ function refuse(client: Socket, why: Refusal, { refused }: Parts): void {
   client.destroySoon();
 }
 
+const NO_TLS = 'TLS is required: connect with sslmode=require or sslmode=verify-full';
+
 /** @returns null: nothing is answered */
 function answerTo(why: Refusal): Buffer | null {
   switch (why) {
     case 'no_tls':
-      return noTlsError();
+      return startError('28000', NO_TLS);
     case 'no_name':
     case 'unknown_name':
       return tlsAlert('unrecognized_name');

@@ -138,16 +138,18 @@ test.each([
   await expect(stopping(how)).rejects.toThrow(MoveRefused);
 });
 
+const MOVED = { former: { host: 'a', port: 1 }, current: { host: 'b', port: 2 } };
+
 test('a service that has moved keeps its volume, and its pods end', async () => {
   await running();
   annotate({ [FENCED]: '["*"]', [STOPPED]: 'now' });
-  await source().retire(ID);
+  await source().retire(ID, MOVED);
   expect(annotations()).toMatchObject({ [FENCED]: '["*"]', 'cnpg.io/hibernation': 'on' });
   stopServers(cloud);
   // It is left alone once its pods have ended.
   annotate({ 'cnpg.io/hibernation': 'noticed' });
   await until(async () => {
-    await source().retire(ID);
+    await source().retire(ID, MOVED);
     const is = annotations()['cnpg.io/hibernation'];
     annotate({ 'cnpg.io/hibernation': 'noticed' });
     return is === 'noticed';

@@ -15,6 +15,7 @@ import { createOutOfMemory, readMemoryCounters } from './host/out-of-memory.ts';
 import { createQuotas, type Quotas } from './host/quota.ts';
 import { createStorageMeter } from './host/storage.ts';
 import type { Glance } from './host/usage.ts';
+import { createMovedNotices } from './network/moved-notices.ts';
 import { createMonitor, type Heartbeat } from './postgres/monitor.ts';
 import { createPrecloned, type Precloned } from './postgres/precloned.ts';
 import { createReader } from './postgres/reader.ts';
@@ -64,6 +65,7 @@ export type Local = Readonly<{
   meter: ReturnType<typeof createStorageMeter>;
   quotas: Quotas;
   minorVersions: MinorVersions;
+  notices: ReturnType<typeof createMovedNotices>;
   /** The last figures of each server, by its key: rates are differences. */
   glances: Map<string, Glance>;
 }>;
@@ -124,6 +126,7 @@ export function createLocal(options: LocalEngineOptions): Local {
     meter: createStorageMeter(machine.cloneMethod),
     quotas: createQuotas(machine, monitor),
     minorVersions: createMinorVersions(machine, monitor),
+    notices: createMovedNotices(issuer, options.listenAddress),
     glances: new Map(),
   };
 }

@@ -50,7 +50,7 @@ export const IS_OURS = `(not exists (select from pg_auth_members m where m.rolei
         (select oid from pg_roles where rolname in ('pg_signal_backend', 'pg_checkpoint')))
     or r.rolname in ('${READER_ROLE}', '${POOLER_ROLE}')))`;
 
-type Place = Pick<Local, 'machine' | 'topology'>;
+type Place = Pick<Local, 'machine' | 'topology' | 'notices'>;
 
 /** @param stopMs how long the server may take to stop before it is killed */
 export function createMoveActions(local: Place, stopMs = STOP_MS): Omit<MoveSource, 'read'> {
@@ -77,7 +77,7 @@ export function createMoveActions(local: Place, stopMs = STOP_MS): Omit<MoveSour
     },
     giveBack: (id) => allowFunctions(local, id, true),
     // A stopped server has nothing but its disk.
-    retire: async () => undefined,
+    retire: (id, { former, current }) => local.notices.open(id, former.port, current),
   };
 }
 

@@ -17,7 +17,7 @@ import { portOf } from './at-primary.ts';
 import { createMoveActions, IS_OURS } from './move-actions.ts';
 import { primaryPaths } from './topology/instances.ts';
 
-export function createMoves(local: Pick<Local, 'machine' | 'topology'>): Moves {
+export function createMoves(local: Pick<Local, 'machine' | 'topology' | 'notices'>): Moves {
   const read = oneAtATime((id: string) => readPrimary(local, id));
   return {
     place: 'machine',

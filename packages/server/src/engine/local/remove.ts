@@ -41,6 +41,7 @@ export async function removeService(
 ): Promise<Verdict> {
   const { machine, topology, keeper } = local;
   forgetSet(topology, id);
+  local.notices.close(id);
   const paths = machine.layout.service(id);
   const [server, marker] = await Promise.all([findServer(paths), readMarker(paths)]);
   const children = await provisioningForksOf(keeper, id);

@@ -160,7 +160,7 @@ function cleanSource(from: MoveSource, clean: Clean): MoveSource {
     giveBack: (id) => cleaned(clean, () => from.giveBack(id)),
     stop: (id, keep) => cleaned(clean, () => from.stop(id, keep)),
     dismiss: (id) => cleaned(clean, () => from.dismiss(id)),
-    retire: (id) => cleaned(clean, () => from.retire(id)),
+    retire: (id, moved) => cleaned(clean, () => from.retire(id, moved)),
   };
 }
 

@@ -10,7 +10,7 @@ import {
   openCertificateAuthority,
   type CertificateAuthority,
 } from '../../../lib/tls.ts';
-import { tlsAlert } from '../../../tls-gateway/start.ts';
+import { tlsAlert } from '../../../lib/client-start.ts';
 import { startFakePostgres, type LoginAnswer } from '../fake-postgres.testing.ts';
 import { askWhetherItAnswers } from './challenge.ts';
 
