@@ -187,10 +187,10 @@ describe('a fork of the past', () => {
     expect(
       (await withClient(empty, (client) => client.query("select to_regclass('t') as t"))).rows,
     ).toEqual([{ t: null }]);
-    expect(await backupsOf(parent)).toMatchObject({
-      snapshots: [{ kind: 'initial' }],
-      problem: null,
-    });
+    const { snapshots, problem } = await backupsOf(parent);
+    // The next one may have been taken meanwhile.
+    expect(snapshots.at(-1)).toMatchObject({ kind: 'initial' });
+    expect(problem).toBe(null);
   });
 
   test('a point in time is exact to the transaction, also after the last write and with a paused parent', async () => {

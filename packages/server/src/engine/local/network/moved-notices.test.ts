@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { connect as connectTcp, createServer, type AddressInfo, type Socket } from 'node:net';
+import { connect as connectTcp, createServer, type Server, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
 import { afterEach, beforeAll, expect, test } from 'vitest';
@@ -28,10 +28,15 @@ beforeAll(async () => {
 });
 afterEach(() => notices.close('id'));
 
-async function freePort(): Promise<number> {
+async function listenAnywhere(): Promise<{ server: Server; port: number }> {
   const server = createServer().listen(0, ADDRESS);
   await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
+  const address = server.address();
+  return { server, port: typeof address === 'object' ? (address?.port ?? 0) : 0 };
+}
+
+async function freePort(): Promise<number> {
+  const { server, port } = await listenAnywhere();
   server.close();
   await once(server, 'close');
   return port;
@@ -130,9 +135,7 @@ test('another endpoint is in the answers from then on, until the notice is close
 });
 
 test('a port that is taken is no notice', async () => {
-  const taken = createServer().listen(0, ADDRESS);
-  await once(taken, 'listening');
-  const { port } = taken.address() as AddressInfo;
+  const { server: taken, port } = await listenAnywhere();
   notices = createMovedNotices(issuer, ADDRESS);
   const open = () => notices.open('id', port, { host: 'b', port: 2 });
   await expect(open()).rejects.toThrow('EADDRINUSE');
