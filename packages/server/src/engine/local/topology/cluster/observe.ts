@@ -216,16 +216,22 @@ function isSettling({ next, streaming }: Replication): boolean {
   return next.before.length > 0 && next.now.members.every((n) => streaming.includes(n));
 }
 
-function isWritable(
+/**
+ * Whether clients can write. A primary that has missed a heartbeat counts as slow until it hangs:
+ * on a busy machine the status of a service must not change with every pause.
+ *
+ * @param own the primary
+ */
+export function isWritable(
   own: InstanceSeen | undefined,
-  gateway: GatewaySeen,
+  gateway: Pick<GatewaySeen, 'running'>,
   followers: Followers | null,
-  { streaming, current: { now } }: Replication,
+  { streaming, current: { now } }: Pick<Replication, 'streaming' | 'current'>,
 ): boolean {
   return (
     own?.server?.phase === 'ready' &&
     own.data === 'primary' &&
-    own.silentMs === null &&
+    !hangs(own) &&
     gateway.running &&
     (followers === null || streaming.filter((n) => now.members.includes(n)).length >= now.count)
   );
