@@ -76,3 +76,62 @@ test('statements and heartbeats of a busy connection wait for each other, in ord
     await rm(top, { recursive: true });
   }
 });
+
+test('a pause of the control plane is no silence of a server', async () => {
+  const top = await realpath(await mkdtemp(join(tmpdir(), 'howdah-monitor-')));
+  const statements: string[] = [];
+  const deadlineMs = 200;
+  let pauses = 0;
+  const answered = new EventEmitter();
+  const pauseAfterAnswer = async (): Promise<void> => {
+    if (pauses++ > 0) return;
+    setImmediate(() => {
+      const endMs = performance.now() + 2 * deadlineMs;
+      while (performance.now() < endMs);
+      answered.emit('paused');
+    });
+  };
+  const server = createServer((socket) => serve(socket, pauseAfterAnswer, statements));
+  const reported: string[] = [];
+  const monitor = createMonitor(
+    (id) => reported.push(id),
+    () => Promise.resolve(false),
+  );
+  try {
+    await once(server.listen(join(top, `.s.PGSQL.${PORT}`)), 'listening');
+    const paused = once(answered, 'paused');
+    const paths = { ...instancePaths(top), socket: top };
+    await monitor.connect('one', paths, PORT, { everyMs: 1, deadlineMs });
+    await paused;
+    const before = statements.length;
+    await expect.poll(() => statements.length).toBeGreaterThan(before);
+    expect(reported).toEqual([]);
+    expect(monitor.silentMs('one')).toBe(null);
+  } finally {
+    monitor.close();
+    server.close();
+    await rm(top, { recursive: true });
+  }
+});
+
+test('a server that does not answer is reported', async () => {
+  const top = await realpath(await mkdtemp(join(tmpdir(), 'howdah-monitor-')));
+  const never = new Promise<void>(() => undefined);
+  const server = createServer((socket) => serve(socket, () => never, []));
+  const reported: string[] = [];
+  const monitor = createMonitor(
+    (id) => reported.push(id),
+    () => Promise.resolve(false),
+  );
+  try {
+    await once(server.listen(join(top, `.s.PGSQL.${PORT}`)), 'listening');
+    const paths = { ...instancePaths(top), socket: top };
+    await monitor.connect('one', paths, PORT, { everyMs: 1, deadlineMs: 50 });
+    await expect.poll(() => reported).toEqual(['one']);
+    expect(monitor.silentMs('one')).toBeGreaterThanOrEqual(50);
+  } finally {
+    monitor.close();
+    server.close();
+    await rm(top, { recursive: true });
+  }
+});

@@ -147,10 +147,10 @@ async function askForSignOfLife(state: State, id: string, client: Client): Promi
   const watch = watches.get(id);
   if (watch?.client !== client) return;
   const begunMs = performance.now();
-  watch.timer = setTimeout(() => {
+  awaitSignOfLife(watch, () => {
     if (!silentSince.has(id)) silentSince.set(id, begunMs);
     changed(id);
-  }, watch.heartbeat.deadlineMs);
+  });
   try {
     // A late answer still counts: on a busy machine a server is slow and does not hang.
     await run(watch, 'select 1');
@@ -162,6 +162,22 @@ async function askForSignOfLife(state: State, id: string, client: Client): Promi
   clearTimeout(watch.timer);
   if (silentSince.delete(id)) changed(id);
   watch.timer = setTimeout(() => void askForSignOfLife(state, id, client), watch.heartbeat.everyMs);
+}
+
+/** A timer that is later than this shows that this process was paused, or its machine was busy. */
+const PAUSED_MS = 20;
+
+/**
+ * Reports a server that does not answer in time. If this process was paused meanwhile, answers may
+ * be there that it has not read yet: the server gets the same time once more.
+ */
+function awaitSignOfLife(watch: Watch, report: () => void): void {
+  const { deadlineMs } = watch.heartbeat;
+  const dueMs = performance.now() + deadlineMs;
+  watch.timer = setTimeout(() => {
+    if (performance.now() < dueMs + PAUSED_MS) report();
+    else watch.timer = setTimeout(report, deadlineMs);
+  }, deadlineMs);
 }
 
 function drop({ watches }: State, id: string): void {
