@@ -26,8 +26,8 @@ const COUNT = 500;
 const FIRST_PORT = 31_000;
 const AT_A_TIME = 16;
 const CHANGES = 10;
-/** After a start each service is looked at, and asked for an answer. */
-const SETTLING_MS = 30_000;
+/** After a start each service is looked at and asked for an answer, and its log is read. */
+const SETTLING_MS = 180_000;
 /** The first snapshot of a new service, which its copies then have too. */
 const SNAPSHOT_MS = 600_000;
 

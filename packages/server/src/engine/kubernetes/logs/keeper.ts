@@ -1,6 +1,7 @@
 /**
- * Keeps the server logs of a region beyond their pods: what is new in them once a minute, before
- * each step that ends pods, and as long as a pod is ending. Kubernetes deletes a log with its pod.
+ * Keeps the server logs of a region beyond their pods: the new lines once a minute, of quiet logs
+ * less often, before each step that ends pods, and as long as a pod is ending. Kubernetes deletes a
+ * log with its pod.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import pLimit, { type LimitFunction } from 'p-limit';
@@ -11,6 +12,7 @@ import { podIn } from '../manifests/names.ts';
 import type { ClusterState, ServerState } from '../service/observed.ts';
 import { firstStamp, lastStamp, linesIn, podTag, type LogLine } from './lines.ts';
 import { pack } from './part.ts';
+import { isDue, restAfter, type Rest } from './quiet.ts';
 import { readOutput, type Extent, type LogSource, type Pod } from './pod-log.ts';
 
 const EVERY_MS = 60_000;
@@ -54,6 +56,8 @@ type Keeping = Parts &
   Readonly<{
     /** By service and server. */
     known: Map<string, Known>;
+    /** Of quiet services. */
+    rests: Map<string, Rest>;
     inTurn: ReturnType<typeof createTurns>;
     /** Runs the requests of rounds, steps and ends, a few at a time. */
     limit: LimitFunction;
@@ -67,6 +71,7 @@ export function createLogKeeper(parts: Parts): LogKeeper {
   const keeping: Keeping = {
     ...parts,
     known: new Map(),
+    rests: new Map(),
     inTurn: createTurns(),
     limit: pLimit(AT_A_TIME),
     signal,
@@ -82,6 +87,8 @@ export function createLogKeeper(parts: Parts): LogKeeper {
       await Promise.race([work, sleep(stepWithinMs, undefined, { ref: false })]);
     },
     notice: (id) => {
+      // A server that has ended says why.
+      keeping.rests.delete(id);
       for (const { uid, leaving } of cache.servers(id)) {
         if (!leaving || followed.has(uid) || signal.aborted) continue;
         const work = followEnd(keeping, id, uid).finally(() => followed.delete(uid));
@@ -97,15 +104,23 @@ export function createLogKeeper(parts: Parts): LogKeeper {
 
 /** Rounds over all services that run. */
 async function keepAll(keeping: Keeping, everyMs: number): Promise<void> {
-  const { cache, known, signal, failed } = keeping;
+  const { cache, known, rests, signal, failed } = keeping;
   const limit = pLimit(AT_A_TIME);
   const wait = () => sleep(everyMs, undefined, { signal, ref: false }).catch(() => undefined);
   for (await wait(); !signal.aborted; await wait()) {
     if (cache.staleWhy() !== null) continue;
     const ids = cache.ids();
-    for (const key of known.keys()) if (!ids.includes(idIn(key))) known.delete(key);
+    const there = new Set(ids);
+    for (const key of known.keys()) if (!there.has(idIn(key))) known.delete(key);
+    for (const id of rests.keys()) if (!there.has(id)) rests.delete(id);
+    const due = ids.filter((id) => isDue(rests.get(id)));
     const kept = await Promise.allSettled(
-      ids.map((id) => limit(() => keepService(keeping, id, () => true))),
+      due.map((id) =>
+        limit(async () => {
+          const hasMore = await keepService(keeping, id, () => true);
+          rests.set(id, restAfter(hasMore, rests.get(id), Math.random()));
+        }),
+      ),
     );
     // A cluster that does not answer fails all of them, for one reason.
     const failure = kept.find(({ status }) => status === 'rejected');
@@ -129,21 +144,23 @@ async function followEnd(keeping: Keeping, id: string, uid: string): Promise<voi
   }
 }
 
+/** @returns whether any of the logs had new lines */
 async function keepService(
   keeping: Keeping,
   id: string,
   isWanted: (server: ServerState) => boolean,
-): Promise<void> {
+): Promise<boolean> {
   const { cache, inTurn } = keeping;
   const cluster = cache.cluster(id);
-  if (cluster === null) return;
+  if (cluster === null) return false;
   const wanted = cache.servers(id).filter(isWanted);
-  await Promise.all(
+  const found = await Promise.all(
     wanted.map((server) => {
       const key = keyOf(id, server.n);
       return inTurn(key, () => keepServer(keeping, { id, cluster, server, key }));
     }),
   );
+  return found.includes(true);
 }
 
 const keyOf = (id: string, server: number): string => `${id} ${server}`;
@@ -151,9 +168,10 @@ const idIn = (key: string): string => key.slice(0, key.indexOf(' '));
 
 type Kept = Readonly<{ id: string; cluster: ClusterState; server: ServerState; key: string }>;
 
-async function keepServer(keeping: Keeping, { id, cluster, server, key }: Kept): Promise<void> {
+/** @returns whether the log had new lines */
+async function keepServer(keeping: Keeping, { id, cluster, server, key }: Kept): Promise<boolean> {
   const { cache, keptLogs: kept, known, signal, mayWrite } = keeping;
-  if (signal.aborted || !mayWrite() || cache.staleWhy() !== null) return;
+  if (signal.aborted || !mayWrite() || cache.staleWhy() !== null) return false;
   const { namespace, name } = cluster;
   const tag = podTag(server.uid);
   const pod = { namespace, name: podIn(name, server.n), tag };
@@ -162,12 +180,13 @@ async function keepServer(keeping: Keeping, { id, cluster, server, key }: Kept):
   const read = await readNew(keeping, pod, before.at);
   // Pods have their names again: these may be the lines of another one.
   const now = cache.servers(id).find(({ n }) => n === server.n);
-  if (now !== undefined && now.uid !== server.uid) return;
+  if (now !== undefined && now.uid !== server.uid) return true;
   const part = await pack(read.lines);
   // Another control plane may have taken over while this one read.
-  if (!mayWrite()) return;
+  if (!mayWrite()) return false;
   if (part !== null && !(await kept.add(id, server.n, { ...part, pod: tag }))) known.delete(key);
   else known.set(key, { pod: tag, at: read.at ?? before.at });
+  return part !== null;
 }
 
 /** @param tag of the pod that the server has */
