@@ -159,6 +159,11 @@ describe.concurrent('an archive', () => {
     },
   );
 
+  testWithPlugin('an archive is verified, and one with a gap fails its verification', () => {
+    const store = s3().newStore();
+    return withSubject((subject) => verifiedArchive(subject, store), { store });
+  });
+
   testWithPlugin('a service archives from its next restart on, and says what is in the way', () =>
     withSubject(archivesOnceRestarted),
   );
@@ -263,6 +268,55 @@ async function awayAndBack(
   expect(files.length).toBeGreaterThan(3);
   expect(files).toEqual(files.map((_, index) => first + index));
   await removeAll(subject, spec.id);
+}
+
+/** Verifies the snapshot or the archive, whichever is next. @returns the steps, and the result */
+async function verify(subject: KubernetesSubject, spec: ServiceSpec) {
+  const steps: string[] = [];
+  const verification = await subject.engine.backups.verify(
+    spec,
+    async (name, work) => {
+      steps.push(name);
+      await work(() => undefined);
+    },
+    new AbortController().signal,
+  );
+  return { steps, verification };
+}
+
+async function verifiedArchive(subject: KubernetesSubject, store: ObjectStore): Promise<void> {
+  const spec = await subject.newSpec();
+  await settle(subject, spec);
+  await backUp(subject, spec);
+  await subject.insertRows(spec, 1000);
+  const moment = await momentIn(subject, spec);
+  await archivedTo(subject, spec, moment);
+  expect((await verify(subject, spec)).steps[0]).toBe('restore snapshot');
+  const { steps, verification } = await verify(subject, spec);
+  expect(steps).toEqual([
+    'restore from object store',
+    'replay WAL',
+    'check tables and indexes',
+    'check page checksums',
+  ]);
+  expect(verification).toMatchObject({ succeeded: true });
+  expect(Date.parse(verification.recovery_point ?? '')).toBeGreaterThanOrEqual(Date.parse(moment));
+  expect(await subject.canLogIn(spec, subject.firstPassword)).toBe(true);
+  // The files of WAL from the base backup on, without the newest ones.
+  const folder = `${folderOf(store)}/s-${spec.id}`;
+  const gap = (await filesOf(store, spec)).filter((name) =>
+    /\/00000001[0-9A-F]{16}\.gz$/.test(name),
+  );
+  for (const file of gap) await s3().remove(folder, file);
+  await verify(subject, spec);
+  const failed = await verify(subject, spec);
+  expect(failed.steps).toEqual(['restore from object store']);
+  expect(failed.verification).toMatchObject({
+    succeeded: false,
+    problem: expect.stringContaining('restore from object store'),
+  });
+  await removeAll(subject, spec.id);
+  expect(await subject.leftovers(spec.id)).toEqual([]);
 }
 
 async function archivesOnceRestarted(subject: KubernetesSubject): Promise<void> {

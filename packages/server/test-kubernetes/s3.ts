@@ -86,6 +86,8 @@ export async function startS3(host: string, port: number) {
         .map((file) => join(file.parentPath, file.name).slice(path.length + 1))
         .toSorted();
     },
+    /** @param file of {@link filesIn} */
+    remove: (folder: string, file: string): Promise<void> => rm(join(objects, folder, file)),
     close: async (): Promise<void> => {
       await stop();
       await rm(directory, { recursive: true });

@@ -328,9 +328,8 @@ export interface BackupKeeping {
    */
   keep(id: string, rules: KeepRules): Promise<boolean>;
   /**
-   * Verifies the newest snapshot of a service, running or not, by restoring it beside the service;
-   * the result is written to the snapshot. One runs at a time. It leaves nothing
-   * behind, whatever happens.
+   * Verifies the newest backup of a service, running or not, by restoring it beside the service;
+   * the result is kept with that. One runs at a time. It leaves nothing behind, whatever happens.
    *
    * @throws what `signal` was aborted with; Error when there is nothing to restore
    */

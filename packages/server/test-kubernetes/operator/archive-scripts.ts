@@ -20,11 +20,13 @@ exec barman-cloud-wal-archive --gzip $store "$DESTINATION" "$SERVER_NAME" "$1"
 /**
  * Makes the data of a moment, as the job full-recovery does: Restore of restore/restore.go. The
  * newest backup that ended before is taken: findClosestBackupFromTargetTime of barman-cloud,
- * pkg/catalog. The archive of the new server must be empty (checkBackupDestination).
+ * pkg/catalog. The archive of the new server, if it has one, must be empty
+ * (checkBackupDestination).
  */
 export const RESTORE = `${COMMON}${STORE}
 rm -rf "$data"
-barman-cloud-check-wal-archive $store "$DESTINATION" "$SERVER_NAME"
+[ "$ARCHIVES" = no ] ||
+  barman-cloud-check-wal-archive $store "$DESTINATION" "$SERVER_NAME"
 backup=$(barman-cloud-backup-list --format json $store "$DESTINATION" "$ARCHIVE_SOURCE" |
   python3 -c '
 import json, os, sys

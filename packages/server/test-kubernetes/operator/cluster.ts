@@ -172,7 +172,7 @@ export function archiveSourceOf({ metadata, spec }: Cluster) {
   if (name === undefined) return null;
   const plugin = spec.externalClusters?.find((one) => one.name === name)?.plugin;
   if (plugin === undefined) throw new Error(`${metadata.name} has no external cluster ${name}`);
-  return { server: plugin.parameters.serverName, targetTime: recoveryTarget?.targetTime };
+  return { ...plugin.parameters, targetTime: recoveryTarget?.targetTime };
 }
 
 /** Whether all servers of a Cluster are standbys: docs/cloudnativepg.md, fact 32. */

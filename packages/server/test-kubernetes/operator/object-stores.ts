@@ -9,6 +9,7 @@ import type { Api } from './api.ts';
 import { BASE_BACKUP, LIST_BACKUPS, removeOld } from './archive-scripts.ts';
 import {
   archiverOf,
+  archiveSourceOf,
   CLUSTERS,
   currentPrimary,
   isLeaving,
@@ -115,9 +116,9 @@ type ObjectStore = Static<typeof OBJECT_STORE>;
 
 const SECRET = Type.Object({ data: Type.Record(Type.String(), Type.String()) });
 
-/** The bucket that a Cluster archives in; null: in none, or it is not there. */
+/** The bucket that a Cluster archives in or is recovered from; null: none, or it is not there. */
 function storeOf(stores: readonly ObjectStore[], cluster: Cluster): ObjectStore | null {
-  const name = archiverOf(cluster)?.barmanObjectName;
+  const name = (archiverOf(cluster) ?? archiveSourceOf(cluster))?.barmanObjectName;
   const { namespace } = cluster.metadata;
   const found = stores.find(
     ({ metadata }) => metadata.namespace === namespace && metadata.name === name,

@@ -274,7 +274,7 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
   const application = applicationOf(cluster);
   const source = sourceOf(cluster);
   const archive = archiveSourceOf(cluster);
-  const stored = archiverOf(cluster) !== null;
+  const stored = archiverOf(cluster) !== null || archive !== null;
   const hasSourceKey = source?.hasPassword === false;
   const environment = {
     SERVER: server,
@@ -287,7 +287,7 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
     COLLATE: initdb?.localeCollate,
     CTYPE: initdb?.localeCType,
     ARCHIVES: archiverOf(cluster) === null ? 'no' : 'yes',
-    ARCHIVE_SOURCE: archive?.server,
+    ARCHIVE_SOURCE: archive?.serverName,
     TARGET_TIME: archive?.targetTime,
     SOURCE: source === null ? undefined : conninfoOf(source.connectionParameters),
     REPLICA: isReplica(cluster) ? 'yes' : 'no',

@@ -9,7 +9,7 @@ import type { Engine, LocalBackups } from '../engine.ts';
 import { KINDS } from './api/kinds.ts';
 import type { Archiver } from './archiver.ts';
 import type { Cache } from './cache.ts';
-import { backupName, baseBackupName, verificationPod } from './manifests/names.ts';
+import { backupName, baseBackupName } from './manifests/names.ts';
 import { baseBackupManifest } from './manifests/object-store.ts';
 import { backupManifest } from './manifests/snapshots.ts';
 import type { Region } from './region.ts';
@@ -18,7 +18,7 @@ import { windowOf } from './service/archive-state.ts';
 import { placesIn } from './service/objects.ts';
 import type { ClusterState } from './service/observed.ts';
 import { nameOf } from './storage-classes.ts';
-import { removePod, verifySnapshot } from './verification.ts';
+import { removeVerification, verifyBackup } from './verification.ts';
 
 export type SnapshotPolicy = Pick<BackupPolicy, 'windowMs' | 'snapshotEveryMs'>;
 
@@ -48,13 +48,13 @@ export function createBackups(
     describe: async (id) => describe(region, policy, archiver, id),
     restorable: async () => null,
     keep: async (id, { removes }) => {
-      if (!verifying.has(id)) await removeVerification(region, id);
+      if (!verifying.has(id)) await removeLeft(region, id);
       return keep(region, policy, archiver, id, removes);
     },
     verify: async (spec, runStep, signal) => {
       verifying.add(spec.id);
       try {
-        return await verifySnapshot(region, spec, runStep, signal);
+        return await verifyBackup(region, spec, runStep, signal);
       } finally {
         verifying.delete(spec.id);
       }
@@ -107,11 +107,13 @@ function lastVerification(backups: readonly BackupState[]): Verification | null 
   return found.toSorted((a, b) => Date.parse(b.at) - Date.parse(a.at))[0] ?? null;
 }
 
-/** A control plane that was killed in a verification has left its pod, which has a volume. */
-async function removeVerification(region: Region, id: string): Promise<void> {
-  const cluster = region.cache.cluster(id);
-  if (cluster?.projectId == null || region.cache.verification(id) === null) return;
-  await removePod(region, placesIn(cluster.projectId)(KINDS.pod, verificationPod(id)), id);
+/** A control plane that was killed in a verification has left its pods, which have volumes. */
+async function removeLeft(region: Region, id: string): Promise<void> {
+  const { cache } = region;
+  const projectId = cache.cluster(id)?.projectId ?? null;
+  if (projectId === null) return;
+  if (cache.verification(id) === null && cache.recovering(id).length === 0) return;
+  await removeVerification(region, projectId, id);
 }
 
 const NO_SNAPSHOTS =

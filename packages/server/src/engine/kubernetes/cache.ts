@@ -37,6 +37,7 @@ import {
   clusterState,
   obstacleIn,
   POD_OBJECT,
+  type ClusterObject,
   type PodObject,
   serverState,
   type ClusterState,
@@ -44,10 +45,13 @@ import {
 } from './service/observed.ts';
 import { DEPLOYMENT_OBJECT, poolerState, type PoolerState } from './service/pooler-state.ts';
 
-/** The labels of pods with the name of their Cluster. A pod has one of them. */
-const POD_LABELS = [CLUSTER_LABEL, POOLER_LABEL, VERIFICATION_LABEL];
+/**
+ * The labels of pods with the name of a service's Cluster. Pods of a Cluster that recovers an
+ * archive have the first one, and another Cluster's name in the second.
+ */
+const POD_LABELS = [VERIFICATION_LABEL, CLUSTER_LABEL, POOLER_LABEL];
 
-/** A pod that verifies a snapshot. */
+/** A pod that examines a copy of a service. */
 export type VerificationPod = Readonly<{
   phase: string;
   /** Why it does not start, or has failed; null: no reason is known. */
@@ -66,8 +70,10 @@ export type Cache = Readonly<{
   servers: (id: string) => readonly ServerState[];
   /** The number of all its pods: of servers, of jobs, of the pooler, of a verification. */
   podCount: (id: string) => number;
-  /** The pod that verifies its newest snapshot; null: there is none. */
+  /** The pod that examines a copy of it; null: there is none. */
   verification: (id: string) => VerificationPod | null;
+  /** The pods of the Cluster that recovers its archive, so that the copy can be examined. */
+  recovering: (id: string) => readonly PodObject[];
   /** Why one of the pods of its servers does not start; null: no reason is known. */
   obstacle: (id: string) => string | null;
   /**
@@ -119,6 +125,8 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
     serviceOf: ({ metadata }) => idOf(metadata.name),
     changed,
   });
+  /** Each is asked for often, and changes with its object only. */
+  const states = new WeakMap<ClusterObject, ClusterState>();
   const pods = keep({
     ...parts,
     kind: KINDS.pod,
@@ -145,7 +153,10 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
     knowsBackups: () => isThere(backups.failure()),
     cluster: (id) => {
       const [found] = clusters.of(id);
-      return found === undefined ? null : clusterState(found);
+      if (found === undefined) return null;
+      const state = states.get(found) ?? clusterState(found);
+      states.set(found, state);
+      return state;
     },
     ...viewsOf(pods),
     setsOf: (id) => clusters.idsWith(({ metadata }) => metadata.labels?.[LABELS.parent] === id),
@@ -179,27 +190,36 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
   };
 }
 
-type PodViews = Pick<Cache, 'servers' | 'podCount' | 'verification' | 'obstacle' | 'poolerPods'>;
+type PodViews = Pick<
+  Cache,
+  'servers' | 'podCount' | 'verification' | 'recovering' | 'obstacle' | 'poolerPods'
+>;
 
 /** The pods of services, by what they are for. */
 function viewsOf(pods: Readonly<{ of: (id: string) => readonly PodObject[] }>): PodViews {
-  const podsWith = (label: string, id: string) =>
-    pods.of(id).filter(({ metadata }) => metadata.labels?.[label] !== undefined);
+  const has = ({ metadata }: PodObject, label: string): boolean =>
+    metadata.labels?.[label] !== undefined;
+  const podsWith = (label: string, id: string) => pods.of(id).filter((pod) => has(pod, label));
+  const ofVerification = (id: string, isOfCluster: boolean) =>
+    podsWith(VERIFICATION_LABEL, id).filter((pod) => has(pod, CLUSTER_LABEL) === isOfCluster);
+  const ofCluster = (id: string) =>
+    podsWith(CLUSTER_LABEL, id).filter((pod) => !has(pod, VERIFICATION_LABEL));
   return {
     servers: (id) =>
-      podsWith(CLUSTER_LABEL, id)
+      ofCluster(id)
         .map(serverState)
         .filter((state) => state !== null)
         .toSorted((a, b) => a.n - b.n),
     podCount: (id) => pods.of(id).length,
     verification: (id) => {
-      const found = podsWith(VERIFICATION_LABEL, id);
+      const found = ofVerification(id, false);
       const [pod] = found;
       return pod === undefined
         ? null
         : { phase: pod.status?.phase ?? 'Pending', obstacle: obstacleIn(found) };
     },
-    obstacle: (id) => obstacleIn(podsWith(CLUSTER_LABEL, id)),
+    recovering: (id) => ofVerification(id, true),
+    obstacle: (id) => obstacleIn(ofCluster(id)),
     poolerPods: (id) => {
       const found = podsWith(POOLER_LABEL, id);
       return { count: found.length, obstacle: obstacleIn(found) };

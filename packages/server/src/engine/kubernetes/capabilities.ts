@@ -87,7 +87,8 @@ export function capabilitiesOf(settings: Settings, { snapshots, archive }: Keepi
       drill: POSSIBLE,
       attachToVPC: networks,
       attachToAllowList: networks,
-      verifyBackup: snapshots ? POSSIBLE : { possible: false, why: NO_VERIFICATION },
+      verifyBackup:
+        snapshots || archive !== null ? POSSIBLE : { possible: false, why: NO_VERIFICATION },
       runBackup: { possible: false, why: NO_BACKUP_NOW },
       createReplicaSet: POSSIBLE,
       query: POSSIBLE,
@@ -124,8 +125,9 @@ const NO_PAST =
   'present one with the strategy NOW';
 
 const NO_VERIFICATION =
-  'the cluster of the region has no snapshots of volumes (howdah region doctor says why), so ' +
-  'there is none to examine beside the service; fork it, and examine the fork';
+  'the region has no object store (howdah region object-store), and its cluster no snapshots of ' +
+  'volumes (howdah region doctor says why), so there is no backup to examine; fork the service, ' +
+  'and examine the fork';
 
 /** Repositories serve regions of this machine; this one has its own way. */
 const offMachineOf = (archive: ObjectStore | null): string =>

@@ -38,6 +38,7 @@ import { whyNotBackedUp } from './service/snapshots.ts';
 import { createStatements, type Statements } from './statements.ts';
 import { keepSnapshotClass, nameOf } from './storage-classes.ts';
 import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
+import { nextVerified } from './verification.ts';
 
 export type KubernetesEngineOptions = Readonly<{
   settings: RegionSettings;
@@ -200,6 +201,7 @@ function createLifecycle(region: Region): Engine['lifecycle'] {
         parent: cache.cluster(spec.origin?.parent ?? spec.set?.parent ?? ''),
         whyNoBackup: whyNotBackedUp(region, spec.origin?.parent),
         snapshotClass: nameOf(region.snapshotClass()),
+        verified: nextVerified(region, spec.id),
       };
       return planOf(existing, kind, spec, ...more);
     },

@@ -139,7 +139,7 @@ test('a pod that somebody removes ends the verification', async () => {
   await refused;
 });
 
-test('a verification ends with its signal, and a service without a snapshot has none', async () => {
+test('a verification ends with its signal, and a service without a backup has none', async () => {
   const spec = await withSnapshot();
   const [controller, reason] = [new AbortController(), new Error('it is removed')];
   const refused = expect(verify(spec, controller.signal)).rejects.toThrow(reason);
@@ -149,7 +149,7 @@ test('a verification ends with its signal, and a service without a snapshot has 
   expect(pod()).toBeUndefined();
   cloud.fake.take(BACKUP);
   await until(async () => (await cloud.engine.backups.describe(ID)).snapshots.length === 0);
-  await expect(verify(spec)).rejects.toThrow('it has no snapshot yet');
+  await expect(verify(spec)).rejects.toThrow('it has no backup yet');
 });
 
 test('the pod of a control plane that was killed is removed, by the next round too', async () => {

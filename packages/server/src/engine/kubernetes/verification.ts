@@ -1,6 +1,7 @@
 /**
- * Verifies backups: a pod of its own has a volume that is made of the newest snapshot of a service,
- * recovers and examines it. The service is not affected. One by one, as the control plane asks.
+ * Verifies backups: a pod of its own examines a volume that is made of the newest snapshot of a
+ * service, or that its archive was recovered to. The service is not affected. One by one, as the
+ * control plane asks.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Verification } from '@howdah/contract';
@@ -12,11 +13,14 @@ import { KubeError } from './api/errors.ts';
 import { KINDS, pathOf, type Place } from './api/kinds.ts';
 import { VERIFICATION, verificationPod } from './manifests/names.ts';
 import { VERIFICATION_CONTAINER, verificationManifest } from './manifests/verification.ts';
+import { recoverArchive, recoveredClaim, removeRecovered } from './recovery.ts';
 import type { Region } from './region.ts';
-import type { BackupState } from './service/backup-state.ts';
+import { windowOf } from './service/archive-state.ts';
+import { asSettings, limitsOfAnySize } from './service/limits.ts';
 import { placesIn } from './service/objects.ts';
 import type { ClusterState } from './service/observed.ts';
-import { POD_STEPS, resultIn, type PodStep, type StepResult } from './service/verification.ts';
+import { chooseVerified, type Verifiable } from './service/verified.ts';
+import { stepsOf, resultIn, type PodStep, type StepResult } from './service/verification.ts';
 
 const POLL_MS = 500;
 /** A cluster that is full for so long has no room for it today. */
@@ -29,8 +33,22 @@ const OUTPUT_BYTES = 64 * 1024;
 /** The check that failed. Its result is recorded. */
 class Failed extends Error {}
 
-/** @throws what `signal` was aborted with; Error when there is no snapshot, or no room for it */
-export async function verifySnapshot(
+/** The backup that is verified next; null: there is none yet. */
+export function nextVerified(
+  { cache, objectStore }: Pick<Region, 'cache' | 'objectStore'>,
+  id: string,
+): Verifiable | null {
+  const store = objectStore();
+  const window = windowOf(cache.archive(id), store);
+  const archive =
+    window === null || store === null
+      ? null
+      : { latestMs: window.latestMs, sinceMs: store.sinceMs };
+  return chooseVerified(cache.backups(id), archive);
+}
+
+/** @throws what `signal` was aborted with; Error when there is no backup, or no room for it */
+export async function verifyBackup(
   region: Region,
   spec: ServiceSpec,
   runStep: RunStep,
@@ -38,24 +56,27 @@ export async function verifySnapshot(
 ): Promise<Verification> {
   const { cache, kube } = region;
   const cluster = cache.cluster(spec.id);
-  const backup = cache.backups(spec.id).find(({ snapshot }) => snapshot !== null);
-  if (cluster === null || cluster.projectId === null || backup?.snapshot == null)
-    throw new Error('it has no snapshot yet: its first one is taken soon after its creation');
-  const place = placesIn(cluster.projectId)(KINDS.pod, verificationPod(spec.id));
+  const next = nextVerified(region, spec.id);
+  if (cluster === null || cluster.projectId === null || next === null)
+    throw new Error('it has no backup yet: its first one is taken soon after its creation');
+  const { projectId } = cluster;
+  const { backup } = next;
+  const place = placesIn(projectId)(KINDS.pod, verificationPod(spec.id));
   // A control plane that was killed has left it.
-  await removePod(region, place, spec.id);
+  await removeVerification(region, projectId, spec.id);
   try {
-    const verification = await check(region, spec, { cluster, backup, place }, runStep, signal);
+    const verified = { ...next, cluster, projectId, place };
+    const verification = await check(region, spec, verified, runStep, signal);
     const at = { kind: KINDS.backup, namespace: backup.namespace, name: backup.name };
     const annotations = { [VERIFICATION]: JSON.stringify(verification) };
     cache.putBackup(await kube.merge(at, { metadata: { annotations } }));
     return verification;
   } finally {
-    await removePod(region, place, spec.id);
+    await removeVerification(region, projectId, spec.id);
   }
 }
 
-type Verified = Readonly<{ cluster: ClusterState; backup: BackupState; place: Place }>;
+type Verified = Verifiable & Readonly<{ cluster: ClusterState; projectId: string; place: Place }>;
 
 async function check(
   region: Region,
@@ -66,16 +87,18 @@ async function check(
 ): Promise<Verification> {
   const begunMs = Date.now();
   const checks: Verification['checks'] = [];
-  const takenAt = new Date(verified.backup.askedMs).toISOString();
+  // A snapshot is taken after it was asked for.
+  const point = new Date(verified.toMs ?? verified.backup.askedMs).toISOString();
+  const which = verified.toMs === null ? `that of ${point}` : `up to ${point}`;
   let seconds: number | null = null;
   try {
-    for (const [step, name] of POD_STEPS)
+    for (const [step, name] of stepsOf(verified.toMs))
       await runStep(name, async () => {
         signal.throwIfAborted();
-        if (step === 'restore') await createPod(region, spec, verified);
-        const found = await untilEnd(region, spec.id, verified.place, step, signal);
+        const restored = step === 'restore' ? await restore(region, spec, verified, signal) : null;
+        const found = restored ?? (await untilEnd(region, spec.id, verified.place, step, signal));
         if (step === 'replay' && found.state === 'ok') seconds = (Date.now() - begunMs) / 1000;
-        const detail = step === 'restore' ? `that of ${takenAt}: ${found.detail}` : found.detail;
+        const detail = step === 'restore' ? `${which}: ${found.detail}` : found.detail;
         checks.push({ name, succeeded: found.state === 'ok', detail });
         if (found.state === 'failed') throw new Failed(found.detail);
         return detail;
@@ -88,36 +111,53 @@ async function check(
     at: new Date().toISOString(),
     succeeded: failed === undefined,
     recovery_seconds: seconds,
-    // It is taken after it was asked for.
-    recovery_point: seconds === null ? null : takenAt,
+    recovery_point: seconds === null ? null : point,
     checks,
     ...(failed === undefined ? {} : { problem: `${failed.name}: ${failed.detail}` }),
   };
 }
 
-async function createPod(
-  { kube, settings }: Region,
+/**
+ * Makes the copy, and the pod that examines it.
+ *
+ * @returns why there is no copy; null: there is one
+ */
+async function restore(
+  region: Region,
   spec: ServiceSpec,
-  { cluster, backup, place }: Verified,
-): Promise<void> {
-  const { desired, projectId, uid } = cluster;
+  { cluster, projectId, backup, toMs, place }: Verified,
+  signal: AbortSignal,
+): Promise<StepResult | null> {
+  const { kube, settings } = region;
+  const { id } = spec;
+  const { desired, uid } = cluster;
   const major = desired?.major ?? spec.major;
   const image = cluster.image ?? (major === null ? null : settings.images[major]);
-  if (major == null || image == null || projectId === null || backup.snapshot === null)
+  if (major == null || image == null)
     throw new Error('its version of PostgreSQL is not known yet: try it again in a minute');
-  const manifest = verificationManifest({
-    id: spec.id,
+  const preload = desired?.preload ?? loadedLibraries(spec);
+  const storageGb = desired?.storageGb ?? spec.storageGb;
+  const copy = {
+    id,
     projectId,
     region: settings.code,
     clusterUid: uid,
     image,
     major,
-    preload: desired?.preload ?? loadedLibraries(spec),
-    snapshot: backup.snapshot,
-    storageGb: desired?.storageGb ?? spec.storageGb,
+    storageGb,
     storageClass: settings.storageClass,
-  });
+  };
+  if (toMs !== null) {
+    const limits = asSettings(limitsOfAnySize({ size: null, major, preload, storageGb }));
+    const targetTime = new Date(toMs).toISOString();
+    const failed = await recoverArchive(region, { ...copy, limits, targetTime }, signal);
+    if (failed !== null) return failed;
+  }
+  const volume =
+    toMs === null ? { snapshot: backup.snapshot ?? '' } : { claim: recoveredClaim(id) };
+  const manifest = verificationManifest({ ...copy, preload, volume });
   await kube.create({ ...place, name: null }, manifest, Type.Unknown());
+  return null;
 }
 
 /**
@@ -173,10 +213,16 @@ async function readStep({ kube }: Region, place: Place, step: PodStep): Promise<
   return resultIn(text, step);
 }
 
-/** Removes the pod, and waits for its end a while. */
-export async function removePod({ kube, cache }: Region, place: Place, id: string): Promise<void> {
-  if (!(await kube.remove(place, 0))) return;
+/** Removes all that a verification has made, and waits for the end of the pods a while. */
+export async function removeVerification(
+  region: Region,
+  projectId: string,
+  id: string,
+): Promise<void> {
+  const { kube, cache } = region;
+  const isRemoved = await kube.remove(placesIn(projectId)(KINDS.pod, verificationPod(id)), 0);
   const begunMs = Date.now();
-  while (cache.verification(id) !== null && Date.now() - begunMs < END_WITHIN_MS)
+  while (isRemoved && cache.verification(id) !== null && Date.now() - begunMs < END_WITHIN_MS)
     await sleep(POLL_MS);
+  await removeRecovered(region, projectId, id);
 }

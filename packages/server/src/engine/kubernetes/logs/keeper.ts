@@ -56,7 +56,7 @@ type Keeping = Parts &
   Readonly<{
     /** By service and server. */
     known: Map<string, Known>;
-    /** Of quiet services. */
+    /** The rounds that quiet services are left out of. */
     rests: Map<string, Rest>;
     inTurn: ReturnType<typeof createTurns>;
     /** Runs the requests of rounds, steps and ends, a few at a time. */

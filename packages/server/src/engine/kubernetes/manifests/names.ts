@@ -24,7 +24,7 @@ export const BACKUP_LABEL = 'cnpg.io/backupName';
 /** The label of the pods of a pooler, with the name of the Cluster. They lack that of servers. */
 export const POOLER_LABEL = 'howdah.io/pooler';
 
-/** The label of the pod that verifies a snapshot, with the name of the Cluster. */
+/** The label of the pods of a verification, with the name of the Cluster that is verified. */
 export const VERIFICATION_LABEL = 'howdah.io/verification';
 
 /** The namespace of a project: CloudNativePG wants a Cluster and its secrets in one. */
@@ -94,8 +94,10 @@ export const idOfSnapshot = (name: string): string | null =>
 /** A backup by snapshot, and the snapshot of it. */
 export const backupName = (id: string, takenMs: number): string =>
   `${clusterName(id)}-${new Date(takenMs).toISOString().replaceAll(/\D/g, '').slice(0, 14)}`;
-/** The pod that verifies the newest snapshot of a service. */
+/** The pod that examines a copy of the data of a service. */
 export const verificationPod = (id: string): string => `${clusterName(id)}-verification`;
+/** The Cluster that recovers the archive of a service, so that the copy can be examined. */
+export const recoveredName = (id: string): string => `v-${id}`;
 /** The annotation of a Backup with the result of its verification. */
 export const VERIFICATION = 'howdah.io/verification';
 /** A base backup in the object store. */

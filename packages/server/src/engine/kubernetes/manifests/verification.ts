@@ -1,8 +1,8 @@
 /**
- * The pod that verifies a snapshot: a server of its own on a volume that is made of the snapshot,
- * without a network listener, without a token of Kubernetes, and gone with its volume in the end.
- * The data is of a tenant, so nothing of its configuration is obeyed, and no server but this one is
- * reached by a session in it.
+ * The pod that examines a backup: a server of its own on a volume that is made of a snapshot, or
+ * that an archive was recovered to. It has no network listener and no token of Kubernetes, and is
+ * gone in the end, with the volume that is made of a snapshot. The data is of a tenant, so nothing
+ * of its configuration is obeyed, and no server but this one is reached by a session in it.
  */
 import { KINDS } from '../api/kinds.ts';
 import {
@@ -23,8 +23,8 @@ export type VerificationInput = Readonly<{
   image: string;
   major: number;
   preload: readonly string[];
-  /** In the namespace of the project. */
-  snapshot: string;
+  /** The snapshot that a volume is made of, or a volume that nothing else uses. */
+  volume: Readonly<{ snapshot: string }> | Readonly<{ claim: string }>;
   storageGb: number;
   storageClass: string | null;
 }>;
@@ -194,14 +194,22 @@ function podSpec(input: VerificationInput): object {
       },
     ],
     volumes: [
-      { name: 'data', ephemeral: { volumeClaimTemplate: { spec: claimOf(input) } } },
+      { name: 'data', ...volumeOf(input) },
       { name: 'temporary', emptyDir: { sizeLimit: '1Gi' } },
     ],
   };
 }
 
-/** Kubernetes makes the volume with the pod, and removes it with that. */
-const claimOf = ({ snapshot, storageGb, storageClass }: VerificationInput): object => ({
+/** Kubernetes makes the volume of a snapshot with the pod, and removes it with that. */
+const volumeOf = (input: VerificationInput): object =>
+  'claim' in input.volume
+    ? { persistentVolumeClaim: { claimName: input.volume.claim } }
+    : { ephemeral: { volumeClaimTemplate: { spec: claimOf(input, input.volume.snapshot) } } };
+
+const claimOf = (
+  { storageGb, storageClass }: Pick<VerificationInput, 'storageGb' | 'storageClass'>,
+  snapshot: string,
+): object => ({
   accessModes: ['ReadWriteOnce'],
   ...(storageClass === null ? {} : { storageClassName: storageClass }),
   resources: { requests: { storage: `${storageGb}G` } },

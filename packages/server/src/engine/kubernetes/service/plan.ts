@@ -8,10 +8,13 @@ import { desiredOf } from './desired.ts';
 import { beginsWithSnapshot } from './decide-fork.ts';
 import type { Observed } from './observed.ts';
 import { STEPS, switchOverTo } from './steps.ts';
-import { POD_STEPS } from './verification.ts';
+import { stepsOf } from './verification.ts';
+import type { Verifiable } from './verified.ts';
 
 type Existing = Pick<Observed, 'cluster' | 'servers' | 'parent' | 'whyNoBackup'> &
-  Pick<Known, 'snapshotClass'>;
+  Pick<Known, 'snapshotClass'> &
+  /** The backup that would be verified; null: there is none yet. */
+  Readonly<{ verified: Verifiable | null }>;
 
 /** @param existing what there is of the service now */
 export function planOf(
@@ -66,7 +69,7 @@ export function planOf(
     case 'detachFromVPC':
       return running ? [...write, ...(spec.pooler === null ? [] : [STEPS.reloadPooler])] : [];
     case 'verifyBackup':
-      return POD_STEPS.map(([, name]) => name);
+      return stepsOf(existing.verified?.toMs ?? null).map(([, name]) => name);
     // Changes without a step here, and those that the region refuses.
     case 'updatePassword':
     case 'setEnvironment':

@@ -4,14 +4,19 @@ import { VerificationSchema } from '@howdah/contract';
 import { Value } from 'typebox/value';
 import { VERIFICATION_STEP } from '../../verification-steps.ts';
 
-/** The steps in their order, by their names in the output of the pod. */
-export const POD_STEPS = [
-  ['restore', VERIFICATION_STEP.restore],
+export type PodStep = 'restore' | 'replay' | 'relations' | 'pages';
+
+/**
+ * The steps in their order, by their names in the output of the pod.
+ *
+ * @param toMs the moment up to which an archive is recovered; null: it is a snapshot
+ */
+export const stepsOf = (toMs: number | null): readonly (readonly [PodStep, string])[] => [
+  ['restore', toMs === null ? VERIFICATION_STEP.restore : VERIFICATION_STEP.restoreArchive],
   ['replay', VERIFICATION_STEP.replay],
   ['relations', VERIFICATION_STEP.relations],
   ['pages', VERIFICATION_STEP.pages],
-] as const;
-export type PodStep = (typeof POD_STEPS)[number][0];
+];
 
 /** `failed` says that the backup is damaged, `error` that it could not be examined. */
 export type StepResult = Readonly<{ state: 'ok' | 'failed' | 'error'; detail: string }>;

@@ -1,0 +1,209 @@
+/** Verifications of archives in the object store of a region. */
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { ServiceSpec } from '../spec.ts';
+import type { ObjectStore } from '../object-store.ts';
+import {
+  ID,
+  NAMESPACE,
+  newSpec,
+  openCloud,
+  runServers,
+  until,
+  untilAwaited,
+  untilStep,
+  type Cloud,
+} from './engine.testing.ts';
+import { listOf, STORE, withStore } from './s3.testing.ts';
+
+let cloud: Cloud;
+beforeEach(async () => {
+  cloud = await openCloud();
+});
+afterEach(() => cloud.close());
+
+const POD = `/api/v1${NAMESPACE}/pods/s-${ID}-verification`;
+const COPY = `/apis/postgresql.cnpg.io/v1${NAMESPACE}/clusters/v-${ID}`;
+const BACKUP = `/apis/postgresql.cnpg.io/v1${NAMESPACE}/backups/s-${ID}-20260101000000-base`;
+const TAKEN = '2026-01-01T00:00:00Z';
+const ARCHIVED = '2026-01-01T10:00:00.000Z';
+const labels = { 'howdah.io/service': ID, 'howdah.io/region': 'kube' };
+
+/** A running service whose archive reaches a moment. */
+async function withArchive(store: ObjectStore): Promise<ServiceSpec> {
+  cloud.store = store;
+  const spec = await newSpec(cloud);
+  await untilAwaited(cloud, spec);
+  runServers(cloud);
+  await untilStep(cloud, spec, 'settled');
+  const window = { firstRecoverabilityPoint: TAKEN, lastSuccessfulBackupTime: TAKEN };
+  cloud.fake.put(`/apis/barmancloud.cnpg.io/v1${NAMESPACE}/objectstores/s-${ID}`, {
+    metadata: { labels, uid: 'u' },
+    status: { serverRecoveryWindow: { [`s-${ID}`]: window } },
+  });
+  cloud.fake.put(`/api/v1${NAMESPACE}/configmaps/s-${ID}-archived`, {
+    metadata: { labels, uid: 'u' },
+    data: { store: store.id, to: ARCHIVED },
+  });
+  cloud.fake.put(BACKUP, {
+    metadata: { creationTimestamp: TAKEN, labels, uid: 'u' },
+    spec: { cluster: { name: `s-${ID}` }, method: 'plugin' },
+    status: { phase: 'completed' },
+  });
+  await until(async () => (await cloud.engine.backups.describe(ID)).window.latest === ARCHIVED);
+  return spec;
+}
+
+const steps: string[] = [];
+const verify = (spec: ServiceSpec, signal = new AbortController().signal) => {
+  steps.length = 0;
+  return cloud.engine.backups.verify(
+    spec,
+    async (name, work) => void steps.push(`${name}: ${await work(() => undefined)}`),
+    signal,
+  );
+};
+
+const copy = () => cloud.fake.objects.get(COPY);
+const line = (step: string, detail: string): string =>
+  `${step} ok ${Buffer.from(detail).toString('base64')}\n`;
+const OUTPUT =
+  line('restore', '61 MB') +
+  line('replay', 'accepting connections') +
+  line('relations', '9 tables') +
+  line('pages', '5 pages');
+
+/** A pod of the job that recovers the archive. */
+const putJob = (name: string, phase: string): string => {
+  const path = `/api/v1${NAMESPACE}/pods/${name}`;
+  const of = { 'cnpg.io/cluster': `v-${ID}`, 'howdah.io/verification': `s-${ID}` };
+  cloud.fake.put(path, {
+    metadata: { labels: { ...of, 'howdah.io/region': 'kube' }, uid: name },
+    spec: { containers: [{ name: 'full-recovery' }] },
+    status: { phase },
+  });
+  return path;
+};
+
+test('an archive is recovered by a Cluster of its own, whose volume a pod examines', async () => {
+  const spec = await withArchive(STORE);
+  const verifying = verify(spec);
+  await until(async () => copy() !== undefined);
+  expect(copy()).toMatchObject({
+    metadata: {
+      labels: { 'howdah.io/verification': `s-${ID}` },
+      ownerReferences: [{ kind: 'Cluster', name: `s-${ID}` }],
+    },
+    spec: {
+      instances: 1,
+      imageName: 'postgres:17',
+      postgresql: { shared_preload_libraries: [], pg_hba: ['host all all all reject'] },
+      bootstrap: { recovery: { source: `s-${ID}`, recoveryTarget: { targetTime: ARCHIVED } } },
+      externalClusters: [{ plugin: { parameters: { serverName: `s-${ID}` } } }],
+    },
+  });
+  expect(Object(copy()).metadata.labels['howdah.io/service']).toBeUndefined();
+  expect(Object(copy()).spec.plugins).toBeUndefined();
+  const job = putJob(`v-${ID}-1-full-recovery-x`, 'Succeeded');
+  cloud.fake.put(COPY, { ...copy(), status: { readyInstances: 1 } });
+  const hibernation = () => Object(copy()).metadata.annotations['cnpg.io/hibernation'];
+  await until(async () => hibernation() === 'on');
+  cloud.fake.put(COPY, {
+    ...copy(),
+    status: { conditions: [{ type: 'cnpg.io/hibernation', status: 'True' }] },
+  });
+  await until(async () => cloud.fake.objects.has(POD));
+  const pod = Object(cloud.fake.objects.get(POD));
+  expect(pod.spec.volumes[0].persistentVolumeClaim).toEqual({ claimName: `v-${ID}-1` });
+  cloud.fake.logs.set(POD, { output: OUTPUT.split('\n').map((text) => [0, text]) });
+  cloud.fake.put(POD, { ...pod, status: { phase: 'Succeeded' } });
+  await until(async () => copy() === undefined);
+  cloud.fake.take(job);
+  expect(await verifying).toMatchObject({ succeeded: true, recovery_point: ARCHIVED });
+  expect(steps).toEqual([
+    `restore from object store: up to ${ARCHIVED}: 61 MB`,
+    'replay WAL: accepting connections',
+    'check tables and indexes: 9 tables',
+    'check page checksums: 5 pages',
+  ]);
+  expect(cloud.fake.objects.has(POD)).toBe(false);
+  expect((await cloud.engine.backups.describe(ID)).last_verification?.succeeded).toBe(true);
+});
+
+const FATAL = 'recovery ended before configured recovery target was reached';
+
+/** Two pods of the job have failed, with this output. */
+async function failTwice(): Promise<void> {
+  await until(async () => copy() !== undefined);
+  for (const name of ['a', 'b']) {
+    const path = putJob(`v-${ID}-1-full-recovery-${name}`, 'Failed');
+    const output = JSON.stringify({
+      msg: 'x',
+      record: { error_severity: 'FATAL', message: FATAL },
+    });
+    cloud.fake.logs.set(path, { output: [[0, output]] });
+  }
+}
+
+const takeJobs = (): void => {
+  for (const name of ['a', 'b'])
+    cloud.fake.take(`/api/v1${NAMESPACE}/pods/v-${ID}-1-full-recovery-${name}`);
+};
+
+test('an archive that cannot be recovered is a result', () =>
+  withStore(
+    (_, answer) => void answer.end(listOf('')),
+    async (store) => {
+      const spec = await withArchive(store);
+      const verifying = verify(spec);
+      await failTwice();
+      await until(async () => copy() === undefined);
+      takeJobs();
+      expect(await verifying).toMatchObject({
+        succeeded: false,
+        recovery_point: null,
+        problem: `restore from object store: up to ${ARCHIVED}: ${FATAL}`,
+      });
+      expect(cloud.fake.objects.has(POD)).toBe(false);
+    },
+  ));
+
+test('a recovery from a store that is away says nothing of the archive', async () => {
+  const spec = await withArchive({ ...STORE, endpoint: 'https://127.0.0.1:1' });
+  const refused = expect(verify(spec)).rejects.toThrow('the object store');
+  await failTwice();
+  await until(async () => copy() === undefined);
+  takeJobs();
+  await refused;
+  expect((await cloud.engine.backups.describe(ID)).last_verification).toBeUndefined();
+});
+
+test('the next round removes the Cluster that a killed control plane has left', async () => {
+  const spec = await withArchive(STORE);
+  void verify(spec).catch(() => undefined);
+  await until(async () => copy() !== undefined);
+  const job = putJob(`v-${ID}-1-full-recovery-x`, 'Running');
+  const next = cloud.openEngine();
+  let isLeft = true;
+  const rounds = until(async () => {
+    await next.backups.keep(ID, { removes: false, quotaBytes: 1 });
+    return !isLeft;
+  });
+  await until(async () => copy() === undefined);
+  isLeft = false;
+  cloud.fake.take(job);
+  await rounds;
+  await next.close();
+});
+
+test('pods of a recovery are no servers, and a removal waits for them', async () => {
+  const spec = await withArchive(STORE);
+  void verify(spec).catch(() => undefined);
+  await until(async () => copy() !== undefined);
+  putJob(`v-${ID}-1`, 'Running');
+  await until(async () => {
+    cloud.fake.take(`/api/v1${NAMESPACE}/pods/s-${ID}-1`);
+    return !(await cloud.engine.lifecycle.runs(ID));
+  });
+  const verdict = await cloud.engine.lifecycle.remove(ID, null, async () => undefined);
+  expect(verdict.outcome).toBe('again');
+});
