@@ -16,18 +16,24 @@ import type { Log } from '../lib/log.ts';
 /** With the time that what is wrong takes to show, it is seen within a minute. */
 const LOOK_EVERY_MS = 30_000;
 
+const isSame = (some: readonly Warning[], others: readonly Warning[]): boolean =>
+  JSON.stringify(some) === JSON.stringify(others);
+
 export function createWatch(store: Store, { code, engine }: Region, log: Log) {
   let timer: NodeJS.Timeout | undefined;
   let closing = false;
   let round: Promise<void> = Promise.resolve();
 
-  /** Looks at one service and brings its warnings up to date. */
-  const look = async (id: string): Promise<void> => {
-    const [disk, backups] = [
-      diskWarning(await engine.storage.disk()),
-      await engine.observe.warnings(id),
-    ];
-    await show(id, () => [...(disk === null ? [] : [disk]), ...backups]);
+  /**
+   * Looks at one service and brings its warnings up to date.
+   *
+   * @param known its warnings as they were a moment ago; null: they are not known. Most are the
+   *   same ones: then nothing is locked, which for hundreds of services costs processor time
+   */
+  const look = async (id: string, known: readonly Warning[] | null = null): Promise<void> => {
+    const disk = diskWarning(await engine.storage.disk());
+    const now = [...(disk === null ? [] : [disk]), ...(await engine.observe.warnings(id))];
+    if (known === null || !isSame(known, now)) await show(id, () => now);
   };
 
   /** @param warningsNow what a service warns of now, given what it warned of before */
@@ -40,7 +46,7 @@ export function createWatch(store: Store, { code, engine }: Region, log: Log) {
       if (locked === null || locked.service.deleting) return null;
       const before = locked.service.warnings;
       const after = warningsNow(before);
-      if (JSON.stringify(before) === JSON.stringify(after)) return null;
+      if (isSame(before, after)) return null;
       await changeService(tx, locked.service, { warnings: after }, locked.operation);
       return { before, after };
     });
@@ -57,9 +63,9 @@ export function createWatch(store: Store, { code, engine }: Region, log: Log) {
   };
 
   const lookAtAll = async (): Promise<void> => {
-    for (const { id } of await listServicesThatMustRun(store.db, code)) {
+    for (const { id, warnings } of await listServicesThatMustRun(store.db, code)) {
       if (closing) return;
-      await look(id).catch((error: unknown) =>
+      await look(id, warnings).catch((error: unknown) =>
         log.warn({ service: id, err: error }, 'could not check for warnings'),
       );
     }
@@ -83,7 +89,7 @@ export function createWatch(store: Store, { code, engine }: Region, log: Log) {
 
   return {
     start: () => void tick(),
-    look,
+    look: (id: string): Promise<void> => look(id),
     close: async (): Promise<void> => {
       closing = true;
       clearTimeout(timer);

@@ -166,18 +166,23 @@ export async function countServicesByStatus(
     .execute();
 }
 
-/** Services of a region that must run, and whether they do. */
+/** Services of a region that must run, whether they do, and their warnings. */
 export async function listServicesThatMustRun(
   db: Db,
   region: string,
-): Promise<{ id: string; type: ServiceType; up: boolean }[]> {
+): Promise<{ id: string; type: ServiceType; up: boolean; warnings: readonly Warning[] }[]> {
   const rows = await db
     .selectFrom('services')
-    .select(['id', 'service_type', 'status'])
+    .select(['id', 'service_type', 'status', 'warnings'])
     .where(isIn(region))
     .where(mustRun)
     .execute();
-  return rows.map(({ id, service_type: type, status }) => ({ id, type, up: status === 'READY' }));
+  return rows.map(({ id, service_type: type, status, warnings }) => ({
+    id,
+    type,
+    up: status === 'READY',
+    warnings,
+  }));
 }
 
 /** Services of a region with replicas, and its read replica sets, that are meant to run. */
