@@ -1,9 +1,11 @@
 /** The steps of the verification of a backup, as users read them. */
 export const VERIFICATION_STEP = {
   restore: 'restore snapshot',
-  restoreArchive: 'restore from object store',
   replay: 'replay WAL',
   catalogs: 'compare catalogs',
   relations: 'check tables and indexes',
   pages: 'check page checksums',
 } as const;
+
+/** The first step, where an archive in an object store is verified. */
+export const RESTORE_ARCHIVE = 'restore from object store';

@@ -18,6 +18,8 @@ const backup = (days: number, change: Partial<BackupState> = {}): BackupState =>
   snapshot: `b${days}`,
   problem: null,
   verification: null,
+  verifiedMs: null,
+  takenMs: null,
   ...change,
 });
 const failed = (days: number): BackupState =>

@@ -47,7 +47,7 @@ async function withArchive(store: ObjectStore): Promise<ServiceSpec> {
   cloud.fake.put(BACKUP, {
     metadata: { creationTimestamp: TAKEN, labels, uid: 'u' },
     spec: { cluster: { name: `s-${ID}` }, method: 'plugin' },
-    status: { phase: 'completed' },
+    status: { phase: 'completed', stoppedAt: TAKEN },
   });
   await until(async () => (await cloud.engine.backups.describe(ID)).window.latest === ARCHIVED);
   return spec;
@@ -72,14 +72,15 @@ const OUTPUT =
   line('relations', '9 tables') +
   line('pages', '5 pages');
 
-/** A pod of the job that recovers the archive. */
-const putJob = (name: string, phase: string): string => {
+/** A pod of the job that recovers the archive. @param exitCode of its container */
+const putJob = (name: string, phase: string, exitCode?: number): string => {
   const path = `/api/v1${NAMESPACE}/pods/${name}`;
   const of = { 'cnpg.io/cluster': `v-${ID}`, 'howdah.io/verification': `s-${ID}` };
+  const state = exitCode === undefined ? {} : { terminated: { exitCode } };
   cloud.fake.put(path, {
     metadata: { labels: { ...of, 'howdah.io/region': 'kube' }, uid: name },
     spec: { containers: [{ name: 'full-recovery' }] },
-    status: { phase },
+    status: { phase, containerStatuses: [{ name: 'full-recovery', state }] },
   });
   return path;
 };
@@ -131,48 +132,50 @@ test('an archive is recovered by a Cluster of its own, whose volume a pod examin
 
 const FATAL = 'recovery ended before configured recovery target was reached';
 
-/** Two pods of the job have failed, with this output. */
-async function failTwice(): Promise<void> {
+/** The job of the Cluster fails, with this output. Another Cluster waits for its pod to go. */
+async function fail(output = `FATAL:  ${FATAL}`, exitCode = 1): Promise<void> {
   await until(async () => copy() !== undefined);
-  for (const name of ['a', 'b']) {
-    const path = putJob(`v-${ID}-1-full-recovery-${name}`, 'Failed');
-    const output = JSON.stringify({
-      msg: 'x',
-      record: { error_severity: 'FATAL', message: FATAL },
-    });
-    cloud.fake.logs.set(path, { output: [[0, output]] });
-  }
+  const path = `/api/v1${NAMESPACE}/pods/v-${ID}-1-full-recovery-x`;
+  cloud.fake.logs.set(path, { output: [[0, output]] });
+  putJob(`v-${ID}-1-full-recovery-x`, 'Failed', exitCode);
+  await until(async () => copy() === undefined);
+  cloud.fake.take(path);
 }
 
-const takeJobs = (): void => {
-  for (const name of ['a', 'b'])
-    cloud.fake.take(`/api/v1${NAMESPACE}/pods/v-${ID}-1-full-recovery-${name}`);
-};
+const answering = (work: (store: ObjectStore) => Promise<void>): Promise<void> =>
+  withStore((_, answer) => void answer.end(listOf('')), work);
 
-test('an archive that cannot be recovered is a result', () =>
-  withStore(
-    (_, answer) => void answer.end(listOf('')),
-    async (store) => {
-      const spec = await withArchive(store);
-      const verifying = verify(spec);
-      await failTwice();
-      await until(async () => copy() === undefined);
-      takeJobs();
-      expect(await verifying).toMatchObject({
-        succeeded: false,
-        recovery_point: null,
-        problem: `restore from object store: up to ${ARCHIVED}: ${FATAL}`,
-      });
-      expect(cloud.fake.objects.has(POD)).toBe(false);
-    },
-  ));
+test('an archive that two Clusters cannot recover is a result', () =>
+  answering(async (store) => {
+    const verifying = verify(await withArchive(store));
+    await fail();
+    await fail();
+    expect(await verifying).toMatchObject({
+      succeeded: false,
+      recovery_point: null,
+      problem: `restore from object store: up to ${ARCHIVED}: ${FATAL}`,
+    });
+    expect(cloud.fake.objects.has(POD)).toBe(false);
+  }));
 
-test('a recovery from a store that is away says nothing of the archive', async () => {
+test.each([
+  ['a killed pod', `FATAL:  ${FATAL}`, 137, 'was killed'],
+  ['another reason', 'no such secret', 1, 'has failed for another reason'],
+  ['a full volume', 'FATAL:  could not extend: No space left on device', 1, 'another reason'],
+])('%s says nothing of the archive', (_, output, exitCode, why) =>
+  answering(async (store) => {
+    const refused = expect(verify(await withArchive(store))).rejects.toThrow(why);
+    await fail(output, exitCode);
+    await refused;
+    const described = await cloud.engine.backups.describe(ID);
+    expect(described.last_verification).toBeUndefined();
+  }),
+);
+
+test('an object store that is away says nothing of the archive', async () => {
   const spec = await withArchive({ ...STORE, endpoint: 'https://127.0.0.1:1' });
-  const refused = expect(verify(spec)).rejects.toThrow('the object store');
-  await failTwice();
-  await until(async () => copy() === undefined);
-  takeJobs();
+  const refused = expect(verify(spec)).rejects.toThrow(/^the object store of the region does not/);
+  await fail();
   await refused;
   expect((await cloud.engine.backups.describe(ID)).last_verification).toBeUndefined();
 });

@@ -11,9 +11,9 @@ import type { RunStep } from '../run-step.ts';
 import type { ServiceSpec } from '../spec.ts';
 import { KubeError } from './api/errors.ts';
 import { KINDS, pathOf, type Place } from './api/kinds.ts';
-import { VERIFICATION, verificationPod } from './manifests/names.ts';
+import { VERIFICATION, VERIFICATION_BEGUN, verificationPod } from './manifests/names.ts';
 import { VERIFICATION_CONTAINER, verificationManifest } from './manifests/verification.ts';
-import { recoverArchive, recoveredClaim, removeRecovered } from './recovery.ts';
+import { recoverArchive, recoveredClaim, removeRecovered, STILL_ENDING } from './recovery.ts';
 import type { Region } from './region.ts';
 import { windowOf } from './service/archive-state.ts';
 import { asSettings, limitsOfAnySize } from './service/limits.ts';
@@ -62,14 +62,16 @@ export async function verifyBackup(
   const { projectId } = cluster;
   const { backup } = next;
   const place = placesIn(projectId)(KINDS.pod, verificationPod(spec.id));
+  const at = { kind: KINDS.backup, namespace: backup.namespace, name: backup.name };
+  const annotate = async (annotations: Readonly<Record<string, string>>): Promise<void> =>
+    cache.putBackup(await kube.merge(at, { metadata: { annotations } }));
   // A control plane that was killed has left it.
-  await removeVerification(region, projectId, spec.id);
+  if (!(await removeVerification(region, projectId, spec.id))) throw new Error(STILL_ENDING);
+  await annotate({ [VERIFICATION_BEGUN]: new Date().toISOString() });
   try {
     const verified = { ...next, cluster, projectId, place };
     const verification = await check(region, spec, verified, runStep, signal);
-    const at = { kind: KINDS.backup, namespace: backup.namespace, name: backup.name };
-    const annotations = { [VERIFICATION]: JSON.stringify(verification) };
-    cache.putBackup(await kube.merge(at, { metadata: { annotations } }));
+    await annotate({ [VERIFICATION]: JSON.stringify(verification) });
     return verification;
   } finally {
     await removeVerification(region, projectId, spec.id);
@@ -213,16 +215,20 @@ async function readStep({ kube }: Region, place: Place, step: PodStep): Promise<
   return resultIn(text, step);
 }
 
-/** Removes all that a verification has made, and waits for the end of the pods a while. */
+/**
+ * Removes all that a verification has made, and waits for its end a while.
+ *
+ * @returns whether all of it is gone
+ */
 export async function removeVerification(
   region: Region,
   projectId: string,
   id: string,
-): Promise<void> {
+): Promise<boolean> {
   const { kube, cache } = region;
-  const isRemoved = await kube.remove(placesIn(projectId)(KINDS.pod, verificationPod(id)), 0);
+  await kube.remove(placesIn(projectId)(KINDS.pod, verificationPod(id)), 0);
   const begunMs = Date.now();
-  while (isRemoved && cache.verification(id) !== null && Date.now() - begunMs < END_WITHIN_MS)
+  while (cache.verification(id) !== null && Date.now() - begunMs < END_WITHIN_MS)
     await sleep(POLL_MS);
-  await removeRecovered(region, projectId, id);
+  return (await removeRecovered(region, projectId, id)) && cache.verification(id) === null;
 }

@@ -100,6 +100,8 @@ export const verificationPod = (id: string): string => `${clusterName(id)}-verif
 export const recoveredName = (id: string): string => `v-${id}`;
 /** The annotation of a Backup with the result of its verification. */
 export const VERIFICATION = 'howdah.io/verification';
+/** The annotation of a Backup with the moment at which its last verification began. */
+export const VERIFICATION_BEGUN = 'howdah.io/verification-begun';
 /** A base backup in the object store. */
 export const baseBackupName = (id: string, takenMs: number): string =>
   `${backupName(id, takenMs)}-base`;

@@ -20,6 +20,9 @@ import {
 } from './names.ts';
 import { pointInTimeOf } from './object-store.ts';
 
+/** Room for WAL that the service has removed meanwhile: its volume may be full. */
+const WAL_GB = 2;
+
 export type RecoveredInput = Readonly<{
   id: string;
   projectId: string;
@@ -67,7 +70,7 @@ function specOf(input: RecoveredInput, name: string): object {
     instances: 1,
     imageName: image,
     storage: {
-      size: `${storageGb}G`,
+      size: `${storageGb + WAL_GB}G`,
       ...(storageClass === null ? {} : { storageClass }),
     },
     // It takes what services leave.
@@ -78,6 +81,8 @@ function specOf(input: RecoveredInput, name: string): object {
       parameters: {
         ...limits,
         shared_buffers: '128MB',
+        max_wal_size: '96MB',
+        wal_keep_size: '0',
         autovacuum: 'off',
         max_logical_replication_workers: '0',
         ...(major >= 17 ? { event_triggers: 'off' } : {}),

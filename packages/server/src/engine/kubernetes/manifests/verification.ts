@@ -131,6 +131,19 @@ const configurationOf = ({ major, preload }: VerificationInput): string =>
     .map(([name, value]) => `${name} = '${value}'\n`)
     .join('');
 
+/** Settings of databases and roles are a tenant's: those of a client come before them. */
+const optionsOf = (major: number): string =>
+  Object.entries({
+    role: 'none',
+    statement_timeout: '0',
+    lock_timeout: '0',
+    idle_in_transaction_session_timeout: '0',
+    default_transaction_read_only: 'off',
+    ...(major >= 17 ? { transaction_timeout: '0' } : {}),
+  })
+    .map(([name, value]) => `-c ${name}=${value}`)
+    .join(' ');
+
 export function verificationManifest(input: VerificationInput): object {
   const { id, projectId, region, clusterUid } = input;
   const { apiVersion, kind } = KINDS.cluster;
@@ -159,6 +172,7 @@ function podSpec(input: VerificationInput): object {
     MAJOR: String(major),
     PGDATA: `${DATA}/pgdata`,
     CONFIGURATION: configurationOf(input),
+    PGOPTIONS: optionsOf(major),
   };
   return {
     restartPolicy: 'Never',

@@ -1,7 +1,7 @@
 /** Backups of a service, as the objects of CloudNativePG say. All of it is input. */
 import type { Verification } from '@howdah/contract';
 import { Type, type Static } from 'typebox';
-import { ASKED_OF, AWAITED, VERIFICATION } from '../manifests/names.ts';
+import { ASKED_OF, AWAITED, VERIFICATION, VERIFICATION_BEGUN } from '../manifests/names.ts';
 import { METADATA } from './metadata.ts';
 import { readVerification } from './verification.ts';
 
@@ -13,6 +13,7 @@ export const BACKUP_OBJECT = Type.Object({
       phase: Type.Optional(Type.String()),
       error: Type.Optional(Type.String()),
       startedAt: Type.Optional(Type.String()),
+      stoppedAt: Type.Optional(Type.String()),
       instanceID: Type.Optional(Type.Object({ podName: Type.Optional(Type.String()) })),
       snapshotBackupStatus: Type.Optional(
         Type.Object({
@@ -41,6 +42,10 @@ export type BackupState = Readonly<{
   problem: string | null;
   /** Its verification; null: there was none. */
   verification: Verification | null;
+  /** When its last verification began, whatever became of it; null: there was none. */
+  verifiedMs: number | null;
+  /** When it was taken; null: it is not, or that is unknown. */
+  takenMs: number | null;
 }>;
 
 /** Longest reason that users are shown. */
@@ -60,7 +65,14 @@ export function backupState({ metadata, spec, status }: BackupObject): BackupSta
     snapshot,
     problem: status?.phase === 'failed' ? (status.error ?? 'unknown').slice(0, MAX_LENGTH) : null,
     verification: readVerification(metadata.annotations?.[VERIFICATION]),
+    verifiedMs: timeOf(metadata.annotations?.[VERIFICATION_BEGUN]),
+    takenMs: isCompleted ? timeOf(status?.stoppedAt) : null,
   };
+}
+
+function timeOf(text: string | undefined): number | null {
+  const ms = Date.parse(text ?? '');
+  return Number.isNaN(ms) ? null : ms;
 }
 
 /** The backup of its running parent that a fork is made of. */

@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest';
-import { lastError } from './recovery-log.ts';
+import { damageIn } from './recovery-log.ts';
 
 const FATAL = 'recovery ended before configured recovery target was reached';
+const textOf = (...lines: readonly object[]): string =>
+  lines.map((line) => `${JSON.stringify(line)}\n`).join('');
 
 test.each([
   [
@@ -9,18 +11,37 @@ test.each([
     { msg: 'record', record: { error_severity: 'FATAL', message: FATAL } },
   ],
   ['a line of PostgreSQL', { msg: `2026-11-28 20:00:00.123 UTC [7] FATAL:  ${FATAL}` }],
-])('the reason is the last FATAL message: %s', (_, line) => {
+])('the damage is the last FATAL message: %s', (_, line) => {
+  const before = { msg: 'record', record: { error_severity: 'FATAL', message: 'an earlier one' } };
   const after = { msg: 'Error while restoring a backup', error: 'exit status 1' };
-  const text = [{ msg: 'Starting' }, line, after].map((one) => JSON.stringify(one)).join('\n');
-  expect(lastError(`${text}\n`)).toContain(FATAL);
+  expect(damageIn(textOf({ msg: 'Starting' }, before, line, after)).damage).toBe(FATAL);
+  expect(damageIn(`psql: FATAL:  ${FATAL}\nends\n`)).toEqual({ damage: FATAL, text: 'ends' });
 });
 
-test('without one, the reason is the last error of CloudNativePG, or the last line', () => {
-  const error = JSON.stringify({ msg: 'no backup', error: 'not found' });
-  expect(lastError(`${error}\n{"msg":"ending"}\n`)).toBe('no backup: not found');
-  expect(lastError('first\nlast\u0007one\n\n')).toBe('last one');
-  expect(lastError('psql: FATAL:  no\nnothing\n')).toBe('FATAL:  no');
-  expect(lastError('')).toBe('its pod has no output');
-  expect(lastError('{"msg": 7}\n')).toBe('{"msg": 7}');
-  expect(lastError('x'.repeat(1000))).toHaveLength(500);
+test('the plugin names a file that is missing', () => {
+  const file = '000000010000000000000009';
+  const line = {
+    msg: 'restore error',
+    error: `object storage or file not found ${file}: WAL not found`,
+  };
+  expect(damageIn(textOf(line, { msg: 'ending' })).damage).toBe(
+    `the archive has no WAL file ${file}`,
+  );
+});
+
+test.each([
+  ['another error', textOf({ msg: 'no backup', error: 'secret s3-key not found' })],
+  ['a full volume', textOf({ msg: 'FATAL:  could not write: No space left on device' })],
+  ['a quota', textOf({ msg: `FATAL:  ${FATAL}` }, { msg: 'Disk quota exceeded' })],
+  ['no output', ''],
+  ['no record', '{"msg": 7}\n'],
+])('nothing is said of the archive by %s', (_, output) => {
+  expect(damageIn(output).damage).toBe(null);
+});
+
+test('control characters of a tenant are not shown, and long texts are cut', () => {
+  const line = { msg: `FATAL:  a\u001b[31m${'x'.repeat(1000)}` };
+  const { damage } = damageIn(textOf(line));
+  expect(damage).toMatch(/^a \[31mxx/);
+  expect(damage).toHaveLength(500);
 });

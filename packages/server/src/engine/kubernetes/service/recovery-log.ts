@@ -1,4 +1,4 @@
-/** The reason of a recovery that failed, in the output of its pod. Names of a tenant are in it. */
+/** Why a recovery has failed, by the output of its pod. Names of a tenant may be in it. */
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
 
@@ -13,39 +13,42 @@ const LINE = Type.Object({
 
 /** Longest reason that users are shown. */
 const MAX_LENGTH = 500;
+/** The plugin looks for the first file before it copies anything. */
+const NO_WAL = /([0-9A-F]{24}): WAL not found/;
+/** These say something of the volume. */
+const NO_SPACE = /No space left on device|Disk quota exceeded/;
 
 /**
- * The last FATAL message of PostgreSQL, or else the last error of CloudNativePG, or else the last
- * line.
+ * @returns `damage`: how the archive is damaged, as PostgreSQL or the plugin says it; null: it is
+ *   not said. `text`: the last line, which is not for users
  */
-export function lastError(output: string): string {
+export function damageIn(output: string): Readonly<{ damage: string | null; text: string }> {
   const lines = output.split('\n').filter((line) => line.trim() !== '');
-  const parsed = lines.map(readLine);
-  const found =
-    parsed.findLast((line) => line.fatal !== null)?.fatal ??
-    parsed.findLast((line) => line.error !== null)?.error ??
-    lines.at(-1) ??
-    'its pod has no output';
-  return found
+  const text = (lines.at(-1) ?? 'no output').slice(0, MAX_LENGTH);
+  if (NO_SPACE.test(output)) return { damage: null, text: 'its volume is full' };
+  const missing = NO_WAL.exec(output)?.[1];
+  const fatal = lines.map(fatalIn).findLast((found) => found !== null) ?? null;
+  const damage = missing === undefined ? fatal : `the archive has no WAL file ${missing}`;
+  return { damage: damage === null ? null : shown(damage), text };
+}
+
+const shown = (text: string): string =>
+  text
     .replaceAll(/[\p{Cc}\p{Cf}]+/gu, ' ')
     .trim()
     .slice(0, MAX_LENGTH);
-}
 
-type Reason = Readonly<{ fatal: string | null; error: string | null }>;
-
-function readLine(line: string): Reason {
-  const [, plain = null] = /\b((?:FATAL|PANIC): .*)$/.exec(line) ?? [];
+/** The message of a line by which PostgreSQL ends; null: it is another one. */
+function fatalIn(line: string): string | null {
   const parsed = parse(line);
-  if (parsed === null) return { fatal: plain, error: null };
-  const { msg = '', error = null, record } = parsed;
+  if (parsed === null) return plainFatal(line);
+  const { msg = '', record } = parsed;
   const isFatal = record?.error_severity === 'FATAL' || record?.error_severity === 'PANIC';
-  const [, inMessage = null] = /\b((?:FATAL|PANIC): .*)$/s.exec(msg) ?? [];
-  return {
-    fatal: isFatal ? (record.message ?? msg) : inMessage,
-    error: error === null ? null : `${msg}: ${error}`,
-  };
+  return isFatal ? (record.message ?? msg) : plainFatal(msg);
 }
+
+const plainFatal = (line: string): string | null =>
+  /\b(?:FATAL|PANIC): +(.*)$/s.exec(line)?.[1] ?? null;
 
 function parse(line: string) {
   if (!line.startsWith('{')) return null;

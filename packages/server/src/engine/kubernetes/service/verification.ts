@@ -2,7 +2,7 @@
 import type { Verification } from '@howdah/contract';
 import { VerificationSchema } from '@howdah/contract';
 import { Value } from 'typebox/value';
-import { VERIFICATION_STEP } from '../../verification-steps.ts';
+import { RESTORE_ARCHIVE, VERIFICATION_STEP } from '../../verification-steps.ts';
 
 export type PodStep = 'restore' | 'replay' | 'relations' | 'pages';
 
@@ -12,7 +12,7 @@ export type PodStep = 'restore' | 'replay' | 'relations' | 'pages';
  * @param toMs the moment up to which an archive is recovered; null: it is a snapshot
  */
 export const stepsOf = (toMs: number | null): readonly (readonly [PodStep, string])[] => [
-  ['restore', toMs === null ? VERIFICATION_STEP.restore : VERIFICATION_STEP.restoreArchive],
+  ['restore', toMs === null ? VERIFICATION_STEP.restore : RESTORE_ARCHIVE],
   ['replay', VERIFICATION_STEP.replay],
   ['relations', VERIFICATION_STEP.relations],
   ['pages', VERIFICATION_STEP.pages],

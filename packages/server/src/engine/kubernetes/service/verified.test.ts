@@ -4,22 +4,12 @@ import { chooseVerified } from './verified.ts';
 
 const HOUR_MS = 3_600_000;
 
-/** @param verifiedMs null: it was not verified */
+/** A backup that has taken a minute. @param verifiedMs when a verification of it began */
 function backup(
   kind: BackupState['kind'],
   askedMs: number,
   verifiedMs: number | null = null,
 ): BackupState {
-  const verification =
-    verifiedMs === null
-      ? null
-      : {
-          at: new Date(verifiedMs).toISOString(),
-          succeeded: true,
-          recovery_seconds: 1,
-          recovery_point: null,
-          checks: [],
-        };
   return {
     kind,
     name: `${kind}-${askedMs}`,
@@ -28,7 +18,9 @@ function backup(
     isTaken: true,
     snapshot: kind === 'snapshot' ? `of-${askedMs}` : null,
     problem: null,
-    verification,
+    verification: null,
+    verifiedMs,
+    takenMs: askedMs + 60_000,
   };
 }
 
@@ -56,7 +48,8 @@ test('an archive that reaches no moment, or begins later, is not verified', () =
   expect(chooseVerified([base, snapshot], null)).toEqual({ backup: snapshot, toMs: null });
   // It is in the bucket of before.
   expect(chooseVerified([base], { ...ARCHIVE, sinceMs: 4 * HOUR_MS })).toBe(null);
-  expect(chooseVerified([{ ...base, isTaken: false }], ARCHIVE)).toBe(null);
-  expect(chooseVerified([backup('base', 6 * HOUR_MS)], ARCHIVE)).toBe(null);
+  expect(chooseVerified([{ ...base, isTaken: false, takenMs: null }], ARCHIVE)).toBe(null);
+  // A recovery to that moment cannot begin with it.
+  expect(chooseVerified([backup('base', 5 * HOUR_MS - 1)], ARCHIVE)).toBe(null);
   expect(chooseVerified([], ARCHIVE)).toBe(null);
 });

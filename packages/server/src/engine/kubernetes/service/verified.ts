@@ -8,7 +8,7 @@ export type Verifiable = Readonly<{ backup: BackupState; toMs: number | null }>;
 export type Reachable = Readonly<{ latestMs: number; sinceMs: number }> | null;
 
 /**
- * The newest snapshot or the archive, whichever was verified longer ago.
+ * The newest snapshot or the archive, whichever was verified longer ago, with or without a result.
  *
  * @param backups newest first
  * @returns null: there is neither
@@ -22,8 +22,11 @@ export function chooseVerified(
     archive === null
       ? undefined
       : backups.find(
-          ({ kind, isTaken, askedMs }) =>
-            kind === 'base' && isTaken && askedMs >= archive.sinceMs && askedMs < archive.latestMs,
+          ({ kind, askedMs, takenMs }) =>
+            kind === 'base' &&
+            takenMs !== null &&
+            askedMs >= archive.sinceMs &&
+            takenMs <= archive.latestMs,
         );
   const isBaseNext =
     base !== undefined &&
@@ -32,10 +35,10 @@ export function chooseVerified(
   return snapshot === undefined ? null : { backup: snapshot, toMs: null };
 }
 
-/** When one of a kind was verified last; before all other times: never. */
+/** When a verification of a kind began last; before all other times: never. */
 const verifiedMs = (backups: readonly BackupState[], kind: BackupState['kind']): number =>
   Math.max(
     ...backups
-      .filter((backup) => backup.kind === kind && backup.verification !== null)
-      .map(({ verification }) => Date.parse(verification?.at ?? '')),
+      .filter((backup) => backup.kind === kind)
+      .map((backup) => backup.verifiedMs ?? Number.NEGATIVE_INFINITY),
   );
