@@ -35,6 +35,7 @@ import { atEnd } from './lib/cleanup.ts';
 import {
   connectOverTls,
   create,
+  LOOPBACK,
   openCloud,
   remove,
   type Cloud,
@@ -215,15 +216,21 @@ async function injectIntoPeer(
   return { value, parts };
 }
 
-async function createWithTable(cloud: Cloud): Promise<Service> {
-  const service = await create(cloud, { replica_count: 1, sync_replica_count: 1 });
-  const client = await connectOverTls(cloud.ca, service.port, service.password);
+/** A synchronous pair with the table that {@link firstWrite} writes to. */
+export async function createWithTable(
+  cloud: Cloud,
+  body: object = {},
+  host = LOOPBACK,
+): Promise<Service> {
+  const service = await create(cloud, { ...body, replica_count: 1, sync_replica_count: 1 });
+  const client = await connectOverTls(cloud.ca, service.port, service.password, host);
   await client.query('create table t (n int)');
   await client.end();
   return service;
 }
 
-async function injectFault(
+/** Kills or stops the primary of a pair on this machine, until another one takes a write. */
+export async function injectFault(
   cloud: Cloud,
   service: Service,
   name: 'SIGKILL' | 'SIGSTOP',
@@ -256,16 +263,17 @@ async function injectFault(
  *
  * @returns the port of the server that acknowledged it
  */
-async function firstWrite(
+export async function firstWrite(
   ca: string,
   ports: readonly number[],
   password: string,
   retryMs: number,
+  host = LOOPBACK,
 ): Promise<number> {
   for (;;) {
     for (const port of ports) {
       try {
-        const client = await connectOverTls(ca, port, password);
+        const client = await connectOverTls(ca, port, password, host);
         try {
           await client.query('insert into t values (1)');
           return port;

@@ -29,6 +29,7 @@ import { run } from './lib/run.ts';
 import { markdown, skipped, type Row } from './lib/table.ts';
 import { isolation } from './isolation.ts';
 import { kubeCreate, kubeFork, kubeForkRunning, kubeGet, kubeMany } from './kube.ts';
+import { kubeFailover } from './kube-failover.ts';
 import { kubeFleet } from './kube-fleet.ts';
 import { list } from './list.ts';
 import { many } from './many.ts';
@@ -65,6 +66,7 @@ const BENCHES: readonly Bench[] = [
   kubeMany,
   kubeGet,
   kubeFleet,
+  kubeFailover,
 ];
 
 const { values, positionals } = parseArgs({

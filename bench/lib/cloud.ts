@@ -19,7 +19,7 @@ export type Cloud = Installation & {
 };
 
 /** Where services of this machine are reached. */
-const LOOPBACK = '127.0.0.1';
+export const LOOPBACK = '127.0.0.1';
 
 /** Starts an installation below a directory. */
 export async function openCloud(

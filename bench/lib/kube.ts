@@ -46,8 +46,12 @@ export const operatorInWords = (): string =>
   realOperatorFiles === null ? 'the operator’s double' : 'CloudNativePG itself';
 
 /** Starts an installation with the cluster as a region. */
-export async function openKubeCloud({ rig }: Kube, directory: string): Promise<Cloud> {
-  const cloud = await openCloud(directory);
+export async function openKubeCloud(
+  { rig }: Kube,
+  directory: string,
+  settings: Readonly<Record<string, string>> = {},
+): Promise<Cloud> {
+  const cloud = await openCloud(directory, settings);
   const { code, stderr } = await cloud.cli(
     ...`region add ${REGION} --host ${rig.host} --storage-class ${rig.storageClass}`.split(' '),
     ...`--ports ${PORTS.first}-${PORTS.last} --image 17=${rig.image}`.split(' '),

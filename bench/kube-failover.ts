@@ -1,0 +1,82 @@
+/**
+ * How long a client cannot write when the primary of a synchronous pair is killed: on Kubernetes,
+ * where CloudNativePG fails over, beside a pair on this machine.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Type } from 'typebox';
+import {
+  clusterName,
+  namespaceOf,
+} from '../packages/server/src/engine/kubernetes/manifests/names.ts';
+import { CLUSTERS, pathIn } from '../packages/server/test-kubernetes/operator/cluster.ts';
+import { createWithTable, firstWrite, injectFault } from './failover.ts';
+import type { Bench } from './lib/bench.ts';
+import { remove, type Cloud, type Service } from './lib/cloud.ts';
+import { IN_REGION, openKube, openKubeCloud, operatorInWords, type Kube } from './lib/kube.ts';
+import { idle, interleave, measured, stopwatch, valuesOf, type Sample } from './lib/measure.ts';
+import { compared, skipped } from './lib/table.ts';
+
+const TITLE = 'Kubernetes: writes are not possible while another member takes over';
+const RETRY_MS = 20;
+
+export const kubeFailover: Bench = {
+  name: 'kube-failover',
+  title: TITLE,
+  run: async ({ here, rounds }) => {
+    const kube = await openKube();
+    if (typeof kube === 'string') return [skipped('K', TITLE, kube)];
+    const settings = { HOWDAH_FAILOVER_COOLDOWN_SECONDS: '0' };
+    const cloud = await openKubeCloud(kube, here.directory, settings);
+    const there = await createWithTable(cloud, IN_REGION, cloud.host);
+    const ours = await createWithTable(cloud);
+    try {
+      const onKubernetes = measured(() => killPrimary(kube, cloud, there));
+      const onMachine = measured(() => injectFault(cloud, ours, 'SIGKILL'));
+      await interleave(rounds, [onKubernetes, onMachine]);
+      return [
+        compared({
+          goal: 'K',
+          what: `pod of the primary deleted without grace → write accepted, ${operatorInWords()}`,
+          unit: 'ms',
+          ours: valuesOf(onKubernetes),
+          against: 'a pair on this machine, kill -9 of the primary',
+          theirs: valuesOf(onMachine),
+          ratio: 'ours/theirs',
+          bound: null,
+          limit: 'the failover is that of the operator',
+        }),
+      ];
+    } finally {
+      await remove(cloud, there.id);
+      await cloud.end();
+    }
+  },
+};
+
+const CLUSTER = Type.Object({
+  status: Type.Object({
+    currentPrimary: Type.Optional(Type.String()),
+    readyInstances: Type.Optional(Type.Number()),
+  }),
+});
+
+async function killPrimary(kube: Kube, cloud: Cloud, service: Service): Promise<Sample> {
+  const { api } = kube.operator;
+  const namespace = namespaceOf(cloud.projectId);
+  const path = `${CLUSTERS}/namespaces/${namespace}/clusters/${clusterName(service.id)}`;
+  const status = async () => (await api.read(path, CLUSTER)).status;
+  const write = () => firstWrite(cloud.ca, [service.port], service.password, RETRY_MS, cloud.host);
+  while ((await status()).readyInstances !== 2) await sleep(100);
+  // A synchronous write is on the standby.
+  await write();
+  await idle();
+  const { currentPrimary: primary = '' } = await status();
+  const watch = stopwatch();
+  await api.remove(pathIn(namespace, 'pods', primary), 0);
+  // A killed primary may acknowledge for some ms more: only sessions at the new one count.
+  while ((await status()).currentPrimary === primary) await sleep(RETRY_MS);
+  watch.lap('another primary');
+  await write();
+  watch.lap('session, write');
+  return watch.sample();
+}
