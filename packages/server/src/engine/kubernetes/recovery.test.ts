@@ -97,7 +97,13 @@ test('an archive is recovered by a Cluster of its own, whose volume a pod examin
     spec: {
       instances: 1,
       imageName: 'postgres:17',
-      postgresql: { shared_preload_libraries: [], pg_hba: ['host all all all reject'] },
+      // The volume of the service may be full.
+      storage: { size: '12G' },
+      postgresql: {
+        parameters: { max_wal_size: '96MB', wal_keep_size: '0', event_triggers: 'off' },
+        shared_preload_libraries: [],
+        pg_hba: ['host all all all reject'],
+      },
       bootstrap: { recovery: { source: `s-${ID}`, recoveryTarget: { targetTime: ARCHIVED } } },
       externalClusters: [{ plugin: { parameters: { serverName: `s-${ID}` } } }],
     },

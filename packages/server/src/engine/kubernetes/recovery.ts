@@ -82,7 +82,8 @@ async function recoverOnce(region: Region, recovery: Recovery): Promise<StepResu
   for (const endMs = Date.now() + STOP_WITHIN_MS; ; await sleep(POLL_MS)) {
     recovery.signal.throwIfAborted();
     if ((await stateOf(region, place))?.hibernated === true) return null;
-    if (Date.now() > endMs) throw new Error('the server of the copy does not stop');
+    if (Date.now() > endMs)
+      throw new Error('the server of the copy does not stop within 10 minutes: verify it again');
   }
 }
 

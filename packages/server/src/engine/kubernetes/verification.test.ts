@@ -82,6 +82,12 @@ test('a snapshot is verified by a pod of its own, which is removed', async () =>
       containers: [{ image: 'postgres:17', securityContext: { capabilities: { drop: ['ALL'] } } }],
     },
   });
+  // A tenant's settings of a database must not end a check.
+  const options = expect.stringContaining('-c role=none -c statement_timeout=0');
+  expect(Object(pod()).spec.containers[0].env).toContainEqual({
+    name: 'PGOPTIONS',
+    value: options,
+  });
   const [volume] = Object(pod()).spec.volumes;
   expect(volume.ephemeral.volumeClaimTemplate.spec).toMatchObject({
     resources: { requests: { storage: '10G' } },

@@ -33,6 +33,13 @@ test.each([
   ['another error', textOf({ msg: 'no backup', error: 'secret s3-key not found' })],
   ['a full volume', textOf({ msg: 'FATAL:  could not write: No space left on device' })],
   ['a quota', textOf({ msg: `FATAL:  ${FATAL}` }, { msg: 'Disk quota exceeded' })],
+  ['a session that came too early', 'FATAL:  the database system is starting up\n'],
+  [
+    'a session that came too late',
+    textOf({
+      record: { error_severity: 'FATAL', message: 'the database system is shutting down' },
+    }),
+  ],
   ['no output', ''],
   ['no record', '{"msg": 7}\n'],
 ])('nothing is said of the archive by %s', (_, output) => {

@@ -44,11 +44,15 @@ function fatalIn(line: string): string | null {
   if (parsed === null) return plainFatal(line);
   const { msg = '', record } = parsed;
   const isFatal = record?.error_severity === 'FATAL' || record?.error_severity === 'PANIC';
-  return isFatal ? (record.message ?? msg) : plainFatal(msg);
+  return isFatal ? unlessRefused(record.message ?? msg) : plainFatal(msg);
 }
 
 const plainFatal = (line: string): string | null =>
-  /\b(?:FATAL|PANIC): +(.*)$/s.exec(line)?.[1] ?? null;
+  unlessRefused(/\b(?:FATAL|PANIC): +(.*)$/s.exec(line)?.[1] ?? null);
+
+/** A session that came too early or too late is refused by FATAL, too. */
+const unlessRefused = (message: string | null): string | null =>
+  message?.startsWith('the database system is ') === true ? null : message;
 
 function parse(line: string) {
   if (!line.startsWith('{')) return null;
