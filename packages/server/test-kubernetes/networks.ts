@@ -1,6 +1,6 @@
 /** Allowed networks of services: who logs in, whose sessions end, and what the owner cannot do. */
 import { describe, expect, test } from 'vitest';
-import { removeAll, settle, until } from '../src/engine/conformance/subject.ts';
+import { removeAll, runStatement, settle, until } from '../src/engine/conformance/subject.ts';
 import { controlSecret } from '../src/engine/kubernetes/manifests/names.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
 import { makeOlder, withSubject } from './faults.ts';
@@ -12,12 +12,8 @@ const OTHERS = ['192.0.2.0/24', '2001:db8::/32'];
 const ENDED = /is not queryable|terminat(ed|ing)/;
 
 /** When the server of a service has started, by a statement of the control plane. */
-async function startedAt(
-  { engine }: KubernetesSubject,
-  { id }: ServiceSpec,
-): Promise<string | null> {
-  const statement = { sql: 'select pg_postmaster_start_time()', parameters: [], maxRows: 1 };
-  const { rows } = await engine.sql.query(id, null, { ...statement, timeoutMs: 20_000 });
+async function startedAt(subject: KubernetesSubject, spec: ServiceSpec): Promise<string | null> {
+  const { rows } = await runStatement(subject, spec, 'select pg_postmaster_start_time()');
   return rows[0]?.[0] ?? null;
 }
 

@@ -2,7 +2,7 @@
 import { Type } from 'typebox';
 import { describe, expect, test } from 'vitest';
 import type { OperationKind } from '@howdah/contract';
-import { removeAll, settle, until } from '../src/engine/conformance/subject.ts';
+import { removeAll, runStatement, settle, until } from '../src/engine/conformance/subject.ts';
 import { namespaceOf, podIn, podOf, setName } from '../src/engine/kubernetes/manifests/names.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
 import { operator, rig } from './cloud.ts';
@@ -70,11 +70,7 @@ describe.concurrent('a read replica set', () => {
       expect([...seen].every((at) => at.endsWith('true'))).toBe(true);
       await engine.sql.setPassword(service.id, await subject.verifierOf('another-password'));
       await until(subject, 'the password follows', () => subject.canLogIn(set, 'another-password'));
-      const statement = { sql: 'select count(*) from suite', parameters: [], maxRows: 1 };
-      const { rows } = await engine.sql.query(set.id, service.id, {
-        ...statement,
-        timeoutMs: 20_000,
-      });
+      const { rows } = await runStatement(subject, set, 'select count(*) from suite');
       expect(rows).toEqual([['3']]);
       await until(subject, 'figures', async () => {
         const usage = await engine.observe.usage(set.id).catch(() => []);

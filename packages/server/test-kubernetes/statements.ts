@@ -1,19 +1,9 @@
 /** Statements through the API: what keeps them from writing, and how many run at a time. */
 import { describe, expect, test } from 'vitest';
 import { STUBBORN } from '../src/engine/conformance/statement-promises.ts';
-import { removeAll, settle, until } from '../src/engine/conformance/subject.ts';
-import type { ReadStatement } from '../src/engine/engine.ts';
+import { removeAll, runStatement, settle, until } from '../src/engine/conformance/subject.ts';
 import { readerSecret } from '../src/engine/kubernetes/manifests/names.ts';
-import type { ServiceSpec } from '../src/engine/spec.ts';
 import { makeOlder, withSubject } from './faults.ts';
-import type { KubernetesSubject } from './subject.ts';
-
-const run = (
-  { engine }: KubernetesSubject,
-  { id }: ServiceSpec,
-  sql: string,
-  change: Partial<ReadStatement> = {},
-) => engine.sql.query(id, null, { sql, parameters: [], maxRows: 10, timeoutMs: 20_000, ...change });
 
 /** An earlier release made no role, and left functions that write to all. */
 const BEFORE_READER_ROLE = {
@@ -34,7 +24,7 @@ describe.concurrent('statements of users', () => {
       await until(subject, 'the step', async () =>
         (await settle(subject, known)).steps.includes('write configuration'),
       );
-      await expect(run(subject, spec, 'select 1')).rejects.toMatchObject({
+      await expect(runStatement(subject, spec, 'select 1')).rejects.toMatchObject({
         sqlstate: '42501',
         message: expect.stringContaining('a session that only reads could write here'),
         hint: expect.stringContaining('pg_dump'),
@@ -49,7 +39,7 @@ describe.concurrent('statements of users', () => {
       await settle(subject, spec);
       const asAdmin = (sql: string) => subject.withClient(spec, (client) => client.query(sql));
       await asAdmin('create role friend; grant friend to howdah_reader');
-      await expect(run(subject, spec, 'select 1')).rejects.toThrow(
+      await expect(runStatement(subject, spec, 'select 1')).rejects.toThrow(
         'revoke friend from howdah_reader',
       );
       await asAdmin('revoke friend from howdah_reader');
@@ -60,8 +50,10 @@ describe.concurrent('statements of users', () => {
         'alter database tsdb set default_transaction_read_only = off; ' +
           "alter database tsdb set role = 'friend'",
       );
-      expect((await run(subject, spec, 'select current_user')).rows).toEqual([['howdah_reader']]);
-      await expect(run(subject, spec, 'create table t ()')).rejects.toThrow('read-only');
+      expect((await runStatement(subject, spec, 'select current_user')).rows).toEqual([
+        ['howdah_reader'],
+      ]);
+      await expect(runStatement(subject, spec, 'create table t ()')).rejects.toThrow('read-only');
       await removeAll(subject, spec.id);
     }));
 
@@ -70,7 +62,7 @@ describe.concurrent('statements of users', () => {
       const spec = await subject.newSpec();
       await settle(subject, spec);
       const asked = Array.from({ length: 10 }, () =>
-        run(subject, spec, STUBBORN, { timeoutMs: 20_000 }).then(
+        runStatement(subject, spec, STUBBORN, { timeoutMs: 20_000 }).then(
           () => 'answered',
           (error: unknown) => String(error),
         ),
@@ -79,11 +71,13 @@ describe.concurrent('statements of users', () => {
         const { rowCount } = await subject.withClient(spec, (client) => client.query(RUNNING));
         return rowCount === 10;
       });
-      await expect(run(subject, spec, 'select 1')).rejects.toThrow('10 statements run on it');
+      await expect(runStatement(subject, spec, 'select 1')).rejects.toThrow(
+        '10 statements run on it',
+      );
       for (const result of await Promise.all(asked))
         expect(result).toContain('ended after its timeout of 20000 ms');
       await until(subject, 'all have ended', async () => {
-        const { rows } = await run(subject, spec, SESSIONS);
+        const { rows } = await runStatement(subject, spec, SESSIONS);
         return rows[0]?.[0] === '1';
       });
       await removeAll(subject, spec.id);

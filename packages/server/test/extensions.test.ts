@@ -2,12 +2,12 @@
  * Extensions that a service enables: with and without a restart, in copies and replicas, and in a
  * database full of traps.
  */
-import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { SPRUNG, TENANT_OPTIONS, TRAPS } from './hostile-sql.ts';
+import { sprungIn, TENANT_OPTIONS, TRAPS } from './hostile-sql.ts';
 import { install, type Installation } from './harness.ts';
 import {
   accessOf,
@@ -78,18 +78,6 @@ async function tenant(service: ServiceAccess): Promise<Client> {
   return client;
 }
 
-/** The lines about traps in the server logs. */
-async function sprung(): Promise<string[]> {
-  const root = join(cloud.home, 'data', 'services');
-  const files = (await readdir(root, { recursive: true })).filter((name) =>
-    /\/logs\/[^/]+\.json$/.test(name),
-  );
-  const texts = await Promise.all(
-    files.map((name) => readFile(join(root, name), 'utf8').catch(() => '')),
-  );
-  return texts.flatMap((text) => text.split('\n').filter((line) => line.includes(SPRUNG)));
-}
-
 /**
  * An extension whose script calls a function of its own with an argument for which another function
  * of that name is the better match: the known way to have a script run code of a tenant. It is
@@ -136,7 +124,7 @@ test('no allowed extension springs a trap in a database that is full of them', a
     expect([202, 400, 422], `${name}: ${JSON.stringify(answer.body)}`).toContain(answer.status);
     await cloud.until(service.service_id, 'READY');
   }
-  expect(await sprung()).toEqual([]);
+  expect(await sprungIn(cloud.home)).toEqual([]);
   // Those that are created belong to tsdbadmin, their objects do not.
   const owner = await tenant(service);
   const { rows } = await owner.query(OWNERS);

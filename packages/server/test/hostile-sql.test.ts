@@ -3,15 +3,21 @@
  * are never given back. No trap runs as superuser, and everything that is asked for ends.
  */
 import { existsSync } from 'node:fs';
-import { readdir, readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { childrenOf, signal } from '../src/lib/processes.ts';
 import { layoutOf, postmasterOf, untilRedundant } from './ha-load.ts';
-import { FORBIDDEN, SETTINGS, SPRUNG, TENANT_OPTIONS, TRAP, TRAPS } from './hostile-sql.ts';
+import {
+  FORBIDDEN,
+  SETTINGS,
+  SPRUNG,
+  sprungIn,
+  TENANT_OPTIONS,
+  TRAP,
+  TRAPS,
+} from './hostile-sql.ts';
 import { install, type Installation } from './harness.ts';
 import type { Answer, Service } from './harness-caller.ts';
 
@@ -53,18 +59,6 @@ async function asTenant<T>(use: (client: Client) => Promise<T>): Promise<T> {
   } finally {
     await client.end();
   }
-}
-
-/** The lines about traps in server logs. */
-async function sprung(): Promise<string[]> {
-  const root = join(cloud.home, 'data', 'services');
-  const files = (await readdir(root, { recursive: true })).filter((name) =>
-    /\/logs\/[^/]+\.json$/.test(name),
-  );
-  const texts = await Promise.all(
-    files.map((name) => readFile(join(root, name), 'utf8').catch(() => '')),
-  );
-  return texts.flatMap((text) => text.split('\n').filter((line) => line.includes(SPRUNG)));
 }
 
 const call = (method: string, action = '', body?: unknown): Promise<Answer> =>
@@ -116,7 +110,7 @@ test.skipIf(haproxy === null)(
     await act('/setHA', { replica_count: 1 });
     await untilRedundant(cloud, { ...service, initial_password: password }, 1, 0);
     await act('/resize', { cpu_millis: 1000, memory_gbs: 4 });
-    expect(await sprung()).toEqual([]);
+    expect(await sprungIn(cloud.home)).toEqual([]);
     const drill = await call('POST', '/drill', { kind: 'switchover' });
     const told = async () =>
       JSON.stringify(
@@ -170,7 +164,7 @@ test('a tenant fills its database with traps, and cannot set those that need a s
       .query(`grant ${TRAP}_role, "a'b\n\u202e" to tsdbadmin with set true`)
       .catch(() => undefined);
   });
-  expect(await sprung()).toEqual([]);
+  expect(await sprungIn(cloud.home)).toEqual([]);
 });
 
 test('every operation of a service ends, and springs no trap', async () => {
@@ -220,9 +214,11 @@ test('every operation of a service ends, and springs no trap', async () => {
     expect(made.status, JSON.stringify(made.body)).toBe(202);
     const id = String(Object(made.body).service_id);
     await cloud.until(id, 'READY');
+    // Its logs go with it.
+    expect(await sprungIn(cloud.home)).toEqual([]);
     expect((await cloud.request('DELETE', `/services/${id}?purge=true`)).status).toBe(202);
   }
-  expect(await sprung()).toEqual([]);
+  expect(await sprungIn(cloud.home)).toEqual([]);
 });
 
 test.skipIf(haproxy === null)(
@@ -249,7 +245,7 @@ test.skipIf(haproxy === null)(
     expect((await call('DELETE', `/replicaSets/${id}`)).status).toBe(202);
     await expect.poll(async () => (await call('GET', `/replicaSets/${id}`)).status).toBe(404);
     await act('/setHA', { replica_count: 0 });
-    expect(await sprung()).toEqual([]);
+    expect(await sprungIn(cloud.home)).toEqual([]);
   },
 );
 

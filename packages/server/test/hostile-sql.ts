@@ -1,10 +1,34 @@
 /** Objects by which a tenant has its own code run by somebody else's SQL. */
+import { existsSync } from 'node:fs';
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 
 /** The schema of the traps. */
 export const TRAP = 'trap';
 
 /** As what traps report that they ran as superuser: into the server's log, which no rollback takes back, and by an error. */
 export const SPRUNG = 'TRAP SPRUNG';
+
+/** The lines about traps in the server logs of an installation. */
+export async function sprungIn(home: string): Promise<string[]> {
+  const root = join(home, 'data', 'services');
+  const files = (await namesBelow(root)).filter((name) => /\/logs\/[^/]+\.json$/.test(name));
+  const texts = await Promise.all(
+    files.map((name) => readFile(join(root, name), 'utf8').catch(() => '')),
+  );
+  return texts.flatMap((text) => text.split('\n').filter((line) => line.includes(SPRUNG)));
+}
+
+/** All names below a directory. It is read again while directories in it are being removed. */
+async function namesBelow(directory: string): Promise<string[]> {
+  for (;;) {
+    try {
+      return await readdir(directory, { recursive: true });
+    } catch (error) {
+      if (Reflect.get(Object(error), 'code') !== 'ENOENT' || !existsSync(directory)) throw error;
+    }
+  }
+}
 
 const spring = (condition: string): string => `
   begin

@@ -4,7 +4,16 @@ import { REGIONAL_ACTIONS, type LogEntry } from '@howdah/contract';
 import { BadCursor, EngineUnavailable, type LogQuery, type Usage } from '../engine.ts';
 import type { RunStep } from '../run-step.ts';
 import type { ServiceSpec } from '../spec.ts';
-import { can, KEEP, settle, until, withService, type Promised, type Subject } from './subject.ts';
+import {
+  can,
+  KEEP,
+  runStatement,
+  settle,
+  until,
+  withService,
+  type Promised,
+  type Subject,
+} from './subject.ts';
 
 const ALL: LogQuery = {
   sinceMs: null,
@@ -66,14 +75,13 @@ export const READING_PROMISES: readonly Promised[] = [
 ];
 
 async function actionsAreTrue(subject: Subject): Promise<void> {
-  const { capabilities, sql } = subject.engine;
+  const { capabilities } = subject.engine;
   for (const action of REGIONAL_ACTIONS) {
     const possibility = capabilities.actions[action];
     assert.ok(possibility.possible || possibility.why.length > 0, action);
   }
-  await withService(subject, {}, async ({ id }) => {
-    const statement = { sql: 'select 1', parameters: [], maxRows: 1, timeoutMs: 10_000 };
-    const asked = sql.query(id, null, statement);
+  await withService(subject, {}, async (spec) => {
+    const asked = runStatement(subject, spec, 'select 1');
     if (capabilities.actions.query.possible) assert.equal((await asked).row_count, 1);
     else await assert.rejects(asked, EngineUnavailable);
   });

@@ -1,8 +1,7 @@
 /** Promises of engines with PostgreSQL about statements that users send, which only read. */
 import assert from 'node:assert/strict';
-import { StatementRefused, type ReadStatement } from '../engine.ts';
-import type { ServiceSpec } from '../spec.ts';
-import { can, until, withService, type Promised, type Subject } from './subject.ts';
+import { StatementRefused } from '../engine.ts';
+import { can, runStatement, until, withService, type Promised, type Subject } from './subject.ts';
 
 export const STATEMENT_PROMISES: readonly Promised[] = [
   {
@@ -16,13 +15,6 @@ export const STATEMENT_PROMISES: readonly Promised[] = [
     check: statementsEnd,
   },
 ];
-
-const run = (
-  { engine }: Subject,
-  { id }: ServiceSpec,
-  sql: string,
-  change: Partial<ReadStatement> = {},
-) => engine.sql.query(id, null, { sql, parameters: [], maxRows: 10, timeoutMs: 20_000, ...change });
 
 async function refusal(asked: Promise<unknown>): Promise<string> {
   const error = await asked.then(
@@ -46,7 +38,7 @@ const WRITES = [
 function statementsRead(subject: Subject): Promise<void> {
   return withService(subject, {}, async (spec) => {
     await subject.insertRows(spec, 3);
-    const { columns, rows, truncated } = await run(
+    const { columns, rows, truncated } = await runStatement(
       subject,
       spec,
       'select number, $1::text as word from suite order by number',
@@ -67,7 +59,7 @@ function statementsRead(subject: Subject): Promise<void> {
       },
     );
     for (const sql of WRITES)
-      assert.match(await refusal(run(subject, spec, sql)), /^(25006|42501|0A000)$/, sql);
+      assert.match(await refusal(runStatement(subject, spec, sql)), /^(25006|42501|0A000)$/, sql);
     assert.equal(await subject.countRows(spec), 3);
   });
 }
@@ -88,9 +80,13 @@ const OTHERS = `select pid from pg_stat_activity
 function statementsEnd(subject: Subject): Promise<void> {
   return withService(subject, {}, async (spec) => {
     for (const sql of ['select pg_sleep(60)', STUBBORN])
-      assert.equal(await refusal(run(subject, spec, sql, { timeoutMs: 300 })), '57014', sql);
+      assert.equal(
+        await refusal(runStatement(subject, spec, sql, { timeoutMs: 300 })),
+        '57014',
+        sql,
+      );
     await until(subject, 'its session ends', async () => {
-      return (await run(subject, spec, OTHERS)).row_count === 0;
+      return (await runStatement(subject, spec, OTHERS)).row_count === 0;
     });
   });
 }

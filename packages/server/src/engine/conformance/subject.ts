@@ -1,7 +1,13 @@
 /** The needs of the conformance suite from an engine under test, and the tools of its promises. */
 import assert from 'node:assert/strict';
-import type { RegionalAction } from '@howdah/contract';
-import type { BeginStep, Engine, Verdict } from '../engine.ts';
+import type { QueryResult, RegionalAction } from '@howdah/contract';
+import {
+  EngineUnavailable,
+  type BeginStep,
+  type Engine,
+  type ReadStatement,
+  type Verdict,
+} from '../engine.ts';
 import type { KeepRules } from '../keep-rules.ts';
 import type { ServiceSpec } from '../spec.ts';
 import type { MemoryRecords } from './memory-records.ts';
@@ -51,10 +57,10 @@ export type Subject = {
   readonly leftovers: (id: string) => Promise<string[]>;
 };
 
-/** One promise of the interface. */
 /** Backups are removed by their age, far below the quota. */
 export const KEEP: KeepRules = { removes: true, quotaBytes: 10e9 };
 
+/** One promise of the interface. */
 export type Promised = {
   /** The behaviour as a sentence. */
   readonly name: string;
@@ -169,6 +175,27 @@ export async function until(
   while (!(await holds())) {
     await check(what);
     await subject.wait(20);
+  }
+}
+
+/** The reason of engines that have the role of statements made by others, until it is there. */
+const ROLE_IS_MADE = /has not made its role/;
+
+/** Runs a statement of a user, as soon as the role of statements is there. */
+export async function runStatement(
+  subject: Subject,
+  { id, set }: ServiceSpec,
+  sql: string,
+  change: Partial<ReadStatement> = {},
+): Promise<QueryResult> {
+  const statement = { sql, parameters: [], maxRows: 10, timeoutMs: 20_000, ...change };
+  for (const check = await deadline(subject); ; await subject.wait(20)) {
+    try {
+      return await subject.engine.sql.query(id, set?.parent ?? null, statement);
+    } catch (error) {
+      if (!(error instanceof EngineUnavailable && ROLE_IS_MADE.test(error.message))) throw error;
+      await check(error.message);
+    }
   }
 }
 
