@@ -4,29 +4,41 @@ import {
   PostgresAdapter,
   PostgresIntrospector,
   PostgresQueryCompiler,
+  type DatabaseConnection,
 } from 'kysely';
 import { expect, test } from 'vitest';
 import type { Tables } from '../store/tables.ts';
 import { createVerifier } from './verifier.ts';
 
-/** The statements of the first round in a region that has nothing to verify. */
-async function firstRound(possible: boolean): Promise<string[]> {
+/** The statements of the first round in a region. @param waiting its verifications by users */
+async function firstRound(possible: boolean, waiting: readonly object[] = []): Promise<string[]> {
   const statements: string[] = [];
   const { promise, resolve } = newPromise();
+  class Driver extends DummyDriver {
+    override async acquireConnection(): Promise<DatabaseConnection> {
+      return {
+        executeQuery: async ({ sql }) => {
+          statements.push(sql);
+          if (isEnd(sql)) resolve();
+          return Object({ rows: statements.length === 1 ? waiting : [] });
+        },
+        async *streamQuery() {},
+      };
+    }
+  }
   const db = new Kysely<Tables>({
     dialect: {
       createAdapter: () => new PostgresAdapter(),
-      createDriver: () => new DummyDriver(),
+      createDriver: () => new Driver(),
       createIntrospector: (of) => new PostgresIntrospector(of),
       createQueryCompiler: () => new PostgresQueryCompiler(),
     },
-    log: ({ query }) => void statements.push(query.sql),
   });
   const capabilities = {
     actions: { verifyBackup: { possible } },
-    // Asked last.
+    // Asked last if nothing waits.
     get offMachine() {
-      resolve();
+      if (waiting.length === 0) resolve();
       return { missing: 'no repository' };
     },
   };
@@ -47,6 +59,7 @@ function newPromise() {
   return { promise, resolve };
 }
 
+const isEnd = (statement: string): boolean => statement.startsWith('update "operations"');
 const isDue = (statement: string): boolean => statement.includes('last.at <');
 
 test('no verification is begun in a region that has none', async () => {
@@ -54,4 +67,15 @@ test('no verification is begun in a region that has none', async () => {
   const statements = await firstRound(false);
   expect(statements).toHaveLength(1);
   expect(statements.filter(isDue)).toEqual([]);
+});
+
+test('a user who asks again and again holds up no verification that is due', async () => {
+  const asked = { id: 'asked', service_id: 'service', steps: [], created: new Date() };
+  const beside = await firstRound(true, [{ ...asked, requested_by: 'a key' }]);
+  expect(beside.findIndex(isDue)).toBeGreaterThan(0);
+  expect(beside.findIndex(isEnd)).toBeGreaterThan(beside.findIndex(isDue));
+  // One at a time.
+  const after = await firstRound(true, [{ ...asked, requested_by: 'howdah' }]);
+  expect(after.filter(isDue)).toEqual([]);
+  expect(after.filter(isEnd)).toHaveLength(1);
 });

@@ -37,8 +37,11 @@ export function createVerifier(options: VerifierOptions) {
 
 async function round(verifier: Verifier, closing: AbortSignal): Promise<void> {
   const { store, region } = verifier;
-  const [operation] = await listBeside(store.db, region.code, 'verifyBackup');
-  await (operation === undefined ? beginDue(verifier) : verify(verifier, operation, closing));
+  const waiting = await listBeside(store.db, region.code, 'verifyBackup');
+  // Beside those of users, who could keep it from its turn by asking for one after the other.
+  if (waiting.every(({ requested_by: by }) => by !== HOWDAH)) await beginDue(verifier);
+  const [oldest] = waiting;
+  if (oldest !== undefined) await verify(verifier, oldest, closing);
 }
 
 async function beginDue(verifier: Verifier): Promise<void> {
