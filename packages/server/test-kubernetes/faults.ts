@@ -14,7 +14,7 @@ import { messagesOf } from './server-log.ts';
 import { createKubernetesSubject, type KubernetesSubject } from './subject.ts';
 
 export const paused = (spec: ServiceSpec): ServiceSpec => ({ ...spec, power: 'paused' });
-const larger = (spec: ServiceSpec): ServiceSpec => ({
+export const larger = (spec: ServiceSpec): ServiceSpec => ({
   ...spec,
   size: { cpuMillis: 750, memoryGbs: 3 },
 });

@@ -39,11 +39,18 @@ export async function openLedger(withClient: WithClient) {
     end: async (): Promise<number[]> => {
       isEnding = true;
       await writing;
-      const { rows } = await withClient((client) =>
-        client.query<{ number: number }>('select number from ledger'),
-      );
-      const kept = new Set(rows.map(({ number }) => number));
+      const kept = new Set(await numbersIn(withClient));
       return acknowledged.filter((number) => !kept.has(number));
     },
   };
+}
+
+/** The server may be just starting again. */
+async function numbersIn(withClient: WithClient): Promise<number[]> {
+  for (;;) {
+    const answer = await withClient((client) =>
+      client.query<{ number: number }>('select number from ledger'),
+    ).catch(() => sleep(50, null));
+    if (answer !== null) return answer.rows.map(({ number }) => number);
+  }
 }

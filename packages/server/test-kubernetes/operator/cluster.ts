@@ -59,7 +59,11 @@ export const CLUSTER = Type.Object({
     instances: Type.Number(),
     imageName: Type.String(),
     inheritedMetadata: Type.Object({ labels: TEXTS }),
-    storage: Type.Object({ size: Type.String(), storageClass: Type.Optional(Type.String()) }),
+    storage: Type.Object({
+      size: Type.String(),
+      storageClass: Type.Optional(Type.String()),
+      pvcTemplate: Type.Optional(Type.Object({ accessModes: Type.Array(Type.String()) })),
+    }),
     resources: Type.Unknown(),
     postgresql: Type.Object({
       parameters: TEXTS,

@@ -28,7 +28,12 @@ export const object = (
 const list = (items: Schema): Schema => ({ type: 'array', items });
 
 const storage = object(
-  { size: { type: 'string', maxLength: 20 }, storageClass: text, resizeInUseVolumes: yes },
+  {
+    size: { type: 'string', maxLength: 20 },
+    storageClass: text,
+    resizeInUseVolumes: yes,
+    pvcTemplate: object({ accessModes: list(text) }),
+  },
   {
     'x-kubernetes-validations': [
       {

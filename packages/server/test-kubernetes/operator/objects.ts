@@ -155,7 +155,7 @@ export function claimOf(
   ordinal: number,
   status: 'initializing' | 'ready',
 ): object {
-  const { size, storageClass } = cluster.spec.storage;
+  const { size, storageClass, pvcTemplate } = cluster.spec.storage;
   const labels = { 'cnpg.io/pvcRole': 'PG_DATA' };
   const dataSource = cluster.spec.bootstrap.recovery?.volumeSnapshots?.storage;
   return {
@@ -164,7 +164,8 @@ export function claimOf(
       annotations: { [CLAIM_STATUS]: status },
     },
     spec: {
-      accessModes: ['ReadWriteOnce'],
+      // docs/cloudnativepg.md, fact 45.
+      accessModes: pvcTemplate?.accessModes ?? ['ReadWriteOnce'],
       resources: { requests: { storage: size } },
       ...(storageClass === undefined ? {} : { storageClassName: storageClass }),
       // Those of standbys begin empty: docs/cloudnativepg.md, fact 25.

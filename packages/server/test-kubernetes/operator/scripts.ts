@@ -101,7 +101,8 @@ pg_ctl --pgdata="$data" --wait --silent --mode=fast stop
  * clones the new one; CloudNativePG rewinds it.
  */
 export const SERVER = `${COMMON}
-primary="host=$CLUSTER-rw port=5432 $own"
+# docs/cloudnativepg.md, fact 46.
+primary="host=$CLUSTER-rw port=5432 $own tcp_user_timeout=5000"
 # The first server of a replica cluster follows its source, and the others follow that one.
 followed() {
   if [ "$REPLICA" = yes ] && [ "$STARTS_AS" = primary ]; then echo "$source"

@@ -90,7 +90,7 @@ const NO_STEP: BeginStep = async () => undefined;
 export type Settled = { steps: string[]; begun: string[]; last: Verdict };
 
 /** A spec as the control plane would pass it now: with what was asked for. */
-function currentSpec({ records }: Subject, spec: ServiceSpec): ServiceSpec {
+export function currentSpec({ records }: Subject, spec: ServiceSpec): ServiceSpec {
   return spec.ha === null ? spec : { ...spec, ha: records.current(spec.id, spec.ha) };
 }
 

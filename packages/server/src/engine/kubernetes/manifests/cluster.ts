@@ -182,6 +182,16 @@ export function headOf(
   };
 }
 
+/**
+ * Volumes for one pod at a time. With `ReadWriteOnce` it would be one node: a pod whose removal is
+ * forced is gone before its processes are, and the next one would have a second server write the
+ * same files.
+ */
+export const volumesOf = ({ storageClass }: Pick<RegionSettings, 'storageClass'>): object => ({
+  ...(storageClass === null ? {} : { storageClass }),
+  pvcTemplate: { accessModes: ['ReadWriteOncePod'] },
+});
+
 /** The fields that the servers of services and of sets have in common. */
 export function serversOf(input: ServersInput, name: string): object {
   const { region } = input;
@@ -192,7 +202,7 @@ export function serversOf(input: ServersInput, name: string): object {
     storage: {
       size: `${input.storageGb}G`,
       resizeInUseVolumes: true,
-      ...(region.storageClass === null ? {} : { storageClass: region.storageClass }),
+      ...volumesOf(region),
     },
     resources: resourcesOf(input.size),
     enableSuperuserAccess: false,
@@ -278,6 +288,12 @@ const creatingExtension = (name: AddonExtension): string[] => [
    end $own$`,
 ];
 
+/**
+ * A standby that connects to the address of a pod that is just gone would wait for two minutes,
+ * until TCP gives up: PostgreSQL has no timeout there. CloudNativePG sets the same for its own.
+ */
+const PATIENCE = { tcp_user_timeout: '5000' };
+
 /** The primary of a service in the same namespace, as the role of its standbys reaches it. */
 export function serverToCopy(parent: string): object {
   const name = clusterName(parent);
@@ -288,6 +304,7 @@ export function serverToCopy(parent: string): object {
       host: `${name}-rw`,
       user: 'streaming_replica',
       sslmode: 'verify-full',
+      ...PATIENCE,
     },
     sslKey: key('tls.key'),
     sslCert: key('tls.crt'),
@@ -301,7 +318,13 @@ const MOVED = 'moved';
 function serverToFollow(id: string, { host, port }: Endpoint): object {
   return {
     name: MOVED,
-    connectionParameters: { host, port: String(port), user: COPY_ROLE, sslmode: 'verify-full' },
+    connectionParameters: {
+      host,
+      port: String(port),
+      user: COPY_ROLE,
+      sslmode: 'verify-full',
+      ...PATIENCE,
+    },
     password: { name: copySecret(id), key: 'password' },
     sslRootCert: { name: AUTHORITY_SECRET, key: 'ca.crt' },
   };

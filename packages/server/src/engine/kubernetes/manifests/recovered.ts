@@ -6,7 +6,7 @@
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract';
 import type { Manifest } from '../api/client.ts';
 import { KINDS } from '../api/kinds.ts';
-import { HIBERNATION } from './cluster.ts';
+import { HIBERNATION, volumesOf } from './cluster.ts';
 import {
   AUTHORITY_SECRET,
   certificateSecret,
@@ -64,14 +64,14 @@ export function recoveredManifest(input: RecoveredInput): Manifest {
 }
 
 function specOf(input: RecoveredInput, name: string): object {
-  const { id, image, major, storageGb, storageClass, limits, targetTime } = input;
+  const { id, image, major, storageGb, limits, targetTime } = input;
   const { recovery, externalClusters } = pointInTimeOf(id, id, targetTime);
   return {
     instances: 1,
     imageName: image,
     storage: {
       size: `${storageGb + WAL_GB}G`,
-      ...(storageClass === null ? {} : { storageClass }),
+      ...volumesOf(input),
     },
     // It takes what services leave.
     resources: { requests: { cpu: '50m', memory: '256Mi' }, limits: { memory: '1Gi' } },

@@ -72,6 +72,7 @@ test('a copy replicates as a superuser by TLS, and writes no roles', () => {
           port: '20001',
           user: 'postgres',
           sslmode: 'verify-full',
+          tcp_user_timeout: '5000',
         },
         password: { name: `s-${SPEC.id}-move`, key: 'password' },
       },
