@@ -59,8 +59,8 @@ describe.concurrent('a service whose pods are all killed in each step', { tags: 
   test('is made, changed, stopped, started and removed, and keeps each acknowledged write', () =>
     withSubject(async (subject) => {
       let spec = await subject.newSpec();
-      const change = async (with_: Partial<ServiceSpec>): Promise<Set<string>> => {
-        spec = { ...spec, provisioned: true, ...with_ };
+      const change = async (fields: Partial<ServiceSpec>): Promise<Set<string>> => {
+        spec = { ...spec, provisioned: true, ...fields };
         return settleKilling(subject, spec);
       };
       expect(await settleKilling(subject, spec)).toContain(STEPS.create);

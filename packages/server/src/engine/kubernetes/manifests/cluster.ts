@@ -185,7 +185,7 @@ export function headOf(
 /**
  * Volumes for one pod at a time. With `ReadWriteOnce` it would be one node: a pod whose removal is
  * forced is gone before its processes are, and the next one would have a second server write the
- * same files.
+ * same files (docs/decisions/0076-one-pod-a-volume.md).
  */
 export const volumesOf = ({ storageClass }: Pick<RegionSettings, 'storageClass'>): object => ({
   ...(storageClass === null ? {} : { storageClass }),
@@ -292,7 +292,7 @@ const creatingExtension = (name: AddonExtension): string[] => [
  * A standby that connects to the address of a pod that is just gone would wait for two minutes,
  * until TCP gives up: PostgreSQL has no timeout there. CloudNativePG sets the same for its own.
  */
-const PATIENCE = { tcp_user_timeout: '5000' };
+const SILENCE_TIMEOUT = { tcp_user_timeout: '5000' };
 
 /** The primary of a service in the same namespace, as the role of its standbys reaches it. */
 export function serverToCopy(parent: string): object {
@@ -304,7 +304,7 @@ export function serverToCopy(parent: string): object {
       host: `${name}-rw`,
       user: 'streaming_replica',
       sslmode: 'verify-full',
-      ...PATIENCE,
+      ...SILENCE_TIMEOUT,
     },
     sslKey: key('tls.key'),
     sslCert: key('tls.crt'),
@@ -323,7 +323,7 @@ function serverToFollow(id: string, { host, port }: Endpoint): object {
       port: String(port),
       user: COPY_ROLE,
       sslmode: 'verify-full',
-      ...PATIENCE,
+      ...SILENCE_TIMEOUT,
     },
     password: { name: copySecret(id), key: 'password' },
     sslRootCert: { name: AUTHORITY_SECRET, key: 'ca.crt' },
