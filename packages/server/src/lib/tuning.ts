@@ -1,0 +1,93 @@
+/**
+ * How often everything runs, and the few other figures of the product that are no settings of
+ * users. The control plane gets them as an argument; tests pass their own.
+ */
+
+const SECOND_MS = 1000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+
+/**
+ * All rounds: how long after the end of a run the next one begins, and why then. What must react
+ * faster is notified; its round finds what a lost notification asked for.
+ */
+export const ROUNDS = {
+  // One for each region, in `reconcile/`.
+  dueServices: { everyMs: SECOND_MS, why: 'a wait of a service ends within a second' },
+  leases: { everyMs: (10 * SECOND_MS) / 3, why: 'a lease lasts 10 s: two renewals may be lost' },
+  deaths: { everyMs: 30 * SECOND_MS, why: 'the monitor reports deaths at once; this finds others' },
+  vpcs: { everyMs: 30 * SECOND_MS, why: 'networks that another program removed come back' },
+  samples: { everyMs: MINUTE_MS, why: 'the finest bucket of a series is a minute' },
+  warnings: { everyMs: 30 * SECOND_MS, why: 'a problem is shown within a minute' },
+  maintenance: { everyMs: 10 * SECOND_MS, why: 'a window begins on the minute' },
+  storage: { everyMs: SECOND_MS, why: 'a fast writer fills gigabytes in seconds' },
+  shipping: { everyMs: 5 * SECOND_MS, why: 'the loss of this machine loses seconds of WAL' },
+  backups: { everyMs: SECOND_MS, why: 'an operation that a user asked for begins at once' },
+  verifications: { everyMs: SECOND_MS, why: 'an operation that a user asked for begins at once' },
+  dueVerifications: { everyMs: 30 * SECOND_MS, why: 'each service is verified once a day' },
+  upgradeTrials: { everyMs: SECOND_MS, why: 'an operation that a user asked for begins at once' },
+  wantedOperations: { everyMs: SECOND_MS, why: 'a cancelled operation ends at once' },
+
+  // One for the control plane.
+  history: { everyMs: 10 * MINUTE_MS, why: 'old rows are few in ten minutes' },
+  controlSaves: { everyMs: MINUTE_MS, why: 'the loss of this machine loses a minute of changes' },
+  webhooks: { everyMs: SECOND_MS, why: 'new events are notified; this finds retries' },
+  exports: { everyMs: 5 * SECOND_MS, why: 'samples are taken once a minute' },
+  apiCertificates: { everyMs: HOUR_MS, why: 'certificates are renewed days before they end' },
+  metadataSessions: { everyMs: 3 * SECOND_MS, why: 'a dead session is found within 30 s' },
+
+  // Of servers on this machine, in `engine/local/`.
+  replicaSetLag: { everyMs: SECOND_MS, why: 'a node that is behind gets no connections' },
+  followers: { everyMs: 2 * SECOND_MS, why: 'a standby that fails must not be waited for' },
+  frozenDaemons: { everyMs: 5 * SECOND_MS, why: 'a stopped pooler or gateway is replaced' },
+  egressRules: { everyMs: MINUTE_MS, why: 'rules that another program flushed come back' },
+  conversionQuotas: { everyMs: SECOND_MS, why: 'a conversion must not fill the disk' },
+
+  // Of regions on Kubernetes, in `engine/kubernetes/`.
+  snapshotClasses: { everyMs: 30 * SECOND_MS, why: 'classes come and go with drivers, rarely' },
+  certificates: { everyMs: 6 * HOUR_MS, why: 'certificates are renewed days before they end' },
+  archives: { everyMs: 20 * SECOND_MS, why: 'WAL that is not archived is shown within minutes' },
+  archiveSizes: { everyMs: 20 * SECOND_MS, why: 'a new archive gets a size; others each hour' },
+  keptLogs: { everyMs: MINUTE_MS, why: 'Kubernetes rotates the log of a busy pod in minutes' },
+
+  // Of the TLS gateway, a program of its own.
+  gatewayLog: {
+    everyMs: 10 * SECOND_MS,
+    why: 'refused clients are counted, not logged one by one',
+  },
+} as const satisfies Record<string, { everyMs: number; why: string }>;
+
+export type RoundName = keyof typeof ROUNDS;
+
+export type Tuning = Readonly<{
+  /** The interval of each round, in milliseconds. */
+  roundsMs: Readonly<Record<RoundName, number>>;
+  /** When a service is backed up to a repository: all of it, and what has changed. */
+  repositoryBackups: Readonly<{ fullEveryMs: number; backupEveryMs: number }>;
+  /** How long pgBackRest tries a repository that does not answer. */
+  repositoryTimeoutSeconds: number;
+  /** The wait before a verification in a repository is tried once more. */
+  verifyAgainMs: number;
+  /** The largest size of the file that keeps disk space for the control plane. */
+  reserveMaxBytes: number;
+}>;
+
+/** The tuning of the product. */
+export const TUNING: Tuning = {
+  roundsMs: mapRounds((name) => ROUNDS[name].everyMs),
+  repositoryBackups: { fullEveryMs: 7 * DAY_MS, backupEveryMs: DAY_MS },
+  repositoryTimeoutSeconds: 15,
+  verifyAgainMs: 10 * SECOND_MS,
+  reserveMaxBytes: 1024 ** 3,
+};
+
+function mapRounds(intervalOf: (name: RoundName) => number): Record<RoundName, number> {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- keys of ROUNDS, all of them
+  const names = Object.keys(ROUNDS) as RoundName[];
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- one entry for each name
+  return Object.fromEntries(names.map((name) => [name, intervalOf(name)])) as Record<
+    RoundName,
+    number
+  >;
+}
