@@ -75,7 +75,11 @@ async function fetchFiles(
       deadlineMs: DEADLINE_MS,
     });
   await pgbackrest('restore', '--type=none');
-  const backups = await listBackups({ program: { program, version: '', user } }, id, repository);
+  const backups = await listBackups(
+    { program: { program, version: '', user, ioTimeoutSeconds: 15 } },
+    id,
+    repository,
+  );
   const [newest] = backups;
   if (newest === undefined) throw new Error(`${id} has no backup`);
   const files = await readdir(join(directory, 'archive', id), { recursive: true });

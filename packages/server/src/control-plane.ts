@@ -78,13 +78,14 @@ export async function assemble(startup: Startup): Promise<Store> {
 
 /** Sends the data of the control plane to the repositories. */
 function saveControl(
-  { config, store, log, closers }: Control,
+  { config, store, log, rounds, closers }: Control,
   { program }: RepositorySource,
   sealer: Sealer,
 ): void {
   const saver = createControlSaver({
     store,
     log,
+    rounds,
     program,
     open: (row) => openRepository(sealer, row),
     read: () => readControl(config.home, config.databaseUrl),
@@ -95,8 +96,8 @@ function saveControl(
 
 /** Begins to answer requests, and what goes on beside them for all regions. */
 async function serve(control: Control, { app, events, dispatcher, pusher }: Api): Promise<void> {
-  const { config, log, timed, closers, store, standby } = control;
-  const history = createHistory(store, log, config.historyMs);
+  const { config, log, rounds, timed, closers, store, standby } = control;
+  const history = createHistory(store, log, rounds, config.historyMs);
   closers.push(
     () => dispatcher.close(),
     () => pusher.close(),
@@ -118,14 +119,14 @@ async function createApi(
   clusters: ApiContext['clusters'],
   repositories: ApiContext['repositories'],
 ) {
-  const { config, authority, log, closers, store, regions } = control;
+  const { config, authority, log, rounds, closers, store, regions } = control;
   const hosts = certificateHosts(config.publicHost, config.host);
   const tls = config.tls.on ? await openApiTls(config.tls, hosts, authority) : null;
   const { sealer } = repositories;
   const allowed = blockListOf(config.webhookNetworks);
   const events = createEventHub(store);
-  const dispatcher = createDispatcher({ store, log, sealer, allowed });
-  const pusher = createPusher({ store, log, sealer, allowed });
+  const dispatcher = createDispatcher({ store, log, rounds, sealer, allowed });
+  const pusher = createPusher({ store, log, rounds, sealer, allowed });
   const context: ApiContext = {
     store,
     regions,
@@ -137,6 +138,7 @@ async function createApi(
     repositories,
     clusters,
     events,
+    rounds,
     caPem: authority.certificatePem,
     restoreWindowMs: config.restoreWindowMs,
     doctor: shared(async () => (config.localRegion ? doctor(config.home, config.uidRange) : [])),
@@ -147,7 +149,7 @@ async function createApi(
       ),
   };
   const app = await createApp(context, log);
-  if (tls !== null) closers.push(tls.keepCurrent(app.server, log));
+  if (tls !== null) closers.push(tls.keepCurrent(app.server, rounds));
   return { app, events, dispatcher, pusher };
 }
 

@@ -119,7 +119,7 @@ type Opening = Pick<KubernetesEngineOptions, 'objectStore' | 'changed'> &
   }>;
 
 async function openRegion(
-  { config, authority, log, store, regions }: Control,
+  { config, authority, log, rounds, store, regions }: Control,
   sealer: Sealer,
   row: KubernetesRegionRow,
   { current, ...more }: Opening,
@@ -147,6 +147,7 @@ async function openRegion(
     authority,
     records: createClusterRecords(store, { code, portRange }, log),
     keptLogs: createKeptLogs(store, code),
+    rounds,
     readLagLimit: config.readLagLimit,
     backups: config.backups,
     ...more,

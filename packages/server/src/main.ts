@@ -10,6 +10,8 @@ import { certificateHosts } from './engine/local/index.ts';
 import { consoleLink } from './first-key.ts';
 import { apiUrl, findControl, recoveryPath, refuseMissingFiles } from './installation.ts';
 import { exists } from './lib/processes.ts';
+import { createRounds } from './lib/rounds.ts';
+import { TUNING, type RoundName, type Tuning } from './lib/tuning.ts';
 import { openCertificateAuthority, type CertificateAuthority } from './lib/tls.ts';
 import { openStandby, type Standby } from './standby.ts';
 import { closeAll, timer, type Closers, type Progress } from './startup.ts';
@@ -19,6 +21,7 @@ import type { Store } from './store/database.ts';
 export { readConfig, isInTheClear, ConfigError, type Config } from './config.ts';
 export { AlreadyRunning } from './store/connections.ts';
 export { findControl, readCredentials, credentialsPath, type Credentials } from './installation.ts';
+export { ROUNDS, TUNING, type RoundName, type Tuning } from './lib/tuning.ts';
 export { openLog, openOutputLog } from './lib/log.ts';
 export { checkIntegrity } from './integrity.ts';
 export { checkMachine } from './engine/local/admin/integrity.ts';
@@ -37,6 +40,8 @@ export type ControlPlane = {
   apiUrl: string;
   /** A new link that opens the web console once, with the key of `credentials.json`; without that key, the address alone. */
   consoleLink: () => Promise<string>;
+  /** Runs all rounds of a name now. @returns when each has run. @throws Error: there is none */
+  runRound: (name: RoundName) => Promise<void>;
   /** Ends the control plane. The databases go on. */
   close: () => Promise<void>;
 };
@@ -44,14 +49,17 @@ export type ControlPlane = {
 /**
  * Starts the control plane of an installation, up to its API.
  *
+ * @param tuning how often everything runs; default: that of the product
  * @throws AlreadyRunning when one runs already; ConfigError and Error with what is in the way
  */
 export async function startControlPlane(
   config: Config,
   log: FastifyBaseLogger,
   progress: Progress,
+  tuning: Tuning = TUNING,
 ): Promise<ControlPlane> {
   const timed = timer(progress);
+  const rounds = createRounds(tuning.rounds, log);
   if ((await findControl(config.home)) !== null)
     throw new AlreadyRunning(`the control plane of ${config.home} runs already`);
   if (await exists(recoveryPath(config.home)))
@@ -62,14 +70,14 @@ export async function startControlPlane(
   if (!config.localRegion) await refuseMissingFiles(config.home);
   const [machine, authority] = await timed('examine the machine', () =>
     Promise.all([
-      config.localRegion ? prepareMachine(config.home, config.uidRange) : null,
+      config.localRegion ? prepareMachine(config.home, config.uidRange, tuning) : null,
       openCertificateAuthority(join(config.home, 'ca')),
     ]),
   );
   const closers: Closers = [];
   const standby = config.localRegion ? null : await openStandbyOf(config, authority);
   if (standby !== null) closers.push(standby.close);
-  const startup = { config, machine, standby, authority, log, timed, closers };
+  const startup = { config, machine, standby, authority, log, tuning, rounds, timed, closers };
   const store = await assemble(startup).catch(async (error: unknown) => {
     await closeAll(closers);
     throw error;
@@ -77,6 +85,7 @@ export async function startControlPlane(
   return {
     apiUrl: apiUrl(config),
     consoleLink: () => linkOr(store, config, log),
+    runRound: rounds.run,
     close: () => closeAll(closers),
   };
 }

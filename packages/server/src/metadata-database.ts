@@ -24,13 +24,14 @@ export async function openMetadataDatabase(
   startup: Startup,
   templates: Templates | null,
 ): Promise<Store> {
-  const { config, log, timed, closers } = startup;
+  const { config, log, rounds, timed, closers } = startup;
   const connection = await timed('start the metadata database', () =>
     connectionOf(startup, templates),
   );
   const store = await timed('open the metadata database', () =>
     openStore(
       connection,
+      rounds,
       (error) => log.warn({ err: error }, 'a connection to the metadata database broke'),
       waitingOf(startup),
     ),

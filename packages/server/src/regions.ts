@@ -92,11 +92,11 @@ async function openFurtherRegions(
 
 /** The metadata database may be on the same disk, even if the directory is another. */
 async function prepareFurtherMachine(
-  { config }: Startup,
+  { config, tuning }: Startup,
   first: Machine,
   directory: string,
 ): Promise<Machine> {
-  const machine = await prepareMachine(directory, config.uidRange);
+  const machine = await prepareMachine(directory, config.uidRange, tuning);
   const [here, there] = await Promise.all(
     [machine, first].map(({ layout }) => stat(layout.root, { bigint: true })),
   );
@@ -167,19 +167,19 @@ async function openSimulatedRegion(
 
 /** The engine of this machine, for the data of one directory. */
 async function openLocalEngine(
-  { config, authority, log, closers }: Startup,
+  { config, authority, log, rounds, closers }: Startup,
   records: ClusterRecords,
   { machine, templates, repositories }: LocalParts,
   changed: (id: string) => void,
 ): Promise<Engine> {
-  const egress = createEgress(machine, (error) =>
+  const egress = createEgress(machine, rounds, (error) =>
     log.warn(
       { err: error },
       'outgoing connections of services are not refused: the packet filter could not be set',
     ),
   );
   await egress.start();
-  closers.push(() => Promise.resolve(egress.close()));
+  closers.push(() => egress.close());
   return createLocalEngine({
     machine,
     templates,
@@ -196,6 +196,7 @@ async function openLocalEngine(
     readLagLimit: config.readLagLimit,
     records,
     egress,
+    rounds,
     repositories,
     changed,
   });

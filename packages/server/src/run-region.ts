@@ -27,7 +27,7 @@ export type Control = Startup & Readonly<{ store: Store; regions: Regions }>;
 export type RunningRegion = ReturnType<typeof runRegion>;
 
 export function runRegion(control: Control, region: Region) {
-  const { config, store, closers } = control;
+  const { config, rounds, store, closers } = control;
   const log =
     control.regions.all.length === 1 ? control.log : control.log.child({ region: region.code });
   const tasks = createTasks({ ...control, log }, region);
@@ -42,6 +42,7 @@ export function runRegion(control: Control, region: Region) {
     region,
     regions: control.regions,
     log,
+    rounds,
     restoreWindowMs: config.restoreWindowMs,
     onSettled: (service) => {
       if (service.project_id === null) return;
@@ -57,7 +58,7 @@ export function runRegion(control: Control, region: Region) {
     begin: async (): Promise<void> => {
       closers.push(() => region.engine.close());
       await recordMajors(store, region);
-      const vpcs = createVpcs({ store, region, log, wakeService: reconciler.wake });
+      const vpcs = createVpcs({ store, region, log, rounds, wakeService: reconciler.wake });
       await vpcs.start();
       closers.push(() => vpcs.close());
       await reconciler.start();
@@ -75,23 +76,22 @@ export function runRegion(control: Control, region: Region) {
   };
 }
 
-function createTasks({ config, store, log }: Control, region: Region) {
-  const warnings = createWatch(store, region, log);
+function createTasks({ config, store, log, rounds }: Control, region: Region) {
+  const tools = { store, region, log, rounds };
+  const warnings = createWatch(store, region, log, rounds);
   return {
-    sampler: createSampler(store, region, log, warnings.look),
+    sampler: createSampler(store, region, log, rounds, warnings.look),
     warnings,
-    maintenance: createMaintenance(store, region, log, config.maintenanceWindow),
-    storage: createStorageGuard(store, region, log, warnings.look),
-    shipper: createShipper({ store, region, log }),
-    backups: createBackups({ store, region, log }),
+    maintenance: createMaintenance(store, region, log, rounds, config.maintenanceWindow),
+    storage: createStorageGuard(store, region, log, rounds, warnings.look),
+    shipper: createShipper(tools),
+    backups: createBackups(tools),
     verifier: createVerifier({
-      store,
-      region,
-      log,
+      ...tools,
       everyMs: config.backups.verifyEveryMs,
       ended: warnings.look,
     }),
-    trials: createTrials({ store, region, log }),
+    trials: createTrials(tools),
   };
 }
 

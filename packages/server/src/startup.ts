@@ -2,6 +2,8 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Config } from './config.ts';
 import type { Machine } from './engine/local/host/machine-record.ts';
+import type { Rounds } from './lib/rounds.ts';
+import type { Tuning } from './lib/tuning.ts';
 import type { CertificateAuthority } from './lib/tls.ts';
 import type { Standby } from './standby.ts';
 
@@ -19,6 +21,8 @@ export type Startup = Readonly<{
   standby: Standby | null;
   authority: CertificateAuthority;
   log: FastifyBaseLogger;
+  tuning: Tuning;
+  rounds: Rounds;
   timed: Timed;
   closers: Closers;
 }>;

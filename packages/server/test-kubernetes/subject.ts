@@ -17,6 +17,9 @@ import { namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts'
 import type { ServiceSpec } from '../src/engine/spec.ts';
 import { newId } from '../src/lib/ids.ts';
 import { scramVerifier } from '../src/lib/scram.ts';
+import { QUIET } from '../src/lib/log.ts';
+import { createRounds } from '../src/lib/rounds.ts';
+import { TUNING } from '../src/lib/tuning.ts';
 import { openCertificateAuthority } from '../src/lib/tls.ts';
 import { hasPlugin, poolerImage } from './cloud.ts';
 import type { Api } from './operator/api.ts';
@@ -29,7 +32,9 @@ const NO_TABLE = '42P01';
 export const MAJOR = 17;
 
 const SNAPSHOT_EVERY_MS = 1000;
-const keepingIn = ({ store }: MemoryLogs) => ({ keptLogs: store, keepLogsEveryMs: 2000 });
+/** Logs are kept every two seconds. */
+const makeRounds = () => createRounds({ ...TUNING.rounds, keptLogs: { everyMs: 2000 } }, QUIET);
+const BACKUPS = { windowMs: 7 * 86_400_000, snapshotEveryMs: SNAPSHOT_EVERY_MS };
 
 /** A region with ports, and images without extensions. */
 const PORTS = { domain: null, extensions: {} };
@@ -82,8 +87,7 @@ export async function createKubernetesSubject(
 ): Promise<KubernetesSubject> {
   const directory = await mkdtemp(join(tmpdir(), 'hd-'));
   const authority = await openCertificateAuthority(directory);
-  const projectId = newId();
-  const changed = new Set<string>();
+  const [projectId, changed] = [newId(), new Set<string>()];
   const settings = {
     code: `suite-${projectId}`,
     host: rig.host,
@@ -100,8 +104,9 @@ export async function createKubernetesSubject(
       mayWrite: () => true,
       authority,
       records: records.store,
-      ...keepingIn(logs),
-      backups: { windowMs: 7 * 86_400_000, snapshotEveryMs: SNAPSHOT_EVERY_MS },
+      keptLogs: logs.store,
+      rounds: makeRounds(),
+      backups: BACKUPS,
       readLagLimit: { bytes: 64 * 1024 * 1024, seconds: 30 },
       objectStore: () => stored,
       changed: (id) => void changed.add(id),

@@ -2,7 +2,8 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { connectTo, preload } from '../test/harness.ts';
+import { connectTo } from '../test/harness.ts';
+import { hurried } from '../test/tuning.ts';
 import {
   cloud,
   execute,
@@ -35,8 +36,10 @@ export function testCloud(
   let server: CloudServer;
   let service: ServiceAccess;
   beforeAll(async () => {
-    const modules = ['hurried.mjs', '../test-repositories/hurried-timeouts.mjs'];
-    await setUp({ HOWDAH_SNAPSHOT_HOURS: '24', ...preload(...modules) });
+    await setUp({
+      HOWDAH_SNAPSHOT_HOURS: '24',
+      ...hurried({ repositoryTimeoutSeconds: 5, verifyAgainMs: 100 }),
+    });
     const directory = join(place, 'server');
     await mkdir(directory);
     server = await start(directory);

@@ -2,7 +2,7 @@
 import { mkdir, readdir, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { preload } from '../test/harness.ts';
+import { hurried } from '../test/tuning.ts';
 import {
   cloud,
   pathsOf,
@@ -20,8 +20,10 @@ let server: S3Server;
 let service: ServiceAccess;
 let ledger: Ledger;
 beforeAll(async () => {
-  const modules = ['hurried.mjs', '../test-repositories/hurried-timeouts.mjs'];
-  await setUp({ HOWDAH_SNAPSHOT_HOURS: '24', ...preload(...modules) });
+  await setUp({
+    HOWDAH_SNAPSHOT_HOURS: '24',
+    ...hurried({ repositoryTimeoutSeconds: 5, verifyAgainMs: 100 }),
+  });
   const directory = join(place, 's3');
   await mkdir(directory);
   server = await startS3(directory);

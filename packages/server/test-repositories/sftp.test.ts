@@ -2,15 +2,17 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { preload } from '../test/harness.ts';
+import { hurried } from '../test/tuning.ts';
 import { cloud, execute, place, setUp, switchWal, tearDown } from '../test/repository-cloud.ts';
 import { offMachineOf } from './off-machine.ts';
 import { startSftp, type SftpServer } from './sftp-server.ts';
 
 let server: SftpServer;
 beforeAll(async () => {
-  const modules = ['hurried.mjs', '../test-repositories/hurried-timeouts.mjs'];
-  await setUp({ HOWDAH_SNAPSHOT_HOURS: '24', ...preload(...modules) });
+  await setUp({
+    HOWDAH_SNAPSHOT_HOURS: '24',
+    ...hurried({ repositoryTimeoutSeconds: 5, verifyAgainMs: 100 }),
+  });
   const directory = join(place, 'sftp');
   await mkdir(directory);
   server = await startSftp(directory);

@@ -1,6 +1,7 @@
 /** Allow lists: who reaches a service, its pooler, gateway, read replica sets and forks. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { install, preload, type Installation } from './harness.ts';
+import { install, type Installation } from './harness.ts';
+import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 import { createSet, nodeOf, pathOf } from './sets.ts';
@@ -21,7 +22,7 @@ const LONG = 60_000;
 
 let cloud: Installation;
 beforeAll(async () => {
-  cloud = await install(preload('hurried.mjs'));
+  cloud = await install(hurried());
 });
 afterAll(async () => {
   expect(await cloud?.destroy()).toEqual([]);

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { Client } from 'pg';
 import { expect } from 'vitest';
 import { createLayout } from '../src/engine/local/host/layout.ts';
-import { connectTo, install, preload, type Installation } from './harness.ts';
+import { connectTo, install, type Installation } from './harness.ts';
+import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
 
 export let cloud: Installation;
@@ -105,7 +106,7 @@ export const scratch = async () => readdir((await layout()).scratch);
 
 export async function setUp(): Promise<void> {
   // A deleted service is removed at once.
-  cloud = await install({ HOWDAH_RESTORE_HOURS: '0', ...preload('hurried.mjs') });
+  cloud = await install({ HOWDAH_RESTORE_HOURS: '0', ...hurried() });
 }
 
 export async function tearDown(): Promise<void> {

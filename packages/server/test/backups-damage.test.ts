@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { run } from '../src/lib/run.ts';
-import { connectTo, install, type Installation, makeHome, preload } from './harness.ts';
+import { connectTo, install, type Installation, makeHome } from './harness.ts';
+import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
 import {
   asHowdah,
@@ -216,7 +217,7 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
       const full = await install({
         HOWDAH_HOME: join(disk, 'home'),
         HOWDAH_SNAPSHOT_HOURS: '0.005',
-        ...preload('hurried.mjs'),
+        ...hurried(),
       });
       try {
         const running = await full.create({ name: 'running', service_type: 'POSTGRES' });

@@ -5,7 +5,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { instancePaths } from '../src/engine/local/host/layout.ts';
 import { run } from '../src/lib/run.ts';
 import { findServer } from '../src/engine/local/postgres/server.ts';
-import { connectTo, install, makeHome, preload } from './harness.ts';
+import { connectTo, install, makeHome } from './harness.ts';
+import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
 import {
   asHowdah,
@@ -143,7 +144,7 @@ describe('a backup is verified by restoring it', () => {
   });
 
   test('on a schedule, one at a time', { tags: 'slow' }, async () => {
-    const own = await install({ HOWDAH_VERIFY_HOURS: '0.001', ...preload('hurried.mjs') });
+    const own = await install({ HOWDAH_VERIFY_HOURS: '0.001', ...hurried() });
     const services = [
       await own.create({ name: 'one', service_type: 'POSTGRES' }),
       await own.create({ name: 'two', service_type: 'POSTGRES' }),

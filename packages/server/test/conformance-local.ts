@@ -13,6 +13,9 @@ import type { Layout } from '../src/engine/local/host/layout.ts';
 import type { Machine } from '../src/engine/local/host/machine-record.ts';
 import { prepareMachine } from '../src/engine/local/host/machine.ts';
 import { certificateHosts, createLocalEngine } from '../src/engine/local/index.ts';
+import { QUIET } from '../src/lib/log.ts';
+import { createRounds } from '../src/lib/rounds.ts';
+import { TUNING } from '../src/lib/tuning.ts';
 import type { UidRange } from '../src/engine/local/host/users.ts';
 import { findServer, portIsFree, runningServers } from '../src/engine/local/postgres/server.ts';
 import { createTemplates } from '../src/engine/local/postgres/templates.ts';
@@ -40,11 +43,11 @@ export type LocalSubject = Subject & {
 
 /** @param uidRange the users of its services */
 export async function createLocalSubject(uidRange?: UidRange): Promise<LocalSubject> {
-  const home = await makeHome();
-  const firstPort = await claimPorts();
+  const [home, firstPort] = [await makeHome(), await claimPorts()];
   const machine = await prepareMachine(home, uidRange);
   const authority = await openCertificateAuthority(join(home, 'ca'));
-  const egress = createEgress(machine, (error) => process.emitWarning(String(error)));
+  const rounds = createRounds(TUNING.rounds, QUIET);
+  const egress = createEgress(machine, rounds, (error) => process.emitWarning(String(error)));
   await egress.start();
   const gateway = await gatewayCapability();
   let used = 0;
@@ -71,6 +74,7 @@ export async function createLocalSubject(uidRange?: UidRange): Promise<LocalSubj
       readLagLimit: { bytes: 64 * 1024 * 1024, seconds: 30 },
       records: records.store,
       egress,
+      rounds,
       changed: (id) => void changed.add(id),
     });
   let engine = make();
@@ -113,7 +117,7 @@ export async function createLocalSubject(uidRange?: UidRange): Promise<LocalSubj
       ...(await groupIds(machine.limits)).filter((key) => key.startsWith(id)),
     ],
     destroy: async () => {
-      await engine.close().finally(() => egress.close());
+      await engine.close().finally(() => void egress.close());
       return destroyHome(home, machine.layout.root);
     },
   };

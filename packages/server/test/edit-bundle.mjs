@@ -10,7 +10,7 @@ export function editBundle(edits) {
     const edits = ${JSON.stringify(edits)};
     export async function load(url, context, next) {
       const loaded = await next(url, context);
-      if (!url.endsWith('/packages/server/dist/main.js')) return loaded;
+      if (!url.split('?')[0].endsWith('/packages/server/dist/main.js')) return loaded;
       let source = loaded.source.toString();
       for (const [pattern, replacement, count] of edits) {
         const place = new RegExp(pattern, 'g');

@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { childrenOf, findProcess, signal } from '../src/lib/processes.ts';
 import { createLayout } from '../src/engine/local/host/layout.ts';
 import { connectTo, install, preload } from './harness.ts';
+import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
 import { cloud, pathsOf, postmasterOf, succeeded, setUp, tearDown } from './faults-cloud.ts';
 
@@ -74,7 +75,8 @@ describe('a database that dies', () => {
 test('a death that is not reported is found in the next round', async () => {
   const deaf = await install({
     PLANT: 'deaf',
-    ...preload('planted.mjs', 'hurried.mjs'),
+    ...preload('planted.mjs'),
+    ...hurried(),
   });
   const service = await deaf.create({ name: 'unheard', service_type: 'POSTGRES' });
   signal(await postmasterOf(service, deaf), 'SIGKILL');

@@ -1,8 +1,10 @@
 /**
- * A whole installation for a test: its own home, ports and processes, started through the command line that users have.
- * Everything runs for real; `destroy` ends it and checks that nothing is left and that the metadata database agree with the machine.
+ * A whole installation for a test: its own home, ports and processes, started through the command
+ * line that users have, with the tuning of the test (`up.mjs`). `destroy` ends it and checks that
+ * nothing is left and that the metadata database agrees with the machine.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { get } from 'node:https';
 import { chmod, mkdtemp, readFile, readlink, rm } from 'node:fs/promises';
@@ -15,9 +17,13 @@ import { Client } from 'pg';
 import { checkIntegrity } from '../src/integrity.ts';
 import { readCredentials } from '../src/installation.ts';
 import { callerOf, type Service } from './harness-caller.ts';
+import { tuned } from './tuning.ts';
+import type { RoundName } from '../src/lib/tuning.ts';
 
 /** The command line, as it was built. */
 export const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));
+/** The same with the tuning of a test, for its control plane. */
+const UP = fileURLToPath(new URL('up.mjs', import.meta.url));
 /** Ports of one installation: the API's, then those for databases. */
 export const PORTS = 128;
 /** Changes under way at the end of a test may look wrong for a moment. */
@@ -51,15 +57,14 @@ type Plane = {
 
 async function startPlane(plane: Plane): Promise<void> {
   const { port, env, within, output } = plane;
-  const [program, ...words] = [...within, process.execPath, HOWDAH, 'up'] as const;
-  const { NODE_OPTIONS: small } = preload('small-reserve.mjs');
+  const [program, ...words] = [...within, process.execPath, UP, 'up'] as const;
   const child = spawn(program, words, {
-    env: { ...env, NODE_OPTIONS: `${env['NODE_OPTIONS'] ?? ''} ${small}` },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...tuned({}), ...env },
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
   });
   plane.child = child;
-  child.stdout.setEncoding('utf8').on('data', (text: string) => output.push(text));
-  child.stderr.setEncoding('utf8').on('data', (text: string) => output.push(text));
+  for (const stream of [child.stdout, child.stderr])
+    stream?.setEncoding('utf8').on('data', (text: string) => output.push(text));
   const begun = output.length;
   // Another program may answer at the port while this one ends with an error.
   const isOurs = (): boolean =>
@@ -72,6 +77,27 @@ async function startPlane(plane: Plane): Promise<void> {
     await sleep(20);
   }
 }
+
+/** Runs all rounds of a name in the control plane, and waits for their end. */
+async function runRound({ child }: Plane, round: RoundName): Promise<void> {
+  if (child === null) throw new Error(`no control plane runs the round ${round}`);
+  const id = randomUUID();
+  const answer = new Promise<string | null>((resolve, reject) => {
+    const onMessage = (message: unknown): void => {
+      if (!isAnswer(message) || message.id !== id) return;
+      child.off('message', onMessage).off('exit', onExit);
+      resolve(message.error);
+    };
+    const onExit = (): void => reject(new Error(`the control plane ended during ${round}`));
+    child.on('message', onMessage).once('exit', onExit);
+  });
+  child.send({ id, round });
+  const error = await answer;
+  if (error !== null) throw new Error(error);
+}
+
+const isAnswer = (message: unknown): message is { id: string; error: string | null } =>
+  typeof message === 'object' && message !== null && 'id' in message && 'error' in message;
 
 /** Ends the control plane: in order, or as a crash would. The databases go on. */
 async function stopPlane({ child }: Plane, name: 'SIGTERM' | 'SIGKILL'): Promise<void> {
@@ -104,6 +130,20 @@ async function lasting(audit: () => Promise<string[]>): Promise<string[]> {
     found = await audit();
   }
   return found;
+}
+
+/** Removes all services of a project, and those that are deleted. */
+async function purgeAll(
+  { client, request }: ReturnType<typeof callerOf>,
+  projectId: string,
+): Promise<void> {
+  const params = { path: { project_id: projectId } };
+  const { data = [] } = await client.GET('/projects/{project_id}/services', { params });
+  const { data: gone = [] } = await client.GET('/projects/{project_id}/deletedServices', {
+    params,
+  });
+  for (const { service_id: id, name } of [...data, ...gone])
+    await request('DELETE', `/services/${id}?purge=true&confirm=${encodeURIComponent(name)}`);
 }
 
 /**
@@ -151,17 +191,7 @@ export async function install(
       if (problems.length === 0) break;
       if (Date.now() > endMs) throw new Error(problems.join('\n'));
     }
-    const params = { path: { project_id: projectId } };
-    const { data = [] } = await caller.client.GET('/projects/{project_id}/services', { params });
-    const { data: deleted = [] } = await caller.client.GET(
-      '/projects/{project_id}/deletedServices',
-      { params },
-    );
-    for (const { service_id: id, name } of [...data, ...deleted])
-      await caller.request(
-        'DELETE',
-        `/services/${id}?purge=true&confirm=${encodeURIComponent(name)}`,
-      );
+    await purgeAll(caller, projectId);
   };
 
   /** Ends everything and removes it. @returns what the audit found wrong before */
@@ -184,6 +214,10 @@ export async function install(
     env,
     up: () => startPlane(plane),
     stop: (name: 'SIGTERM' | 'SIGKILL') => stopPlane(plane, name),
+    /** Runs a round now, `times` times. @returns when it has ended */
+    round: async (name: RoundName, times = 1): Promise<void> => {
+      for (let run = 0; run < times; run += 1) await runRound(plane, name);
+    },
     planePid: () => plane.child?.pid,
     cli,
     audit: auditNow,

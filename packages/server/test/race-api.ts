@@ -114,6 +114,7 @@ export async function openRaceApi(
         close: notRaced,
       },
       events: createEventHub(store),
+      rounds: { figures: () => [] },
       caPem: '',
       restoreWindowMs: 86_400_000,
       notReady: async () => null,

@@ -2,6 +2,9 @@
  * Two APIs on one metadata database, and calls that are made of both at the same time. The calls
  * are in races.ts.
  */
+import { QUIET } from '../src/lib/log.ts';
+import { createRounds } from '../src/lib/rounds.ts';
+import { TUNING } from '../src/lib/tuning.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BASE_PATH } from '@howdah/contract';
 import { sql } from 'kysely';
@@ -49,7 +52,7 @@ export async function openTrack(cloud: Installation, plant: Plant = null) {
   // Thousands of pairs, and nothing that has to outlive a crash.
   await admin.query(`alter database ${database} set synchronous_commit = off`);
   const connection = { ...own, database };
-  const store = await openStore(connection, () => undefined);
+  const store = await openStore(connection, createRounds(TUNING.rounds, QUIET), () => undefined);
   const { db } = store;
   const [projectId, publicKey, secret] = [newId(), `HD${newId()}${newId()}`, newId()];
   await insertRegion(db, LOCAL_REGION, PORTS[0]);

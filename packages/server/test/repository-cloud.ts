@@ -19,7 +19,8 @@ import type { OffMachine } from '../src/engine/local/repository/state.ts';
 import { signal, waitUntilGone } from '../src/lib/processes.ts';
 import { findPgBackRest } from '../src/repository/pgbackrest.ts';
 import { RepositoryProblem, type Repository, type Storage } from '../src/repository/repository.ts';
-import { connectTo, install, preload, type Installation } from './harness.ts';
+import { connectTo, install, type Installation } from './harness.ts';
+import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
 
 export let cloud: Installation;
@@ -40,7 +41,7 @@ export const NEVER = new AbortController().signal;
 export async function setUp(settings: Record<string, string> = {}): Promise<void> {
   cloud = await install({
     HOWDAH_SNAPSHOT_HOURS: '0.001',
-    ...preload('hurried.mjs'),
+    ...hurried(),
     ...settings,
   });
   const program = await findPgBackRest();

@@ -9,7 +9,8 @@ import { isWalFile } from '../src/engine/local/postgres/wal-files.ts';
 import { ownerOf } from '../src/engine/local/host/users.ts';
 import { putObject } from '../src/repository/objects.ts';
 import { findPgBackRest, whyNotServed } from '../src/repository/pgbackrest.ts';
-import { makeHome, preload } from './harness.ts';
+import { makeHome } from './harness.ts';
+import { hurried } from './tuning.ts';
 import {
   cloud,
   context,
@@ -44,7 +45,7 @@ beforeAll(async () => {
   for (const directory of [away, bin]) await chmod(directory, 0o755);
   await setUp({
     PATH: `${bin}:${process.env['PATH'] ?? ''}`,
-    ...preload('hurried.mjs', 'hurried-backups.mjs'),
+    ...hurried({ repositoryBackups: { fullEveryMs: 1, backupEveryMs: 1 } }),
   });
 });
 afterAll(async () => {

@@ -4,12 +4,13 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { InstancePaths } from '../src/engine/local/host/layout.ts';
 import { layoutOf } from './ha-load.ts';
-import { install, preload, type Installation } from './harness.ts';
+import { install, type Installation } from './harness.ts';
+import { hurried } from './tuning.ts';
 
 let cloud: Installation;
 
 beforeAll(async () => {
-  cloud = await install(preload('hurried.mjs'));
+  cloud = await install(hurried());
 });
 afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);

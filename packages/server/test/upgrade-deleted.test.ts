@@ -8,7 +8,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createLayout } from '../src/engine/local/host/layout.ts';
 import { findPgBackRest } from '../src/repository/pgbackrest.ts';
 import { newerMajor } from './crash-upgrade-scenes.ts';
-import { install, makeHome, preload, type Installation } from './harness.ts';
+import { install, makeHome, type Installation } from './harness.ts';
+import { hurried } from './tuning.ts';
 import { openMetadata } from './metadata.ts';
 import { OLDER_MAJOR, OLDER_PACKAGE, putPostgresql } from './npm-postgresql.ts';
 import { insert, namesIn, type ServiceAccess } from './service-access.ts';
@@ -25,7 +26,7 @@ beforeAll(async () => {
   const installations = join(home, 'data', 'postgres');
   await mkdir(installations, { recursive: true });
   await putPostgresql(OLDER_PACKAGE, join(installations, 'older'));
-  cloud = await install({ HOWDAH_HOME: home, ...preload('hurried.mjs') });
+  cloud = await install({ HOWDAH_HOME: home, ...hurried() });
 });
 afterAll(async () => {
   const problems = await cloud?.destroy();

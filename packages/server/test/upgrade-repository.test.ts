@@ -8,7 +8,8 @@ import { createLayout } from '../src/engine/local/host/layout.ts';
 import { run } from '../src/lib/run.ts';
 import { findPgBackRest } from '../src/repository/pgbackrest.ts';
 import { newerMajor } from './crash-upgrade-scenes.ts';
-import { install, makeHome, preload, type Installation } from './harness.ts';
+import { install, makeHome, type Installation } from './harness.ts';
+import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
 import { OLDER_MAJOR, OLDER_PACKAGE, putPostgresql } from './npm-postgresql.ts';
 import { insert, namesIn, type ServiceAccess } from './service-access.ts';
@@ -38,7 +39,7 @@ exec ${pgBackRest.program} "$@"
   const home = await makeHome();
   await putOlder(home);
   const PATH = `${away}/bin:${process.env['PATH'] ?? ''}`;
-  cloud = await install({ HOWDAH_HOME: home, PATH, ...preload('hurried.mjs') });
+  cloud = await install({ HOWDAH_HOME: home, PATH, ...hurried() });
 });
 afterAll(async () => {
   const problems = await cloud?.destroy();

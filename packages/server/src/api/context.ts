@@ -9,6 +9,7 @@ import type {
   RawServerDefault,
 } from 'fastify';
 import type { EventHub } from '../events/hub.ts';
+import type { Rounds } from '../lib/rounds.ts';
 import type { ServerCertificate } from '../lib/tls.ts';
 import type { OperationContext } from '../services/operations.ts';
 import type { PeeringContext } from '../services/peerings.ts';
@@ -23,6 +24,8 @@ export type ApiContext = OperationContext &
   RepositoryContext &
   KubernetesRegionContext & {
     http: HttpSettings;
+    /** The rounds of the control plane, for its metrics. */
+    rounds: Pick<Rounds, 'figures'>;
     events: EventHub;
     /** The certificate of our CA. */
     caPem: string;

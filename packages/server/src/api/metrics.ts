@@ -14,7 +14,7 @@ import type { ApiContext, App } from './context.ts';
 type Figures = Omit<Sample, 'at' | 'lag'>;
 type Gauges = ReturnType<typeof createGauges>;
 
-export function createMetrics(app: App, { store, regions, events }: ApiContext) {
+export function createMetrics(app: App, { store, regions, events, rounds }: ApiContext) {
   const register = new Registry();
   collectDefaultMetrics({ register });
   observeRequests(app, register);
@@ -24,6 +24,7 @@ export function createMetrics(app: App, { store, regions, events }: ApiContext) 
     text: async (): Promise<string> => {
       await countServices(gauges, store);
       gauges.streams.set(events.count());
+      showRounds(gauges, rounds);
       await readServices(gauges, store, regions);
       await readReplicas(gauges, store, regions);
       return register.metrics();
@@ -84,6 +85,14 @@ function createGauges(register: Registry) {
   return {
     services: gauge('services', 'Services by status.', ['status']),
     streams: gauge('event_streams', 'Open event streams.', []),
+    roundSeconds: gauge('round_seconds', 'Duration of the last run of a round.', ['round']),
+    roundEnd: gauge(
+      'round_end_timestamp_seconds',
+      'When the last run of a round ended, in seconds since 1970.',
+      ['round'],
+    ),
+    roundRuns: gauge('round_runs', 'Runs of a round since the start.', ['round']),
+    roundFailures: gauge('round_failures', 'Runs of a round that failed.', ['round']),
     up: gauge(
       'service_up',
       '1 for a service that accepts connections, 0 for one that should and cannot be reached.',
@@ -104,6 +113,18 @@ function createGauges(register: Registry) {
       '1 where the endpoint of a read replica set routes to the node, else 0.',
     ),
   };
+}
+
+function showRounds(
+  { roundSeconds, roundEnd, roundRuns, roundFailures }: Gauges,
+  rounds: ApiContext['rounds'],
+): void {
+  for (const { name: round, runs, failures, lastMs, lastEnd } of rounds.figures()) {
+    roundRuns.set({ round }, runs);
+    roundFailures.set({ round }, failures);
+    if (lastMs !== null) roundSeconds.set({ round }, lastMs / 1000);
+    if (lastEnd !== null) roundEnd.set({ round }, lastEnd.getTime() / 1000);
+  }
 }
 
 async function countServices({ services }: Gauges, store: Store): Promise<void> {

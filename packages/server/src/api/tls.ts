@@ -1,8 +1,8 @@
 /** The certificate of the API: from files that somebody else renews, or of our own CA. */
+import type { Rounds } from '../lib/rounds.ts';
 import { readFile } from 'node:fs/promises';
 import type { Server } from 'node:http';
 import { Server as HttpsServer } from 'node:https';
-import type { FastifyBaseLogger } from 'fastify';
 import { ConfigError, type Config } from '../config.ts';
 import {
   isPair,
@@ -11,9 +11,6 @@ import {
   type CertificateAuthority,
   type ServerCertificate,
 } from '../lib/tls.ts';
-
-/** How often files are read again, and the end of a certificate of our own is looked at. */
-const LOOK_EVERY_MS = 3_600_000;
 
 /**
  * @param hosts the names under which the API is reached
@@ -34,12 +31,8 @@ export async function openApiTls(
 
   return {
     current: () => current,
-    /** Takes up what was renewed, without a restart. @returns ends it */
-    keepCurrent: (
-      server: Server,
-      log: Pick<FastifyBaseLogger, 'warn'>,
-      everyMs = LOOK_EVERY_MS,
-    ): (() => void) => {
+    /** Takes up a renewed certificate, without a restart. @returns ends it */
+    keepCurrent: (server: Server, rounds: Rounds): (() => Promise<void>) => {
       const look = async (): Promise<void> => {
         const next = await load(current);
         if (next.certificatePem === current.certificatePem || !(server instanceof HttpsServer))
@@ -47,15 +40,9 @@ export async function openApiTls(
         server.setSecureContext({ cert: next.certificatePem, key: next.keyPem });
         current = next;
       };
-      const timer = setInterval(() => {
-        look().catch((error: unknown) =>
-          log.warn(
-            { err: error },
-            'the certificate of the API cannot be renewed; the old one stays in use',
-          ),
-        );
-      }, everyMs).unref();
-      return () => clearInterval(timer);
+      const round = rounds.every('apiCertificates', look);
+      round.startLater();
+      return round.close;
     },
   };
 }

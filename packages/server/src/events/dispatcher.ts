@@ -6,6 +6,7 @@
 import { RETRY_AFTER_SECONDS } from '@howdah/contract';
 import type { BlockList } from 'node:net';
 import type { Log } from '../lib/log.ts';
+import type { Rounds } from '../lib/rounds.ts';
 import type { Store } from '../store/database.ts';
 import {
   claimWebhook,
@@ -21,22 +22,23 @@ import {
 import { deliver } from './receiver.ts';
 import { UNREADABLE, type Sealer } from './sealer.ts';
 
-/** How often due deliveries are looked for; new events cause a search at once. */
-const TIMER_MS = 1000;
 /** Spreads the retries, so that a receiver that works again does not get all at once. */
 const JITTER = 0.1;
 
-export type DispatcherOptions = { store: Store; log: Log; sealer: Sealer; allowed: BlockList };
+export type DispatcherOptions = {
+  store: Store;
+  log: Log;
+  rounds: Rounds;
+  sealer: Sealer;
+  allowed: BlockList;
+};
 
 type Dispatcher = Readonly<DispatcherOptions> & {
   readonly working: Map<string, Promise<void>>;
   /** Projects with webhooks: events of others need no search. */
   listening: Set<string>;
-  timer: NodeJS.Timeout | undefined;
   hasBegun: boolean;
   closing: boolean;
-  round: Promise<void> | undefined;
-  again: boolean;
 };
 
 export function createDispatcher(options: DispatcherOptions) {
@@ -44,44 +46,25 @@ export function createDispatcher(options: DispatcherOptions) {
     ...options,
     working: new Map(),
     listening: new Set(),
-    timer: undefined,
     hasBegun: false,
     closing: false,
-    round: undefined,
-    again: false,
   };
+  const { store, rounds } = options;
+  const round = rounds.every('webhooks', () => lookForWork(dispatcher));
   return {
-    start: (): void => start(dispatcher),
+    start: (): void => {
+      store.listen('howdah_event', (projectId) => {
+        if (projectId === null || dispatcher.listening.has(projectId)) void round.run();
+      });
+      round.start();
+    },
     /** Waits for the attempts that are under way. */
     close: async (): Promise<void> => {
       dispatcher.closing = true;
-      clearInterval(dispatcher.timer);
-      await dispatcher.round;
+      await round.close();
       await Promise.all(dispatcher.working.values());
     },
   };
-}
-
-function start(dispatcher: Dispatcher): void {
-  dispatcher.store.listen('howdah_event', (projectId) =>
-    projectId === null || dispatcher.listening.has(projectId) ? look(dispatcher) : undefined,
-  );
-  dispatcher.timer = setInterval(() => look(dispatcher), TIMER_MS);
-  look(dispatcher);
-}
-
-/** Searches for work; a call during a search causes one more. */
-function look(dispatcher: Dispatcher): void {
-  if (dispatcher.closing) return;
-  dispatcher.again = dispatcher.round !== undefined;
-  dispatcher.round ??= lookForWork(dispatcher)
-    .catch((error: unknown) =>
-      dispatcher.log.warn({ err: error }, 'could not read the deliveries that are due'),
-    )
-    .finally(() => {
-      dispatcher.round = undefined;
-      if (dispatcher.again) look(dispatcher);
-    });
 }
 
 async function lookForWork(dispatcher: Dispatcher): Promise<void> {

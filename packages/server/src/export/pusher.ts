@@ -6,6 +6,7 @@
 import type { BlockList } from 'node:net';
 import type { Sealer } from '../events/sealer.ts';
 import type { Log } from '../lib/log.ts';
+import type { Rounds } from '../lib/rounds.ts';
 import type { Store } from '../store/database.ts';
 import {
   listDueExporters,
@@ -18,52 +19,35 @@ import type { ExportedSample } from '../domain/exporter/figures.ts';
 import { isRejected, push } from './push.ts';
 import { openSecrets, UNREADABLE_SECRETS } from './secrets.ts';
 
-/** Samples are taken once a minute; new ones are pushed within this time. */
-const LOOK_EVERY_MS = 5000;
 /** The wait after the first failure; it doubles with each further one. */
 const FIRST_RETRY_MS = 10_000;
 const LONGEST_RETRY_MS = 300_000;
 
-export type PusherOptions = { store: Store; log: Log; sealer: Sealer; allowed: BlockList };
+export type PusherOptions = {
+  store: Store;
+  log: Log;
+  rounds: Rounds;
+  sealer: Sealer;
+  allowed: BlockList;
+};
 
 type Pusher = Readonly<PusherOptions> & {
   readonly working: Map<string, Promise<void>>;
-  timer: NodeJS.Timeout | undefined;
   closing: boolean;
-  round: Promise<void> | undefined;
 };
 
 export function createPusher(options: PusherOptions) {
-  const pusher: Pusher = {
-    ...options,
-    working: new Map(),
-    timer: undefined,
-    closing: false,
-    round: undefined,
-  };
+  const pusher: Pusher = { ...options, working: new Map(), closing: false };
+  const round = options.rounds.every('exports', () => pushDue(pusher));
   return {
-    start: (): void => {
-      pusher.timer = setInterval(() => look(pusher), LOOK_EVERY_MS);
-    },
+    start: round.startLater,
     /** Waits for the pushes that are under way. */
     close: async (): Promise<void> => {
       pusher.closing = true;
-      clearInterval(pusher.timer);
-      await pusher.round;
+      await round.close();
       await Promise.all(pusher.working.values());
     },
   };
-}
-
-function look(pusher: Pusher): void {
-  if (pusher.closing) return;
-  pusher.round ??= pushDue(pusher)
-    .catch((error: unknown) =>
-      pusher.log.warn({ err: error }, 'could not read which samples must be pushed'),
-    )
-    .finally(() => {
-      pusher.round = undefined;
-    });
 }
 
 async function pushDue(pusher: Pusher): Promise<void> {

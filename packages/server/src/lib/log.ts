@@ -16,6 +16,13 @@ export type Log = {
   error: (facts: object, message: string) => void;
 };
 
+/** For work whose errors the caller shows itself. */
+export const QUIET: Log = {
+  info: () => undefined,
+  warn: () => undefined,
+  error: () => undefined,
+};
+
 /** The largest size of the file; with the renamed one the logs take twice as much. */
 const ROTATE_BYTES = 20e6;
 /** Lines that wait for the disk; more are dropped. */

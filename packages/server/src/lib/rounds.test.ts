@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createRounds } from './rounds.ts';
 import { TUNING } from './tuning.ts';
 
-const MS = TUNING.roundsMs.warnings;
+const MS = TUNING.rounds.warnings.everyMs;
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -18,7 +18,7 @@ function setUp() {
     error: () => undefined,
     warn: (facts: object) => void lines.push(facts),
   };
-  return { rounds: createRounds(TUNING.roundsMs, log), lines };
+  return { rounds: createRounds(TUNING.rounds, log), lines };
 }
 
 /** Work that ends when the test says so. */
@@ -71,20 +71,31 @@ describe('a round', () => {
 
   test('that fails is logged, counted and tried again', async () => {
     const { rounds, lines } = setUp();
-    rounds
-      .every('warnings', () => Promise.reject(new Error('the database is away')), { region: 'r1' })
-      .start();
+    rounds.every('warnings', () => Promise.reject(new Error('the database is away'))).start();
     await vi.advanceTimersByTimeAsync(MS);
     expect(lines).toEqual(
       Array.from({ length: 2 }, () => ({
         round: 'warnings',
-        region: 'r1',
         err: new Error('the database is away'),
       })),
     );
     expect(rounds.figures()).toEqual([
       expect.objectContaining({ name: 'warnings', runs: 2, failures: 2 }),
     ]);
+  });
+
+  test('that fails is tried again after its own interval where it has one', async () => {
+    const { rounds } = setUp();
+    let ran = 0;
+    rounds
+      .every('vpcs', () => {
+        ran += 1;
+        throw new Error('no network');
+      })
+      .start();
+    await vi.advanceTimersByTimeAsync(0);
+    await vi.advanceTimersByTimeAsync(TUNING.rounds.vpcs.againMs ?? 0);
+    expect(ran).toBe(2);
   });
 
   test('that is closed waits for the run in progress and begins none', async () => {
@@ -130,5 +141,5 @@ test('a name runs all its rounds', async () => {
 
 test('a lease is renewed twice before it ends', async () => {
   const { LEASE_MS } = await import('../store/leases.ts');
-  expect(TUNING.roundsMs.leases * 3).toBeLessThanOrEqual(LEASE_MS);
+  expect(TUNING.rounds.leases.everyMs * 3).toBeLessThanOrEqual(LEASE_MS);
 });

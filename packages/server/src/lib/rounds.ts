@@ -3,9 +3,9 @@
  * error, the figures, and the end. `tuning.ts` has the table of all rounds.
  */
 import type { Log } from './log.ts';
-import type { RoundName, Tuning } from './tuning.ts';
+import type { Interval, RoundName, Tuning } from './tuning.ts';
 
-/** What a round does. `closing` is aborted when the round must end. @throws any error: logged */
+/** The work of a round. `closing` is aborted when the round must end. @throws any error: logged */
 export type Work = (closing: AbortSignal) => Promise<void> | void;
 
 export type Round = Readonly<{
@@ -38,7 +38,7 @@ export type RoundFigures = {
 
 export type Rounds = ReturnType<typeof createRounds>;
 
-export function createRounds(roundsMs: Tuning['roundsMs'], log: Log) {
+export function createRounds(intervals: Tuning['rounds'], log: Log) {
   const open = new Set<Readonly<{ name: RoundName; round: Round }>>();
   const figures = new Map<RoundName, RoundFigures>();
 
@@ -52,24 +52,27 @@ export function createRounds(roundsMs: Tuning['roundsMs'], log: Log) {
     /**
      * Makes a round; it begins with `start` or `startLater`.
      *
-     * @param facts of the log line of an error, such as the region
+     * @param ownLog gets the errors, such as that of a region; default: the log of all rounds
      */
-    every: (name: RoundName, work: Work, facts: object = {}): Round => {
+    every: (name: RoundName, work: Work, ownLog = log): Round => {
       const counted = figuresOf(name);
-      const attempt = async (closing: AbortSignal): Promise<void> => {
+      const attempt = async (closing: AbortSignal): Promise<boolean> => {
         const begun = performance.now();
+        let succeeded = true;
         try {
           await work(closing);
         } catch (error) {
+          succeeded = false;
           counted.failures += 1;
           if (!closing.aborted)
-            log.warn({ round: name, ...facts, err: error }, `round failed: ${name}; trying again`);
+            ownLog.warn({ round: name, err: error }, `round failed: ${name}; trying again`);
         }
         counted.runs += 1;
         counted.lastMs = performance.now() - begun;
         counted.lastEnd = new Date();
+        return succeeded;
       };
-      const repeated = repeat(attempt, roundsMs[name]);
+      const repeated = repeat(attempt, intervals[name]);
       const entry = { name, round: repeated };
       const close: Round['close'] = async (graceMs) => {
         open.delete(entry);
@@ -89,8 +92,11 @@ export function createRounds(roundsMs: Tuning['roundsMs'], log: Log) {
   };
 }
 
-/** @param attempt never rejects */
-function repeat(attempt: (closing: AbortSignal) => Promise<void>, everyMs: number): Round {
+/** @param attempt never rejects; false: it failed */
+function repeat(
+  attempt: (closing: AbortSignal) => Promise<boolean>,
+  { everyMs, againMs = everyMs }: Interval,
+): Round {
   const closing = new AbortController();
   const { signal } = closing;
   let timer: NodeJS.Timeout | undefined;
@@ -99,16 +105,18 @@ function repeat(attempt: (closing: AbortSignal) => Promise<void>, everyMs: numbe
   /** The run that follows the one in progress, for everyone who asked for it. */
   let next: Promise<void> | null = null;
 
-  const schedule = (): void => {
+  const schedule = (afterMs: number): void => {
     clearTimeout(timer);
-    if (isStarted && !signal.aborted) timer = setTimeout(() => void run(), everyMs).unref();
+    if (isStarted && !signal.aborted) timer = setTimeout(() => void run(), afterMs).unref();
+  };
+  const runOnce = async (): Promise<void> => {
+    const succeeded = await attempt(signal);
+    running = null;
+    schedule(succeeded ? everyMs : againMs);
   };
   const begin = (): Promise<void> => {
     clearTimeout(timer);
-    running = attempt(signal).finally(() => {
-      running = null;
-      schedule();
-    });
+    running = runOnce();
     return running;
   };
   const run = (): Promise<void> => {
@@ -128,7 +136,7 @@ function repeat(attempt: (closing: AbortSignal) => Promise<void>, everyMs: numbe
     },
     startLater: () => {
       isStarted = true;
-      schedule();
+      schedule(everyMs);
     },
     run,
     close: async (graceMs) => {

@@ -9,15 +9,20 @@ const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
 /**
- * All rounds: how long after the end of a run the next one begins, and why then. What must react
- * faster is notified; its round finds what a lost notification asked for.
+ * All rounds: how long after the end of a run the next one begins, and why then. Most changes
+ * are notified as well; their rounds find what a lost notification asked for.
  */
 export const ROUNDS = {
   // One for each region, in `reconcile/`.
   dueServices: { everyMs: SECOND_MS, why: 'a wait of a service ends within a second' },
   leases: { everyMs: (10 * SECOND_MS) / 3, why: 'a lease lasts 10 s: two renewals may be lost' },
   deaths: { everyMs: 30 * SECOND_MS, why: 'the monitor reports deaths at once; this finds others' },
-  vpcs: { everyMs: 30 * SECOND_MS, why: 'networks that another program removed come back' },
+  vpcs: {
+    everyMs: 30 * SECOND_MS,
+    againMs: SECOND_MS,
+    why: 'a change is notified; this restores networks that another program removed',
+  },
+  snapshots: { everyMs: MINUTE_MS, why: 'a snapshot that is due is taken within a minute' },
   samples: { everyMs: MINUTE_MS, why: 'the finest bucket of a series is a minute' },
   warnings: { everyMs: 30 * SECOND_MS, why: 'a problem is shown within a minute' },
   maintenance: { everyMs: 10 * SECOND_MS, why: 'a window begins on the minute' },
@@ -37,32 +42,34 @@ export const ROUNDS = {
   apiCertificates: { everyMs: HOUR_MS, why: 'certificates are renewed days before they end' },
   metadataSessions: { everyMs: 3 * SECOND_MS, why: 'a dead session is found within 30 s' },
 
-  // Of servers on this machine, in `engine/local/`.
+  // For servers on this machine, in `engine/local/`.
   replicaSetLag: { everyMs: SECOND_MS, why: 'a node that is behind gets no connections' },
   followers: { everyMs: 2 * SECOND_MS, why: 'a standby that fails must not be waited for' },
   frozenDaemons: { everyMs: 5 * SECOND_MS, why: 'a stopped pooler or gateway is replaced' },
   egressRules: { everyMs: MINUTE_MS, why: 'rules that another program flushed come back' },
   conversionQuotas: { everyMs: SECOND_MS, why: 'a conversion must not fill the disk' },
 
-  // Of regions on Kubernetes, in `engine/kubernetes/`.
+  // For each region on Kubernetes, in `engine/kubernetes/`.
   snapshotClasses: { everyMs: 30 * SECOND_MS, why: 'classes come and go with drivers, rarely' },
   certificates: { everyMs: 6 * HOUR_MS, why: 'certificates are renewed days before they end' },
   archives: { everyMs: 20 * SECOND_MS, why: 'WAL that is not archived is shown within minutes' },
   archiveSizes: { everyMs: 20 * SECOND_MS, why: 'a new archive gets a size; others each hour' },
   keptLogs: { everyMs: MINUTE_MS, why: 'Kubernetes rotates the log of a busy pod in minutes' },
 
-  // Of the TLS gateway, a program of its own.
+  // For the TLS gateway, a program of its own.
   gatewayLog: {
     everyMs: 10 * SECOND_MS,
     why: 'refused clients are counted, not logged one by one',
   },
-} as const satisfies Record<string, { everyMs: number; why: string }>;
+} as const satisfies Record<string, Interval & { why: string }>;
 
 export type RoundName = keyof typeof ROUNDS;
 
+/** `againMs`: after a run that failed; default: `everyMs`. */
+export type Interval = Readonly<{ everyMs: number; againMs?: number }>;
+
 export type Tuning = Readonly<{
-  /** The interval of each round, in milliseconds. */
-  roundsMs: Readonly<Record<RoundName, number>>;
+  rounds: Readonly<Record<RoundName, Interval>>;
   /** When a service is backed up to a repository: all of it, and what has changed. */
   repositoryBackups: Readonly<{ fullEveryMs: number; backupEveryMs: number }>;
   /** How long pgBackRest tries a repository that does not answer. */
@@ -75,19 +82,9 @@ export type Tuning = Readonly<{
 
 /** The tuning of the product. */
 export const TUNING: Tuning = {
-  roundsMs: mapRounds((name) => ROUNDS[name].everyMs),
+  rounds: ROUNDS,
   repositoryBackups: { fullEveryMs: 7 * DAY_MS, backupEveryMs: DAY_MS },
   repositoryTimeoutSeconds: 15,
   verifyAgainMs: 10 * SECOND_MS,
   reserveMaxBytes: 1024 ** 3,
 };
-
-function mapRounds(intervalOf: (name: RoundName) => number): Record<RoundName, number> {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- keys of ROUNDS, all of them
-  const names = Object.keys(ROUNDS) as RoundName[];
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- one entry for each name
-  return Object.fromEntries(names.map((name) => [name, intervalOf(name)])) as Record<
-    RoundName,
-    number
-  >;
-}

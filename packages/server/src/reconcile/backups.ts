@@ -6,7 +6,6 @@
 import type { OperationRow } from '../domain/operation/row.ts';
 import type { WantedBackup } from '../engine/off-machine.ts';
 import type { Region } from '../engine/regions.ts';
-import type { Log } from '../lib/log.ts';
 import type { Store } from '../store/database.ts';
 import {
   beginOperation,
@@ -17,21 +16,21 @@ import {
 } from '../store/operations.ts';
 import { listBeside, wasCancelled } from '../store/beside.ts';
 import { lockService } from '../store/services.ts';
-import { createRounds, performBeside } from './beside.ts';
+import { createBesideRound, performBeside, type BesideTools } from './beside.ts';
 
 /** A backup by schedule that failed is tried again after a wait that doubles up to the second. */
 const [FIRST_WAIT_MS, LONGEST_WAIT_MS] = [30_000, 1_800_000];
 /** Somebody who cancels a backup by schedule has none of this service for this long. */
 const AFTER_CANCEL_MS = 86_400_000;
 
-export type BackupsOptions = { store: Store; region: Region; log: Log };
+export type BackupsOptions = BesideTools & Readonly<{ region: Region }>;
 
 /** When a failed backup is tried again, by its operation. */
 type Waits = Map<string, { untilMs: number; waitMs: number }>;
 
 export function createBackups(options: BackupsOptions) {
   const waits: Waits = new Map();
-  return createRounds((closing) => round(options, waits, closing), options.log);
+  return createBesideRound(options, 'backups', (closing) => round(options, waits, closing));
 }
 
 /** Begins the backup of a service that is due, unless one is under way, or was cancelled. */
@@ -63,14 +62,15 @@ const wantedBackup = ({ requested_by: by, request }: OperationRow): WantedBackup
   by === HOWDAH ? 'due' : request !== null && 'full' in request && request.full ? 'full' : 'incr';
 
 async function backUp(
-  { store, region, log }: BackupsOptions,
+  options: BackupsOptions,
   waits: Waits,
   operation: OperationRow,
   closing: AbortSignal,
 ): Promise<void> {
+  const { store, region, log } = options;
   const { id, requested_by: by } = operation;
   const result = await performBeside(
-    { store, log },
+    options,
     operation,
     closing,
     async (service, runStep, signal) => {

@@ -1,41 +1,31 @@
 /** Performs operations that run beside all others, and do not change their service. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { OperationStep } from '@howdah/contract';
 import type { OperationRow } from '../domain/operation/row.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import type { RunStep } from '../engine/run-step.ts';
 import type { Log } from '../lib/log.ts';
+import type { Round, Rounds } from '../lib/rounds.ts';
+import type { RoundName } from '../lib/tuning.ts';
 import type { Store } from '../store/database.ts';
 import { endOperation, isUnderWay, progressOperation } from '../store/operations.ts';
 import { lockService } from '../store/services.ts';
 
-const TIMER_MS = 1000;
 /** How long a stop waits for an interrupted operation to tidy up; the next start does the rest. */
 const CLOSE_GRACE_MS = 5000;
 
-type Tools = Readonly<{ store: Store; log: Log }>;
+export type BesideTools = Readonly<{ store: Store; log: Log; rounds: Rounds }>;
 
-/** Calls `round` once a second, one after the other, until it is closed. */
-export function createRounds(round: (closing: AbortSignal) => Promise<void>, log: Log) {
-  const closing = new AbortController();
-  const { signal } = closing;
-  let timer: NodeJS.Timeout | undefined;
-  let working = Promise.resolve();
-  const tick = async (): Promise<void> => {
-    working = round(signal).catch((error: unknown) =>
-      log.warn({ err: error }, 'an operation was interrupted; trying again'),
-    );
-    await working;
-    if (!signal.aborted) timer = setTimeout(() => void tick(), TIMER_MS);
-  };
+/** A round that performs operations; a stop interrupts the one under way. */
+export function createBesideRound(
+  { rounds, log }: BesideTools,
+  name: RoundName,
+  work: (closing: AbortSignal) => Promise<void>,
+) {
+  const round = rounds.every(name, work, log);
   return {
-    start: () => void tick(),
+    start: round.start,
     /** Interrupts what is under way; the next start begins it again. */
-    close: async (): Promise<void> => {
-      closing.abort();
-      clearTimeout(timer);
-      await Promise.race([working, sleep(CLOSE_GRACE_MS, undefined, { ref: false })]);
-    },
+    close: () => round.close(CLOSE_GRACE_MS),
   };
 }
 
@@ -49,7 +39,7 @@ export type BesideResult = { problem: string | null; steps: readonly OperationSt
  * @returns null: it was interrupted, or has been ended by others
  */
 export async function performBeside(
-  { store, log }: Tools,
+  { store, log, rounds }: BesideTools,
   operation: OperationRow,
   closing: AbortSignal,
   work: (service: ServiceRow, runStep: RunStep, signal: AbortSignal) => Promise<string | null>,
@@ -65,7 +55,7 @@ export async function performBeside(
   const signal = AbortSignal.any([closing, ended.signal]);
   if (signal.aborted) return null;
   const steps: OperationStep[] = [];
-  const watch = interruptOnceEnded({ store, log }, operation, ended);
+  const watch = interruptOnceEnded({ store, log, rounds }, operation, ended);
   try {
     const runStep = stepsOf({ store, log }, operation, steps, signal);
     return { problem: await work(service, runStep, signal), steps };
@@ -74,27 +64,26 @@ export async function performBeside(
     log.warn({ service: service.id, err: error }, `${operation.kind} failed`);
     return { problem: messageOf(error), steps };
   } finally {
-    clearInterval(watch);
+    void watch.close();
   }
 }
 
 function interruptOnceEnded(
-  { store, log }: Tools,
-  { id, service_id: service }: OperationRow,
+  { store, log, rounds }: BesideTools,
+  { id }: OperationRow,
   ended: AbortController,
-): NodeJS.Timeout {
-  return setInterval(() => {
-    isUnderWay(store.db, id).then(
-      (underWay) => (underWay ? undefined : ended.abort()),
-      (error: unknown) =>
-        log.warn({ service, err: error }, 'could not read whether an operation is still wanted'),
-    );
-  }, TIMER_MS);
+): Round {
+  const isWanted = async (): Promise<void> => {
+    if (!(await isUnderWay(store.db, id))) ended.abort();
+  };
+  const round = rounds.every('wantedOperations', isWanted, log);
+  round.startLater();
+  return round;
 }
 
 /** Shows each part of the work in its operation. */
 function stepsOf(
-  { store, log }: Tools,
+  { store, log }: Pick<BesideTools, 'store' | 'log'>,
   { id }: OperationRow,
   steps: OperationStep[],
   signal: AbortSignal,

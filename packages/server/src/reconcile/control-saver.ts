@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { presentUpgrades } from '../domain/service/upgrades.ts';
 import type { Log } from '../lib/log.ts';
+import type { Rounds } from '../lib/rounds.ts';
 import { putObject } from '../repository/objects.ts';
 import { assertOwner, OtherOwner } from '../repository/owner.ts';
 import {
@@ -23,13 +24,13 @@ import {
   recordControlSaved,
 } from '../store/repositories.ts';
 
-const EVERY_MS = 60_000;
 /** How often backups of services that are gone are looked for. */
 const REMOVE_EVERY_MS = 86_400_000;
 
 export type ControlSaverOptions = {
   store: Store;
   log: Log;
+  rounds: Rounds;
   program: PgBackRest | null;
   /** A repository with its credentials; null: they cannot be read. */
   open: (row: { id: string; name: string; sealed: Buffer }) => Repository | null;
@@ -42,9 +43,6 @@ type ControlSaver = Readonly<ControlSaverOptions> & {
   saved: Map<string, string>;
   /** When services that are gone were last removed from each repository. */
   removed: Map<string, number>;
-  timer: NodeJS.Timeout | undefined;
-  closing: boolean;
-  working: Promise<void>;
 };
 
 export function createControlSaver(options: ControlSaverOptions) {
@@ -52,29 +50,11 @@ export function createControlSaver(options: ControlSaverOptions) {
     ...options,
     saved: new Map(),
     removed: new Map(),
-    timer: undefined,
-    closing: false,
-    working: Promise.resolve(),
   };
-  return {
-    start: () => void tick(saver),
-    close: async (): Promise<void> => {
-      saver.closing = true;
-      clearTimeout(saver.timer);
-      await saver.working;
-    },
-  };
+  return options.rounds.every('controlSaves', () => saveControl(saver));
 }
 
-async function tick(saver: ControlSaver): Promise<void> {
-  saver.working = round(saver).catch((error: unknown) =>
-    saver.log.warn({ err: error }, 'the data of the control plane could not be sent'),
-  );
-  await saver.working;
-  if (!saver.closing) saver.timer = setTimeout(() => void tick(saver), EVERY_MS);
-}
-
-async function round(saver: ControlSaver): Promise<void> {
+async function saveControl(saver: ControlSaver): Promise<void> {
   const rows = await listRepositories(saver.store.db);
   const { program } = saver;
   if (rows.length === 0 || program === null) return;

@@ -6,9 +6,6 @@ import { lockService, changeService } from '../store/services.ts';
 import { listReachableServices } from '../store/service-lists.ts';
 import { openRepair, type ReconcilerContext } from './work.ts';
 
-/** How often all services that must run are checked for unreported deaths. */
-export const DEATHS_EVERY_MS = 30_000;
-
 /** Records that a service is not reachable, if its server is gone. */
 export async function recordDeath(
   { store, region, log }: ReconcilerContext,
@@ -39,16 +36,12 @@ export async function findDeaths(
   wake: (id: string) => void,
 ): Promise<Set<string>> {
   const dead = new Set<string>();
-  try {
-    for (const id of await listReachableServices(context.store.db, context.region.code)) {
-      if (context.closing.aborted) break;
-      if (await context.region.engine.lifecycle.runs(id)) continue;
-      dead.add(id);
-      if (deadBefore.has(id)) await recordDeath(context, id);
-      wake(id);
-    }
-  } catch (error) {
-    context.log.warn({ err: error }, 'could not check for services that died; trying again');
+  for (const id of await listReachableServices(context.store.db, context.region.code)) {
+    if (context.closing.aborted) break;
+    if (await context.region.engine.lifecycle.runs(id)) continue;
+    dead.add(id);
+    if (deadBefore.has(id)) await recordDeath(context, id);
+    wake(id);
   }
   return dead;
 }

@@ -13,8 +13,7 @@ import { pruneKeys } from '../store/keys.ts';
 import { pruneOperations } from '../store/operations.ts';
 import { pruneSamples } from '../store/samples.ts';
 import type { Log } from '../lib/log.ts';
-
-const EVERY_MS = 600_000;
+import type { Rounds } from '../lib/rounds.ts';
 
 /**
  * Prunes rows, by table. Entries of the audit log go after the operations that they name, keys
@@ -33,15 +32,11 @@ export const PRUNINGS: Record<string, (db: Db, historyMs: number) => Promise<boo
 };
 
 /** @param keptMs how long operations that have ended and entries of the audit log are kept */
-export function createHistory(store: Store, log: Log, keptMs: number) {
-  let closing = false;
-  let timer: NodeJS.Timeout | undefined;
-  let pruning: Promise<void> | undefined;
-
-  const prune = async (): Promise<void> => {
+export function createHistory(store: Store, log: Log, rounds: Rounds, keptMs: number) {
+  return rounds.every('history', async (closing) => {
     for (const [table, pruneSome] of Object.entries(PRUNINGS)) {
       try {
-        while (!closing && (await pruneSome(store.db, keptMs)));
+        while (!closing.aborted && (await pruneSome(store.db, keptMs)));
       } catch (error) {
         log.warn(
           { err: error, table },
@@ -49,24 +44,5 @@ export function createHistory(store: Store, log: Log, keptMs: number) {
         );
       }
     }
-  };
-
-  /** One after the other: a pruning that takes long is not begun a second time. */
-  const look = (): void => {
-    pruning ??= prune().finally(() => {
-      pruning = undefined;
-    });
-  };
-
-  return {
-    start: (): void => {
-      timer = setInterval(look, EVERY_MS);
-      look();
-    },
-    close: async (): Promise<void> => {
-      closing = true;
-      clearInterval(timer);
-      await pruning;
-    },
-  };
+  });
 }

@@ -5,26 +5,22 @@
 import { isWithin, type MaintenanceWindow } from '../config-maintenance.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Log } from '../lib/log.ts';
+import type { Rounds } from '../lib/rounds.ts';
 import type { Store } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, HOWDAH, isUnderWayInRegion } from '../store/operations.ts';
 import { listServicesWithWarning } from '../store/service-lists.ts';
 import { changeService, lockService } from '../store/services.ts';
 
-/** An update is seen within a minute, and a window may be short. */
-const LOOK_EVERY_MS = 10_000;
-
 export function createMaintenance(
   { db }: Store,
   { code }: Region,
   log: Log,
+  rounds: Rounds,
   window: MaintenanceWindow | null,
 ) {
   /** Restarted in this window: one that still warns is left to its owner. */
   const restarted = new Set<string>();
-  let timer: NodeJS.Timeout | undefined;
-  let round: Promise<void> = Promise.resolve();
-  let isClosing = false;
 
   const restartNext = async (): Promise<void> => {
     if (window === null || !isWithin(window, new Date())) return restarted.clear();
@@ -44,22 +40,11 @@ export function createMaintenance(
     log.info({ service: id }, 'restarted for a minor version of PostgreSQL');
   };
 
-  const tick = async (): Promise<void> => {
-    round = restartNext().catch((error: unknown) =>
-      log.warn({ err: error }, 'a restart in the maintenance window could not begin'),
-    );
-    await round;
-    if (!isClosing) timer = setTimeout(() => void tick(), LOOK_EVERY_MS);
-  };
-
+  const round = rounds.every('maintenance', restartNext, log);
   return {
     start: (): void => {
-      if (window !== null) void tick();
+      if (window !== null) round.start();
     },
-    close: async (): Promise<void> => {
-      isClosing = true;
-      clearTimeout(timer);
-      await round;
-    },
+    close: round.close,
   };
 }

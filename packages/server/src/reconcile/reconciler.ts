@@ -14,8 +14,9 @@ import {
   releaseService,
   renewLease,
 } from '../store/leases.ts';
+import type { Round } from '../lib/rounds.ts';
 import { listReachableServices } from '../store/service-lists.ts';
-import { DEATHS_EVERY_MS, findDeaths, recordDeath } from './deaths.ts';
+import { findDeaths, recordDeath } from './deaths.ts';
 import { record } from './record.ts';
 import { takeStep } from './take-step.ts';
 import { openWork, type ReconcilerContext, type ReconcilerOptions, type Work } from './work.ts';
@@ -32,9 +33,6 @@ const METADATA_RETRY_MS = 500;
 /** A service that only waits gives its place up after this long: what it waits for may need one. */
 const GIVE_WAY_AFTER_MS = 3000;
 
-/** How often the timer asks for services that are due. */
-const TIMER_MS = 1000;
-
 /** Which services wait for a place, and which are being reconciled. */
 type Queue = {
   readonly waiting: Set<string>;
@@ -44,27 +42,25 @@ type Queue = {
 export function createReconciler(options: ReconcilerOptions) {
   const close = new AbortController();
   const context: ReconcilerContext = { ...options, closing: close.signal };
-  const { store, region, log } = options;
+  const { store, region, log, rounds } = options;
   const queue: Queue = { waiting: new Set(), running: new Map() };
-  let timer: NodeJS.Timeout | undefined;
-  let deathTimer: NodeJS.Timeout | undefined;
 
   const wake = (id: string): void => wakeService(context, queue, id);
 
-  const tick = async (): Promise<void> => {
-    try {
-      for (const id of await dueServices(store.db, region.code, PARALLEL_SERVICES * 4)) wake(id);
-    } catch (error) {
-      log.warn({ err: error }, 'could not read the services that are due; trying again');
-    }
-    if (!close.signal.aborted) timer = setTimeout(() => void tick(), TIMER_MS);
+  const wakeDue = async (): Promise<void> => {
+    for (const id of await dueServices(store.db, region.code, PARALLEL_SERVICES * 4)) wake(id);
   };
-
-  const tickDeaths = async (deadBefore: ReadonlySet<string>): Promise<void> => {
-    const dead = await findDeaths(context, deadBefore, wake);
-    if (!close.signal.aborted)
-      deathTimer = setTimeout(() => void tickDeaths(dead), DEATHS_EVERY_MS);
-  };
+  let deadBefore: ReadonlySet<string> = new Set();
+  const repeated = [
+    rounds.every('dueServices', wakeDue, log),
+    rounds.every(
+      'deaths',
+      async () => {
+        deadBefore = await findDeaths(context, deadBefore, wake);
+      },
+      log,
+    ),
+  ];
 
   return {
     /** Has a service reconciled. If that is in progress, the service is reconciled once more. */
@@ -81,14 +77,12 @@ export function createReconciler(options: ReconcilerOptions) {
       await makeAllDue(store.db, region.code);
       // The timer finds what a lost notification asked for.
       store.listen('howdah_service', (id) => (id === null ? undefined : wake(id)));
-      void tick();
-      void tickDeaths(new Set());
+      for (const round of repeated) round.start();
     },
     /** Lets the steps in progress end. */
     close: async (): Promise<void> => {
       close.abort();
-      clearTimeout(timer);
-      clearTimeout(deathTimer);
+      await Promise.all(repeated.map((round) => round.close()));
       queue.waiting.clear();
       await Promise.all(queue.running.values());
     },
@@ -124,7 +118,7 @@ function startWaiting(context: ReconcilerContext, queue: Queue): void {
 
 async function reconcile(context: ReconcilerContext, id: string): Promise<void> {
   const lease = { id, token: randomUUID() };
-  let renewal: NodeJS.Timeout | undefined;
+  let renewal: Round | undefined;
   try {
     const work = await openWork(context, lease);
     if (work === null) return;
@@ -136,23 +130,18 @@ async function reconcile(context: ReconcilerContext, id: string): Promise<void> 
     await giveBackAfterError(context, lease);
     throw error;
   } finally {
-    clearInterval(renewal);
+    // A renewal that waits for the metadata database keeps nobody from working.
+    void renewal?.close();
   }
 }
 
 function keepRenewing(
-  { store, log }: ReconcilerContext,
+  { store, log, rounds }: ReconcilerContext,
   { id, token }: Pick<Work, 'id' | 'token'>,
-): NodeJS.Timeout {
-  let isRenewing = false;
-  return setInterval(() => {
-    // While the metadata database does not answer, one connection waits, not one more each time.
-    if (isRenewing) return;
-    isRenewing = true;
-    renewLease(store.db, id, token)
-      .catch((error: unknown) => log.warn({ service: id, err: error }, 'could not renew a lease'))
-      .finally(() => (isRenewing = false));
-  }, LEASE_MS / 3);
+): Round {
+  const round = rounds.every('leases', () => renewLease(store.db, id, token), log);
+  round.startLater();
+  return round;
 }
 
 /** Gives a lease back after an error. It tries until the lease has expired anyway. */

@@ -14,9 +14,7 @@ import {
 } from '../store/service-lists.ts';
 import { changeService, lockService } from '../store/services.ts';
 import type { Log } from '../lib/log.ts';
-
-/** The finest bucket of a series is a minute; one sample falls into each. */
-export const SAMPLE_MS = 60_000;
+import type { Rounds } from '../lib/rounds.ts';
 
 /** Services whose backups are kept at the same time: a snapshot may be a long copy, and the others do not wait for it. */
 const KEPT_AT_A_TIME = 2;
@@ -29,10 +27,6 @@ type Sampler = {
   readonly warn: (id: string) => Promise<void>;
   /** The last count of each server's transactions, by service and node. */
   readonly transactions: Map<string, { atMs: number; count: number }>;
-  timer: NodeJS.Timeout | undefined;
-  closing: boolean;
-  running: Promise<void>;
-  backups: Promise<void> | undefined;
 };
 
 /** @param warn brings the warnings of a service up to date */
@@ -40,51 +34,39 @@ export function createSampler(
   store: Store,
   region: Region,
   log: Log,
+  rounds: Rounds,
   warn: (id: string) => Promise<void>,
 ) {
-  const sampler: Sampler = {
-    store,
-    region,
-    log,
-    warn,
-    transactions: new Map(),
-    timer: undefined,
-    closing: false,
-    running: Promise.resolve(),
-    backups: undefined,
-  };
+  const sampler: Sampler = { store, region, log, warn, transactions: new Map() };
+  const samples = rounds.every('samples', (closing) => sampleAll(sampler, closing), log);
+  // A snapshot may be a long copy: figures do not wait for it.
+  const snapshots = rounds.every('snapshots', (closing) => keepAllBackups(sampler, closing), log);
+  let isClosing = false;
   return {
-    start: () => void sampleAndKeep(sampler),
+    start: (): void => {
+      samples.start();
+      snapshots.start();
+    },
     /** The first figures of a service that has just become ready. */
-    sampleOne: (service: Pick<ServiceRow, 'id' | 'parent_id'>) => sampleOne(sampler, service),
+    sampleOne: async (service: Pick<ServiceRow, 'id' | 'parent_id'>): Promise<void> => {
+      if (!isClosing) await sampleOne(sampler, service);
+    },
     close: async (): Promise<void> => {
-      sampler.closing = true;
-      clearTimeout(sampler.timer);
+      isClosing = true;
       // A snapshot that is under way is not waited for: the next start removes it and takes another.
-      await sampler.running;
+      await snapshots.close(0);
+      await samples.close();
     },
   };
 }
 
-async function sampleAndKeep(sampler: Sampler): Promise<void> {
-  // A snapshot may be a long copy: figures do not wait for it, and no second round begins before it is done.
-  sampler.backups ??= keepAllBackups(sampler).finally(() => {
-    sampler.backups = undefined;
-  });
-  sampler.running = sampleAll(sampler).catch((error: unknown) =>
-    sampler.log.warn({ err: error }, 'a round of samples was interrupted'),
-  );
-  await sampler.running;
-  if (!sampler.closing) sampler.timer = setTimeout(() => void sampleAndKeep(sampler), SAMPLE_MS);
-}
-
-async function sampleAll(sampler: Sampler): Promise<void> {
+async function sampleAll(sampler: Sampler, closing: AbortSignal): Promise<void> {
   const { store, region, transactions } = sampler;
   const ids = await listReadyServices(store.db, region.code, 'with sets');
   const found: Sample[] = [];
   // One after the other: figures must not compete with the work of the services.
   for (const id of ids) {
-    if (sampler.closing) return;
+    if (closing.aborted) return;
     const taken = await sample(sampler, id);
     found.push(...taken);
     await show(store, taken);
@@ -98,7 +80,6 @@ async function sampleOne(
   sampler: Sampler,
   { id, parent_id: parent }: Pick<ServiceRow, 'id' | 'parent_id'>,
 ): Promise<void> {
-  if (sampler.closing) return;
   const taken = await sample(sampler, id);
   if (taken.length === 0) return;
   await show(sampler.store, taken);
@@ -152,16 +133,12 @@ async function show(store: Store, samples: readonly Sample[]): Promise<void> {
   });
 }
 
-async function keepAllBackups(sampler: Sampler): Promise<void> {
-  try {
-    const inTurn = pLimit(KEPT_AT_A_TIME);
-    const ready = await listReadyServices(sampler.store.db, sampler.region.code);
-    await inTurn.map(ready, async (id) => {
-      if (!sampler.closing) await keepBackups(sampler, id);
-    });
-  } catch (error) {
-    sampler.log.warn({ err: error }, 'could not read which services run');
-  }
+async function keepAllBackups(sampler: Sampler, closing: AbortSignal): Promise<void> {
+  const inTurn = pLimit(KEPT_AT_A_TIME);
+  const ready = await listReadyServices(sampler.store.db, sampler.region.code);
+  await inTurn.map(ready, async (id) => {
+    if (!closing.aborted) await keepBackups(sampler, id);
+  });
 }
 
 async function keepBackups({ store, region, log, warn }: Sampler, id: string): Promise<void> {

@@ -19,9 +19,9 @@ import {
 import { notifyService } from '../store/notifications.ts';
 import { changeService, endRestoreTime, lockService, purgeDeleted } from '../store/services.ts';
 import type { Log } from '../lib/log.ts';
+import type { Rounds } from '../lib/rounds.ts';
 import { findKept } from './kept.ts';
 
-const LOOK_EVERY_MS = 1000;
 const QUOTAS_EVERY_MS = 10_000;
 /** Quotas are checked early if the disk has grown by this much. */
 const GROWTH_BYTES = 64e6;
@@ -33,9 +33,6 @@ type Guard = {
   readonly region: Region;
   readonly log: Log;
   readonly warn: (id: string) => Promise<void>;
-  timer: NodeJS.Timeout | undefined;
-  closing: boolean;
-  running: Promise<void>;
   pressure: DiskPressure;
   looked: { atMs: number; usedBytes: number; tookMs: number };
   /** The services and their quotas when the metadata database last answered. */
@@ -49,6 +46,7 @@ export function createStorageGuard(
   store: Store,
   region: Region,
   log: Log,
+  rounds: Rounds,
   warn: (id: string) => Promise<void>,
 ) {
   const guard: Guard = {
@@ -56,33 +54,15 @@ export function createStorageGuard(
     region,
     log,
     warn,
-    timer: undefined,
-    closing: false,
-    running: Promise.resolve(),
     pressure: 'none',
     looked: { atMs: 0, usedBytes: 0, tookMs: 0 },
     known: [],
     unreported: null,
   };
-  return {
-    start: () => void tick(guard),
-    close: async (): Promise<void> => {
-      guard.closing = true;
-      clearTimeout(guard.timer);
-      await guard.running;
-    },
-  };
+  return rounds.every('storage', (closing) => look(guard, closing), log);
 }
 
-async function tick(guard: Guard): Promise<void> {
-  guard.running = look(guard).catch((error: unknown) =>
-    guard.log.warn({ err: error }, 'the check of the disk was interrupted'),
-  );
-  await guard.running;
-  if (!guard.closing) guard.timer = setTimeout(() => void tick(guard), LOOK_EVERY_MS);
-}
-
-async function look(guard: Guard): Promise<void> {
+async function look(guard: Guard, closing: AbortSignal): Promise<void> {
   await keepReserve(guard);
   await report(guard).catch((error: unknown) =>
     guard.log.warn({ err: error }, 'the state of the reserve was not reported; trying again'),
@@ -100,7 +80,7 @@ async function look(guard: Guard): Promise<void> {
   const isEarly = guard.pressure !== 'none' || usedBytes - looked.usedBytes > GROWTH_BYTES;
   if (sinceMs < (isEarly ? looked.tookMs / SHARE_OF_TIME : QUOTAS_EVERY_MS)) return;
   const beganMs = Date.now();
-  await keepQuotas(guard);
+  await keepQuotas(guard, closing);
   guard.looked = { atMs: beganMs, usedBytes, tookMs: Date.now() - beganMs };
 }
 
@@ -174,11 +154,11 @@ async function endKeeping(
   });
 }
 
-async function keepQuotas(guard: Guard): Promise<void> {
+async function keepQuotas(guard: Guard, closing: AbortSignal): Promise<void> {
   const { region, log } = guard;
   const { services, forked } = await listServices(guard);
   for (const { id, storageGb, hasOwner } of services) {
-    if (guard.closing) return;
+    if (closing.aborted) return;
     try {
       const { stop, changed } = await region.engine.storage.keepQuota(id, {
         quotaBytes: storageGb * 1e9,

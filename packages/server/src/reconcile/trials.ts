@@ -4,16 +4,14 @@
  */
 import { serviceSpec } from '../domain/service/spec.ts';
 import type { Region } from '../engine/regions.ts';
-import type { Log } from '../lib/log.ts';
 import { listBeside } from '../store/beside.ts';
-import type { Store } from '../store/database.ts';
 import { endOperation } from '../store/operations.ts';
-import { createRounds, performBeside } from './beside.ts';
+import { createBesideRound, performBeside, type BesideTools } from './beside.ts';
 
-type TrialsOptions = Readonly<{ store: Store; region: Region; log: Log }>;
+type TrialsOptions = BesideTools & Readonly<{ region: Region }>;
 
 export function createTrials(options: TrialsOptions) {
-  return createRounds((closing) => round(options, closing), options.log);
+  return createBesideRound(options, 'upgradeTrials', (closing) => round(options, closing));
 }
 
 async function round(options: TrialsOptions, closing: AbortSignal): Promise<void> {

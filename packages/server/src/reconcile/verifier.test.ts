@@ -7,6 +7,9 @@ import {
   type DatabaseConnection,
 } from 'kysely';
 import { expect, test } from 'vitest';
+import { QUIET } from '../lib/log.ts';
+import { createRounds } from '../lib/rounds.ts';
+import { TUNING } from '../lib/tuning.ts';
 import type { Tables } from '../store/tables.ts';
 import { createVerifier } from './verifier.ts';
 
@@ -20,7 +23,7 @@ async function firstRound(possible: boolean, waiting: readonly object[] = []): P
         executeQuery: async ({ sql }) => {
           statements.push(sql);
           if (isEnd(sql)) resolve();
-          return Object({ rows: statements.length === 1 ? waiting : [] });
+          return Object({ rows: isList(sql) ? waiting : [] });
         },
         async *streamQuery() {},
       };
@@ -43,7 +46,13 @@ async function firstRound(possible: boolean, waiting: readonly object[] = []): P
     },
   };
   const verifier = createVerifier(
-    Object({ store: { db }, region: { code: 'kube', engine: { capabilities } }, everyMs: 1000 }),
+    Object({
+      store: { db },
+      region: { code: 'kube', engine: { capabilities } },
+      log: QUIET,
+      rounds: createRounds(TUNING.rounds, QUIET),
+      everyMs: 1000,
+    }),
   );
   verifier.start();
   await promise;
@@ -60,20 +69,18 @@ function newPromise() {
 }
 
 const isEnd = (statement: string): boolean => statement.startsWith('update "operations"');
+const isList = (statement: string): boolean => statement.startsWith('select * from "operations"');
 const isDue = (statement: string): boolean => statement.includes('last.at <');
 
 test('no verification is begun in a region that has none', async () => {
   expect((await firstRound(true)).filter(isDue)).toHaveLength(1);
-  const statements = await firstRound(false);
-  expect(statements).toHaveLength(1);
-  expect(statements.filter(isDue)).toEqual([]);
+  expect((await firstRound(false)).filter(isDue)).toEqual([]);
 });
 
 test('a user who asks again and again holds up no verification that is due', async () => {
   const asked = { id: 'asked', service_id: 'service', steps: [], created: new Date() };
   const beside = await firstRound(true, [{ ...asked, requested_by: 'a key' }]);
-  expect(beside.findIndex(isDue)).toBeGreaterThan(0);
-  expect(beside.findIndex(isEnd)).toBeGreaterThan(beside.findIndex(isDue));
+  expect(beside.filter(isDue)).toHaveLength(1);
   // One at a time.
   const after = await firstRound(true, [{ ...asked, requested_by: 'howdah' }]);
   expect(after.filter(isDue)).toEqual([]);

@@ -3,51 +3,63 @@
  * operations, and begins those that are due. An interrupted verification begins again.
  */
 import type { Region } from '../engine/regions.ts';
-import type { Store } from '../store/database.ts';
 import type { OperationRow } from '../domain/operation/row.ts';
 import { beginOperation, besideUnderWay, endOperation, HOWDAH } from '../store/operations.ts';
 import { dueForVerification, listBeside } from '../store/beside.ts';
 import { listRepositories } from '../store/repositories.ts';
 import { serviceSpec } from '../domain/service/spec.ts';
 import { lockService } from '../store/services.ts';
-import type { Log } from '../lib/log.ts';
-import { createRounds, performBeside } from './beside.ts';
+import type { Round } from '../lib/rounds.ts';
+import { createBesideRound, performBeside, type BesideTools } from './beside.ts';
 
 /** The time between two verifications of the backups of a service in the repositories. */
 const REPOSITORY_EVERY_MS = 7 * 86_400_000;
-/** Nothing is due more precisely than this. */
-const DUE_EVERY_MS = 30_000;
 
-export type VerifierOptions = {
-  store: Store;
-  region: Region;
-  log: Log;
-  /** The time between two verifications of a running service. */
-  everyMs: number;
-  /** Called with the id of a service after its verification, before the operation ends. */
-  ended: (id: string) => Promise<void>;
-};
-
-type Verifier = Readonly<VerifierOptions> & { lookedForDueMs: number };
+export type VerifierOptions = BesideTools &
+  Readonly<{
+    region: Region;
+    /** The time between two verifications of a running service. */
+    everyMs: number;
+    /** Called with the id of a service after its verification, before the operation ends. */
+    ended: (id: string) => Promise<void>;
+  }>;
 
 export function createVerifier(options: VerifierOptions) {
-  const verifier: Verifier = { ...options, lookedForDueMs: -Infinity };
-  return createRounds((closing) => round(verifier, closing), options.log);
+  const { rounds, log } = options;
+  const due = rounds.every('dueVerifications', () => beginDue(options), log);
+  const round = createBesideRound(options, 'verifications', (closing) =>
+    verifyOldest(options, due, closing),
+  );
+  return {
+    start: () => {
+      due.start();
+      round.start();
+    },
+    close: async () => {
+      await due.close();
+      await round.close();
+    },
+  };
 }
 
-async function round(verifier: Verifier, closing: AbortSignal): Promise<void> {
+async function verifyOldest(
+  verifier: VerifierOptions,
+  due: Round,
+  closing: AbortSignal,
+): Promise<void> {
   const { store, region } = verifier;
-  const waiting = await listBeside(store.db, region.code, 'verifyBackup');
-  // Beside those of users, who could keep it from its turn by asking for one after the other.
-  if (waiting.every(({ requested_by: by }) => by !== HOWDAH)) await beginDue(verifier);
-  const [oldest] = waiting;
-  if (oldest !== undefined) await verify(verifier, oldest, closing);
+  const [oldest] = await listBeside(store.db, region.code, 'verifyBackup');
+  if (oldest === undefined) return;
+  await verify(verifier, oldest, closing);
+  // There may be more that are due.
+  if (oldest.requested_by === HOWDAH) await due.run();
 }
 
-async function beginDue(verifier: Verifier): Promise<void> {
-  if (performance.now() - verifier.lookedForDueMs < DUE_EVERY_MS) return;
-  verifier.lookedForDueMs = performance.now();
+async function beginDue(verifier: VerifierOptions): Promise<void> {
   const { store, region, everyMs } = verifier;
+  // Beside those of users, who could keep it from its turn by asking for one after the other.
+  const waiting = await listBeside(store.db, region.code, 'verifyBackup');
+  if (waiting.some(({ requested_by: by }) => by === HOWDAH)) return;
   const { verifyBackup } = region.engine.capabilities.actions;
   const local = verifyBackup.possible
     ? await dueForVerification(store.db, region.code, everyMs, null)
@@ -61,12 +73,10 @@ async function beginDue(verifier: Verifier): Promise<void> {
     if ((await besideUnderWay(tx, id, 'verifyBackup')) !== null) return;
     await beginOperation(tx, locked.service, 'verifyBackup', HOWDAH, null, request);
   });
-  // There may be more.
-  verifier.lookedForDueMs = -Infinity;
 }
 
 /** The service whose backups in the repositories are verified next; null: none is due. */
-async function dueInRepositories({ store, region }: Verifier): Promise<string | null> {
+async function dueInRepositories({ store, region }: VerifierOptions): Promise<string | null> {
   if ('missing' in region.engine.capabilities.offMachine) return null;
   const repositories = await listRepositories(store.db);
   const [oldest] = repositories;
@@ -80,7 +90,7 @@ const isOfRepository = ({ request }: OperationRow): boolean =>
   request !== null && 'repository' in request;
 
 async function verify(
-  verifier: Verifier,
+  verifier: VerifierOptions,
   operation: OperationRow,
   closing: AbortSignal,
 ): Promise<void> {

@@ -2,7 +2,6 @@
  * Makes the VPCs and allow lists of a region true: all of them in one go, when one was changed, and
  * now and then in case the machine lost something.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Region } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
 import { refreshAllowLists } from '../store/allow-lists.ts';
@@ -16,11 +15,8 @@ import {
   wantedVpcs,
 } from '../store/vpcs.ts';
 import type { Log } from '../lib/log.ts';
+import type { Rounds } from '../lib/rounds.ts';
 
-/** Networks that somebody else removed come back within this time. */
-const LOOK_EVERY_MS = 30_000;
-/** After an attempt that did not work. */
-const AGAIN_MS = 1000;
 /** A request for a peering waits this long for its answer. */
 const ANSWER_WITHIN_MS = 7 * 86_400_000;
 
@@ -28,17 +24,12 @@ export type VpcsOptions = {
   store: Store;
   region: Region;
   log: Log;
+  rounds: Rounds;
   /** Wakes the reconciler for a service. */
   wakeService: (id: string) => void;
 };
 
-export function createVpcs({ store, region, log, wakeService }: VpcsOptions) {
-  let timer: NodeJS.Timeout | undefined;
-  let closing = false;
-  let round: Promise<void> = Promise.resolve();
-  let asked = false;
-  let underWay = false;
-
+export function createVpcs({ store, region, log, rounds, wakeService }: VpcsOptions) {
   const makeTrue = async (): Promise<void> => {
     const { db } = store;
     // They need no networks of the machine, and do not wait for any.
@@ -63,46 +54,16 @@ export function createVpcs({ store, region, log, wakeService }: VpcsOptions) {
     for (const id of await makeServicesDue(db, renewed)) wakeService(id);
   };
 
-  /** Again and again, until nothing was asked for meanwhile. */
-  const work = async (): Promise<void> => {
-    while (asked && !closing) {
-      asked = false;
-      try {
-        await makeTrue();
-      } catch (error) {
-        log.warn({ err: error }, 'could not configure the networks of VPCs; trying again');
-        asked = true;
-        await sleep(AGAIN_MS);
-      }
-    }
-  };
-
-  const look = (): void => {
-    asked = true;
-    if (underWay) return;
-    underWay = true;
-    round = work().finally(() => {
-      underWay = false;
-      // Asked for after the last round and before this.
-      if (asked && !closing) look();
-    });
-  };
-
+  const round = rounds.every('vpcs', makeTrue, log);
   return {
     /** Makes all true once, since services need it, and goes on from there. */
     start: async (): Promise<void> => {
-      store.listen('howdah_vpcs', look);
-      timer = setInterval(look, LOOK_EVERY_MS).unref();
+      store.listen('howdah_vpcs', () => void round.run());
+      round.startLater();
       // After a crash of the machine nothing of a VPC is there.
-      await makeTrue().catch((error: unknown) =>
-        log.warn({ err: error }, 'could not configure the networks of VPCs; trying again'),
-      );
-      if (!(await vpcsAreMade(store.db, region.code))) look();
+      await round.run();
+      if (!(await vpcsAreMade(store.db, region.code))) void round.run();
     },
-    close: async (): Promise<void> => {
-      closing = true;
-      clearInterval(timer);
-      await round;
-    },
+    close: round.close,
   };
 }

@@ -8,6 +8,9 @@ import {
   type DatabaseConnection,
 } from 'kysely';
 import { expect, test } from 'vitest';
+import { QUIET } from '../lib/log.ts';
+import { createRounds } from '../lib/rounds.ts';
+import { TUNING } from '../lib/tuning.ts';
 import type { Tables } from '../store/tables.ts';
 import { createWatch } from './warnings.ts';
 
@@ -41,8 +44,9 @@ async function firstRound(known: readonly Warning[], now: readonly Warning[]): P
     storage: { disk: async () => ({ usedPercent: 1, freeBytes: 99, totalBytes: 100 }) },
     observe: { warnings: async () => now },
   };
+  const rounds = createRounds(TUNING.rounds, QUIET);
   const log = { warn: () => undefined, info: () => undefined };
-  const watch = createWatch(Object({ db }), Object({ code: 'kube', engine }), Object(log));
+  const watch = createWatch(Object({ db }), Object({ code: 'kube', engine }), Object(log), rounds);
   watch.start();
   // It stops before the next service, and waits for this one.
   await expect.poll(() => statements.length).toBeGreaterThan(1);

@@ -12,18 +12,12 @@ import {
 } from '../store/service-lists.ts';
 import { changeService, lockService } from '../store/services.ts';
 import type { Log } from '../lib/log.ts';
-
-/** With the time that what is wrong takes to show, it is seen within a minute. */
-const LOOK_EVERY_MS = 30_000;
+import type { Rounds } from '../lib/rounds.ts';
 
 const isSame = (some: readonly Warning[], others: readonly Warning[]): boolean =>
   JSON.stringify(some) === JSON.stringify(others);
 
-export function createWatch(store: Store, { code, engine }: Region, log: Log) {
-  let timer: NodeJS.Timeout | undefined;
-  let closing = false;
-  let round: Promise<void> = Promise.resolve();
-
+export function createWatch(store: Store, { code, engine }: Region, log: Log, rounds: Rounds) {
   /**
    * Looks at one service and brings its warnings up to date.
    *
@@ -62,9 +56,9 @@ export function createWatch(store: Store, { code, engine }: Region, log: Log) {
     }
   };
 
-  const lookAtAll = async (): Promise<void> => {
+  const lookAtAll = async (closing: AbortSignal): Promise<void> => {
     for (const { id, warnings } of await listServicesThatMustRun(store.db, code)) {
-      if (closing) return;
+      if (closing.aborted) return;
       await look(id, warnings).catch((error: unknown) =>
         log.warn({ service: id, err: error }, 'could not check for warnings'),
       );
@@ -79,21 +73,10 @@ export function createWatch(store: Store, { code, engine }: Region, log: Log) {
     }
   };
 
-  const tick = async (): Promise<void> => {
-    round = lookAtAll().catch((error: unknown) =>
-      log.warn({ err: error }, 'a check for warnings was interrupted'),
-    );
-    await round;
-    if (!closing) timer = setTimeout(() => void tick(), LOOK_EVERY_MS);
-  };
-
+  const round = rounds.every('warnings', lookAtAll, log);
   return {
-    start: () => void tick(),
+    start: round.start,
     look: (id: string): Promise<void> => look(id),
-    close: async (): Promise<void> => {
-      closing = true;
-      clearTimeout(timer);
-      await round;
-    },
+    close: round.close,
   };
 }

@@ -7,6 +7,7 @@ import { serviceStatus } from '../domain/service/status.ts';
 import type { Seen } from '../engine/engine.ts';
 import type { Region, Regions } from '../engine/regions.ts';
 import type { Log } from '../lib/log.ts';
+import type { Rounds } from '../lib/rounds.ts';
 import type { Store } from '../store/database.ts';
 import { claimService, lockLeased } from '../store/leases.ts';
 import { beginOperation, HOWDAH, progressOperation, takeUpOperation } from '../store/operations.ts';
@@ -21,6 +22,7 @@ export type ReconcilerOptions = {
   /** All of them: a service may move from one to another. */
   readonly regions: Regions;
   readonly log: Log;
+  readonly rounds: Rounds;
   /** For how long a deleted service can be restored. */
   readonly restoreWindowMs: number;
   /** Called after a service settled, with its row. */

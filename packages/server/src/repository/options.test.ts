@@ -95,7 +95,10 @@ test.each([
   ['2.60', 19, /no command to write an object.* up to 2.59/],
   ['3.0', 18, /up to 2.59/],
 ])('pgBackRest %s and PostgreSQL %i', (version, major, expected) => {
-  const why = whyNotServed({ program: '/usr/bin/pgbackrest', version, user: null }, major);
+  const why = whyNotServed(
+    { program: '/usr/bin/pgbackrest', version, user: null, ioTimeoutSeconds: 15 },
+    major,
+  );
   if (expected === null) expect(why).toBeNull();
   else expect(why).toMatch(expected);
 });

@@ -3,6 +3,7 @@ import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
 import { join } from 'node:path';
 import { run } from '../lib/run.ts';
+import { TUNING } from '../lib/tuning.ts';
 import { ensureSystemUser } from '../lib/system-users.ts';
 import { RepositoryProblem, type PgBackRest } from './repository.ts';
 
@@ -36,7 +37,9 @@ const NEEDED = `pgBackRest and, as root, the system user ${BACKUP_USER}`;
 export const PGBACKREST_REMEDY = 'apt-get install pgbackrest, then restart Howdah';
 
 /** pgBackRest as PATH has it, without a user; null: it is not installed. Changes nothing. */
-export async function lookUpPgBackRest(): Promise<PgBackRest | null> {
+export async function lookUpPgBackRest(
+  ioTimeoutSeconds = TUNING.repositoryTimeoutSeconds,
+): Promise<PgBackRest | null> {
   for (const directory of [...(process.env['PATH'] ?? '').split(':'), '/usr/bin'].filter(Boolean)) {
     const program = join(directory, 'pgbackrest');
     try {
@@ -45,14 +48,14 @@ export async function lookUpPgBackRest(): Promise<PgBackRest | null> {
       continue; // the next directory may have it
     }
     const version = /\d+(\.\d+)+/.exec(await run(program, ['version']))?.[0] ?? 'unknown';
-    return { program, version, user: null };
+    return { program, version, user: null, ioTimeoutSeconds };
   }
   return null;
 }
 
 /** pgBackRest, and the user that it runs as; null: it, or the user, is missing. */
-export async function findPgBackRest(): Promise<PgBackRest | null> {
-  const found = await lookUpPgBackRest();
+export async function findPgBackRest(ioTimeoutSeconds?: number): Promise<PgBackRest | null> {
+  const found = await lookUpPgBackRest(ioTimeoutSeconds);
   if (found === null || process.getuid?.() !== 0) return found;
   const user = await ensureSystemUser(BACKUP_USER);
   return user === null ? null : { ...found, user };

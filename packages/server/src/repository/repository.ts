@@ -76,6 +76,8 @@ export type PgBackRest = {
   version: string;
   /** null: our own, where the control plane is not root. */
   user: BackupUser | null;
+  /** How long it waits for an answer of a repository; it tries again several times. */
+  ioTimeoutSeconds: number;
   /** Whether it reads a repository of another installation, whose files may belong to anybody. */
   isForeign?: true;
 };

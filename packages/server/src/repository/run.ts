@@ -44,8 +44,6 @@ export type Call = {
 
 export type Result = { code: number; stdout: Buffer };
 
-/** How long pgBackRest waits for an answer, in seconds. It tries again several times. */
-const IO_TIMEOUT_S = 15;
 const LOWEST_PRIORITY = ['nice', '-n', '19', 'ionice', '-c', '3'] as const;
 /**
  * For what somebody waits for, as a restore, and for what is lost with the disk until it is sent,
@@ -67,7 +65,7 @@ const ERRORS_MAX_BYTES = 16_384;
  * @throws RepositoryProblem when it fails; what `signal` was aborted with
  */
 export async function runPgBackRest(
-  { program, user, isForeign }: PgBackRest,
+  { program, user, ioTimeoutSeconds, isForeign }: PgBackRest,
   repository: Repository,
   call: Call,
 ): Promise<Result> {
@@ -83,7 +81,14 @@ export async function runPgBackRest(
       opened.push(await nameless(lockPath, text, user));
     }
     const env = environment(
-      { ...values, ...named, 'lock-path': lockPath, 'spool-path': lockPath, ...call.options },
+      {
+        ...values,
+        ...named,
+        'io-timeout': String(ioTimeoutSeconds),
+        'lock-path': lockPath,
+        'spool-path': lockPath,
+        ...call.options,
+      },
       call,
     );
     const readsAll =
@@ -145,7 +150,6 @@ function environment(
     'log-level-stderr': 'error',
     'log-level-console': onLine === undefined ? 'off' : 'detail',
     'log-timestamp': 'n',
-    'io-timeout': String(IO_TIMEOUT_S),
     ...options,
   };
   return {

@@ -4,6 +4,7 @@
 import { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type ClientConfig } from 'pg';
+import type { Rounds } from '../lib/rounds.ts';
 import { CHANNELS } from './notifications.ts';
 
 /** "howdah" as a number: the key of the lock that the control plane holds while it runs. */
@@ -33,7 +34,6 @@ export const END_WHEN_SILENT = [
  * clusters that are on their way.
  */
 const HELD_MS = SILENCE_MS / 2;
-const HEARTBEAT_MS = SILENCE_MS / 10;
 /** How often a control plane that waits asks for the lock. */
 const LOCK_POLL_MS = 500;
 
@@ -76,11 +76,13 @@ export type ControlSession = Readonly<{
 /**
  * Opens the connection that holds the control plane's lock and receives notifications.
  *
+ * @param rounds runs the heartbeat
  * @param waiting null: does not wait for the lock
  * @throws AlreadyRunning when another control plane has the lock
  */
 export async function openControlSession(
   connection: ClientConfig,
+  rounds: Rounds,
   waiting: Waiting | null,
   onError: (error: Error) => void,
   onNotification: (channel: string, payload: string) => void,
@@ -103,7 +105,7 @@ export async function openControlSession(
       await client.query("select set_config('application_name', $1, false)", [
         `${NAME} at ${socket.localAddress ?? 'localhost'} ${waiting.port}`,
       ]);
-    return { client, holdsLock: keepAsking(client, socket, takenMs) };
+    return { client, holdsLock: keepAsking(client, socket, rounds, takenMs) };
   } catch (error) {
     await client.end();
     throw error;
@@ -142,25 +144,30 @@ function addressIn(name: string): Address | null {
 }
 
 /** Asks for heartbeats, and ends the connection when they are not answered in time. */
-function keepAsking(client: Client, socket: Socket, takenMs: number): () => boolean {
+function keepAsking(
+  client: Client,
+  socket: Socket,
+  rounds: Rounds,
+  takenMs: number,
+): () => boolean {
   let answeredMs = takenMs;
   let isOpen = true;
-  let isAsking = false;
   const holdsLock = (): boolean => isOpen && performance.now() - answeredMs < HELD_MS;
-  const heartbeat = setInterval(() => {
-    if (!holdsLock()) socket.destroy(new Error('Connection terminated: no answer to a heartbeat'));
-    if (isAsking) return;
-    isAsking = true;
+  const ask = async (): Promise<void> => {
     const askedMs = performance.now();
-    client
-      .query('select')
-      .then(() => (answeredMs = askedMs))
-      .catch(() => undefined) // it has ended, and is recreated
-      .finally(() => (isAsking = false));
-  }, HEARTBEAT_MS);
+    const answer = client.query('select').then(
+      () => (answeredMs = askedMs),
+      () => undefined, // it has ended, and is recreated
+    );
+    const leftMs = Math.max(0, answeredMs + HELD_MS - askedMs);
+    await Promise.race([answer, sleep(leftMs, undefined, { ref: false })]);
+    if (!holdsLock()) socket.destroy(new Error('Connection terminated: no answer to a heartbeat'));
+  };
+  const heartbeat = rounds.every('metadataSessions', ask);
+  heartbeat.startLater();
   client.once('end', () => {
     isOpen = false;
-    clearInterval(heartbeat);
+    void heartbeat.close();
   });
   return holdsLock;
 }

@@ -9,6 +9,7 @@ import {
   type ControlSession,
   type Waiting,
 } from './connections.ts';
+import type { Rounds } from '../lib/rounds.ts';
 import { migrateTables } from './migrations.ts';
 import type { Channel, OnNotification } from './notifications.ts';
 import { preparing } from './prepared.ts';
@@ -41,12 +42,14 @@ export type Standby = Waiting &
 /**
  * Connects, takes the lock that keeps other control planes out, and migrates the tables.
  *
+ * @param rounds runs the heartbeat of the session that holds the lock
  * @param onError receives the errors of broken connections; they are opened again
  * @param standby waits for the lock and for the metadata database; null: throws
  * @throws AlreadyRunning
  */
 export async function openStore(
   connection: ClientConfig,
+  rounds: Rounds,
   onError: (error: Error) => void,
   standby: Standby | null = null,
 ): Promise<Store> {
@@ -68,7 +71,8 @@ export async function openStore(
   const onNotification = (channel: string, payload: string): void => {
     for (const [wanted, listener] of callbacks) if (wanted === channel) listener(payload);
   };
-  const openSession = () => openControlSession(connection, standby, onError, onNotification);
+  const openSession = () =>
+    openControlSession(connection, rounds, standby, onError, onNotification);
   let closing = false;
   const untilOpen = async (): Promise<ControlSession | null> => {
     while (!closing) {

@@ -13,6 +13,8 @@ import { createServer, type AddressInfo, type Server, type Socket } from 'node:n
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Counter, Gauge, Registry } from 'prom-client';
 import type { Log } from '../lib/log.ts';
+import { createRounds } from '../lib/rounds.ts';
+import { TUNING } from '../lib/tuning.ts';
 import { createPlaces, type Limits } from './limits.ts';
 import { clusterNames, type NamesOptions } from './names.ts';
 import { createRoutes } from './routes.ts';
@@ -52,7 +54,6 @@ const TIMEOUTS: Timeouts = {
 };
 /** The port of servers and poolers at the Services of the cluster. */
 const SERVICE_PORT = 5432;
-const LOG_EVERY_MS = 10_000;
 
 /** @throws Error when a port cannot be used */
 export async function startTlsGateway(options: TlsGatewayOptions): Promise<TlsGateway> {
@@ -140,7 +141,8 @@ function countClients(
     for (const [reason, clients] of unlogged) log.warn({ reason, clients }, 'refused clients');
     unlogged.clear();
   };
-  const timer = setInterval(flush, LOG_EVERY_MS).unref();
+  const round = createRounds(TUNING.rounds, log).every('gatewayLog', flush);
+  round.startLater();
   return {
     connected: (): void => connected.inc(),
     refused: (reason: Refusal): void => {
@@ -153,7 +155,7 @@ function countClients(
       note(`not_accepted: ${code}`);
     },
     close: (): void => {
-      clearInterval(timer);
+      void round.close();
       flush();
     },
   };

@@ -1,11 +1,11 @@
 /** Measures what each service has in the object store of the region: nothing there limits it. */
+import type { Rounds } from '../../lib/rounds.ts';
 import { EngineUnavailable } from '../engine.ts';
 import { folderOf } from '../object-store.ts';
 import { clusterName } from './manifests/names.ts';
 import { sizeOf } from './s3.ts';
 import type { Region } from './region.ts';
 
-const LOOK_EVERY_MS = 20_000;
 /** A folder of a million objects is a thousand requests. */
 const MEASURE_EVERY_MS = 3_600_000;
 
@@ -14,6 +14,7 @@ type Measured = Readonly<{ store: string; bytes: number; atMs: number; backupMs:
 /** @param failed called with the error of background work, which is tried again */
 export function createArchiveSizes(
   { cache, objectStore }: Pick<Region, 'cache' | 'objectStore'>,
+  rounds: Rounds,
   failed: (error: unknown) => void,
 ) {
   const measured = new Map<string, Measured>();
@@ -38,17 +39,11 @@ export function createArchiveSizes(
     const ids = new Set(cache.ids());
     for (const id of measured.keys()) if (!ids.has(id)) measured.delete(id);
   };
-  let isMeasuring = false;
-  const timer = setInterval(() => {
-    if (isMeasuring) return;
-    isMeasuring = true;
-    void measureAll().finally(() => {
-      isMeasuring = false;
-    });
-  }, LOOK_EVERY_MS);
+  const round = rounds.every('archiveSizes', measureAll);
+  round.startLater();
   return {
     /** After a base backup, and every hour; null: it was not measured yet. */
     bytes: (id: string): number | null => measured.get(id)?.bytes ?? null,
-    close: (): void => clearInterval(timer),
+    close: round.close,
   };
 }

@@ -7,6 +7,7 @@ import type { Client } from 'pg';
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
 import pLimit from 'p-limit';
+import type { Rounds } from '../../lib/rounds.ts';
 import { EngineUnavailable } from '../engine.ts';
 import { KINDS } from './api/kinds.ts';
 import { createArchiveSizes } from './archive-sizes.ts';
@@ -26,7 +27,6 @@ import { placesIn } from './service/objects.ts';
 import type { ClusterState } from './service/observed.ts';
 import { STEPS } from './service/steps.ts';
 
-const EVERY_MS = 20_000;
 /** A session that ends in order leaves no line in the server log of its owner. */
 const END_MS = 1000;
 /** Sessions at a time, each with another service. */
@@ -41,11 +41,15 @@ export type Archiver = ReturnType<typeof createArchiver>;
 type Known = Progress & Readonly<{ place: string; marker: Marker | null }>;
 
 /** @param failed called with the error of background work, which is tried again */
-export function createArchiver(region: ArchiveReach, failed: (error: unknown) => void) {
+export function createArchiver(
+  region: ArchiveReach,
+  rounds: Rounds,
+  failed: (error: unknown) => void,
+) {
   const knowns = new Map<string, Known>();
   const written = new Map<string, string>();
   const limit = pLimit(AT_A_TIME);
-  const sizes = createArchiveSizes(region, failed);
+  const sizes = createArchiveSizes(region, rounds, failed);
   const succeeds = async (work: () => Promise<void>): Promise<boolean> => {
     try {
       await work();
@@ -89,19 +93,14 @@ export function createArchiver(region: ArchiveReach, failed: (error: unknown) =>
     if (archiveProblem(known, Date.now()) !== null) written.delete(id);
   };
   const lookAtAll = async (): Promise<void> => {
+    if (region.objectStore() === null) return;
     const ids = region.cache.ids();
     await limit.map(ids, (id) => lookAt(id).catch(failed));
     for (const map of [knowns, written])
       for (const id of map.keys()) if (!ids.includes(id)) map.delete(id);
   };
-  let isLooking = false;
-  const timer = setInterval(() => {
-    if (isLooking || region.objectStore() === null) return;
-    isLooking = true;
-    void lookAtAll().finally(() => {
-      isLooking = false;
-    });
-  }, EVERY_MS);
+  const round = rounds.every('archives', lookAtAll);
+  round.startLater();
   return {
     /** Why its WAL is not archived; null: it is, or that is not known. */
     problem: (id: string): string | null => {
@@ -110,8 +109,8 @@ export function createArchiver(region: ArchiveReach, failed: (error: unknown) =>
     },
     bytes: sizes.bytes,
     close: (): void => {
-      clearInterval(timer);
-      sizes.close();
+      void round.close();
+      void sizes.close();
     },
   };
 }

@@ -3,13 +3,12 @@
  * renewed one without a restart.
  */
 import { Type } from 'typebox';
+import type { Round, Rounds } from '../../lib/rounds.ts';
 import { needsRenewal } from '../../lib/tls.ts';
 import { KINDS } from './api/kinds.ts';
 import { LABELS, MANAGED } from './manifests/names.ts';
 import type { Region } from './region.ts';
 import { hostsOf, writeCertificate } from './service/objects.ts';
-
-const EVERY_MS = 6 * 3_600_000;
 
 const CERTIFICATE = Type.Object({
   metadata: Type.Object({ labels: Type.Record(Type.String(), Type.String()) }),
@@ -20,12 +19,12 @@ const SECRET_TYPE = 'kubernetes.io/tls';
 /** @param failed called with the error of an attempt; the next one is made all the same */
 export function keepCertificates(
   region: Region,
+  rounds: Rounds,
   failed: (error: unknown) => void,
-): { close: () => void } {
-  const renew = (): void => void renewCertificates(region).catch(failed);
-  const timer = setInterval(renew, EVERY_MS);
-  renew();
-  return { close: () => clearInterval(timer) };
+): Round {
+  const round = rounds.every('certificates', () => renewCertificates(region).catch(failed));
+  round.start();
+  return round;
 }
 
 /** Renews the certificates of the region that end soon, or have another authority or host. */

@@ -1,4 +1,7 @@
 /** An engine for tests, with a cluster that keeps objects and a server that answers to logins. */
+import { QUIET } from '../../lib/log.ts';
+import { createRounds } from '../../lib/rounds.ts';
+import { TUNING } from '../../lib/tuning.ts';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -57,8 +60,12 @@ export type Cloud = {
   readonly close: () => Promise<void>;
 };
 
-/** @param keepLogsEveryMs between two rounds; default: as in a region */
-export async function openCloud(keepLogsEveryMs?: number): Promise<Cloud> {
+/** @param keptLogsEveryMs between two rounds of kept logs; default: as in a region */
+export async function openCloud(
+  keptLogsEveryMs: number = TUNING.rounds.keptLogs.everyMs,
+): Promise<Cloud> {
+  const keptLogs = { everyMs: keptLogsEveryMs };
+  const rounds = createRounds({ ...TUNING.rounds, keptLogs }, QUIET);
   const directory = await mkdtemp(join(tmpdir(), 'hd-'));
   const authority = await openCertificateAuthority(directory);
   const records = createMemoryRecords({ take: async () => 1 });
@@ -89,7 +96,7 @@ export async function openCloud(keepLogsEveryMs?: number): Promise<Cloud> {
       authority,
       records: records.store,
       keptLogs: logs.store,
-      ...(keepLogsEveryMs === undefined ? {} : { keepLogsEveryMs }),
+      rounds,
       readLagLimit: { bytes: 1, seconds: 1 },
       backups: { windowMs: 7 * 86_400_000, snapshotEveryMs: 86_400_000 },
       objectStore: () => cloud.store,

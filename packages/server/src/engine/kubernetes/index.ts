@@ -3,6 +3,7 @@
  * runs it. The capabilities say which actions are not possible.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Rounds } from '../../lib/rounds.ts';
 import type { CertificateAuthority } from '../../lib/tls.ts';
 import { takeUsablePort } from '../addresses.ts';
 import type { ForkStrategy } from '@howdah/contract';
@@ -50,8 +51,7 @@ export type KubernetesEngineOptions = Readonly<{
   records: ClusterRecords;
   /** Where it keeps server logs beyond their pods. */
   keptLogs: KeptLogs;
-  /** How often new lines are kept; ms, default: a minute. */
-  keepLogsEveryMs?: number;
+  rounds: Rounds;
   readLagLimit: Observing['readLagLimit'];
   /** How often snapshots are taken, and for how long they are kept. */
   backups: SnapshotPolicy;
@@ -65,7 +65,7 @@ export type KubernetesEngineOptions = Readonly<{
 
 /** Begins to follow the cluster; it need not answer yet. */
 export function createKubernetesEngine(options: KubernetesEngineOptions): Engine {
-  const { settings, connection, mayWrite, authority, records, failed } = options;
+  const { settings, connection, mayWrite, authority, records, rounds, failed } = options;
   const kube = createKube(connection, mayWrite);
   const cache = createCache(kube, settings.code, (id) => {
     failovers.notice(id);
@@ -82,7 +82,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     failed,
   });
   const logKeeper = createLogKeeper({ ...options, kube, cache });
-  const snapshotClass = keepSnapshotClass(kube, settings.storageClass);
+  const snapshotClass = keepSnapshotClass(kube, settings.storageClass, rounds);
   const reach = {
     settings,
     kube,
@@ -91,7 +91,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     objectStore: options.objectStore,
     retentionDays: Math.max(1, Math.ceil(options.backups.windowMs / DAY_MS)),
   };
-  const archiver = createArchiver(reach, failed);
+  const archiver = createArchiver(reach, rounds, failed);
   const guard = createNetworkGuard(reach, failed);
   const region: Region = {
     ...reach,
@@ -106,7 +106,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     readLagLimit: options.readLagLimit,
     archiveProblem: archiver.problem,
   };
-  const certificates = keepCertificates(region, failed);
+  const certificates = keepCertificates(region, rounds, failed);
   const statements = createStatements(region);
   return {
     get capabilities() {

@@ -1,5 +1,6 @@
 /** The classes by which a cluster makes volumes, and snapshots of them. */
 import { Type, type Static } from 'typebox';
+import type { Round, Rounds } from '../../lib/rounds.ts';
 import type { Kube } from './api/client.ts';
 import { KubeError } from './api/errors.ts';
 import { KINDS } from './api/kinds.ts';
@@ -73,20 +74,19 @@ async function listSnapshotClasses(kube: Kube): Promise<Static<typeof SNAPSHOT_C
   }
 }
 
-/** Classes come and go with drivers, rarely. */
-const EVERY_MS = 30_000;
-
 /** Keeps the snapshot class at hand: an answer to a user does not wait for the cluster. */
 export function keepSnapshotClass(
   kube: Kube,
   storageClass: string | null,
-): Readonly<{ first: Promise<void>; current: () => SnapshotClass; close: () => void }> {
+  rounds: Rounds,
+): Readonly<{ first: Promise<void>; current: () => SnapshotClass; close: Round['close'] }> {
   let current: SnapshotClass = { missing: 'the classes of the cluster are not listed yet' };
   const read = async (): Promise<void> => {
     current = await findSnapshotClass(kube, storageClass).catch((error: unknown) => ({
       missing: error instanceof Error ? error.message : String(error),
     }));
   };
-  const timer = setInterval(() => void read(), EVERY_MS);
-  return { first: read(), current: () => current, close: () => clearInterval(timer) };
+  const round = rounds.every('snapshotClasses', read);
+  round.startLater();
+  return { first: round.run(), current: () => current, close: round.close };
 }

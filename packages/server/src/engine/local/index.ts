@@ -60,7 +60,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
 
 function createFacets(local: Local, options: LocalEngineOptions): Engine {
   const { machine, topology } = local;
-  const endWatches = [watchSets(topology), watchFollowers(topology)];
+  const watches = [watchSets(topology, options.rounds), watchFollowers(topology, options.rounds)];
   let isClosing = false;
   return {
     capabilities: capabilitiesOf(machine, options.gateway),
@@ -104,7 +104,7 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
     close: async () => {
       isClosing = true;
       local.precloned.close();
-      for (const end of endWatches) end();
+      for (const watch of watches) void watch.close();
       topology.gateways.close();
       topology.monitor.close();
       local.reader.close();

@@ -2,6 +2,7 @@
 import type { BackupPolicy, FailoverPolicy, ReadLagLimit } from '../../config.ts';
 import type { RepositorySource } from '../../repository/source.ts';
 import { createCertificateCheck, createIssuer, type CertificateAuthority } from '../../lib/tls.ts';
+import type { Rounds } from '../../lib/rounds.ts';
 import type { TypeCapability } from '../engine.ts';
 import type { ClusterRecords } from '../records.ts';
 import { createKeeper, type Keeper } from './backup/keeper.ts';
@@ -49,6 +50,7 @@ export type LocalEngineOptions = {
   records: ClusterRecords;
   egress: Egress;
   repositories: RepositorySource;
+  rounds: Rounds;
   /** Called when something watched changed by itself, with the service's id. */
   changed: (id: string) => void;
 };
@@ -71,7 +73,7 @@ export type Local = Readonly<{
 }>;
 
 export function createLocal(options: LocalEngineOptions): Local {
-  const { machine, templates, authority, changed } = options;
+  const { machine, templates, authority, rounds, changed } = options;
   const pathsOf = (key: string): InstancePaths => {
     const { id, n } = partsOfKey(key);
     return machine.layout.member(id, n);
@@ -80,7 +82,7 @@ export function createLocal(options: LocalEngineOptions): Local {
     (key) => void noticed(topology, key),
     async (key) => (await findServer(pathsOf(key)))?.postmaster.frozen === true,
   );
-  const poolers = createPoolers(machine, changed);
+  const poolers = createPoolers(machine, rounds, changed);
   const issuer = createIssuer(authority, options.certificateHosts);
   const precloned = createPrecloned(machine);
   const executor = createExecutor({
@@ -90,6 +92,7 @@ export function createLocal(options: LocalEngineOptions): Local {
     monitor,
     issuer,
     poolers,
+    rounds,
     repositories: options.repositories,
   });
   const topology: Topology = {
@@ -107,7 +110,7 @@ export function createLocal(options: LocalEngineOptions): Local {
     offMachine: () => options.repositories.known().length > 0,
     renewEgress: () => options.egress.renew(),
     changed,
-    gateways: createDaemonWatch(changed),
+    gateways: createDaemonWatch(rounds, changed),
     standbys: createStandbys(executor),
     clusters: new Map(),
     sets: new Map(),

@@ -9,7 +9,7 @@ import type { OffMachineBackups, OffMachineState } from '../off-machine.ts';
 import type { ServiceSpec } from '../spec.ts';
 import { readMarker } from './host/marker.ts';
 import type { Local } from './local.ts';
-import type { ShipContext, ShipPolicy } from './repository/context.ts';
+import type { ShipContext } from './repository/context.ts';
 import { expire } from './repository/expire.ts';
 import { ship, takeBackup } from './repository/ship.ts';
 import { verifyInRepository } from './repository/verify.ts';
@@ -18,8 +18,6 @@ import { listBackups } from './repository/stanza.ts';
 import { offMachine } from './repository/state.ts';
 
 const DAY_MS = 86_400_000;
-/** A full backup each week, and what has changed each day. */
-const POLICY: ShipPolicy = { fullEveryMs: 7 * DAY_MS, backupEveryMs: DAY_MS };
 
 /** The times of the last removals, by service and repository. */
 type Expired = Map<string, number>;
@@ -46,6 +44,7 @@ async function expireOnceADay(
 
 export function createOffMachine(local: Local, repositories: RepositorySource): OffMachineBackups {
   const { machine } = local;
+  const policy = machine.tuning.repositoryBackups;
   const expired: Expired = new Map();
   // pgBackRest would remove the files of a backup that is not complete.
   const backingUp = new Set<string>();
@@ -61,7 +60,7 @@ export function createOffMachine(local: Local, repositories: RepositorySource): 
       const { upgrade } = marker;
       const context = { machine, program };
       for (const repository of await repositories.list()) {
-        const shipped = await ship({ context, id, upgrade, repository, policy: POLICY, signal });
+        const shipped = await ship({ context, id, upgrade, repository, policy, signal });
         states.set(repository.id, shipped.state);
         more ||= shipped.more;
         isBackupDue ||= shipped.isBackupDue;
@@ -89,7 +88,7 @@ export function createOffMachine(local: Local, repositories: RepositorySource): 
       backingUp.add(id);
       try {
         for (const repository of await repositories.list()) {
-          const shipment = { context, id, upgrade, repository, policy: POLICY, signal };
+          const shipment = { context, id, upgrade, repository, policy, signal };
           // A repository that fails does not keep the others from their backup.
           await takeBackup(shipment, wanted, runStep).catch((error: unknown) => {
             signal.throwIfAborted();
@@ -140,7 +139,8 @@ async function verifyAll(
   const context = { machine, program };
   let problem: string | null = null;
   for (const repository of await list()) {
-    const [policy, upgrade] = [POLICY, marker?.upgrade ?? null];
+    const upgrade = marker?.upgrade ?? null;
+    const policy = machine.tuning.repositoryBackups;
     const shipment = { context, id: spec.id, upgrade, repository, policy, signal };
     const found = await verifyInRepository(
       shipment,

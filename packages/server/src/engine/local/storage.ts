@@ -28,7 +28,7 @@ export function createStorage({ machine, quotas, meter, keeper }: Local): Storag
       return { stop, changed: before !== JSON.stringify(quotaWarnings(quotas, id)) };
     },
     keepReserve: async () => {
-      const { did, heldBytes } = await keepReserve(layout.root);
+      const { did, heldBytes } = await keepReserve(layout.root, machine.tuning.reserveMaxBytes);
       const state = { did: did ?? reserveAtStart, heldBytes };
       reserveAtStart = null;
       const removedWal = machine.hasMetadata

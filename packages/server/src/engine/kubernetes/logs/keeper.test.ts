@@ -1,3 +1,6 @@
+import { QUIET } from '../../../lib/log.ts';
+import { createRounds } from '../../../lib/rounds.ts';
+import { TUNING } from '../../../lib/tuning.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { LogQuery } from '../../engine.ts';
@@ -160,6 +163,7 @@ const PARTS = {
     staleWhy: () => null,
   },
   keptLogs: createMemoryLogs().store,
+  rounds: createRounds(TUNING.rounds, QUIET),
   mayWrite: () => true,
   stepWithinMs: 60_000,
 };

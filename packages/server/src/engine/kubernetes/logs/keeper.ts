@@ -5,6 +5,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import pLimit, { type LimitFunction } from 'p-limit';
+import type { Rounds } from '../../../lib/rounds.ts';
 import { createTurns } from '../../../lib/turns.ts';
 import type { KeptLogs } from '../../kept-logs.ts';
 import type { Cache } from '../cache.ts';
@@ -15,7 +16,6 @@ import { pack } from './part.ts';
 import { isDue, restAfter, type Rest } from './quiet.ts';
 import { readOutput, type Extent, type LogSource, type Pod } from './pod-log.ts';
 
-const EVERY_MS = 60_000;
 /** Logs that are read at a time: requests that change something need the other places. */
 const AT_A_TIME = 4;
 /** A pod whose node does not answer must not keep others waiting for long. */
@@ -43,8 +43,7 @@ type Parts = Readonly<{
   mayWrite: () => boolean;
   /** Called with the error of background work, which is tried again. */
   failed: (error: unknown) => void;
-  /** Between two rounds; ms, default: a minute. */
-  keepLogsEveryMs?: number;
+  rounds: Rounds;
   /** After which a step goes on, whatever was read; ms. */
   stepWithinMs?: number;
 }>;
@@ -65,7 +64,7 @@ type Keeping = Parts &
   }>;
 
 export function createLogKeeper(parts: Parts): LogKeeper {
-  const { cache, failed, keepLogsEveryMs = EVERY_MS, stepWithinMs = STEP_WITHIN_MS } = parts;
+  const { cache, rounds, failed, stepWithinMs = STEP_WITHIN_MS } = parts;
   const ending = new AbortController();
   const { signal } = ending;
   const keeping: Keeping = {
@@ -78,7 +77,9 @@ export function createLogKeeper(parts: Parts): LogKeeper {
   };
   /** Pods that are ending and are followed, by their names here. */
   const followed = new Map<string, Promise<void>>();
-  const rounds = keepAll(keeping, keepLogsEveryMs);
+  const limit = pLimit(AT_A_TIME);
+  const round = rounds.every('keptLogs', () => keepAll(keeping, limit));
+  round.startLater();
   return {
     keepBefore: async (id) => {
       const within = AbortSignal.any([signal, AbortSignal.timeout(stepWithinMs)]);
@@ -97,35 +98,31 @@ export function createLogKeeper(parts: Parts): LogKeeper {
     },
     close: async () => {
       ending.abort();
-      await Promise.all([rounds, ...followed.values()]);
+      await Promise.all([round.close(), ...followed.values()]);
     },
   };
 }
 
-/** Rounds over all services that run. */
-async function keepAll(keeping: Keeping, everyMs: number): Promise<void> {
+/** Keeps what is new in the logs of all services that run and are not quiet. */
+async function keepAll(keeping: Keeping, limit: LimitFunction): Promise<void> {
   const { cache, known, rests, signal, failed } = keeping;
-  const limit = pLimit(AT_A_TIME);
-  const wait = () => sleep(everyMs, undefined, { signal, ref: false }).catch(() => undefined);
-  for (await wait(); !signal.aborted; await wait()) {
-    if (cache.staleWhy() !== null) continue;
-    const ids = cache.ids();
-    const there = new Set(ids);
-    for (const key of known.keys()) if (!there.has(idIn(key))) known.delete(key);
-    for (const id of rests.keys()) if (!there.has(id)) rests.delete(id);
-    const due = ids.filter((id) => isDue(rests.get(id)));
-    const kept = await Promise.allSettled(
-      due.map((id) =>
-        limit(async () => {
-          const hasMore = await keepService(keeping, id, () => true);
-          rests.set(id, restAfter(hasMore, rests.get(id), Math.random()));
-        }),
-      ),
-    );
-    // A cluster that does not answer fails all of them, for one reason.
-    const failure = kept.find(({ status }) => status === 'rejected');
-    if (failure?.status === 'rejected' && !signal.aborted) failed(failure.reason);
-  }
+  if (cache.staleWhy() !== null) return;
+  const ids = cache.ids();
+  const there = new Set(ids);
+  for (const key of known.keys()) if (!there.has(idIn(key))) known.delete(key);
+  for (const id of rests.keys()) if (!there.has(id)) rests.delete(id);
+  const due = ids.filter((id) => isDue(rests.get(id)));
+  const kept = await Promise.allSettled(
+    due.map((id) =>
+      limit(async () => {
+        const hasMore = await keepService(keeping, id, () => true);
+        rests.set(id, restAfter(hasMore, rests.get(id), Math.random()));
+      }),
+    ),
+  );
+  // A cluster that does not answer fails all of them, for one reason.
+  const failure = kept.find(({ status }) => status === 'rejected');
+  if (failure?.status === 'rejected' && !signal.aborted) failed(failure.reason);
 }
 
 /** Reads the log of a pod that is ending until it is gone: PostgreSQL says why it ends. */

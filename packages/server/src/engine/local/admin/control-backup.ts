@@ -24,6 +24,9 @@ import {
   recordRegionPlaces,
   type RegionPlace,
 } from '../../../installation.ts';
+import { QUIET } from '../../../lib/log.ts';
+import { createRounds } from '../../../lib/rounds.ts';
+import { TUNING } from '../../../lib/tuning.ts';
 import { openStore } from '../../../store/database.ts';
 
 /**
@@ -195,7 +198,8 @@ async function load(
   lostData: LostData,
 ): Promise<string[]> {
   // Makes the tables, and keeps everybody else out.
-  const store = await openStore(connection, () => undefined);
+  const rounds = createRounds(TUNING.rounds, QUIET);
+  const store = await openStore(connection, rounds, () => undefined);
   const client = await store.pool.connect();
   try {
     const migrations = await migrationsOf(client);

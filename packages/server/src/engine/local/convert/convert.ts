@@ -3,6 +3,7 @@
  * a while without clients, and the new server gets all that the old one has by a dump
  * (docs/decisions/0048-other-major-versions.md).
  */
+import type { Rounds } from '../../../lib/rounds.ts';
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -40,8 +41,6 @@ const PROGRAMS = ['pg_dump', 'pg_restore'] as const;
 /** Functions of a tenant that are evaluated may never end: the time follows from the data. */
 const LEAST_DEADLINE_MS = 600_000;
 const SLOWEST_BYTES_PER_SECOND = 1_500_000;
-/** They may also write without end. */
-const QUOTA_EVERY_MS = 1000;
 const GB = 1e9;
 /** ANALYZE reads a part of each table. */
 const ANALYZE_LIMIT_MS = 3_600_000;
@@ -64,6 +63,7 @@ export function whyNotConverted(to: Installation, addons: readonly Addon[]): str
 export type Conversion = {
   readonly machine: Machine;
   readonly templates: Templates;
+  readonly rounds: Rounds;
   readonly spec: PrivateSpec;
   readonly owner: Owner | null;
   readonly from: Installation;
@@ -85,7 +85,7 @@ export async function convert(
   makeOld: (directory: string) => Promise<string>,
   target: string,
 ): Promise<string> {
-  const { machine, spec, owner, from, to, signal } = conversion;
+  const { machine, rounds, spec, owner, from, to, signal } = conversion;
   const old = copyPaths(machine, `${spec.id}-old`);
   const fresh = copyPaths(machine, `${spec.id}-new`);
   const begunMs = Date.now();
@@ -106,7 +106,7 @@ export async function convert(
     await startPrivateServer(machine, owner, spec, fresh, to);
     const pair: Pair = { machine, owner, to, old, fresh, deadlineMs };
     signal?.throwIfAborted();
-    const copied = await withinQuota(pair, spec.storageGb, () => copyAll(pair));
+    const copied = await withinQuota(rounds, pair, spec.storageGb, () => copyAll(pair));
     await stopPrivateServer(machine, owner, fresh);
     await rename(fresh.data, target);
     return (
@@ -125,24 +125,22 @@ export async function convert(
 
 /** Ends the new server when it takes more of the disk than the service may. */
 async function withinQuota<T>(
+  rounds: Rounds,
   { machine, fresh }: Pair,
   storageGb: number,
   work: () => Promise<T>,
 ): Promise<T> {
-  let [isOver, isMeasuring] = [false, false];
+  let isOver = false;
   const measure = async (): Promise<void> => {
     if ((await bytesBelow(fresh.data)) <= storageGb * GB) return;
     isOver = true;
     await killCopy(machine, fresh);
   };
-  const timer = setInterval(() => {
-    // A tenant can have so many files that one measurement takes longer than the interval.
-    if (isMeasuring) return;
-    isMeasuring = true;
-    measure()
-      .catch(() => undefined) // the next measurement does what this one could not
-      .finally(() => (isMeasuring = false));
-  }, QUOTA_EVERY_MS);
+  const round = rounds.every(
+    'conversionQuotas',
+    () => measure().catch(() => undefined), // the next measurement does what this one could not
+  );
+  round.startLater();
   try {
     return await work();
   } catch (error) {
@@ -152,7 +150,7 @@ async function withinQuota<T>(
       { cause: error },
     );
   } finally {
-    clearInterval(timer);
+    await round.close();
   }
 }
 

@@ -1,9 +1,11 @@
 /** A machine for unit tests: it can do nothing that a directory cannot. */
+import { TUNING } from '../../../lib/tuning.ts';
 import type { Layout } from './layout.ts';
 import type { Machine } from './machine-record.ts';
 
 export function bareMachine(layout: Layout): Machine {
   return {
+    tuning: TUNING,
     layout,
     owner: null,
     isolation: { isolated: false, why: 'a test' },

@@ -7,6 +7,7 @@
  * no matter which control plane started it and how it ends: the reader at the other end notices at
  * once.
  */
+import type { Rounds } from '../../../lib/rounds.ts';
 import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import { Socket } from 'node:net';
@@ -246,22 +247,20 @@ function openLifeline(paths: DaemonPaths): number {
   }
 }
 
-/** How often daemons are checked: a signal may have stopped them. */
-const CHECK_MS = 5000;
-
 /**
  * Reports daemons that died or were stopped by a signal.
  *
  * @param changed called with the `id` of the watch
  */
-export function createDaemonWatch(changed: (id: string) => void) {
+export function createDaemonWatch(rounds: Rounds, changed: (id: string) => void) {
   const watches = new Map<string, { id: string; paths: DaemonPaths; lifeline: Socket }>();
 
   const checkFrozen = async (): Promise<void> => {
     for (const { id, paths } of watches.values())
       if ((await findDaemon(paths))?.frozen === true) changed(id);
   };
-  const timer = setInterval(() => void checkFrozen(), CHECK_MS).unref();
+  const round = rounds.every('frozenDaemons', checkFrozen);
+  round.startLater();
 
   const drop = (paths: DaemonPaths): void => {
     const watch = watches.get(paths.root);
@@ -296,7 +295,7 @@ export function createDaemonWatch(changed: (id: string) => void) {
     forget: drop,
     isWatched: (paths: DaemonPaths): boolean => watches.has(paths.root),
     close: (): void => {
-      clearInterval(timer);
+      void round.close();
       for (const { paths } of watches.values()) drop(paths);
     },
   };

@@ -7,6 +7,7 @@
  * TCP. It checks single packets, so it keeps no state and established sessions stay. Gateways run
  * as a user outside of the range: they connect to servers.
  */
+import type { Rounds } from '../../../lib/rounds.ts';
 import { readlinkSync, statSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { isIPv6 } from 'node:net';
@@ -29,9 +30,6 @@ export type Uids = readonly [number, number];
  * client can connect to a copy.
  */
 export type Allowed = Readonly<{ uid: number; address: string; port: number }>;
-
-/** How often the rules are put in place again; see {@link refuseEgress}. */
-const AGAIN_EVERY_MS = 60_000;
 
 export const EGRESS_NOTE =
   'servers and poolers of services connect to nobody: what begins a connection is refused';
@@ -96,6 +94,7 @@ export async function refuseEgress(
  */
 export function createEgress(
   { egress, layout, networkPrefix, isolation }: Guarded,
+  rounds: Rounds,
   failed: (error: unknown) => void,
   findAllowed: () => Promise<readonly Allowed[]> = () => findAllowedIn(layout),
 ) {
@@ -106,14 +105,14 @@ export function createEgress(
    * another inode.
    */
   const done = new Map<string, bigint>();
-  let timer: NodeJS.Timeout | undefined;
 
   /** @throws Error when the rules cannot be put in place */
   const renew = async (): Promise<void> => {
     if (egress.refused) await refuseEgress(name, layout.root, uids, [], await findAllowed());
   };
 
-  const refuse = (): Promise<void> => renew().catch(failed);
+  // Another program may have flushed the rules; see {@link refuseEgress}.
+  const round = rounds.every('egressRules', () => renew().catch(failed));
 
   /** In the network of a VPC. */
   const refuseIn = async (network: string): Promise<void> => {
@@ -125,11 +124,11 @@ export function createEgress(
   };
 
   const start = async (): Promise<void> => {
-    await refuse();
-    timer = setInterval(() => void refuse(), AGAIN_EVERY_MS).unref();
+    round.startLater();
+    await round.run();
   };
 
-  return { start, renew, refuseIn, close: () => clearInterval(timer) };
+  return { start, renew, refuseIn, close: round.close };
 }
 export type Egress = ReturnType<typeof createEgress>;
 

@@ -3,6 +3,7 @@
  * them out.
  */
 import type { CloneMethod } from '@howdah/contract';
+import type { Tuning } from '../../../lib/tuning.ts';
 import type { PgBackRest } from '../../../repository/repository.ts';
 import type { NetworkAbility } from '../network/networks.ts';
 import type { Found } from '../postgres/installations.ts';
@@ -23,6 +24,7 @@ export type Site = {
 };
 
 export type Machine = Site & {
+  tuning: Tuning;
   /** The user that servers run as if the control plane is root; null: its own user. */
   owner: Owner | null;
   /** Whether each service has a user of its own. */

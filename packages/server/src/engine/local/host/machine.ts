@@ -17,6 +17,7 @@ import { exists, isErrno } from '../../../lib/processes.ts';
 import { keepReserve } from './reserve.ts';
 import { markerOf } from './marker.ts';
 import { run } from '../../../lib/run.ts';
+import { TUNING, type Tuning } from '../../../lib/tuning.ts';
 import { ensureSystemUser, findSystemUser } from '../../../lib/system-users.ts';
 import {
   prepareSandbox,
@@ -49,6 +50,7 @@ export const SERVER_USERS = [SERVER_USER, 'postgres', 'nobody'];
 export async function prepareMachine(
   home: string,
   uidRange: UidRange = DEFAULT_UID_RANGE,
+  tuning: Tuning = TUNING,
 ): Promise<Machine> {
   const owner = process.getuid?.() === 0 ? await serverUser() : null;
   const data = await makeDataDirectory(home);
@@ -56,7 +58,7 @@ export async function prepareMachine(
   await mkdir(data, { recursive: true, mode: 0o711 });
   const layout = createLayout(await realpath(data));
   // A disk that is full already gives the space that the rest of the start may need.
-  const { did: reserve } = await keepReserve(layout.root);
+  const { did: reserve } = await keepReserve(layout.root, tuning.reserveMaxBytes);
   for (const directory of [
     layout.services,
     layout.templates,
@@ -82,13 +84,14 @@ export async function prepareMachine(
       probeLimits(group, layout.root),
       findInstallations(layout, true),
       findProgram('pgbouncer'),
-      findPgBackRest(),
+      findPgBackRest(tuning.repositoryTimeoutSeconds),
       probeNetworks(),
       probeEgress(),
     ]);
   const sandbox = await prepareSandbox(layout, namespaces, installations.usable);
   const isolation = await isolate(layout, namespaces, sandbox, uidRange);
   return {
+    tuning,
     layout,
     owner,
     isolation,

@@ -12,26 +12,27 @@ import { findImage, imagePaths } from './image.ts';
 import type { Layout } from './layout.ts';
 import { rm } from './root-files.ts';
 import { run } from '../../../lib/run.ts';
+import { TUNING } from '../../../lib/tuning.ts';
 
 const SMALLEST_BYTES = 64 * 1024 ** 2;
-const LARGEST_BYTES = 1024 ** 3;
 
 /**
  * One percent of the disk, within bounds: enough WAL for the metadata database while services are
  * deleted.
  */
-export function reserveBytes(totalBytes: number): number {
-  return Math.min(LARGEST_BYTES, Math.max(SMALLEST_BYTES, Math.floor(totalBytes / 100)));
+export function reserveBytes(totalBytes: number, maxBytes = TUNING.reserveMaxBytes): number {
+  return Math.min(maxBytes, Math.max(SMALLEST_BYTES, Math.floor(totalBytes / 100)));
 }
 
 /** @param heldBytes what the reserve holds now; 0: there is none */
 export function nextReserveStep(
   { usedPercent, totalBytes, freeBytes }: DiskSpace,
   heldBytes: number,
+  maxBytes = TUNING.reserveMaxBytes,
 ): 'release' | 'make' | 'keep' {
   if (heldBytes > 0) return usedPercent >= RESERVE_RELEASE_PERCENT ? 'release' : 'keep';
   const percentWithReserve =
-    ((totalBytes - freeBytes + reserveBytes(totalBytes)) / totalBytes) * 100;
+    ((totalBytes - freeBytes + reserveBytes(totalBytes, maxBytes)) / totalBytes) * 100;
   // Made at a higher percentage it would be given up at once.
   return percentWithReserve < RESERVE_AGAIN_PERCENT ? 'make' : 'keep';
 }
@@ -79,20 +80,22 @@ export async function releaseReserve(directory: string): Promise<void> {
 /**
  * Gives the reserve of a data directory up, or makes it again, as the disk is.
  *
+ * @param maxBytes the largest size of the reserve
  * @returns what was done, and what the reserve holds now
  */
 export async function keepReserve(
   directory: string,
+  maxBytes: number,
 ): Promise<{ did: 'released' | 'made' | null; heldBytes: number }> {
   const [space, heldBytes] = await Promise.all([diskUsage(directory), heldReserve(directory)]);
-  switch (nextReserveStep(space, heldBytes)) {
+  switch (nextReserveStep(space, heldBytes, maxBytes)) {
     case 'keep':
       return { did: null, heldBytes };
     case 'release':
       await releaseReserve(directory);
       return { did: 'released', heldBytes: 0 };
     case 'make': {
-      const bytes = reserveBytes(space.totalBytes);
+      const bytes = reserveBytes(space.totalBytes, maxBytes);
       try {
         await run('fallocate', ['-l', String(bytes), reservePath(directory)]);
         return { did: 'made', heldBytes: bytes };

@@ -5,6 +5,7 @@
  * the role of the client, with the keys of the client's own login. It knows no password: it asks a
  * function in the server for the verifier of a role (docs/decisions/0011-pooler.md).
  */
+import type { Rounds } from '../../../lib/rounds.ts';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -81,8 +82,12 @@ const PATIENCE_MS = 5000;
 export type Poolers = { readonly machine: Machine; readonly watch: DaemonWatch };
 
 /** @param changed called with the id of a service whose pooler died or was stopped by a signal */
-export function createPoolers(machine: Machine, changed: (id: string) => void): Poolers {
-  return { machine, watch: createDaemonWatch(changed) };
+export function createPoolers(
+  machine: Machine,
+  rounds: Rounds,
+  changed: (id: string) => void,
+): Poolers {
+  return { machine, watch: createDaemonWatch(rounds, changed) };
 }
 
 /** @returns null if no pooler runs */

@@ -20,9 +20,8 @@ import { fetchBackup } from './fetch.ts';
 import { changeState, type Shipment } from './ship.ts';
 import type { ShipState } from './state.ts';
 
-/** How often a repository that does not answer is asked, and the time between. */
+/** How often a repository that does not answer is asked. */
 const TRIES = 6;
-const TRY_AGAIN_MS = 10_000;
 
 /**
  * Verifies what a repository has of a service, and writes the result to its state.
@@ -59,7 +58,7 @@ export async function verifyInRepository(
         copy,
         fetch: async (show) => {
           const stanza = stanzaOf(id, upgrade);
-          const fetched = await patiently(show, signal, () =>
+          const fetched = await patiently(machine.tuning.verifyAgainMs, show, signal, () =>
             fetchBackup(context, stanza, repository, copy, owner, 'newest', show, signal),
           );
           dataBytes = fetched.dataBytes;
@@ -95,6 +94,7 @@ export async function verifyInRepository(
  * when the content of an answer ends early or stays away, as that of a busy server does.
  */
 async function patiently<T>(
+  againMs: number,
   show: (line: string) => void,
   signal: AbortSignal,
   fetch: () => Promise<T>,
@@ -105,7 +105,7 @@ async function patiently<T>(
     } catch (error) {
       if (!isPassing(error) || tries === TRIES) throw error;
       show(`${error.message}; trying again`);
-      await sleep(TRY_AGAIN_MS, undefined, { signal });
+      await sleep(againMs, undefined, { signal });
     }
   }
 }

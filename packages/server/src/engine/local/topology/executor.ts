@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { Size } from '@howdah/contract';
 import type { CertificateIssuer } from '../../../lib/tls.ts';
+import type { Rounds } from '../../../lib/rounds.ts';
 import type { RepositorySource } from '../../../repository/source.ts';
 import { flushOf } from '../host/flush.ts';
 import type { InstancePaths } from '../host/layout.ts';
@@ -67,6 +68,7 @@ export type Tools = {
   readonly monitor: Monitor;
   readonly issuer: CertificateIssuer;
   readonly poolers: Poolers;
+  readonly rounds: Rounds;
   readonly repositories: RepositorySource;
 };
 

@@ -86,7 +86,7 @@ export async function cloneParent(
   origin: Origin,
   show: ShowProgress,
 ): Promise<string> {
-  const { machine, templates } = executor;
+  const { machine, templates, rounds } = executor;
   const { spec, installation: to } = instance;
   const parent = parentOf(executor, origin);
   const marker = await readMarker(parent);
@@ -107,7 +107,7 @@ export async function cloneParent(
       from === null
         ? await fork(unfinished.data)
         : await convert(
-            { machine, templates, spec, owner, from, to, signal: null },
+            { machine, templates, rounds, spec, owner, from, to, signal: null },
             fork,
             unfinished.data,
           );

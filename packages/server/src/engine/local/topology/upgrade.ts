@@ -67,7 +67,7 @@ export async function convertInPlace(
   { spec, paths, installation: from }: NewInstance,
   upgrade: Upgrade,
 ): Promise<string> {
-  const { machine, templates } = executor;
+  const { machine, templates, rounds } = executor;
   const to = newerOrRefuse(executor, spec, upgrade.to);
   if (await isArchiveAway(paths.archive))
     throw new Refused(
@@ -83,7 +83,7 @@ export async function convertInPlace(
       await discard(machine, spec.id, made);
       await mkdir(made, { recursive: true, mode: 0o700 });
       const target = join(made, '0');
-      const conversion = { machine, templates, spec, owner, from, to, signal: null };
+      const conversion = { machine, templates, rounds, spec, owner, from, to, signal: null };
       const done = await convert(conversion, cloneOf(executor, paths, spec.id), target);
       // Its private server has flushed nothing.
       await executor.flush();
@@ -279,7 +279,7 @@ export async function tryUpgrade(
   runStep: RunStep,
   signal: AbortSignal,
 ): Promise<void> {
-  const { machine, templates } = executor;
+  const { machine, templates, rounds } = executor;
   const { id } = spec;
   const paths = primaryPaths(machine, id);
   const marker = await markerOf(executor, id);
@@ -294,7 +294,7 @@ export async function tryUpgrade(
   try {
     await runStep(TRIAL_STEP, async () => {
       const tried = { ...spec, group };
-      const conversion = { machine, templates, spec: tried, owner, from, to, signal };
+      const conversion = { machine, templates, rounds, spec: tried, owner, from, to, signal };
       const done = await convert(conversion, cloneOfRunning(executor, paths, id, signal), target);
       return `${done}${await describeLoss(executor, id)}`;
     });

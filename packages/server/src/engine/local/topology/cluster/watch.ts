@@ -1,16 +1,15 @@
 /** Between two rounds: whether all standbys of each cluster follow. */
+import type { Round, Rounds } from '../../../../lib/rounds.ts';
 import { memberKey } from '../../host/layout.ts';
 import { memberName } from '../../postgres/replication.ts';
 import type { Topology } from '../context.ts';
 import { followersOf } from '../replication-state.ts';
 
-/** How often it checks: PostgreSQL sends no notice when a standby ceases to follow. */
-const ASK_MS = 2000;
-
-/** @returns ends the watch */
-export function watchFollowers(topology: Topology): () => void {
-  const timer = setInterval(() => void askFollowers(topology), ASK_MS).unref();
-  return () => clearInterval(timer);
+/** PostgreSQL sends no notice when a standby ceases to follow. */
+export function watchFollowers(topology: Topology, rounds: Rounds): Round {
+  const round = rounds.every('followers', () => askFollowers(topology));
+  round.startLater();
+  return round;
 }
 
 /** Asks each primary whether all its standbys follow. */

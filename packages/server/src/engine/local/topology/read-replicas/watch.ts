@@ -1,17 +1,15 @@
 /** Between two rounds: a node that falls behind gets no new connections at once. */
+import type { Round, Rounds } from '../../../../lib/rounds.ts';
 import type { Topology } from '../context.ts';
 import { balance } from './balance.ts';
 import { eligibleNodes } from './judge.ts';
 import { measure } from './measure.ts';
 import type { SetState } from './set-state.ts';
 
-/** How often it is measured how far nodes are behind. */
-const MEASURE_MS = 1000;
-
-/** @returns ends the watch */
-export function watchSets(topology: Topology): () => void {
-  const timer = setInterval(() => void watchAll(topology), MEASURE_MS).unref();
-  return () => clearInterval(timer);
+export function watchSets(topology: Topology, rounds: Rounds): Round {
+  const round = rounds.every('replicaSetLag', () => watchAll(topology));
+  round.startLater();
+  return round;
 }
 
 async function watchAll(topology: Topology): Promise<void> {
