@@ -12,9 +12,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
-import { checkIntegrity } from '../src/integrity.ts';
-import { readCredentials } from '../src/installation.ts';
 import { callerOf, type Service } from './harness-caller.ts';
+import { checkIntegrity, readCredentials } from './probe.ts';
 
 /** The command line, as it was built. */
 export const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));

@@ -7,9 +7,9 @@ import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { afterEach, expect, test } from 'vitest';
-import { openApiTls } from '../src/api/tls.ts';
-import { issueServerCertificate, openCertificateAuthority } from '../src/lib/tls.ts';
+import { openApiTls } from '../test-kubernetes/probe.ts';
 import { install, makeHome, type Installation } from './harness.ts';
+import { issueServerCertificate, openCertificateAuthority } from './probe.ts';
 
 let cloud: Installation | undefined;
 afterEach(async () => {
