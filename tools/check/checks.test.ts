@@ -57,6 +57,23 @@ describe('layers', () => {
     );
   }, 300_000);
 
+  test('a system test that imports from src is refused, its probe is not', () => {
+    plant({
+      'packages/server/test/probe.ts': importOf('../src/lib/b.ts'),
+      'packages/server/test/a.test.ts': importOf('./probe.ts'),
+      'packages/server/test/b.test.ts': importOf('../src/lib/b.ts'),
+      'packages/cli/test/c.ts': "export type { X } from '../../server/src/lib/b.ts';\n",
+      'packages/server/test-kubernetes/d.mjs': "export const d = import('../src/lib/b.ts');\n",
+      [server('lib/b.ts')]: `${X}export type X = 1;\n`,
+      [server('lib/b.test.ts')]: importOf('./b.ts'),
+    });
+    const rule = 'in a test folder only a file named probe.ts may import from src';
+    const refused = ['cli/test/c.ts', 'server/test-kubernetes/d.mjs', 'server/test/b.test.ts'];
+    expect(findViolations(root)).toEqual(
+      refused.map((from) => ({ rule, found: `packages/${from} → ${server('lib/b.ts')}` })),
+    );
+  }, 300_000);
+
   test('a run that sees no TypeScript is refused, although it saw other modules', () => {
     plant({ [server('lib/a.js')]: X });
     expect(() => findViolations(root)).toThrow('no TypeScript modules found');

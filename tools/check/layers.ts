@@ -3,6 +3,9 @@
  *
  * docs/architecture.md shows this table; `npm run check` compares both, and dependency-cruiser
  * enforces it. Imports of types count like all others.
+ *
+ * System tests import from `src` in files named `probe.ts` only, so that a move of a source file
+ * changes few of their lines.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -290,6 +293,13 @@ export function layerRules(): IForbiddenRuleType[] {
       severity: 'error',
       from: { path: all },
       to: { path: '^(\\.|@howdah)', couldNotResolve: true },
+    },
+    {
+      name: 'in a test folder only a file named probe.ts may import from src',
+      severity: 'error',
+      from: { path: '^packages/[^/]+/test', pathNot: '/probe\\.ts$' },
+      // Relative imports: every file may import the exports of a package by its name.
+      to: { path: '^packages/[^/]+/src/', dependencyTypes: ['local'] },
     },
   ];
 }

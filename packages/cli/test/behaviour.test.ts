@@ -3,11 +3,11 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ERROR_CODES, ERROR_STATUS, type ErrorCode } from '@howdah/contract/errors';
-import { FORMATS } from '../src/output.ts';
 import { OPERATION, type Answer } from './answers.ts';
 import { PLAIN_SERVICE, SERVICE } from './examples.ts';
 import { howdah, serve } from './api.ts';
 import { api, bin, ok, setUp, tearDown } from './behaviour-shell.ts';
+import { FORMATS } from './probe.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);

@@ -9,10 +9,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ROUTES } from '../../server/test/document.ts';
-import { FORMATS } from '../src/output.ts';
-import { createProgram } from '../src/program.ts';
 import { RECOVERY_KIT } from './answers.ts';
 import { howdah, serve, type Outcome } from './api.ts';
+import { createProgram, FORMATS } from './probe.ts';
 
 type Row = {
   /** As it is typed after `howdah`. */

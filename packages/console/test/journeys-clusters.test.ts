@@ -1,8 +1,7 @@
 /** The page of regions with a Kubernetes cluster, in a real browser with a whole installation. */
 import type { Locator } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { startFakeKubernetes } from '../../server/src/engine/kubernetes/fake-kubernetes.testing.ts';
-import { listOf, withStore } from '../../server/src/engine/kubernetes/s3.testing.ts';
+import { listOf, startFakeKubernetes, withStore } from '../../server/test-kubernetes/probe.ts';
 import { CHROMIUM, NO_CHROMIUM } from './browser.ts';
 import { enter, installation, setUp, tearDown } from './journeys-cloud.ts';
 

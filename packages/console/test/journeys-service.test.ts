@@ -2,7 +2,7 @@
 import { mkdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { findPgBackRest } from '../../server/src/repository/pgbackrest.ts';
+import { findPgBackRest } from '../../server/test/probe.ts';
 import { CHROMIUM, logIn, NO_CHROMIUM, openWindow } from './browser.ts';
 import {
   browser,

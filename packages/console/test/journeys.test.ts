@@ -2,10 +2,8 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { createLayout } from '../../server/src/engine/local/host/layout.ts';
-import { signal } from '../../server/src/lib/processes.ts';
-import { findServer } from '../../server/src/engine/local/postgres/server.ts';
 import { connectTo } from '../../server/test/harness.ts';
+import { createLayout, findServer, signal } from '../../server/test/probe.ts';
 import { CHROMIUM, logIn, NO_CHROMIUM, openWindow } from './browser.ts';
 import {
   browser,

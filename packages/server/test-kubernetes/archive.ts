@@ -2,15 +2,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect } from 'vitest';
 import { Type } from 'typebox';
-import { removeAll, settle } from '../src/engine/conformance/subject.ts';
-import { namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
-import { storeSecret } from '../src/engine/kubernetes/manifests/object-store.ts';
-import { folderOf, type ObjectStore } from '../src/engine/object-store.ts';
-import type { ServiceSpec } from '../src/engine/spec.ts';
+import { folderOf, type ObjectStore, type ServiceSpec } from '../test/probe.ts';
 import { operator, rig, s3, testWithPlugin } from './cloud.ts';
 import { pathOf, paused, withSubject } from './faults.ts';
 import { FORK_PASSWORD, forkOf } from './forks.ts';
 import { pathIn } from './operator/cluster.ts';
+import { namespaceOf, podOf, removeAll, settle, storeSecret } from './probe.ts';
 import { startS3, type S3 } from './s3.ts';
 import type { KubernetesSubject } from './subject.ts';
 

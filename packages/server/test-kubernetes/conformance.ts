@@ -1,9 +1,7 @@
 /** The engine for Kubernetes keeps the promises that its capabilities allow. */
 import { describe, expect, test } from 'vitest';
-import { PROMISES } from '../src/engine/conformance/promises.ts';
-import { STATEMENT_PROMISES } from '../src/engine/conformance/statement-promises.ts';
-import { capabilitiesOf } from '../src/engine/kubernetes/capabilities.ts';
 import { operator, rig } from './cloud.ts';
+import { capabilitiesOf, PROMISES, STATEMENT_PROMISES } from './probe.ts';
 import { createKubernetesSubject, MAJOR } from './subject.ts';
 
 /** Promises that no capability speaks of, and why they are not kept here (docs/kubernetes.md). */

@@ -15,10 +15,10 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
 import { parse, parseAllDocuments } from 'yaml';
-import { FIELD_MANAGER } from '../src/engine/kubernetes/api/client.ts';
 import { connectTo, HOWDAH } from '../test/harness.ts';
 import type { Service } from '../test/harness-caller.ts';
 import { poolerImage, rig, s3 } from './cloud.ts';
+import { FIELD_MANAGER } from './probe.ts';
 import { realOperatorFiles, realPluginFiles } from './real-operator.ts';
 import { makeImage } from './image.ts';
 

@@ -1,15 +1,20 @@
 /** Faults of a cluster, of its operator and of others who change its objects. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { removeAll, replicated, settle, until } from '../src/engine/conformance/subject.ts';
-import type { Verdict } from '../src/engine/engine.ts';
-import { DESIRED } from '../src/engine/kubernetes/manifests/cluster.ts';
-import { clusterName, namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
-import type { ObjectStore } from '../src/engine/object-store.ts';
-import type { ServiceSpec } from '../src/engine/spec.ts';
+import type { ObjectStore, ServiceSpec, Verdict } from '../test/probe.ts';
 import { operator, rig, testWithDouble } from './cloud.ts';
 import { openLedger } from './ledger.ts';
 import { CLUSTERS, pathIn } from './operator/cluster.ts';
+import {
+  clusterName,
+  DESIRED,
+  namespaceOf,
+  podOf,
+  removeAll,
+  replicated,
+  settle,
+  until,
+} from './probe.ts';
 import { messagesOf } from './server-log.ts';
 import { createKubernetesSubject, type KubernetesSubject } from './subject.ts';
 

@@ -1,13 +1,12 @@
 /** Forks of services that run: what they have, and what becomes of them without their parent. */
 import { Type } from 'typebox';
 import { expect, test } from 'vitest';
-import { namespaceOf, originBackup } from '../src/engine/kubernetes/manifests/names.ts';
-import { removeAll, settle } from '../src/engine/conformance/subject.ts';
-import type { ServiceSpec } from '../src/engine/spec.ts';
+import type { ServiceSpec } from '../test/probe.ts';
 import { operator, testWithDouble } from './cloud.ts';
 import { converge, pathOf, paused, reasonOf, untilSettled, withSubject } from './faults.ts';
 import { openLedger } from './ledger.ts';
 import { CLUSTERS } from './operator/cluster.ts';
+import { namespaceOf, originBackup, removeAll, settle } from './probe.ts';
 import type { KubernetesSubject } from './subject.ts';
 
 export const FORK_PASSWORD = 'password-of-a-fork';

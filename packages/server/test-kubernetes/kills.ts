@@ -5,16 +5,22 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Type } from 'typebox';
 import { describe, expect, test } from 'vitest';
-import { currentSpec, removeAll, replicated, settle } from '../src/engine/conformance/subject.ts';
-import type { BeginStep } from '../src/engine/engine.ts';
-import { namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
-import { STEPS, switchOverTo } from '../src/engine/kubernetes/service/steps.ts';
-import type { ServiceSpec } from '../src/engine/spec.ts';
+import type { BeginStep, ServiceSpec } from '../test/probe.ts';
 import { operator, rig } from './cloud.ts';
 import { larger, paused, untilSettled, withSubject } from './faults.ts';
 import { FORK_PASSWORD, forkOf } from './forks.ts';
 import { openLedger } from './ledger.ts';
 import { pathIn } from './operator/cluster.ts';
+import {
+  currentSpec,
+  namespaceOf,
+  podOf,
+  removeAll,
+  replicated,
+  settle,
+  STEPS,
+  switchOverTo,
+} from './probe.ts';
 import type { KubernetesSubject } from './subject.ts';
 
 const POD = Type.Object({ metadata: Type.Object({ name: Type.String() }) });

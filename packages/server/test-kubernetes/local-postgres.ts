@@ -4,8 +4,7 @@ import { copyFile, cp, mkdir, readdir, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { exists } from '../src/lib/processes.ts';
-import { installationPlaces } from '../src/engine/local/host/layout.ts';
+import { exists, installationPlaces } from '../test/probe.ts';
 
 const POSTGRES = fileURLToPath(new URL('../../../tools/kube-rig/postgres.sh', import.meta.url));
 

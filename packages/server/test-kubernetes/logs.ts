@@ -1,12 +1,10 @@
 /** Server logs that outlive their pods. */
 import { expect, test } from 'vitest';
-import { removeAll, replicated, settle, until } from '../src/engine/conformance/subject.ts';
-import { unpack } from '../src/engine/kubernetes/logs/part.ts';
-import { namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
-import type { ServiceSpec } from '../src/engine/spec.ts';
+import type { ServiceSpec } from '../test/probe.ts';
 import { operator, rig } from './cloud.ts';
 import { paused, SUPERUSER, withSubject } from './faults.ts';
 import { pathIn } from './operator/cluster.ts';
+import { namespaceOf, podOf, removeAll, replicated, settle, unpack, until } from './probe.ts';
 import { messagesOf } from './server-log.ts';
 import type { KubernetesSubject } from './subject.ts';
 

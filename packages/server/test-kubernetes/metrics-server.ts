@@ -10,7 +10,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Type, type Static } from 'typebox';
-import { issueServerCertificate, openCertificateAuthority } from '../src/lib/tls.ts';
+import { issueServerCertificate, openCertificateAuthority } from '../test/probe.ts';
 import { awaitCondition, type Api } from './operator/api.ts';
 
 const NAME = 'howdah-metrics';

@@ -1,7 +1,7 @@
 /** A service moves from Kubernetes, under a client that counts its acknowledged writes. */
 import { describe, expect, test } from 'vitest';
 import type { Service } from '../test/harness-caller.ts';
-import { allPids, argumentsOf, readOrNull, signal } from '../src/lib/processes.ts';
+import { allPids, argumentsOf, readOrNull, signal } from '../test/probe.ts';
 import { rig } from './cloud.ts';
 import { stageMoves } from './moves-cloud.ts';
 

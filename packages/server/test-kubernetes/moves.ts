@@ -2,12 +2,12 @@
 import { describe, expect, test } from 'vitest';
 import { connectTo } from '../test/harness.ts';
 import type { Service } from '../test/harness-caller.ts';
-import { namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
 import { rig } from './cloud.ts';
 import { SUPERUSER } from './faults.ts';
 import { openLedger } from './ledger.ts';
 import { NO_VECTOR, VECTOR } from './local-postgres.ts';
 import { stageMoves } from './moves-cloud.ts';
+import { namespaceOf, podOf } from './probe.ts';
 
 /** In the pod of a copy: it gets WAL and does not replay it. */
 const PAUSE = `${SUPERUSER} --command='select pg_wal_replay_pause()'`;

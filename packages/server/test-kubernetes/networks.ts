@@ -1,9 +1,8 @@
 /** Allowed networks of services: who logs in, whose sessions end, and what the owner cannot do. */
 import { describe, expect, test } from 'vitest';
-import { removeAll, runStatement, settle, until } from '../src/engine/conformance/subject.ts';
-import { controlSecret } from '../src/engine/kubernetes/manifests/names.ts';
-import type { ServiceSpec } from '../src/engine/spec.ts';
+import type { ServiceSpec } from '../test/probe.ts';
 import { makeOlder, withSubject } from './faults.ts';
+import { controlSecret, removeAll, runStatement, settle, until } from './probe.ts';
 import type { KubernetesSubject } from './subject.ts';
 
 const OTHERS = ['192.0.2.0/24', '2001:db8::/32'];

@@ -2,13 +2,12 @@
 import type { Client } from 'pg';
 import { Type } from 'typebox';
 import { describe, expect, test } from 'vitest';
-import { removeAll, replicated, settle, until } from '../src/engine/conformance/subject.ts';
-import { namespaceOf } from '../src/engine/kubernetes/manifests/names.ts';
-import type { ServiceSpec } from '../src/engine/spec.ts';
+import type { ServiceSpec } from '../test/probe.ts';
 import { operator } from './cloud.ts';
 import { converge, paused, reasonOf, withSubject } from './faults.ts';
 import { openLedger } from './ledger.ts';
 import { pathIn } from './operator/cluster.ts';
+import { namespaceOf, removeAll, replicated, settle, until } from './probe.ts';
 import type { KubernetesSubject, Session } from './subject.ts';
 
 type Pooled = ServiceSpec & { readonly pooler: { port: number } };

@@ -1,10 +1,9 @@
 /** Too little room: a volume that is full, and a node that evicts its pods for want of memory. */
 import { expect, test } from 'vitest';
-import { removeAll, settle } from '../src/engine/conformance/subject.ts';
-import { namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
 import { rig, testWithDouble } from './cloud.ts';
 import { converge, reasonOf, SUPERUSER, untilSettled, withSubject } from './faults.ts';
 import { openLedger } from './ledger.ts';
+import { namespaceOf, podOf, removeAll, settle } from './probe.ts';
 
 /** Takes what is free on the volume, and begins files of WAL until there is no room for one. */
 const FILL = `cat /dev/zero >/var/lib/postgresql/data/full 2>/dev/null

@@ -1,10 +1,8 @@
 /** The operator of CloudNativePG itself, from files that `tools/kube-rig/accept` was given. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { tryWrite } from '../src/engine/kubernetes/admission.ts';
-import { createKube } from '../src/engine/kubernetes/api/client.ts';
-import { KubeError } from '../src/engine/kubernetes/api/errors.ts';
 import { openApi } from './operator/api.ts';
 import type { Operator } from './operator/operator.ts';
+import { createKube, KubeError, tryWrite } from './probe.ts';
 import type { Rig } from './rig.ts';
 
 /** Paths of the operator's manifest, and of an archive with the image that it names. */

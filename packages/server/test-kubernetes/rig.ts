@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { readRig } from '../../../tools/kube-rig/test/rig.ts';
-import { readKubeconfig } from '../src/engine/kubernetes/api/kubeconfig.ts';
+import { readKubeconfig } from './probe.ts';
 
 type Pod = Readonly<{ metadata: Readonly<{ namespace: string; name: string }> }>;
 

@@ -8,9 +8,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from 'node:tls';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import type { ObjectStore } from '../src/engine/object-store.ts';
-import { newId } from '../src/lib/ids.ts';
-import { issueServerCertificate, openCertificateAuthority } from '../src/lib/tls.ts';
+import {
+  issueServerCertificate,
+  newId,
+  type ObjectStore,
+  openCertificateAuthority,
+} from '../test/probe.ts';
 
 const BUILD = fileURLToPath(new URL('../../../tools/repository-servers/build.sh', import.meta.url));
 const BUCKET = 'backups';

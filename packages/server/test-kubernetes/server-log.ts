@@ -1,6 +1,5 @@
 /** Reads the server log of a service in the rig. */
-import type { LogQuery } from '../src/engine/engine.ts';
-import type { ServiceSpec } from '../src/engine/spec.ts';
+import type { LogQuery, ServiceSpec } from '../test/probe.ts';
 import type { KubernetesSubject } from './subject.ts';
 
 const QUERY: LogQuery = {

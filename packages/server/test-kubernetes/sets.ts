@@ -2,12 +2,20 @@
 import { Type } from 'typebox';
 import { describe, expect, test } from 'vitest';
 import type { OperationKind } from '@howdah/contract';
-import { removeAll, runStatement, settle, until } from '../src/engine/conformance/subject.ts';
-import { namespaceOf, podIn, podOf, setName } from '../src/engine/kubernetes/manifests/names.ts';
-import type { ServiceSpec } from '../src/engine/spec.ts';
+import type { ServiceSpec } from '../test/probe.ts';
 import { operator, rig } from './cloud.ts';
 import { paused, pathOf, SUPERUSER, withSubject } from './faults.ts';
 import { CLUSTERS, pathIn } from './operator/cluster.ts';
+import {
+  namespaceOf,
+  podIn,
+  podOf,
+  removeAll,
+  runStatement,
+  setName,
+  settle,
+  until,
+} from './probe.ts';
 import type { KubernetesSubject } from './subject.ts';
 
 async function setOf(

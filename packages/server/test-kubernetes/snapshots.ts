@@ -1,11 +1,11 @@
 /** Forks by snapshots of volumes, and what is left of those. */
 import { Type } from 'typebox';
 import { expect, test } from 'vitest';
-import { removeAll, replicated, settle } from '../src/engine/conformance/subject.ts';
-import type { ServiceSpec } from '../src/engine/spec.ts';
+import type { ServiceSpec } from '../test/probe.ts';
 import { operator, testWithDouble } from './cloud.ts';
 import { converge, pathOf, paused, reasonOf, withSubject } from './faults.ts';
 import { FORK_PASSWORD, forkOf, KEEP } from './forks.ts';
+import { removeAll, replicated, settle } from './probe.ts';
 import type { KubernetesSubject } from './subject.ts';
 
 const CONTENTS = '/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents';

@@ -1,9 +1,7 @@
 /** Statements through the API: what keeps them from writing, and how many run at a time. */
 import { describe, expect, test } from 'vitest';
-import { STUBBORN } from '../src/engine/conformance/statement-promises.ts';
-import { removeAll, runStatement, settle, until } from '../src/engine/conformance/subject.ts';
-import { readerSecret } from '../src/engine/kubernetes/manifests/names.ts';
 import { makeOlder, withSubject } from './faults.ts';
+import { readerSecret, removeAll, runStatement, settle, STUBBORN, until } from './probe.ts';
 
 /** An earlier release made no role, and left functions that write to all. */
 const BEFORE_READER_ROLE = {

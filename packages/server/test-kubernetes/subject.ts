@@ -7,23 +7,29 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, DatabaseError } from 'pg';
 import { Type } from 'typebox';
 import type { Size } from '@howdah/contract';
-import { createMemoryLogs, type MemoryLogs } from '../src/engine/conformance/memory-logs.ts';
-import { createMemoryRecords } from '../src/engine/conformance/memory-records.ts';
-import type { Subject } from '../src/engine/conformance/subject.ts';
-import type { Engine } from '../src/engine/engine.ts';
-import { createKubernetesEngine } from '../src/engine/kubernetes/index.ts';
-import type { ObjectStore } from '../src/engine/object-store.ts';
-import { namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
-import type { ServiceSpec } from '../src/engine/spec.ts';
-import { newId } from '../src/lib/ids.ts';
-import { scramVerifier } from '../src/lib/scram.ts';
-import { QUIET } from '../src/lib/log.ts';
-import { createRounds } from '../src/lib/rounds.ts';
-import { TUNING } from '../src/lib/tuning.ts';
-import { openCertificateAuthority } from '../src/lib/tls.ts';
+import {
+  type Engine,
+  newId,
+  type ObjectStore,
+  openCertificateAuthority,
+  scramVerifier,
+  type ServiceSpec,
+  createRounds,
+  QUIET,
+  TUNING,
+} from '../test/probe.ts';
 import { hasPlugin, poolerImage } from './cloud.ts';
 import type { Api } from './operator/api.ts';
 import { CLUSTERS, pathIn } from './operator/cluster.ts';
+import {
+  createKubernetesEngine,
+  createMemoryLogs,
+  createMemoryRecords,
+  type MemoryLogs,
+  namespaceOf,
+  podOf,
+  type Subject,
+} from './probe.ts';
 import type { Rig } from './rig.ts';
 
 const FIRST_PASSWORD = 'first-password-of-the-suite';

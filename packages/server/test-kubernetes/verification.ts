@@ -1,10 +1,9 @@
 /** Verifications of snapshots, of damaged ones too. */
 import { expect, test } from 'vitest';
-import { removeAll, settle } from '../src/engine/conformance/subject.ts';
-import { namespaceOf, podOf } from '../src/engine/kubernetes/manifests/names.ts';
 import { rig } from './cloud.ts';
 import { paused, SUPERUSER, withSubject } from './faults.ts';
 import { KEEP } from './forks.ts';
+import { namespaceOf, podOf, removeAll, settle } from './probe.ts';
 
 const SQL = `${SUPERUSER} --dbname=tsdb --tuples-only --no-align`;
 

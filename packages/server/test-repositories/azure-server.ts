@@ -6,7 +6,7 @@ import { createHmac, randomBytes } from 'node:crypto';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { request } from 'node:https';
 import { join } from 'node:path';
-import { issueServerCertificate, openCertificateAuthority } from '../src/lib/tls.ts';
+import { issueServerCertificate, openCertificateAuthority } from '../test/probe.ts';
 import { words, type CloudServer } from './cloud-server.ts';
 import { HOST, startTlsServer } from './tls-server.ts';
 

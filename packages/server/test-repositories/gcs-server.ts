@@ -12,8 +12,8 @@ import { createServer } from 'node:https';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { issueServerCertificate, openCertificateAuthority } from '../src/lib/tls.ts';
 import { claimPorts } from '../test/harness.ts';
+import { issueServerCertificate, openCertificateAuthority } from '../test/probe.ts';
 import { words, type CloudServer } from './cloud-server.ts';
 import { close, HOST, listen, repositoryServer } from './tls-server.ts';
 

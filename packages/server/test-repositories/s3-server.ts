@@ -12,8 +12,8 @@ import {
   LEAF_DAYS,
   openCertificateAuthority,
   type ServerCertificate,
-} from '../src/lib/tls.ts';
-import type { Storage } from '../src/repository/repository.ts';
+  type Storage,
+} from '../test/probe.ts';
 import { words } from './cloud-server.ts';
 import { close, HOST, listen, startTlsServer } from './tls-server.ts';
 

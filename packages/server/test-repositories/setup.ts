@@ -1,5 +1,5 @@
 /** Ends a run of the project `repositories` at once where pgBackRest is missing, or too old. */
-import { findPgBackRest, whyNotServed } from '../src/repository/pgbackrest.ts';
+import { findPgBackRest, whyNotServed } from '../test/probe.ts';
 
 export async function setup(): Promise<void> {
   const problem = whyNotServed(await findPgBackRest(), 17);

@@ -7,8 +7,8 @@ import { connect } from 'node:net';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { run } from '../src/lib/run.ts';
 import { claimPorts } from '../test/harness.ts';
+import { run } from '../test/probe.ts';
 import { programOf } from './programs.ts';
 
 /** Where it goes with less privileges; a service of the system would make the directory. */

@@ -6,8 +6,8 @@ import type { Server } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from 'node:tls';
-import type { ServerCertificate } from '../src/lib/tls.ts';
 import { claimPorts } from '../test/harness.ts';
+import type { ServerCertificate } from '../test/probe.ts';
 import { programOf } from './programs.ts';
 
 export const HOST = '127.0.0.1';

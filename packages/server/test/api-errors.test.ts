@@ -1,6 +1,5 @@
 /** The order of the API's checks: who may do what, and what the refusals say. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { newId } from '../src/lib/ids.ts';
 import {
   at,
   bearer,
@@ -19,6 +18,7 @@ import {
   tearDown,
 } from './api-requests.ts';
 import type { Answer } from './harness-caller.ts';
+import { newId } from './probe.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);

@@ -4,7 +4,6 @@ import { access } from 'node:fs/promises';
 import { connect } from 'node:net';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { newId } from '../src/lib/ids.ts';
 import {
   at,
   bearer,
@@ -19,6 +18,7 @@ import {
 } from './api-requests.ts';
 import { connectTo } from './harness.ts';
 import type { Answer } from './harness-caller.ts';
+import { newId } from './probe.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);

@@ -1,13 +1,10 @@
 /** An installation with a service and a VPC, and requests to its API with any headers: for tests of errors. */
 import { randomBytes } from 'node:crypto';
 import { expect } from 'vitest';
-import { newId } from '../src/lib/ids.ts';
-import { sha256 } from '../src/lib/secret.ts';
-import { insertKey } from '../src/store/keys.ts';
-import { insertProject } from '../src/store/projects.ts';
 import { install, type Installation } from './harness.ts';
 import type { Answer, Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
+import { insertKey, insertProject, newId, sha256 } from './probe.ts';
 
 type Records = Awaited<ReturnType<typeof openMetadata>>;
 

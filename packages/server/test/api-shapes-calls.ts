@@ -2,11 +2,10 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { expect } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { findPgBackRest } from '../src/repository/pgbackrest.ts';
 import { install, type Installation } from './harness.ts';
 import type { Answer, Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
+import { findPgBackRest, findProgram } from './probe.ts';
 
 export type Body = Record<string, unknown>;
 

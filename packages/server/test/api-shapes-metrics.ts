@@ -1,7 +1,7 @@
 /** Tests of api-shapes.test.ts: the series of the resources that services use. */
 import { expect, test } from 'vitest';
-import { insertSamples } from '../src/store/samples.ts';
 import { type Body, call, create, isBody, metadata, reach, remove } from './api-shapes-calls.ts';
+import { insertSamples } from './probe.ts';
 
 test('series have a point for each bucket', async () => {
   const { id } = await create({ name: 'in figures', service_type: 'POSTGRES' });

@@ -5,12 +5,9 @@ import { createServer } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import {
-  startFakeKubernetes,
-  type FakeKubernetes,
-} from '../src/engine/kubernetes/fake-kubernetes.testing.ts';
+import { type FakeKubernetes, startFakeKubernetes } from '../test-kubernetes/probe.ts';
 import { callApi, cloud } from './api-shapes-calls.ts';
-import { issueServerCertificate, openCertificateAuthority } from '../src/lib/tls.ts';
+import { issueServerCertificate, openCertificateAuthority } from './probe.ts';
 
 let kubernetes: FakeKubernetes;
 let s3: Awaited<ReturnType<typeof startS3Server>>;

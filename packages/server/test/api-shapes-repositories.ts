@@ -6,9 +6,7 @@ import { RecoveryKitSchema } from '@howdah/contract';
 import { sql } from 'kysely';
 import { Value } from 'typebox/value';
 import { expect, test } from 'vitest';
-import { putObject } from '../src/repository/objects.ts';
-import { CONTROL_OBJECT } from '../src/repository/repository.ts';
-import { repositoryOf } from '../src/services/repository-secrets.ts';
+import { putObject, repositoryOf } from '../test-repositories/probe.ts';
 import {
   call,
   callApi,
@@ -21,6 +19,7 @@ import {
   reach,
   remove,
 } from './api-shapes-calls.ts';
+import { CONTROL_OBJECT } from './probe.ts';
 
 test('repositories are added, checked, described and removed', async () => {
   const path = join(cloud.home, 'offsite');

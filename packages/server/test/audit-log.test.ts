@@ -3,9 +3,6 @@ import { readFile } from 'node:fs/promises';
 import { BASE_PATH } from '@howdah/contract';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { newId } from '../src/lib/ids.ts';
-import { OPENAPI_FILE } from '../src/paths.ts';
-import { sha256 } from '../src/lib/secret.ts';
 import {
   cloud,
   entries,
@@ -17,6 +14,7 @@ import {
   setUp,
   tearDown,
 } from './audit-log-cloud.ts';
+import { newId, OPENAPI_FILE, sha256 } from './probe.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);

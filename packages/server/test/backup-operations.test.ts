@@ -3,11 +3,10 @@ import { chmod, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/pr
 import { join } from 'node:path';
 import { sql, type RawBuilder } from 'kysely';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createLayout } from '../src/engine/local/host/layout.ts';
-import { findPgBackRest } from '../src/repository/pgbackrest.ts';
 import type { Service } from './harness-caller.ts';
 import { connectTo, install, makeHome, type Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
+import { createLayout, findPgBackRest } from './probe.ts';
 import { accessOf } from './service-access.ts';
 
 const pgBackRest = await findPgBackRest();

@@ -4,12 +4,10 @@ import { chmod, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises
 import { join } from 'node:path';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createLayout } from '../src/engine/local/host/layout.ts';
-import { run } from '../src/lib/run.ts';
-import { findPgBackRest } from '../src/repository/pgbackrest.ts';
 import type { Service } from './harness-caller.ts';
 import { connectTo, install, makeHome, type Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
+import { createLayout, findPgBackRest, run } from './probe.ts';
 
 const pgBackRest = await findPgBackRest();
 

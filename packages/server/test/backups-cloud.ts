@@ -3,10 +3,10 @@ import { readdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { expect } from 'vitest';
-import { createLayout } from '../src/engine/local/host/layout.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
+import { createLayout } from './probe.ts';
 
 export let cloud: Installation;
 

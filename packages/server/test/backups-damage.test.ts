@@ -3,7 +3,6 @@ import { open, readdir, rm, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { run } from '../src/lib/run.ts';
 import { connectTo, install, type Installation, makeHome } from './harness.ts';
 import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
@@ -23,6 +22,7 @@ import {
   setUp,
   tearDown,
 } from './backups-cloud.ts';
+import { run } from './probe.ts';
 
 beforeAll(setUp);
 afterEach(() => cloud.tidy());

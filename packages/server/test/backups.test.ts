@@ -2,9 +2,6 @@
 import { lstat, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { instancePaths } from '../src/engine/local/host/layout.ts';
-import { run } from '../src/lib/run.ts';
-import { findServer } from '../src/engine/local/postgres/server.ts';
 import { connectTo, install, makeHome } from './harness.ts';
 import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
@@ -27,6 +24,7 @@ import {
   setUp,
   tearDown,
 } from './backups-cloud.ts';
+import { findServer, instancePaths, run } from './probe.ts';
 
 beforeAll(setUp);
 afterEach(() => cloud.tidy());

@@ -3,11 +3,6 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { expect } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { newId } from '../src/lib/ids.ts';
-import { sha256 } from '../src/lib/secret.ts';
-import { insertKey, type NewKey } from '../src/store/keys.ts';
-import { insertProject } from '../src/store/projects.ts';
 import {
   CALLERS,
   KEYS,
@@ -19,6 +14,7 @@ import {
 import { problemOf, type Route } from './document.ts';
 import { install, type Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
+import { findProgram, insertKey, insertProject, newId, type NewKey, sha256 } from './probe.ts';
 
 const pgbouncer = await findProgram('pgbouncer');
 

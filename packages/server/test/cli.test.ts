@@ -5,9 +5,9 @@ import { readdir, stat } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { connectTo } from './harness.ts';
 import { cloud, greeting, howdah, withHome, setUp, tearDown } from './cli-cloud.ts';
+import { findProgram } from './probe.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);

@@ -7,19 +7,20 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
-import { adminRights } from '../src/domain/postgres/admin-role.ts';
-import { POOLER_TEMPLATE_SQL } from '../src/engine/kubernetes/manifests/pooler-role.ts';
-import { POOLER_ROLE } from '../src/engine/pooler/lookup.ts';
-import type { Installation } from '../src/engine/local/postgres/installations.ts';
-import { COPY_APPLICATION, type ClientCertificate } from '../src/engine/moves.ts';
-import { READER_ROLE } from '../src/engine/statements/reader-role.ts';
-import { REVOKE_WRITERS } from '../src/engine/statements/writers.ts';
-import { scramVerifier } from '../src/lib/scram.ts';
+import { POOLER_TEMPLATE_SQL } from '../test-kubernetes/probe.ts';
 import {
+  adminRights,
+  type ClientCertificate,
+  COPY_APPLICATION,
+  type Installation,
   issueClientCertificate,
   issueServerCertificate,
   openCertificateAuthority,
-} from '../src/lib/tls.ts';
+  POOLER_ROLE,
+  READER_ROLE,
+  REVOKE_WRITERS,
+  scramVerifier,
+} from './probe.ts';
 
 /** Any but root, whom PostgreSQL refuses. */
 const USER = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {};

@@ -3,29 +3,36 @@ import { readdir, readlink, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, DatabaseError } from 'pg';
-import { createMemoryRecords } from '../src/engine/conformance/memory-records.ts';
-import type { Subject } from '../src/engine/conformance/subject.ts';
-import type { Engine } from '../src/engine/engine.ts';
-import { stopDatabases } from '../src/engine/local/admin/stop-databases.ts';
-import { createEgress } from '../src/engine/local/host/egress.ts';
-import { groupIds } from '../src/engine/local/host/limits.ts';
-import type { Layout } from '../src/engine/local/host/layout.ts';
-import type { Machine } from '../src/engine/local/host/machine-record.ts';
-import { prepareMachine } from '../src/engine/local/host/machine.ts';
-import { certificateHosts, createLocalEngine } from '../src/engine/local/index.ts';
-import { QUIET } from '../src/lib/log.ts';
-import { createRounds } from '../src/lib/rounds.ts';
-import { TUNING } from '../src/lib/tuning.ts';
-import type { UidRange } from '../src/engine/local/host/users.ts';
-import { findServer, portIsFree, runningServers } from '../src/engine/local/postgres/server.ts';
-import { createTemplates } from '../src/engine/local/postgres/templates.ts';
-import { gatewayCapability } from '../src/engine/local/proxy/gateway.ts';
-import type { ServiceSpec } from '../src/engine/spec.ts';
-import { newId } from '../src/lib/ids.ts';
-import { signal } from '../src/lib/processes.ts';
-import { scramVerifier } from '../src/lib/scram.ts';
-import { openCertificateAuthority } from '../src/lib/tls.ts';
+import {
+  certificateHosts,
+  createLocalEngine,
+  createMemoryRecords,
+  type Subject,
+} from '../test-kubernetes/probe.ts';
 import { claimPorts, makeHome, PORTS } from './harness.ts';
+import {
+  createEgress,
+  createTemplates,
+  type Engine,
+  findServer,
+  gatewayCapability,
+  groupIds,
+  type Layout,
+  type Machine,
+  newId,
+  openCertificateAuthority,
+  portIsFree,
+  prepareMachine,
+  runningServers,
+  scramVerifier,
+  type ServiceSpec,
+  signal,
+  stopDatabases,
+  type UidRange,
+  createRounds,
+  QUIET,
+  TUNING,
+} from './probe.ts';
 
 const HOST = '127.0.0.1';
 const FIRST_PASSWORD = 'first-password-of-the-suite';

@@ -1,7 +1,6 @@
 /** The local engine keeps the promises of the engine interface, with real PostgreSQL servers. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { PROMISES } from '../src/engine/conformance/promises.ts';
-import { STATEMENT_PROMISES } from '../src/engine/conformance/statement-promises.ts';
+import { PROMISES, STATEMENT_PROMISES } from '../test-kubernetes/probe.ts';
 import { createLocalSubject, type LocalSubject } from './conformance-local.ts';
 
 let subject: LocalSubject;

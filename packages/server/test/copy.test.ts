@@ -5,20 +5,26 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import type { Verdict } from '../src/engine/engine.ts';
-import { findBaseBackup } from '../src/engine/local/copy/base-backup.ts';
-import type { Installation } from '../src/engine/local/postgres/installations.ts';
-import { readMarker, writeMarker } from '../src/engine/local/host/marker.ts';
-import { tableOf } from '../src/engine/local/host/egress.ts';
-import { findServer, portOfServer } from '../src/engine/local/postgres/server.ts';
-import { withSuperuserSession } from '../src/engine/local/postgres/superuser.ts';
-import { createPoolerRole } from '../src/engine/local/proxy/pooler-role.ts';
-import type { MoveTargetRegion } from '../src/engine/moves.ts';
-import type { ServiceSpec } from '../src/engine/spec.ts';
-import { allPids, argumentsOf, signal } from '../src/lib/processes.ts';
-import { run } from '../src/lib/run.ts';
 import { PASSWORD, startClusterSource, type ClusterSource } from './cluster-source.ts';
 import { createLocalSubject, type LocalSubject } from './conformance-local.ts';
+import {
+  allPids,
+  argumentsOf,
+  createPoolerRole,
+  findBaseBackup,
+  findServer,
+  type Installation,
+  type MoveTargetRegion,
+  portOfServer,
+  readMarker,
+  run,
+  type ServiceSpec,
+  signal,
+  tableOf,
+  type Verdict,
+  withSuperuserSession,
+  writeMarker,
+} from './probe.ts';
 
 /** No other installation has them: an earlier release would refuse the connections of a copy. */
 const UIDS = [95_000, 95_999] as const;

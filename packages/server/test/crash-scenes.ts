@@ -1,13 +1,11 @@
 /** The operations that are crashed in: each makes what it needs, asks, and says how it ended. See crash.ts. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { createLayout } from '../src/engine/local/host/layout.ts';
-import { findPgBackRest } from '../src/repository/pgbackrest.ts';
 import { adoption, retentionScenes } from './crash-backup-scenes.ts';
 import { firstStart, playable, until, type Playable, type Testbed } from './crash.ts';
 import { type Installation } from './harness.ts';
 import { haScenes, setScenes, vpcScenes } from './crash-topology-scenes.ts';
+import { createLayout, findPgBackRest, findProgram } from './probe.ts';
 import {
   accessOf,
   age,

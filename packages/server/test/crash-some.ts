@@ -3,10 +3,10 @@
  * every test run at a few of the effects of each (crash-FAMILY.test.ts); `npm run soak:crash` goes on for as long as it is let.
  */
 import { expect, test } from 'vitest';
-import { probeNetworks } from '../src/engine/local/network/networks.ts';
 import { crashFamilies } from './crash-scenes.ts';
 import { explore, installCrashing, type Playable } from './crash.ts';
 import { hitsOf, randomFrom, sample, type Hit, type Point, type Fault } from './crash-points.ts';
+import { probeNetworks } from './probe.ts';
 
 // The same points each time, so that a run says of the change before it; the soak goes elsewhere.
 const seed = Number(process.env['SEED'] ?? 1);

@@ -1,8 +1,8 @@
 /** Scenes of members, read replica sets and VPCs. */
-import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { playable, until, type Playable, type Scene, type Testbed } from './crash.ts';
 import { type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
+import { findProgram } from './probe.ts';
 import { createSet } from './sets.ts';
 import { project, vpcOf, type Project } from './vpc-calls.ts';
 import {

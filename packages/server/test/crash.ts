@@ -7,10 +7,9 @@ import { mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promi
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { probeCloneMethod } from '../src/engine/local/host/clone.ts';
-import { findProcess } from '../src/lib/processes.ts';
 import { connectTo, install, makeHome, type Installation, preload } from './harness.ts';
 import { describeHit, type Hit, type Point, pointsOf } from './crash-points.ts';
+import { findProcess, probeCloneMethod } from './probe.ts';
 
 /** Whether files are cloned one by one here. A snapshot of btrfs has no middle in which anything could happen. */
 export const COPIES_FILES = (await probeCloneMethod(tmpdir())) !== 'subvolume';

@@ -7,16 +7,12 @@ import { Value } from 'typebox/value';
 import { RecoveryKitSchema, type RecoveryKit } from '@howdah/contract';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createLayout } from '../src/engine/local/host/layout.ts';
-import { run } from '../src/lib/run.ts';
-import { getObject, putObject } from '../src/repository/objects.ts';
-import { findPgBackRest } from '../src/repository/pgbackrest.ts';
-import { CONTROL_OBJECT, type PgBackRest } from '../src/repository/repository.ts';
-import { repositoryOf } from '../src/services/repository-secrets.ts';
+import { getObject, putObject, repositoryOf } from '../test-repositories/probe.ts';
 import { openForged } from './forged-repository.ts';
 import { connectTo, install, makeHome, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
+import { CONTROL_OBJECT, createLayout, findPgBackRest, type PgBackRest, run } from './probe.ts';
 
 const pgBackRest = await findPgBackRest();
 

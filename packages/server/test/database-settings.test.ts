@@ -7,9 +7,6 @@ import { promisify } from 'node:util';
 import { EXTENSION_OF_ADDON, SERVICE_SIZES, SERVICE_TYPES, type Addon } from '@howdah/contract';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { configFiles } from '../src/engine/local/postgres/files.ts';
-import { instancePaths } from '../src/engine/local/host/layout.ts';
-import { prepareMachine } from '../src/engine/local/host/machine.ts';
 import { connectTo } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import {
@@ -25,6 +22,7 @@ import {
   setUp,
   tearDown,
 } from './database-cloud.ts';
+import { configFiles, instancePaths, prepareMachine } from './probe.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);

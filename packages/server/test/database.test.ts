@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client, type ClientConfig } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { openCertificateAuthority } from '../src/lib/tls.ts';
 import { connectTo } from './harness.ts';
 import {
   admin,
@@ -16,6 +15,7 @@ import {
   setUp,
   tearDown,
 } from './database-cloud.ts';
+import { openCertificateAuthority } from './probe.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);

@@ -6,10 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createLayout } from '../src/engine/local/host/layout.ts';
-import { withSuperuserSession } from '../src/engine/local/postgres/superuser.ts';
 import { connectTo } from './harness.ts';
 import { admin, cloud, rows, service, setUp, tearDown, twin, value } from './database-cloud.ts';
+import { createLayout, withSuperuserSession } from './probe.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);

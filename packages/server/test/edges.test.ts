@@ -6,13 +6,11 @@ import { get, METHODS } from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sql, type RawBuilder } from 'kysely';
 import type { Client } from 'pg';
-import { prepareMachine } from '../src/engine/local/host/machine.ts';
-import { ensureStoreRunning } from '../src/engine/local/postgres/store-instance.ts';
-import { createTemplates } from '../src/engine/local/postgres/templates.ts';
 import { problemOf, ROUTES } from './document.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
+import { createTemplates, ensureStoreRunning, prepareMachine } from './probe.ts';
 
 let cloud: Installation;
 let service: Service;

@@ -6,11 +6,10 @@ import { followEvents, type Schemas } from '@howdah/client';
 import { BASE_PATH } from '@howdah/contract';
 import { sql } from 'kysely';
 import { expect } from 'vitest';
-import { newId } from '../src/lib/ids.ts';
-import { sha256 } from '../src/lib/secret.ts';
 import { install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
+import { newId, sha256 } from './probe.ts';
 
 export type Event = Schemas['Event'];
 

@@ -4,12 +4,6 @@ import { followEvents } from '@howdah/client';
 import { sql } from 'kysely';
 import { Client, Pool } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createEventHub } from '../src/events/hub.ts';
-import { newId } from '../src/lib/ids.ts';
-import { prepareMachine } from '../src/engine/local/host/machine.ts';
-import { storeConnection } from '../src/engine/local/postgres/store-instance.ts';
-import type { Store } from '../src/store/database.ts';
-import type { OnNotification } from '../src/store/notifications.ts';
 import {
   allEvents,
   cloud,
@@ -28,6 +22,14 @@ import {
   setUp,
   tearDown,
 } from './events-cloud.ts';
+import {
+  createEventHub,
+  newId,
+  type OnNotification,
+  prepareMachine,
+  type Store,
+  storeConnection,
+} from './probe.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);

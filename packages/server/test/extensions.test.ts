@@ -6,9 +6,9 @@ import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { sprungIn, TENANT_OPTIONS, TRAPS } from './hostile-sql.ts';
 import { install, type Installation } from './harness.ts';
+import { findProgram } from './probe.ts';
 import {
   accessOf,
   moment,

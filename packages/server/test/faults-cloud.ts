@@ -2,10 +2,9 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
-import { findServer } from '../src/engine/local/postgres/server.ts';
-import { createLayout, type InstancePaths } from '../src/engine/local/host/layout.ts';
 import { install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
+import { createLayout, findServer, type InstancePaths } from './probe.ts';
 
 export let cloud: Installation;
 

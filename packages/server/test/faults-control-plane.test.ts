@@ -4,13 +4,10 @@ import { readdir, rm, statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { findServer, runningServers } from '../src/engine/local/postgres/server.ts';
-import { signal } from '../src/lib/processes.ts';
-import { createLayout } from '../src/engine/local/host/layout.ts';
-import { run } from '../src/lib/run.ts';
 import { randomFrom } from './crash-points.ts';
 import { connectTo, install, makeHome } from './harness.ts';
 import { cloud, postmasterOf, succeeded, setUp, tearDown } from './faults-cloud.ts';
+import { createLayout, findServer, run, runningServers, signal } from './probe.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);

@@ -5,12 +5,11 @@ import { join } from 'node:path';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { childrenOf, findProcess, signal } from '../src/lib/processes.ts';
-import { createLayout } from '../src/engine/local/host/layout.ts';
 import { connectTo, install, preload } from './harness.ts';
 import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
 import { cloud, pathsOf, postmasterOf, succeeded, setUp, tearDown } from './faults-cloud.ts';
+import { childrenOf, createLayout, findProcess, signal } from './probe.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);

@@ -1,7 +1,6 @@
 /** Records of a fleet: paused services by the thousand, copied from one that the control plane made, and what was done to them. */
 import { sql } from 'kysely';
-import { newId } from '../src/lib/ids.ts';
-import type { Db } from '../src/store/tables.ts';
+import { type Db, newId } from './probe.ts';
 
 /** Far beyond real ports, which the metadata database's own uniqueness would have them collide with. */
 const FIRST_PORT = 1_000_000;

@@ -3,8 +3,8 @@
  * of backups (backup.info) and the list of files of a backup (backup.manifest).
  */
 import { createHash } from 'node:crypto';
-import { runPgBackRest } from '../src/repository/run.ts';
-import type { PgBackRest, Repository } from '../src/repository/repository.ts';
+import { runPgBackRest } from '../test-repositories/probe.ts';
+import type { PgBackRest, Repository } from './probe.ts';
 
 type Change = (text: string) => string;
 type Forgery = readonly [what: string, change: () => Promise<void>];

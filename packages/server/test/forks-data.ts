@@ -3,9 +3,9 @@ import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { expect } from 'vitest';
-import { createLayout } from '../src/engine/local/host/layout.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Answer, Service } from './harness-caller.ts';
+import { createLayout } from './probe.ts';
 
 export let cloud: Installation;
 

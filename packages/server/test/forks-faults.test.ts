@@ -5,9 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createLayout } from '../src/engine/local/host/layout.ts';
-import { signal } from '../src/lib/processes.ts';
-import { findServer } from '../src/engine/local/postgres/server.ts';
+import { createLayout, findServer, signal } from './probe.ts';
 import {
   age,
   insert,

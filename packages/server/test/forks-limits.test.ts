@@ -2,10 +2,7 @@
 import { readdir, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createLayout } from '../src/engine/local/host/layout.ts';
-import { signal } from '../src/lib/processes.ts';
-import { run } from '../src/lib/run.ts';
-import { findServer } from '../src/engine/local/postgres/server.ts';
+import { createLayout, findServer, run, signal } from './probe.ts';
 import {
   age,
   accessOf,

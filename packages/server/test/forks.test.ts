@@ -2,8 +2,6 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { createLayout } from '../src/engine/local/host/layout.ts';
-import { readMarker } from '../src/engine/local/host/marker.ts';
 import { connectTo } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import {
@@ -19,6 +17,7 @@ import {
   setUp,
   tearDown,
 } from './forks-data.ts';
+import { createLayout, readMarker } from './probe.ts';
 
 beforeAll(setUp);
 afterEach(() => cloud.tidy());

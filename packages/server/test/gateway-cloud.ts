@@ -10,9 +10,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
-import { copyNpmFiles } from '../src/engine/local/postgres/installations.ts';
-import { issueServerCertificate, openCertificateAuthority } from '../src/lib/tls.ts';
 import { HOWDAH, preload } from './harness.ts';
+import { copyNpmFiles, issueServerCertificate, openCertificateAuthority } from './probe.ts';
 
 export const ID = 'abcdefghij';
 const DOMAIN = 'db.gateway.test';

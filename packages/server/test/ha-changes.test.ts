@@ -1,7 +1,7 @@
 /** High availability: planned changes of the primary, drills, and failovers during other changes. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test as anyTest } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
+import { findProgram } from './probe.ts';
 import { verificationOf } from './service-access.ts';
 import { connectTo } from './harness.ts';
 import {

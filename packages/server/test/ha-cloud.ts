@@ -2,10 +2,10 @@
 import { randomInt } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { describe as anyDescribe, expect, test as anyTest } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { install, type Installation } from './harness.ts';
 import type { Answer } from './harness-caller.ts';
 import { startLoad, startSampler, untilConnected, type ServiceAccess } from './ha-load.ts';
+import { findProgram } from './probe.ts';
 
 // Without HAProxy there are no replicas.
 export const installed = (await findProgram('haproxy')) !== null;

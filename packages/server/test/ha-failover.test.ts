@@ -4,12 +4,7 @@ import { rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect } from 'vitest';
-import { portOf } from '../src/engine/local/backup/take.ts';
-import { findDaemon } from '../src/engine/local/host/daemon.ts';
-import { memberKey } from '../src/engine/local/host/layout.ts';
-import { currentBoot } from '../src/engine/local/host/marker.ts';
-import { createMonitor } from '../src/engine/local/postgres/monitor.ts';
-import { childrenOf, signal } from '../src/lib/processes.ts';
+import { portOf } from '../test-repositories/probe.ts';
 import { connectTo, install, preload, type Installation } from './harness.ts';
 import {
   backendOf,
@@ -35,6 +30,7 @@ import {
   setUp,
   tearDown,
 } from './ha-cloud.ts';
+import { childrenOf, createMonitor, currentBoot, findDaemon, memberKey, signal } from './probe.ts';
 
 beforeAll(() => setUp());
 afterEach(() => cloud.tidy());

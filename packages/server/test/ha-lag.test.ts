@@ -3,10 +3,7 @@ import { createServer, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test as anyTest } from 'vitest';
-import { portOf } from '../src/engine/local/backup/take.ts';
-import { signal } from '../src/lib/processes.ts';
-import { memberName, waitedForOf } from '../src/engine/local/postgres/replication.ts';
-import { confOf } from '../src/engine/local/topology/standbys.ts';
+import { portOf } from '../test-repositories/probe.ts';
 import { COPIES_FILES, installCrashing } from './crash.ts';
 import { connectTo, type Installation } from './harness.ts';
 import {
@@ -32,6 +29,7 @@ import {
   setUp,
   tearDown,
 } from './ha-cloud.ts';
+import { confOf, memberName, signal, waitedForOf } from './probe.ts';
 
 beforeAll(() => setUp());
 afterEach(() => cloud.tidy());

@@ -7,13 +7,19 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
-import { createLayout, type Layout } from '../src/engine/local/host/layout.ts';
-import { childrenOf, signal } from '../src/lib/processes.ts';
-import { MEMBER, NODE, waitedForOf } from '../src/engine/local/postgres/replication.ts';
-import { findServer } from '../src/engine/local/postgres/server.ts';
-import { confOf } from '../src/engine/local/topology/standbys.ts';
 import { connectTo, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
+import {
+  childrenOf,
+  confOf,
+  createLayout,
+  findServer,
+  type Layout,
+  MEMBER,
+  NODE,
+  signal,
+  waitedForOf,
+} from './probe.ts';
 
 export type ServiceAccess = Service & { initial_password: string };
 

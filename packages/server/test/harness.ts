@@ -14,11 +14,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
-import { checkIntegrity } from '../src/integrity.ts';
-import { readCredentials } from '../src/installation.ts';
 import { callerOf, type Service } from './harness-caller.ts';
+import { checkIntegrity, readCredentials, type RoundName } from './probe.ts';
 import { tuned } from './tuning.ts';
-import type { RoundName } from '../src/lib/tuning.ts';
 
 /** The command line, as it was built. */
 export const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));

@@ -18,11 +18,9 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe as anyDescribe, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
-import type { InstancePaths } from '../src/engine/local/host/layout.ts';
-import { run } from '../src/lib/run.ts';
 import { layoutOf, untilPrimary, untilRedundant, type ServiceAccess } from './ha-load.ts';
 import { install, type Installation } from './harness.ts';
+import { findProgram, type InstancePaths, run } from './probe.ts';
 
 const [haproxy, pgbouncer] = await Promise.all([findProgram('haproxy'), findProgram('pgbouncer')]);
 // Without root there is no privilege to abuse.

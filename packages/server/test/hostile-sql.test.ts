@@ -6,8 +6,6 @@ import { existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { childrenOf, signal } from '../src/lib/processes.ts';
 import { layoutOf, postmasterOf, untilRedundant } from './ha-load.ts';
 import {
   FORBIDDEN,
@@ -20,6 +18,7 @@ import {
 } from './hostile-sql.ts';
 import { install, type Installation } from './harness.ts';
 import type { Answer, Service } from './harness-caller.ts';
+import { childrenOf, findProgram, signal } from './probe.ts';
 
 const haproxy = await findProgram('haproxy');
 const pgbouncer = await findProgram('pgbouncer');

@@ -1,7 +1,4 @@
 /** The API beyond one machine: TLS, proxies, and what one address may take of it. */
-import { QUIET } from '../src/lib/log.ts';
-import { createRounds } from '../src/lib/rounds.ts';
-import { TUNING } from '../src/lib/tuning.ts';
 import { once } from 'node:events';
 import { X509Certificate } from 'node:crypto';
 import { readFile, rm, writeFile } from 'node:fs/promises';
@@ -10,9 +7,15 @@ import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { afterEach, expect, test } from 'vitest';
-import { openApiTls } from '../src/api/tls.ts';
-import { issueServerCertificate, openCertificateAuthority } from '../src/lib/tls.ts';
+import { openApiTls } from '../test-kubernetes/probe.ts';
 import { install, makeHome, type Installation } from './harness.ts';
+import {
+  issueServerCertificate,
+  openCertificateAuthority,
+  createRounds,
+  QUIET,
+  TUNING,
+} from './probe.ts';
 
 let cloud: Installation | undefined;
 afterEach(async () => {

@@ -6,10 +6,9 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { readControl, backupControl } from '../src/engine/local/admin/control-backup.ts';
-import { createKeptLogs, KEPT_BYTES } from '../src/store/kept-logs.ts';
 import { install, type Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
+import { backupControl, createKeptLogs, KEPT_BYTES, readControl } from './probe.ts';
 
 let cloud: Installation;
 let metadata: Awaited<ReturnType<typeof openMetadata>>;

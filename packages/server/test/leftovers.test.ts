@@ -10,13 +10,17 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { DEFAULT_UID_RANGE } from '../src/settings.ts';
-import { allowEgress, refuseEgress, tableOf } from '../src/engine/local/host/egress.ts';
-import { rootsOf } from '../src/engine/local/host/limits.ts';
-import { prepareMachine } from '../src/engine/local/host/machine.ts';
-import type { Machine } from '../src/engine/local/host/machine-record.ts';
 import { HOWDAH, install, makeHome, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
+import {
+  allowEgress,
+  DEFAULT_UID_RANGE,
+  type Machine,
+  prepareMachine,
+  refuseEgress,
+  rootsOf,
+  tableOf,
+} from './probe.ts';
 
 const execute = promisify(execFile);
 const isRoot = process.getuid?.() === 0;

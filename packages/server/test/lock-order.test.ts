@@ -4,14 +4,16 @@
  */
 import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { makeAllDue } from '../src/store/leases.ts';
-import { refreshAllowedNetworks } from '../src/store/vpc-addresses.ts';
-import { refreshAllowLists } from '../src/store/allow-lists.ts';
-import { makeAllServicesDue } from '../src/store/repositories.ts';
-import type { Db } from '../src/store/tables.ts';
-import { makeServicesDue } from '../src/store/vpcs.ts';
 import { install, type Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
+import {
+  type Db,
+  makeAllDue,
+  makeAllServicesDue,
+  makeServicesDue,
+  refreshAllowedNetworks,
+  refreshAllowLists,
+} from './probe.ts';
 
 /** A region that no control plane serves: only this test locks its services. */
 const REGION = 'locks';

@@ -5,10 +5,9 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { createLayout, type Layout } from '../src/engine/local/host/layout.ts';
 import type { Service } from './harness-caller.ts';
 import { connectTo, install, type Installation } from './harness.ts';
+import { createLayout, findProgram, type Layout } from './probe.ts';
 import { hurried } from './tuning.ts';
 
 let cloud: Installation;

@@ -1,9 +1,7 @@
 /** The metadata database of an installation, for tests that prepare or hold something there. */
 import { Kysely, PostgresDialect } from 'kysely';
 import { Pool } from 'pg';
-import { prepareMachine } from '../src/engine/local/host/machine.ts';
-import { storeConnection } from '../src/engine/local/postgres/store-instance.ts';
-import type { Tables } from '../src/store/tables.ts';
+import { prepareMachine, storeConnection, type Tables } from './probe.ts';
 
 export async function openMetadata(home: string) {
   const pool = new Pool({

@@ -6,10 +6,10 @@ import { mkdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { connectTo, install, makeHome, type Installation } from './harness.ts';
 import { hurried } from './tuning.ts';
 import { putPostgresql } from './npm-postgresql.ts';
+import { findProgram } from './probe.ts';
 import { accessOf, insert, namesIn, withClient, type ServiceAccess } from './service-access.ts';
 
 const OLDER = { package: '18.3.0-beta.17', version: '18.3' };

@@ -3,14 +3,17 @@ import { existsSync } from 'node:fs';
 
 import { sql } from 'kysely';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import type { FakeKubernetes } from '../src/engine/kubernetes/fake-kubernetes.testing.ts';
-import { prepareMachine } from '../src/engine/local/host/machine.ts';
-import { allowRoleFunctions } from '../src/engine/local/postgres/role-functions.ts';
-import { withSuperuserSession } from '../src/engine/local/postgres/superuser.ts';
-import { findNextSourceToRemove, findNextToPurge } from '../src/store/service-lists.ts';
+import type { FakeKubernetes } from '../test-kubernetes/probe.ts';
 import { connectTo, type Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
 import { NOTHING, startMoveCloud, type MoveCloud } from './move-cloud.ts';
+import {
+  allowRoleFunctions,
+  findNextSourceToRemove,
+  findNextToPurge,
+  prepareMachine,
+  withSuperuserSession,
+} from './probe.ts';
 import { withClient, type ServiceAccess } from './service-access.ts';
 
 let cloud: Installation;

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { hostname, networkInterfaces } from 'node:os';
 import { join } from 'node:path';
-import { startFakeKubernetes } from '../src/engine/kubernetes/fake-kubernetes.testing.ts';
+import { startFakeKubernetes } from '../test-kubernetes/probe.ts';
 import { install } from './harness.ts';
 import { withClient, type ServiceAccess } from './service-access.ts';
 

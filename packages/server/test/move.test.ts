@@ -3,18 +3,21 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { FakeKubernetes } from '../src/engine/kubernetes/fake-kubernetes.testing.ts';
+import { createMoveActions, type FakeKubernetes } from '../test-kubernetes/probe.ts';
 import { SPRUNG, TENANT_OPTIONS, TRAPS } from './hostile-sql.ts';
-import { prepareMachine } from '../src/engine/local/host/machine.ts';
-import { createMoveActions } from '../src/engine/local/move-actions.ts';
-import { findServer } from '../src/engine/local/postgres/server.ts';
-import { withSuperuserSession } from '../src/engine/local/postgres/superuser.ts';
-import { MoveRefused } from '../src/engine/moves.ts';
-import { allPids, argumentsOf, signal } from '../src/lib/processes.ts';
-import { findNextSourceToRemove } from '../src/store/service-lists.ts';
 import { connectTo, PORTS, type Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
 import { NOTHING, startMoveCloud, type MoveCloud } from './move-cloud.ts';
+import {
+  allPids,
+  argumentsOf,
+  findNextSourceToRemove,
+  findServer,
+  MoveRefused,
+  prepareMachine,
+  signal,
+  withSuperuserSession,
+} from './probe.ts';
 import { accessOf, withClient, type ServiceAccess } from './service-access.ts';
 
 let cloud: Installation;

@@ -3,8 +3,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { copyNpmFiles } from '../src/engine/local/postgres/installations.ts';
-import { run } from '../src/lib/run.ts';
+import { copyNpmFiles, run } from './probe.ts';
 
 /** A version that no machine of ours has, and no other installation of the tests. */
 export const OLDER_MAJOR = '16';

@@ -3,8 +3,8 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Answer } from './harness-caller.ts';
-import { pruneAnswers } from '../src/store/kept-answers.ts';
 import { openMetadata } from './metadata.ts';
+import { pruneAnswers } from './probe.ts';
 
 let cloud: Installation;
 let metadata: Awaited<ReturnType<typeof openMetadata>>;

@@ -3,11 +3,11 @@ import type { Schemas } from '@howdah/client';
 import { CANCEL, OPERATION_KINDS } from '@howdah/contract';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { insertFleet } from './fleet.ts';
 import { install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
+import { findProgram } from './probe.ts';
 
 type Operation = Schemas['Operation'];
 

@@ -4,9 +4,6 @@ import { createServer, connect as connectSocket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect } from 'vitest';
-import { findDaemon } from '../src/engine/local/host/daemon.ts';
-import { signal, waitUntilGone } from '../src/lib/processes.ts';
-import { findServer } from '../src/engine/local/postgres/server.ts';
 import { connectTo } from './harness.ts';
 import { openMetadata } from './metadata.ts';
 import {
@@ -25,6 +22,7 @@ import {
   setUp,
   tearDown,
 } from './pooler-cloud.ts';
+import { findDaemon, findServer, signal, waitUntilGone } from './probe.ts';
 
 beforeAll(setUp);
 afterEach(() => cloud.tidy());

@@ -4,12 +4,16 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { expect, test as anyTest } from 'vitest';
-import { findDaemon, findProgram } from '../src/engine/local/host/daemon.ts';
-import { createLayout, type InstancePaths } from '../src/engine/local/host/layout.ts';
-import { type Process } from '../src/lib/processes.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
+import {
+  createLayout,
+  findDaemon,
+  findProgram,
+  type InstancePaths,
+  type Process,
+} from './probe.ts';
 
 export const installed = (await findProgram('pgbouncer')) !== null;
 

@@ -4,9 +4,6 @@ import { join } from 'node:path';
 import { TLSSocket } from 'node:tls';
 import { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test as anyTest } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { signal, waitUntilGone } from '../src/lib/processes.ts';
-import { takeNextPort } from '../src/store/regions.ts';
 import { connectTo } from './harness.ts';
 import { openMetadata } from './metadata.ts';
 import {
@@ -25,6 +22,7 @@ import {
   setUp,
   tearDown,
 } from './pooler-cloud.ts';
+import { findProgram, signal, takeNextPort, waitUntilGone } from './probe.ts';
 
 beforeAll(setUp);
 afterEach(() => cloud.tidy());

@@ -2,7 +2,7 @@
 import { once as onceEmitted } from 'node:events';
 import { connect, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isErrno } from '../src/lib/processes.ts';
+import { isErrno } from './probe.ts';
 
 /** Whether something listens on a port. */
 export const listens = (port: number): Promise<boolean> =>

@@ -8,13 +8,10 @@ import { chmod, mkdir, mkdtemp, readdir, readFile, rm, statfs, writeFile } from 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { isMounted, unmount } from '../src/engine/local/host/loop.ts';
-import { currentBoot } from '../src/engine/local/host/marker.ts';
-import { run } from '../src/lib/run.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { killPrimary, untilConnected, untilRedundant, type ServiceAccess } from './ha-load.ts';
+import { currentBoot, findProgram, isMounted, run, unmount } from './probe.ts';
 
 const GIB = 1024 ** 3;
 const KINDS = ['ext4', 'btrfs', 'xfs'] as const;

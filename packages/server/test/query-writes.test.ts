@@ -4,8 +4,8 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { WRITERS } from '../src/engine/statements/writers.ts';
 import { connectTo } from './harness.ts';
+import { WRITERS } from './probe.ts';
 import { admin, cloud, query, refusal, service, setUp, tearDown } from './query-cloud.ts';
 
 beforeAll(setUp);

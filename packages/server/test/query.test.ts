@@ -4,8 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient, type Schemas } from '@howdah/client';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { connectTo } from './harness.ts';
+import { findProgram } from './probe.ts';
 import { admin, cloud, query, refusal, service, setUp, tearDown } from './query-cloud.ts';
 
 beforeAll(setUp);

@@ -5,20 +5,24 @@
 import { Kysely, PostgresDialect, type KyselyPlugin } from 'kysely';
 import { Pool, type ClientConfig } from 'pg';
 import pino from 'pino';
-import { createApp } from '../src/api/app.ts';
-import type { App } from '../src/api/context.ts';
-import { createEventHub } from '../src/events/hub.ts';
-import { blockListOf } from '../src/events/networks.ts';
-import { createMemoryRecords } from '../src/engine/conformance/memory-records.ts';
-import type { Engine } from '../src/engine/engine.ts';
-import { createModelEngine } from '../src/engine/model/index.ts';
-import { createRegions } from '../src/engine/regions.ts';
-import { useOf } from '../src/services/repositories.ts';
-import { createDurationCache } from '../src/services/operations.ts';
-import { createLogReadLimit } from '../src/services/read-limit.ts';
-import { LOCAL_REGION } from '../src/settings.ts';
-import type { Store } from '../src/store/database.ts';
-import type { Tables } from '../src/store/tables.ts';
+import {
+  type App,
+  createApp,
+  createMemoryRecords,
+  createModelEngine,
+} from '../test-kubernetes/probe.ts';
+import { useOf } from '../test-repositories/probe.ts';
+import {
+  blockListOf,
+  createDurationCache,
+  createEventHub,
+  createLogReadLimit,
+  createRegions,
+  type Engine,
+  LOCAL_REGION,
+  type Store,
+  type Tables,
+} from './probe.ts';
 
 /** A defect, to see that the races notice it. no-lock: rows are read without being locked. */
 export type Plant = 'no-lock' | null;

@@ -1,14 +1,18 @@
 /** The services that calls race for, made as a world says, with a server in the engine's memory. */
-import { LOCAL_REGION } from '../src/settings.ts';
-import type { Store } from '../src/store/database.ts';
-import type { ServiceRow } from '../src/domain/service/row.ts';
-import type { Tx } from '../src/store/tables.ts';
-import type { OperationRow } from '../src/domain/operation/row.ts';
-import { beginOperation, progressOperation } from '../src/store/operations.ts';
-import { serviceSpec, networkColumnsOf } from '../src/domain/service/spec.ts';
-import type { Engine } from '../src/engine/engine.ts';
-import { changeService } from '../src/store/services.ts';
-import { insertSpare } from '../src/store/spares.ts';
+import {
+  beginOperation,
+  changeService,
+  type Engine,
+  insertSpare,
+  LOCAL_REGION,
+  networkColumnsOf,
+  type OperationRow,
+  progressOperation,
+  type ServiceRow,
+  serviceSpec,
+  type Store,
+  type Tx,
+} from './probe.ts';
 import { EXPORTER_ID, LIST_ID, VPC_ID, type World } from './race-world.ts';
 
 /** Ports of the services that are raced for: the engine hands out none of these. */

@@ -2,25 +2,27 @@
  * Two APIs on one metadata database, and calls that are made of both at the same time. The calls
  * are in races.ts.
  */
-import { QUIET } from '../src/lib/log.ts';
-import { createRounds } from '../src/lib/rounds.ts';
-import { TUNING } from '../src/lib/tuning.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BASE_PATH } from '@howdah/contract';
 import { sql } from 'kysely';
 import { Client, type ClientConfig } from 'pg';
-import { newId } from '../src/lib/ids.ts';
-import { prepareMachine } from '../src/engine/local/host/machine.ts';
-import { storeConnection } from '../src/engine/local/postgres/store-instance.ts';
-import { sha256 } from '../src/lib/secret.ts';
-import { LOCAL_REGION } from '../src/settings.ts';
-import { openStore } from '../src/store/database.ts';
-import { insertKey } from '../src/store/keys.ts';
-import type { OperationRow } from '../src/domain/operation/row.ts';
-import { insertProject } from '../src/store/projects.ts';
-import { insertRegion } from '../src/store/regions.ts';
 import { ROUTES } from './document.ts';
 import type { Installation } from './harness.ts';
+import {
+  insertKey,
+  insertProject,
+  insertRegion,
+  LOCAL_REGION,
+  newId,
+  openStore,
+  type OperationRow,
+  prepareMachine,
+  sha256,
+  storeConnection,
+  createRounds,
+  QUIET,
+  TUNING,
+} from './probe.ts';
 import { createRaceEngine, openRaceApi, PORTS, type Plant, type RaceApi } from './race-api.ts';
 import { FIRST_PORT, lay, removeFrom, type Ground, type Laid } from './race-services.ts';
 import { EXPORTER_ID, LIST_ID, type Call, type Slot, type World } from './race-world.ts';

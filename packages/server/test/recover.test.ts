@@ -5,10 +5,9 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { recoveryPath } from '../src/installation.ts';
-import { findPgBackRest } from '../src/repository/pgbackrest.ts';
 import { connectTo, install, makeHome, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
+import { findPgBackRest, recoveryPath } from './probe.ts';
 
 const pgBackRest = await findPgBackRest();
 

@@ -6,11 +6,9 @@ import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { findSite } from '../src/engine/local/host/machine.ts';
-import { findServer } from '../src/engine/local/postgres/server.ts';
-import { waitUntilGone } from '../src/lib/processes.ts';
 import { claimPorts, connectTo, install, makeHome, PORTS, type Installation } from './harness.ts';
 import type { Answer, Service } from './harness-caller.ts';
+import { findServer, findSite, waitUntilGone } from './probe.ts';
 
 type Created = Service & { initial_password: string };
 

@@ -10,12 +10,10 @@ import {
 } from 'vitest';
 import { readdir } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { findDaemon, findProgram } from '../src/engine/local/host/daemon.ts';
-import { signal } from '../src/lib/processes.ts';
-import { findServer } from '../src/engine/local/postgres/server.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import { layoutOf } from './ha-load.ts';
 import { openMetadata } from './metadata.ts';
+import { findDaemon, findProgram, findServer, signal } from './probe.ts';
 import {
   installForSets,
   accepted,

@@ -11,11 +11,6 @@ import { mkdir, rm, rmdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { findDaemon, findProgram } from '../src/engine/local/host/daemon.ts';
-import { memberKey } from '../src/engine/local/host/layout.ts';
-import { childrenOf, findProcess, signal } from '../src/lib/processes.ts';
-import { nodeName } from '../src/engine/local/postgres/replication.ts';
-import { findServer } from '../src/engine/local/postgres/server.ts';
 import { install, preload, type Installation } from './harness.ts';
 import {
   backendOf,
@@ -28,6 +23,16 @@ import {
 } from './ha-load.ts';
 import { listens, untilHeld } from './ports.ts';
 import { openMetadata } from './metadata.ts';
+import {
+  childrenOf,
+  findDaemon,
+  findProcess,
+  findProgram,
+  findServer,
+  memberKey,
+  nodeName,
+  signal,
+} from './probe.ts';
 import {
   installForSets,
   accepted,
@@ -59,9 +64,7 @@ const describe = anyDescribe.runIf(installed);
 const test = anyTest.runIf(installed);
 
 let cloud: Installation;
-beforeAll(async () => {
-  cloud = await installForSets();
-});
+beforeAll(async () => void (cloud = await installForSets()));
 afterEach(() => cloud.tidy());
 afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);

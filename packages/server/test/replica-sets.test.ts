@@ -7,10 +7,10 @@ import {
   expect,
   test as anyTest,
 } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { type Installation } from './harness.ts';
 import { type ServiceAccess } from './ha-load.ts';
 import { openMetadata } from './metadata.ts';
+import { findProgram } from './probe.ts';
 import {
   installForSets,
   SMALL,

@@ -5,23 +5,33 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { expect } from 'vitest';
-import { materialise } from '../src/engine/local/backup/fork.ts';
-import { copyWalFrom, forkRecoveryConf } from '../src/engine/local/backup/recovery.ts';
-import { removeTree } from '../src/engine/local/host/clone.ts';
-import { prepareMachine } from '../src/engine/local/host/machine.ts';
-import { writeText } from '../src/engine/local/host/service-files.ts';
-import { ownerOf } from '../src/engine/local/host/users.ts';
-import { findServer } from '../src/engine/local/postgres/server.ts';
-import type { ShipContext, ShipPolicy } from '../src/engine/local/repository/context.ts';
-import { fetchBackup } from '../src/engine/local/repository/fetch.ts';
-import { ship, takeBackup } from '../src/engine/local/repository/ship.ts';
-import type { OffMachine } from '../src/engine/local/repository/state.ts';
-import { signal, waitUntilGone } from '../src/lib/processes.ts';
-import { findPgBackRest } from '../src/repository/pgbackrest.ts';
-import { RepositoryProblem, type Repository, type Storage } from '../src/repository/repository.ts';
+import {
+  copyWalFrom,
+  fetchBackup,
+  forkRecoveryConf,
+  materialise,
+  type OffMachine,
+  ship,
+  type ShipContext,
+  type ShipPolicy,
+  takeBackup,
+} from '../test-repositories/probe.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
+import {
+  findPgBackRest,
+  findServer,
+  ownerOf,
+  prepareMachine,
+  removeTree,
+  type Repository,
+  RepositoryProblem,
+  signal,
+  type Storage,
+  waitUntilGone,
+  writeText,
+} from './probe.ts';
 
 export let cloud: Installation;
 export let context: ShipContext;

@@ -3,9 +3,8 @@
 import { open, readdir, rm, stat, truncate } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { takeSnapshot } from '../src/engine/local/backup/take.ts';
-import { ownerOf } from '../src/engine/local/host/users.ts';
-import { findPgBackRest, whyNotServed } from '../src/repository/pgbackrest.ts';
+import { takeSnapshot } from '../test-repositories/probe.ts';
+import { findPgBackRest, ownerOf, whyNotServed } from './probe.ts';
 import {
   cloud,
   context,

@@ -4,12 +4,9 @@ import { chmod, mkdir, readdir, readFile, rename, rm, utimes, writeFile } from '
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Schemas } from '@howdah/client';
-import { takeSnapshot } from '../src/engine/local/backup/take.ts';
-import { isWalFile } from '../src/engine/local/postgres/wal-files.ts';
-import { ownerOf } from '../src/engine/local/host/users.ts';
-import { putObject } from '../src/repository/objects.ts';
-import { findPgBackRest, whyNotServed } from '../src/repository/pgbackrest.ts';
+import { putObject, takeSnapshot } from '../test-repositories/probe.ts';
 import { makeHome } from './harness.ts';
+import { findPgBackRest, isWalFile, ownerOf, whyNotServed } from './probe.ts';
 import { hurried } from './tuning.ts';
 import {
   cloud,

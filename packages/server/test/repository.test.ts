@@ -15,26 +15,34 @@ import {
 } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { run } from '../src/lib/run.ts';
-import { ownerOf } from '../src/engine/local/host/users.ts';
-import { expire, forgetStanza } from '../src/engine/local/repository/expire.ts';
-import { fetchBackup } from '../src/engine/local/repository/fetch.ts';
-import { isWalFile, nextWalFile } from '../src/engine/local/postgres/wal-files.ts';
-import { offMachine } from '../src/engine/local/repository/state.ts';
 import {
   checkRepository,
+  expire,
+  fetchBackup,
+  forgetStanza,
   getObject,
+  type KnownService,
   listFiles,
   listObjects,
   markPassphrase,
+  offMachine,
   putObject,
   removeObject,
-} from '../src/repository/objects.ts';
-import { findPgBackRest, whyNotServed } from '../src/repository/pgbackrest.ts';
-import { RepositoryProblem, type Repository } from '../src/repository/repository.ts';
-import { removeUnknownServices, serviceOf, type KnownService } from '../src/repository/stanzas.ts';
+  removeUnknownServices,
+  serviceOf,
+} from '../test-repositories/probe.ts';
 import { startLoad } from './ha-load.ts';
 import { install, type Installation } from './harness.ts';
+import {
+  findPgBackRest,
+  isWalFile,
+  nextWalFile,
+  ownerOf,
+  type Repository,
+  RepositoryProblem,
+  run,
+  whyNotServed,
+} from './probe.ts';
 import {
   cloud,
   context,

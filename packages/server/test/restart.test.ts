@@ -1,7 +1,7 @@
 /** A restart of the control plane while everything is healthy. */
 import { afterAll, beforeAll, describe as anyDescribe, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
 import type { Installation } from './harness.ts';
+import { findProgram } from './probe.ts';
 import {
   createSet,
   installForSets,

@@ -4,16 +4,19 @@ import { BASE_PATH, MAX_KEYS, MAX_PROJECTS, MAX_VPCS } from '@howdah/contract';
 import { Kysely, PostgresDialect, sql, type CompiledQuery } from 'kysely';
 import { Pool } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { prepareMachine } from '../src/engine/local/host/machine.ts';
-import { storeConnection } from '../src/engine/local/postgres/store-instance.ts';
-import { newId } from '../src/lib/ids.ts';
-import { PRUNINGS } from '../src/reconcile/history.ts';
-import { sha256 } from '../src/lib/secret.ts';
-import { insertKey } from '../src/store/keys.ts';
-import { insertToken, MAX_TOKENS } from '../src/store/console.ts';
-import type { Tables } from '../src/store/tables.ts';
 import { install, type Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
+import {
+  insertKey,
+  insertToken,
+  MAX_TOKENS,
+  newId,
+  prepareMachine,
+  PRUNINGS,
+  sha256,
+  storeConnection,
+  type Tables,
+} from './probe.ts';
 
 /** Changes of a project in a day: few, so that they can be used up. */
 const CHANGES = 40;

@@ -4,17 +4,21 @@ import { copyFile, readFile, readdir, rename, writeFile } from 'node:fs/promises
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { DEFAULT_UID_RANGE } from '../src/settings.ts';
-import { allowEgress, isEgressRefused, tableOf } from '../src/engine/local/host/egress.ts';
-import { CONTROL_ROLE } from '../src/engine/local/postgres/files.ts';
-import type { InstancePaths } from '../src/engine/local/host/layout.ts';
-import { prepareMachine } from '../src/engine/local/host/machine.ts';
-import type { Machine } from '../src/engine/local/host/machine-record.ts';
-import { workingDirectoryOf } from '../src/lib/processes.ts';
-import { run } from '../src/lib/run.ts';
-import { findServer } from '../src/engine/local/postgres/server.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
+import {
+  allowEgress,
+  CONTROL_ROLE,
+  DEFAULT_UID_RANGE,
+  findServer,
+  type InstancePaths,
+  isEgressRefused,
+  type Machine,
+  prepareMachine,
+  run,
+  tableOf,
+  workingDirectoryOf,
+} from './probe.ts';
 
 const LATER = { interval: 50 };
 

@@ -7,11 +7,9 @@ import { readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Client } from 'pg';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { CONTROL_ROLE } from '../src/engine/local/postgres/files.ts';
-import { createLayout } from '../src/engine/local/host/layout.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
+import { CONTROL_ROLE, createLayout, findProgram } from './probe.ts';
 
 const pgbouncer = await findProgram('pgbouncer');
 

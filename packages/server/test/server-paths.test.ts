@@ -2,9 +2,9 @@
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { InstancePaths } from '../src/engine/local/host/layout.ts';
 import { layoutOf } from './ha-load.ts';
 import { install, type Installation } from './harness.ts';
+import type { InstancePaths } from './probe.ts';
 import { hurried } from './tuning.ts';
 
 let cloud: Installation;

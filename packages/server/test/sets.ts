@@ -2,11 +2,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { expect } from 'vitest';
-import { findServer } from '../src/engine/local/postgres/server.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Answer, Service } from './harness-caller.ts';
 import { layoutOf, type ServiceAccess } from './ha-load.ts';
 import { openMetadata } from './metadata.ts';
+import { findServer } from './probe.ts';
 
 /** The installation of the test file, which helpers mean where none is named. */
 let cloud: Installation;

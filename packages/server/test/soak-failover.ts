@@ -6,7 +6,6 @@ import { execFileSync } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { childrenOf, signal } from '../src/lib/processes.ts';
 import { install } from './harness.ts';
 import {
   layoutOf,
@@ -16,6 +15,7 @@ import {
   untilPrimary,
   untilRedundant,
 } from './ha-load.ts';
+import { childrenOf, signal } from './probe.ts';
 
 const { values } = parseArgs({
   options: { rounds: { type: 'string', default: '300' }, seed: { type: 'string' } },

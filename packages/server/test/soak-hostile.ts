@@ -13,14 +13,11 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs, promisify } from 'node:util';
 import { sql } from 'kysely';
-import { newId } from '../src/lib/ids.ts';
-import { sha256 } from '../src/lib/secret.ts';
-import { insertKey } from '../src/store/keys.ts';
-import { insertProject } from '../src/store/projects.ts';
 import { randomFrom } from './crash-points.ts';
 import { install, makeHome, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
+import { insertKey, insertProject, newId, sha256 } from './probe.ts';
 import { ATTACKS, type Target } from './soak-attacks.ts';
 
 const run = promisify(execFile);

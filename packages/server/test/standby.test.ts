@@ -7,9 +7,9 @@ import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { readCredentials } from '../src/installation.ts';
 import { claimPorts, HOWDAH, install, makeHome, PORTS, type Installation } from './harness.ts';
 import { callerOf } from './harness-caller.ts';
+import { readCredentials } from './probe.ts';
 
 const MAKE_FILES = fileURLToPath(new URL('../../../deploy/kubernetes/make-files', import.meta.url));
 

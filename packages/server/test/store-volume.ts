@@ -3,11 +3,9 @@ import { chmod, mkdir, mkdtemp, rm, statfs, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
-import { probeCloneMethod } from '../src/engine/local/host/clone.ts';
-import { imagePaths } from '../src/engine/local/host/image.ts';
-import { run } from '../src/lib/run.ts';
 import { connectTo, HOWDAH, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
+import { imagePaths, probeCloneMethod, run } from './probe.ts';
 
 export type ServiceAccess = Service & { initial_password: string };
 

@@ -6,14 +6,22 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { cloneTree, removeTree } from '../src/engine/local/host/clone.ts';
-import { imagePaths, unfinishedMove } from '../src/engine/local/host/image.ts';
-import { instancePaths } from '../src/engine/local/host/layout.ts';
-import { mountImage, unmount } from '../src/engine/local/host/loop.ts';
-import { readMarker, writeMarker } from '../src/engine/local/host/marker.ts';
-import { allPids, argumentsOf, exists } from '../src/lib/processes.ts';
-import { run } from '../src/lib/run.ts';
 import { HOWDAH, install, makeHome, type Installation } from './harness.ts';
+import {
+  allPids,
+  argumentsOf,
+  cloneTree,
+  exists,
+  imagePaths,
+  instancePaths,
+  mountImage,
+  readMarker,
+  removeTree,
+  run,
+  unfinishedMove,
+  unmount,
+  writeMarker,
+} from './probe.ts';
 import {
   down,
   fork,

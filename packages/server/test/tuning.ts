@@ -1,5 +1,5 @@
 /** The tuning of control planes of tests; `up.mjs` gives it to them. */
-import { TUNING, type RoundName, type Tuning } from '../src/lib/tuning.ts';
+import { TUNING, type RoundName, type Tuning } from './probe.ts';
 
 /** A part of the tuning: what it does not name is as users have it. */
 export type TestTuning = Partial<Omit<Tuning, 'rounds'>> & { rounds?: Partial<Tuning['rounds']> };

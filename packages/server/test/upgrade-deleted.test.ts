@@ -5,13 +5,12 @@ import { join } from 'node:path';
 import { sql } from 'kysely';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createLayout } from '../src/engine/local/host/layout.ts';
-import { findPgBackRest } from '../src/repository/pgbackrest.ts';
 import { newerMajor } from './crash-upgrade-scenes.ts';
 import { install, makeHome, type Installation } from './harness.ts';
 import { hurried } from './tuning.ts';
 import { openMetadata } from './metadata.ts';
 import { OLDER_MAJOR, OLDER_PACKAGE, putPostgresql } from './npm-postgresql.ts';
+import { createLayout, findPgBackRest } from './probe.ts';
 import { insert, namesIn, type ServiceAccess } from './service-access.ts';
 
 const pgBackRest = await findPgBackRest();

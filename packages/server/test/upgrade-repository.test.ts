@@ -4,14 +4,12 @@ import { mkdir, readdir, readlink, rm, symlink, writeFile } from 'node:fs/promis
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createLayout } from '../src/engine/local/host/layout.ts';
-import { run } from '../src/lib/run.ts';
-import { findPgBackRest } from '../src/repository/pgbackrest.ts';
 import { newerMajor } from './crash-upgrade-scenes.ts';
 import { install, makeHome, type Installation } from './harness.ts';
 import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
 import { OLDER_MAJOR, OLDER_PACKAGE, putPostgresql } from './npm-postgresql.ts';
+import { createLayout, findPgBackRest, run } from './probe.ts';
 import { insert, namesIn, type ServiceAccess } from './service-access.ts';
 
 const pgBackRest = await findPgBackRest();

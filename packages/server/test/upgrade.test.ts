@@ -7,10 +7,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from 'node:tls';
 import { sql } from 'kysely';
 import { expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { createLayout } from '../src/engine/local/host/layout.ts';
 import { connectTo, install } from './harness.ts';
 import { openMetadata } from './metadata.ts';
+import { createLayout, findProgram } from './probe.ts';
 
 test(
   'another public host and other settings for the same size reach a running server without ending a session',

@@ -10,13 +10,10 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { createLayout, type InstancePaths } from '../src/engine/local/host/layout.ts';
-import { uidOf } from '../src/lib/processes.ts';
-import { findServer } from '../src/engine/local/postgres/server.ts';
 import { layoutOf, untilRedundant } from './ha-load.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
+import { createLayout, findProgram, findServer, type InstancePaths, uidOf } from './probe.ts';
 import { createSet, untilSet } from './sets.ts';
 
 const execute = promisify(execFile);

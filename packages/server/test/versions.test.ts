@@ -3,11 +3,11 @@ import { existsSync } from 'node:fs';
 import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { connectTo, install, makeHome, type Installation } from './harness.ts';
 import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
 import { OLDER_MAJOR, OLDER_PACKAGE, putPostgresql } from './npm-postgresql.ts';
+import { findProgram } from './probe.ts';
 import {
   accessOf,
   insert,

@@ -2,10 +2,10 @@
 import type { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { findNetworks } from '../src/engine/local/network/networks.ts';
 import { connectTo, type Installation } from './harness.ts';
 import type { Answer, Service } from './harness-caller.ts';
 import { installCrashing, type Testbed } from './crash.ts';
+import { findNetworks } from './probe.ts';
 import { createSet, SMALL, withTable } from './sets.ts';
 import {
   ability,

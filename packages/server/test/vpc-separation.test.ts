@@ -1,7 +1,6 @@
 /** VPCs with network namespaces: who reaches a service, its members, its pooler and its read replica sets. */
 import { describe, expect, test } from 'vitest';
-import { findDaemon } from '../src/engine/local/host/daemon.ts';
-import { findNetworks } from '../src/engine/local/network/networks.ts';
+import { findDaemon, findNetworks } from './probe.ts';
 import { power } from './service-access.ts';
 import { layoutOf, type ServiceAccess } from './ha-load.ts';
 import {

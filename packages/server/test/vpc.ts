@@ -10,18 +10,20 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, expect } from 'vitest';
-import { newId } from '../src/lib/ids.ts';
-import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { findSite } from '../src/engine/local/host/machine.ts';
-import { probeNetworks } from '../src/engine/local/network/networks.ts';
-import { sha256 } from '../src/lib/secret.ts';
-import { insertKey } from '../src/store/keys.ts';
-import { insertProject } from '../src/store/projects.ts';
 import type { Target } from './client.ts';
 import { install, type Installation } from './harness.ts';
 import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
+import {
+  findProgram,
+  findSite,
+  insertKey,
+  insertProject,
+  newId,
+  probeNetworks,
+  sha256,
+} from './probe.ts';
 import { project, type Call, type Project, type Vpc } from './vpc-calls.ts';
 
 export type ServiceAccess = Service & { initial_password: string };

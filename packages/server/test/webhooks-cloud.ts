@@ -5,11 +5,10 @@ import type { AddressInfo } from 'node:net';
 import { type Schemas } from '@howdah/client';
 import { sql } from 'kysely';
 import { expect } from 'vitest';
-import { newId } from '../src/lib/ids.ts';
-import { sha256 } from '../src/lib/secret.ts';
 import { install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
+import { newId, sha256 } from './probe.ts';
 
 type Delivery = Schemas['Delivery'];
 

@@ -4,8 +4,7 @@ import { followEvents } from '@howdah/client';
 import { sql } from 'kysely';
 import { Webhook } from 'standardwebhooks';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { blockListOf } from '../src/events/networks.ts';
-import { deliver } from '../src/events/receiver.ts';
+import { blockListOf, deliver } from './probe.ts';
 import {
   cloud,
   deliveries,

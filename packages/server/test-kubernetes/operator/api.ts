@@ -4,7 +4,7 @@ import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Type, type Static, type TSchema } from 'typebox';
 import { Value } from 'typebox/value';
-import type { Connection } from '../../src/engine/kubernetes/api/kubeconfig.ts';
+import type { Connection } from '../probe.ts';
 
 const CONFLICT = 409;
 const NOT_FOUND = 404;

@@ -1,6 +1,6 @@
 /** The secret with the certificate authority of a Cluster: docs/cloudnativepg.md, fact 35. */
 import { createPrivateKey } from 'node:crypto';
-import type { CertificateAuthority } from '../../src/lib/tls.ts';
+import type { CertificateAuthority } from '../../test/probe.ts';
 
 /** The fields of the secret, with the key in the form that Go writes. */
 export const secretOf = ({ certificatePem, keyPem }: CertificateAuthority) => ({

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { Type } from 'typebox';
-import { issueServerCertificate, makeAuthority } from '../../src/lib/tls.ts';
+import { issueServerCertificate, makeAuthority } from '../../test/probe.ts';
 import type { Api } from './api.ts';
 import { secretOf } from './authority.ts';
 import { CLUSTERS, pathIn } from './cluster.ts';

@@ -7,7 +7,7 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Type, type Static } from 'typebox';
-import type { Connection } from '../../src/engine/kubernetes/api/kubeconfig.ts';
+import type { Connection } from '../probe.ts';
 import { awaitCondition, openApi, type Api } from './api.ts';
 import {
   applicationOf,

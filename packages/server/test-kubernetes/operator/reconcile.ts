@@ -1,6 +1,6 @@
 /** One round of the operator double for a Cluster: its changes, and the status that it writes. */
 import { Type } from 'typebox';
-import { issueClientCertificate, makeAuthority } from '../../src/lib/tls.ts';
+import { issueClientCertificate, makeAuthority } from '../../test/probe.ts';
 import type { Api } from './api.ts';
 import { secretOf } from './authority.ts';
 import {
