@@ -12,11 +12,11 @@ import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { callerOf, type Service } from './harness-caller.ts';
 import { checkIntegrity, readCredentials, type RoundName } from './probe.ts';
 import { tuned } from './tuning.ts';
+import { until } from './until.ts';
 
 /** The command line, as it was built. */
 export const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));
@@ -24,9 +24,8 @@ export const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.m
 const UP = fileURLToPath(new URL('up.mjs', import.meta.url));
 /** Ports of one installation: the API's, then those for databases. */
 export const PORTS = 128;
-/** Changes under way at the end of a test may look wrong for a moment. */
-const TIDY_DEADLINE_MS = 600_000;
-const ENDING_MS = 30_000;
+/** The integrity check finds something as often before it counts. */
+const MOST_CHECKS = 200;
 
 export type Installation = Awaited<ReturnType<typeof install>>;
 
@@ -67,13 +66,12 @@ async function startPlane(plane: Plane): Promise<void> {
   // Another program may answer at the port while this one ends with an error.
   const isOurs = (): boolean =>
     env['HOWDAH_LOCAL_REGION'] === 'no' || output.slice(begun).join('').includes('Howdah is up');
-  while (!isOurs() || !(await isReady(port))) {
-    if (child.exitCode !== null || child.signalCode !== null)
-      throw new Error(
-        `howdah up ended with ${child.exitCode ?? child.signalCode}: ${output.join('')}`,
-      );
-    await sleep(20);
-  }
+  const end = (): number | string | null => child.exitCode ?? child.signalCode;
+  await until(
+    'the control plane is ready',
+    async () => end() !== null || (isOurs() && (await isReady(port))),
+  );
+  if (end() !== null) throw new Error(`howdah up ended with ${end()}: ${output.join('')}`);
 }
 
 /** Runs all rounds of a name in the control plane, and waits for their end. */
@@ -119,14 +117,18 @@ async function runCli(env: Record<string, string>, args: readonly string[]): Pro
   return { code: child.exitCode, stdout: stdout.join(''), stderr: stderr.join('') };
 }
 
-/** The findings that last: a process that is just ending counts as none of its server. */
+/**
+ * The findings that last: a process that is just ending counts as none of its server. Each check
+ * takes its time, so that a slow machine waits longer.
+ */
 async function lasting(audit: () => Promise<string[]>): Promise<string[]> {
-  const endMs = Date.now() + ENDING_MS;
-  let found = await audit();
-  while (found.length > 0 && Date.now() < endMs) {
-    await sleep(500);
+  let found: string[] = [];
+  let checks = 0;
+  await until('the integrity check finds nothing', async () => {
     found = await audit();
-  }
+    checks += 1;
+    return found.length === 0 || checks > MOST_CHECKS;
+  });
   return found;
 }
 
@@ -184,11 +186,12 @@ export async function install(
    * the next one. Findings of the integrity check before that are an error.
    */
   const tidy = async (): Promise<void> => {
-    for (const endMs = Date.now() + TIDY_DEADLINE_MS; ; await sleep(200)) {
+    // Changes under way at the end of a test may look wrong for a moment.
+    await until('nothing is under way or wrong', async () => {
       const problems = await auditNow();
-      if (problems.length === 0) break;
-      if (Date.now() > endMs) throw new Error(problems.join('\n'));
-    }
+      if (problems.length > 0) throw new Error(problems.join('\n'));
+      return true;
+    });
     await purgeAll(caller, projectId);
   };
 

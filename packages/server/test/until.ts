@@ -2,7 +2,7 @@
 import { inspect } from 'node:util';
 
 const POLL_MS = 20;
-/** Of last resort: no test measures time, and a slow machine must pass as well. */
+/** The deadline is a last resort: no test measures time, and a slow machine must pass as well. */
 const DEADLINE_MS = 600_000;
 /** A value is shown up to this many characters. */
 const SHOWN = 2000;
