@@ -89,10 +89,12 @@ export default defineConfig({
         test: {
           name: 'system',
           include: ['packages/*/test/**/*.test.ts'],
+          globalSetup: ['packages/server/test/shared-end.ts'],
           pool: 'forks',
-          // Installations share the machine's cores, and wait for clocks and disks much of the
-          // time: with one more than there are cores, these are idle for a quarter of it.
-          maxWorkers: availableParallelism() + 2,
+          // One process runs many files, reads each module once, and has an installation to share.
+          isolate: false,
+          // Installations wait for clocks and disks some of the time.
+          maxWorkers: availableParallelism() + 1,
           sequence: { groupOrder: 1 },
           // Deadlines of last resort: no test measures time, and a slow machine must pass as well.
           testTimeout: 900_000,

@@ -4,11 +4,12 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { connectTo, install, type Installation } from '../../server/test/harness.ts';
+import { connectTo, type Installation } from '../../server/test/harness.ts';
+import { share } from '../../server/test/shared.ts';
 
 let cloud: Installation;
 beforeAll(async () => {
-  cloud = await install();
+  cloud = await share();
 });
 afterAll(async () => {
   expect(await cloud?.destroy()).toEqual([]);

@@ -1,7 +1,8 @@
 /** An installation with two services, and statements in them as their owner. */
 import { Client, type ClientConfig } from 'pg';
 import { expect } from 'vitest';
-import { connectTo, install, type Installation } from './harness.ts';
+import { connectTo, type Installation } from './harness.ts';
+import { share } from './shared.ts';
 import type { Service } from './harness-caller.ts';
 
 type ServiceAccess = Service & { initial_password: string };
@@ -69,7 +70,7 @@ export function pageOf(body: unknown): Page {
 }
 
 export async function setUp(): Promise<void> {
-  cloud = await install();
+  cloud = await share();
   [service, twin] = await Promise.all([
     cloud.create({ name: 'one', service_type: 'POSTGRES' }),
     cloud.create({ name: 'two', service_type: 'POSTGRES', cpu_millis: '1000' }),

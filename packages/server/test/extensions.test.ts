@@ -7,7 +7,8 @@ import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sprungIn, TENANT_OPTIONS, TRAPS } from './hostile-sql.ts';
-import { install, type Installation } from './harness.ts';
+import { type Installation } from './harness.ts';
+import { share } from './shared.ts';
 import { findProgram } from './probe.ts';
 import {
   accessOf,
@@ -21,7 +22,7 @@ const haproxy = await findProgram('haproxy');
 
 let cloud: Installation;
 beforeAll(async () => {
-  cloud = await install();
+  cloud = await share();
 });
 afterAll(async () => {
   expect(await cloud?.destroy()).toEqual([]);

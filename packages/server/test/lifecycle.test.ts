@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { connectTo, install, type Installation } from './harness.ts';
+import { connectTo, type Installation } from './harness.ts';
+import { share } from './shared.ts';
 
 let cloud: Installation;
 beforeAll(async () => {
-  cloud = await install();
+  cloud = await share();
 });
 afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);

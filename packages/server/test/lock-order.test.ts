@@ -4,7 +4,8 @@
  */
 import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { install, type Installation } from './harness.ts';
+import { type Installation } from './harness.ts';
+import { share } from './shared.ts';
 import { openMetadata } from './metadata.ts';
 import {
   type Db,
@@ -27,7 +28,7 @@ let cloud: Installation;
 let metadata: Awaited<ReturnType<typeof openMetadata>>;
 
 beforeAll(async () => {
-  cloud = await install();
+  cloud = await share();
   metadata = await openMetadata(cloud.home);
   const { service_id: id } = await cloud.create({ name: 'model', service_type: 'POSTGRES' });
   await metadata.db.transaction().execute(async (tx) => {

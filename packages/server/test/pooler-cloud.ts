@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { expect, test as anyTest } from 'vitest';
-import { connectTo, install, type Installation } from './harness.ts';
+import { connectTo, type Installation } from './harness.ts';
+import { share } from './shared.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 import {
@@ -110,7 +111,7 @@ export async function untilLookedAt({ service_id: id }: Service, makeDue = false
 }
 
 export async function setUp(): Promise<void> {
-  cloud = await install();
+  cloud = await share();
 }
 
 export async function tearDown(): Promise<void> {

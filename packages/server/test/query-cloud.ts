@@ -2,7 +2,8 @@
 import { HowdahError, type Schemas } from '@howdah/client';
 import { Client } from 'pg';
 import { expect } from 'vitest';
-import { connectTo, install, type Installation } from './harness.ts';
+import { connectTo, type Installation } from './harness.ts';
+import { share } from './shared.ts';
 import type { Service } from './harness-caller.ts';
 
 export let cloud: Installation;
@@ -36,7 +37,7 @@ export async function refusal(sql: string, more: Partial<Body> = {}): Promise<st
 }
 
 export async function setUp(): Promise<void> {
-  cloud = await install();
+  cloud = await share();
   const made = await cloud.create({ name: 'asked', service_type: 'POSTGRES' });
   service = made;
   admin = await connectTo(cloud, made, made.initial_password);

@@ -8,12 +8,13 @@ import {
   withClient,
   type ServiceAccess,
 } from './service-access.ts';
-import { install, type Installation } from './harness.ts';
+import { type Installation } from './harness.ts';
+import { share } from './shared.ts';
 
 let cloud: Installation;
 let available: string[];
 beforeAll(async () => {
-  cloud = await install();
+  cloud = await share();
   const { data } = await cloud.client.GET('/projects/{project_id}/regions', {
     params: { path: { project_id: cloud.projectId } },
   });

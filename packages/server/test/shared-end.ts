@@ -1,0 +1,28 @@
+/** Ends the installations that test files have shared, after the last test of a run. */
+import { execFile } from 'node:child_process';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));
+const run = promisify(execFile);
+
+/** @returns ends them. @throws Error with what the integrity check found, or a stop that failed */
+export default async function setUp(): Promise<() => Promise<void>> {
+  const directory = await mkdtemp(join(tmpdir(), 'hd-shared-'));
+  process.env['TEST_SHARED'] = directory;
+  return async () => {
+    for (const name of await readdir(directory)) await end(join(directory, name));
+    await rm(directory, { recursive: true });
+  };
+}
+
+/** @param path of the file with the environment of an installation */
+async function end(path: string): Promise<void> {
+  const env: Record<string, string> = JSON.parse(await readFile(path, 'utf8'));
+  await run(process.execPath, [HOWDAH, 'audit'], { env });
+  await run(process.execPath, [HOWDAH, 'down', '--databases'], { env });
+  await rm(env['HOWDAH_HOME'] ?? '', { recursive: true });
+}
