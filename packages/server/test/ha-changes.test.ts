@@ -28,6 +28,7 @@ import {
   setUp,
   tearDown,
 } from './ha-cloud.ts';
+import { untilExpected } from './until.ts';
 
 // Snapshots are taken while primaries change.
 beforeAll(() => setUp({ HOWDAH_SNAPSHOT_HOURS: '0.005' }));
@@ -145,10 +146,15 @@ describe('a drill', () => {
     while (!(await rolesOf(service)).includes('_howdah_probe')) await sleep(5);
     await cloud.stop('SIGKILL');
     await cloud.up();
-    await expect
-      .poll(() => newest(service, 'drill'))
-      .toMatchObject({ status: 'failed', error: expect.stringContaining('interrupted') });
-    await expect.poll(() => rolesOf(service)).not.toContain('_howdah_probe');
+    await untilExpected('the drill has failed', async () =>
+      expect(await newest(service, 'drill')).toMatchObject({
+        status: 'failed',
+        error: expect.stringContaining('interrupted'),
+      }),
+    );
+    await untilExpected('the role of the drill is dropped', async () =>
+      expect(await rolesOf(service)).not.toContain('_howdah_probe'),
+    );
     await untilRedundant(cloud, service, 1, 1);
   });
 
@@ -265,20 +271,22 @@ describe('a failover during another change', () => {
       await killPrimary(cloud, service);
       await untilRedundant(cloud, service, 1, 1);
       const sets = async () => (await cloud.get(service.service_id)).read_replica_sets;
-      await expect.poll(sets).toMatchObject([{ status: 'active' }]);
+      await untilExpected('the set is active', async () =>
+        expect(await sets()).toMatchObject([{ status: 'active' }]),
+      );
       const [set] = await sets();
       if (set === undefined) throw new Error('no set');
       const writer = await untilConnected(cloud, service);
       await writer.query('create table seen_by_readers as select 1 as n');
       await writer.end();
       const reader = await connectTo(cloud, set, service.initial_password);
-      await expect
-        .poll(() =>
-          reader
+      await untilExpected('the set has the table', async () =>
+        expect(
+          await reader
             .query("select to_regclass('seen_by_readers') is not null as there")
             .then(({ rows }) => rows),
-        )
-        .toEqual([{ there: true }]);
+        ).toEqual([{ there: true }]),
+      );
       await reader.end();
     });
     expect(seen, `seed ${SEED}`).toMatchObject(NOTHING_LOST);

@@ -31,6 +31,7 @@ import {
   tearDown,
 } from './ha-cloud.ts';
 import { childrenOf, createMonitor, currentBoot, findDaemon, memberKey, signal } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 beforeAll(() => setUp());
 afterEach(() => cloud.tidy());
@@ -248,7 +249,9 @@ describe('another process dies', () => {
         await writeFile(note, boot);
         signal(await postmasterOf(cloud, service, 1), 'SIGKILL');
         await cloud.up();
-        await expect.poll(() => existsSync(note)).toBe(false);
+        await untilExpected('the note of the seeding is removed', () =>
+          expect(existsSync(note)).toBe(false),
+        );
         await untilRedundant(cloud, service, 1, 1);
         return (await whichOf(data)) !== made;
       };

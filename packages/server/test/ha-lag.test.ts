@@ -30,6 +30,7 @@ import {
   tearDown,
 } from './ha-cloud.ts';
 import { confOf, memberName, signal, waitedForOf } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 beforeAll(() => setUp());
 afterEach(() => cloud.tidy());
@@ -171,7 +172,9 @@ describe('a replica that lags', () => {
         `select pg_create_physical_replication_slot('${slot}', true)`,
       );
       await cloud.up();
-      await expect.poll(() => whichOf(data).catch(() => made)).not.toBe(made);
+      await untilExpected('member 1 has another data directory', async () =>
+        expect(await whichOf(data).catch(() => made)).not.toBe(made),
+      );
       await untilRedundant(cloud, service, 1, 0);
     },
   );
@@ -241,17 +244,19 @@ describe('a replica that lags', () => {
     accepted(
       await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'failover' }),
     );
-    await expect
-      .poll(() => newest(service, 'drill'))
-      .toMatchObject({
+    await untilExpected('the drill has failed', async () =>
+      expect(await newest(service, 'drill')).toMatchObject({
         status: 'failed',
         error: expect.stringMatching(
           /nothing was killed, since no standby can take over: member 1 lacks more than/,
         ),
-      });
+      }),
+    );
     expect(await postmasterOf(cloud, service, 0)).toBe(before);
     letGoOn();
-    await expect.poll(() => rolesOf(service)).not.toContain('_howdah_probe');
+    await untilExpected('the role of the drill is dropped', async () =>
+      expect(await rolesOf(service)).not.toContain('_howdah_probe'),
+    );
     await untilRedundant(cloud, service, 1, 0);
   });
 
@@ -317,9 +322,8 @@ describe('asynchronous replicas', () => {
       await killPrimary(cloud, service);
       await untilPrimary(cloud, service, 1);
       letGoOn();
-      await expect
-        .poll(() => newest(service, 'failover'))
-        .toMatchObject({
+      await untilExpected('the failover has succeeded', async () =>
+        expect(await newest(service, 'failover')).toMatchObject({
           status: 'succeeded',
           steps: [
             { name: 'fence' },
@@ -330,7 +334,8 @@ describe('asynchronous replicas', () => {
               ),
             },
           ],
-        });
+        }),
+      );
       await untilRedundant(cloud, service, 1, 0);
     },
   );

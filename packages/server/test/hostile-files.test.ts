@@ -21,6 +21,7 @@ import { afterAll, beforeAll, describe as anyDescribe, expect, test } from 'vite
 import { layoutOf, untilPrimary, untilRedundant, type ServiceAccess } from './ha-load.ts';
 import { install, type Installation } from './harness.ts';
 import { findProgram, type InstancePaths, run } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 const [haproxy, pgbouncer] = await Promise.all([findProgram('haproxy'), findProgram('pgbouncer')]);
 // Without root there is no privilege to abuse.
@@ -256,9 +257,9 @@ describe('in the directories of a service', () => {
           if (id !== service.service_id) await untilSettled(id);
           expect((await cloud.request('DELETE', path)).status).toBe(202);
         }
-        await expect
-          .poll(async () => (await cloud.get(service.service_id)).read_replica_sets)
-          .toEqual([]);
+        await untilExpected('the set is removed', async () =>
+          expect((await cloud.get(service.service_id)).read_replica_sets).toEqual([]),
+        );
       });
       expect(await stateOfOutside()).toEqual(before);
     });

@@ -13,6 +13,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
+import { untilExpected } from './until.ts';
 
 /**
  * The growth allowed: with all attacks at once, and garbage not yet collected, it is 50 to 100 MB.
@@ -189,7 +190,9 @@ test(
         attack(name, make, addressOf(name, index)),
       ),
     );
-    await expect.poll(() => seen.get('wrongKeys')?.has(429)).toBe(true);
+    await untilExpected('a wrong key is refused by 429', () =>
+      expect(seen.get('wrongKeys')?.has(429)).toBe(true),
+    );
     const good = timesOfGoodCalls();
     // Attackers have machines of their own: from here on they get what the client that was just begun and the control plane leave of the processors.
     setPriority(ATTACKERS_NICENESS);
@@ -210,7 +213,7 @@ test(
       Object.keys(ATTACKS).filter(
         (name) => ![...(seen.get(name) ?? [])].some((end) => ENDS[name]?.includes(end)),
       );
-    await expect.poll(endless, { message: 'attacks that were not ended' }).toEqual([]);
+    await untilExpected('each kind of attack was ended', () => expect(endless()).toEqual([]));
     endAttacks();
     await Promise.all(attackers);
     const heldUpMs = await eventLoopDelayMs();
@@ -221,7 +224,9 @@ test(
     );
     expect(memoryDuring - memoryBefore).toBeLessThan(GROWTH_MB);
     // Nothing of it stays open.
-    await expect.poll(openFiles).toBeLessThan(filesBefore + 20);
+    await untilExpected('the connections of the attackers are closed', async () =>
+      expect(await openFiles()).toBeLessThan(filesBefore + 20),
+    );
     const metrics = await (await fetch(`http://127.0.0.1:${cloud.port}/metrics`)).text();
     expect(metrics.match(/status="5\d\d"/g) ?? []).toEqual([]);
   },

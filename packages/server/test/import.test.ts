@@ -21,6 +21,7 @@ import {
   type Running,
 } from './import-cloud.ts';
 import { BOOKS, SHOP, startWriter } from './import-source.ts';
+import { untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -77,9 +78,11 @@ async function expectCutover(running: Running, service: Client, back: Client): P
   await forgotten.query("begin; insert into log values ('last', null)");
   const cutover = begin('import', 'cutover', 'books');
   // Its lock waits for the transaction, whose rows come after the first catching up.
-  await expect
-    .poll(async () => (await back.query(WAITING)).rows)
-    .toEqual([{ name: expect.stringMatching(/^howdah import .* cutover$/) }]);
+  await untilExpected('only the cutover waits for a lock', async () =>
+    expect((await back.query(WAITING)).rows).toEqual([
+      { name: expect.stringMatching(/^howdah import .* cutover$/) },
+    ]),
+  );
   await forgotten.query('commit');
   await until(cutover, '✓ compare with the source');
   const tables = ['accounts', 'ledger', 'log', 'moved'];
@@ -91,7 +94,9 @@ async function expectCutover(running: Running, service: Client, back: Client): P
   };
   const last = await read(back);
   const late = forgotten.query("insert into log values ('too late', null)");
-  await expect.poll(async () => (await back.query(WAITING)).rows).toEqual([{ name: 'forgotten' }]);
+  await untilExpected('only the late writer waits for a lock', async () =>
+    expect((await back.query(WAITING)).rows).toEqual([{ name: 'forgotten' }]),
+  );
   await service.query('rollback');
   expect([await cutover.ended, cutover.output()]).toEqual([
     0,
@@ -189,7 +194,9 @@ describe('imports', () => {
         Number((await service.query('select count(*) from ledger')).rows[0]?.count);
       for (let kill = 0; kill < 2; kill++) {
         const at = Math.max(await seen(), writer.written());
-        await expect.poll(seen).toBeGreaterThan(at);
+        await untilExpected('the import has copied a later row', async () =>
+          expect(await seen()).toBeGreaterThan(at),
+        );
         running.kill();
         await running.ended;
         running = begin('import', 'resume', 'books');
@@ -209,7 +216,9 @@ describe('imports', () => {
       running = begin('import', 'resume', 'books');
       await until(running, 'follows it');
 
-      await expect.poll(seen).toBe(writer.written());
+      await untilExpected('the import has copied all rows', async () =>
+        expect(await seen()).toBe(writer.written()),
+      );
       await expectCutover(running, service, back);
       expect(await seen()).toBe(writer.written());
       // Foreign keys, sequences and identities work; nothing of the import is left on either side.

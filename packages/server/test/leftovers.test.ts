@@ -21,6 +21,7 @@ import {
   rootsOf,
   tableOf,
 } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 const execute = promisify(execFile);
 const isRoot = process.getuid?.() === 0;
@@ -88,13 +89,13 @@ describe.skipIf(!isRoot)('as root', () => {
     const { limits } = machine;
     if (limits.kind === 'none') return context.skip(limits.why);
     const parents = groupParents(machine);
-    await expect
-      .poll(() =>
+    await untilExpected('each parent cgroup has the group of the service', () =>
+      expect(
         parents.every((parent) =>
           existsSync(join(parent, tableOf(machine.networkPrefix), service.service_id)),
         ),
-      )
-      .toBe(true);
+      ).toBe(true),
+    );
     await isFound(
       'zzzzzzzzzz',
       /^cgroup of zzzzzzzzzz, which the metadata database does not know: rmdir /,

@@ -9,6 +9,7 @@ import type { Service } from './harness-caller.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import { createLayout, findProgram, type Layout } from './probe.ts';
 import { hurried } from './tuning.ts';
+import { untilExpected } from './until.ts';
 
 let cloud: Installation;
 beforeAll(async () => {
@@ -36,7 +37,7 @@ async function meanwhile(lose: () => Promise<void>): Promise<void> {
 async function untilRefused(id: string, why: string): Promise<void> {
   const said = async () =>
     (await cloud.operations(id)).find(({ finished }) => finished === null)?.error ?? '';
-  await expect.poll(said).toContain(why);
+  await untilExpected(`the operation says ${why}`, async () => expect(await said()).toContain(why));
   expect((await cloud.get(id)).status).toBe('UNSTABLE');
 }
 

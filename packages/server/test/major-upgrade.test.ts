@@ -19,6 +19,7 @@ import {
   withClient,
   type ServiceAccess,
 } from './service-access.ts';
+import { untilExpected } from './until.ts';
 
 const MAJOR = OLDER_MAJOR;
 
@@ -113,7 +114,9 @@ async function expectVersion({ service, reader }: Upgraded, major: string): Prom
     expect(await majorOf(pooled)).toBe(major);
   }
   if (reader === null) return;
-  await expect.poll(() => majorOf(reader).catch(() => null)).toBe(major);
+  await untilExpected(`the set runs PostgreSQL ${major}`, async () =>
+    expect(await majorOf(reader).catch(() => null)).toBe(major),
+  );
   expect(await cloud.get(reader.service_id)).toMatchObject({ pg_version: major });
 }
 

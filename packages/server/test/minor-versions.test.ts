@@ -11,6 +11,7 @@ import { hurried } from './tuning.ts';
 import { putPostgresql } from './npm-postgresql.ts';
 import { findProgram } from './probe.ts';
 import { accessOf, insert, namesIn, withClient, type ServiceAccess } from './service-access.ts';
+import { untilExpected } from './until.ts';
 
 const OLDER = { package: '18.3.0-beta.17', version: '18.3' };
 const NEWER = { package: '18.4.0-beta.17', version: '18.4' };
@@ -98,9 +99,9 @@ test('a newer minor version is shown, and applied by a restart or in a window', 
     `${NEWER.version} is installed, and it runs ${OLDER.version}: howdah service restart`,
   );
   for (const one of [service, other])
-    await expect
-      .poll(() => warningsOf(one))
-      .toContainEqual({ code: 'MINOR_VERSION', message: shown });
+    await untilExpected(`${one.name} shows the newer version`, async () =>
+      expect(await warningsOf(one)).toContainEqual({ code: 'MINOR_VERSION', message: shown }),
+    );
   // Nothing happens by itself without a window.
   expect(await versionOf(service)).toBe(OLDER.version);
   const { stdout } = await cloud.cli('doctor');
@@ -112,7 +113,9 @@ test('a newer minor version is shown, and applied by a restart or in a window', 
   expect(await stopAsking()).toEqual([]);
   expect(await versionOf(service)).toBe(NEWER.version);
   expect(await namesIn(cloud, service)).toEqual(['kept']);
-  await expect.poll(() => warningsOf(service)).toEqual([]);
+  await untilExpected('the warning is gone', async () =>
+    expect(await warningsOf(service)).toEqual([]),
+  );
   const restart = (await cloud.operations(id)).find(({ kind }) => kind === 'restart');
   const steps = restart?.steps.map(({ name }) => name) ?? [];
   if (hasGateway) {
@@ -127,16 +130,22 @@ test('a newer minor version is shown, and applied by a restart or in a window', 
   } else expect(steps).toEqual(['stop PostgreSQL', 'start PostgreSQL']);
   for (const reader of readers) {
     await cloud.until(reader.service_id, 'READY');
-    await expect.poll(() => versionOf(reader)).toBe(NEWER.version);
+    await untilExpected(`the set runs PostgreSQL ${NEWER.version}`, async () =>
+      expect(await versionOf(reader)).toBe(NEWER.version),
+    );
   }
   expect(await versionOf(other)).toBe(OLDER.version);
 
   await cloud.stop('SIGTERM');
   cloud.env['HOWDAH_MAINTENANCE_WINDOW'] = 'daily 00:00-24:00';
   await cloud.up();
-  await expect
-    .poll(async () => (await cloud.operations(other.service_id))[0])
-    .toMatchObject({ kind: 'restart', status: 'succeeded', requested_by: 'howdah' });
+  await untilExpected('the window has restarted the other service', async () =>
+    expect((await cloud.operations(other.service_id))[0]).toMatchObject({
+      kind: 'restart',
+      status: 'succeeded',
+      requested_by: 'howdah',
+    }),
+  );
   expect(await versionOf(other)).toBe(NEWER.version);
   expect((await cloud.operations(id)).filter(({ kind }) => kind === 'restart')).toHaveLength(1);
 });

@@ -5,6 +5,7 @@ import { connectTo, install, type Installation } from './harness.ts';
 import type { Answer } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 import { pruneAnswers } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 let cloud: Installation;
 let metadata: Awaited<ReturnType<typeof openMetadata>>;
@@ -31,7 +32,7 @@ const removeAll = async (): Promise<void> => {
       'DELETE',
       `/services/${String(Reflect.get(Object(service), 'service_id'))}`,
     );
-  await expect.poll(services).toEqual([]);
+  await untilExpected('no service is left', async () => expect(await services()).toEqual([]));
 };
 
 test('100 parallel calls make one service and are all answered the same, with a password that works', async () => {
@@ -167,7 +168,9 @@ test('killed before the answer is kept: nothing of the change is there, and the 
   const name = randomUUID();
   await metadata.holdingAnswers(async () => {
     const call = once(name).catch(() => null);
-    await expect.poll(metadata.isAwaited).toBe(true);
+    await untilExpected('the call waits to keep its answer', async () =>
+      expect(await metadata.isAwaited()).toBe(true),
+    );
     expect(await services()).toEqual([]);
     await cloud.stop('SIGKILL');
     expect(await call).toBeNull();

@@ -8,6 +8,7 @@ import { install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 import { findProgram } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 type Operation = Schemas['Operation'];
 
@@ -43,7 +44,9 @@ async function untilLeft(id: string): Promise<void> {
       .select('lease_token')
       .where('id', '=', id)
       .executeTakeFirst();
-  await expect.poll(async () => (await look())?.lease_token).toBeNull();
+  await untilExpected('no lease on the service is held', async () =>
+    expect((await look())?.lease_token).toBeNull(),
+  );
 }
 
 /** The ids of a list, page after page. */
@@ -101,9 +104,9 @@ test('a verification of a backup is cancelled wherever it is, and nothing of it 
   });
   // Another one can be asked for at once, and ends well.
   const again = await cloud.request('POST', `/services/${service.service_id}/backups/verify`);
-  await expect
-    .poll(async () => (await get(again.headers.get('Operation-Id') ?? '')).status)
-    .toBe('succeeded');
+  await untilExpected('the other verification has succeeded', async () =>
+    expect((await get(again.headers.get('Operation-Id') ?? '')).status).toBe('succeeded'),
+  );
   expect((await get(id)).status).toBe('failed');
 });
 
@@ -162,12 +165,16 @@ describe.runIf((await findProgram('haproxy')) !== null)('with a replica', () => 
     }
     const { headers } = await cloud.request('POST', `/services/${pair.service_id}/switchover`);
     const begun = headers.get('Operation-Id') ?? '';
-    await expect.poll(async () => (await get(begun)).status, { interval: 1 }).not.toBe('queued');
+    await untilExpected('the switchover has begun', async () =>
+      expect((await get(begun)).status).not.toBe('queued'),
+    );
     expect(await cancel(begun)).toMatchObject({
       status: 400,
       body: { message: expect.stringMatching(/it has begun|it has ended/) },
     });
-    await expect.poll(async () => (await get(begun)).status).toBe('succeeded');
+    await untilExpected('the switchover has succeeded', async () =>
+      expect((await get(begun)).status).toBe('succeeded'),
+    );
     expect((await cloud.cli('service', 'delete', pair.service_id)).code).toBe(0);
   });
 });

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo } from './harness.ts';
 import { findProgram } from './probe.ts';
 import { admin, cloud, query, refusal, service, setUp, tearDown } from './query-cloud.ts';
+import { untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -150,7 +151,7 @@ test('at most ten statements run at a time, so that users keep the other connect
   const waiting = Array.from({ length: 10 }, () => ask('select pg_advisory_lock(9)'));
   const sessions = async () =>
     (await admin.query("select from pg_stat_activity where usename = 'howdah_reader'")).rows.length;
-  await expect.poll(sessions).toBe(10);
+  await untilExpected('ten statements run', async () => expect(await sessions()).toBe(10));
   const refused = await ask('select 1');
   expect([refused.status, JSON.stringify(refused.body)]).toEqual([
     503,
@@ -172,7 +173,9 @@ test('the audit log has who ran a statement, not its text', async () => {
       (await cloud.request('GET', `/audit?service_id=${service.service_id}&call=queryService`))
         .body,
     );
-  await expect.poll(entries).toContain('"outcome":"refused"');
+  await untilExpected('the audit log has the refused statement', async () =>
+    expect(await entries()).toContain('"outcome":"refused"'),
+  );
   expect(await entries()).toContain('"outcome":"allowed"');
   expect(await entries()).not.toContain(secret);
 });
