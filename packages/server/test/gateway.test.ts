@@ -14,6 +14,7 @@ import {
   type Gateway,
   type Server,
 } from './gateway-cloud.ts';
+import { untilExpected } from './until.ts';
 
 let server: Server;
 beforeAll(async () => {
@@ -110,7 +111,9 @@ describe('a gateway', () => {
     expect(String(await send(gateway.port, ...GSS, ...GSS, ...GSS))).toBe('NN');
     const long = [22, 3, 1, 0x40, 0, 1, 0, 0x40, 1];
     expect(String(await send(gateway.port, ...SSL, ...long))).toBe('S');
-    await expect.poll(() => gateway.metric('howdah_gateway_handshakes')).toBe(0);
+    await untilExpected('no handshake is under way', async () =>
+      expect(await gateway.metric('howdah_gateway_handshakes')).toBe(0),
+    );
     expect(await gateway.metric(refused('cancel'))).toBe(2);
   });
 
@@ -121,7 +124,9 @@ describe('a gateway', () => {
     const half = clients.slice(100);
     for (const client of half) client.connection.stream.destroy();
     await Promise.all(clients.slice(0, 100).map((client) => client.end()));
-    await expect.poll(() => gateway.metric('howdah_gateway_sessions')).toBe(0);
+    await untilExpected('no session is left', async () =>
+      expect(await gateway.metric('howdah_gateway_sessions')).toBe(0),
+    );
   });
 
   test('reads no more than a client takes', async () => {
@@ -139,7 +144,9 @@ describe('a gateway', () => {
       const sql = 'select wait_event from pg_stat_activity where pid = $1';
       return (await watch.query(sql, [rows[0].pid])).rows[0]?.wait_event;
     };
-    await expect.poll(waits).toBe('ClientWrite');
+    await untilExpected('the server waits for the client', async () =>
+      expect(await waits()).toBe('ClientWrite'),
+    );
     expect((await memory()) - before).toBeLessThan(50_000);
     client.connection.stream.resume();
     expect((await result).rowCount).toBe(300);
@@ -152,7 +159,9 @@ describe('a gateway', () => {
     const ended = clients.map(endOf);
     await server.stop('SIGKILL');
     await Promise.all(ended);
-    await expect.poll(() => gateway.metric('howdah_gateway_sessions')).toBe(0);
+    await untilExpected('no session is left', async () =>
+      expect(await gateway.metric('howdah_gateway_sessions')).toBe(0),
+    );
     expect(await psql(gateway.port)).toMatch(/internal error/);
     await server.start();
     expect(await psql(gateway.port)).toBe('t');
@@ -172,7 +181,9 @@ describe('limits', () => {
     expect(await psql(gateway.port)).toMatch(/access denied/);
     expect(await gateway.metric(refused('sessions_of_service'))).toBe(1);
     await client.end();
-    await expect.poll(() => psql(gateway.port)).toBe('t');
+    await untilExpected('the ended session is no longer counted', async () =>
+      expect(await psql(gateway.port)).toBe('t'),
+    );
   });
 
   test('a project has its part of the sessions', async () => {
@@ -181,18 +192,26 @@ describe('limits', () => {
     expect(await psql(small.port, { host: OTHER_NAME })).toMatch(/access denied/);
     expect(await small.metric(refused('sessions_of_project'))).toBe(1);
     await client.end();
-    await expect.poll(() => psql(small.port, { host: OTHER_NAME })).toBe('t');
+    await untilExpected('the ended session is no longer counted', async () =>
+      expect(await psql(small.port, { host: OTHER_NAME })).toBe('t'),
+    );
     await small.close();
   });
 
   test('an address has its part of the handshakes, and gets it back', async () => {
     const idle = await Promise.all([open(gateway.port), open(gateway.port)]);
-    await expect.poll(() => gateway.metric('howdah_gateway_handshakes')).toBe(2);
+    await untilExpected('both handshakes are counted', async () =>
+      expect(await gateway.metric('howdah_gateway_handshakes')).toBe(2),
+    );
     expect(await send(gateway.port, ...SSL)).toHaveLength(0);
     expect(await gateway.metric(refused('handshakes_of_address'))).toBe(1);
     for (const socket of idle) socket.destroy();
-    await expect.poll(() => psql(gateway.port)).toBe('t');
-    await expect.poll(() => gateway.metric('howdah_gateway_handshakes')).toBe(0);
+    await untilExpected('the handshakes of the address are free again', async () =>
+      expect(await psql(gateway.port)).toBe('t'),
+    );
+    await untilExpected('no handshake is under way', async () =>
+      expect(await gateway.metric('howdah_gateway_handshakes')).toBe(0),
+    );
   });
 
   test('after SIGTERM sessions go on, and no more begin', async () => {
@@ -200,7 +219,9 @@ describe('limits', () => {
       expect(await send(gateway.port, ...NO_TLS)).not.toHaveLength(0);
     const client = await gateway.session();
     gateway.signal('SIGTERM');
-    await expect.poll(() => gateway.get('/health')).toBe('ending\n');
+    await untilExpected('the gateway ends', async () =>
+      expect(await gateway.get('/health')).toBe('ending\n'),
+    );
     expect(await psql(gateway.port)).toMatch(/refused/);
     expect((await client.query('select 1 as n')).rows).toEqual([{ n: 1 }]);
     await client.end();
@@ -216,7 +237,9 @@ describe('limits', () => {
   test('after SIGTERM clients are accepted until load balancers know of it', async () => {
     const slow = await startGateway(server, '--drain', '600');
     slow.signal('SIGTERM');
-    await expect.poll(() => slow.get('/health')).toBe('ending\n');
+    await untilExpected('the gateway ends', async () =>
+      expect(await slow.get('/health')).toBe('ending\n'),
+    );
     expect(await psql(slow.port)).toBe('t');
     await slow.close();
   });
@@ -225,10 +248,12 @@ describe('limits', () => {
     const client = await gateway.session();
     gateway.signal('SIGUSR2');
     const notAccepted = () => gateway.metric(refused('not_accepted'));
-    await expect.poll(notAccepted).toBe(2);
+    await untilExpected('two accepts have failed', async () => expect(await notAccepted()).toBe(2));
     expect((await client.query('select 1 as n')).rows).toEqual([{ n: 1 }]);
     await client.end();
-    await expect.poll(() => psql(gateway.port)).toBe('t');
+    await untilExpected('the gateway accepts connections', async () =>
+      expect(await psql(gateway.port)).toBe('t'),
+    );
   });
 
   test('after the time of grace, sessions end', async () => {

@@ -1,5 +1,4 @@
 /** High availability: planned changes of the primary, drills, and failovers during other changes. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test as anyTest } from 'vitest';
 import { findProgram } from './probe.ts';
 import { verificationOf } from './service-access.ts';
@@ -28,6 +27,7 @@ import {
   setUp,
   tearDown,
 } from './ha-cloud.ts';
+import { atMoment, until, untilExpected } from './until.ts';
 
 // Snapshots are taken while primaries change.
 beforeAll(() => setUp({ HOWDAH_SNAPSHOT_HOURS: '0.005' }));
@@ -108,8 +108,9 @@ describe('planned changes', () => {
       await act(service, 'start');
       await untilRedundant(cloud, service, 2, 1);
       expect((await cloud.request('DELETE', `/services/${service.service_id}`)).status).toBe(202);
-      while ((await cloud.request('GET', `/services/${service.service_id}`)).status !== 404)
-        await sleep(20);
+      await untilExpected('the service is deleted', async () =>
+        expect((await cloud.request('GET', `/services/${service.service_id}`)).status).toBe(404),
+      );
       await act(service, 'restore');
       await untilRedundant(cloud, service, 2, 1);
       await (await connectTo(cloud, service, service.initial_password)).end();
@@ -142,13 +143,20 @@ describe('a drill', () => {
     accepted(
       await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'switchover' }),
     );
-    while (!(await rolesOf(service)).includes('_howdah_probe')) await sleep(5);
+    await until('the drill has made its role', async () =>
+      (await rolesOf(service)).includes('_howdah_probe'),
+    );
     await cloud.stop('SIGKILL');
     await cloud.up();
-    await expect
-      .poll(() => newest(service, 'drill'))
-      .toMatchObject({ status: 'failed', error: expect.stringContaining('interrupted') });
-    await expect.poll(() => rolesOf(service)).not.toContain('_howdah_probe');
+    await untilExpected('the drill has failed', async () =>
+      expect(await newest(service, 'drill')).toMatchObject({
+        status: 'failed',
+        error: expect.stringContaining('interrupted'),
+      }),
+    );
+    await untilExpected('the role of the drill is dropped', async () =>
+      expect(await rolesOf(service)).not.toContain('_howdah_probe'),
+    );
     await untilRedundant(cloud, service, 1, 1);
   });
 
@@ -224,7 +232,7 @@ describe('a failover during another change', () => {
   ) => {
     const seen = await underLoad(service, async () => {
       accepted(await cloud.request('POST', `/services/${service.service_id}/${action}`, body));
-      await sleep(chance(what) * 600);
+      await atMoment(chance(what) * 600);
       await killPrimary(cloud, service);
       await untilRedundant(cloud, service, replicas, sync);
     });
@@ -250,35 +258,28 @@ describe('a failover during another change', () => {
   test('a read replica set follows the new primary', { tags: 'slow' }, async () => {
     const service = await pair('followed');
     const seen = await underLoad(service, async () => {
-      const { status, body } = await cloud.request(
-        'POST',
-        `/services/${service.service_id}/replicaSets`,
-        {
-          name: 'readers',
-          nodes: 1,
-          cpu_millis: 250,
-          memory_gbs: 1,
-        },
-      );
-      expect(status, JSON.stringify(body)).toBe(202);
-      await sleep(chance(204) * 600);
+      const readers = { name: 'readers', nodes: 1, cpu_millis: 250, memory_gbs: 1 };
+      accepted(await cloud.request('POST', `/services/${service.service_id}/replicaSets`, readers));
+      await atMoment(chance(204) * 600);
       await killPrimary(cloud, service);
       await untilRedundant(cloud, service, 1, 1);
       const sets = async () => (await cloud.get(service.service_id)).read_replica_sets;
-      await expect.poll(sets).toMatchObject([{ status: 'active' }]);
+      await untilExpected('the set is active', async () =>
+        expect(await sets()).toMatchObject([{ status: 'active' }]),
+      );
       const [set] = await sets();
       if (set === undefined) throw new Error('no set');
       const writer = await untilConnected(cloud, service);
       await writer.query('create table seen_by_readers as select 1 as n');
       await writer.end();
       const reader = await connectTo(cloud, set, service.initial_password);
-      await expect
-        .poll(() =>
-          reader
+      await untilExpected('the set has the table', async () =>
+        expect(
+          await reader
             .query("select to_regclass('seen_by_readers') is not null as there")
             .then(({ rows }) => rows),
-        )
-        .toEqual([{ there: true }]);
+        ).toEqual([{ there: true }]),
+      );
       await reader.end();
     });
     expect(seen, `seed ${SEED}`).toMatchObject(NOTHING_LOST);
@@ -290,7 +291,7 @@ describe('a failover during another change', () => {
     async () => {
       const service = await pair('verified');
       const verifying = verificationOf(cloud, service);
-      await sleep(chance(205) * 2000);
+      await atMoment(chance(205) * 2000);
       await killPrimary(cloud, service);
       const { status, error } = await verifying;
       if (status !== 'succeeded')
@@ -315,7 +316,7 @@ describe('a failover during another change', () => {
       fork_strategy: 'NOW',
     });
     accepted(answer);
-    await sleep(chance(203) * 300);
+    await atMoment(chance(203) * 300);
     await killPrimary(cloud, service);
     const { service_id, initial_password } = Object(answer.body);
     const child = await cloud.until(String(service_id), 'READY');

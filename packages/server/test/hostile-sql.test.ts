@@ -3,7 +3,6 @@
  * are never given back. No trap runs as superuser, and everything that is asked for ends.
  */
 import { existsSync } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { layoutOf, postmasterOf, untilRedundant } from './ha-load.ts';
@@ -19,6 +18,7 @@ import {
 import { install, type Installation } from './harness.ts';
 import type { Answer, Service } from './harness-caller.ts';
 import { childrenOf, findProgram, signal } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 const haproxy = await findProgram('haproxy');
 const pgbouncer = await findProgram('pgbouncer');
@@ -73,7 +73,9 @@ async function act(action: string, body?: unknown, method = 'POST'): Promise<voi
     const { status, error } = Object(found.body);
     return `${action}: ${status} ${error ?? ''}`;
   };
-  await expect.poll(ended, { interval: 50 }).toBe(`${action}: succeeded `);
+  await untilExpected(`the operation of ${action} has succeeded`, async () =>
+    expect(await ended()).toBe(`${action}: succeeded `),
+  );
 }
 
 const ask = (sql = 'select 1'): Promise<Answer> => call('POST', '/query', { sql });
@@ -115,7 +117,9 @@ test.skipIf(haproxy === null)(
       JSON.stringify(
         (await cloud.request('GET', `/operations/${drill.headers.get('Operation-Id')}`)).body,
       );
-    await expect.poll(told).toContain('drop role _howdah_probe');
+    await untilExpected('the drill stops at the role of the tenant', async () =>
+      expect(await told()).toContain('drop role _howdah_probe'),
+    );
     await asTenant(async (client) =>
       client.query('drop role _howdah_probe; alter database tsdb reset all'),
     );
@@ -242,7 +246,9 @@ test.skipIf(haproxy === null)(
       (await cloud.request('POST', `/services/${id}/query`, { sql: 'select 1' })).status,
     );
     expect((await call('DELETE', `/replicaSets/${id}`)).status).toBe(202);
-    await expect.poll(async () => (await call('GET', `/replicaSets/${id}`)).status).toBe(404);
+    await untilExpected('the set is removed', async () =>
+      expect((await call('GET', `/replicaSets/${id}`)).status).toBe(404),
+    );
     await act('/setHA', { replica_count: 0 });
     expect(await sprungIn(cloud.home)).toEqual([]);
   },
@@ -276,7 +282,9 @@ test('a server that is stopped by a signal keeps a call waiting for seconds', as
     for (const pid of all) signal(pid, 'SIGCONT');
   }
   await cloud.until(service.service_id, 'READY');
-  while ((await call('POST', '/updatePassword', { password })).status >= 300) await sleep(100);
+  await untilExpected('a new password is accepted', async () =>
+    expect((await call('POST', '/updatePassword', { password })).status).toBeLessThan(300),
+  );
 });
 
 test('a connection limit of the database does not make the verification of a backup fail', async () => {
@@ -306,5 +314,7 @@ test('prepared transactions, which would hold locks without a session, are refus
 
 test('a service with traps is deleted, and its files with it', async () => {
   expect((await call('DELETE', '?purge=true')).status).toBe(202);
-  await expect.poll(() => existsSync(layoutOf(cloud).service(service.service_id).root)).toBe(false);
+  await untilExpected('the files of the service are removed', () =>
+    expect(existsSync(layoutOf(cloud).service(service.service_id).root)).toBe(false),
+  );
 });

@@ -16,6 +16,7 @@ import {
   QUIET,
   TUNING,
 } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 let cloud: Installation | undefined;
 afterEach(async () => {
@@ -151,12 +152,18 @@ test('files that are renewed are taken up without a restart; broken ones are not
   try {
     expect(await shown()).toBe(first);
     const second = await renew();
-    await expect.poll(shown).toBe(second);
+    await untilExpected('the second certificate is shown', async () =>
+      expect(await shown()).toBe(second),
+    );
     await writeFile(files.key, 'half of it');
-    await expect.poll(() => warned.length).toBeGreaterThan(0);
+    await untilExpected('the broken key is reported', () =>
+      expect(warned.length).toBeGreaterThan(0),
+    );
     expect(await shown()).toBe(second);
     const third = await renew();
-    await expect.poll(shown).toBe(third);
+    await untilExpected('the third certificate is shown', async () =>
+      expect(await shown()).toBe(third),
+    );
   } finally {
     await stop();
     server.close();
@@ -168,7 +175,9 @@ test('off is off, and said', async () => {
   cloud = await install({ HOWDAH_HOST: '0.0.0.0', HOWDAH_TLS: 'off' });
   expect(cloud.apiUrl).toContain('http://');
   expect(await plain(cloud.port)).toContain('200 OK');
-  await expect.poll(() => cloud?.output.join('')).toContain('sent unencrypted');
+  await untilExpected('the warning is printed', () =>
+    expect(cloud?.output.join('')).toContain('sent unencrypted'),
+  );
 });
 
 test('an address may have so many connections; a proxy that is trusted any number', async () => {
@@ -194,7 +203,9 @@ test('an address may have so many connections; a proxy that is trusted any numbe
   const [answer] = await once(other, 'data');
   expect(String(answer)).toContain('200 OK');
   for (const socket of sockets) socket.destroy();
-  await expect.poll(() => plain(port)).toContain('200 OK');
+  await untilExpected('the address may connect again', async () =>
+    expect(await plain(port)).toContain('200 OK'),
+  );
 });
 
 test('wrong keys from one address end in 429, valid ones never; the address is that of the client behind a trusted proxy', async () => {

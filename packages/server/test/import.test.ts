@@ -17,10 +17,11 @@ import {
   tearDown,
   TIMESCALE,
   title,
-  until,
+  untilPrinted,
   type Running,
 } from './import-cloud.ts';
 import { BOOKS, SHOP, startWriter } from './import-source.ts';
+import { untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -63,7 +64,7 @@ async function expectCutover(running: Running, service: Client, back: Client): P
   // it wait for its foreign keys.
   await service.query('begin; lock table ledger in share mode');
   const killed = begin('import', 'cutover', 'books');
-  await until(killed, '✓ compare with the source');
+  await untilPrinted(killed, '✓ compare with the source');
   killed.kill();
   await killed.ended;
   expect(await running.ended).toBe(0);
@@ -77,11 +78,13 @@ async function expectCutover(running: Running, service: Client, back: Client): P
   await forgotten.query("begin; insert into log values ('last', null)");
   const cutover = begin('import', 'cutover', 'books');
   // Its lock waits for the transaction, whose rows come after the first catching up.
-  await expect
-    .poll(async () => (await back.query(WAITING)).rows)
-    .toEqual([{ name: expect.stringMatching(/^howdah import .* cutover$/) }]);
+  await untilExpected('only the cutover waits for a lock', async () =>
+    expect((await back.query(WAITING)).rows).toEqual([
+      { name: expect.stringMatching(/^howdah import .* cutover$/) },
+    ]),
+  );
   await forgotten.query('commit');
-  await until(cutover, '✓ compare with the source');
+  await untilPrinted(cutover, '✓ compare with the source');
   const tables = ['accounts', 'ledger', 'log', 'moved'];
   const read = async (client: Client): Promise<unknown[]> => {
     const found: unknown[] = [];
@@ -91,7 +94,9 @@ async function expectCutover(running: Running, service: Client, back: Client): P
   };
   const last = await read(back);
   const late = forgotten.query("insert into log values ('too late', null)");
-  await expect.poll(async () => (await back.query(WAITING)).rows).toEqual([{ name: 'forgotten' }]);
+  await untilExpected('only the late writer waits for a lock', async () =>
+    expect((await back.query(WAITING)).rows).toEqual([{ name: 'forgotten' }]),
+  );
   await service.query('rollback');
   expect([await cutover.ended, cutover.output()]).toEqual([
     0,
@@ -137,7 +142,7 @@ describe('imports', () => {
           index === 0
             ? begin('import', source.url, '--name', 'shop')
             : begin('import', 'resume', 'shop');
-        await until(running, `✓ ${name}`);
+        await untilPrinted(running, `✓ ${name}`);
         running.kill();
         await running.ended;
         output += running.output();
@@ -182,18 +187,20 @@ describe('imports', () => {
       await app.query(BOOKS);
       const writer = await startWriter(source);
       let running = begin('import', source.url, '--name', 'books', '--follow');
-      await until(running, 'follows it');
+      await untilPrinted(running, 'follows it');
       const password = passwordIn(running.output());
       const service = await connectBy('books', password);
       const seen = async (): Promise<number> =>
         Number((await service.query('select count(*) from ledger')).rows[0]?.count);
       for (let kill = 0; kill < 2; kill++) {
         const at = Math.max(await seen(), writer.written());
-        await expect.poll(seen).toBeGreaterThan(at);
+        await untilExpected('the import has copied a later row', async () =>
+          expect(await seen()).toBeGreaterThan(at),
+        );
         running.kill();
         await running.ended;
         running = begin('import', 'resume', 'books');
-        await until(running, 'follows it');
+        await untilPrinted(running, 'follows it');
       }
 
       // The source goes away, and comes back.
@@ -207,9 +214,11 @@ describe('imports', () => {
       const status = await cloud.cli('import', 'status', 'books', '-o', 'json');
       expect(JSON.parse(status.stdout)).toMatchObject({ stage: 'follow', running: false });
       running = begin('import', 'resume', 'books');
-      await until(running, 'follows it');
+      await untilPrinted(running, 'follows it');
 
-      await expect.poll(seen).toBe(writer.written());
+      await untilExpected('the import has copied all rows', async () =>
+        expect(await seen()).toBe(writer.written()),
+      );
       await expectCutover(running, service, back);
       expect(await seen()).toBe(writer.written());
       // Foreign keys, sequences and identities work; nothing of the import is left on either side.

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Answer, Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
+import { untilExpected } from './until.ts';
 
 type Key = Schemas['Key'];
 
@@ -332,7 +333,10 @@ test('a project has what its limits allow, both figures are shown, and 20 at a t
     .map((answer) => fieldOf(answer, 'service_id'));
   const statusOf = async (id: string) =>
     fieldOf(await call(admin.key, 'GET', at(`/services/${id}`, projectId)), 'status');
-  for (const id of ids) await expect.poll(() => statusOf(id), { interval: 50 }).toBe('READY');
+  for (const id of ids)
+    await untilExpected(`service ${id} is READY`, async () =>
+      expect(await statusOf(id)).toBe('READY'),
+    );
   expect(
     (
       await call(admin.key, 'POST', at(`/services/${ids[0]}/resize`, projectId), {
@@ -352,9 +356,9 @@ test('a project has what its limits allow, both figures are shown, and 20 at a t
   for (const id of ids)
     expect((await call(admin.key, 'DELETE', at(`/services/${id}`, projectId))).status).toBe(202);
   for (const id of ids)
-    await expect
-      .poll(async () => (await call(admin.key, 'GET', at(`/services/${id}`, projectId))).status)
-      .toBe(404);
+    await untilExpected(`service ${id} is deleted`, async () =>
+      expect((await call(admin.key, 'GET', at(`/services/${id}`, projectId))).status).toBe(404),
+    );
   // Brought back, it counts again.
   expect((await call(admin.key, 'POST', at(`/services/${ids[0]}/restore`, projectId))).status).toBe(
     422,

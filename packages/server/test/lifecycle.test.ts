@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { connectTo, type Installation } from './harness.ts';
+import type { Installation } from './harness.ts';
 import { share } from './shared.ts';
+import { untilExpected } from './until.ts';
 
 let cloud: Installation;
 beforeAll(async () => {
@@ -44,9 +45,9 @@ test('a service is created, used, paused, resumed, resized and deleted', async (
   expect(await cloud.request('DELETE', `/services/${service.service_id}`)).toMatchObject({
     status: 202,
   });
-  await expect
-    .poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status)
-    .toBe(404);
+  await untilExpected('the service is deleted', async () =>
+    expect((await cloud.request('GET', `/services/${service.service_id}`)).status).toBe(404),
+  );
   const kinds = (await cloud.operations(service.service_id)).map(
     ({ kind, status }) => `${kind} ${status}`,
   );

@@ -15,6 +15,7 @@ import {
   refreshAllowedNetworks,
   refreshAllowLists,
 } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 /** A region that no control plane serves: only this test locks its services. */
 const REGION = 'locks';
@@ -88,7 +89,9 @@ test.each(STATEMENTS)('%s locks a service before its sets', async (_, columns, r
   await metadata.db.transaction().execute(async (tx) => {
     await sql`select from services where id = ${SERVICE} for update`.execute(tx);
     locking.push(run(metadata.db));
-    await expect.poll(isWaiting).toBe(true);
+    await untilExpected('the statement waits for the lock of the service', async () =>
+      expect(await isWaiting()).toBe(true),
+    );
     // It would fail here if the statement had locked the set.
     await sql`select from services where id = ${SET} for update nowait`.execute(tx);
   });

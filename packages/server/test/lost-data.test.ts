@@ -2,13 +2,13 @@
 import { existsSync } from 'node:fs';
 import { readdir, readlink, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Service } from './harness-caller.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import { createLayout, findProgram, type Layout } from './probe.ts';
 import { hurried } from './tuning.ts';
+import { until, untilExpected } from './until.ts';
 
 let cloud: Installation;
 beforeAll(async () => {
@@ -36,18 +36,15 @@ async function meanwhile(lose: () => Promise<void>): Promise<void> {
 async function untilRefused(id: string, why: string): Promise<void> {
   const said = async () =>
     (await cloud.operations(id)).find(({ finished }) => finished === null)?.error ?? '';
-  await expect.poll(said).toContain(why);
+  await untilExpected(`the operation says ${why}`, async () => expect(await said()).toContain(why));
   expect((await cloud.get(id)).status).toBe('UNSTABLE');
 }
 
 /** Connects to a service that is about to accept connections. */
-async function connectSoon(service: Service & { initial_password: string }): Promise<Client> {
-  for (;;) {
-    const client = await connectTo(cloud, service, service.initial_password).catch(() => null);
-    if (client !== null) return client;
-    await sleep(100);
-  }
-}
+const connectSoon = (service: Service & { initial_password: string }): Promise<Client> =>
+  until('the service accepts connections', () =>
+    connectTo(cloud, service, service.initial_password),
+  );
 
 test('a service without its directory or its data waits until they are back', async () => {
   const create = async (name: string) => {

@@ -4,13 +4,13 @@
  */
 import { mkdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo, install, makeHome, type Installation } from './harness.ts';
 import { hurried } from './tuning.ts';
 import { putPostgresql } from './npm-postgresql.ts';
 import { findProgram } from './probe.ts';
 import { accessOf, insert, namesIn, withClient, type ServiceAccess } from './service-access.ts';
+import { during, untilExpected } from './until.ts';
 
 const OLDER = { package: '18.3.0-beta.17', version: '18.3' };
 const NEWER = { package: '18.4.0-beta.17', version: '18.4' };
@@ -55,10 +55,10 @@ async function keepAsking({ service_id: id, initial_password: password }: Servic
   const client = await connectTo(cloud, pooler, password, { database: 'tsdb_transaction' });
   const errors: string[] = [];
   let isAsking = true;
-  const asking = (async () => {
-    for (; isAsking && errors.length === 0; await sleep(5))
-      await client.query('select from t').catch((error: unknown) => errors.push(String(error)));
-  })();
+  const asking = during(
+    () => isAsking && errors.length === 0,
+    () => client.query('select from t').catch((error: unknown) => errors.push(String(error))),
+  );
   return async () => {
     isAsking = false;
     await asking;
@@ -78,11 +78,8 @@ test('a newer minor version is shown, and applied by a restart or in a window', 
   if (hasGateway) {
     const set = { name: 'reads', cpu_millis: 250, memory_gbs: 1, nodes: 2 };
     const { body } = await cloud.request('POST', `/services/${id}/replicaSets`, set);
-    const reader = accessOf({
-      ...Object(body),
-      service_id: Object(body).id,
-      initial_password: service.initial_password,
-    });
+    const { initial_password } = service;
+    const reader = accessOf({ ...Object(body), service_id: Object(body).id, initial_password });
     await cloud.until(reader.service_id, 'READY');
     readers.push(reader);
   }
@@ -98,9 +95,9 @@ test('a newer minor version is shown, and applied by a restart or in a window', 
     `${NEWER.version} is installed, and it runs ${OLDER.version}: howdah service restart`,
   );
   for (const one of [service, other])
-    await expect
-      .poll(() => warningsOf(one))
-      .toContainEqual({ code: 'MINOR_VERSION', message: shown });
+    await untilExpected(`${one.name} shows the newer version`, async () =>
+      expect(await warningsOf(one)).toContainEqual({ code: 'MINOR_VERSION', message: shown }),
+    );
   // Nothing happens by itself without a window.
   expect(await versionOf(service)).toBe(OLDER.version);
   const { stdout } = await cloud.cli('doctor');
@@ -112,7 +109,9 @@ test('a newer minor version is shown, and applied by a restart or in a window', 
   expect(await stopAsking()).toEqual([]);
   expect(await versionOf(service)).toBe(NEWER.version);
   expect(await namesIn(cloud, service)).toEqual(['kept']);
-  await expect.poll(() => warningsOf(service)).toEqual([]);
+  await untilExpected('the warning is gone', async () =>
+    expect(await warningsOf(service)).toEqual([]),
+  );
   const restart = (await cloud.operations(id)).find(({ kind }) => kind === 'restart');
   const steps = restart?.steps.map(({ name }) => name) ?? [];
   if (hasGateway) {
@@ -127,16 +126,22 @@ test('a newer minor version is shown, and applied by a restart or in a window', 
   } else expect(steps).toEqual(['stop PostgreSQL', 'start PostgreSQL']);
   for (const reader of readers) {
     await cloud.until(reader.service_id, 'READY');
-    await expect.poll(() => versionOf(reader)).toBe(NEWER.version);
+    await untilExpected(`the set runs PostgreSQL ${NEWER.version}`, async () =>
+      expect(await versionOf(reader)).toBe(NEWER.version),
+    );
   }
   expect(await versionOf(other)).toBe(OLDER.version);
 
   await cloud.stop('SIGTERM');
   cloud.env['HOWDAH_MAINTENANCE_WINDOW'] = 'daily 00:00-24:00';
   await cloud.up();
-  await expect
-    .poll(async () => (await cloud.operations(other.service_id))[0])
-    .toMatchObject({ kind: 'restart', status: 'succeeded', requested_by: 'howdah' });
+  await untilExpected('the window has restarted the other service', async () =>
+    expect((await cloud.operations(other.service_id))[0]).toMatchObject({
+      kind: 'restart',
+      status: 'succeeded',
+      requested_by: 'howdah',
+    }),
+  );
   expect(await versionOf(other)).toBe(NEWER.version);
   expect((await cloud.operations(id)).filter(({ kind }) => kind === 'restart')).toHaveLength(1);
 });

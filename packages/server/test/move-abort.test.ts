@@ -15,6 +15,7 @@ import {
   withSuperuserSession,
 } from './probe.ts';
 import { withClient, type ServiceAccess } from './service-access.ts';
+import { untilExpected } from './until.ts';
 
 let cloud: Installation;
 let kubernetes: FakeKubernetes;
@@ -39,7 +40,7 @@ async function createMoving(name: string): Promise<ServiceAccess> {
   moves.setDefaultClass(true);
   const service = await cloud.create({ name, service_type: 'POSTGRES' });
   expect(await moves.move(service, '')).toMatchObject({ status: 202 });
-  await expect.poll(moves.clusters).toBe(1);
+  await untilExpected('the copy has a cluster', () => expect(moves.clusters()).toBe(1));
   return service;
 }
 
@@ -69,16 +70,20 @@ test('a service goes on without the region of its copy, and its operator forgets
   moves.setDefaultClass(true);
   const service = await cloud.create({ name: 'stranded', service_type: 'POSTGRES' });
   expect(await moves.move(service, '')).toMatchObject({ status: 202 });
-  await expect.poll(moves.clusters).toBe(1);
+  await untilExpected('the copy has a cluster', () => expect(moves.clusters()).toBe(1));
   kubernetes.refuseClusters('nobody answers');
   const operation = await moves.operationOf(service);
   await cloud.request('POST', `/operations/${operation?.id}/cancel`);
   expect(await cloud.cli('service', 'restart', 'stranded')).toMatchObject({ code: 0 });
   // The superuser is gone, and would be rejected until the abort has ended.
-  await expect.poll(() => moves.tracesOf(service)).toEqual({ roles: [], rule: true });
+  await untilExpected('the roles of the move are dropped', async () =>
+    expect(await moves.tracesOf(service)).toEqual({ roles: [], rule: true }),
+  );
   expect(moves.clusters()).toBe(1);
   await moves.removeRegion();
-  await expect.poll(() => moves.tracesOf(service)).toEqual(NOTHING);
+  await untilExpected('no trace of the move is left', async () =>
+    expect(await moves.tracesOf(service)).toEqual(NOTHING),
+  );
   kubernetes.refuseClusters(null);
   // The copy that is left in a cluster that comes back is named.
   await expect(moves.addRegion()).rejects.toThrow('of another installation or of one that is lost');
@@ -89,7 +94,7 @@ test('a paused service ends a move to a region that is gone when it runs again',
   const service = await cloud.create({ name: 'asleep', service_type: 'POSTGRES' });
   const { service_id: id } = service;
   expect(await moves.move(service, '')).toMatchObject({ status: 202 });
-  await expect.poll(moves.clusters).toBe(1);
+  await untilExpected('the copy has a cluster', () => expect(moves.clusters()).toBe(1));
   kubernetes.refuseClusters('nobody answers');
   await cloud.request('POST', `/operations/${(await moves.operationOf(service))?.id}/cancel`);
   await cloud.request('POST', `/services/${id}/stop`);
@@ -97,7 +102,9 @@ test('a paused service ends a move to a region that is gone when it runs again',
   await moves.removeRegion();
   await cloud.request('POST', `/services/${id}/start`);
   await cloud.until(id, 'READY');
-  await expect.poll(() => moves.tracesOf(service)).toEqual(NOTHING);
+  await untilExpected('no trace of the move is left', async () =>
+    expect(await moves.tracesOf(service)).toEqual(NOTHING),
+  );
   kubernetes.refuseClusters(null);
 });
 
@@ -108,7 +115,7 @@ test('the data of a purged service does not wait for its copy, nor do other purg
   const { service_id: id } = service;
   const begun = await moves.move(service, '');
   expect(begun).toEqual({ status: 202 });
-  await expect.poll(moves.clusters).toBe(1);
+  await untilExpected('the copy has a cluster', () => expect(moves.clusters()).toBe(1));
   kubernetes.refuseClusters('nobody answers');
   await cloud.request('DELETE', `/services/${waiting.service_id}?confirm=waiting`);
   await cloud.request('DELETE', `/services/${id}?confirm=purged`);
@@ -116,15 +123,21 @@ test('the data of a purged service does not wait for its copy, nor do other purg
   expect((await purge()).status).toBeLessThan(300);
   const { layout } = await prepareMachine(cloud.home);
   const { data } = layout.service(id);
-  await expect.poll(() => existsSync(data)).toBe(false);
+  await untilExpected('the data of the purged service is removed', () =>
+    expect(existsSync(data)).toBe(false),
+  );
   expect(moves.clusters()).toBe(1);
   const metadata = await openMetadata(cloud.home);
   const next = async () => (await findNextToPurge(metadata.db, 'local'))?.id;
-  await expect.poll(next).toBe(waiting.service_id);
+  await untilExpected('the waiting service is purged next', async () =>
+    expect(await next()).toBe(waiting.service_id),
+  );
   await metadata.close();
   kubernetes.refuseClusters(null);
-  await expect.poll(() => moves.clusters()).toBe(0);
-  await expect.poll(() => cloud.audit()).toEqual([]);
+  await untilExpected('the cluster of the copy is removed', () => expect(moves.clusters()).toBe(0));
+  await untilExpected('the integrity check finds nothing', async () =>
+    expect(await cloud.audit()).toEqual([]),
+  );
 });
 
 /** Takes the functions from the owner of a service, as the last examination of a move does. */
@@ -157,14 +170,16 @@ test('an owner who locks databases keeps no copy, and gets the functions back la
   // Nobody can connect to it.
   await holder.query('begin; alter database other rename to another');
   await cancel(service);
-  await expect.poll(moves.clusters).toBe(0);
+  await untilExpected('the cluster of the copy is removed', () => expect(moves.clusters()).toBe(0));
   // The database that is locked keeps no other one back.
-  await expect.poll(() => mayMakeRoles(service)).toBe(true);
+  await untilExpected('the owner may make roles again', async () =>
+    expect(await mayMakeRoles(service)).toBe(true),
+  );
   expect((await moves.tracesOf(service)).roles).toEqual([]);
   expect(await moveOf(service)).toMatchObject({ state: 'abort', withheld: true });
   await holder.query('rollback');
   await holder.end();
-  await expect.poll(() => moveOf(service)).toBe(null);
+  await untilExpected('the move has ended', async () => expect(await moveOf(service)).toBe(null));
   expect(await mayMakeRoles(service, 'other')).toBe(true);
   await cloud.tidy();
 });
@@ -175,12 +190,16 @@ test('the functions come back while the cluster does not answer', async () => {
   kubernetes.refuseClusters('nobody answers');
   await cancel(service);
   // A copy that goes on gives them back as well.
-  await expect.poll(() => moveOf(service)).toMatchObject({ state: 'abort' });
-  await expect.poll(() => mayMakeRoles(service)).toBe(true);
+  await untilExpected('the move is aborted', async () =>
+    expect(await moveOf(service)).toMatchObject({ state: 'abort' }),
+  );
+  await untilExpected('the owner may make roles again', async () =>
+    expect(await mayMakeRoles(service)).toBe(true),
+  );
   expect(moves.clusters()).toBe(1);
   expect(await moveOf(service)).toMatchObject({ state: 'abort' });
   kubernetes.refuseClusters(null);
-  await expect.poll(() => moveOf(service)).toBe(null);
+  await untilExpected('the move has ended', async () => expect(await moveOf(service)).toBe(null));
   await cloud.tidy();
 });
 
@@ -196,7 +215,9 @@ test('a service that has backups and waits for its copy keeps no other purge bac
   // As when its time for a restore from this machine is over, and a repository has its backups.
   const until = new Date(Date.now() + 86_400_000).toISOString();
   const kept = { repository: 'none', since: until, until, isRemoved: false };
-  await expect.poll(async () => (await rowOf(id))?.deleted_at ?? null).not.toBe(null);
+  await untilExpected('the service is deleted', async () =>
+    expect((await rowOf(id))?.deleted_at ?? null).not.toBe(null),
+  );
   await metadata.db
     .updateTable('services')
     .set({ kept: JSON.stringify(kept), due_at: new Date() })
@@ -204,24 +225,30 @@ test('a service that has backups and waits for its copy keeps no other purge bac
     .execute();
   await cloud.request('DELETE', `/services/${waiting.service_id}?confirm=next`);
   const { layout } = await prepareMachine(cloud.home);
-  await expect.poll(() => existsSync(layout.service(id).data)).toBe(false);
+  await untilExpected('the data of the service is removed', () =>
+    expect(existsSync(layout.service(id).data)).toBe(false),
+  );
   const next = async () => (await findNextToPurge(metadata.db, 'local'))?.id;
-  await expect.poll(next).toBe(waiting.service_id);
+  await untilExpected('the waiting service is purged next', async () =>
+    expect(await next()).toBe(waiting.service_id),
+  );
   expect(moves.clusters()).toBe(1);
   // Nor the removal of former servers.
   await cloud.request('DELETE', `/services/${waiting.service_id}?purge=true&confirm=next`);
-  await expect.poll(() => rowOf(waiting.service_id)).toBe(undefined);
+  await untilExpected('the waiting service is purged', async () =>
+    expect(await rowOf(waiting.service_id)).toBe(undefined),
+  );
   expect(await next()).toBe(undefined);
   const moved = { state: 'kept', from: 'local', to: 'kube', until, source: {} };
   await setMove(former.service_id, JSON.stringify(moved));
   expect(await findNextSourceToRemove(metadata.db, 'local')).toBe(former.service_id);
   await setMove(former.service_id, null);
   kubernetes.refuseClusters(null);
-  await expect
-    .poll(async () => (await rowOf(id))?.kept)
-    .toMatchObject({
+  await untilExpected('the backups of the service are the only thing kept', async () =>
+    expect((await rowOf(id))?.kept).toMatchObject({
       isRemoved: true,
-    });
+    }),
+  );
   await cloud.tidy();
 });
 
@@ -243,11 +270,15 @@ test('the read replica sets of a purged service do not wait for its copy', async
       .length;
   expect(await sets()).toBe(1);
   await cloud.request('DELETE', `/services/${id}?purge=true&confirm=followed`);
-  await expect.poll(sets).toBe(0);
+  await untilExpected('the set is deleted', async () => expect(await sets()).toBe(0));
   const { layout } = await prepareMachine(cloud.home);
-  await expect.poll(() => existsSync(layout.service(id).data)).toBe(false);
+  await untilExpected('the data of the service is removed', () =>
+    expect(existsSync(layout.service(id).data)).toBe(false),
+  );
   expect(moves.clusters()).toBe(1);
   kubernetes.refuseClusters(null);
-  await expect.poll(moves.clusters).toBe(0);
-  await expect.poll(() => cloud.audit()).toEqual([]);
+  await untilExpected('the cluster of the copy is removed', () => expect(moves.clusters()).toBe(0));
+  await untilExpected('the integrity check finds nothing', async () =>
+    expect(await cloud.audit()).toEqual([]),
+  );
 });

@@ -19,6 +19,7 @@ import {
   withSuperuserSession,
 } from './probe.ts';
 import { accessOf, withClient, type ServiceAccess } from './service-access.ts';
+import { untilExpected } from './until.ts';
 
 let cloud: Installation;
 let kubernetes: FakeKubernetes;
@@ -137,7 +138,7 @@ test('a move that is cancelled leaves the service as it was, and nothing of the 
   const { service_id: id } = service;
   expect(await tracesOf(service)).toEqual(NOTHING);
   expect(await move(service, '')).toMatchObject({ status: 202 });
-  await expect.poll(() => clusters()).toBe(1);
+  await untilExpected('the copy has a cluster', () => expect(clusters()).toBe(1));
   expect(await tracesOf(service)).toEqual({
     roles: ['howdah_control', 'postgres', 'streaming_replica'],
     rule: true,
@@ -152,18 +153,22 @@ test('a move that is cancelled leaves the service as it was, and nothing of the 
   const operation = await operationOf(service);
   expect(operation).toMatchObject({ status: 'running' });
   await cloud.request('POST', `/operations/${operation?.id}/cancel`);
-  await expect.poll(() => clusters()).toBe(0);
-  await expect.poll(() => tracesOf(service)).toEqual(NOTHING);
+  await untilExpected('the cluster of the copy is removed', () => expect(clusters()).toBe(0));
+  await untilExpected('no trace of the move is left', async () =>
+    expect(await tracesOf(service)).toEqual(NOTHING),
+  );
   expect(await operationOf(service)).toMatchObject({ status: 'failed' });
   expect(await cloud.get(id)).toMatchObject({ status: 'READY', region_code: 'local' });
-  await expect.poll(() => cloud.audit()).toEqual([]);
+  await untilExpected('the integrity check finds nothing', async () =>
+    expect(await cloud.audit()).toEqual([]),
+  );
 });
 
 test('the roles of a copy are of no tenant, and a deleted service has none', async () => {
   setDefaultClass(true);
   const service = await cloud.create({ name: 'taken', service_type: 'POSTGRES' });
   expect(await move(service, '')).toMatchObject({ status: 202 });
-  await expect.poll(() => clusters()).toBe(1);
+  await untilExpected('the copy has a cluster', () => expect(clusters()).toBe(1));
   await withClient(cloud, service, async (client) => {
     for (const statement of [
       'alter role postgres password $$mine$$',
@@ -176,11 +181,15 @@ test('the roles of a copy are of no tenant, and a deleted service has none', asy
   });
   const { service_id: id } = service;
   await cloud.request('DELETE', `/services/${id}?confirm=taken`);
-  await expect.poll(() => clusters()).toBe(0);
-  await expect.poll(() => cloud.audit()).toEqual([]);
+  await untilExpected('the cluster of the copy is removed', () => expect(clusters()).toBe(0));
+  await untilExpected('the integrity check finds nothing', async () =>
+    expect(await cloud.audit()).toEqual([]),
+  );
   await cloud.request('POST', `/services/${id}/restore`);
   await cloud.until(id, 'READY');
-  await expect.poll(() => tracesOf(service)).toEqual(NOTHING);
+  await untilExpected('no trace of the move is left', async () =>
+    expect(await tracesOf(service)).toEqual(NOTHING),
+  );
 });
 
 test('no role is made while a tenant may be about to take its name', async () => {
@@ -190,15 +199,21 @@ test('no role is made while a tenant may be about to take its name', async () =>
   await tenant.query('begin');
   await tenant.query('create role bystander');
   expect(await move(service, '')).toMatchObject({ status: 202 });
-  await expect.poll(async () => (await operationOf(service))?.error).toContain('lock timeout');
+  await untilExpected('the move waits for the lock of the tenant', async () =>
+    expect((await operationOf(service))?.error).toContain('lock timeout'),
+  );
   expect((await tracesOf(service)).roles).toEqual([]);
   // A name that is taken while we wait is seen.
   await withClient(cloud, service, (client) => client.query('create role streaming_replica'));
   await tenant.query('rollback');
   await tenant.end();
-  await expect.poll(async () => (await operationOf(service))?.status).toBe('failed');
+  await untilExpected('the move has failed', async () =>
+    expect((await operationOf(service))?.status).toBe('failed'),
+  );
   expect((await operationOf(service))?.error).toContain('it has a role streaming_replica');
-  await expect.poll(() => tracesOf(service)).toEqual({ roles: ['streaming_replica'], rule: false });
+  await untilExpected('only the role of the tenant is left', async () =>
+    expect(await tracesOf(service)).toEqual({ roles: ['streaming_replica'], rule: false }),
+  );
   expect(clusters()).toBe(0);
 });
 
@@ -282,10 +297,14 @@ test('clients of a former endpoint learn the new one, also after a restart', asy
   try {
     const until = new Date(Date.now() + 3_600_000).toISOString();
     await change({ id: 'm', state: 'kept', from: 'local', source: former, to: 'local', until });
-    await expect.poll(refusal).toEqual(moved);
+    await untilExpected('the former endpoint names the new one', async () =>
+      expect(await refusal()).toEqual(moved),
+    );
     await cloud.stop('SIGKILL');
     await cloud.up();
-    await expect.poll(refusal).toEqual(moved);
+    await untilExpected('the former endpoint names the new one again', async () =>
+      expect(await refusal()).toEqual(moved),
+    );
   } finally {
     await change(null);
     await metadata.close();

@@ -5,6 +5,7 @@ import { connectTo, install, type Installation } from './harness.ts';
 import type { Answer } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 import { pruneAnswers } from './probe.ts';
+import { atMoment, untilExpected } from './until.ts';
 
 let cloud: Installation;
 let metadata: Awaited<ReturnType<typeof openMetadata>>;
@@ -31,7 +32,7 @@ const removeAll = async (): Promise<void> => {
       'DELETE',
       `/services/${String(Reflect.get(Object(service), 'service_id'))}`,
     );
-  await expect.poll(services).toEqual([]);
+  await untilExpected('no service is left', async () => expect(await services()).toEqual([]));
 };
 
 test('100 parallel calls make one service and are all answered the same, with a password that works', async () => {
@@ -146,8 +147,7 @@ test(
       const name = randomUUID();
       const calls = Array.from({ length: 20 }, () => once(name).catch(() => null));
       // Wherever the kill falls: before the change, between it and the answer, or after some answers.
-      if (round > 0)
-        await Promise.race([...calls, new Promise((resolve) => setTimeout(resolve, round * 3))]);
+      if (round > 0) await Promise.race([...calls, atMoment(round * 3)]);
       await cloud.stop('SIGKILL');
       const before = (await Promise.all(calls)).filter(
         (answer): answer is Answer => answer?.status === 202,
@@ -167,7 +167,9 @@ test('killed before the answer is kept: nothing of the change is there, and the 
   const name = randomUUID();
   await metadata.holdingAnswers(async () => {
     const call = once(name).catch(() => null);
-    await expect.poll(metadata.isAwaited).toBe(true);
+    await untilExpected('the call waits to keep its answer', async () =>
+      expect(await metadata.isAwaited()).toBe(true),
+    );
     expect(await services()).toEqual([]);
     await cloud.stop('SIGKILL');
     expect(await call).toBeNull();

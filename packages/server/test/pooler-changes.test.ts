@@ -2,7 +2,6 @@
 import { stat } from 'node:fs/promises';
 import { createServer, connect as connectSocket } from 'node:net';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect } from 'vitest';
 import { connectTo } from './harness.ts';
 import { openMetadata } from './metadata.ts';
@@ -23,6 +22,7 @@ import {
   tearDown,
 } from './pooler-cloud.ts';
 import { findDaemon, findServer, signal, waitUntilGone } from './probe.ts';
+import { until, untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterEach(() => cloud.tidy());
@@ -161,9 +161,9 @@ test('a fork has no pooler, a delete ends it, and a restore starts it again', as
   expect(forked.body).not.toHaveProperty('connection_pooler');
   const { pooler } = await pathsOf(service);
   expect((await cloud.request('DELETE', `/services/${service.service_id}`)).status).toBe(202);
-  await expect
-    .poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status)
-    .toBe(404);
+  await untilExpected('the service is deleted', async () =>
+    expect((await cloud.request('GET', `/services/${service.service_id}`)).status).toBe(404),
+  );
   expect(await findDaemon(pooler)).toBeNull();
   expect(await listens(endpoint.port)).toBe(false);
   expect((await post(service, 'restore')).status).toBe(202);
@@ -179,7 +179,9 @@ test('PgBouncer is started again after a signal has killed or stopped it, and di
     const before = await pgbouncerOf(service);
     signal(before.pid, name);
     await pgbouncerOf(service, before);
-    await expect.poll(async () => (await through(service, 'tsdb')).end()).toBeUndefined();
+    await untilExpected('the pooler accepts a session', async () =>
+      (await through(service, 'tsdb')).end(),
+    );
     expect(await waitUntilGone(before, 0)).toBe(true);
   }
   expect(await pidOf(direct)).toBeGreaterThan(0);
@@ -207,10 +209,12 @@ test(
 
     await cloud.stop('SIGTERM');
     signal(second.pid, 'SIGKILL');
-    expect(await waitUntilGone(second, 5000)).toBe(true);
+    await until('PgBouncer is gone', () => waitUntilGone(second, 0));
     await cloud.up();
     await pgbouncerOf(service, second);
-    await expect.poll(async () => (await through(service, 'tsdb')).end()).toBeUndefined();
+    await untilExpected('the pooler accepts a session', async () =>
+      (await through(service, 'tsdb')).end(),
+    );
     for (const client of [session, transaction]) await client.end().catch(() => undefined);
   },
 );
@@ -241,7 +245,10 @@ async function startLoad(service: Created, count: number) {
     /** Waits until this many more transactions were committed, or one failed. */
     more: async (wanted: number): Promise<void> => {
       const end = total() + wanted;
-      while (total() < end && errors.length === 0) await sleep(5);
+      await until(
+        `${wanted} more transactions are committed, or one has failed`,
+        () => total() >= end || errors.length > 0,
+      );
     },
     stop: async (): Promise<{ committed: number; errors: string[] }> => {
       going = false;
@@ -288,11 +295,11 @@ test('a client that waits during a resize continues after the control plane was 
   // The transaction keeps the resize waiting for it, with the pools held.
   await blocker.query('begin');
   await post(service, 'resize', { cpu_millis: 1000 });
-  await expect
-    .poll(async () =>
+  await untilExpected('a pool is paused', async () =>
+    expect(
       (await askConsole(service, 'show databases')).some(({ paused }) => Number(paused) === 1),
-    )
-    .toBe(true);
+    ).toBe(true),
+  );
   await cloud.stop('SIGKILL');
   await blocker.query('commit');
   const answer = pidOf(client);
@@ -309,9 +316,9 @@ test('a crash of PostgreSQL does not affect idle clients of the pool', async () 
   const server = await findServer(await pathsOf(service));
   if (server === null) throw new Error('no server');
   signal(server.postmaster.pid, 'SIGKILL');
-  await expect
-    .poll(async () => (await cloud.operations(service.service_id))[0]?.kind)
-    .toBe('repair');
+  await untilExpected('the service is repaired', async () =>
+    expect((await cloud.operations(service.service_id))[0]?.kind).toBe('repair'),
+  );
   await cloud.until(service.service_id, 'READY');
   expect(await pidOf(idle)).not.toBe(pid);
   await idle.end();
@@ -324,23 +331,22 @@ test('clients of the pool wait for a server that cannot start', { tags: 'slow' }
   const server = await findServer(await pathsOf(service));
   if (server === null) throw new Error('no server');
   signal(server.postmaster.pid, 'SIGKILL');
-  expect(await waitUntilGone(server.postmaster, 5000)).toBe(true);
+  await until('PostgreSQL is gone', () => waitUntilGone(server.postmaster, 0));
   const holder = createServer();
   await new Promise<void>((resolve) => holder.listen(service.endpoint.port, '127.0.0.1', resolve));
   await cloud.up();
-  await expect
-    .poll(
-      async () =>
-        (await askConsole(service, 'show databases')).filter(({ paused }) => Number(paused) === 1)
-          .length,
-    )
-    .toBe(2);
+  await untilExpected('both pools are paused', async () =>
+    expect(
+      (await askConsole(service, 'show databases')).filter(({ paused }) => Number(paused) === 1)
+        .length,
+    ).toBe(2),
+  );
   const answer = pidOf(client);
-  await expect
-    .poll(async () =>
+  await untilExpected('the client waits in the pool', async () =>
+    expect(
       (await askConsole(service, 'show pools')).some((pool) => Number(pool['cl_waiting']) > 0),
-    )
-    .toBe(true);
+    ).toBe(true),
+  );
   await new Promise((resolve) => holder.close(resolve));
   expect(await answer).toBeGreaterThan(0);
   await client.end();

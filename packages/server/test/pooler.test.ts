@@ -23,6 +23,7 @@ import {
   tearDown,
 } from './pooler-cloud.ts';
 import { findProgram, signal, takeNextPort, waitUntilGone } from './probe.ts';
+import { until, untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterEach(() => cloud.tidy());
@@ -235,11 +236,11 @@ test('both pools together leave 17 connections of a service free', async () => {
       waits = false;
       return client;
     });
-    await expect
-      .poll(async () =>
+    await untilExpected('the late client waits in the pool', async () =>
+      expect(
         (await askConsole(service, 'show pools')).some((pool) => Number(pool['cl_waiting']) > 0),
-      )
-      .toBe(true);
+      ).toBe(true),
+    );
     expect(waits).toBe(true);
     await clients.pop()?.end();
     clients.push(await late);
@@ -319,7 +320,7 @@ test('the integrity check finds a pooler that is missing, and one that must not 
   await set(true);
   const process = await pgbouncerOf(service);
   signal(process.pid, 'SIGKILL');
-  expect(await waitUntilGone(process, 5000)).toBe(true);
+  await until('PgBouncer is gone', () => waitUntilGone(process, 0));
   expect(await cloud.audit()).toEqual(
     expect.arrayContaining([
       `service ${id} is READY with a pooler, and 0 of it run`,
@@ -329,7 +330,9 @@ test('the integrity check finds a pooler that is missing, and one that must not 
   await cloud.up();
   await pgbouncerOf(service);
   await metadata.close();
-  await expect.poll(() => cloud.audit()).toEqual([]);
+  await untilExpected('the integrity check finds nothing', async () =>
+    expect(await cloud.audit()).toEqual([]),
+  );
 });
 
 test('options of the startup packet that a pooled connection cannot keep are refused', async () => {
@@ -362,6 +365,8 @@ test('the owner of a database cannot make our sessions in it read-only', async (
   const made = async () =>
     (await admin.query("select to_regprocedure('pg_howdah.verifier(text)') is not null as made"))
       .rows;
-  await expect.poll(made).toEqual([{ made: true }]);
+  await untilExpected('the verifier of the pooler is made', async () =>
+    expect(await made()).toEqual([{ made: true }]),
+  );
   await admin.end();
 });

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo } from './harness.ts';
 import { WRITERS } from './probe.ts';
 import { admin, cloud, query, refusal, service, setUp, tearDown } from './query-cloud.ts';
+import { untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -272,10 +273,10 @@ test('a service that an older release configured accepts howdah_reader from the 
   const asked = async () =>
     (await cloud.request('POST', `/services/${service.service_id}/query`, { sql: 'select 1' }))
       .status;
-  await expect.poll(asked).toBe(503);
+  await untilExpected('howdah_reader is rejected', async () => expect(await asked()).toBe(503));
   await cloud.stop('SIGKILL');
   await cloud.up();
-  await expect.poll(asked).toBe(200);
+  await untilExpected('howdah_reader is accepted', async () => expect(await asked()).toBe(200));
   // Its sessions never noticed.
   expect((await admin.query('select 1 as one')).rows).toEqual([{ one: 1 }]);
 });

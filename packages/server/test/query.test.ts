@@ -1,12 +1,12 @@
 /** Read-only statements: results, limits, and who may run them. */
 import { randomUUID } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient, type Schemas } from '@howdah/client';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo } from './harness.ts';
 import { findProgram } from './probe.ts';
 import { admin, cloud, query, refusal, service, setUp, tearDown } from './query-cloud.ts';
+import { untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -125,13 +125,12 @@ test('a long statement is cancelled, also one that catches the cancellation', as
 
 /** The role's sessions have ended, and with them what they held. */
 async function untilNobodyAsks(): Promise<void> {
-  for (;;) {
+  await untilExpected('howdah_reader has no session', async () => {
     const { rows } = await admin.query(
       "select from pg_stat_activity where usename = 'howdah_reader'",
     );
-    if (rows.length === 0) return;
-    await sleep(20);
-  }
+    expect(rows).toEqual([]);
+  });
 }
 
 test('locks are released with the statement', async () => {
@@ -150,7 +149,7 @@ test('at most ten statements run at a time, so that users keep the other connect
   const waiting = Array.from({ length: 10 }, () => ask('select pg_advisory_lock(9)'));
   const sessions = async () =>
     (await admin.query("select from pg_stat_activity where usename = 'howdah_reader'")).rows.length;
-  await expect.poll(sessions).toBe(10);
+  await untilExpected('ten statements run', async () => expect(await sessions()).toBe(10));
   const refused = await ask('select 1');
   expect([refused.status, JSON.stringify(refused.body)]).toEqual([
     503,
@@ -172,7 +171,9 @@ test('the audit log has who ran a statement, not its text', async () => {
       (await cloud.request('GET', `/audit?service_id=${service.service_id}&call=queryService`))
         .body,
     );
-  await expect.poll(entries).toContain('"outcome":"refused"');
+  await untilExpected('the audit log has the refused statement', async () =>
+    expect(await entries()).toContain('"outcome":"refused"'),
+  );
   expect(await entries()).toContain('"outcome":"allowed"');
   expect(await entries()).not.toContain(secret);
 });
