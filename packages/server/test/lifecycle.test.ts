@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Installation } from './harness.ts';
+import { connectTo, type Installation } from './harness.ts';
 import { share } from './shared.ts';
 import { untilExpected } from './until.ts';
 
