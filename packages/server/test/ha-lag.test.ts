@@ -147,7 +147,7 @@ describe('a replica that lags', () => {
     const letGoOn = await holdBack(service, 1);
     await up;
     // Longer than one that follows nobody is left alone.
-    await sleep(20_000);
+    await sleep(35_000);
     expect(await sending()).toEqual([{ state: 'catchup' }]);
     letGoOn();
     await untilRedundant(cloud, service, 1, 0);

@@ -13,9 +13,10 @@
  *
  * | deadline | where | why it is short |
  * |---|---|---|
- * | ¾ `HOWDAH_HEARTBEAT_MS` | `config.ts`, heartbeat | a stopped primary is replaced (P4) |
+ * | ¾ `HOWDAH_HEARTBEAT_MS` | `regions.ts`, heartbeat | a stopped primary is replaced (P4) |
  * | 5 s | `decide-ha.ts`, HANGS_AFTER_MS | a primary that hangs otherwise is replaced |
  * | 5 s, 20 s | `monitor.ts`; `decide.ts`, KILL_AFTER_MS | a server that hangs is restarted |
+ * | 5 s | `metadata-database.ts`, by the monitor | without it the API answers 503 |
  * | 5 s | `monitor.ts`, QUERY_DEADLINE_MS | the round that finds the hang waits for the answer |
  * | 2 s | `gateway.ts`, ANSWER_DEADLINE_MS | the same, and the standby that takes over |
  * | 5 s | `pooler.ts`, ANSWER_DEADLINE_MS | the same |
