@@ -151,11 +151,11 @@ describe('a replica that lags', () => {
     });
     const letGoOn = await holdBack(service, 1);
     await up;
-    // Each begins 2 s after the one before: a standby that follows nobody is recreated after 15 s.
+    // Each begins 2 s after the one before: a standby that follows nobody is recreated after 30 s.
     const before = await followerRounds();
     await until(
-      'ten more rounds of followers',
-      async () => (await followerRounds()) >= before + 10,
+      'eighteen more rounds of followers',
+      async () => (await followerRounds()) >= before + 18,
     );
     expect(await sending()).toEqual([{ state: 'catchup' }]);
     letGoOn();

@@ -17,7 +17,7 @@ const PLANTS = {
   // No death is heard of.
   deaf: [
     ['if (watches.get(id)?.client !== client) return; drop(state, id); changed(id);', ''],
-    ['if (!silentSince.has(id)) silentSince.set(id, begunMs);\n      changed(id);', ''],
+    ['beginSilence(state, id, patience);\n      changed(id);', ''],
   ],
   // A node of a read replica set gets connections however far it is behind.
   'no-lag-limit': [

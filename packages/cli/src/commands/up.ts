@@ -96,7 +96,7 @@ async function runInCluster(server: Server, config: Config): Promise<void> {
 type Listening = { host: string; port: number };
 
 /** A stopping control plane may hold the port a moment longer than its control.json exists. */
-const PORT_DEADLINE_MS = 2000;
+const PORT_DEADLINE_MS = 10_000;
 const PORT_POLL_MS = 100;
 
 /** @throws Failure when the API cannot listen there */

@@ -209,8 +209,11 @@ function againOrRefuse(
   }
 }
 
-/** How long requests may go on when the control plane stops. */
-const STOP_GRACE_MS = 5000;
+/**
+ * How long requests may go on when the control plane stops. The caller of a request that is cut off
+ * does not learn whether its change was made.
+ */
+const STOP_GRACE_MS = 20_000;
 const IDLE_POLL_MS = 50;
 
 /**

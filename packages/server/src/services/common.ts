@@ -94,8 +94,12 @@ export async function poolerColumns(
   };
 }
 
-/** How long an answer waits for the effect of its change, and the interval of its polls. */
-const DONE_DEADLINE_MS = 10_000;
+/**
+ * How long an answer waits for the effect of its change: less than clients and proxies wait for
+ * answers. The change goes on after that.
+ */
+export const ANSWER_WITHIN_MS = 20_000;
+/** The interval of its polls. */
 const DONE_POLL_MS = 10;
 
 /**
@@ -114,7 +118,7 @@ export async function untilDone(
 }
 
 async function howItWent(db: Db, operationId: string | null, message: string): Promise<Done> {
-  const deadlineMs = Date.now() + DONE_DEADLINE_MS;
+  const deadlineMs = Date.now() + ANSWER_WITHIN_MS;
   for (;;) {
     const how = operationId === null ? 'done' : await howItGoes(db, operationId);
     if (how === 'done') return { message, operationId };

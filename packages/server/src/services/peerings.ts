@@ -28,9 +28,10 @@ import {
 } from '../store/peerings.ts';
 import { changeVpcs, lockVpcs, type VpcRow } from '../store/vpcs.ts';
 import { amendAnswer, makeChange, type Caller, type Outcome } from './change.ts';
+import { ANSWER_WITHIN_MS } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { findRegion } from './regions.ts';
-import { MADE_POLL_MS, MADE_WITHIN_MS, vpcNotFound } from './vpcs.ts';
+import { MADE_POLL_MS, vpcNotFound } from './vpcs.ts';
 
 /**
  * Answers for the VPCs of some accounts. Every call is part of the transaction that records the
@@ -101,7 +102,7 @@ export async function createPeering(
 /** An approved peering is answered once it is "active": clients can connect from then on. */
 async function untilMade(store: Store, row: PeeringRow): Promise<PeeringRow> {
   let now = row;
-  const endMs = Date.now() + MADE_WITHIN_MS;
+  const endMs = Date.now() + ANSWER_WITHIN_MS;
   while (now.status === 'approved' && Date.now() < endMs) {
     now = (await findPeering(store.db, row.vpc_id, row.id)) ?? { ...now, status: 'disabled' };
     await sleep(MADE_POLL_MS);

@@ -25,6 +25,7 @@ import {
   vpcsToCompare,
 } from '../store/vpcs.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
+import { ANSWER_WITHIN_MS } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
 
@@ -81,7 +82,7 @@ async function refuseOverlap(
  * same.
  */
 async function untilMade(store: Store, id: string): Promise<void> {
-  const endMs = Date.now() + MADE_WITHIN_MS;
+  const endMs = Date.now() + ANSWER_WITHIN_MS;
   while (Date.now() < endMs && !(await vpcIsMade(store.db, id))) await sleep(MADE_POLL_MS);
 }
 
@@ -154,8 +155,7 @@ export function renameVpc(
   });
 }
 
-/** How long an answer waits for the engine, and the interval of its polls. */
-export const MADE_WITHIN_MS = 3000;
+/** How often an answer that waits for the engine looks. */
 export const MADE_POLL_MS = 10;
 
 /**

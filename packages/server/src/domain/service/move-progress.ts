@@ -5,8 +5,11 @@ import type { Move } from './row.ts';
 
 /** A copy that is less behind follows within moments. */
 const CLOSE_BYTES = 16 * 1024 * 1024;
-/** The source must be stopped, and the copy must have all of it, within this time. */
-const SWITCH_WITHIN_MS = 30_000;
+/**
+ * The source must be stopped, and the copy must have all of it, within this time. Nobody can write
+ * meanwhile; after it, the whole copy was in vain.
+ */
+const SWITCH_WITHIN_MS = 60_000;
 
 /** Whether the move has to be given up: another change has taken the place of its operation. */
 export const isSuperseded = ({ state }: Move, operation: OperationKind | null): boolean =>

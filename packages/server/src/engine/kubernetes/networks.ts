@@ -25,7 +25,8 @@ import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
  * becomes the primary has sessions of its own, and may not be ready at once.
  */
 const AGAIN_AFTER_MS = [5000, 75_000];
-export const SESSION_DEADLINE_MS = 5000;
+/** Over nodes and TLS; a session that fails is opened again, and takes as long. */
+export const SESSION_DEADLINE_MS = 20_000;
 /**
  * Nodes pass on the addresses of clients some moments after the Service says so, and refuse allowed
  * clients until then. It is known to be over once the server sees the address of the control plane,

@@ -6,7 +6,7 @@
 import type { QueryResultRow } from 'pg';
 import { EngineUnavailable, type Usage } from '../engine.ts';
 import { beginReading } from '../statements/run.ts';
-import { openSession, SESSION_DEADLINE_MS } from '../statements/session.ts';
+import { openSession, SAMPLE_DEADLINE_MS, SAMPLE_WAITS } from '../statements/session.ts';
 import type { Region } from './region.ts';
 import type { ClusterState, ServerState } from './service/observed.ts';
 import { serverOf } from './statements.ts';
@@ -84,9 +84,9 @@ async function ask<T extends QueryResultRow>(
   expression: string,
 ): Promise<T> {
   const server = await serverOf(region, id);
-  const client = await openSession(server, SESSION_DEADLINE_MS, 0);
+  const client = await openSession(server, SAMPLE_DEADLINE_MS, SAMPLE_WAITS);
   try {
-    const answer = await beginReading<T>(client, server, expression);
+    const answer = await beginReading<T>(client, server, expression, SAMPLE_DEADLINE_MS);
     if (answer === null) throw new EngineUnavailable('it gave no answer');
     return answer;
   } finally {

@@ -14,6 +14,7 @@ import { beginReading, runStatement } from '../statements/run.ts';
 import {
   FULL_OF_STATEMENTS,
   openSession,
+  FULL_WAIT_MS,
   SESSION_DEADLINE_MS,
   type StatementServer,
 } from '../statements/session.ts';
@@ -79,7 +80,7 @@ function createPlaces() {
           else taken.set(id, left);
         };
       }
-      if (performance.now() - begunMs > SESSION_DEADLINE_MS)
+      if (performance.now() - begunMs > FULL_WAIT_MS)
         throw new EngineUnavailable(FULL_OF_STATEMENTS);
     }
   };

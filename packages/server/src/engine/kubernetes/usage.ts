@@ -7,7 +7,7 @@ import { Type, type Static } from 'typebox';
 import { DATABASE_NAME } from '@howdah/contract';
 import { EngineUnavailable, type Usage } from '../engine.ts';
 import { beginReading } from '../statements/run.ts';
-import { openSession, SESSION_DEADLINE_MS } from '../statements/session.ts';
+import { openSession, SAMPLE_DEADLINE_MS, SAMPLE_WAITS } from '../statements/session.ts';
 import { KINDS } from './api/kinds.ts';
 import { quantityIn } from './api/quantity.ts';
 import { podIn } from './manifests/names.ts';
@@ -67,9 +67,9 @@ const NO_METRICS =
 
 async function count(region: Region, id: string): Promise<Counted> {
   const server = await serverOf(region, id);
-  const client = await openSession(server, SESSION_DEADLINE_MS, 0);
+  const client = await openSession(server, SAMPLE_DEADLINE_MS, SAMPLE_WAITS);
   try {
-    const counted = await beginReading<Counted>(client, server, COUNTS);
+    const counted = await beginReading<Counted>(client, server, COUNTS, SAMPLE_DEADLINE_MS);
     if (counted === null) throw new EngineUnavailable('it gave no answer');
     return counted;
   } finally {

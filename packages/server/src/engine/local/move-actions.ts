@@ -31,7 +31,7 @@ import { stopInstance } from './topology/start-stop.ts';
 /** A checkpoint writes all that is not on the disk. */
 const CHECKPOINT_MS = 120_000;
 /** A stop that takes longer would leave the copy no time to report that it has all. */
-const STOP_MS = 20_000;
+const STOP_MS = 40_000;
 /** To close the roles of a copy takes moments; tenants can make it longer to drop them. */
 const DISMISS_MS = 10_000;
 

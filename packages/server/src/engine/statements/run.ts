@@ -35,9 +35,10 @@ export async function beginReading<Row extends QueryResultRow>(
   client: Client,
   server: StatementServer,
   facts: string,
+  deadlineMs = SESSION_DEADLINE_MS,
 ): Promise<Row | null> {
   const { stream } = client.connection;
-  const timer = setTimeout(() => stream.destroy(), SESSION_DEADLINE_MS);
+  const timer = setTimeout(() => stream.destroy(), deadlineMs);
   try {
     await client.query('begin transaction read only');
     const { rows } = await client.query<Row>(`select ${facts}`);

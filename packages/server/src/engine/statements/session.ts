@@ -15,8 +15,16 @@ export type StatementServer = Readonly<{
   answers: () => Promise<boolean>;
 }>;
 
-/** How long a server may take to accept a session. */
-export const SESSION_DEADLINE_MS = 5000;
+/** How long a server may take to accept a session. A caller of the API waits for it. */
+export const SESSION_DEADLINE_MS = 20_000;
+/** The same for figures: those of all services are read one after the other. */
+export const SAMPLE_DEADLINE_MS = 5000;
+/** How long a statement waits for a place where all are taken, for how long nobody knows. */
+export const FULL_WAIT_MS = 5000;
+type Waits = Readonly<{ fullMs: number; acceptMs: number }>;
+const CALLER_WAITS: Waits = { fullMs: FULL_WAIT_MS, acceptMs: SESSION_DEADLINE_MS };
+/** The waits of a session for figures. */
+export const SAMPLE_WAITS: Waits = { fullMs: 0, acceptMs: SAMPLE_DEADLINE_MS };
 const TOO_MANY_CONNECTIONS = '53300';
 const NO_SUCH_DATABASE = '3D000';
 
@@ -43,23 +51,23 @@ const optionsOf = (timeoutMs: number): string =>
  * Opens a session; where all are taken it waits for one to end.
  *
  * @param timeoutMs the time limit of its statements
- * @param waitMs for how long it waits
+ * @param waits for how long it waits for a place, and then for the server
  * @throws EngineUnavailable; StatementRefused when the database does not exist
  */
 export async function openSession(
   server: StatementServer,
   timeoutMs: number,
-  waitMs = SESSION_DEADLINE_MS,
+  { fullMs, acceptMs }: Waits = CALLER_WAITS,
 ): Promise<Client> {
   for (const begunMs = performance.now(); ; await sleep(20)) {
     try {
-      return await openOnce(server, timeoutMs);
+      return await openOnce(server, timeoutMs, acceptMs);
     } catch (error) {
       if (error instanceof EngineUnavailable) throw error;
       const reason = error instanceof Error ? error.message : String(error);
       const code = error instanceof DatabaseError ? error.code : null;
       const isFull = code === TOO_MANY_CONNECTIONS;
-      if (isFull && performance.now() - begunMs < waitMs) continue;
+      if (isFull && performance.now() - begunMs < fullMs) continue;
       throw (
         refusedWithoutDatabase(error) ??
         new EngineUnavailable(isFull ? whyFull(reason) : reason, { cause: error })
@@ -68,13 +76,17 @@ export async function openSession(
   }
 }
 
-async function openOnce(server: StatementServer, timeoutMs: number): Promise<Client> {
+async function openOnce(
+  server: StatementServer,
+  timeoutMs: number,
+  acceptMs: number,
+): Promise<Client> {
   const client = new Client({
     ...(await server.config()),
     user: READER_ROLE,
     database: DATABASE_NAME,
     application_name: 'howdah query',
-    connectionTimeoutMillis: SESSION_DEADLINE_MS,
+    connectionTimeoutMillis: acceptMs,
     options: optionsOf(timeoutMs),
   });
   client.on('error', () => undefined); // the running statement reports it

@@ -4,7 +4,8 @@ import { KubeError } from '../api/errors.ts';
 import { KINDS, pathOf } from '../api/kinds.ts';
 import { secondOf } from './lines.ts';
 
-const WITHIN_MS = 10_000;
+/** Callers of the API wait for it; the keeper, which reads one after the other, waits less. */
+const WITHIN_MS = 20_000;
 /** A longer line of a container is several ones for `tailLines`, each with 150 bytes more. */
 const PIECE_BYTES = 16 * 1024 + 256;
 const [BAD_REQUEST, NOT_FOUND] = [400, 404];

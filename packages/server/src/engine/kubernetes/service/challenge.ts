@@ -19,6 +19,7 @@ export type Challenge =
   /** The server runs, and the networks of the control plane are not allowed. */
   | Readonly<{ kind: 'disallowed' }>;
 
+/** Short: the status of a service says whether it answers, and a drill measures that. */
 const DEADLINE_MS = 5000;
 const SSL_REQUEST = 80_877_103;
 const PROTOCOL = 196_608;

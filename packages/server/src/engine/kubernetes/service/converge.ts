@@ -346,7 +346,8 @@ async function removeCluster(region: Region, spec: Owned, uid: string): Promise<
   while (isThere(cache.cluster(spec.id)) && Date.now() < endMs) await sleep(NOTICED_MS);
 }
 
-const NOTICED_WITHIN_MS = 5000;
+/** As long as an answer of the API server may take. */
+const NOTICED_WITHIN_MS = 30_000;
 const NOTICED_MS = 20;
 
 const placeOf = ({ id, projectId, set }: Owned): Place =>

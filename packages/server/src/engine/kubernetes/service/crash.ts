@@ -9,7 +9,7 @@ const CRASHED = /^pod (\S+): CrashLoopBackOff\b/;
  */
 const NO_SPACE = /No space left on device|Disk quota exceeded/;
 const LAST: Extent = { lines: 100, bytes: 64 * 1024 };
-/** The node may not answer. */
+/** The node may not answer, and the step is shown without the reason then. */
 const WITHIN_MS = 5000;
 
 /**

@@ -228,8 +228,11 @@ export async function removePooler(
   while (cache.pooler(spec.id) !== null && Date.now() < endMs) await sleep(NOTICED_MS);
 }
 
-/** How long the end of a removed object may take to be noticed; later, it is removed again. */
-const NOTICED_WITHIN_MS = 5000;
+/**
+ * How long the end of a removed object may take to be noticed, as an answer of the API server;
+ * later, it is removed again.
+ */
+const NOTICED_WITHIN_MS = 30_000;
 const NOTICED_MS = 20;
 
 const FACTS = `pg_catalog.to_regprocedure('${VERIFIER_FUNCTION}(pg_catalog.text)') is not null

@@ -59,7 +59,7 @@ async function stopServers(
     if (server === null) continue;
     const ended =
       (await stopServer({ namespaces }, server, 'fast', 60_000)) ||
-      (await stopServer({ namespaces }, server, 'kill', 5000));
+      (await stopServer({ namespaces }, server, 'kill', 60_000));
     if (!ended)
       throw new Error(`the server of ${instance} (pid ${server.postmaster.pid}) does not end`);
     // Other members of a service are below it.

@@ -17,7 +17,10 @@ import type { Topology } from '../topology/context.ts';
 import type { FoundCopy } from './observe.ts';
 import { copyFiles, type CopySpec } from './place.ts';
 
-/** A server that cannot start ends within moments; one that follows is never ready. */
+/**
+ * A server that cannot start ends within moments, and the next round finds it if it takes longer.
+ * The round is free for what a user changes meanwhile.
+ */
 const STARTED_WITHIN_MS = 3000;
 
 /** Starts the server of a copy, with the desired files. @returns a line for the user */

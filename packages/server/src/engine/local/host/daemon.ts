@@ -86,6 +86,12 @@ export async function findDaemon(paths: DaemonPaths): Promise<Process | null> {
   return pid === 0 || (await directoryOf(pid)) !== paths.root ? null : findProcess(pid);
 }
 
+/** The process of a daemon, which answers for it; none: it does not run. */
+export async function pidsOf(paths: DaemonPaths): Promise<number[]> {
+  const daemon = await findDaemon(paths);
+  return daemon === null ? [] : [daemon.pid];
+}
+
 /** Every daemon on the machine, of any installation: its directory and its first process. */
 export async function runningDaemons(): Promise<{ root: string; process: Process }[]> {
   const found = await Promise.all(
@@ -208,7 +214,8 @@ export async function stopDaemon(
   }
   return true;
 }
-const KILL_DEADLINE_MS = 5000;
+/** A killed process is gone at once, unless its machine or its disk is busy. */
+const KILL_DEADLINE_MS = 60_000;
 
 /**
  * Replaces a configuration file as a whole, once its checker has accepted it. Root's, readable by

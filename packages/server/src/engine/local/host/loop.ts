@@ -8,7 +8,7 @@ import { run } from '../../../lib/run.ts';
 /** Freed blocks are given back to the disk under the image. */
 const MOUNT_OPTIONS = 'noatime,discard';
 /** The kernel lets go of what a process that has just ended had open a moment later. */
-const UNMOUNT_ATTEMPTS = 50;
+const UNMOUNT_ATTEMPTS = 300;
 /** Unwritten data is flushed first, which takes its time. */
 export const FLUSH_DEADLINE_MS = 600_000;
 

@@ -5,17 +5,29 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type QueryResult, type QueryResultRow } from 'pg';
+import { inTime, startPatience, type Patience } from '../../../lib/patience.ts';
 import type { InstancePaths } from '../host/layout.ts';
-import { ANSWER_DEADLINE_MS, monitorConfig } from './superuser.ts';
+import { backendOf, processesOf } from './server-processes.ts';
+import { monitorConfig } from './superuser.ts';
 
 /** How often a server is asked, and after how long without an answer it is reported. */
 export type Heartbeat = { everyMs: number; deadlineMs: number };
 export const SLOW_HEARTBEAT: Heartbeat = { everyMs: 5000, deadlineMs: 5000 };
 
+/**
+ * How long a server may take for a session or a statement of the monitor. Both are part of a round,
+ * and a round finds out that the server hangs.
+ */
+const QUERY_DEADLINE_MS = 5000;
+
 type Watch = {
   client: Client;
+  paths: InstancePaths;
   heartbeat: Heartbeat;
+  /** The next heartbeat. */
   timer: NodeJS.Timeout;
+  /** The wait for the answer to the last one. */
+  patience?: Patience;
   /** Resolves when the statements begun so far have ended: a client takes one at a time. */
   idle: Promise<unknown>;
 };
@@ -30,8 +42,8 @@ type State = {
   readonly watches: Map<string, Watch>;
   /** Connections that no caller waits for, until they are made or have failed. */
   readonly soon: Map<string, Promise<void>>;
-  /** When a server stopped answering, by a clock that pauses while the machine sleeps. */
-  readonly silentSince: Map<string, number>;
+  /** The waits for servers that do not answer: each goes on until its server does. */
+  readonly silent: Map<string, Patience>;
 };
 
 /**
@@ -45,8 +57,8 @@ export function createMonitor(
 ) {
   const watches = new Map<string, Watch>();
   const soon = new Map<string, Promise<void>>();
-  const silentSince = new Map<string, number>();
-  const state: State = { changed, isFrozen, watches, soon, silentSince };
+  const silent = new Map<string, Patience>();
+  const state: State = { changed, isFrozen, watches, soon, silent };
   return {
     connect: (id: string, paths: InstancePaths, port: number, heartbeat = SLOW_HEARTBEAT) =>
       connect(state, id, paths, port, heartbeat),
@@ -62,7 +74,8 @@ export function createMonitor(
       await soon.get(id);
       const watch = watches.get(id);
       if (watch === undefined) throw new NoAnswer('the server is not running');
-      return (await inTime(run<Row>(watch, text, values))).rows;
+      const deadline = { deadlineMs: QUERY_DEADLINE_MS, pids: pidsOf(watch) };
+      return (await inTime(run<Row>(watch, text, values), deadline, noAnswer)).rows;
     },
     /**
      * Ends the watch without a report: before a server is stopped on purpose, or when it is gone.
@@ -70,17 +83,18 @@ export function createMonitor(
     forget: (id: string): void => {
       drop(state, id);
       soon.delete(id);
-      silentSince.delete(id);
+      endSilence(state, id);
     },
     isConnected: (id: string) => watches.has(id) || soon.has(id),
-    /** How long a server has not answered, in ms; null: it answers. */
-    silentMs: (id: string): number | null => {
-      const since = silentSince.get(id);
-      return since === undefined ? null : performance.now() - since;
-    },
+    /**
+     * How long a server has not answered, in ms, without the time in which it could not
+     * (`lib/patience.ts`); null: it answers.
+     */
+    silentMs: (id: string): number | null => silent.get(id)?.countedMs() ?? null,
     close: () => {
       soon.clear();
       for (const id of watches.keys()) drop(state, id);
+      for (const id of silent.keys()) endSilence(state, id);
     },
   };
 }
@@ -93,20 +107,13 @@ async function connect(
   port: number,
   heartbeat: Heartbeat,
 ): Promise<void> {
-  const { watches, silentSince, changed } = state;
+  const { watches, changed } = state;
   drop(state, id);
-  const begunMs = performance.now();
   const client = new Client(monitorConfig(paths, port));
   // Also emitted when the server ends the connection; 'end' follows, and we act on that.
   client.on('error', () => undefined);
-  try {
-    await client.connect();
-  } catch (error) {
-    if (performance.now() - begunMs >= ANSWER_DEADLINE_MS && !silentSince.has(id))
-      silentSince.set(id, begunMs);
-    throw error;
-  }
-  silentSince.delete(id);
+  await connectInTime(state, id, paths, client);
+  endSilence(state, id);
   client.once('end', () => {
     if (watches.get(id)?.client !== client) return;
     drop(state, id);
@@ -115,6 +122,7 @@ async function connect(
   // A random first wait spreads the heartbeats of many servers.
   watches.set(id, {
     client,
+    paths,
     heartbeat,
     timer: setTimeout(
       () => void askForSignOfLife(state, id, client),
@@ -122,6 +130,42 @@ async function connect(
     ),
     idle: Promise.resolve(),
   });
+}
+
+/** A server that opens no session in time is silent. */
+async function connectInTime(
+  state: State,
+  id: string,
+  paths: InstancePaths,
+  client: Client,
+): Promise<void> {
+  const { stream } = client.connection;
+  const patience = startPatience({
+    deadlineMs: QUERY_DEADLINE_MS,
+    pids: () => processesOf(paths),
+    onOver: () => stream.destroy(noAnswer()),
+  });
+  try {
+    await client.connect();
+    patience.stop();
+  } catch (error) {
+    stream.destroy();
+    if (patience.isOver()) beginSilence(state, id, patience);
+    else patience.stop();
+    throw error;
+  }
+}
+
+/** A server that was silent before is silent since then. */
+function beginSilence({ silent }: State, id: string, patience: Patience): void {
+  if (silent.has(id)) patience.stop();
+  else silent.set(id, patience);
+}
+
+/** @returns whether it was silent */
+function endSilence({ silent }: State, id: string): boolean {
+  silent.get(id)?.stop();
+  return silent.delete(id);
 }
 
 async function connectUnawaited(
@@ -143,14 +187,18 @@ async function connectUnawaited(
 }
 
 async function askForSignOfLife(state: State, id: string, client: Client): Promise<void> {
-  const { watches, silentSince, changed, isFrozen } = state;
+  const { watches, changed, isFrozen } = state;
   const watch = watches.get(id);
   if (watch?.client !== client) return;
-  const begunMs = performance.now();
-  awaitSignOfLife(watch, () => {
-    if (!silentSince.has(id)) silentSince.set(id, begunMs);
-    changed(id);
+  const patience = startPatience({
+    deadlineMs: watch.heartbeat.deadlineMs,
+    pids: pidsOf(watch),
+    onOver: () => {
+      beginSilence(state, id, patience);
+      changed(id);
+    },
   });
+  watch.patience = patience;
   try {
     // A late answer still counts: on a busy machine a server is slow and does not hang.
     await run(watch, 'select 1');
@@ -159,32 +207,29 @@ async function askForSignOfLife(state: State, id: string, client: Client): Promi
   } catch {
     return; // the connection broke: 'end' follows
   }
-  clearTimeout(watch.timer);
-  if (silentSince.delete(id)) changed(id);
+  patience.stop();
+  if (endSilence(state, id)) changed(id);
   watch.timer = setTimeout(() => void askForSignOfLife(state, id, client), watch.heartbeat.everyMs);
 }
 
-/** A timer that is later than this shows that this process was paused, or its machine was busy. */
-const PAUSED_MS = 20;
+/** The process that answers the monitor. */
+const pidsOf =
+  ({ client, paths }: Watch) =>
+  async (): Promise<readonly number[]> => {
+    const pid: unknown = Reflect.get(client, 'processID');
+    return typeof pid === 'number' ? backendOf(paths, pid) : processesOf(paths);
+  };
 
-/**
- * Reports a server that does not answer in time. If this process was paused meanwhile, answers may
- * be there that it has not read yet: the server gets the same time once more.
- */
-function awaitSignOfLife(watch: Watch, report: () => void): void {
-  const { deadlineMs } = watch.heartbeat;
-  const dueMs = performance.now() + deadlineMs;
-  watch.timer = setTimeout(() => {
-    if (performance.now() < dueMs + PAUSED_MS) report();
-    else watch.timer = setTimeout(report, deadlineMs);
-  }, deadlineMs);
-}
+const noAnswer = (): NoAnswer =>
+  new NoAnswer(`the server did not answer within ${QUERY_DEADLINE_MS / 1000} s`);
 
-function drop({ watches }: State, id: string): void {
+function drop({ watches, silent }: State, id: string): void {
   const watch = watches.get(id);
   if (watch === undefined) return;
   watches.delete(id);
   clearTimeout(watch.timer);
+  // The silence of a server goes on while it is connected to again.
+  if (silent.get(id) !== watch.patience) watch.patience?.stop();
   // Not `end()`, which waits for a server that may hang.
   watch.client.connection.stream.destroy();
 }
@@ -198,20 +243,4 @@ function run<Row extends QueryResultRow>(
   const result = watch.idle.then(() => watch.client.query<Row>(text, values));
   watch.idle = result.catch(() => undefined);
   return result;
-}
-
-async function inTime<T>(answer: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const deadline = new Promise<never>((_, reject) => {
-    timer = setTimeout(
-      () => reject(new NoAnswer(`the server did not answer within ${ANSWER_DEADLINE_MS / 1000} s`)),
-      ANSWER_DEADLINE_MS,
-    );
-  });
-  try {
-    return await Promise.race([answer, deadline]);
-  } finally {
-    clearTimeout(timer);
-    answer.catch(() => undefined);
-  }
 }

@@ -26,7 +26,13 @@ export function alterPassword(verifier: string): string {
  */
 export async function setPassword(paths: InstancePaths, statement: string): Promise<void> {
   const port = portOfServer(paths) ?? 0;
-  const where = { server: paths, port, name: 'howdah members', limitMs: PASSWORD_WAIT_MS };
+  const where = {
+    server: paths,
+    port,
+    name: 'howdah members',
+    limitMs: PASSWORD_WAIT_MS,
+    answerMs: PASSWORD_ANSWER_MS,
+  };
   try {
     await withSuperuserSession(where, async (client) => {
       const { rows } = await client.query<{ pid: number; closed: boolean; read_only: boolean }>(
@@ -61,7 +67,9 @@ export async function setPassword(paths: InstancePaths, statement: string): Prom
     throw new NoAnswer(error instanceof Error ? error.message : String(error), { cause: error });
   }
 }
+/** Short: the call that changes a password has the service locked, and its caller waits. */
 const PASSWORD_WAIT_MS = 3000;
+const PASSWORD_ANSWER_MS = 5000;
 
 /** For the admin role and its database only: other roles may be read-only. */
 const RESET_READ_ONLY = [

@@ -19,8 +19,11 @@ import { withSuperuserSession } from './superuser.ts';
 /** A server, and the key by which the monitor knows it. */
 export type Place = { key: string; paths: InstancePaths };
 
-/** How long a node of a read replica set may take to have what its primary was just given. */
-export const FOLLOWS_WITHIN_MS = 5000;
+/**
+ * How long a node of a read replica set may take to have what its primary was just given. A caller
+ * of the API waits for it.
+ */
+export const FOLLOWS_WITHIN_MS = 20_000;
 
 /** Runs work in a superuser session on a server. @throws EngineUnavailable, StatementRefused */
 export async function superuserAt(

@@ -1,12 +1,14 @@
 /** Has a running server read its configuration files again, and sees that it did. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { startPatience } from '../../../lib/patience.ts';
 import type { Monitor } from './monitor.ts';
 import { findProcess, pauseMs } from '../../../lib/processes.ts';
 import type { Server } from './server.ts';
 
 /**
  * A process that is never seen asleep reads the settings before it accepts the next connection: it
- * handles signals first.
+ * handles signals first. Clients can keep it busy, and those that are no longer allowed would stay
+ * meanwhile.
  */
 const DEADLINE_MS = 5000;
 
@@ -20,9 +22,9 @@ const DEADLINE_MS = 5000;
 export async function reread(monitor: Monitor, key: string, { postmaster }: Server): Promise<void> {
   await monitor.query(key, 'select pg_reload_conf()');
   const begunMs = Date.now();
-  while (
-    Date.now() - begunMs < DEADLINE_MS &&
-    (await findProcess(postmaster.pid))?.asleep === false
-  )
+  const { pid } = postmaster;
+  const patience = startPatience({ deadlineMs: DEADLINE_MS, pids: () => Promise.resolve([pid]) });
+  while (!patience.isOver() && (await findProcess(pid))?.asleep === false)
     await sleep(pauseMs(begunMs));
+  patience.stop();
 }

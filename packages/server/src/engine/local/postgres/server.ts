@@ -130,7 +130,8 @@ async function endOrphans(paths: InstancePaths): Promise<boolean> {
   }
   return true;
 }
-const ORPHAN_DEADLINE_MS = 5000;
+/** Nothing can be done with the data before: a process on a slow disk is waited for. */
+const ORPHAN_DEADLINE_MS = 60_000;
 
 /**
  * The server of an instance, if one runs: by the pid file, or, where that names no server of it, by

@@ -86,7 +86,7 @@ export async function stopStore(machine: Machine): Promise<void> {
 /** Ends a metadata database that does not answer. */
 export async function killStore(machine: Machine): Promise<void> {
   const running = await findServer(machine.layout.store);
-  if (running !== null) await stopServer(machine, running, 'kill', 10_000);
+  if (running !== null) await stopServer(machine, running, 'kill', 60_000);
 }
 
 /** The installation that the metadata database was made with; at the first start they are made. */

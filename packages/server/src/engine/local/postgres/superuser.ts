@@ -17,11 +17,14 @@ import { serviceSocket } from '../host/service-socket.ts';
 
 /**
  * How long a server may take to accept a session, and how long it may keep a client waiting after a
- * statement's own time limit.
+ * statement's own time limit. As long as a server may be silent before it is killed: the step that
+ * waits here keeps the round from killing it (KILL_AFTER_MS in `decide.ts`).
  */
-export const ANSWER_DEADLINE_MS = 5000;
-/** How long a session may take to end in order. */
-const CLOSE_DEADLINE_MS = 1000;
+export const ANSWER_DEADLINE_MS = 20_000;
+/** The time limit of a statement whose caller sets none. */
+const STATEMENT_LIMIT_MS = 5000;
+/** How long a session may take to end in order, which is too long only for a server that hangs. */
+const CLOSE_DEADLINE_MS = 20_000;
 
 export type Where = {
   server: Pick<InstancePaths, 'socket'>;
@@ -30,9 +33,9 @@ export type Where = {
   name: string;
   /** {@link MAINTENANCE_DATABASE} unless the work needs the tenant's. */
   database?: string;
-  /** The time limit of one statement. */
+  /** The time limit of one statement; {@link STATEMENT_LIMIT_MS} by default. */
   limitMs?: number;
-  /** How long the server may take to accept the session; {@link ANSWER_DEADLINE_MS} by default. */
+  /** How long the server may take to answer beside that; {@link ANSWER_DEADLINE_MS} by default. */
   answerMs?: number;
   readOnly?: boolean;
 };
@@ -45,6 +48,7 @@ export type Where = {
 export function monitorConfig(server: Pick<InstancePaths, 'socket'>, port: number): ClientConfig {
   return {
     ...whereOf({ server, port, name: 'howdah' }, CONTROL_ROLE),
+    connectionTimeoutMillis: 0,
     options: startupOptions({ limitMs: 0, major: null, superuser: true }),
   };
 }
@@ -92,7 +96,7 @@ export function withSessionAs<T>(
   return using(open(where, role, false), use);
 }
 
-/** Ends a session, without waiting for long for a server that may hang. */
+/** Ends a session in order. */
 export async function closeSession(client: Client): Promise<void> {
   await Promise.race([
     client.end().catch(() => undefined),
@@ -111,7 +115,7 @@ async function using<T>(opening: Promise<Client>, use: (client: Client) => Promi
 }
 
 async function open(where: Where, role: string, superuser: boolean): Promise<Client> {
-  const limitMs = where.limitMs ?? ANSWER_DEADLINE_MS;
+  const { limitMs = STATEMENT_LIMIT_MS, answerMs = ANSWER_DEADLINE_MS } = where;
   // In the maintenance database only we can set parameters.
   const major =
     (where.database ?? MAINTENANCE_DATABASE) === MAINTENANCE_DATABASE ? null : await majorOf(where);
@@ -119,7 +123,7 @@ async function open(where: Where, role: string, superuser: boolean): Promise<Cli
     ...whereOf(where, role),
     options: startupOptions({ limitMs, readOnly: where.readOnly === true, major, superuser }),
     // A time limit of the client: a server that a signal has stopped cancels no statement.
-    query_timeout: limitMs + ANSWER_DEADLINE_MS,
+    query_timeout: limitMs + answerMs,
   });
 }
 

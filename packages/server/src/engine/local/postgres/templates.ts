@@ -100,7 +100,7 @@ async function openOrMake(
   // Made under another name: what was interrupted is never taken for a template.
   const unfinished = instancePaths(`${paths.root}.new`);
   const running = await findServer(unfinished);
-  if (running !== null) await stopServer(machine, running, 'kill', 10_000);
+  if (running !== null) await stopServer(machine, running, 'kill', 60_000);
   await removeTree(unfinished.root, machine.cloneMethod);
   await makeInstanceDirectories(machine.owner, unfinished);
   if (begin === null) await initialise(machine, unfinished, installation);

@@ -12,6 +12,7 @@ import type { TypeCapability } from '../../engine.ts';
 import {
   findDaemon,
   launchDaemon,
+  pidsOf,
   replaceConfig,
   stopDaemon,
   whyDaemonEnded,
@@ -23,6 +24,7 @@ import type { DaemonPaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/owner.ts';
 import { findProcess, isErrno, readOrNull } from '../../../lib/processes.ts';
+import { inTime } from '../../../lib/patience.ts';
 import { mkdir } from '../host/root-files.ts';
 import { run } from '../../../lib/run.ts';
 import { serviceSocket } from '../host/service-socket.ts';
@@ -36,8 +38,13 @@ export const NOWHERE = 1;
 /** How long a client that connects waits between two attempts to reach the primary, and for how many of them. */
 const RETRY_MS = 10;
 const RETRIES = 3000;
-const START_DEADLINE_MS = 5000;
+const START_DEADLINE_MS = 60_000;
+/**
+ * How long a gateway may take to end before it is killed. It has nothing to lose, and one that a
+ * signal has stopped is replaced only after this.
+ */
 const STOP_DEADLINE_MS = 1000;
+/** How long a gateway may take to answer. A failover waits for it, and so does every round. */
 const ANSWER_DEADLINE_MS = 2000;
 
 /** Its group includes the pooler of a read replica set, which connects by a socket. */
@@ -372,17 +379,18 @@ async function answers(paths: DaemonPaths): Promise<boolean> {
 }
 
 async function command(paths: DaemonPaths, line: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const socket = serviceSocket().connect(adminSocket(paths));
-    const answer: string[] = [];
-    socket
-      .setEncoding('utf8')
-      .setTimeout(ANSWER_DEADLINE_MS, () =>
-        socket.destroy(new Error('the gateway did not answer in time')),
-      );
-    socket.on('data', (text: string) => answer.push(text));
+  const socket = serviceSocket().connect(adminSocket(paths));
+  const answer = new Promise<string>((resolve, reject) => {
+    const texts: string[] = [];
+    socket.setEncoding('utf8').on('data', (text: string) => texts.push(text));
     socket.on('error', reject);
-    socket.on('close', () => resolve(answer.join('').trim()));
+    socket.on('close', () => resolve(texts.join('').trim()));
     socket.end(`${line}\n`);
+  });
+  const deadline = { deadlineMs: ANSWER_DEADLINE_MS, pids: () => pidsOf(paths) };
+  return inTime(answer, deadline, () => {
+    const late = new Error('the gateway did not answer in time');
+    socket.destroy(late);
+    return late;
   });
 }

@@ -11,12 +11,14 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { DATABASE_NAME, TRANSACTION_POOL_NAME } from '@howdah/contract';
+import { inTime } from '../../../lib/patience.ts';
 import { findProcess, readOrNull } from '../../../lib/processes.ts';
 import { run, RunError } from '../../../lib/run.ts';
 import {
   createDaemonWatch,
   findDaemon,
   launchDaemon,
+  pidsOf,
   PROGRAMS,
   removeDaemon,
   replaceConfig,
@@ -71,12 +73,16 @@ export type PoolerSeen = {
 export const MISSING_POOLER = `PgBouncer is needed, and is not installed: ${PROGRAMS.pgbouncer.remedy}, then restart Howdah`;
 
 /** How long a pooler may take to answer after its start. */
-const START_DEADLINE_MS = 5000;
+const START_DEADLINE_MS = 60_000;
+/** How long the console may take for an answer. Every round of its service waits for it. */
+const ANSWER_DEADLINE_MS = 5000;
 /**
- * How long the console may take for a command, and a process to end. Transactions get this long to
- * end before their server is restarted on purpose.
+ * How long transactions may take to end before their server is restarted on purpose: a tenant can
+ * keep one open for ever (docs/operating.md).
  */
-const PATIENCE_MS = 5000;
+const HOLD_MS = 5000;
+/** How long a killed process may take to be gone. */
+const KILL_DEADLINE_MS = 60_000;
 
 /** The machine, and the watch over its poolers. */
 export type Poolers = { readonly machine: Machine; readonly watch: DaemonWatch };
@@ -189,7 +195,7 @@ export async function holdPooler({ watch }: Poolers, paths: InstancePaths): Prom
       // Ends with the last transaction; a pool that is paused already refuses.
       held = client.query(`pause ${name}`).catch(() => undefined);
     }
-    await held;
+    await Promise.race([held, sleep(HOLD_MS, undefined, { ref: false })]);
   } catch {
     return; // a pooler that does not answer is checked again once its server is ready
   } finally {
@@ -202,7 +208,7 @@ export async function stopPooler({ watch }: Poolers, paths: InstancePaths): Prom
   watch.forget(paths.pooler);
   const process = await findDaemon(paths.pooler);
   // It has no state to lose. Newer versions would wait for their clients after a softer signal.
-  if (process !== null && !(await stopDaemon(process, 'SIGKILL', PATIENCE_MS)))
+  if (process !== null && !(await stopDaemon(process, 'SIGKILL', KILL_DEADLINE_MS)))
     throw new Error(`PgBouncer (pid ${process.pid}) does not end, not even by SIGKILL`);
   await removeDaemon(paths.pooler);
   for (const name of [CONF_FILE, HBA_FILE, USERS_FILE])
@@ -221,7 +227,7 @@ async function countDisallowedSessions(
   const client = await openConsole(paths, port).catch(() => null);
   if (client === null) return 0; // it is dying, and its clients with it
   try {
-    const { rows } = await client.query<{ addr: string }>('show clients');
+    const { rows } = await answerOf(paths, client.query<{ addr: string }>('show clients'));
     return rows.filter(({ addr }) => isIP(addr) !== 0 && !isAllowed(allowedNetworks, addr)).length;
   } finally {
     client.connection.stream.destroy();
@@ -274,7 +280,7 @@ async function checkConf(
 async function command(paths: InstancePaths, port: number, statement: string): Promise<void> {
   const client = await openConsole(paths, port);
   try {
-    await client.query(statement);
+    await answerOf(paths, client.query(statement));
   } finally {
     client.connection.stream.destroy();
   }
@@ -287,10 +293,19 @@ async function openConsole(paths: InstancePaths, port: number): Promise<Client> 
     port,
     user: CONTROL_ROLE,
     database: 'pgbouncer',
-    connectionTimeoutMillis: PATIENCE_MS,
-    query_timeout: PATIENCE_MS,
   });
   client.on('error', () => undefined); // the running statement reports it
-  await client.connect();
+  try {
+    await answerOf(paths, client.connect());
+  } catch (error) {
+    client.connection.stream.destroy();
+    throw error;
+  }
   return client;
+}
+
+/** @throws Error when a pooler does not answer in time */
+function answerOf<T>(paths: InstancePaths, answer: Promise<T>): Promise<T> {
+  const deadline = { deadlineMs: ANSWER_DEADLINE_MS, pids: () => pidsOf(paths.pooler) };
+  return inTime(answer, deadline, () => new Error('PgBouncer did not answer in time'));
 }

@@ -134,8 +134,8 @@ export function haStepName(step: HaStep): string | null {
 }
 
 /**
- * A member that has not answered for this long is stopped; one that a signal has frozen is stopped
- * sooner.
+ * A member that has not answered for this long, as `lib/patience.ts` counts it, is stopped; one
+ * that a signal has frozen is stopped sooner.
  */
 export const HANGS_AFTER_MS = 5000;
 

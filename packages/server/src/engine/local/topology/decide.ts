@@ -121,8 +121,8 @@ export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refus
 };
 
 /**
- * A server that does not answer may be on a machine that is short of CPU, so it is killed only
- * after this long. PostgreSQL recovers from its WAL, but every session is lost.
+ * A server that does not answer is killed only after this long, as `lib/patience.ts` counts it.
+ * PostgreSQL recovers from its WAL, but every session is lost.
  */
 export const KILL_AFTER_MS = 20_000;
 

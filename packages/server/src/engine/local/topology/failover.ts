@@ -101,8 +101,8 @@ function whyUncertain(quorum: Quorum, candidates: readonly Candidate[]): string 
     : `${alive} of its synchronous replicas are alive, and ${needed} are needed to be certain of every write`;
 }
 
-/** How long a promotion may take. */
-const PROMOTION_DEADLINE_MS = 30_000;
+/** How long a promotion may take: what was received is replayed first, whatever it takes. */
+const PROMOTION_DEADLINE_MS = 600_000;
 
 /** Promotes a standby and waits until it accepts writes. @param query runs a statement on it */
 export async function promote(

@@ -31,8 +31,10 @@ import type { PlacedSpec } from './placed-spec.ts';
 
 /**
  * A standby that runs, receives no WAL and has none left to replay for this long is seeded again.
+ * On a busy machine one is slow to connect, and copies of its data would make the machine busier;
+ * but writes may wait for it.
  */
-const FOLLOWS_WITHIN_MS = 15_000;
+const FOLLOWS_WITHIN_MS = 30_000;
 
 /**
  * Beside the data of a new standby, until its server has flushed it: the boot of the machine in

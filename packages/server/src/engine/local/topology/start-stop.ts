@@ -28,13 +28,19 @@ import { limitSoon, type Executor, type Found } from './executor.ts';
 import { beginFlush, parentOf, writeMark } from './make-instance.ts';
 import type { PlacedSpec } from './placed-spec.ts';
 
-/** How long a step waits for a server to be ready; later its start is reported as in progress. */
+/**
+ * How long a step waits for a server to be ready; later its start is reported as in progress. It
+ * goes on then, and the round is free for what a user changes meanwhile.
+ */
 const START_PATIENCE_MS = 3000;
-/** How long a server may take to end before it is killed. */
+/**
+ * How long a server may take to end before it is killed, and to be gone after that. After the mode
+ * `immediate` a server recovers at its next start anyway: to kill it loses nothing more.
+ */
 const PATIENCE_MS: Readonly<Record<StopMode, number>> = {
   fast: 60_000,
   immediate: 5000,
-  kill: 5000,
+  kill: 60_000,
 };
 
 /** Starts the server of an instance. @returns a line for the user */
@@ -161,7 +167,7 @@ export async function stopInstance(
   await liftWriteLimit(machine.limits, key);
   const isGone =
     (await stopServer(machine, server, mode, patienceMs)) ||
-    (await stopServer(machine, server, 'kill', 5000));
+    (await stopServer(machine, server, 'kill', PATIENCE_MS.kill));
   // Without the pid file, the next observation need not search all processes.
   if (isGone) return rm(paths.pidFile, { force: true });
   throw new Error(

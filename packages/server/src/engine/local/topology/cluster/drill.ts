@@ -16,7 +16,7 @@ import { findSuccessor } from './successor.ts';
 import { switchOver } from './switchover.ts';
 
 /** A process ends at once after SIGKILL, unless it waits for a disk. */
-const DIES_WITHIN_MS = 5000;
+const DIES_WITHIN_MS = 60_000;
 
 /** Performs a requested drill. @returns what became of the writes */
 export async function runDrill(round: ClusterRound): Promise<string> {

@@ -2,7 +2,6 @@
  * The primary of a cluster is dead or hangs, and a standby takes over. The order makes it safe
  * whatever dies in between: see {@link chooseSuccessor} and docs/decisions/0010-ha-members.md.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { memberKey, partsOfKey } from '../../host/layout.ts';
 import { ARCHIVING_MS, withoutLimit } from '../../host/limits.ts';
 import { fence, findServer } from '../../postgres/server.ts';
@@ -93,8 +92,6 @@ export async function isDead(
 ): Promise<boolean> {
   const server = await findServer(machine.layout.member(id, n));
   if (server === null) return true;
-  // An answer may lie there unread: this process was busy itself.
-  await nextTurn();
   return hangs({ server: server.postmaster, silentMs: monitor.silentMs(memberKey(id, n)) });
 }
 

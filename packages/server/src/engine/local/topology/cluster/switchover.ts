@@ -21,8 +21,11 @@ import { acceptWrites } from './failover.ts';
 import { recordPrimary } from './primary.ts';
 import { keyOf, pathsOf, portOf, type ClusterRound } from './round.ts';
 
-/** How long the WAL of a primary that was shut down may take to reach the standby. */
-const CATCH_UP_MS = 10_000;
+/**
+ * How long the WAL of a primary that was shut down may take to reach the standby. Nobody can write
+ * meanwhile, and afterwards the primary is started again.
+ */
+const CATCH_UP_MS = 30_000;
 /**
  * A standby that lacks more WAL than this catches up before a switchover: a fast disk writes it in
  * a tenth of a second.

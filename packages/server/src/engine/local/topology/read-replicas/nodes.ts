@@ -19,7 +19,10 @@ import { startServer, stopIfRunning } from '../start-stop.ts';
 import { withhold } from './balance.ts';
 import type { SetState } from './set-state.ts';
 
-/** How long sessions may take to end before their node is restarted on purpose. */
+/**
+ * How long sessions may take to end before their node is restarted on purpose: a tenant can keep
+ * some open for ever (docs/operating.md).
+ */
 const DRAIN_MS = 5000;
 
 /** A directory for the nodes of a set, which runs on what its parent runs on. */

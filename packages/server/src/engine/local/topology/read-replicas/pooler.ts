@@ -13,7 +13,7 @@ import type { SetState } from './set-state.ts';
 import { primaryOrWait } from './slots.ts';
 
 /** How long the start of a pooler waits for its role to be replayed by the nodes. */
-const REPLAY_MS = 10_000;
+const REPLAY_MS = 60_000;
 
 export async function applyToPoolerOfSet(
   topology: Topology,
