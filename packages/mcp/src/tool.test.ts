@@ -3,7 +3,7 @@ import { InMemoryTransport, McpServer } from '@modelcontextprotocol/server';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Type } from 'typebox';
 import { expect, test } from 'vitest';
-import { addTool, noteWarning } from './tool.ts';
+import { addTool, confirmed, noteWarning } from './tool.ts';
 
 test('a warning of the API is in the result of its own tool only', async () => {
   const server = new McpServer({ name: 'test', version: '1' });
@@ -32,4 +32,13 @@ test('a warning of the API is in the result of its own tool only', async () => {
     expect.stringContaining('It is made. Warning: ignored: b\\n'),
   ]);
   await client.close();
+});
+
+test('a service is confirmed by its exact name only', () => {
+  const found = { name: 'orders', metadata: { environment: 'PROD' } };
+  expect(confirmed(found, 'orders')).toBe(found);
+  for (const echo of ['', 'order', 'orders ', 'Orders', 'yes'])
+    expect(() => confirmed(found, echo), echo).toThrow(
+      'the service is named "orders", and is PROD',
+    );
 });

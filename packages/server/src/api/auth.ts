@@ -209,9 +209,9 @@ function checkRole(key: KeyRow, permission: Permission, purges: boolean): void {
   if (denied !== null) throw new ApiError('FORBIDDEN', denied);
 }
 
-/** The service that the path names, if the route reaches it. */
-function serviceOrRefuse(
-  { params, routeOptions: { config } }: FastifyRequest,
+/** The service that the path names, if the route reaches it. @throws ApiError */
+export function serviceOrRefuse(
+  { params, routeOptions: { config } }: Pick<FastifyRequest, 'params' | 'routeOptions'>,
   serviceId: string,
   service: ServiceDoc | null,
   purges: boolean,

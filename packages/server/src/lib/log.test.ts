@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterAll, expect, test } from 'vitest';
-import { createLogFile } from './log.ts';
+import { createLogFile, openLog } from './log.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'howdah-log-'));
 afterAll(() => rmSync(directory, { recursive: true }));
@@ -44,4 +44,16 @@ test('the file is put aside while it is written, and both stay small', async () 
   expect(statSync(path).size).toBeLessThan(1200);
   expect(statSync(`${path}.1`).size).toBeLessThan(1200);
   expect(readFileSync(path, 'utf8')).toContain('"n":199');
+});
+
+test('no key and no password is in the log', async () => {
+  const { log, path } = openLog(join(directory, 'home'));
+  const secrets = { password: 'secret 2', first_verifier: 'secret 3', id: 'shown 2' };
+  log.info({ req: { url: '/shown', headers: { authorization: 'secret 1' } } }, 'a request');
+  log.info({ service: secrets }, 'a service');
+  await expect.poll(() => readFileSync(path, 'utf8')).toContain('a service');
+  const text = readFileSync(path, 'utf8');
+  expect(text).toContain('/shown');
+  expect(text).toContain('shown 2');
+  expect(text).not.toContain('secret');
 });

@@ -37,5 +37,7 @@ test('the same is found again, but looks like nothing', () => {
   expect(one.mac('x')).toEqual(same.mac('x'));
   expect(one.mac('x')).not.toEqual(other.mac('x'));
   expect(one.mac('name')).not.toEqual(one.lookup);
+  // The whole call counts, not only its path.
+  expect(one.mac('POST /services {}')).not.toEqual(one.mac('POST /services {"name":"a"}'));
   expect(one.seal('x')).not.toEqual(one.seal('x'));
 });

@@ -184,6 +184,20 @@ test('a snapshot dated in the future is no reason to wait for the next one, and 
   if (after !== undefined) expect(await isDue(keeper, 'a', paths, after)).toBe(false);
 });
 
+test('a snapshot is due by its age, and after WAL that is missing', async () => {
+  await service('a', [5, 2, 0.5]);
+  const paths = machine.layout.service('a');
+  const keeper = newKeeper();
+  const [newest] = await listSnapshots(paths);
+  if (newest === undefined) throw new Error('it has no snapshot');
+  expect(await isDue(keeper, 'a', paths, newest)).toBe(false);
+  // Whether an old one is due is asked of the server, which does not run.
+  const old = { ...newest, takenMs: newest.takenMs - DAY_MS };
+  await expect(isDue(keeper, 'a', paths, old)).rejects.toThrow('not running');
+  await rm(join(paths.archive, wal(5)));
+  expect(await isDue(keeper, 'a', paths, newest)).toBe(true);
+});
+
 test('nothing goes while a fork is being made of it, also while its data is still being cloned', async () => {
   const kept = await service('a', [9, 5, 1]);
   const keeper = newKeeper();

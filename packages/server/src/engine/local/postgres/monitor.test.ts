@@ -135,3 +135,33 @@ test('a server that does not answer is reported', async () => {
     await rm(top, { recursive: true });
   }
 });
+
+test('the death of a server is reported at once, and the end of its watch is not', async () => {
+  const top = await realpath(await mkdtemp(join(tmpdir(), 'howdah-monitor-')));
+  const sockets: Socket[] = [];
+  const server = createServer((socket) => {
+    sockets.push(socket);
+    serve(socket, () => Promise.resolve(), []);
+  });
+  const reported: string[] = [];
+  const monitor = createMonitor(
+    (id) => reported.push(id),
+    () => Promise.resolve(false),
+  );
+  try {
+    await once(server.listen(join(top, `.s.PGSQL.${PORT}`)), 'listening');
+    const paths = { ...instancePaths(top), socket: top };
+    // No heartbeat finds it: only the end of the session shows the death.
+    const heartbeat = { everyMs: 3_600_000, deadlineMs: 60_000 };
+    await monitor.connect('dies', paths, PORT, heartbeat);
+    await monitor.connect('is stopped', paths, PORT, heartbeat);
+    monitor.forget('is stopped');
+    for (const socket of sockets) socket.destroy();
+    await expect.poll(() => reported).toEqual(['dies']);
+    expect(monitor.isConnected('dies')).toBe(false);
+  } finally {
+    monitor.close();
+    server.close();
+    await rm(top, { recursive: true });
+  }
+});
