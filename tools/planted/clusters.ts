@@ -1,0 +1,229 @@
+/** Defects of clusters and read replica sets: fencing, failover, gateways, lag. */
+import type { Plant } from './plant.ts';
+
+const LOCAL = 'packages/server/src/engine/local';
+const TOPOLOGY = `${LOCAL}/topology`;
+
+export const CLUSTER_PLANTS: readonly Plant[] = [
+  {
+    name: 'no-fence',
+    breaks: ['P5', 'fencing'],
+    effect: 'a primary that hangs accepts writes again beside its successor',
+    edits: [
+      {
+        file: `${LOCAL}/postgres/server.ts`,
+        from: '  const server = await findServer(paths);\n  if (server !== null) signal',
+        to: '  const server = await findServer(paths);\n  if (!server) return true;\n  signal',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/postgres/fence.test.ts` }] },
+  },
+  {
+    name: 'second-writer-stays',
+    breaks: ['P5', 'fencing'],
+    effect: 'a former primary that comes back is not stopped',
+    edits: [
+      {
+        file: `${TOPOLOGY}/decide-ha.ts`,
+        from: "others.find(({ data, server }) => data === 'primary' && server !== null)",
+        to: "others.find(({ data, server }) => data === 'primary' && server === null)",
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-ha.test.ts` }] },
+  },
+  {
+    name: 'no-quorum-check',
+    breaks: ['P3', 'failover'],
+    effect: 'a standby takes over although it may lack an acknowledged write',
+    edits: [
+      {
+        file: `${TOPOLOGY}/failover.ts`,
+        from: 'quorum.members.length - quorum.count + 1',
+        to: 'quorum.members.length - quorum.count',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/failover.test.ts` }] },
+  },
+  {
+    name: 'no-check',
+    breaks: ['P3', 'failover'],
+    effect: 'any standby takes over, whatever WAL it lacks',
+    edits: [
+      {
+        file: `${TOPOLOGY}/failover.ts`,
+        from: '  if (sync > 0) {\n',
+        to: '  if (sync > candidates.length) {\n',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/failover.test.ts` }] },
+  },
+  {
+    name: 'wrong-standby',
+    breaks: ['P3', 'failover'],
+    effect: 'the standby with the least WAL takes over',
+    edits: [
+      {
+        file: `${TOPOLOGY}/failover.ts`,
+        from: 'Number(b.received - a.received)',
+        to: 'Number(a.received - b.received)',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/failover.test.ts` }] },
+  },
+  {
+    name: 'unlimited-loss',
+    breaks: ['P6', 'failover'],
+    effect: 'an asynchronous standby takes over however far it is behind',
+    edits: [
+      {
+        file: `${TOPOLOGY}/failover.ts`,
+        from: 'if (lostBytes > BigInt(maxLostBytes))',
+        to: 'if (lostBytes < BigInt(maxLostBytes) && maxLostBytes < 0)',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/failover.test.ts` }] },
+  },
+  {
+    name: 'deaf',
+    breaks: ['P4', 'failover'],
+    effect: 'the death of a server, or its silence, is found in the next round only',
+    edits: [
+      {
+        file: `${LOCAL}/postgres/monitor.ts`,
+        from: '?.client !== client) return;\n    drop(state, id);\n    changed(id);\n',
+        to: '?.client === client) drop(state, id);\n',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/postgres/monitor.test.ts` }] },
+  },
+  {
+    name: 'deaf-to-hangs',
+    breaks: ['P4', 'failover'],
+    effect: 'a server that does not answer is not reported',
+    edits: [
+      {
+        file: `${LOCAL}/postgres/monitor.ts`,
+        from: 'if (performance.now() < dueMs + PAUSED_MS) report();\n    else watch',
+        to: 'if (performance.now() > dueMs + PAUSED_MS) watch',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/postgres/monitor.test.ts` }] },
+  },
+  {
+    name: 'slow-is-dead',
+    breaks: ['P4', 'failover'],
+    effect: 'a server that is slow for a moment is killed',
+    edits: [
+      {
+        file: `${TOPOLOGY}/decide-ha.ts`,
+        from: 'silentMs !== null && (server.frozen || silentMs >= HANGS_AFTER_MS)',
+        to: '(server.frozen || silentMs !== null)',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-ha.test.ts` }] },
+  },
+  {
+    name: 'switchover-of-nobody',
+    breaks: ['switchover'],
+    effect: 'a requested switchover never begins',
+    edits: [
+      {
+        file: `${TOPOLOGY}/decide-ha.ts`,
+        from: 'if (ha.leave === primary.n) return',
+        to: 'if (ha.leave === successor.n) return',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-ha.test.ts` }] },
+  },
+  {
+    name: 'resize-without-restart',
+    breaks: ['resize'],
+    effect: 'after a resize to less, the primary of a cluster keeps its former size',
+    edits: [
+      {
+        file: `${TOPOLOGY}/decide-ha.ts`,
+        from: "(size === 'larger' || (size !== 'current' && others.length === 0))",
+        to: "size !== 'current' && others.length === 0",
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-ha.test.ts` }] },
+  },
+  {
+    name: 'gateway-not-routed',
+    breaks: ['gateway'],
+    effect: 'after a failover clients still reach the former primary',
+    edits: [
+      {
+        file: `${TOPOLOGY}/decide-ha.ts`,
+        from: 'if (gateway.routesToPort !== port)',
+        to: 'if (gateway.routesToPort === null)',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-ha.test.ts` }] },
+  },
+  {
+    name: 'pause-leaves-members',
+    breaks: ['stop and start'],
+    effect: 'a paused cluster keeps its standbys running',
+    edits: [
+      {
+        file: `${TOPOLOGY}/decide-ha.ts`,
+        from: ': ClusterSeen,\n): HaStep {\n  const running = [primary, ...others]',
+        to: ': ClusterSeen,\n): HaStep {\n  const running = [primary, ...others.slice(1)]',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-ha.test.ts` }] },
+  },
+  {
+    name: 'no-lag-limit',
+    breaks: ['read replica sets'],
+    effect: 'a node of a read replica set gets connections however far it is behind',
+    edits: [
+      {
+        file: `${TOPOLOGY}/lag.ts`,
+        from: 'bytes <= readLagLimit.bytes && seconds <= readLagLimit.seconds',
+        to: 'bytes <= readLagLimit.bytes || seconds <= readLagLimit.seconds',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/lag.test.ts` }] },
+  },
+  {
+    name: 'lag-not-judged',
+    breaks: ['read replica sets'],
+    effect: 'the measured lag of a node is not compared with the limit',
+    edits: [
+      {
+        file: `${TOPOLOGY}/read-replicas/judge.ts`,
+        from: 'node.lag !== null && !isWithin(node.lag, readLagLimit)',
+        to: 'node.lag === null && !node.streaming',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/read-replicas/judge.test.ts` }] },
+  },
+  {
+    name: 'no-drain',
+    breaks: ['read replica sets'],
+    effect: 'a node is restarted while the gateway still routes to it',
+    edits: [
+      {
+        file: `${TOPOLOGY}/read-replicas/judge.ts`,
+        from: "  if (withheld.has(n)) return no('about to be restarted');\n",
+        to: '',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/read-replicas/judge.test.ts` }] },
+  },
+  {
+    name: 'writer-serves',
+    breaks: ['P5', 'read replica sets'],
+    effect: 'readers reach a node that accepts writes and has a past of its own',
+    edits: [
+      {
+        file: `${TOPOLOGY}/decide-set.ts`,
+        from: "server !== null && (takesWrites || data === 'primary')",
+        to: "server !== null && takesWrites && data === 'primary'",
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-set.test.ts` }] },
+  },
+];

@@ -1,0 +1,352 @@
+/** Defects of the control plane and its clients: keys, secrets, networks, events, Kubernetes. */
+import type { Plant } from './plant.ts';
+
+const SERVER = 'packages/server/src';
+const KUBERNETES = `${SERVER}/engine/kubernetes`;
+
+export const CONTROL_PLANTS: readonly Plant[] = [
+  {
+    name: 'other-project-seen',
+    breaks: ['P7'],
+    effect: 'a key reads and changes services of another project by their ids',
+    edits: [
+      {
+        file: `${SERVER}/api/auth.ts`,
+        from: '    service.project_id !== parametersOf(params).project_id ||\n',
+        to: '',
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: `${SERVER}/api/auth.test.ts` }],
+    },
+  },
+  {
+    name: 'prod-unprotected',
+    breaks: ['P12', 'keys and roles'],
+    effect: 'a developer stops PROD services',
+    edits: [
+      {
+        file: 'packages/contract/src/permissions.ts',
+        from: "end: { changes: true, DEV: WRITERS, PROD: ADMINS, forkOnly: 'ownForks'",
+        to: "end: { changes: true, DEV: WRITERS, PROD: WRITERS, forkOnly: 'ownForks'",
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: 'packages/contract/src/permissions.test.ts' }] },
+  },
+  {
+    name: 'replica-set-unprotected',
+    breaks: ['console', 'keys and roles'],
+    effect: 'a DEV service takes its PROD read replica set along when it is stopped',
+    edits: [
+      {
+        file: 'packages/contract/src/permissions.ts',
+        from: "metadata.environment === 'PROD') ? 'PROD' : environment",
+        to: "metadata.environment === 'PROD') ? environment : 'DEV'",
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: 'packages/console/src/status.test.ts' }] },
+  },
+  {
+    name: 'dangerous-extension',
+    breaks: ['P12', 'extensions'],
+    effect: 'a tenant gets an extension that runs programs on the machine',
+    edits: [
+      {
+        file: `${SERVER}/domain/postgres/extension-rules.ts`,
+        from: 'return superuser\n    ? refuse(',
+        to: 'return superuser && RULES[name] !== undefined\n    ? refuse(',
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: `${SERVER}/domain/postgres/extension-rules.test.ts` }],
+    },
+  },
+  {
+    name: 'pooler-admits-our-roles',
+    breaks: ['P12', 'pooler'],
+    effect: 'clients log in through the pooler as roles of the control plane',
+    edits: [
+      {
+        file: `${SERVER}/engine/pooler/conf.ts`,
+        from: '${all}  reject\\n`)',
+        to: '${all}  scram-sha-256\\n`)',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/engine/pooler/conf.test.ts` }] },
+  },
+  {
+    name: 'password-in-log',
+    breaks: ['P8', 'masking of secrets'],
+    effect: 'the control log contains the keys of callers and passwords',
+    edits: [
+      {
+        file: `${SERVER}/lib/log.ts`,
+        from: "redact: ['req.headers.authorization', '*.first_verifier', '*.password']",
+        to: "redact: ['authorization', 'first_verifier', 'password']",
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/lib/log.test.ts` }] },
+  },
+  {
+    name: 'answers-not-sealed',
+    breaks: ['P8', 'idempotency keys'],
+    effect: 'a kept answer, with its password, can be read with the Idempotency-Key alone',
+    edits: [
+      {
+        file: `${SERVER}/lib/secret.ts`,
+        from: '`${secretKey}\\0${idempotencyKey}`',
+        to: '`${idempotencyKey}`',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/lib/secret.test.ts` }] },
+  },
+  {
+    name: 'same-answer-for-another-call',
+    breaks: ['P1', 'idempotency keys'],
+    effect: 'a call with the Idempotency-Key of another call gets the answer of that one',
+    edits: [
+      {
+        file: `${SERVER}/lib/secret.ts`,
+        from: 'update(`call\\0${text}`)',
+        to: "update(`call\\0${text.split(' ')[0]}`)",
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/lib/secret.test.ts` }] },
+  },
+  {
+    name: 'answer-not-kept',
+    breaks: ['P1', 'idempotency keys'],
+    effect: 'a call that is repeated with its Idempotency-Key gets no answer',
+    edits: [
+      {
+        file: `${SERVER}/services/change.ts`,
+        from: 'if (once !== null) await keepAnswer(tx, once',
+        to: 'if (once !== null && caller.dryRun) await keepAnswer(tx, once',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: 'packages/server/test/once.test.ts' }] },
+  },
+  {
+    name: 'guessing-unlimited',
+    breaks: ['P9'],
+    effect: 'an attacker with a network of IPv6 guesses keys without a limit',
+    edits: [
+      {
+        file: `${SERVER}/api/failures.ts`,
+        from: '.slice(0, 4).join',
+        to: '.join',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/api/failures.test.ts` }] },
+  },
+  {
+    name: 'reads-of-one-service',
+    breaks: ['P9'],
+    effect: 'one service takes all turns of expensive reads',
+    edits: [
+      {
+        file: `${SERVER}/services/read-limit.ts`,
+        from: 'all < total && (running.get(serviceId) ?? 0) < perService',
+        to: 'all < total && (running.get(serviceId) ?? 0) <= total',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/services/read-limit.test.ts` }] },
+  },
+  {
+    name: 'audit-grows-by-refusals',
+    breaks: ['P13', 'audit log'],
+    effect: 'each refused call of a key is a row of the audit log',
+    edits: [
+      {
+        file: `${SERVER}/api/audit-counts.ts`,
+        from: 'code == null ? service_id : null',
+        to: 'code == null ? null : service_id',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/api/audit-counts.test.ts` }] },
+  },
+  {
+    name: 'events-missed',
+    breaks: ['events'],
+    effect: 'a stream misses an event that happens while it reads',
+    edits: [
+      {
+        file: `${SERVER}/events/hub.ts`,
+        from: '    hub.reads.clear();\n',
+        to: '',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/events/hub.test.ts` }] },
+  },
+  {
+    name: 'webhook-to-metadata-server',
+    breaks: ['webhooks', 'P12'],
+    effect: 'a webhook reaches addresses of the private network through IPv6',
+    edits: [
+      {
+        file: `${SERVER}/events/networks.ts`,
+        from: '(internetIpv6.check(address, kind) && !ISATAP.test(address))',
+        to: 'internetIpv6.check(address, kind)',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/events/networks.test.ts` }] },
+  },
+  {
+    name: 'exporter-labels-unsorted',
+    breaks: ['exporters'],
+    effect: 'receivers of remote write refuse the samples',
+    edits: [
+      {
+        file: `${SERVER}/domain/exporter/figures.ts`,
+        from: "    ['node', String(sample.node)],\n    ['project_id', sample.projectId],\n",
+        to: "    ['project_id', sample.projectId],\n    ['node', String(sample.node)],\n",
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/domain/exporter/figures.test.ts` }] },
+  },
+  {
+    name: 'statement-writes',
+    breaks: ['statements'],
+    effect: 'a statement that may only read begins a transaction that can write',
+    edits: [
+      {
+        file: `${SERVER}/engine/statements/run.ts`,
+        from: "client.query('begin transaction read only')",
+        to: "client.query('begin transaction isolation level repeatable read')",
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/engine/statements/run.test.ts` }] },
+  },
+  {
+    name: 'session-may-write',
+    breaks: ['statements'],
+    effect: 'a statement that leaves its transaction can begin one that writes',
+    edits: [
+      {
+        file: `${SERVER}/engine/statements/session.ts`,
+        from: "    'default_transaction_read_only=on',\n",
+        to: '',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/engine/statements/session.test.ts` }] },
+  },
+  {
+    name: 'password-not-prepared',
+    breaks: ['passwords'],
+    effect: 'nobody can log in with a password that has a character outside of ASCII',
+    edits: [
+      {
+        file: `${SERVER}/lib/scram.ts`,
+        from: 'await prepared(password), salt',
+        to: 'password, salt',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/lib/scram.test.ts` }] },
+  },
+  {
+    name: 'key-of-another-certificate',
+    breaks: ['TLS'],
+    effect: 'after a crash between two files a server has a certificate without its key',
+    edits: [
+      {
+        file: `${SERVER}/lib/tls.ts`,
+        from: '.checkPrivateKey(createPrivateKey(keyPem));',
+        to: ".subject !== '' && createPrivateKey(keyPem).type === 'private';",
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/lib/tls.test.ts` }] },
+  },
+  {
+    name: 'open-proxy',
+    breaks: ['TLS', 'P7'],
+    effect: 'the TLS gateway connects a client to whatever a name in the DNS leads to',
+    edits: [
+      {
+        file: `${SERVER}/tls-gateway/routes.ts`,
+        from: 'return name === service ? (project ?? null) : null;',
+        to: "return name === undefined || service === '' ? null : (project ?? null);",
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/tls-gateway/routes.test.ts` }] },
+  },
+  {
+    name: 'clear-text-on-kubernetes',
+    breaks: ['Kubernetes', 'allow lists'],
+    effect: 'clients outside of an allow list reach a service on Kubernetes',
+    edits: [
+      {
+        file: `${KUBERNETES}/manifests/networks.ts`,
+        from: "    'host all all all reject',\n",
+        to: '',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/manifests/networks.test.ts` }] },
+  },
+  {
+    name: 'empty-cluster-in-place-of-lost',
+    breaks: ['Kubernetes', 'create'],
+    effect: 'a service whose Cluster was deleted is made again, empty',
+    edits: [
+      {
+        file: `${KUBERNETES}/service/decide.ts`,
+        from: "if (spec.provisioned) return { kind: 'refuse', why: LOST };",
+        to: "if (spec.provisioned && parent !== null) return { kind: 'refuse', why: LOST };",
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/service/decide.test.ts` }] },
+  },
+  {
+    name: 'sync-before-standby',
+    breaks: ['Kubernetes', 'P3'],
+    effect: 'all writes wait for a standby that does not exist yet',
+    edits: [
+      {
+        file: `${KUBERNETES}/service/change.ts`,
+        from: 'sync: Math.min(before.sync, desired.sync)',
+        to: 'sync: Math.max(before.sync, desired.sync)',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/service/decide.test.ts` }] },
+  },
+  {
+    name: 'window-pruned',
+    breaks: ['Kubernetes', 'backups'],
+    effect: 'the snapshot that the beginning of the window needs is removed',
+    edits: [
+      {
+        file: `${KUBERNETES}/backups.ts`,
+        from: 'taken.slice(base + 1)',
+        to: 'taken.slice(base)',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/backups.test.ts` }] },
+  },
+  {
+    name: 'confirm-any-name',
+    breaks: ['MCP'],
+    effect: 'an agent deletes a service without its exact name',
+    edits: [
+      {
+        file: 'packages/mcp/src/tool.ts',
+        from: 'if (echo === found.name) return found;',
+        to: 'if (echo.trim() !== "") return found;'.replaceAll('"', "'"),
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: 'packages/mcp/src/tool.test.ts' }] },
+  },
+  {
+    name: 'index-missing',
+    breaks: ['P10'],
+    effect: 'a list of operations reads those of all projects',
+    edits: [
+      {
+        file: 'packages/server/migrations/0001_init.sql',
+        from: 'create index operations_of_project on operations (project_id, created desc, id);\n',
+        to: '',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: 'packages/server/test/fleet.test.ts' }] },
+  },
+];

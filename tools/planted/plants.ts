@@ -1,0 +1,13 @@
+/** All planted defects. */
+import { CLUSTER_PLANTS } from './clusters.ts';
+import { CONTROL_PLANTS } from './control.ts';
+import { DATA_PLANTS } from './data.ts';
+import { MACHINE_PLANTS } from './machine.ts';
+import type { Plant } from './plant.ts';
+
+export const PLANTS: readonly Plant[] = [
+  ...CLUSTER_PLANTS,
+  ...MACHINE_PLANTS,
+  ...DATA_PLANTS,
+  ...CONTROL_PLANTS,
+];
