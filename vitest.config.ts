@@ -71,6 +71,7 @@ export default defineConfig({
         timeout: 1_200_000,
       },
       { name: 'promise', description: 'a promise that every engine keeps, on Kubernetes' },
+      { name: 'journey', description: 'what users of a region on Kubernetes do, in their order' },
     ],
     projects: [
       {
@@ -91,8 +92,8 @@ export default defineConfig({
           include: ['packages/*/test/**/*.test.ts'],
           pool: 'forks',
           // Installations share the machine's cores, and wait for clocks and disks much of the
-          // time: with one more than there are cores, these are idle for a quarter of it.
-          maxWorkers: availableParallelism() + 2,
+          // time.
+          maxWorkers: availableParallelism() + 1,
           sequence: { groupOrder: 1 },
           // Deadlines of last resort: no test measures time, and a slow machine must pass as well.
           testTimeout: 900_000,
