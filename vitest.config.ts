@@ -71,6 +71,7 @@ export default defineConfig({
         timeout: 1_200_000,
       },
       { name: 'promise', description: 'a promise that every engine keeps, on Kubernetes' },
+      { name: 'journey', description: 'what users of a region on Kubernetes do, in their order' },
     ],
     projects: [
       {

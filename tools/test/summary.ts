@@ -1,6 +1,6 @@
 /**
  * Prints the tests that run for minutes, and at the end the tests that were left out and the disk
- * space that the run took.
+ * space that the run took. Failed tests that run once more are another run, with nothing left out.
  */
 import { statfsSync } from 'node:fs';
 import type { Reporter, TestCase, TestModule, Vitest } from 'vitest/node';
@@ -23,6 +23,7 @@ export class Summary implements Reporter {
   /** When each test began that has not ended. */
   readonly #running = new Map<TestCase, number>();
   #tagsFilter: readonly string[] = [];
+  #isFirstRun = true;
 
   constructor(directory: string) {
     this.#directory = directory;
@@ -62,7 +63,8 @@ export class Summary implements Reporter {
   onTestRunEnd(modules: readonly TestModule[]): void {
     clearInterval(this.#sampler);
     clearInterval(this.#namer);
-    const lines = this.#tagsFilter.includes('!slow') ? leftOut(modules) : [];
+    const lines = this.#isFirstRun && this.#tagsFilter.includes('!slow') ? leftOut(modules) : [];
+    this.#isFirstRun = false;
     const gigabytes = ((this.#mostUsed - this.#usedBefore) / 1e9).toFixed(1);
     lines.push(
       `At most ${gigabytes} GB more than before were used on the disk of ${this.#directory}.`,

@@ -16,7 +16,7 @@ import './networks.ts';
 import './sets.ts';
 import './moves.ts';
 import './moves-back.ts';
-import './journey.ts';
+import './journey-suite.ts';
 import './gateway.ts';
 import './control-plane.ts';
 
