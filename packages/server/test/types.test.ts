@@ -9,6 +9,7 @@ import {
   type ServiceAccess,
 } from './service-access.ts';
 import { install, type Installation } from './harness.ts';
+import { untilExpected } from './until.ts';
 
 let cloud: Installation;
 let available: string[];
@@ -96,7 +97,9 @@ test('TIMESCALEDB: hypertables, aggregates, policies and jobs go on in a fork, a
         ),
       ).toBe(2);
       // Its own workers, in its own server.
-      await expect.poll(() => value(client, WORKERS)).toBeGreaterThan(0);
+      await untilExpected('the workers of TimescaleDB run', async () =>
+        expect(await value(client, WORKERS)).toBeGreaterThan(0),
+      );
       if (policies) {
         await client.query("call refresh_continuous_aggregate('daily', null, null)");
         expect(await value(client, 'select count(*)::int from daily')).toBe(chunks - 1);
