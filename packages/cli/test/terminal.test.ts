@@ -7,6 +7,7 @@ import { OPERATION, type Answer } from './answers.ts';
 import { PLAIN_SERVICE, SERVICE } from './examples.ts';
 import { HOWDAH, howdah, type Outcome } from './api.ts';
 import { api, bin, ok, setUp, tearDown } from './behaviour-shell.ts';
+import { untilExpected } from '../../server/test/until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -116,7 +117,9 @@ test('events --follow says how to end it', async () => {
   onTestFinished(() => void child.kill('SIGKILL'));
   let said = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => (said += text));
-  await expect.poll(() => said).toContain('Ctrl-C ends it');
+  await untilExpected('the command says how to end it', () =>
+    expect(said).toContain('Ctrl-C ends it'),
+  );
   child.kill('SIGINT');
   await once(child, 'close');
 });
@@ -238,7 +241,9 @@ test('logs --follow prints existing lines, then new ones, each once', async () =
       .trim()
       .split('\n')
       .map((text) => text.split(': ')[1]);
-  await expect.poll(messages).toEqual(['first', 'second']);
+  await untilExpected('the first two lines are printed', () =>
+    expect(messages()).toEqual(['first', 'second']),
+  );
   // Written by processes side by side: an older line comes late, and a line comes twice because it was said twice.
   answers['getServiceLogs'] = page(
     line(2, 'third'),
@@ -247,7 +252,9 @@ test('logs --follow prints existing lines, then new ones, each once', async () =
     line(0, 'late'),
     line(0, 'first'),
   );
-  await expect.poll(messages).toEqual(['first', 'second', 'late', 'second', 'third']);
+  await untilExpected('the later lines are printed', () =>
+    expect(messages()).toEqual(['first', 'second', 'late', 'second', 'third']),
+  );
   child.kill('SIGINT');
   await once(child, 'close');
 });

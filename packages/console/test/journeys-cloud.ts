@@ -11,8 +11,6 @@ import { CHROMIUM, launch, logIn, openWindow, type Look } from './browser.ts';
 /** How long a page may take to show what is so; the machine may be busy. */
 export const PATIENCE_MS = 300_000;
 
-export const eventually = <T>(look: () => T) => expect.poll(look);
-
 export let installation: Installation;
 
 export let browser: Browser;

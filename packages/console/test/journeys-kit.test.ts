@@ -2,15 +2,8 @@
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CHROMIUM, NO_CHROMIUM, barriers, logIn, openWindow } from './browser.ts';
-import {
-  browser,
-  enter,
-  eventually,
-  installation,
-  PATIENCE_MS,
-  setUp,
-  tearDown,
-} from './journeys-cloud.ts';
+import { browser, enter, installation, PATIENCE_MS, setUp, tearDown } from './journeys-cloud.ts';
+import { untilExpected } from '../../server/test/until.ts';
 
 const KIT = {
   howdah: 'recovery kit',
@@ -80,7 +73,9 @@ describe.skipIf(CHROMIUM === null)(`a recovery kit in the console${NO_CHROMIUM}`
       const choice = page.getByRole('radio', { name: /^orders/ });
       await choice.focus();
       await page.keyboard.press('Space');
-      await eventually(() => choice.getAttribute('aria-checked')).toBe('true');
+      await untilExpected('the choice is checked', async () =>
+        expect(await choice.getAttribute('aria-checked')).toBe('true'),
+      );
       const refused = page.getByRole('radio', { name: /^empty/ });
       expect(await refused.getAttribute('aria-disabled')).toBe('true');
       expect([await barriers(page), await overflow(page)]).toEqual([[], 0]);

@@ -1,12 +1,10 @@
 /** Pages of the console and their refusals by role, in a real browser with a whole installation. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Service } from '../../server/test/harness-caller.ts';
 import { barriers, CHROMIUM, jumps, logIn, NO_CHROMIUM, openWindow, type Look } from './browser.ts';
 import {
   browser,
   enter,
-  eventually,
   installation,
   openService,
   pagesOf,
@@ -15,6 +13,7 @@ import {
   setUp,
   tearDown,
 } from './journeys-cloud.ts';
+import { until, untilExpected } from '../../server/test/until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -24,7 +23,9 @@ const PRINTED_LINK = /http:\S+\/login#[\w-]{43}(?=\s)/;
 describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
   test('the link of howdah up opens the console once; then a key is needed', async () => {
     // It is ready before it says so.
-    await eventually(() => installation.output.join('')).toMatch(PRINTED_LINK);
+    await untilExpected('the link to log in is printed', () =>
+      expect(installation.output.join('')).toMatch(PRINTED_LINK),
+    );
     const link = PRINTED_LINK.exec(installation.output.join(''))?.[0] ?? '';
     const { context, page, problems } = await openWindow(browser, installation);
     page.setDefaultTimeout(PATIENCE_MS);
@@ -131,7 +132,9 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
       await installation.stop('SIGKILL');
       const lost = page.getByText('The control plane does not answer.');
       await lost.waitFor();
-      await sleep(10_000);
+      let failed = 0;
+      page.on('requestfailed', () => (failed += 1));
+      await until('the page has asked three more times', () => failed >= 3);
       // The list that was loaded before stays on the page.
       expect(await page.getByRole('listitem').count()).toBeGreaterThan(0);
       await installation.up();
@@ -158,7 +161,9 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.getByText('number 0', { exact: true }).waitFor();
     for (let part = 0; part <= 10; part++) {
       await page.evaluate(`scrollTo(0, document.body.scrollHeight * ${part / 10})`);
-      await eventually(() => page.getByRole('listitem').count()).toBeLessThan(80);
+      await untilExpected('fewer than 80 items are listed', async () =>
+        expect(await page.getByRole('listitem').count()).toBeLessThan(80),
+      );
       expect(await page.getByRole('listitem').count()).toBeGreaterThan(8);
     }
     await page.getByText('number 999', { exact: true }).waitFor();
@@ -173,23 +178,29 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     const { page } = await enter();
     await openService(page, service, 'settings');
     // From the top of the page, whatever has the focus while it loads.
-    await eventually(async () => {
+    await untilExpected('the first tab leads to the skip link', async () => {
       await page.evaluate('document.body.tabIndex = -1; document.body.focus()');
       await page.keyboard.press('Tab');
-      return page.evaluate('document.activeElement.textContent');
-    }).toBe('Skip to the page');
+      expect(await page.evaluate('document.activeElement.textContent')).toBe('Skip to the page');
+    });
     await page.keyboard.press('Enter');
-    await eventually(() => page.evaluate('document.activeElement.id')).toBe('main');
+    await untilExpected('the main part has the focus', async () =>
+      expect(await page.evaluate('document.activeElement.id')).toBe('main'),
+    );
     await page.getByRole('button', { name: 'Delete…' }).focus();
     await page.keyboard.press('Enter');
-    await eventually(() =>
-      page.evaluate(
-        "document.activeElement.closest('[role=dialog]') && document.activeElement.tagName",
-      ),
-    ).toBe('INPUT');
+    await untilExpected('the input of the dialog has the focus', async () =>
+      expect(
+        await page.evaluate(
+          "document.activeElement.closest('[role=dialog]') && document.activeElement.tagName",
+        ),
+      ).toBe('INPUT'),
+    );
     await page.keyboard.press('Escape');
     await page.getByRole('dialog').waitFor({ state: 'detached' });
-    await eventually(() => page.evaluate('document.activeElement.textContent')).toBe('Delete…');
+    await untilExpected('the button that opened the dialog has the focus', async () =>
+      expect(await page.evaluate('document.activeElement.textContent')).toBe('Delete…'),
+    );
   });
 
   test('a new key is shown once, and a login with it has its rights until it is revoked', async () => {
@@ -296,15 +307,21 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     const canvas = chart.locator('.u-over');
     await canvas.hover();
     const pointed = chart.locator('b');
-    await eventually(() => pointed.textContent()).toMatch(/^(2|3)\d$/);
+    await untilExpected('a point in the middle is shown', async () =>
+      expect(await pointed.textContent()).toMatch(/^(2|3)\d$/),
+    );
     await page.mouse.move(0, 0);
     await pointed.waitFor({ state: 'detached' });
     await page.getByRole('button', { name: 'Earlier' }).focus();
     await chart.focus();
     await page.keyboard.press('End');
-    await eventually(() => pointed.textContent()).toBe('59');
+    await untilExpected('the last point is shown', async () =>
+      expect(await pointed.textContent()).toBe('59'),
+    );
     await page.keyboard.press('ArrowLeft');
-    await eventually(() => pointed.textContent()).toBe('58');
+    await untilExpected('the point before the last is shown', async () =>
+      expect(await pointed.textContent()).toBe('58'),
+    );
     expect(await chart.getAttribute('aria-valuetext')).toMatch(/\S, 58$/);
   });
 

@@ -7,7 +7,6 @@ import { CHROMIUM, logIn, NO_CHROMIUM, openWindow } from './browser.ts';
 import {
   browser,
   enter,
-  eventually,
   installation,
   offsite,
   openService,
@@ -15,6 +14,7 @@ import {
   setUp,
   tearDown,
 } from './journeys-cloud.ts';
+import { untilExpected } from '../../server/test/until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -72,11 +72,13 @@ describe.skipIf(CHROMIUM === null)(`actions of a service in Chromium${NO_CHROMIU
     await row('pgstattuple').getByRole('button', { name: 'Disable pgstattuple' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Disable' }).click();
     await row('pgstattuple').getByText('available', { exact: true }).waitFor();
-    await eventually(async () =>
-      (await installation.operations(service.service_id)).map(
-        ({ kind, status }) => `${kind} ${status}`,
-      ),
-    ).toEqual(['disableExtension succeeded', 'enableExtension succeeded', 'create succeeded']);
+    await untilExpected('the extension is disabled and enabled', async () =>
+      expect(
+        (await installation.operations(service.service_id)).map(
+          ({ kind, status }) => `${kind} ${status}`,
+        ),
+      ).toEqual(['disableExtension succeeded', 'enableExtension succeeded', 'create succeeded']),
+    );
   });
 
   test('a pending minor version is shown, and a restart is one click away', async () => {
@@ -92,10 +94,10 @@ describe.skipIf(CHROMIUM === null)(`actions of a service in Chromium${NO_CHROMIU
     await openService(page, service);
     await page.getByText(message).waitFor();
     await page.getByRole('button', { name: 'Restart' }).click();
-    await eventually(async () => {
+    await untilExpected('the restart has succeeded', async () => {
       const [restart] = await installation.operations(service.service_id);
-      return `${restart?.kind} ${restart?.status}`;
-    }).toBe('restart succeeded');
+      expect(`${restart?.kind} ${restart?.status}`).toBe('restart succeeded');
+    });
   });
 
   test('the operator adds a repository, saves its kit, and removes it by its name', async () => {
@@ -217,7 +219,9 @@ describe.skipIf(CHROMIUM === null)(`actions of a service in Chromium${NO_CHROMIU
     expect(await choice.isDisabled()).toBe(true);
     hasOne = true;
     await page.reload();
-    await eventually(() => choice.isDisabled()).toBe(false);
+    await untilExpected('the choice is enabled', async () =>
+      expect(await choice.isDisabled()).toBe(false),
+    );
     await choice.click();
     expect(await choice.isChecked()).toBe(true);
   });
@@ -233,12 +237,14 @@ describe.skipIf(CHROMIUM === null)(`actions of a service in Chromium${NO_CHROMIU
       const { page } = await enter({ theme: 'light', width });
       await openService(page, service, 'settings');
       const tabs = page.getByRole('navigation', { name: 'Service' });
-      await eventually(async () => {
+      await untilExpected('all tabs are within the page', async () => {
         const boxes = labels.map((name) => tabs.getByRole('link', { name }).boundingBox());
-        return (await Promise.all(boxes)).every(
-          (box) => box !== null && box.x >= 0 && box.x + box.width <= width,
-        );
-      }).toBe(true);
+        expect(
+          (await Promise.all(boxes)).every(
+            (box) => box !== null && box.x >= 0 && box.x + box.width <= width,
+          ),
+        ).toBe(true);
+      });
     }
   });
 });

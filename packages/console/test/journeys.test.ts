@@ -1,6 +1,5 @@
 /** Work with services in the console, in a real browser with a whole installation. */
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { connectTo } from '../../server/test/harness.ts';
 import { createLayout, findServer, signal } from '../../server/test/probe.ts';
@@ -8,16 +7,23 @@ import { CHROMIUM, logIn, NO_CHROMIUM, openWindow } from './browser.ts';
 import {
   browser,
   enter,
-  eventually,
   installation,
   openService,
   PATIENCE_MS,
   setUp,
   tearDown,
 } from './journeys-cloud.ts';
+import { until, untilExpected } from '../../server/test/until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
+
+/** Waits for the next second of the clock: fields of the page may show no parts of it. */
+const untilLaterSecond = (then: Date): Promise<Date> =>
+  until('the clock shows a later second', () => {
+    const now = new Date();
+    return Math.floor(now.getTime() / 1000) > Math.floor(then.getTime() / 1000) && now;
+  });
 
 describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
   test('a create shows its steps, and the copied URI connects', async () => {
@@ -29,8 +35,10 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.getByRole('textbox', { name: 'Name' }).fill('from the browser');
     // The command beside the form contains the choice.
     await page.getByRole('radio', { name: /^1 CPU/ }).click();
-    await eventually(() => page.getByRole('region', { name: 'command' }).textContent()).toContain(
-      "--name 'from the browser'",
+    await untilExpected('the command has the name', async () =>
+      expect(await page.getByRole('region', { name: 'command' }).textContent()).toContain(
+        "--name 'from the browser'",
+      ),
     );
     expect(await page.getByRole('region', { name: 'curl' }).textContent()).toContain(
       '"cpu_millis":"1000"',
@@ -77,7 +85,9 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.getByText('about 42 s more').waitFor();
     send('SIGCONT');
     await page.getByText('Paused', { exact: true }).waitFor();
-    await eventually(() => page.getByText('about 42 s more').count()).toBe(0);
+    await untilExpected('no estimate is shown', async () =>
+      expect(await page.getByText('about 42 s more').count()).toBe(0),
+    );
   });
 
   test('the calls beside the create form make the same service, in a VPC', async () => {
@@ -144,11 +154,10 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     const client = await connectTo(installation, parent, parent.initial_password);
     await client.query('create table kept (n int)');
     await client.query('insert into kept values (1)');
-    await sleep(1200);
-    const between = new Date();
-    await sleep(1200);
+    const between = await untilLaterSecond(new Date());
+    const after = await untilLaterSecond(between);
     await client.query('insert into kept values (2)');
-    await sleep(1200);
+    await untilLaterSecond(after);
     await client.query('select txid_current()');
     await client.end();
 
@@ -254,8 +263,10 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
       const storage = page.getByRole('textbox', { name: 'Storage in GB' });
       expect(await storage.inputValue()).toBe('10 GB');
       await storage.fill('20');
-      await eventually(() => page.getByRole('region', { name: 'command' }).textContent()).toContain(
-        '--storage-gb 20',
+      await untilExpected('the command has the new size', async () =>
+        expect(await page.getByRole('region', { name: 'command' }).textContent()).toContain(
+          '--storage-gb 20',
+        ),
       );
       await page.getByRole('button', { name: 'Create with storage' }).click();
       await page.getByRole('heading', { level: 1, name: 'with storage' }).waitFor();
@@ -282,11 +293,13 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
       const made = Array.isArray(services)
         ? services.find(({ name }) => name === 'with storage')
         : undefined;
-      await eventually(async () =>
-        (await installation.operations(made.service_id)).map(
-          ({ kind, status }) => `${kind} ${status}`,
-        ),
-      ).toContain('resize succeeded');
+      await untilExpected('the resize has succeeded', async () =>
+        expect(
+          (await installation.operations(made.service_id)).map(
+            ({ kind, status }) => `${kind} ${status}`,
+          ),
+        ).toContain('resize succeeded'),
+      );
       const [resized] = await installation.operations(made.service_id);
       expect(resized?.steps.map(({ name }) => name)).not.toContain('stop PostgreSQL');
     },

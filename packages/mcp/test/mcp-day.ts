@@ -2,6 +2,7 @@
 import { Client as Postgres } from 'pg';
 import { expect } from 'vitest';
 import type { Caller } from './mcp-cloud.ts';
+import { untilExpected } from '../../server/test/until.ts';
 
 type Call = Caller['call'];
 
@@ -185,9 +186,9 @@ export async function lookAfter(call: Call): Promise<void> {
   expect(
     JSON.stringify((await call('get_logs', { service: 'shop', search: ['ready'], limit: 1 })).data),
   ).toContain('ready to accept connections');
-  await expect
-    .poll(async () => (await call('get_metrics', { service: 'shop' })).text)
-    .toContain('memory_bytes');
+  await untilExpected('the service has samples', async () =>
+    expect((await call('get_metrics', { service: 'shop' })).text).toContain('memory_bytes'),
+  );
   expect(
     JSON.stringify((await call('get_metrics', { service: 'shop', name: 'connections' })).data),
   ).toContain('points');

@@ -24,6 +24,7 @@ import {
   pauseAndResize,
   readSchema,
 } from './mcp-day.ts';
+import { untilExpected } from '../../server/test/until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -68,9 +69,9 @@ test('an agent makes a service, reads it, changes a fork of it and cleans up', a
 });
 
 test('statements on forks leave no fork behind', async () => {
-  await expect
-    .poll(async () => (await withStdio(({ call }) => call('list_services'))).text)
-    .not.toContain('-query');
+  await untilExpected('no fork for a statement is left', async () =>
+    expect((await withStdio(({ call }) => call('list_services'))).text).not.toContain('-query'),
+  );
 });
 
 test('storage is set at creation and resized without a restart; purge removes a service, or a deleted one, for good', async () => {
@@ -118,9 +119,11 @@ test('storage is set at creation and resized without a restart; purge removes a 
     expect((await call('purge_service', { service: 'living', confirm: 'living' })).failed).toBe(
       false,
     );
-    await expect
-      .poll(async () => (await call('get_service', { service: living.data['service_id'] })).data)
-      .toMatchObject({ code: 'NOT_FOUND' });
+    await untilExpected('the service is gone', async () =>
+      expect(
+        (await call('get_service', { service: living.data['service_id'] })).data,
+      ).toMatchObject({ code: 'NOT_FOUND' }),
+    );
     expect((await call('list_services', { deleted: true })).text).not.toContain('living');
   });
 });

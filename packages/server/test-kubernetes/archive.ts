@@ -1,5 +1,4 @@
 /** Archived WAL in the object store of a region, and forks of moments of the past. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect } from 'vitest';
 import { Type } from 'typebox';
 import { folderOf, type ObjectStore, type ServiceSpec } from '../test/probe.ts';
@@ -10,6 +9,7 @@ import { pathIn } from './operator/cluster.ts';
 import { namespaceOf, podOf, removeAll, settle, storeSecret } from './probe.ts';
 import { startS3, type S3 } from './s3.ts';
 import type { KubernetesSubject } from './subject.ts';
+import { untilExpected } from '../test/until.ts';
 
 const KEEP = { removes: true, quotaBytes: 1e9 };
 
@@ -27,20 +27,6 @@ const endFile = (subject: KubernetesSubject, spec: ServiceSpec): Promise<string>
 const windowOf = async ({ engine }: KubernetesSubject, { id }: ServiceSpec) =>
   (await engine.backups.describe(id)).window;
 
-const WITHIN_MS = 800_000;
-
-/** Waits until what is found is as wanted. `expect.poll` cannot be used by concurrent tests. */
-async function eventually<T>(
-  look: () => Promise<T>,
-  isWanted: (found: T) => boolean,
-): Promise<void> {
-  const endMs = Date.now() + WITHIN_MS;
-  for (let found = await look(); !isWanted(found); found = await look()) {
-    if (Date.now() > endMs) throw new Error(`not in time: ${JSON.stringify(found)}`);
-    await sleep(1000);
-  }
-}
-
 /** Ends files of WAL ever less often: a slow machine archives one in more than a second. */
 function endingFiles(subject: KubernetesSubject, spec: ServiceSpec): () => Promise<void> {
   let calls = 0;
@@ -53,13 +39,15 @@ function endingFiles(subject: KubernetesSubject, spec: ServiceSpec): () => Promi
 /** Has the first base backup taken, and one more if it fails. */
 async function backUp(subject: KubernetesSubject, spec: ServiceSpec): Promise<void> {
   const next = endingFiles(subject, spec);
-  const look = async () => {
+  await untilExpected('the service has a base backup', async () => {
     await subject.engine.backups.keep(spec.id, KEEP);
     await next();
     const { problem, window } = await subject.engine.backups.describe(spec.id);
-    return { problem, earliest: window.earliest };
-  };
-  await eventually(look, ({ problem, earliest }) => problem === null && earliest !== null);
+    expect({ problem, earliest: window.earliest }).toEqual({
+      problem: null,
+      earliest: expect.any(String),
+    });
+  });
 }
 
 /** Waits until all up to a moment is archived. */
@@ -69,19 +57,24 @@ async function archivedTo(
   moment: string,
 ): Promise<void> {
   const next = endingFiles(subject, spec);
-  const look = async (): Promise<string> => {
+  await untilExpected(`all WAL up to ${moment} is archived`, async () => {
     await next();
-    return (await windowOf(subject, spec)).latest ?? '';
-  };
-  await eventually(look, (latest) => Date.parse(latest) >= Date.parse(moment));
+    const { latest } = await windowOf(subject, spec);
+    expect(Date.parse(latest ?? '')).toBeGreaterThanOrEqual(Date.parse(moment));
+  });
 }
 
 /** The moment between two statements, by the clock of the server. */
 const momentIn = (subject: KubernetesSubject, spec: ServiceSpec): Promise<string> =>
   subject.withClient(spec, async (client) => {
     const { rows } = await client.query<{ now: Date }>('select clock_timestamp() as now');
-    await subject.wait(20);
-    return rows[0]?.now.toISOString() ?? '';
+    const moment = rows[0]?.now.toISOString() ?? '';
+    await untilExpected('the clock of the server goes on', async () =>
+      expect((await client.query(`select clock_timestamp() > $1 as later`, [moment])).rows).toEqual(
+        [{ later: true }],
+      ),
+    );
+    return moment;
   });
 
 const execute = (subject: KubernetesSubject, spec: ServiceSpec, sql: string, password?: string) =>
@@ -96,6 +89,11 @@ const filesOf = (
   { id }: Pick<ServiceSpec, 'id'>,
   server = s3(),
 ): Promise<string[]> => server.filesIn(`${folderOf(store)}/s-${id}`);
+
+const untilStored = (store: ObjectStore, spec: ServiceSpec): Promise<void> =>
+  untilExpected('the object store has files of the service', async () =>
+    expect(await filesOf(store, spec)).not.toEqual([]),
+  );
 
 const SECRET = Type.Object({ metadata: Type.Object({ name: Type.String() }) });
 
@@ -121,11 +119,10 @@ async function warnedOf(
   wanted: RegExp,
 ): Promise<void> {
   const next = endingFiles(subject, spec);
-  const look = async (): Promise<string> => {
+  await untilExpected('the service has the warnings', async () => {
     await next();
-    return warningsOf(subject, spec);
-  };
-  await eventually(look, (warnings) => wanted.test(warnings));
+    expect(await warningsOf(subject, spec)).toMatch(wanted);
+  });
 }
 
 /** The numbers of the archived files, of the first timeline. */
@@ -189,10 +186,7 @@ async function forkOfMoment(subject: KubernetesSubject, store: ObjectStore): Pro
   expect((await subject.engine.backups.describe(parent.id)).archive_mb).toBeGreaterThan(0);
   // It has a folder of its own.
   await endFile(subject, fork);
-  await eventually(
-    () => filesOf(store, fork),
-    (files) => files.length > 0,
-  );
+  await untilStored(store, fork);
   await forkOfNow(subject, parent, store);
   await removeAll(subject, parent.id);
   expect(await subject.leftovers(parent.id)).toEqual([]);
@@ -214,19 +208,16 @@ async function forkOfNow(
 ): Promise<void> {
   // While a base backup is under way, the fork would be a copy.
   const backups = () => operator().api.list(backupsIn(subject), BACKUP);
-  await eventually(backups, (all) =>
-    all.every(({ status }) => /^(completed|failed)$/.test(status?.phase ?? '')),
-  );
+  await untilExpected('no base backup is under way', async () => {
+    for (const { status } of await backups()) expect(status?.phase).toMatch(/^(completed|failed)$/);
+  });
   const fork = await forkOf(subject, parent);
   const { steps } = await settle(subject, fork);
   expect(steps[0], JSON.stringify(await backups())).toBe('take snapshot');
   const rows = await execute(subject, fork, 'select n from rows', FORK_PASSWORD);
   expect(rows).toHaveLength(9);
   await endFile(subject, fork);
-  await eventually(
-    () => filesOf(store, fork),
-    (files) => files.length > 0,
-  );
+  await untilStored(store, fork);
   await removeAll(subject, fork.id);
 }
 
@@ -246,9 +237,8 @@ async function awayAndBack(
   }
   const waiting =
     /object store of the region has taken no WAL since .*: (3[3-9]|[4-9]\d|\d{3}) MB of WAL/;
-  await eventually(
-    () => warningsOf(subject, spec),
-    (warnings) => waiting.test(warnings),
+  await untilExpected('the service warns of WAL that waits', async () =>
+    expect(await warningsOf(subject, spec)).toMatch(waiting),
   );
   expect(await subject.canLogIn(spec, subject.firstPassword)).toBe(true);
   const moment = await momentIn(subject, spec);

@@ -2,13 +2,15 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { test } from 'vitest';
+import { expect, test } from 'vitest';
+import type { Installation } from '../test/harness.ts';
 import { makePoolerImage } from './image.ts';
 import { startMetricsServer } from './metrics-server.ts';
 import { startOperator, type Operator } from './operator/operator.ts';
 import { realOperatorFiles, realPluginFiles, startRealOperator } from './real-operator.ts';
 import { openRig, type Rig } from './rig.ts';
 import { startS3, type S3 } from './s3.ts';
+import { untilExpected } from '../test/until.ts';
 
 type Opened = Readonly<{
   rig: Rig;
@@ -73,3 +75,7 @@ export const poolerImage = (): string => openedOrThrow().poolerImage;
 /** An object store that the cluster reaches. */
 export const s3 = (): S3 => openedOrThrow().s3;
 export const operator = (): Operator => openedOrThrow().operator;
+
+/** Waits until the integrity check of an installation finds nothing. */
+export const untilSound = ({ audit }: Pick<Installation, 'audit'>): Promise<void> =>
+  untilExpected('the integrity check finds nothing', async () => expect(await audit()).toEqual([]));

@@ -21,6 +21,7 @@ import { poolerImage, rig, s3 } from './cloud.ts';
 import { FIELD_MANAGER } from './probe.ts';
 import { realOperatorFiles, realPluginFiles } from './real-operator.ts';
 import { makeImage } from './image.ts';
+import { untilExpected } from '../test/until.ts';
 
 const MANIFESTS = fileURLToPath(new URL('../../../deploy/kubernetes/', import.meta.url));
 const IMAGE = 'localhost/howdah/control-plane:1';
@@ -131,7 +132,9 @@ test('the pod that works is killed in a create, and the other one finishes it', 
     service: await found('service', 'get', 'taken-over'),
     operations: await found('operation', 'list'),
   });
-  await expect.poll(stateOf).toMatchObject({ service: { status: 'READY' } });
+  await untilExpected('the service is ready', async () =>
+    expect(await stateOf()).toMatchObject({ service: { status: 'READY' } }),
+  );
   expect(await findLeader()).not.toBe(leader);
   expect(await rowsWritten(created, created.initial_password)).toBe(1);
   await kubectl('rollout', 'status', 'deployment/howdah', '--timeout=600s');
@@ -186,7 +189,9 @@ const MONITOR = Type.Object({
 test('a rollout replaces both pods, and services end as they began', async () => {
   await kubectl('rollout', 'restart', 'deployment/howdah');
   await kubectl('rollout', 'status', 'deployment/howdah', '--timeout=600s');
-  await expect.poll(findLeader).not.toBe(null);
+  await untilExpected('a control plane has the lease', async () =>
+    expect(await findLeader()).not.toBe(null),
+  );
   expect(await cli('service', 'logs', 'orders')).toContain('ready to accept connections');
   for (const name of ['orders', 'taken-over']) {
     const { service_id: id }: Created = JSON.parse(await cli('service', 'get', name, '-o', 'json'));
@@ -198,7 +203,7 @@ test('a rollout replaces both pods, and services end as they began', async () =>
       () => true,
       () => false, // the services are just being removed
     );
-  await expect.poll(remove).toBe(true);
+  await untilExpected('the region is removed', async () => expect(await remove()).toBe(true));
 });
 
 // The last of all tests with the cluster: the others use the rights too, as an administrator.

@@ -1,5 +1,4 @@
 /** Faults of a cluster, of its operator and of others who change its objects. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import type { ObjectStore, ServiceSpec, Verdict } from '../test/probe.ts';
 import { operator, rig, testWithDouble } from './cloud.ts';
@@ -13,10 +12,10 @@ import {
   removeAll,
   replicated,
   settle,
-  until,
 } from './probe.ts';
 import { messagesOf } from './server-log.ts';
 import { createKubernetesSubject, type KubernetesSubject } from './subject.ts';
+import { until, untilExpected } from '../test/until.ts';
 
 export const paused = (spec: ServiceSpec): ServiceSpec => ({ ...spec, power: 'paused' });
 export const larger = (spec: ServiceSpec): ServiceSpec => ({
@@ -42,23 +41,25 @@ export async function withSubject(
 
 /** Makes steps until a verdict is as wanted. The engine notices changes of others later. */
 export async function converge(
-  { engine }: KubernetesSubject,
+  { engine, wait }: KubernetesSubject,
   spec: ServiceSpec,
   isWanted: (verdict: Verdict) => boolean,
 ): Promise<Verdict> {
-  for (;;) {
+  const last = await until('the engine comes to the expected verdict', async () => {
     const verdict = await engine.lifecycle.converge(spec, async () => undefined);
-    if (isWanted(verdict)) return verdict;
-    if (verdict.outcome === 'failed') throw new Error(JSON.stringify(verdict));
-    await sleep(verdict.outcome === 'again' ? verdict.waitMs : 100);
-  }
+    if (isWanted(verdict) || verdict.outcome === 'failed') return verdict;
+    if (verdict.outcome === 'again') await wait(verdict.waitMs);
+    return null;
+  });
+  if (!isWanted(last)) throw new Error(JSON.stringify(last));
+  return last;
 }
 
 /** Makes steps that fail again: kube-proxy may notice late that the API server is back. */
 export const untilSettled = (subject: KubernetesSubject, spec: ServiceSpec): Promise<void> =>
-  until(subject, 'it settles', async () => {
+  untilExpected('the service is settled', async () => {
     const { outcome } = await subject.engine.lifecycle.converge(spec, async () => undefined);
-    return outcome === 'settled';
+    expect(outcome).toBe('settled');
   });
 
 export const reasonOf = (verdict: Verdict): string =>
@@ -127,9 +128,9 @@ test('the log of a server that has ended is still read when it runs again', () =
       .catch(() => undefined); // the container ends
     const readLog = () => messagesOf(subject, spec);
     const afterTheEnd = async () => (await readLog()).join('\n').split('before the end')[1];
-    await expect
-      .poll(afterTheEnd, { timeout: 300_000 })
-      .toContain('database system is ready to accept connections');
+    await untilExpected('the server log shows the new start', async () =>
+      expect(await afterTheEnd()).toContain('database system is ready to accept connections'),
+    );
     const messages = await readLog();
     expect(messages).toContain('before the end');
     expect(messages).toContain('received immediate shutdown request');
@@ -271,7 +272,7 @@ test('a primary that is killed under load twice loses no acknowledged write', ()
     const { api } = operator();
     await settle(subject, spec);
     const bothStream = () =>
-      until(subject, 'both standbys stream', async () => (await streaming(subject, spec)) === 2);
+      until('both standbys stream', async () => (await streaming(subject, spec)) === 2);
     await bothStream();
     const namespace = namespaceOf(projectId);
     const ledger = await openLedger((work) => subject.withClient(spec, work));
@@ -281,15 +282,15 @@ test('a primary that is killed under load twice loses no acknowledged write', ()
       // One of the two has each write, as PostgreSQL promises: the other one may not take over.
       const late = { metadata: { namespace, name: podOf(spec.id, before === 1 ? 0 : 1) } };
       await rig().exec(late, STOP_FOLLOWING);
-      await until(subject, 'one lags', async () => (await streaming(subject, spec)) === 1);
+      await until('one standby lags', async () => (await streaming(subject, spec)) === 1);
       await ledger.goesOn();
       await api.remove(pathIn(namespace, 'pods', podOf(spec.id, before)), 0);
-      await until(subject, 'another primary', async () => records.primary(spec.id) !== before);
+      await until('another server is the primary', async () => records.primary(spec.id) !== before);
       await rig().exec(late, FOLLOW);
       await ledger.goesOn();
       await settle(subject, spec);
       expect(records.primary(spec.id)).not.toBe(before);
-      await until(subject, 'a report', async () => records.ended.length === kill);
+      await until('the failover is reported', async () => records.ended.length === kill);
       await bothStream();
     }
     expect(records.ended.map(({ why }) => why)).toEqual([null, null]);

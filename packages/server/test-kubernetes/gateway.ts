@@ -8,8 +8,9 @@ import { promisify } from 'node:util';
 import { afterAll, expect, test } from 'vitest';
 import { connectTo, install, preload, type Installation } from '../test/harness.ts';
 import type { Service } from '../test/harness-caller.ts';
-import { poolerImage, rig } from './cloud.ts';
+import { poolerImage, rig, untilSound } from './cloud.ts';
 import { makeImage } from './image.ts';
+import { untilExpected } from '../test/until.ts';
 
 const MANIFEST = fileURLToPath(new URL('../../../deploy/kubernetes/gateway.yaml', import.meta.url));
 const RESOLVE: string = new URL('../test/resolve.mjs', import.meta.url).href;
@@ -91,9 +92,9 @@ test('a region has a domain, and the doctor says what its gateway lacks', async 
   const ingress = JSON.stringify({ status: { loadBalancer: { ingress: [{ ip: host }] } } });
   await kubectl('patch', 'service', 'gateway', '--subresource=status', '-p', ingress);
   await kubectl('rollout', 'status', 'deployment/gateway', '--timeout=600s');
-  await expect
-    .poll(async () => (await findings()).filter(({ state }) => state === 'missing'))
-    .toEqual([]);
+  await untilExpected('no prerequisite is missing', async () =>
+    expect((await findings()).filter(({ state }) => state === 'missing')).toEqual([]),
+  );
 });
 
 test('a service, its pooler and its read replica set have names at one port', async () => {
@@ -115,7 +116,7 @@ test('a service, its pooler and its read replica set have names at one port', as
   expect(await psql(made.endpoint, 'select n, pg_is_in_recovery() from t')).toBe('7|t');
   const services = JSON.parse(await kubectl('get', 'services', '-A', '-o', 'json'));
   expect(JSON.stringify(services)).not.toMatch(new RegExp(`s-${id}[^}]*"type":"NodePort"`));
-  await expect.poll(() => cloud.audit()).toEqual([]);
+  await untilSound(cloud);
 });
 
 test('a route that somebody has removed is found, and comes back', async () => {
@@ -145,10 +146,10 @@ test('routes go with their services', async () => {
   await cli('service', 'purge', service.service_id, '--yes');
   const routes = () =>
     kubectl('get', 'services', '-l', 'app.kubernetes.io/managed-by=howdah', '-o', 'name');
-  await expect.poll(routes).toBe('');
-  await expect
-    .poll(async () => (await cloud.cli('region', 'remove', 'kube', '--yes')).code)
-    .toBe(0);
-  await expect.poll(() => cloud.audit()).toEqual([]);
+  await untilExpected('no route is left', async () => expect(await routes()).toBe(''));
+  await untilExpected('the region is removed', async () =>
+    expect((await cloud.cli('region', 'remove', 'kube', '--yes')).code).toBe(0),
+  );
+  await untilSound(cloud);
   await rig().inNode('kubectl', 'delete', 'namespace', 'howdah-gateway');
 });

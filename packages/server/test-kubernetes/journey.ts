@@ -3,11 +3,11 @@ import { Type } from 'typebox';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo, install, type Installation } from '../test/harness.ts';
 import type { Service } from '../test/harness-caller.ts';
-import { operator, poolerImage, rig, s3 } from './cloud.ts';
+import { operator, poolerImage, rig, s3, untilSound } from './cloud.ts';
 import { realOperatorFiles } from './real-operator.ts';
+import { until, untilExpected } from '../test/until.ts';
 
 let cloud: Installation;
-
 beforeAll(async () => {
   cloud = await install();
 });
@@ -172,8 +172,9 @@ test('a service gets a connection pooler, at the port that its answer has', asyn
   await client.end();
   const newer = `${poolerImage()}-1`;
   await setImages(poolerImage(), newer, `--pooler-image ${newer}`);
-  const images = () => imagesOf(`howdah.io/pooler=s-${id}`);
-  await expect.poll(images, { timeout: 60_000 }).toEqual([newer]);
+  await untilExpected('the pooler has the newer image', async () =>
+    expect(await imagesOf(`howdah.io/pooler=s-${id}`)).toEqual([newer]),
+  );
   await cli('service', 'disable-pooler', 'orders');
   const kinds = (await cloud.operations(id)).map(({ kind, steps }) => [kind, steps.at(-1)?.name]);
   expect(kinds).toEqual(
@@ -189,10 +190,8 @@ test('a service gets a read replica set, which stops and starts with it', async 
   const options = '--name readers --nodes 1 --cpu-millis 250 --memory-gbs 1';
   await cli('replica-set', 'create', 'orders', ...options.split(' '));
   const sets = async () => (await cloud.get(id)).read_replica_sets;
-  const status = async () => (await sets()).map((set) => set.status);
-  await expect.poll(status).toEqual(['active']);
-  const [set] = await sets();
-  if (set === undefined) throw new Error('it has no set');
+  const findActive = async () => (await sets()).find(({ status }) => status === 'active');
+  const set = await until('the set is active', findActive);
   const count = async (): Promise<number | null> => {
     const client = await connectTo(cloud, { ...service, ...set }, PASSWORD);
     try {
@@ -203,30 +202,29 @@ test('a service gets a read replica set, which stops and starts with it', async 
   };
   expect(await count()).toBe(3);
   expect(await cli('replica-set', 'get', 'orders', 'readers')).toContain('follows the service');
-  await expect.poll(() => cloud.audit()).toEqual([]);
+  await untilSound(cloud);
   await cli('service', 'stop', 'orders');
   expect(await cli('service', 'logs', 'orders')).toContain(' LOG: '); // not always the last ones
   await expect(count()).rejects.toThrow();
   await cli('service', 'start', 'orders');
-  await expect.poll(() => count().catch(() => null)).toBe(3);
+  await untilExpected('the set has all rows', async () => expect(await count()).toBe(3));
   // A node answers before its start has ended, and no resize begins before that.
-  await expect.poll(status).toEqual(['active']);
+  await until('the set is active', findActive);
   await cli('replica-set', 'resize', 'orders', 'readers', '--cpu-millis', '500');
-  await expect.poll(status).toEqual(['active']);
+  await until('the set is active', findActive);
   const [operation] = await cloud.operations(set.id);
   expect(operation?.steps.map(({ name }) => name)).toEqual(['restart PostgreSQL', 'connect']);
   await cli('replica-set', 'delete', 'orders', 'readers');
-  await expect.poll(sets).toEqual([]);
+  await untilExpected('the set is deleted', async () => expect(await sets()).toEqual([]));
 });
 
 test('a service that runs has figures', async () => {
   const { service_id: id } = service;
-  const figures = async () => (await cloud.get(id)).metrics;
-  await expect.poll(figures).toMatchObject({
-    memory_mb: expect.any(Number),
-    milli_cpu: expect.any(Number),
-    storage_mb: expect.any(Number),
-  });
+  const figure: unknown = expect.any(Number);
+  const figures = { memory_mb: figure, milli_cpu: figure, storage_mb: figure };
+  await untilExpected('the service has samples', async () =>
+    expect((await cloud.get(id)).metrics).toMatchObject(figures),
+  );
   const { body } = await cloud.request('POST', `/services/${id}/metrics/series`, {
     name: 'connections',
     from: new Date(Date.now() - 600_000).toISOString(),
@@ -263,7 +261,7 @@ test('a service gets a replica, another primary, and a drill with its result', a
 
 test('a service is forked, with a size and a password of its own', async () => {
   // The primary of before may still be coming back as a replica.
-  await expect.poll(async () => (await cloud.get(service.service_id)).status).toBe('READY');
+  await cloud.until(service.service_id, 'READY');
   const made = await fork();
   expect(await writeRow(made.initial_password, made)).toBe(5);
   for (const other of [PASSWORD, service.initial_password])
@@ -277,7 +275,9 @@ test('a service is backed up by itself, and its last snapshot is forked', async 
   const { service_id: id } = service;
   const snapshots = async () =>
     Object((await cloud.request('GET', `/services/${id}/backupStatus`)).body).snapshots;
-  await expect.poll(snapshots).toMatchObject([{ kind: 'scheduled' }]);
+  await untilExpected('a scheduled snapshot is there', async () =>
+    expect(await snapshots()).toMatchObject([{ kind: 'scheduled' }]),
+  );
   const made = await fork('LAST_SNAPSHOT');
   expect(await writeRow(made.initial_password, made)).toBeGreaterThan(0);
   await expectForked(made.service_id);
@@ -316,8 +316,7 @@ test('a service is closed to others by an allow list, and by a VPC', async () =>
     await client.end();
     return true;
   };
-  const make = (thing: string, ...options: string[]) => cli(thing, 'create', ...options);
-  await make('allow-list', '--description', 'office', '--cidr', '192.0.2.0/24');
+  await cli('allow-list', 'create', '--description', 'office', '--cidr', '192.0.2.0/24');
   await cli('service', 'attach-allow-list', 'orders', 'office');
   await expect(logsIn()).rejects.toThrow('pg_hba.conf rejects');
   expect(await cli('query', 'orders', 'select 7 as found')).toMatch(/found\s+7/);
@@ -325,11 +324,11 @@ test('a service is closed to others by an allow list, and by a VPC', async () =>
   await cli('service', 'enable-pooler', 'orders');
   await expect(logsIn(await cloud.get(service.service_id))).rejects.toThrow('login rejected');
   await cli('allow-list', 'change', 'office', '--cidr', `${rig().machineHost}/32`);
-  await expect.poll(() => logsIn().catch(() => false)).toBe(true);
+  await until('the service accepts the login', () => logsIn());
   const pooled = async () => logsIn(await cloud.get(service.service_id));
-  await expect.poll(() => pooled().catch(() => false)).toBe(true);
+  await until('the pooler accepts the login', pooled);
   await cli('service', 'disable-pooler', 'orders');
-  await make('vpc', '--name', 'inner', '--cidr', '10.77.0.0/16', '--region', 'kube');
+  await cli('vpc', 'create', '--name', 'inner', '--cidr', '10.77.0.0/16', '--region', 'kube');
   await cli('service', 'attach-vpc', 'orders', 'inner');
   await expect(logsIn()).rejects.toThrow('pg_hba.conf rejects');
   await cli('service', 'detach-vpc', 'orders');
@@ -341,7 +340,7 @@ test('a service is closed to others by an allow list, and by a VPC', async () =>
 
 test('the integrity check finds what the cluster has and the metadata database has not', async () => {
   const { service_id: id } = service;
-  await expect.poll(() => cloud.audit()).toEqual([]);
+  await untilSound(cloud);
   const namespace = `howdah-${cloud.projectId}`;
   const kubectl = (...args: string[]) =>
     rig().inNode('kubectl', args[0] ?? '', '--namespace', namespace, ...args.slice(1));
@@ -373,14 +372,15 @@ test('a service warns of changes by others, and a restart takes them back', asyn
   await kubectl('patch', ...cluster, '--type', 'merge', '--patch', patch);
   const warned = async () => JSON.stringify((await cloud.get(id)).warnings ?? []);
   const field = 'spec.postgresql.parameters.wal_keep_size: \\"1MB\\" of kubectl-patch in place';
-  await expect.poll(warned, { timeout: 120_000 }).toContain(field);
+  await until('the changed field is shown', async () => (await warned()).includes(field));
   await cloud.request('POST', `/services/${id}/resize`, { storage_gb: 40 });
   const errors = async () => JSON.stringify((await cloud.operations(id))[0]);
-  await expect.poll(errors, { timeout: 120_000 }).toContain('takes the fields of others back');
+  const reason = 'takes the fields of others back';
+  await until('the operation fails', async () => (await errors()).includes(reason));
   await cli('service', 'restart', 'orders');
   const [{ steps } = { steps: [] }] = await cloud.operations(id);
   expect(steps[0]).toMatchObject({ name: 'take back fields that others have set' });
-  await expect.poll(warned, { timeout: 120_000 }).not.toContain('CLUSTER_CHANGED');
+  await until('the warning ends', async () => !(await warned()).includes('CLUSTER_CHANGED'));
   expect(await cloud.audit()).toEqual([]);
 });
 
@@ -395,6 +395,6 @@ test('a deleted service is restored, and a region without services is removed', 
   });
   await purge('orders', id);
   const remove = async () => (await cloud.cli('region', 'remove', 'kube', '--yes')).code;
-  await expect.poll(remove).toBe(0);
+  await untilExpected('the region is removed', async () => expect(await remove()).toBe(0));
   expect(await cli('region', 'list')).not.toContain('kube');
 });

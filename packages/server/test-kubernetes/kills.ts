@@ -2,7 +2,6 @@
  * The pods of a project are removed by force, all of them, before and in each step of its
  * operations. A drill, which ends as failed then, is left out.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Type } from 'typebox';
 import { describe, expect, test } from 'vitest';
 import type { BeginStep, ServiceSpec } from '../test/probe.ts';
@@ -22,6 +21,7 @@ import {
   switchOverTo,
 } from './probe.ts';
 import type { KubernetesSubject } from './subject.ts';
+import { until } from '../test/until.ts';
 
 const POD = Type.Object({ metadata: Type.Object({ name: Type.String() }) });
 
@@ -54,11 +54,12 @@ function killing(subject: KubernetesSubject): { begin: BeginStep; begun: Set<str
 async function settleKilling(subject: KubernetesSubject, spec: ServiceSpec): Promise<Set<string>> {
   const { begin, begun } = killing(subject);
   const { lifecycle } = subject.engine;
-  for (;;) {
+  await until('the service is settled', async () => {
     const verdict = await lifecycle.converge(currentSpec(subject, spec), begin);
-    if (verdict.outcome === 'settled') return begun;
-    await sleep(verdict.outcome === 'again' ? verdict.waitMs : 100);
-  }
+    if (verdict.outcome === 'again') await subject.wait(verdict.waitMs);
+    return verdict.outcome === 'settled';
+  });
+  return begun;
 }
 
 describe.concurrent('a service whose pods are all killed in each step', { tags: 'slow' }, () => {

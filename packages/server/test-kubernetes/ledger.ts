@@ -1,6 +1,6 @@
 /** A client that writes numbers through an endpoint, and notes which are acknowledged. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
+import { during, until } from '../test/until.ts';
 
 /** Runs work with a session at the endpoint. */
 type WithClient = <T>(work: (client: Client) => Promise<T>) => Promise<T>;
@@ -24,16 +24,17 @@ export async function openLedger(withClient: WithClient) {
       if (!isWarned) acknowledged.push(number);
     }
   };
-  const writing = (async () => {
-    // Another session, through the same endpoint.
-    while (!isEnding) await withClient(session).catch(() => sleep(50));
-  })();
+  // After a session that ended, another one through the same endpoint.
+  const writing = during(
+    () => !isEnding,
+    () => withClient(session).catch(() => undefined),
+  );
   return {
     acknowledged,
     /** Waits until so many more writes are acknowledged. */
     goesOn: async (writes = 20): Promise<void> => {
       const wanted = acknowledged.length + writes;
-      while (acknowledged.length < wanted) await sleep(20);
+      await until(`${writes} more writes are acknowledged`, () => acknowledged.length >= wanted);
     },
     /** Ends the client. @returns the numbers that were acknowledged and are lost */
     end: async (): Promise<number[]> => {
@@ -47,10 +48,8 @@ export async function openLedger(withClient: WithClient) {
 
 /** The server may be just starting again. */
 async function numbersIn(withClient: WithClient): Promise<number[]> {
-  for (;;) {
-    const answer = await withClient((client) =>
-      client.query<{ number: number }>('select number from ledger'),
-    ).catch(() => sleep(50, null));
-    if (answer !== null) return answer.rows.map(({ number }) => number);
-  }
+  const { rows } = await until('the server answers', () =>
+    withClient((client) => client.query<{ number: number }>('select number from ledger')),
+  );
+  return rows.map(({ number }) => number);
 }

@@ -4,9 +4,10 @@ import type { ServiceSpec } from '../test/probe.ts';
 import { operator, rig } from './cloud.ts';
 import { paused, SUPERUSER, withSubject } from './faults.ts';
 import { pathIn } from './operator/cluster.ts';
-import { namespaceOf, podOf, removeAll, replicated, settle, unpack, until } from './probe.ts';
+import { namespaceOf, podOf, removeAll, replicated, settle, unpack } from './probe.ts';
 import { messagesOf } from './server-log.ts';
 import type { KubernetesSubject } from './subject.ts';
+import { until, untilExpected } from '../test/until.ts';
 
 const write = (subject: KubernetesSubject, spec: ServiceSpec, message: string) =>
   subject.withClient(spec, (client) => client.query(`do $$ begin raise log '${message}'; end $$`));
@@ -34,7 +35,7 @@ async function stopSlowly(subject: KubernetesSubject, spec: ServiceSpec): Promis
   );
   const stopped = settle(subject, paused(spec));
   try {
-    await until(subject, 'its last words are kept', () => isKept(subject, STOPPING));
+    await until('its last messages are kept', () => isKept(subject, STOPPING));
   } finally {
     await rig().exec({ metadata }, `kill -CONT ${pid}`);
   }
@@ -52,11 +53,15 @@ test('lines from before a stop are there while a service is paused, and after it
     expect(times(stopped, STOPPING)).toBe(1);
     await settle(subject, spec);
     await write(subject, spec, 'after the start');
-    await expect.poll(() => messagesOf(subject, spec)).toContain('after the start');
+    await untilExpected('the server log has the later message', async () =>
+      expect(await messagesOf(subject, spec)).toContain('after the start'),
+    );
     const all = await messagesOf(subject, spec);
     expect(all.slice(0, stopped.length)).toEqual(stopped);
     // Cursors go over the border, and lines are kept meanwhile.
-    await expect.poll(() => subject.logs.rows.length).toBeGreaterThan(1);
+    await untilExpected('more than one message is kept', () =>
+      expect(subject.logs.rows.length).toBeGreaterThan(1),
+    );
     expect(await messagesOf(subject, spec, { limit: 3 })).toEqual(await messagesOf(subject, spec));
     await removeAll(subject, spec.id);
   }));
@@ -70,11 +75,10 @@ test('lines of a primary that was killed are there after the failover, each once
     await write(subject, spec, 'before the end');
     const parts = subject.logs.rows.length;
     // Without time to end: only the rounds of before have its lines.
-    await until(subject, 'a round', async () => subject.logs.rows.length > parts);
+    await until('more of the server log is kept', async () => subject.logs.rows.length > parts);
     await api.remove(pathIn(namespaceOf(subject.projectId), 'pods', podOf(spec.id, before)), 0);
     await until(
-      subject,
-      'another primary',
+      'another server is the primary',
       async () => subject.records.primary(spec.id) !== before,
     );
     await settle(subject, spec);

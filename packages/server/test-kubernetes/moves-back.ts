@@ -2,8 +2,9 @@
 import { describe, expect, test } from 'vitest';
 import type { Service } from '../test/harness-caller.ts';
 import { allPids, argumentsOf, readOrNull, signal } from '../test/probe.ts';
-import { rig } from './cloud.ts';
+import { rig, untilSound } from './cloud.ts';
 import { stageMoves } from './moves-cloud.ts';
+import { untilExpected } from '../test/until.ts';
 
 /** For so long the former Cluster is kept: the way back waits for its end. */
 const KEPT_HOURS = '0.02';
@@ -19,14 +20,16 @@ describe('a move from Kubernetes', () => {
   });
   const { cli, moveOf, stepsOf, untilIn, crash, withSession, purge, openLedgerOf } = stage;
   const untilStep = (id: string, name: string) =>
-    expect.poll(() => stepsOf(id), { timeout: 150_000, interval: 20 }).toContain(name);
+    untilExpected(`the move has the step ${name}`, async () =>
+      expect(await stepsOf(id)).toContain(name),
+    );
   async function beginMove(id: string, region = 'local'): Promise<void> {
     // The former server of an earlier move may be kept yet.
     const begin = () =>
       stage.cloud.request('POST', `/services/${id}/move`, { region_code: region });
-    await expect
-      .poll(async () => (await begin()).status, { timeout: 400_000, interval: 1000 })
-      .toBe(202);
+    await untilExpected('the move is accepted', async () =>
+      expect((await begin()).status).toBe(202),
+    );
   }
 
   test('loses no acknowledged write, and the way back neither', { timeout: 900_000 }, async () => {
@@ -62,7 +65,7 @@ describe('a move from Kubernetes', () => {
     await crash();
     await expectGone(service, password);
     await expectWhole(moved, password);
-    await expect.poll(() => stage.cloud.audit(), { timeout: 60_000 }).toEqual([]);
+    await untilSound(stage.cloud);
     // Its former Cluster is removed first.
     await beginMove(id, 'kube');
     await untilIn(id, 'kube');
@@ -98,9 +101,9 @@ describe('a move from Kubernetes', () => {
       await untilStep(id, 'stop the source');
       await freezeCopy();
       await crash();
-      await expect
-        .poll(async () => (await moveOf(id))?.status, { timeout: 120_000 })
-        .toBe('failed');
+      await untilExpected('the move has failed', async () =>
+        expect((await moveOf(id))?.status).toBe('failed'),
+      );
       expect((await moveOf(id))?.error).toBe('the copy has not all of it');
       await expectBefore(service, password);
       await ledger.goesOn();
@@ -139,7 +142,7 @@ describe('a move from Kubernetes', () => {
     { service_id: id, endpoint }: Pick<Service, 'service_id' | 'endpoint'>,
     password: string,
   ): Promise<void> {
-    await expect.poll(() => stage.cloud.audit(), { timeout: 120_000 }).toEqual([]);
+    await untilSound(stage.cloud);
     expect(await stage.cloud.until(id, 'READY')).toMatchObject({ region_code: 'kube', endpoint });
     expect(await withSession({ endpoint }, password, async () => true)).toBe(true);
   }

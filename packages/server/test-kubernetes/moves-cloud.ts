@@ -2,9 +2,10 @@
 import { afterAll, beforeAll, expect } from 'vitest';
 import { connectTo, install, makeHome, type Installation } from '../test/harness.ts';
 import type { Service } from '../test/harness-caller.ts';
-import { poolerImage, rig } from './cloud.ts';
+import { poolerImage, rig, untilSound } from './cloud.ts';
 import { openLedger } from './ledger.ts';
 import { linkPostgres } from './local-postgres.ts';
+import { untilExpected } from '../test/until.ts';
 
 type Client = Awaited<ReturnType<typeof connectTo>>;
 type At = Pick<Service, 'endpoint'>;
@@ -76,9 +77,9 @@ export function stageMoves({ ports, words = [], settings = {} }: Stage) {
     moveOf,
     stepsOf: async (id: string) => ((await moveOf(id))?.steps ?? []).map(({ name }) => name),
     untilIn: (id: string, region: string) =>
-      expect
-        .poll(async () => (await cloud.get(id)).region_code, { timeout: 150_000, interval: 50 })
-        .toBe(region),
+      untilExpected(`the service is in the region ${region}`, async () =>
+        expect((await cloud.get(id)).region_code).toBe(region),
+      ),
     crash: async (): Promise<void> => {
       await cloud.stop('SIGKILL');
       await cloud.up();
@@ -136,7 +137,7 @@ function createServices(at: () => Installation, { cli, withSession }: Tools) {
     purge: async ({ service_id: id }: Pick<Service, 'service_id'>): Promise<void> => {
       await cli('service', 'delete', id);
       await cli('service', 'purge', id, '--yes');
-      await expect.poll(() => at().audit(), { timeout: 120_000 }).toEqual([]);
+      await untilSound(at());
     },
   };
 }

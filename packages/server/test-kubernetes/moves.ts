@@ -2,12 +2,13 @@
 import { describe, expect, test } from 'vitest';
 import { connectTo } from '../test/harness.ts';
 import type { Service } from '../test/harness-caller.ts';
-import { rig } from './cloud.ts';
+import { rig, untilSound } from './cloud.ts';
 import { SUPERUSER } from './faults.ts';
 import { openLedger } from './ledger.ts';
 import { NO_VECTOR, VECTOR } from './local-postgres.ts';
 import { stageMoves } from './moves-cloud.ts';
 import { namespaceOf, podOf } from './probe.ts';
+import { untilExpected } from '../test/until.ts';
 
 /** In the pod of a copy: it gets WAL and does not replay it. */
 const PAUSE = `${SUPERUSER} --command='select pg_wal_replay_pause()'`;
@@ -53,10 +54,10 @@ describe('a move to Kubernetes', () => {
     const { host, port } = moved.endpoint;
     const refusal = () => withSession(service, password, async () => true).catch(String);
     const answer = `error: this service has moved to another region: connect to ${host}:${port}`;
-    await expect.poll(refusal).toBe(answer);
+    await untilExpected('the move is refused', async () => expect(await refusal()).toBe(answer));
     await crash();
-    await expect.poll(refusal).toBe(answer);
-    await expect.poll(() => stage.cloud.audit()).toEqual([]);
+    await untilExpected('the move is refused', async () => expect(await refusal()).toBe(answer));
+    await untilSound(stage.cloud);
     await purge(service);
     expect(await refusal()).toContain('ECONNREFUSED');
   });
@@ -82,16 +83,18 @@ describe('a move to Kubernetes', () => {
       const holder = await connectTo(stage.cloud, service, password);
       await holder.query('begin');
       await holder.query('create role bystander');
-      await expect.poll(() => stepsOf(id), { timeout: 120_000 }).toContain('stop the source');
+      await untilExpected('the move stops the source', async () =>
+        expect(await stepsOf(id)).toContain('stop the source'),
+      );
       await rig().exec({ metadata: podOfCopy(id) }, hindrance);
       expect(await valueOf(service, MAY_MAKE_ROLES)).toBe(false);
       expect(await valueOf(service, MAY_MAKE_ROLES, 'copied')).toBe(false);
       await crash();
       await holder.query('rollback');
       await holder.end();
-      await expect
-        .poll(async () => (await moveOf(id))?.status, { timeout: 120_000 })
-        .toBe('failed');
+      await untilExpected('the move has failed', async () =>
+        expect((await moveOf(id))?.status).toBe('failed'),
+      );
       // PostgreSQL may have written its last checkpoint before it is killed, or not.
       expect((await moveOf(id))?.error).toMatch(
         /^(the copy has not all of it|its server was not shut down in order)$/,
@@ -114,9 +117,9 @@ describe('a move to Kubernetes', () => {
       const run = (sql: string) => withSession(service, password, (client) => client.query(sql));
       await run(`create extension vector version '${NO_VECTOR}'`);
       await beginMove(id);
-      await expect
-        .poll(async () => (await moveOf(id))?.error, { timeout: 120_000 })
-        .toContain(`it has the extensions "vector ${NO_VECTOR}"`);
+      await untilExpected('the move names the missing extension', async () =>
+        expect((await moveOf(id))?.error).toContain(`it has the extensions "vector ${NO_VECTOR}"`),
+      );
       await expectBefore(service);
       await run(`drop extension vector; create extension vector version '${VECTOR}'`);
       await beginMove(id);
@@ -139,8 +142,12 @@ describe('a move to Kubernetes', () => {
     // An earlier move may not have ended yet.
     const begin = () =>
       stage.cloud.request('POST', `/services/${id}/move`, { region_code: 'kube' });
-    await expect.poll(async () => (await begin()).status, { timeout: 120_000 }).toBe(202);
-    await expect.poll(() => stepsOf(id), { timeout: 120_000 }).toContain('create Cluster');
+    await untilExpected('the move is accepted', async () =>
+      expect((await begin()).status).toBe(202),
+    );
+    await untilExpected('the move creates the Cluster', async () =>
+      expect(await stepsOf(id)).toContain('create Cluster'),
+    );
   }
 
   const podOfCopy = (id: string) => ({
@@ -164,11 +171,15 @@ describe('a move to Kubernetes', () => {
 
   /** An aborted move leaves a service as it was, and nothing of its copy. */
   async function expectBefore(service: Reached & { service_id: string }): Promise<void> {
-    await expect.poll(() => stage.cloud.audit(), { timeout: 120_000 }).toEqual([]);
+    await untilSound(stage.cloud);
     const before = await stage.cloud.get(service.service_id);
     expect(before).toMatchObject({ status: 'READY', region_code: 'local' });
-    await expect.poll(() => valueOf(service, ROLES_OF_MOVES), { timeout: 120_000 }).toBe(null);
-    await expect.poll(() => valueOf(service, MAY_MAKE_ROLES), { timeout: 120_000 }).toBe(true);
+    await untilExpected('no role of the move is left', async () =>
+      expect(await valueOf(service, ROLES_OF_MOVES)).toBe(null),
+    );
+    await untilExpected('the user may create roles again', async () =>
+      expect(await valueOf(service, MAY_MAKE_ROLES)).toBe(true),
+    );
   }
 
   /** Everything that a service on Kubernetes has works for one that has moved there. */
@@ -177,9 +188,9 @@ describe('a move to Kubernetes', () => {
     await stage.expectFilled(moved, password);
     // They are refused until the operator has set the password of their role.
     const counted = ['query', 'moved', 'select count(*) as found from filled'];
-    await expect
-      .poll(async () => (await stage.cloud.cli(...counted)).stdout, { timeout: 60_000 })
-      .toMatch(/50000/);
+    await untilExpected('the copy has all rows', async () =>
+      expect((await stage.cloud.cli(...counted)).stdout).toMatch(/50000/),
+    );
     await stage.expectPooled(moved.service_id, password);
     const pod = podOfCopy(moved.service_id);
     const sql = 'select rolname from pg_authid where rolsuper and rolpassword is not null';

@@ -2,8 +2,9 @@
 import { describe, expect, test } from 'vitest';
 import type { ServiceSpec } from '../test/probe.ts';
 import { makeOlder, withSubject } from './faults.ts';
-import { controlSecret, removeAll, runStatement, settle, until } from './probe.ts';
+import { controlSecret, removeAll, runStatement, settle } from './probe.ts';
 import type { KubernetesSubject } from './subject.ts';
+import { until } from '../test/until.ts';
 
 const OTHERS = ['192.0.2.0/24', '2001:db8::/32'];
 
@@ -110,7 +111,7 @@ describe.concurrent('allowed networks', () => {
       await settle(subject, spec);
       await makeOlder(subject, spec, BEFORE_CONTROL_ROLE);
       const held = await holdSession(subject, spec);
-      await until(subject, 'the step', async () =>
+      await until('the networks are written', async () =>
         (
           await settle(subject, { ...spec, provisioned: true, allowedNetworks: OTHERS })
         ).steps.includes('write configuration'),

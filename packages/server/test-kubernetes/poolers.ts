@@ -7,8 +7,9 @@ import { operator } from './cloud.ts';
 import { converge, paused, reasonOf, withSubject } from './faults.ts';
 import { openLedger } from './ledger.ts';
 import { pathIn } from './operator/cluster.ts';
-import { namespaceOf, removeAll, replicated, settle, until } from './probe.ts';
+import { namespaceOf, removeAll, replicated, settle } from './probe.ts';
 import type { KubernetesSubject, Session } from './subject.ts';
+import { until } from '../test/until.ts';
 
 type Pooled = ServiceSpec & { readonly pooler: { port: number } };
 
@@ -98,7 +99,7 @@ describe.concurrent('a pooler', () => {
         await client.query('alter database tsdb set search_path = evil, pg_catalog');
       });
       for (const path of await podsOf(subject, spec)) await operator().api.remove(path, 0);
-      await until(subject, 'another pod answers', () => logsIn(subject, spec));
+      await until('another pod answers', () => logsIn(subject, spec));
       await removeAll(subject, spec.id);
     }));
 
@@ -159,19 +160,15 @@ describe.concurrent('a pooler', () => {
       const [pod = ''] = await podsOf(subject, wanted);
       await operator().api.remove(pod, 0);
       // Another one may answer before a login fails.
-      await until(
-        subject,
-        'the pod is gone',
-        async () => !(await podsOf(subject, wanted)).includes(pod),
-      );
+      await until('the pod is gone', async () => !(await podsOf(subject, wanted)).includes(pod));
       // The Deployment may not have noticed the end yet.
-      await until(subject, 'another pod answers', () => logsIn(subject, wanted));
+      await until('another pod answers', () => logsIn(subject, wanted));
       await settle(subject, wanted);
       await subject.recreate();
       expect((await settle(subject, wanted)).steps).not.toContain('start connection pooler');
       const { steps } = await settle(subject, paused(wanted));
       expect(steps).toEqual(['stop connection pooler', 'stop PostgreSQL']);
-      await until(subject, 'no pod', async () => (await podsOf(subject, wanted)).length === 0);
+      await until('no pod is left', async () => (await podsOf(subject, wanted)).length === 0);
       expect((await settle(subject, wanted)).steps).toEqual([
         'start PostgreSQL',
         'connect',
@@ -183,7 +180,7 @@ describe.concurrent('a pooler', () => {
       await settle(subject, paused(spec));
       await settle(subject, spec);
       // The secret of its role stays.
-      await until(subject, 'the rest is gone', async () => {
+      await until('the rest is gone', async () => {
         const left = await subject.leftovers(spec.id);
         return left.filter((name) => name.includes('-pooler')).length === 1;
       });
@@ -247,7 +244,7 @@ test('clients of a pooler go on after a failover, and lose no acknowledged write
     );
     await ledger.goesOn();
     await operator().api.remove(pathIn(namespaceOf(projectId), 'pods', `s-${spec.id}-1`), 0);
-    await until(subject, 'another primary', async () => records.primary(spec.id) === 1);
+    await until('another server is the primary', async () => records.primary(spec.id) === 1);
     await ledger.goesOn();
     await settle(subject, spec);
     expect(await ledger.end()).toEqual([]);

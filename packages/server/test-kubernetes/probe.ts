@@ -20,7 +20,6 @@ export {
   runStatement,
   settle,
   type Subject,
-  until,
 } from '../src/engine/conformance/subject.ts';
 
 // engine/kubernetes

@@ -1,9 +1,9 @@
 /** The operator of CloudNativePG itself, from files that `tools/kube-rig/accept` was given. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { openApi } from './operator/api.ts';
 import type { Operator } from './operator/operator.ts';
 import { createKube, KubeError, tryWrite } from './probe.ts';
 import type { Rig } from './rig.ts';
+import { until } from '../test/until.ts';
 
 /** Paths of the operator's manifest, and of an archive with the image that it names. */
 type Files = Readonly<{ manifest: string; image: string }>;
@@ -69,12 +69,14 @@ export async function startRealOperator(rig: Rig, files: Files): Promise<Operato
 
 /** Waits until the webhook of the operator has examined a Cluster. */
 async function untilAccepted(tryOnce: () => Promise<void>): Promise<void> {
-  for (;;) {
-    try {
-      return await tryOnce();
-    } catch (error) {
-      if (!(error instanceof KubeError) || !error.isTemporary) throw error;
-      await sleep(500);
-    }
-  }
+  const { error } = await until('the webhook has examined a Cluster', () =>
+    tryOnce().then(
+      () => ({ error: null }),
+      (error: unknown) =>
+        error instanceof KubeError && error.isTemporary
+          ? null
+          : { error: new Error('refused', { cause: error }) },
+    ),
+  );
+  if (error !== null) throw error;
 }

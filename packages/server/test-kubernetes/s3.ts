@@ -4,7 +4,6 @@ import { once } from 'node:events';
 import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from 'node:tls';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -14,6 +13,7 @@ import {
   type ObjectStore,
   openCertificateAuthority,
 } from '../test/probe.ts';
+import { until } from '../test/until.ts';
 
 const BUILD = fileURLToPath(new URL('../../../tools/repository-servers/build.sh', import.meta.url));
 const BUCKET = 'backups';
@@ -36,14 +36,18 @@ export async function startS3(host: string, port: number) {
   let child: ChildProcess | null = null;
   const start = async (): Promise<void> => {
     const args = ['--port', `${host}:${port}`, '--cert', cert, '--key', key, '--quiet'];
-    child = spawn(join(stdout.trim(), 'versitygw'), [...args, 'posix', join(directory, 'data')], {
-      stdio: 'ignore',
-      env: { ROOT_ACCESS_KEY: KEY_ID, ROOT_SECRET_KEY: KEY },
-    });
-    while (!(await speaksTls(host, port))) {
-      if (child.exitCode !== null) throw new Error(`versitygw ended with ${child.exitCode}`);
-      await sleep(50);
-    }
+    const begun = spawn(
+      join(stdout.trim(), 'versitygw'),
+      [...args, 'posix', join(directory, 'data')],
+      {
+        stdio: 'ignore',
+        env: { ROOT_ACCESS_KEY: KEY_ID, ROOT_SECRET_KEY: KEY },
+      },
+    );
+    child = begun;
+    const isReady = () => speaksTls(host, port);
+    await until('versitygw answers', async () => begun.exitCode !== null || (await isReady()));
+    if (begun.exitCode !== null) throw new Error(`versitygw ended with ${begun.exitCode}`);
   };
   const stop = async (): Promise<void> => {
     if (child === null || child.exitCode !== null || child.signalCode !== null) return;

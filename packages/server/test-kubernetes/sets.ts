@@ -6,17 +6,9 @@ import type { ServiceSpec } from '../test/probe.ts';
 import { operator, rig } from './cloud.ts';
 import { paused, pathOf, SUPERUSER, withSubject } from './faults.ts';
 import { CLUSTERS, pathIn } from './operator/cluster.ts';
-import {
-  namespaceOf,
-  podIn,
-  podOf,
-  removeAll,
-  runStatement,
-  setName,
-  settle,
-  until,
-} from './probe.ts';
+import { namespaceOf, podIn, podOf, removeAll, runStatement, setName, settle } from './probe.ts';
 import type { KubernetesSubject } from './subject.ts';
+import { until } from '../test/until.ts';
 
 async function setOf(
   subject: KubernetesSubject,
@@ -46,7 +38,7 @@ function asSuperuser(
 }
 
 const untilRows = (subject: KubernetesSubject, spec: ServiceSpec, rows: number) =>
-  until(subject, 'its rows are there', async () => (await subject.countRows(spec)) === rows);
+  until('the set has the rows', async () => (await subject.countRows(spec)) === rows);
 
 describe.concurrent('a read replica set', () => {
   test('has the data and the password of its service on each node, and takes no writes', () =>
@@ -69,7 +61,7 @@ describe.concurrent('a read replica set', () => {
       await expect(subject.insertRows(set, 1)).rejects.toThrow(/read-only transaction/);
       // Each node, by the addresses of its pods.
       const seen = new Set<string>();
-      await until(subject, 'both nodes answer', async () => {
+      await until('both nodes answer', async () => {
         const sql = 'select inet_server_addr()::text || pg_is_in_recovery()::text as at';
         const { rows } = await subject.withClient(set, (client) => client.query(sql));
         seen.add(String(Object(rows[0]).at));
@@ -77,10 +69,10 @@ describe.concurrent('a read replica set', () => {
       });
       expect([...seen].every((at) => at.endsWith('true'))).toBe(true);
       await engine.sql.setPassword(service.id, await subject.verifierOf('another-password'));
-      await until(subject, 'the password follows', () => subject.canLogIn(set, 'another-password'));
+      await until('the password follows', () => subject.canLogIn(set, 'another-password'));
       const { rows } = await runStatement(subject, set, 'select count(*) from suite');
       expect(rows).toEqual([['3']]);
-      await until(subject, 'figures', async () => {
+      await until('the nodes have figures', async () => {
         const usage = await engine.observe.usage(set.id).catch(() => []);
         return usage.length === 2 && usage.every(({ lag }) => lag !== null && lag.seconds < 60);
       });
@@ -130,7 +122,6 @@ describe.concurrent('a read replica set', () => {
         spec: { postgresql: { parameters: { wal_keep_size: '0' } } },
       });
       await until(
-        subject,
         'the setting',
         async () => (await asSuperuser(subject, service, 'show wal_keep_size')).trim() === '0',
       );
@@ -161,7 +152,7 @@ describe.concurrent('a read replica set', () => {
         'connect',
       ]);
       await untilRows(subject, set, 2);
-      await until(subject, 'a read beside it', async () => found.length > 0);
+      await until('a read is answered', async () => found.length > 0);
       reading.abort();
       await read;
       expect(new Set(found)).toEqual(new Set([2]));
@@ -224,7 +215,7 @@ describe.concurrent('a read replica set', () => {
       const { spec } = await operator().api.read(path, Type.Object({ spec: Type.Unknown() }));
       expect(spec).toMatchObject({ replica: { enabled: true, source: `s-${service.id}` } });
       await operator().api.remove(path);
-      await until(subject, 'it is made again', async () =>
+      await until('the set is made again', async () =>
         (await settle(subject, { ...set, provisioned: true })).steps.includes('create Cluster'),
       );
       await subject.insertRows(service, 5);
@@ -232,7 +223,7 @@ describe.concurrent('a read replica set', () => {
       // A node that dies comes back.
       const pods = pathIn(namespaceOf(subject.projectId), 'pods');
       await operator().api.remove(`${pods}/${podIn(name, 0)}`, 0);
-      await until(subject, 'it serves again', async () => {
+      await until('the set serves again', async () => {
         await settle(subject, set);
         return (await subject.countRows(set).catch(() => 0)) === 5;
       });

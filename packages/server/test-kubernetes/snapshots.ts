@@ -7,6 +7,7 @@ import { converge, pathOf, paused, reasonOf, withSubject } from './faults.ts';
 import { FORK_PASSWORD, forkOf, KEEP } from './forks.ts';
 import { removeAll, replicated, settle } from './probe.ts';
 import type { KubernetesSubject } from './subject.ts';
+import { untilExpected } from '../test/until.ts';
 
 const CONTENTS = '/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents';
 const CONTENT = Type.Object({
@@ -60,7 +61,9 @@ test.each(POWERS)('a fork of a %s service survives its control plane at each ste
       'detach from parent',
       'connect',
     ]);
-    await expect.poll(() => storedFor(fork)).toBe(0);
+    await untilExpected('no snapshot for the fork is stored', async () =>
+      expect(await storedFor(fork)).toBe(0),
+    );
     for (const password of [FORK_PASSWORD, subject.firstPassword])
       expect(await subject.canLogIn(fork, password)).toBe(password === FORK_PASSWORD);
     const count = 'select from suite';
@@ -99,7 +102,9 @@ test.each(POWERS)('a fork of a %s service goes on without it once its snapshot i
     for (const spec of [fork, removed, late]) {
       await removeAll(subject, spec.id);
       expect(await subject.leftovers(spec.id)).toEqual([]);
-      await expect.poll(() => storedFor(spec)).toBe(0);
+      await untilExpected('no snapshot of the service is stored', async () =>
+        expect(await storedFor(spec)).toBe(0),
+      );
     }
   }),
 );
@@ -141,7 +146,9 @@ testWithDouble('a snapshot goes with the Cluster of its fork, if somebody delete
       await converge(subject, fork, ({ detail }) => detail?.startsWith('CloudNativePG: ') === true);
       expect(await storedFor(fork)).toBe(1);
       await operator().api.remove(pathOf(subject, fork));
-      await expect.poll(() => storedFor(fork)).toBe(0);
+      await untilExpected('no snapshot for the fork is stored', async () =>
+        expect(await storedFor(fork)).toBe(0),
+      );
     } finally {
       faults.isStuck = false;
     }
@@ -172,7 +179,9 @@ test('a fork of the last snapshot has no later write, and needs its parent no mo
     await converge(subject, fork, ({ did }) => did === 'start PostgreSQL');
     await removeAll(subject, parent.id);
     expect(await subject.leftovers(parent.id)).toEqual([]);
-    await expect.poll(() => storedFor(parent)).toBe(0);
+    await untilExpected('no snapshot of the parent is stored', async () =>
+      expect(await storedFor(parent)).toBe(0),
+    );
     await subject.recreate();
     await settle(subject, fork);
     const { rowCount } = await subject.withClient(

@@ -1,7 +1,8 @@
 /** Statements through the API: what keeps them from writing, and how many run at a time. */
 import { describe, expect, test } from 'vitest';
 import { makeOlder, withSubject } from './faults.ts';
-import { readerSecret, removeAll, runStatement, settle, STUBBORN, until } from './probe.ts';
+import { readerSecret, removeAll, runStatement, settle, STUBBORN } from './probe.ts';
+import { until } from '../test/until.ts';
 
 /** An earlier release made no role, and left functions that write to all. */
 const BEFORE_READER_ROLE = {
@@ -19,7 +20,7 @@ describe.concurrent('statements of users', () => {
       await settle(subject, spec);
       await makeOlder(subject, spec, BEFORE_READER_ROLE);
       const known = { ...spec, provisioned: true };
-      await until(subject, 'the step', async () =>
+      await until('the step is made', async () =>
         (await settle(subject, known)).steps.includes('write configuration'),
       );
       await expect(runStatement(subject, spec, 'select 1')).rejects.toMatchObject({
@@ -65,7 +66,7 @@ describe.concurrent('statements of users', () => {
           (error: unknown) => String(error),
         ),
       );
-      await until(subject, 'all run', async () => {
+      await until('all statements run', async () => {
         const { rowCount } = await subject.withClient(spec, (client) => client.query(RUNNING));
         return rowCount === 10;
       });
@@ -74,7 +75,7 @@ describe.concurrent('statements of users', () => {
       );
       for (const result of await Promise.all(asked))
         expect(result).toContain('ended after its timeout of 20000 ms');
-      await until(subject, 'all have ended', async () => {
+      await until('all statements have ended', async () => {
         const { rows } = await runStatement(subject, spec, SESSIONS);
         return rows[0]?.[0] === '1';
       });

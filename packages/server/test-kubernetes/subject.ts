@@ -3,7 +3,6 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, DatabaseError } from 'pg';
 import { Type } from 'typebox';
 import type { Size } from '@howdah/contract';
@@ -31,6 +30,7 @@ import {
   type Subject,
 } from './probe.ts';
 import type { Rig } from './rig.ts';
+import { atMoment, until } from '../test/until.ts';
 
 const FIRST_PASSWORD = 'first-password-of-the-suite';
 /** PostgreSQL's error of a table that does not exist. */
@@ -145,11 +145,11 @@ export async function createKubernetesSubject(
     insertRows: (spec, rows) =>
       withClient(spec, FIRST_PASSWORD, (client) => insertRows(client, rows)),
     countRows: (spec) => withClient(spec, FIRST_PASSWORD, countRows),
-    wait: sleep,
+    wait: atMoment,
     nowMs: async () => Date.now(),
     kill: async (id, node) => {
       await api.remove(pathIn(namespaceOf(projectId), 'pods', podOf(id, node)), 0);
-      while (await isRunning(engine, id, node)) await sleep(20);
+      await until('the pod is gone', async () => !(await isRunning(engine, id, node)));
     },
     loseData: async () => {
       throw new Error('volumes do not come back');

@@ -16,6 +16,7 @@ import {
 import type { CloudServer } from './cloud-server.ts';
 import { loseMachine, repository, untilSafe } from './lost-machine.ts';
 import { offMachineOf } from './off-machine.ts';
+import { untilExpected } from '../test/until.ts';
 
 const AWAY = /cannot be reached or does not answer; check its address/;
 
@@ -89,17 +90,25 @@ export function testCloud(
     await execute(service, 'create table ledger as select generate_series(1, 100000) as n');
     // pgBackRest sends what takes more than 4 MB, compressed, in parts.
     await execute(service, PARTS);
-    await expect.poll(state).toMatchObject({ problem: null, backups: [{ type: 'full' }] });
+    await untilExpected('the full backup is in the repository', async () =>
+      expect(await state()).toMatchObject({ problem: null, backups: [{ type: 'full' }] }),
+    );
     await server.stop();
     await switchWal(service);
-    await expect.poll(state).toMatchObject({ problem: expect.stringMatching(AWAY) });
+    await untilExpected('the service reports the lost repository', async () =>
+      expect(await state()).toMatchObject({ problem: expect.stringMatching(AWAY) }),
+    );
     await execute(service, 'insert into ledger values (100001)');
     await server.start();
     await switchWal(service);
-    await expect.poll(state).toMatchObject({ problem: null, backlog_since: null });
+    await untilExpected('no WAL waits for the repository', async () =>
+      expect(await state()).toMatchObject({ problem: null, backlog_since: null }),
+    );
     const backup = await cloud.cli('backup', 'run', 'ledger', '--full');
     expect(backup).toMatchObject({ code: 0 });
-    await expect.poll(async () => (await state())?.backups.length).toBe(2);
+    await untilExpected('the repository has a second backup', async () =>
+      expect((await state())?.backups.length).toBe(2),
+    );
   });
 
   if (isSilenceTested) testSilence();

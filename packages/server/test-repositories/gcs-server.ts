@@ -11,11 +11,11 @@ import { request, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer } from 'node:https';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { claimPorts } from '../test/harness.ts';
 import { issueServerCertificate, openCertificateAuthority } from '../test/probe.ts';
 import { words, type CloudServer } from './cloud-server.ts';
 import { close, HOST, listen, repositoryServer } from './tls-server.ts';
+import { until } from '../test/until.ts';
 
 const BUCKET = 'backups';
 
@@ -87,11 +87,13 @@ async function startProgram(directory: string) {
   const start = async (): Promise<void> => {
     const listener = { scheme: 'http', host: HOST, port: String(port) };
     const args = words({ ...listener, 'filesystem-root': root });
-    child = spawn(program, args, { stdio: 'ignore' });
-    while ((await fetch(`${url}/_internal/healthcheck`).catch(() => null))?.ok !== true) {
-      if (child.exitCode !== null) throw new Error(`fake-gcs-server ended with ${child.exitCode}`);
-      await sleep(50);
-    }
+    const begun = spawn(program, args, { stdio: 'ignore' });
+    child = begun;
+    await until(
+      'fake-gcs-server answers',
+      async () => begun.exitCode !== null || (await fetch(`${url}/_internal/healthcheck`)).ok,
+    );
+    if (begun.exitCode !== null) throw new Error(`fake-gcs-server ended with ${begun.exitCode}`);
   };
   await start();
   const made = await fetch(`${url}/storage/v1/b`, {

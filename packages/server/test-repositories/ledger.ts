@@ -1,8 +1,8 @@
 /** A client that writes all the while, and notes which commits were acknowledged, and when. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { connectTo, type Installation } from '../test/harness.ts';
 import type { ServiceAccess } from '../test/repository-cloud.ts';
+import { during, until } from '../test/until.ts';
 
 export type Ledger = Awaited<ReturnType<typeof openLedger>>;
 
@@ -12,21 +12,20 @@ export async function openLedger(cloud: Installation, service: ServiceAccess) {
   const acknowledged: { n: number; atMs: number }[] = [];
   let isOpen = true;
   const write = async (): Promise<void> => {
-    for (let n = 1; isOpen; n++) {
-      await client.query('insert into ledger values ($1)', [n]);
-      acknowledged.push({ n, atMs: Date.now() });
-      await sleep(20);
-    }
-    await client.end();
+    const n = acknowledged.length + 1;
+    await client.query('insert into ledger values ($1)', [n]);
+    acknowledged.push({ n, atMs: Date.now() });
   };
   // The loss of the machine ends it.
-  const ended = write().catch(() => undefined);
+  const ended = during(() => isOpen, write)
+    .then(() => client.end())
+    .catch(() => undefined);
   return {
     acknowledged,
     /** Waits until a write was acknowledged that began after now. */
     goesOn: async (): Promise<void> => {
       const beginsAfter = acknowledged.length + 1;
-      while (acknowledged.length <= beginsAfter) await sleep(20);
+      await until('a later write is acknowledged', () => acknowledged.length > beginsAfter);
     },
     /** A moment between two of its commits. @returns n: the last one before it */
     moment: async (): Promise<{ at: string; n: number }> => {

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { expect } from 'vitest';
 import type { Schemas } from '@howdah/client';
 import { cloud, place } from '../test/repository-cloud.ts';
+import { untilExpected } from '../test/until.ts';
 
 export async function repository(): Promise<Schemas['Repository']> {
   const { stdout } = await cloud.cli('repo', 'show', 'offsite', '-o', 'json');
@@ -14,14 +15,14 @@ export async function repository(): Promise<Schemas['Repository']> {
 /** Waits until everything up to now is in the repository. */
 export async function untilSafe(): Promise<void> {
   const nowMs = Date.now();
-  await expect
-    .poll(async () => {
-      // The figure is of a moment after this one. How long the command line takes says nothing.
-      const askedMs = Date.now();
-      const { behind_seconds: behind, control_saved: saved } = await repository();
-      return behind === null ? 0 : Math.min(askedMs - behind * 1000, Date.parse(saved ?? ''));
-    })
-    .toBeGreaterThan(nowMs);
+  await untilExpected('everything is in the repository', async () => {
+    // The figure is of a moment after this one. How long the command line takes says nothing.
+    const askedMs = Date.now();
+    const { behind_seconds: behind, control_saved: saved } = await repository();
+    expect(
+      behind === null ? 0 : Math.min(askedMs - behind * 1000, Date.parse(saved ?? '')),
+    ).toBeGreaterThan(nowMs);
+  });
 }
 
 /** @returns the file of the recovery kit */

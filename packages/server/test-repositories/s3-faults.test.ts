@@ -15,6 +15,7 @@ import {
 import { openLedger, type Ledger } from './ledger.ts';
 import { offMachineOf } from './off-machine.ts';
 import { startS3, type Fault, type S3Server } from './s3-server.ts';
+import { untilExpected } from '../test/until.ts';
 
 let server: S3Server;
 let service: ServiceAccess;
@@ -59,7 +60,9 @@ test('a repository that cannot be used is refused with the reason', async () => 
   }
   const added = await cloud.cli('repo', 'add', 'offsite', ...(await server.options()));
   expect(added).toMatchObject({ code: 0, stderr: '' });
-  await expect.poll(state).toMatchObject({ problem: null, backups: [{ type: 'full' }] });
+  await untilExpected('the full backup is in the repository', async () =>
+    expect(await state()).toMatchObject({ problem: null, backups: [{ type: 'full' }] }),
+  );
 });
 
 const EXPIRED = /certificate of its server is not valid for its name, has expired/;
@@ -90,7 +93,9 @@ for (const [position, [name, fault, reason]] of FAULTS.entries())
       try {
         const checked = cloud.cli('repo', 'check', 'offsite');
         await switchWal(service);
-        await expect.poll(async () => (await state())?.problem).toMatch(reason);
+        await untilExpected('the service reports the fault', async () =>
+          expect((await state())?.problem).toMatch(reason),
+        );
         expect((await state())?.backlog_since).not.toBeNull();
         await ledger.goesOn();
         expect((await cloud.get(service.service_id)).status).toBe('READY');
@@ -98,12 +103,18 @@ for (const [position, [name, fault, reason]] of FAULTS.entries())
         expect(stderr).toMatch(reason);
         expect(code).not.toBe(0);
         await makeLate();
-        await expect.poll(warnings).toMatch(reason);
+        await untilExpected('the service warns of the fault', async () =>
+          expect(await warnings()).toMatch(reason),
+        );
       } finally {
         server.fail('none');
       }
-      await expect.poll(state).toMatchObject({ problem: null, backlog_since: null });
-      await expect.poll(warnings).toBe('');
+      await untilExpected('no WAL waits for the repository', async () =>
+        expect(await state()).toMatchObject({ problem: null, backlog_since: null }),
+      );
+      await untilExpected('the service has no warning', async () =>
+        expect(await warnings()).toBe(''),
+      );
       expect(await cloud.cli('repo', 'check', 'offsite')).toMatchObject({ code: 0 });
     },
   );

@@ -9,6 +9,7 @@ import { openLedger, type Ledger } from './ledger.ts';
 import { loseMachine, repository, untilSafe } from './lost-machine.ts';
 import { offMachineOf } from './off-machine.ts';
 import { startS3, type S3Server } from './s3-server.ts';
+import { untilExpected } from '../test/until.ts';
 
 let server: S3Server;
 let service: ServiceAccess;
@@ -58,7 +59,9 @@ test('a lost machine comes back from S3 with every write from before the shown R
   const added = await cloud.cli('repo', 'add', 'offsite', ...(await server.options()));
   expect(added).toMatchObject({ code: 0, stderr: '' });
   const ledger = await openLedger(cloud, service);
-  await expect.poll(async () => (await repository()).services).toBe(1);
+  await untilExpected('the repository has a service', async () =>
+    expect((await repository()).services).toBe(1),
+  );
   await cp(join(server.objects, 'howdah'), join(server.objects, OTHER), { recursive: true });
   const others = await othersObjects();
   expect(others.size).toBeGreaterThan(5);
@@ -72,11 +75,15 @@ test('a lost machine comes back from S3 with every write from before the shown R
     (await cloud.operations(service.service_id)).find(
       ({ id }) => id === asked.headers.get('Operation-Id'),
     );
-  await expect.poll(async () => (await operation())?.steps.at(-1)?.detail).toMatch(/ \d+ %/);
+  await untilExpected('the backup transfers data', async () =>
+    expect((await operation())?.steps.at(-1)?.detail).toMatch(/ \d+ %/),
+  );
   await cloud.stop('SIGKILL');
   server.fail('none');
   await cloud.up();
-  await expect.poll(operation).toMatchObject({ status: 'succeeded' });
+  await untilExpected('the backup has succeeded', async () =>
+    expect(await operation()).toMatchObject({ status: 'succeeded' }),
+  );
 
   await untilSafe();
   await ledger.goesOn();

@@ -16,6 +16,7 @@ import {
 } from '../test/probe.ts';
 import { words } from './cloud-server.ts';
 import { close, HOST, listen, startTlsServer } from './tls-server.ts';
+import { atMoment } from '../test/until.ts';
 
 const BUCKET = 'backups';
 const [KEY_ID, KEY] = ['key-of-the-test', 'secret-of-the-test'];
@@ -166,6 +167,12 @@ async function startFailing(directory: string, valid: ServerCertificate, real: n
 /** How late each part of what is sent comes. */
 const SLOW_MS = 100;
 
+async function passLate(bytes: Buffer, from: Socket, to: Socket): Promise<void> {
+  await atMoment(SLOW_MS);
+  to.write(bytes);
+  from.resume();
+}
+
 /** A proxy below TLS: the certificate that clients see is the server's. */
 async function startProxy(portFor: (fault: Fault) => number | null) {
   let fault: Fault = 'none';
@@ -179,10 +186,7 @@ async function startProxy(portFor: (fault: Fault) => number | null) {
       if (fault === 'silent') return;
       if (fault !== 'slow') return void to.write(bytes);
       from.pause();
-      setTimeout(() => {
-        to.write(bytes);
-        from.resume();
-      }, SLOW_MS);
+      void passLate(bytes, from, to);
     });
     from.on('close', () => fault !== 'silent' && to.destroySoon());
   };

@@ -6,10 +6,10 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { claimPorts } from '../test/harness.ts';
 import { run } from '../test/probe.ts';
 import { programOf } from './programs.ts';
+import { until } from '../test/until.ts';
 
 /** Where it goes with less privileges; a service of the system would make the directory. */
 const PRIVILEGE_SEPARATION = '/run/sshd';
@@ -44,11 +44,10 @@ export async function startSftp(directory: string) {
   await mkdir(PRIVILEGE_SEPARATION, { recursive: true });
   let child: ChildProcess | null = null;
   const start = async (): Promise<void> => {
-    child = spawn(program, ['-D', '-f', config], { stdio: 'ignore' });
-    while (!(await listens(port))) {
-      if (child.exitCode !== null) throw new Error(`sshd ended with ${child.exitCode}`);
-      await sleep(50);
-    }
+    const begun = spawn(program, ['-D', '-f', config], { stdio: 'ignore' });
+    child = begun;
+    await until('sshd answers', async () => begun.exitCode !== null || (await listens(port)));
+    if (begun.exitCode !== null) throw new Error(`sshd ended with ${begun.exitCode}`);
   };
   /** Also the processes of its sessions, which are children of it. */
   const stop = async (): Promise<void> => {

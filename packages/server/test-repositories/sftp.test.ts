@@ -6,6 +6,7 @@ import { hurried } from '../test/tuning.ts';
 import { cloud, execute, place, setUp, switchWal, tearDown } from '../test/repository-cloud.ts';
 import { offMachineOf } from './off-machine.ts';
 import { startSftp, type SftpServer } from './sftp-server.ts';
+import { untilExpected } from '../test/until.ts';
 
 let server: SftpServer;
 beforeAll(async () => {
@@ -42,16 +43,22 @@ test('a service is restored from an SFTP server, which may be away meanwhile', a
   const service = await cloud.create({ name: 'ledger', service_type: 'POSTGRES' });
   await execute(service, 'create table ledger (n integer)');
   const state = () => offMachineOf(service);
-  await expect.poll(state).toMatchObject({ problem: null, backups: [{ type: 'full' }] });
+  await untilExpected('the full backup is in the repository', async () =>
+    expect(await state()).toMatchObject({ problem: null, backups: [{ type: 'full' }] }),
+  );
   await server.stop();
   await switchWal(service);
-  await expect.poll(state).toMatchObject({
-    problem: expect.stringMatching(/cannot be reached or does not answer; check its address/),
-  });
+  await untilExpected('the service reports the lost repository', async () =>
+    expect(await state()).toMatchObject({
+      problem: expect.stringMatching(/cannot be reached or does not answer; check its address/),
+    }),
+  );
   await execute(service, 'insert into ledger values (1)');
   await server.start();
   await switchWal(service);
-  await expect.poll(state).toMatchObject({ problem: null, backlog_since: null });
+  await untilExpected('no WAL waits for the repository', async () =>
+    expect(await state()).toMatchObject({ problem: null, backlog_since: null }),
+  );
   const verified = await cloud.cli('backup', 'verify', 'ledger', '--repository');
   expect(verified.stderr).toContain('✓ check page checksums');
   expect(verified.code).toBe(0);

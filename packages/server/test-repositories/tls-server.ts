@@ -4,11 +4,11 @@ import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import type { Server } from 'node:net';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from 'node:tls';
 import { claimPorts } from '../test/harness.ts';
 import type { ServerCertificate } from '../test/probe.ts';
 import { programOf } from './programs.ts';
+import { until } from '../test/until.ts';
 
 export const HOST = '127.0.0.1';
 
@@ -47,14 +47,13 @@ export async function startTlsServer({
   await writeFile(files.key, certificate.keyPem, { mode: 0o600 });
   let child: ChildProcess | null = null;
   const start = async (): Promise<void> => {
-    child = spawn(program, args({ port, ...files }), {
+    const begun = spawn(program, args({ port, ...files }), {
       stdio: 'ignore',
       env: { PATH: process.env['PATH'] ?? '', ...env },
     });
-    while (!(await speaksTls(port))) {
-      if (child.exitCode !== null) throw new Error(`${name} ended with ${child.exitCode}`);
-      await sleep(50);
-    }
+    child = begun;
+    await until(`${name} answers`, async () => begun.exitCode !== null || (await speaksTls(port)));
+    if (begun.exitCode !== null) throw new Error(`${name} ended with ${begun.exitCode}`);
   };
   await start();
   return {

@@ -2,7 +2,6 @@
  * Two APIs on one metadata database, and calls that are made of both at the same time. The calls
  * are in races.ts.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { BASE_PATH } from '@howdah/contract';
 import { sql } from 'kysely';
 import { Client, type ClientConfig } from 'pg';
@@ -27,6 +26,7 @@ import { createRaceEngine, openRaceApi, PORTS, type Plant, type RaceApi } from '
 import { FIRST_PORT, lay, removeFrom, type Ground, type Laid } from './race-services.ts';
 import { EXPORTER_ID, LIST_ID, type Call, type Slot, type World } from './race-world.ts';
 import { type Ending } from './race-endings.ts';
+import { until } from './until.ts';
 
 const SLOTS = ['one', 'two'] as const;
 /** The equipment of races: the metadata, sessions on it, and the two APIs. */
@@ -130,12 +130,6 @@ async function waits({ watcher }: Track, slot: Slot): Promise<boolean> {
   return (rowCount ?? 0) > 0;
 }
 
-/** Waits until a condition holds. */
-async function until(condition: () => boolean | Promise<boolean>, what: string): Promise<void> {
-  for (const endMs = Date.now() + DEADLINE_MS; !(await condition()); await sleep(POLL_MS))
-    if (Date.now() > endMs) throw new Error(`${what} does not come about`);
-}
-
 /**
  * Makes two calls at the same time: both have come to where the service is locked, the first one first, before either goes on.
  *
@@ -151,16 +145,16 @@ async function race(track: Track, world: World, calls: Record<Slot, Call>): Prom
   for (const slot of SLOTS) {
     asking.push(ask(track, slot, calls[slot], laid).then((answer) => answers.set(slot, answer)));
     await until(
+      `call ${slot} waits at the lock`,
       async () => answers.has(slot) || (await waits(track, slot)),
-      `call ${slot} at the lock`,
     );
   }
   await holder.query('commit');
   // An answer that waits for its pooler would wait for ever: nobody makes it.
   const poolers = () => poolerChanges(track, laid);
   await until(
+    'both calls end',
     async () => answers.size === 2 || (await poolers()).length >= 2 - answers.size,
-    'the end of both calls',
   );
   const ended = await read(track, laid);
   const waiting = await poolers();
@@ -274,15 +268,13 @@ async function close(track: Track): Promise<void> {
   // A pool has ended before its sessions have; one that the server ended would be an error of the run.
   const sessions = 'select from pg_stat_activity where datname = $1';
   await until(
+    'all sessions have ended',
     async () => (await admin.query(sessions, [database])).rowCount === 0,
-    'the end of the sessions',
   );
   await admin.query(`drop database ${database}`);
   await admin.end();
 }
 
-const DEADLINE_MS = 600_000;
-const POLL_MS = 3;
 const nameOf = (slot: Slot): string => `api ${slot}`;
 
 function howItEnded({ status, error }: OperationRow): string {

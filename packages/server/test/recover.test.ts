@@ -2,12 +2,12 @@
 /** An installation that is lost with its machine, and comes back from a repository. */
 import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo, install, makeHome, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { findPgBackRest, recoveryPath } from './probe.ts';
+import { during, until, untilExpected } from './until.ts';
 
 const pgBackRest = await findPgBackRest();
 
@@ -33,14 +33,12 @@ async function openLedger(service: Service & { initial_password: string }): Prom
   const acknowledged: Ledger['acknowledged'] = [];
   let goesOn = true;
   const write = async (): Promise<void> => {
-    for (let n = 1; goesOn; n++) {
-      await client.query('insert into ledger values ($1)', [n]);
-      acknowledged.push({ n, atMs: Date.now() });
-      await sleep(20);
-    }
+    const n = acknowledged.length + 1;
+    await client.query('insert into ledger values ($1)', [n]);
+    acknowledged.push({ n, atMs: Date.now() });
   };
   // The loss of the machine ends it.
-  write().catch(() => undefined);
+  during(() => goesOn, write).catch(() => undefined);
   return {
     client,
     acknowledged,
@@ -72,6 +70,11 @@ async function safeMs({ service_id: id }: Service): Promise<number> {
   return typeof latest === 'string' ? Date.parse(latest) : 0;
 }
 
+const untilSafe = (service: Service, toMs: number): Promise<void> =>
+  untilExpected(`the repository has the commits of ${service.name}`, async () =>
+    expect(await safeMs(service)).toBeGreaterThanOrEqual(toMs),
+  );
+
 /** When the repository got the data of the control plane. */
 async function controlSavedMs(): Promise<number> {
   const { stdout } = await cloud.cli('repo', 'show', 'offsite', '-o', 'json');
@@ -95,8 +98,8 @@ async function loseMachine(): Promise<void> {
 async function daysLeft(name: string): Promise<number> {
   const { body } = await cloud.request('GET', '/deletedServices');
   const found = [body].flat().find((one) => Reflect.get(Object(one), 'name') === name);
-  const until = Date.parse(String(Reflect.get(Object(found), 'restorable_until')));
-  return Math.round((until - Date.now()) / 86_400_000);
+  const untilMs = Date.parse(String(Reflect.get(Object(found), 'restorable_until')));
+  return Math.round((untilMs - Date.now()) / 86_400_000);
 }
 
 const idsOf = (services: readonly Service[]): string[] =>
@@ -133,20 +136,17 @@ test('a lost machine comes back from a repository with all that was safe there',
   await first.query('create table kept as select 1 as one');
   await first.end();
   const ledger = await openLedger(busy);
-  while (ledger.acknowledged.length < 20) await sleep(20);
+  await until('20 writes are acknowledged', () => ledger.acknowledged.length >= 20);
   moment = { service: busy, ...(await momentOf(ledger)) };
   const begunMs = Date.now();
-  while (
-    (await safeMs(busy)) < begunMs ||
-    (await safeMs(pair)) < begunMs ||
-    (await safeMs(idle)) === 0
-  )
-    await sleep(200);
-  while ((await safeMs(gone)) === 0) await sleep(200);
+  for (const service of [busy, pair]) await untilSafe(service, begunMs);
+  for (const service of [idle, gone]) await untilSafe(service, 1);
   expect(await cloud.cli('backup', 'set-retention', 'gone', '60')).toMatchObject({ code: 0 });
   expect(await cloud.cli('service', 'delete', 'gone', '--yes')).toMatchObject({ code: 0 });
   const deletedMs = Date.now();
-  while ((await controlSavedMs()) < deletedMs) await sleep(500);
+  await untilExpected('the metadata database is saved', async () =>
+    expect(await controlSavedMs()).toBeGreaterThanOrEqual(deletedMs),
+  );
   const promisedMs = await safeMs(busy);
 
   await loseMachine();

@@ -8,7 +8,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { claimPorts, connectTo, install, makeHome, PORTS, type Installation } from './harness.ts';
 import type { Answer, Service } from './harness-caller.ts';
-import { findServer, findSite, waitUntilGone } from './probe.ts';
+import { findServer, findSite } from './probe.ts';
+import { until, untilExpected } from './until.ts';
 
 type Created = Service & { initial_password: string };
 
@@ -53,10 +54,12 @@ const kindsOf = async ({ service_id: id }: Service): Promise<string[]> =>
 /** Kills the server of a service in the second region. */
 async function kill({ service_id: id }: Service): Promise<void> {
   const site = await findSite(directory);
-  const server = site === null ? null : await findServer(site.layout.service(id));
-  if (server === null) throw new Error(`service ${id} has no server in ${directory}`);
+  const paths = site?.layout.service(id);
+  const server = paths === undefined ? null : await findServer(paths);
+  if (paths === undefined || server === null)
+    throw new Error(`service ${id} has no server in ${directory}`);
   process.kill(server.postmaster.pid, 'SIGKILL');
-  await waitUntilGone(server.postmaster, 10_000);
+  await until('the server is gone', async () => (await findServer(paths)) === null);
 }
 
 const accepted = async (answer: Promise<Answer>): Promise<void> => {
@@ -217,7 +220,9 @@ test('the databases of a region that is switched off go on, until it is there ag
   await cloud.stop('SIGTERM');
   cloud.env['HOWDAH_REGIONS'] = regions;
   await cloud.up();
-  await expect.poll(() => kindsOf(dead)).toContain('repair');
+  await untilExpected('a repair of the dead service begins', async () =>
+    expect(await kindsOf(dead)).toContain('repair'),
+  );
   await cloud.until(dead.service_id, 'READY');
   expect((await ask('GET', there, '/logs')).status).toBe(200);
   await accepted(ask('POST', there, '/stop'));

@@ -9,7 +9,6 @@ import {
   test as anyTest,
 } from 'vitest';
 import { readdir } from 'node:fs/promises';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { connectTo, install, type Installation } from './harness.ts';
 import { layoutOf } from './ha-load.ts';
 import { openMetadata } from './metadata.ts';
@@ -38,6 +37,7 @@ import {
   fallBehind,
   type Following,
 } from './sets.ts';
+import { atMoment, until, untilExpected } from './until.ts';
 
 const pgbouncer = (await findProgram('pgbouncer')) !== null;
 
@@ -145,8 +145,9 @@ describe('changes', () => {
     expect(await once(read(set), 'select n from t')).toEqual([{ n: 1 }]);
 
     expect((await cloud.request('DELETE', `/services/${service.service_id}`)).status).toBe(202);
-    while ((await cloud.request('GET', `/services/${service.service_id}`)).status !== 404)
-      await sleep(20);
+    await untilExpected('the service is deleted', async () =>
+      expect((await cloud.request('GET', `/services/${service.service_id}`)).status).toBe(404),
+    );
     expect((await cloud.request('GET', `/services/${set.id}`)).status).toBe(404);
     for (const n of [1, 2]) expect(await findServer(nodePaths(set, n))).toBeNull();
     accepted(await cloud.request('POST', `/services/${service.service_id}/restore`));
@@ -165,7 +166,9 @@ describe('changes', () => {
       const set = await createSet(service, 2, on);
       expect((await on.request('DELETE', `/services/${service.service_id}`)).status).toBe(202);
       const { db, close } = await openMetadata(on.home);
-      while ((await db.selectFrom('services').select('id').execute()).length > 0) await sleep(20);
+      await untilExpected('no service is left', async () =>
+        expect(await db.selectFrom('services').select('id').execute()).toEqual([]),
+      );
       await close();
       expect((await on.request('GET', `/services/${set.id}`)).status).toBe(404);
       expect(await readdir(layoutOf(on).services)).toEqual([]);
@@ -203,14 +206,14 @@ describe('changes', () => {
       );
       for (const delayMs of [0, 150, 400]) {
         const set = await asked(service, 3);
-        await sleep(delayMs);
+        await atMoment(delayMs);
         expect((await cloud.request('DELETE', pathOf(set))).status).toBe(202);
         await untilGone(set);
         const created = (await cloud.operations(set.id)).find(({ kind }) => kind === 'create');
         expect(created?.error ?? 'superseded by delete').toBe('superseded by delete');
       }
       const set = await asked(service, 2);
-      await sleep(200);
+      await atMoment(200);
       accepted(await cloud.request('POST', `/services/${service.service_id}/stop`));
       await cloud.until(service.service_id, 'PAUSED');
       for (const n of [1, 2]) expect(await findServer(nodePaths(set, n))).toBeNull();
@@ -236,7 +239,9 @@ describe('a node that lags', () => {
     expect(behind?.detail).toContain('too far behind: the limit is 4194304 bytes and 600 s');
     expect(current).toMatchObject({ node: 2, serving: true, detail: 'follows the primary' });
     expect(await portsOf(set)).toEqual(new Set([second]));
-    await expect.poll(async () => (await setsOf(service))[0]?.status).toBe('active');
+    await untilExpected('the set is active', async () =>
+      expect((await setsOf(service))[0]?.status).toBe('active'),
+    );
     await release();
     await untilServing(set, [1, 2]);
     expect((await portsOf(set)).size).toBe(2);
@@ -262,7 +267,7 @@ async function expectReadsDuringResize(clients: readonly Client[], set: Followin
   accepted(await post(set, 'resize', { cpu_millis: '500' }));
   await untilSet(set, 'active');
   const after = reads + 50;
-  while (reads < after && errors.length === 0) await sleep(5);
+  await until('50 more reads are answered', () => reads >= after || errors.length > 0);
   going = false;
   await Promise.all(loops);
   expect(errors).toEqual([]);
@@ -302,14 +307,14 @@ describe('a pooler before a set', () => {
     expect(await once(through('tsdb'), 'select n from t')).toEqual([{ n: 1 }]);
     // A role that was made a moment ago, and a wrong password.
     await once(write(service), "create role app login password 'made just now'");
-    await expect
-      .poll(() =>
-        once(
+    await untilExpected('the new role connects', async () =>
+      expect(
+        await once(
           connectTo(cloud, { endpoint }, 'made just now', { user: 'app' }),
           'select 1 as one',
         ).catch(() => []),
-      )
-      .toEqual([{ one: 1 }]);
+      ).toEqual([{ one: 1 }]),
+    );
     await expect(connectTo(cloud, { endpoint }, 'wrong password')).rejects.toThrow(/SASL/);
 
     await expectReadsDuringResize(clients, set);
@@ -341,17 +346,18 @@ describe('a pooler before a set', () => {
     const before = await findDaemon(pooler);
     if (before === null) throw new Error('no pooler');
     signal(before.pid, 'SIGKILL');
-    await expect
-      .poll(async () => (await findDaemon(pooler))?.pid ?? before.pid)
-      .not.toBe(before.pid);
+    await untilExpected('the pooler is replaced', async () =>
+      expect((await findDaemon(pooler))?.pid ?? before.pid).not.toBe(before.pid),
+    );
     const endpoint = (await setsOf(service))[0]?.connection_pooler?.endpoint ?? set.endpoint;
     expect(endpoint).not.toEqual(set.endpoint);
-    await expect
-      .poll(() =>
-        once(connectTo(cloud, { endpoint }, service.initial_password), 'select n from t').catch(
-          () => [],
-        ),
-      )
-      .toEqual([{ n: 1 }]);
+    await untilExpected('the pooler answers from the set', async () =>
+      expect(
+        await once(
+          connectTo(cloud, { endpoint }, service.initial_password),
+          'select n from t',
+        ).catch(() => []),
+      ).toEqual([{ n: 1 }]),
+    );
   });
 });

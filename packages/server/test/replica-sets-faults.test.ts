@@ -1,4 +1,4 @@
-/** Read replica sets: what becomes of one when something dies, lags or accepts writes, and that the tests would notice. */
+/** Read replica sets: what becomes of one when something dies, lags or accepts writes. */
 import {
   afterAll,
   afterEach,
@@ -10,8 +10,7 @@ import {
 import { mkdir, rm, rmdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { install, preload, type Installation } from './harness.ts';
+import { type Installation } from './harness.ts';
 import {
   backendOf,
   killPrimary,
@@ -28,7 +27,6 @@ import {
   findDaemon,
   findProcess,
   findProgram,
-  findServer,
   memberKey,
   nodeName,
   signal,
@@ -47,17 +45,19 @@ import {
   portsOf,
   nodePaths,
   nodeOf,
-  detailOf,
   untilGone,
   untilServing,
   untilShown,
   nodesOf,
   startReaders,
   withTable,
-  fallBehind,
+  type Following,
+  untilReplaced,
+  untilStopped,
   promoteBehind,
   routesToWriter,
 } from './sets.ts';
+import { atMoment, until, untilExpected } from './until.ts';
 // Without HAProxy there are no sets.
 const installed = (await findProgram('haproxy')) !== null;
 const describe = anyDescribe.runIf(installed);
@@ -80,7 +80,7 @@ describe('a process dies', () => {
       if (name === 'SIGSTOP') for (const child of await childrenOf(pid)) signal(child, name);
       signal(pid, name);
       const readers = startReaders(set, 1);
-      while ((await nodeOf(set, 1)) === pid) await sleep(20);
+      await untilReplaced(set, pid);
       await untilServing(set, [1, 2]);
       await readers.more(5);
       const { refused } = await readers.stop();
@@ -98,7 +98,8 @@ describe('a process dies', () => {
     const ports = await portsOf(set);
     for (const pid of pids) signal(pid, 'SIGKILL');
     // The port accepts connections until the last process of the server has ended; such connections are lost.
-    for (const port of ports) while (await listens(port)) await sleep(1);
+    for (const port of ports)
+      await until(`nothing listens on port ${port}`, async () => !(await listens(port)));
     // A connection is cut off with a node that is found dead, which may be twice. A gateway that
     // let none wait would refuse hundreds in the time that a node needs to start.
     let [rows, cut]: [unknown, number] = [null, 0];
@@ -117,11 +118,12 @@ describe('a process dies', () => {
       const gateway = await findDaemon(layoutOf(cloud).gateway(set.id));
       if (gateway === null) throw new Error('no gateway');
       signal(gateway.pid, name);
-      while ((await findDaemon(layoutOf(cloud).gateway(set.id)))?.pid === gateway.pid)
-        await sleep(20);
-      await expect
-        .poll(() => once(read(set), 'select n from t').catch(() => []))
-        .toEqual([{ n: 1 }]);
+      await untilExpected('the gateway is replaced', async () =>
+        expect((await findDaemon(layoutOf(cloud).gateway(set.id)))?.pid).not.toBe(gateway.pid),
+      );
+      await untilExpected('the set answers', async () =>
+        expect(await once(read(set), 'select n from t').catch(() => [])).toEqual([{ n: 1 }]),
+      );
     }
     await untilSet(set, 'active');
   });
@@ -139,7 +141,7 @@ describe('a process dies', () => {
       expect((await session.query('select n from t')).rows).toEqual([{ n: 1 }]);
       const pid = await nodeOf(set, 1);
       signal(pid, 'SIGKILL');
-      while ((await findProcess(pid)) !== null) await sleep(5);
+      await until('the node is gone', async () => (await findProcess(pid)) === null);
       // The one that is left answers, whichever is asked first.
       for (let attempt = 0; attempt < 6; attempt++)
         expect(await once(read(set), 'select n from t')).toEqual([{ n: 1 }]);
@@ -160,7 +162,7 @@ describe('a process dies', () => {
       const service = await withTable('created twice');
       for (const delayMs of [50, 300]) {
         const set = await asked(service, 2);
-        await sleep(delayMs);
+        await atMoment(delayMs);
         await cloud.stop('SIGKILL');
         await cloud.up();
         await untilSet(set, 'active');
@@ -212,9 +214,8 @@ describe('a process dies', () => {
     const sender = await backendOf(await postmasterOf(cloud, service, 0), 'walsender');
     signal(sender, 'SIGSTOP');
     expect((await cloud.request('DELETE', pathOf(set))).status).toBe(202);
-    while ((await findServer(nodePaths(set, 1))) !== null) await sleep(5);
-    // Time enough for the rest of it to go as well.
-    await sleep(1000);
+    await untilStopped(set);
+    await untilTriedTwice(set);
     signal(sender, 'SIGCONT');
     await untilGone(set);
     expect(await once(write(service), 'select slot_name from pg_replication_slots')).toEqual([]);
@@ -229,9 +230,9 @@ describe('a process dies', () => {
       await untilShown(set, 1);
       const readers = startReaders(set, 1);
       await killPrimary(cloud, service);
-      await expect
-        .poll(async () => (await cloud.operations(service.service_id))[0]?.kind)
-        .toBe('repair');
+      await untilExpected('a repair of the service begins', async () =>
+        expect((await cloud.operations(service.service_id))[0]?.kind).toBe('repair'),
+      );
       await cloud.until(service.service_id, 'READY');
       await once(write(service), 'insert into t values (2)');
       await untilShown(set, 2);
@@ -239,6 +240,20 @@ describe('a process dies', () => {
     },
   );
 });
+
+/** Waits until two more attempts to remove the rest of a set were made, or it is gone. */
+async function untilTriedTwice({ id }: Following): Promise<void> {
+  const { db, close } = await openMetadata(cloud.home);
+  const row = db.selectFrom('services').select('due_at').where('id', '=', id);
+  // Each attempt sets the time of the next one.
+  const times = new Set<number>();
+  await until('the set was tried to be removed twice', async () => {
+    const found = await row.executeTakeFirst();
+    if (found?.due_at != null) times.add(found.due_at.getTime());
+    return found === undefined || times.size > 2;
+  });
+  await close();
+}
 
 /** Waits until a pair is whole, with so many nodes that follow it too. */
 const untilRedundantBeside = async (service: ServiceAccess, nodes: number): Promise<void> =>
@@ -251,7 +266,7 @@ describe('a node that accepts writes', () => {
     await untilShown(set, 1);
     const before = await nodeOf(set, 1);
     await promoteBehind(set, cloud);
-    while ((await nodeOf(set, 1)) === before) await sleep(20);
+    await untilReplaced(set, before);
     await untilServing(set, [1]);
     for (let attempt = 0; attempt < 20; attempt++)
       expect(await routesToWriter(set, cloud)).toBe(false);
@@ -261,7 +276,7 @@ describe('a node that accepts writes', () => {
     await cloud.stop('SIGTERM');
     const pid = await nodeOf(set, 1);
     signal(pid, 'SIGKILL');
-    while ((await findProcess(pid)) !== null) await sleep(5);
+    await until('the node is gone', async () => (await findProcess(pid)) === null);
     await rm(`${nodePaths(set, 1).data}/standby.signal`);
     await cloud.up();
     await untilServing(set, [1]);
@@ -280,11 +295,9 @@ test('the integrity check finds a node or gateway that is missing, and one that 
   if (gateway === null) throw new Error('no gateway');
   signal(gateway.pid, 'SIGKILL');
   signal(await nodeOf(set, 1), 'SIGKILL');
-  while (
-    (await findServer(nodePaths(set, 1))) !== null ||
-    (await findDaemon(layoutOf(cloud).gateway(set.id))) !== null
-  )
-    await sleep(5);
+  await untilStopped(set);
+  const findGateway = () => findDaemon(layoutOf(cloud).gateway(set.id));
+  await until('the gateway is gone', async () => (await findGateway()) === null);
   expect(await cloud.audit()).toEqual(
     expect.arrayContaining([
       `read replica set ${set.id} is READY and 0 of its gateway run`,
@@ -314,7 +327,9 @@ test('the integrity check finds a node or gateway that is missing, and one that 
   await cloud.up();
   await close();
   await untilServing(set, [1]);
-  await expect.poll(() => cloud.audit()).toEqual([]);
+  await untilExpected('the integrity check finds nothing', async () =>
+    expect(await cloud.audit()).toEqual([]),
+  );
 });
 
 test('a missing replica is a warning of its service', async () => {
@@ -324,76 +339,21 @@ test('a missing replica is a warning of its service', async () => {
   const [node] = await nodesOf(set);
   await cloud.stop('SIGTERM');
   signal(await nodeOf(set, 1), 'SIGKILL');
-  while ((await findServer(nodePaths(set, 1))) !== null) await sleep(5);
+  await untilStopped(set);
   await untilHeld(holder, node?.port.port ?? 0);
   await cloud.up();
-  await expect
-    .poll(async () => (await cloud.get(service.service_id)).warnings ?? [])
-    .toEqual([
+  await untilExpected('the service warns of its missing node', async () =>
+    expect((await cloud.get(service.service_id)).warnings ?? []).toEqual([
       {
         code: 'REPLICA_MISSING',
         message: expect.stringContaining(`node 1 of read replica set ${set.id}`),
       },
-    ]);
+    ]),
+  );
   await untilSet(set, 'error');
   await new Promise((resolve) => holder.close(resolve));
   await untilSet(set, 'active');
-  await expect.poll(async () => (await cloud.get(service.service_id)).warnings ?? []).toEqual([]);
-});
-
-describe('planted defects are noticed', () => {
-  const planted = (plant: string): Promise<Installation> =>
-    install({
-      HOWDAH_READ_LAG_BYTES: '4194304',
-      PLANT: plant,
-      ...preload('planted.mjs'),
-    });
-
-  test('without the lag limit a node that lags far serves reads', { tags: 'slow' }, async () => {
-    const broken = await planted('no-lag-limit');
-    const set = await createSet(await withTable('planted', {}, broken), 2, broken);
-    await untilShown(set, 1, broken);
-    const release = await fallBehind(set, broken);
-    let detail = await detailOf(set, broken);
-    while ((detail.node_states[0]?.lag_bytes ?? 0) < 4_194_304)
-      detail = await detailOf(set, broken);
-    expect(detail.node_states[0]?.serving).toBe(true);
-    expect((await portsOf(set, broken)).size).toBe(2);
-    await release();
-    await broken.destroy();
-  });
-
-  test('without draining, reads are refused during a resize', { tags: 'slow' }, async () => {
-    const broken = await planted('no-drain');
-    const set = await createSet(await withTable('planted', {}, broken), 2, broken);
-    await untilShown(set, 1, broken);
-    const readers = startReaders(set, 4, broken);
-    for (let round = 0; readers.refused.length === 0; round++) {
-      accepted(
-        await broken.request('POST', pathOf(set, '/resize'), {
-          cpu_millis: round % 2 === 0 ? '1000' : '500',
-        }),
-      );
-      await untilSet(set, 'active', broken);
-    }
-    expect((await readers.stop()).refused).not.toEqual([]);
-    await broken.destroy();
-  });
-
-  test(
-    'without fencing the endpoint routes to a node that accepts writes',
-    { tags: 'slow' },
-    async () => {
-      const broken = await planted('writer-serves');
-      const set = await createSet(await withTable('planted', {}, broken), 1, broken);
-      await untilShown(set, 1, broken);
-      await promoteBehind(set, broken);
-      // Longer than it takes to be noticed where all is well.
-      while ((await detailOf(set, broken)).node_states[0]?.detail === 'follows the primary')
-        await sleep(20);
-      await sleep(2000);
-      expect(await routesToWriter(set, broken)).toBe(true);
-      await broken.destroy();
-    },
+  await untilExpected('the service has no warning', async () =>
+    expect((await cloud.get(service.service_id)).warnings ?? []).toEqual([]),
   );
 });

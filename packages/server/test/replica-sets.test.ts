@@ -31,6 +31,7 @@ import {
   withTable,
   type Following,
 } from './sets.ts';
+import { untilExpected } from './until.ts';
 
 const pgbouncer = (await findProgram('pgbouncer')) !== null;
 
@@ -313,9 +314,13 @@ test('each member and each node has metrics, in series and for Prometheus', asyn
     (await series(id, name))
       .filter(({ data }) => data.some(({ value }) => value !== null))
       .map(({ labels }) => labels.node);
-  await expect.poll(() => nodes(set.id, 'memory_bytes')).toEqual(['1', '2']);
+  await untilExpected('both nodes of the set have samples', async () =>
+    expect(await nodes(set.id, 'memory_bytes')).toEqual(['1', '2']),
+  );
   expect(await nodes(set.id, 'lag_bytes')).toEqual(['1', '2']);
-  await expect.poll(() => nodes(service.service_id, 'memory_bytes')).toEqual(['0', '1']);
+  await untilExpected('primary and standby have samples', async () =>
+    expect(await nodes(service.service_id, 'memory_bytes')).toEqual(['0', '1']),
+  );
   const text = await (await fetch(`http://127.0.0.1:${cloud.port}/metrics`)).text();
   expect(text).toMatch(
     new RegExp(`howdah_replica_lag_bytes\\{service="${set.id}",node="2"\\} \\d+`),

@@ -2,7 +2,6 @@
 import { chmod, chown, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { expect } from 'vitest';
 import {
@@ -29,9 +28,9 @@ import {
   RepositoryProblem,
   signal,
   type Storage,
-  waitUntilGone,
   writeText,
 } from './probe.ts';
+import { until } from './until.ts';
 
 export let cloud: Installation;
 export let context: ShipContext;
@@ -132,7 +131,8 @@ export async function switchWal(service: ServiceAccess): Promise<void> {
           'select last_archived_wal as last from pg_stat_archiver',
         )
       ).rows[0]?.last ?? '';
-    while ((await archived()) < (rows[0]?.name ?? '')) await sleep(50);
+    const name = rows[0]?.name ?? '';
+    await until(`${name} is archived`, async () => (await archived()) >= name);
   } finally {
     await control.end();
   }
@@ -154,7 +154,7 @@ export async function loseService(service: Service): Promise<void> {
   const server = await findServer(paths);
   if (server !== null) {
     signal(server.postmaster.pid, 'SIGKILL');
-    await waitUntilGone(server.postmaster, 60_000);
+    await until('the server is gone', async () => (await findServer(paths)) === null);
   }
   const marker = await readFile(paths.marker, 'utf8');
   const owner = ownerOf(context.machine, paths);

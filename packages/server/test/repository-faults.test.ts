@@ -18,6 +18,7 @@ import {
   tearDown,
   type ServiceAccess,
 } from './repository-cloud.ts';
+import { untilExpected } from './until.ts';
 
 const program = await findPgBackRest();
 const isServed = whyNotServed(program, 17) === null;
@@ -69,10 +70,11 @@ const warningsOf = async ({ service_id: id }: ServiceAccess): Promise<string> =>
     .join();
 
 /** Archived WAL that is not in the repository waits since long ago. */
-async function makeLate(service: ServiceAccess): Promise<void> {
+async function makeLate(service: ServiceAccess): Promise<Date> {
   const then = new Date(Date.now() - LATE_MS);
   const { archive } = pathsOf(service);
   for (const name of await readdir(archive)) await utimes(join(archive, name), then, then);
+  return then;
 }
 
 const snapshot = (service: ServiceAccess) =>
@@ -86,32 +88,42 @@ test.runIf(isServed)(
     const service = await cloud.create({ name: 'ledger', service_type: 'POSTGRES' });
     await mkdir(path);
     expect(await cloud.cli('repo', 'add', 'offsite', '--path', path)).toMatchObject({ code: 0 });
-    await expect.poll(async () => (await offMachineOf(service))?.backups.length).toBe(1);
+    await untilExpected('the repository has a backup', async () =>
+      expect((await offMachineOf(service))?.backups.length).toBe(1),
+    );
     await execute(service, 'create table ledger (n integer)');
 
     // Its disk is not mounted.
     await rename(path, path + AWAY);
     await switchWal(service);
-    await makeLate(service);
-    await expect.poll(() => warningsOf(service)).toMatch(/ MB of WAL wait\): .*mount its disk/);
+    const since = await makeLate(service);
+    await untilExpected('the service warns of WAL that waits', async () =>
+      expect(await warningsOf(service)).toMatch(/ MB of WAL wait\): .*mount its disk/),
+    );
     const late = await offMachineOf(service);
-    expect(Date.parse(late?.backlog_since ?? '')).toBeLessThan(Date.now() - LATE_MS + 60_000);
+    expect(Date.parse(late?.backlog_since ?? '')).toBeLessThanOrEqual(since.getTime());
 
     // WAL that it has not got is removed, as if it had waited for too long.
     const { archive } = pathsOf(service);
     for (const name of (await readdir(archive)).filter(isWalFile)) await rm(join(archive, name));
     await execute(service, 'insert into ledger values (1)');
     await switchWal(service);
-    await expect.poll(() => warningsOf(service)).toMatch(/has a gap: nothing after /);
+    await untilExpected('the service warns of a WAL gap', async () =>
+      expect(await warningsOf(service)).toMatch(/has a gap: nothing after /),
+    );
     expect((await offMachineOf(service))?.gaps).toMatchObject([{ before: null }]);
 
     // A backup of a later snapshot ends the gap, and old backups are removed.
     await rename(path + AWAY, path);
     await snapshot(service);
-    await expect.poll(() => warningsOf(service)).toBe('');
+    await untilExpected('the service has no warning', async () =>
+      expect(await warningsOf(service)).toBe(''),
+    );
     const now = await offMachineOf(service);
     expect(now).toMatchObject({ backlog_mb: 0, gaps: [{ before: now?.backups[0]?.taken }] });
-    await expect.poll(() => readFile(commands, 'utf8')).toMatch(/^--no-config expire$/m);
+    await untilExpected('pgBackRest expires old backups', async () =>
+      expect(await readFile(commands, 'utf8')).toMatch(/^--no-config expire$/m),
+    );
   },
   1_200_000,
 );
@@ -121,7 +133,9 @@ test.runIf(isServed)(
   async () => {
     const service = await cloud.create({ name: 'other', service_type: 'POSTGRES' });
     await execute(service, 'create table ledger (n integer)');
-    await expect.poll(async () => (await offMachineOf(service))?.backups.length).toBe(1);
+    await untilExpected('the repository has a backup', async () =>
+      expect((await offMachineOf(service))?.backups.length).toBe(1),
+    );
     const { stdout } = await cloud.cli('repo', 'kit', 'offsite', '-o', 'json');
     const kit: Schemas['RecoveryKit'] = JSON.parse(stdout);
     const repository = {
@@ -155,7 +169,9 @@ test.runIf(isServed)(
     expect(await readFile(commands, 'utf8')).not.toMatch(/archive-push|backup/);
     await own(kit.installation_id);
     expect(await cloud.cli('repo', 'check', 'offsite')).toMatchObject({ code: 0 });
-    await expect.poll(async () => (await offMachineOf(service))?.backups.length).toBe(2);
+    await untilExpected('the repository has a second backup', async () =>
+      expect((await offMachineOf(service))?.backups.length).toBe(2),
+    );
   },
   1_200_000,
 );

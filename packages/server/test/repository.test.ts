@@ -60,6 +60,7 @@ import {
   tearDown,
   type ServiceAccess,
 } from './repository-cloud.ts';
+import { untilExpected } from './until.ts';
 
 const program = await findPgBackRest();
 
@@ -80,7 +81,9 @@ async function loseAndRecover(repository: Repository): Promise<ServiceAccess> {
   const load = await startLoad(cloud, service);
   const startedMs = Date.now() - performance.now();
   const some = async (count: number) =>
-    expect.poll(() => load.acknowledged.length).toBeGreaterThan(count);
+    untilExpected(`more than ${count} writes are acknowledged`, () =>
+      expect(load.acknowledged.length).toBeGreaterThan(count),
+    );
   await some(20);
   const first = await shipAll(service, repository);
   // On a slow machine a newer snapshot is stored meanwhile.

@@ -17,6 +17,7 @@ import {
   storeConnection,
   type Tables,
 } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 /** Changes of a project in a day: few, so that they can be used up. */
 const CHANGES = 40;
@@ -281,21 +282,23 @@ test('refused calls of one key are one entry for each operation and answer, with
     public_key: publicKey,
     path: expect.stringContaining(`${BASE_PATH}${at}`),
   };
-  await expect.poll(entries).toEqual(
-    expect.arrayContaining([
-      expect.objectContaining({
-        ...first,
-        call: 'deleteService',
-        count: 1000,
-        last_at: expect.any(String),
-      }),
-      expect.objectContaining({
-        ...first,
-        call: 'stopService',
-        count: 2000,
-        last_at: expect.any(String),
-      }),
-    ]),
+  await untilExpected('the audit log counts all calls', async () =>
+    expect(await entries()).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({
+          ...first,
+          call: 'deleteService',
+          count: 1000,
+          last_at: expect.any(String),
+        }),
+        expect.objectContaining({
+          ...first,
+          call: 'stopService',
+          count: 2000,
+          last_at: expect.any(String),
+        }),
+      ]),
+    ),
   );
   expect(await entries()).toHaveLength(2);
   const printed = await cloud.cli(
@@ -312,16 +315,15 @@ test('refused calls of one key are one entry for each operation and answer, with
     metadata.db,
   );
   await many(1000, (n) => callAs(`HDmadeup${n}:x`, 'POST', `/projects/${newId()}/services`));
-  await expect
-    .poll(
-      async () =>
-        (
-          await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(
-            metadata.db,
-          )
-        ).rows[0]?.count,
-    )
-    .toBeGreaterThan(before.rows[0]?.count ?? 0);
+  await untilExpected('the audit log has a new row', async () =>
+    expect(
+      (
+        await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(
+          metadata.db,
+        )
+      ).rows[0]?.count,
+    ).toBeGreaterThan(before.rows[0]?.count ?? 0),
+  );
   const after = await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(
     metadata.db,
   );
@@ -360,7 +362,9 @@ test('projects, keys and VPCs have a cap that says what to do', async () => {
     });
     return refused(`/projects/${cloud.projectId}/vpcs?dry_run=true`, vpc);
   };
-  await expect.poll(askWithVpcs).toEqual([422, limit]);
+  await untilExpected('the limit of VPCs refuses another one', async () =>
+    expect(await askWithVpcs()).toEqual([422, limit]),
+  );
   await sql`delete from vpcs where name = 'cap'`.execute(metadata.db);
   await sql`delete from api_keys where name = 'cap'`.execute(metadata.db);
   await sql`delete from projects where name = 'cap'`.execute(metadata.db);

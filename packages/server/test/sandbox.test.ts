@@ -19,8 +19,7 @@ import {
   tableOf,
   workingDirectoryOf,
 } from './probe.ts';
-
-const LATER = { interval: 50 };
+import { untilExpected } from './until.ts';
 
 let cloud: Installation;
 let machine: Machine;
@@ -208,7 +207,9 @@ test('a killed server leaves no shared memory behind', async (context) => {
   for (const kind of ['mnt', 'ipc', 'pid'])
     expect(readlinkSync(`/proc/${pid}/ns/${kind}`)).not.toBe(readlinkSync(`/proc/self/ns/${kind}`));
   process.kill(pid, 'SIGKILL');
-  await expect.poll(() => pidOf(other).catch(() => pid), LATER).not.toBe(pid);
+  await untilExpected('the service has another postmaster', async () =>
+    expect(await pidOf(other).catch(() => pid)).not.toBe(pid),
+  );
   await cloud.until(other.service_id, 'READY');
   expect(readdirSync('/dev/shm').filter((name) => own.includes(name))).toEqual([]);
   expect(await run('ipcs', ['-m', '-p'])).not.toContain(` ${pid} `);
@@ -267,12 +268,14 @@ test(
     if (limits.kind === 'none') return context.skip(limits.why);
     const [directory, name] =
       limits.kind === 'v1' ? [limits.memory, 'memory.limit_in_bytes'] : [limits.root, 'memory.max'];
-    await expect
-      .poll(() => readdir(join(directory, other.service_id)).catch(() => []), LATER)
-      .not.toEqual([]);
-    await expect
-      .poll(() => readFile(join(directory, other.service_id, 'cgroup.procs'), 'utf8'), LATER)
-      .not.toBe('');
+    await untilExpected('the service has a cgroup', async () =>
+      expect(await readdir(join(directory, other.service_id)).catch(() => [])).not.toEqual([]),
+    );
+    await untilExpected('the cgroup has processes', async () =>
+      expect(await readFile(join(directory, other.service_id, 'cgroup.procs'), 'utf8')).not.toBe(
+        '',
+      ),
+    );
     await writeFile(join(directory, other.service_id, name), String(128 * 1024 ** 2));
     // The restart puts the limit of the size in force again.
     const query = asSuperuser(
@@ -280,15 +283,15 @@ test(
       "select length(string_agg(repeat('x', 1000), '')) from generate_series(1, 400000)",
     );
     await expect(query).rejects.toThrow(/terminat|closed|reset/i);
-    await expect
-      .poll(async () => (await cloud.get(other.service_id)).warnings, LATER)
-      .toEqual([
+    await untilExpected('the service warns of its memory', async () =>
+      expect((await cloud.get(other.service_id)).warnings).toEqual([
         {
           code: 'MEMORY',
           message: expect.stringMatching(
             /all of its memory, .* GiB \(peak 0\.1.* resize the service to the next size, lower work_mem/,
           ),
         },
-      ]);
+      ]),
+    );
   },
 );

@@ -6,6 +6,7 @@ import { layoutOf } from './ha-load.ts';
 import { install, type Installation } from './harness.ts';
 import type { InstancePaths } from './probe.ts';
 import { hurried } from './tuning.ts';
+import { untilExpected } from './until.ts';
 
 let cloud: Installation;
 
@@ -84,7 +85,9 @@ test.each(Object.entries(DAMAGES))(
     await make(paths);
     await cloud.request('POST', `/services/${id}/start`);
     await cloud.until(id, 'UNSTABLE');
-    await expect.poll(async () => (await cloud.operations(id))[0]?.error).toMatch(reason);
+    await untilExpected('the operation fails with the reason', async () =>
+      expect((await cloud.operations(id))[0]?.error).toMatch(reason),
+    );
     expect(await textsOf(id)).not.toContain(cloud.home);
     await undo(paths);
     await cloud.until(id, 'READY');
@@ -95,9 +98,9 @@ test('an archive that cannot be read: the warning is shown without paths of the 
   const { service_id: id } = await cloud.create({ name: 'archive', service_type: 'POSTGRES' });
   const { archive } = layoutOf(cloud).service(id);
   await replaceByFile(archive);
-  await expect
-    .poll(async () => (await cloud.get(id)).warnings?.map(({ code }) => code))
-    .toContain('ARCHIVE');
+  await untilExpected('the service warns of its archive', async () =>
+    expect((await cloud.get(id)).warnings?.map(({ code }) => code)).toContain('ARCHIVE'),
+  );
   expect(await textsOf(id)).not.toContain(cloud.home);
   await restoreDirectory(archive);
 });

@@ -1,10 +1,9 @@
 /** Use of a service through the API and its database, also while the control plane is down. */
 import { readFile, writeFile } from 'node:fs/promises';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
-import { until } from './crash.ts';
 import { connectTo, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
+import { until } from './until.ts';
 
 /** A service that a test knows how to get into. */
 export type ServiceAccess = {
@@ -70,17 +69,9 @@ export async function askPatiently<T>(
   service: ServiceAccess,
   ask: (client: Client) => Promise<T>,
 ): Promise<T> {
-  let answer: T | undefined;
-  let last: unknown;
-  const asked = async (): Promise<boolean> => {
-    answer = await withClient(cloud, service, ask).catch((error: unknown) => {
-      last = error;
-      return undefined;
-    });
-    return answer !== undefined;
-  };
-  await until(asked, '').catch(() => undefined);
-  if (answer === undefined) throw last;
+  const { answer } = await until('the service answers', async () => ({
+    answer: await withClient(cloud, service, ask),
+  }));
   return answer;
 }
 
@@ -106,15 +97,25 @@ export const insert = (cloud: Installation, service: ServiceAccess, name: string
 
 /** A moment of the service's clock after all that was written and before what will be. */
 export async function moment(cloud: Installation, service: ServiceAccess): Promise<string> {
-  await sleep(20);
-  const now = await withClient(cloud, service, async (client) => {
-    const { rows } = await client.query<{ now: string }>(
-      `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
-    );
-    return rows[0]?.now ?? '';
+  return withClient(cloud, service, async (client) => {
+    const before = await nowOf(client);
+    /** In a later millisecond: points in time may be shortened to these. */
+    const after = (then: string): Promise<string> =>
+      until('the clock of the service goes on', async () => {
+        const now = await nowOf(client);
+        return Date.parse(now) > Date.parse(then) && now;
+      });
+    const now = await after(before);
+    await after(now);
+    return now;
   });
-  await sleep(20);
-  return now;
+}
+
+async function nowOf(client: Client): Promise<string> {
+  const { rows } = await client.query<{ now: string }>(
+    `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
+  );
+  return rows[0]?.now ?? '';
 }
 
 /** The latest point in time that a service's backups reach. */
@@ -138,14 +139,11 @@ export async function verificationOf(
 ): Promise<{ status: unknown; error: unknown }> {
   const { status, headers } = await cloud.request('POST', `/services/${service_id}/backups/verify`);
   if (status !== 202) throw new Error(`verify: ${status}`);
-  let verification = Object();
-  const ended = async (): Promise<boolean> => {
-    verification = Object(
-      (await cloud.request('GET', `/operations/${headers.get('Operation-Id')}`)).body,
-    );
-    return typeof verification.finished === 'string';
-  };
-  await until(ended, 'a verification does not end');
+  const path = `/operations/${headers.get('Operation-Id')}`;
+  const verification = await until('the verification ends', async () => {
+    const found = Object((await cloud.request('GET', path)).body);
+    return typeof found.finished === 'string' && found;
+  });
   return { status: verification.status, error: verification.error };
 }
 

@@ -1,5 +1,4 @@
 /** Shared by the tests of read replica sets. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { expect } from 'vitest';
 import { connectTo, install, type Installation } from './harness.ts';
@@ -7,6 +6,7 @@ import type { Answer, Service } from './harness-caller.ts';
 import { layoutOf, type ServiceAccess } from './ha-load.ts';
 import { openMetadata } from './metadata.ts';
 import { findServer } from './probe.ts';
+import { until, untilExpected } from './until.ts';
 
 /** The installation of the test file, which helpers mean where none is named. */
 let cloud: Installation;
@@ -46,15 +46,15 @@ export async function untilSet(
   status: ReplicaSet['status'],
   on = cloud,
 ): Promise<ReplicaSet> {
-  for (;;) {
-    const set = (await setsOf(service, on)).find((one) => one.id === id);
-    if (set?.status === status) return set;
-    await sleep(20);
-  }
+  return until(`the set is ${status}`, async () =>
+    (await setsOf(service, on)).find((one) => one.id === id && one.status === status),
+  );
 }
 
 export async function untilGone(set: Following): Promise<void> {
-  while ((await cloud.request('GET', pathOf(set))).status !== 404) await sleep(20);
+  await untilExpected('the set is gone', async () =>
+    expect((await cloud.request('GET', pathOf(set))).status).toBe(404),
+  );
 }
 
 export const asked = async (
@@ -115,12 +115,19 @@ export async function portsOf(set: Following, on = cloud): Promise<Set<number>> 
 export const nodePaths = ({ id }: Following, n: number, on = cloud) => layoutOf(on).member(id, n);
 
 export async function nodeOf(set: Following, n: number, on = cloud): Promise<number> {
-  for (;;) {
-    const server = await findServer(nodePaths(set, n, on));
-    if (server !== null) return server.postmaster.pid;
-    await sleep(10);
-  }
+  const { postmaster } = await until(`node ${n} runs`, () => findServer(nodePaths(set, n, on)));
+  return postmaster.pid;
 }
+
+/** Waits until another server runs as the first node. */
+export const untilReplaced = (set: Following, pid: number): Promise<void> =>
+  untilExpected('node 1 is replaced', async () => expect(await nodeOf(set, 1)).not.toBe(pid));
+
+/** Waits until no server runs as the first node. */
+export const untilStopped = (set: Following): Promise<void> =>
+  untilExpected('node 1 is stopped', async () =>
+    expect(await findServer(nodePaths(set, 1))).toBeNull(),
+  );
 
 export type Detail = ReplicaSet & {
   node_states: {
@@ -139,14 +146,12 @@ export async function untilServing(
   nodes: readonly number[],
   on = cloud,
 ): Promise<Detail> {
-  for (;;) {
+  return until(`the nodes ${nodes.join()} serve reads`, async () => {
     const detail = await detailOf(set, on);
-    const serving = (detail.node_states ?? [])
-      .filter((state) => state.serving)
-      .map(({ node }) => node);
-    if (serving.join() === nodes.join()) return detail;
-    await sleep(20);
-  }
+    const serving = (detail.node_states ?? []).filter((state) => state.serving);
+    expect(serving.map(({ node }) => node)).toEqual(nodes);
+    return detail;
+  });
 }
 
 /** Waits until the newest row that was written shows through every node. */
@@ -163,25 +168,19 @@ async function untilCounted(
   on: Installation,
 ): Promise<void> {
   const paths = nodePaths(set, port.n, on);
-  for (;;) {
-    const client = new Client({
-      host: paths.socket,
-      port: port.port,
-      user: 'howdah',
-      database: 'tsdb',
-    });
+  const place = { host: paths.socket, port: port.port };
+  // It may start just now, or not have the table yet.
+  await untilExpected(`node ${port.n} has ${count} rows in ${table}`, async () => {
+    const client = new Client({ ...place, user: 'howdah', database: 'tsdb' });
     client.on('error', () => undefined);
     try {
       await client.connect();
-      const { rows } = await client.query<{ n: number }>(`select count(*)::int as n from ${table}`);
-      if (rows[0]?.n === count) return;
-    } catch {
-      // it starts, or has not got the table yet
+      const { rows } = await client.query(`select count(*)::int as n from ${table}`);
+      expect(rows).toEqual([{ n: count }]);
     } finally {
       await client.end().catch(() => undefined);
     }
-    await sleep(20);
-  }
+  });
 }
 
 export async function nodesOf(
@@ -223,7 +222,7 @@ export function startReaders(set: Following, count: number, on = cloud) {
     refused,
     more: async (wanted: number): Promise<void> => {
       const end = reads + wanted;
-      while (reads < end) await sleep(5);
+      await until(`${wanted} more reads are answered`, () => reads >= end);
     },
     stop: async (): Promise<{ reads: number; refused: string[] }> => {
       stopping = true;

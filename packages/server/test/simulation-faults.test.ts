@@ -5,6 +5,7 @@
 import { followEvents } from '@howdah/client';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { install, type Installation } from './harness.ts';
+import { untilExpected } from './until.ts';
 
 let cloud: Installation;
 beforeAll(async () => {
@@ -104,7 +105,9 @@ describe.each(CHANGES)('$on', (change) => {
     const reason = `no luck with ${change.on}`;
     await simulate('PUT', '/script', { failures: [{ on: change.on, times: 1, reason }] });
     const id = await make(ids, change.act);
-    await expect.poll(() => statusOf(id, change)).toBe(change.ends);
+    await untilExpected('the change has ended', async () =>
+      expect(await statusOf(id, change)).toBe(change.ends),
+    );
     const failing: string[] = [];
     for await (const { type, data } of followEvents({ ...cloud, after: '0', follow: false }))
       if (type === 'operation.failing') failing.push(String(data['error']));
@@ -119,11 +122,9 @@ describe.each(CHANGES)('$on', (change) => {
     await cloud.up();
     expect(await statusOf(id, change)).not.toBe(change.ends);
     // A transition of the change may begin only now.
-    await expect
-      .poll(async () => {
-        await simulate('POST', '/clock', { seconds: 60 });
-        return statusOf(id, change);
-      })
-      .toBe(change.ends);
+    await untilExpected('the change has ended', async () => {
+      await simulate('POST', '/clock', { seconds: 60 });
+      expect(await statusOf(id, change)).toBe(change.ends);
+    });
   });
 });

@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
+import { untilExpected } from './until.ts';
 
 let cloud: Installation;
 beforeAll(async () => {
@@ -62,7 +63,9 @@ test('a service goes through its life without PostgreSQL, and says so', async ()
   for (const read of ['logs', 'backups', 'members'])
     expect(await cloud.request('GET', `${path}/${read}`)).toMatchObject({ status: 200 });
   await cloud.request('DELETE', `${path}?purge=true`);
-  await expect.poll(async () => (await cloud.request('GET', path)).status).toBe(404);
+  await untilExpected('the service is purged', async () =>
+    expect((await cloud.request('GET', path)).status).toBe(404),
+  );
 });
 
 test('an extension of an add-on cannot be disabled, whatever the type is called', async () => {
@@ -128,7 +131,9 @@ test('the third create fails twice, and then succeeds', async () => {
   const made = [await begin('first'), await begin('second')];
   for (const { service_id: id } of made) await cloud.until(id, 'READY');
   const third = await begin('third');
-  await expect.poll(() => statusOf(third)).toBe('UNSTABLE');
+  await untilExpected('the third service is unstable', async () =>
+    expect(await statusOf(third)).toBe('UNSTABLE'),
+  );
   expect((await cloud.operations(third.service_id))[0]?.error).toContain('no node has memory left');
   await cloud.until(third.service_id, 'READY');
 });
@@ -142,7 +147,9 @@ test('a fork of twenty minutes ends when the clock is advanced, also after a res
     name: 'fork',
   });
   const fork = String(Reflect.get(Object(body), 'service_id'));
-  await expect.poll(async () => (await cloud.get(fork)).status).toBe('CONFIGURING');
+  await untilExpected('the fork is being configured', async () =>
+    expect((await cloud.get(fork)).status).toBe('CONFIGURING'),
+  );
   await cloud.stop('SIGKILL');
   await cloud.up();
   expect((await cloud.get(fork)).status).not.toBe('READY');
@@ -158,8 +165,12 @@ test('a killed primary is replaced, and one without replicas repaired', async ()
   await script({
     events: [pair, single].map(({ service_id }) => ({ service_id, event: 'kill' })),
   });
-  await expect.poll(() => kindsOf(pair)).toContain('failover succeeded');
-  await expect.poll(() => kindsOf(single)).toContain('repair succeeded');
+  await untilExpected('the pair has failed over', async () =>
+    expect(await kindsOf(pair)).toContain('failover succeeded'),
+  );
+  await untilExpected('the single service is repaired', async () =>
+    expect(await kindsOf(single)).toContain('repair succeeded'),
+  );
 });
 
 test('only an admin key of the operator reads and sets the script, and what is no script is refused', async () => {

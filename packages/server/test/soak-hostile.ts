@@ -19,6 +19,7 @@ import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 import { insertKey, insertProject, newId, sha256 } from './probe.ts';
 import { ATTACKS, type Target } from './soak-attacks.ts';
+import { until } from './until.ts';
 
 const run = promisify(execFile);
 const { values } = parseArgs({
@@ -120,7 +121,7 @@ async function newTenant(cloud: Installation, metadata: Records, name: string): 
   if (made.status !== 202)
     throw new Error(`create answered ${made.status}: ${JSON.stringify(service)}`);
   const read = async () => (await fetch(`${at}/${service.service_id}`, { headers })).text();
-  while (!/"status":"READY"/.test(await read())) await sleep(100);
+  await until(`${name} is ready`, async () => /"status":"READY"/.test(await read()));
   return { projectId, admin, service };
 }
 

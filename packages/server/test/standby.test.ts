@@ -4,12 +4,12 @@ import { once } from 'node:events';
 import { cp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { claimPorts, HOWDAH, install, makeHome, PORTS, type Installation } from './harness.ts';
 import { callerOf } from './harness-caller.ts';
 import { readCredentials } from './probe.ts';
+import { until, untilExpected } from './until.ts';
 
 const MAKE_FILES = fileURLToPath(new URL('../../../deploy/kubernetes/make-files', import.meta.url));
 
@@ -86,11 +86,13 @@ async function stop({ child }: Plane, signal: NodeJS.Signals): Promise<number | 
 const untilReady = (plane: Plane): Promise<void> => untilOk(plane, '/readyz');
 
 async function untilOk({ child, port, output }: Plane, path: string): Promise<void> {
-  while ((await get(port, path)) !== 200) {
-    if (child === null || child.exitCode !== null || child.signalCode !== null)
-      throw new Error(`a control plane ended: ${output.join('')}`);
-    await sleep(50);
-  }
+  const isRunning = (): boolean => child?.exitCode === null && child.signalCode === null;
+  const isAnswered = async () => (await get(port, path)) === 200;
+  const how = await until(
+    `${path} is answered`,
+    async () => ((await isAnswered()) && 'answered') || (!isRunning() && 'ended'),
+  );
+  if (how === 'ended') throw new Error(`a control plane ended: ${output.join('')}`);
 }
 
 const get = (port: number, path: string): Promise<number | null> =>
@@ -162,7 +164,9 @@ test(
     start(other);
     await untilReady(other);
     silent.child?.kill('SIGSTOP');
-    await expect.poll(() => says(other, '"msg":"serving"')).toBe(true);
+    await untilExpected('the other control plane serves', () =>
+      expect(says(other, '"msg":"serving"')).toBe(true),
+    );
     expect((await (await callerAt(other)).create({ name: 'taken over' })).status).toBe('READY');
     silent.child?.kill('SIGCONT');
     await once(silent.child ?? process, 'close');

@@ -2,16 +2,15 @@
 import { execFile } from 'node:child_process';
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { loopDisksWork, makeLoopDisk, type LoopDisk } from './loop-disk.ts';
+import { until } from './until.ts';
 
 /** 2 % of it hold what both services write. Most of it is allocated, not written. */
 const DISK_MB = 24_000;
-const LONGEST_WAIT_MS = 600_000;
 const possible = await loopDisksWork();
 if (!possible)
   process.stdout.write(
@@ -62,19 +61,12 @@ describe.runIf(possible)('a full disk', () => {
          select repeat(md5(n::text), 31) as line from generate_series(1, ${megabytes * 1000}) as n;
        commit`,
     );
-  const until = async (what: string, holds: () => Promise<boolean>): Promise<void> => {
-    const beganMs = Date.now();
-    while (!(await holds().catch(() => false))) {
-      if (Date.now() - beganMs > LONGEST_WAIT_MS) throw new Error(`it did not come: ${what}`);
-      await sleep(100);
-    }
-  };
   const warningsOf = async ({ service_id: id }: Owned): Promise<string> =>
     JSON.stringify((await cloud.get(id)).warnings ?? []);
 
   test(
     'limits the service that takes more than an equal share, not the one that takes less',
-    { tags: 'slow', timeout: 2 * LONGEST_WAIT_MS },
+    { tags: 'slow', timeout: 1_200_000 },
     async () => {
       await write(greedy, 'large', 300);
       const { bsize, blocks, bavail } = await statfs(path);
@@ -88,13 +80,13 @@ describe.runIf(possible)('a full disk', () => {
       await until('the greedy service is read-only', async () => {
         if ((await warningsOf(greedy)).includes('transactions are read-only')) return true;
         await write(greedy, `more_${Date.now()}`, 10);
-        return false;
+        return cloud.round('storage').then(() => false);
       });
       // By then, the neighbour has been measured again.
       await until('the greedy service is paused', async () => {
         if ((await warningsOf(greedy)).includes('was paused')) return true;
         await write(greedy, `even_more_${Date.now()}`, 10, 'begin read write');
-        return false;
+        return cloud.round('storage').then(() => false);
       });
       expect(await warningsOf(neighbour)).not.toContain('STORAGE');
       await write(neighbour, 'smaller', 1);

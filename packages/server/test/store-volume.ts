@@ -1,13 +1,24 @@
 /** Shared by the tests of data volumes. */
+import type { ChildProcess } from 'node:child_process';
 import { chmod, mkdir, mkdtemp, rm, statfs, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import { connectTo, HOWDAH, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
-import { imagePaths, probeCloneMethod, run } from './probe.ts';
+import { exists, imagePaths, probeCloneMethod, run } from './probe.ts';
+import { during } from './until.ts';
 
 export type ServiceAccess = Service & { initial_password: string };
+
+/** Waits until a child has made a file, by the millisecond, or has ended. */
+export async function untilMade(path: string, child: ChildProcess): Promise<void> {
+  let isMade = false;
+  const look = async (): Promise<void> => {
+    isMade = await exists(path);
+  };
+  await during(() => !isMade && child.exitCode === null, look);
+}
 
 /** Nothing stays mounted, however a test ended. */
 export async function sweep(home: string): Promise<void> {

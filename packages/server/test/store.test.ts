@@ -4,7 +4,6 @@ import { once } from 'node:events';
 import { mkdir, mkdtemp, readFile, rm, stat, statfs, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { HOWDAH, install, makeHome, type Installation } from './harness.ts';
 import {
@@ -33,8 +32,10 @@ import {
   stepsOf,
   storageOf,
   sweep,
+  untilMade,
   whyNone,
 } from './store-volume.ts';
+import { until, untilExpected } from './until.ts';
 
 const none = await whyNone();
 
@@ -173,7 +174,7 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     });
     const ended = once(child, 'exit');
     const copied = join(staging, 'services', running.service_id, 'data', 'PG_VERSION');
-    while (!(await exists(copied)) && child.exitCode === null) await sleep(1);
+    await untilMade(copied, child);
     expect(child.exitCode).toBeNull();
     if (halted) {
       child.kill('SIGSTOP');
@@ -192,7 +193,7 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
       (await Promise.all((await allPids()).map(argumentsOf))).some(
         (args) => args.includes(staging) && args[0] === 'cp',
       );
-    await expect.poll(copying).toBe(false);
+    await untilExpected('no copy is under way', async () => expect(await copying()).toBe(false));
   };
 
   test(
@@ -266,7 +267,7 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
       await cloud.stop('SIGTERM');
       cloud.env['HOWDAH_SNAPSHOT_HOURS'] = '0.001';
       await cloud.up();
-      await expect.poll(newest).not.toBe(taken);
+      await until('a newer snapshot is there', async () => (await newest()) !== taken);
       expect(
         await query(
           cloud,

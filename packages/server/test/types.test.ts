@@ -8,8 +8,9 @@ import {
   withClient,
   type ServiceAccess,
 } from './service-access.ts';
-import { type Installation } from './harness.ts';
+import type { Installation } from './harness.ts';
 import { share } from './shared.ts';
+import { untilExpected } from './until.ts';
 
 let cloud: Installation;
 let available: string[];
@@ -97,7 +98,9 @@ test('TIMESCALEDB: hypertables, aggregates, policies and jobs go on in a fork, a
         ),
       ).toBe(2);
       // Its own workers, in its own server.
-      await expect.poll(() => value(client, WORKERS)).toBeGreaterThan(0);
+      await untilExpected('the workers of TimescaleDB run', async () =>
+        expect(await value(client, WORKERS)).toBeGreaterThan(0),
+      );
       if (policies) {
         await client.query("call refresh_continuous_aggregate('daily', null, null)");
         expect(await value(client, 'select count(*)::int from daily')).toBe(chunks - 1);

@@ -12,6 +12,7 @@ import { openMetadata } from './metadata.ts';
 import { OLDER_MAJOR, OLDER_PACKAGE, putPostgresql } from './npm-postgresql.ts';
 import { createLayout, findPgBackRest } from './probe.ts';
 import { insert, namesIn, type ServiceAccess } from './service-access.ts';
+import { untilExpected } from './until.ts';
 
 const pgBackRest = await findPgBackRest();
 /** The version that data can be copied into; null: this machine has no pg_dump of a newer one. */
@@ -49,7 +50,9 @@ async function untilSafe({ service_id: id, endpoint }: ServiceAccess): Promise<v
   await control.connect();
   await control.query("select pg_logical_emit_message(true, 'test', ''), pg_switch_wal()");
   await control.end();
-  await expect.poll(() => safeToMs(id)).toBeGreaterThan(writtenMs);
+  await untilExpected('the repository has all that was written', async () =>
+    expect(await safeToMs(id)).toBeGreaterThan(writtenMs),
+  );
 }
 
 const deleted = async () => (await cloud.request('GET', '/deletedServices')).body;
@@ -61,9 +64,13 @@ async function endRestoreTime(id: string): Promise<void> {
     where id = ${id}`.execute(db);
   await close();
   const fromRepository = { service_id: id, name: 'orders', repository: 'offsite' };
-  await expect.poll(deleted).toEqual([expect.objectContaining(fromRepository)]);
+  await untilExpected('the deleted service is in the repository only', async () =>
+    expect(await deleted()).toEqual([expect.objectContaining(fromRepository)]),
+  );
   const { services } = createLayout(join(cloud.home, 'data'));
-  await expect.poll(() => readdir(services)).not.toContain(id);
+  await untilExpected('the data of the service is removed', async () =>
+    expect(await readdir(services)).not.toContain(id),
+  );
 }
 
 test.runIf(newer !== null && pgBackRest !== null)(
@@ -84,7 +91,9 @@ test.runIf(newer !== null && pgBackRest !== null)(
     await insert(cloud, service, 'last');
     expect(await cloud.cli('service', 'delete', 'orders', '--yes')).toMatchObject({ code: 0 });
     const { archive } = createLayout(join(cloud.home, 'data')).service(id);
-    await expect.poll(() => isAllSent(archive, id)).toBe(true);
+    await untilExpected('the whole archive is sent', async () =>
+      expect(await isAllSent(archive, id)).toBe(true),
+    );
     await endRestoreTime(id);
 
     const plan = await cloud.cli('service', 'restore', 'orders', '--dry-run');

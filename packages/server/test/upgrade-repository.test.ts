@@ -11,6 +11,7 @@ import type { Service } from './harness-caller.ts';
 import { OLDER_MAJOR, OLDER_PACKAGE, putPostgresql } from './npm-postgresql.ts';
 import { createLayout, findPgBackRest, run } from './probe.ts';
 import { insert, namesIn, type ServiceAccess } from './service-access.ts';
+import { untilExpected } from './until.ts';
 
 const pgBackRest = await findPgBackRest();
 /** The version that data can be copied into; null: this machine has no pg_dump of a newer one. */
@@ -72,7 +73,9 @@ async function untilSafe({ service_id: id, endpoint }: ServiceAccess): Promise<v
   await control.connect();
   await control.query("select pg_logical_emit_message(true, 'test', ''), pg_switch_wal()");
   await control.end();
-  await expect.poll(async () => (await offMachine(id)).latestMs ?? 0).toBeGreaterThan(writtenMs);
+  await untilExpected('the repository has all that was written', async () =>
+    expect((await offMachine(id)).latestMs ?? 0).toBeGreaterThan(writtenMs),
+  );
 }
 
 const upgrade = (...words: string[]) => cloud.cli('service', 'upgrade', 'orders', ...words);
@@ -99,9 +102,9 @@ async function loseAndRecover(): Promise<string> {
   // A control plane that starts sends its data at once.
   await cloud.stop('SIGKILL');
   await cloud.up();
-  await expect
-    .poll(async () => Date.parse((await saved()) || '0'), { interval: 200 })
-    .toBeGreaterThan(nowMs);
+  await untilExpected('the metadata database is saved', async () =>
+    expect(Date.parse((await saved()) || '0')).toBeGreaterThan(nowMs),
+  );
   const kit = await cloud.cli('repo', 'kit', 'offsite');
   await writeFile(join(away, 'kit.json'), kit.stdout);
   await cloud.stop('SIGKILL');
@@ -143,15 +146,21 @@ test('an upgraded service is undone, and recovered in either version', async () 
   const asked = cloud.request('POST', `/services/${id}/upgrade`, { pg_version: newer });
   expect((await asked).status).toBe(202);
   const step = async () => (await cloud.operations(id))[0]?.steps.at(-1)?.name;
-  await expect.poll(step, { interval: 20 }).toMatch(/copy data/);
+  await untilExpected('the upgrade copies data', async () =>
+    expect(await step()).toMatch(/copy data/),
+  );
   await cloud.stop('SIGKILL');
   await cloud.up();
   const upgraded = async () => (await cloud.operations(id)).find(({ kind }) => kind === 'upgrade');
-  await expect.poll(upgraded).toMatchObject({ status: 'succeeded' });
+  await untilExpected('the upgrade has succeeded', async () =>
+    expect(await upgraded()).toMatchObject({ status: 'succeeded' }),
+  );
   await expectData(newer, ['older', 'last']);
   const done = await upgraded();
   expect(done?.steps.map(({ detail }) => detail).join()).not.toContain('without the last WAL');
-  await expect.poll(() => offMachine(id)).toEqual({ latestMs: null, backups: 0 });
+  await untilExpected('the repository has no backup of the new data', async () =>
+    expect(await offMachine(id)).toEqual({ latestMs: null, backups: 0 }),
+  );
   await insert(cloud, service, 'lost');
   expect(await loseAndRecover()).toContain(`with the PostgreSQL ${OLDER_MAJOR} of its backup`);
   await expectData(OLDER_MAJOR, ['older', 'last']);
@@ -216,6 +225,8 @@ test.runIf(newer !== null)('a linked archive stays on its disk', async () => {
   expect(await readlink(archive)).toBe(join(disk, 'wal'));
   expect(await namesIn(cloud, service)).toEqual(['older']);
   await cloud.request('DELETE', `/services/${id}?purge=true`);
-  await expect.poll(() => readdir(disk)).toEqual([]);
+  await untilExpected('the disk for WAL is empty', async () =>
+    expect(await readdir(disk)).toEqual([]),
+  );
   await rm(disk, { recursive: true });
 });

@@ -3,13 +3,14 @@ import { appendFile, readdir, readFile, writeFile } from 'node:fs/promises';
 import { once } from 'node:events';
 import { connect as connectPlainly, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from 'node:tls';
 import { sql } from 'kysely';
 import { expect, test } from 'vitest';
-import { connectTo, install } from './harness.ts';
+import { connectTo, install, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 import { createLayout, findProgram } from './probe.ts';
+import { until, untilExpected } from './until.ts';
 
 test(
   'another public host and other settings for the same size reach a running server without ending a session',
@@ -24,14 +25,16 @@ test(
     await appendFile(join(config, 'postgresql.conf'), "log_min_duration_statement = '1s'\n");
     cloud.env['HOWDAH_PUBLIC_HOST'] = 'db.example.test';
     await cloud.up();
-    await expect
-      .poll(async () => (await client.query('show log_min_duration_statement')).rows[0])
-      .toEqual({ log_min_duration_statement: '10s' });
+    await untilExpected('the service has the new setting', async () =>
+      expect((await client.query('show log_min_duration_statement')).rows[0]).toEqual({
+        log_min_duration_statement: '10s',
+      }),
+    );
     // The endpoint is the one that was promised; the certificate covers the new name as well, for new sessions.
     expect((await cloud.get(service.service_id)).endpoint).toEqual(service.endpoint);
-    await expect
-      .poll(async () => certificateNames(service.endpoint.port))
-      .toContain('DNS:db.example.test');
+    await untilExpected('the certificate has the new name', async () =>
+      expect(await certificateNames(service.endpoint.port)).toContain('DNS:db.example.test'),
+    );
     await client.end();
     expect(await cloud.destroy()).toEqual([]);
   },
@@ -43,7 +46,9 @@ test('a home that still has the names of an older release starts, and shows the 
   const backups = async () =>
     (await cloud.request('GET', `/services/${service.service_id}/backupStatus`)).body;
   const initial = { snapshots: [{ kind: 'initial' }] };
-  await expect.poll(backups).toMatchObject(initial);
+  await untilExpected('the initial snapshot is there', async () =>
+    expect(await backups()).toMatchObject(initial),
+  );
   const { data: webhook } = await cloud.client.POST('/projects/{project_id}/webhooks', {
     params: { path: { project_id: cloud.projectId } },
     body: { url: 'http://127.0.0.1:9/' },
@@ -90,7 +95,9 @@ test.runIf((await findProgram('haproxy')) !== null)(
     const set = { name: 'reads', cpu_millis: 250, memory_gbs: 1, nodes: 2 };
     expect((await cloud.request('POST', `/services/${id}/replicaSets`, set)).status).toBe(202);
     const sets = async () => (await cloud.get(id)).read_replica_sets;
-    await expect.poll(sets).toMatchObject([{ status: 'active' }]);
+    await untilExpected('the set is active', async () =>
+      expect(await sets()).toMatchObject([{ status: 'active' }]),
+    );
     const metadata = await openMetadata(cloud.home);
     const servers = metadata.db
       .selectFrom('server_ports')
@@ -109,7 +116,9 @@ test.runIf((await findProgram('haproxy')) !== null)(
     expect(await after.orderBy('port').execute()).toEqual(before);
     await since.close();
     await cloud.until(id, 'READY');
-    await expect.poll(sets).toMatchObject([{ status: 'active', nodes: 2 }]);
+    await untilExpected('the set is active with two nodes', async () =>
+      expect(await sets()).toMatchObject([{ status: 'active', nodes: 2 }]),
+    );
     const client = await connectTo(cloud, service, service.initial_password);
     await client.query('create table written (n int)');
     await client.end();
@@ -193,6 +202,16 @@ async function rewrite(path: string, from: string, to: string): Promise<void> {
   await writeFile(path, text.replace(from, to));
 }
 
+/** @returns the first answer that is not 503 */
+const stopPatiently = (
+  cloud: Installation,
+  { service_id: id }: Pick<Service, 'service_id'>,
+): Promise<number> =>
+  until('a stop is answered otherwise than 503', async () => {
+    const { status } = await cloud.request('POST', `/services/${id}/stop`);
+    return status !== 503 && status;
+  });
+
 // At the same time as the next test, which waits for deadlines of connections.
 test.concurrent(
   'the metadata database can stand in a database that is named, even one of a Howdah',
@@ -212,12 +231,7 @@ test.concurrent(
     // The metadata database's own server restarts under it: requests fail for a moment and then work again.
     await below.request('POST', `/services/${metadata.service_id}/resize`, { cpu_millis: 1000 });
     await below.until(metadata.service_id, 'READY');
-    for (;;) {
-      const { status } = await above.request('POST', `/services/${service.service_id}/stop`);
-      if (status === 202) break;
-      expect(status).toBe(503);
-      await sleep(50);
-    }
+    expect(await stopPatiently(above, service)).toBe(202);
     await above.until(service.service_id, 'PAUSED');
     expect(await above.destroy()).toEqual([]);
     expect(await below.destroy()).toEqual([]);
@@ -238,18 +252,19 @@ test.concurrent(
     const holder = await connectTo(below, metadata, metadata.initial_password);
     await holder.query('begin; select from services for update');
     const stopping = above.request('POST', `/services/${service.service_id}/stop`);
-    await expect.poll(async () => (await holder.query(WAITING)).rowCount).toBeGreaterThan(0);
+    await untilExpected('the new control plane waits for the lock', async () =>
+      expect((await holder.query(WAITING)).rowCount).toBeGreaterThan(0),
+    );
     between.drop();
     // The transaction gets its lock, and nobody is told.
     await holder.query('commit');
     expect((await stopping).status).toBe(503);
-    for (let status = 503; status !== 202; await sleep(50)) {
-      ({ status } = await above.request('POST', `/services/${service.service_id}/stop`));
-      expect([202, 503]).toContain(status);
-    }
+    expect(await stopPatiently(above, service)).toBe(202);
     await above.until(service.service_id, 'PAUSED');
     // Nor does the lock of the one control plane stay with a session that is gone.
-    await expect.poll(async () => (await holder.query(LOCKED_ANEW)).rowCount).toBe(1);
+    await untilExpected('the lock is taken again', async () =>
+      expect((await holder.query(LOCKED_ANEW)).rowCount).toBe(1),
+    );
     await holder.end();
     expect(await above.destroy()).toEqual([]);
     await between.close();

@@ -8,13 +8,13 @@ import { existsSync } from 'node:fs';
 import { chown, lstat, readFile, readlink, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { layoutOf, untilRedundant } from './ha-load.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { createLayout, findProgram, findServer, type InstancePaths, uidOf } from './probe.ts';
 import { createSet, untilSet } from './sets.ts';
+import { atMoment, until, untilExpected } from './until.ts';
 
 const execute = promisify(execFile);
 const haproxy = await findProgram('haproxy');
@@ -156,16 +156,20 @@ describe.skipIf(!isRoot)('as root', () => {
       'cd / && exec -a /x/postgres sleep 60',
     ]);
     try {
-      await expect.poll(() => uidOf(sleeper.pid ?? 0)).toBe(uid);
+      await untilExpected('the process belongs to the user of the service', () =>
+        expect(uidOf(sleeper.pid ?? 0)).toBe(uid),
+      );
       expect((await findServer(other))?.postmaster.pid).toBe(before?.postmaster.pid);
       // The integrity check reports it: nothing of the service started it.
-      await expect
-        .poll(async () => (await cloud.audit()).join())
-        .toContain(`process ${sleeper.pid}`);
+      await untilExpected('the integrity check finds the process', async () =>
+        expect((await cloud.audit()).join()).toContain(`process ${sleeper.pid}`),
+      );
     } finally {
       sleeper.kill('SIGKILL');
     }
-    await expect.poll(async () => await cloud.audit()).toEqual([]);
+    await untilExpected('the integrity check finds nothing', async () =>
+      expect(await cloud.audit()).toEqual([]),
+    );
   });
 
   test('the integrity check finds files with another owner, or open to others', async () => {
@@ -193,15 +197,19 @@ describe.skipIf(!isRoot)('as root', () => {
     await makeFormer(pathsOf(first));
     await cloud.up();
     const paths = pathsOf(first);
-    await expect
-      .poll(async () => uidOf((await findServer(paths))?.postmaster.pid ?? 0) ?? 0)
-      .toBeGreaterThanOrEqual(70_000);
+    await untilExpected('the server runs as a user of the new range', async () =>
+      expect(uidOf((await findServer(paths))?.postmaster.pid ?? 0) ?? 0).toBeGreaterThanOrEqual(
+        70_000,
+      ),
+    );
     await cloud.until(service.service_id, 'READY');
     const again = await connectTo(cloud, service, first?.initial_password ?? '');
     expect((await again.query('select x from kept')).rows).toEqual([{ x: 1 }]);
     await again.end();
     expect(await readFile(paths.marker, 'utf8')).toContain('"uid":');
-    await expect.poll(async () => await cloud.audit()).toEqual([]);
+    await untilExpected('the integrity check finds nothing', async () =>
+      expect(await cloud.audit()).toEqual([]),
+    );
   });
 
   test.skipIf(haproxy === null)(
@@ -231,7 +239,7 @@ describe.skipIf(!isRoot)('as root', () => {
       // time.
       for (const afterMs of [0, 100, 300, 900]) {
         await cloud.up();
-        await sleep(afterMs);
+        await atMoment(afterMs);
         await cloud.stop('SIGKILL');
       }
       await cloud.up();
@@ -248,7 +256,9 @@ describe.skipIf(!isRoot)('as root', () => {
         expect((await reader.query('select x from kept')).rows).toEqual([{ x: 1 }]);
         await reader.end();
       }
-      await expect.poll(async () => await cloud.audit()).toEqual([]);
+      await untilExpected('the integrity check finds nothing', async () =>
+        expect(await cloud.audit()).toEqual([]),
+      );
     },
   );
 });
@@ -274,7 +284,9 @@ describe.skipIf(!isRoot)('where no user is left', () => {
       JSON.stringify(
         (await small.request('GET', `/operations/${headers.get('Operation-Id')}`)).body,
       );
-    await expect.poll(operation).toContain('HOWDAH_UID_RANGE');
+    await untilExpected('the operation names the range of users', async () =>
+      expect(await operation()).toContain('HOWDAH_UID_RANGE'),
+    );
     expect((await small.get(held.service_id)).status).toBe('READY');
     expect((await small.request('DELETE', `/services/${held.service_id}?purge=true`)).status).toBe(
       202,
@@ -289,7 +301,7 @@ async function makeFormer(...servers: InstancePaths[]): Promise<void> {
   for (const paths of servers) {
     const server = await findServer(paths);
     if (server !== null) process.kill(server.postmaster.pid, 'SIGINT');
-    while ((await findServer(paths)) !== null) await sleep(20);
+    await until('the server is gone', async () => (await findServer(paths)) === null);
   }
   for (const paths of servers) {
     const marker: unknown = JSON.parse(await readFile(paths.marker, 'utf8'));

@@ -17,6 +17,7 @@ import {
   withClient,
   type ServiceAccess,
 } from './service-access.ts';
+import { untilExpected } from './until.ts';
 
 const MAJOR = OLDER_MAJOR;
 
@@ -316,9 +317,12 @@ test('a service whose PostgreSQL was removed runs on, and says what brings it ba
   await rename(installed, join(cloud.home, 'elsewhere'));
 
   const missing = expect.stringContaining(`apt-get install postgresql-${MAJOR}`);
-  await expect
-    .poll(async () => (await cloud.get(running.service_id)).warnings)
-    .toContainEqual({ code: 'NOT_INSTALLED', message: missing });
+  await untilExpected('the service warns of its missing PostgreSQL', async () =>
+    expect((await cloud.get(running.service_id)).warnings).toContainEqual({
+      code: 'NOT_INSTALLED',
+      message: missing,
+    }),
+  );
   expect(await namesIn(cloud, running)).toEqual([]);
   expect(await call(paused, 'start')).toMatchObject({ status: 202 });
   expect(await call(running, 'resize', { cpu_millis: 1000 })).toMatchObject({ status: 202 });

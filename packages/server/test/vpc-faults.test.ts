@@ -1,7 +1,6 @@
 /** VPCs under races and faults. The control plane killed in the middle of what is done to them: crash-vpcs.test.ts. */
 import type { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { connectTo, type Installation } from './harness.ts';
 import type { Answer, Service } from './harness-caller.ts';
 import { installCrashing, type Testbed } from './crash.ts';
@@ -25,6 +24,7 @@ import {
   type ServiceAccess,
 } from './vpc.ts';
 import { messageOf, peeringOf, project, vpcOf } from './vpc-calls.ts';
+import { atMoment, until, untilExpected } from './until.ts';
 
 describe('address', () => {
   const at = stageRules();
@@ -35,7 +35,7 @@ describe('address', () => {
     const outcomes = new Set<string>();
     for (let n = 0; n < 10; n++) {
       const [vpc, other] = [await own.vpc('10.11.0.0/16'), await own.vpc('10.12.0.0/16')];
-      const pause = () => sleep(n);
+      const pause = () => atMoment(n);
       const [attached, removed] = await Promise.all([
         own.call('POST', `/services/${service.service_id}/attachToVPC`, { vpc_id: vpc.id }),
         pause().then(() => own.call('DELETE', `/vpcs/${vpc.id}`)),
@@ -117,7 +117,7 @@ describe.runIf(ability.method === 'bridge' && haproxy !== null)(
           const vpc = await own.vpc('10.99.0.0/24');
           const [attached, answer] = await Promise.all([
             own.call('POST', `${path}/attachToVPC`, { vpc_id: vpc.id }),
-            sleep(pauseMs).then(other),
+            atMoment(pauseMs).then(other),
           ]);
           outcomes.add(`${name} ${answer.status}`);
           expect([attached.status, answer.status < 500], `${name}: ${messageOf(answer)}`).toEqual([
@@ -134,7 +134,9 @@ describe.runIf(ability.method === 'bridge' && haproxy !== null)(
           await own.answered(202, 'POST', `${path}/detachFromVPC`);
           await withSets(cloud, service.service_id);
           await own.answered(204, 'DELETE', `/vpcs/${vpc.id}`);
-          await expect.poll(() => namespacesOf(cloud)).toEqual([]);
+          await untilExpected('no namespace is left', async () =>
+            expect(await namespacesOf(cloud)).toEqual([]),
+          );
         };
         const set = async () =>
           `${path}/replicaSets/${(await cloud.get(service.service_id)).read_replica_sets[0]?.id}`;
@@ -157,7 +159,7 @@ describe.runIf(ability.method === 'bridge' && haproxy !== null)(
           const again = await own.vpc('10.99.0.0/24');
           const [attached, removed] = await Promise.all([
             own.call('POST', `${path}/attachToVPC`, { vpc_id: again.id }),
-            sleep(pauseMs).then(() => own.call('DELETE', `/vpcs/${again.id}`)),
+            atMoment(pauseMs).then(() => own.call('DELETE', `/vpcs/${again.id}`)),
           ]);
           outcomes.add(`delete the VPC ${attached.status} ${removed.status}`);
           expect([
@@ -219,7 +221,9 @@ describe.runIf(ability.method === 'bridge' && haproxy !== null)('held in the mid
       await testbed.release();
       await withSets(cloud, service.service_id);
       expect(await operation()).toMatchObject({ kind: 'detachFromVPC', status: 'succeeded' });
-      await expect.poll(holds).toBe(false);
+      await untilExpected('the VPC has no such address', async () =>
+        expect(await holds()).toBe(false),
+      );
       await auditEnds(cloud);
 
       // Deleted in the middle of it, nothing is left either.
@@ -238,15 +242,10 @@ describe.runIf(ability.method === 'bridge' && haproxy !== null)('held in the mid
 });
 
 /** A client that comes as soon as it is let in. */
-async function connectPatiently(cloud: Installation, service: ServiceAccess): Promise<Client> {
-  for (;;) {
-    try {
-      return await connectTo(cloud, service, service.initial_password);
-    } catch {
-      await sleep(20);
-    }
-  }
-}
+const connectPatiently = (cloud: Installation, service: ServiceAccess): Promise<Client> =>
+  until('the service accepts the client', () =>
+    connectTo(cloud, service, service.initial_password),
+  );
 
 /** A service once nothing is under way on it and its sets. */
 async function withSets(cloud: Installation, id: string): Promise<Service> {

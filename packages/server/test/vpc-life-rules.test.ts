@@ -13,6 +13,7 @@ import {
   visit,
 } from './vpc.ts';
 import { has, messageOf } from './vpc-calls.ts';
+import { untilExpected } from './until.ts';
 
 /** All events of the project after one of them. */
 async function eventsOf(cloud: Installation, after: string): Promise<Schemas['Event'][]> {
@@ -128,9 +129,13 @@ describe('address', () => {
     await own.remove(vpc);
     const told = async (type: string) =>
       (await eventsOf(cloud, after)).filter((event) => event.type === type).map(({ data }) => data);
-    await expect
-      .poll(async () => (await told('vpc.status')).at(-1))
-      .toEqual({ vpc_id: vpc.id, name: 'told', status: 'deleted' });
+    await untilExpected('the end of the VPC is reported', async () =>
+      expect((await told('vpc.status')).at(-1)).toEqual({
+        vpc_id: vpc.id,
+        name: 'told',
+        status: 'deleted',
+      }),
+    );
     expect((await told('vpc.status')).map(({ status }) => status)).toEqual([
       'created',
       'ready',
@@ -164,7 +169,9 @@ describe('address', () => {
     if (!has(hook, 'id')) throw new Error('no webhook');
     const deliveries = async () =>
       [await own.answered(200, 'GET', `/webhooks/${hook.id}/deliveries`)].flat();
-    await expect.poll(async () => (await deliveries()).length).toBe(4 + 3 + 2 + 5);
+    await untilExpected('all deliveries are listed', async () =>
+      expect((await deliveries()).length).toBe(4 + 3 + 2 + 5),
+    );
     await own.answered(204, 'DELETE', `/webhooks/${hook.id}`);
   });
 

@@ -25,6 +25,7 @@ import {
   type ServiceAccess,
 } from './vpc.ts';
 import { has, messageOf, project } from './vpc-calls.ts';
+import { untilExpected } from './until.ts';
 
 describe.runIf(ability.method === 'bridge')('bridge', () => {
   const at = stageNetworks();
@@ -77,12 +78,11 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       const areThere = async () => {
         for (const { one, address, ...place } of all) {
           const { within, remove } = await plug(cloud, b, address);
-          await expect
-            .poll(
-              async () =>
-                (await visit(cloud, one, vpcEndpointOf(place), { within, patienceMs: LONG })).how,
-            )
-            .toMatch(/^in as/);
+          await untilExpected('the service answers in the VPC', async () =>
+            expect(
+              (await visit(cloud, one, vpcEndpointOf(place), { within, patienceMs: LONG })).how,
+            ).toMatch(/^in as/),
+          );
           await remove();
           expect((await visit(cloud, one, place.endpoint, {})).how).toMatch(/^refused/);
           await cloud.until(place.service_id, 'READY');
@@ -154,9 +154,9 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
     const ids = [...services.slice(1), has(again.body, 'service_id') ? again.body.service_id : ''];
     for (const id of ids) await cloud.request('DELETE', `/services/${id}`);
     for (const id of ids)
-      await expect
-        .poll(async () => (await cloud.request('GET', `/services/${id}`)).status)
-        .toBe(404);
+      await untilExpected('the service is deleted', async () =>
+        expect((await cloud.request('GET', `/services/${id}`)).status).toBe(404),
+      );
     await own.remove(vpc);
   });
 
@@ -191,17 +191,19 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
         `require('node:net').createServer().listen(${port}, '10.91.0.1')`,
       ]);
       try {
-        await expect
-          .poll(() => cloud.audit())
-          .toContain(
+        await untilExpected('the integrity check finds the listener', async () =>
+          expect(await cloud.audit()).toContain(
             `something listens in VPC ${vpc.id} at 10.91.0.1:${port}, a port of service ${outside.service_id}, which is not in there`,
-          );
+          ),
+        );
       } finally {
         listener.kill();
       }
       await destroyService(cloud, outside);
       await goesWithoutTrace(cloud, own, vpc);
-      await expect.poll(() => namespacesOf(cloud)).not.toContain(`${await prefixOf(cloud)}999999`);
+      await untilExpected('the unknown namespace is removed', async () =>
+        expect(await namespacesOf(cloud)).not.toContain(`${await prefixOf(cloud)}999999`),
+      );
       expect(existsSync(`/run/netns/${stray}`)).toBe(true);
     } finally {
       await sh('ip', ['netns', 'del', stray]);

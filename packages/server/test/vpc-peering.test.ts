@@ -17,6 +17,7 @@ import {
   type Net,
 } from './vpc.ts';
 import { messageOf } from './vpc-calls.ts';
+import { untilExpected } from './until.ts';
 
 /** The settings of the kernel that let packets through between networks. */
 const SETTINGS = 'grep -H . /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/*/rp_filter';
@@ -33,7 +34,7 @@ async function listen({ within }: Net, address: string) {
   let said = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (said += text));
   const lines = () => said.trim().split('\n').slice(1);
-  await expect.poll(() => said).toContain('ready');
+  await untilExpected('the other program is ready', () => expect(said).toContain('ready'));
   return {
     /** Who was heard, once an honest sender was, who sends again: a datagram may be lost. */
     until: async (address: string, sendAgain: () => Promise<void>): Promise<string[]> => {
@@ -41,7 +42,9 @@ async function listen({ within }: Net, address: string) {
         if (!lines().includes(address)) await sendAgain();
         return lines();
       };
-      await expect.poll(heard).toContain(address);
+      await untilExpected('the address of the client is heard', async () =>
+        expect(await heard()).toContain(address),
+      );
       child.stdin.end();
       return [...new Set(lines())];
     },
@@ -81,11 +84,11 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       peer_vpc_id: b.id,
     });
     // The other side is written a moment later.
-    await expect
-      .poll(() => own.peerings(b))
-      .toMatchObject([
+    await untilExpected('the peering is active', async () =>
+      expect(await own.peerings(b)).toMatchObject([
         { status: 'active', peer_vpc_id: a.id, provisioned_id: peering.provisioned_id },
-      ]);
+      ]),
+    );
     const peered = await visit(cloud, service, endpoint, { within: inB.within, patienceMs: LONG });
     expect(peered.how).toBe('in as 10.83.0.200/32');
     // B reaches C as well, and A does not through it.
@@ -212,7 +215,9 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
     ]);
     expect(await settings()).not.toBe(kept);
     await own.remove(await own.vpc('10.98.0.0/24')); // has all of them looked at
-    await expect.poll(settings).toBe(kept);
+    await untilExpected('the kernel has its settings again', async () =>
+      expect(await settings()).toBe(kept),
+    );
     expect(await heard(inA, '10.95.0.200', forged)).toEqual(['10.96.0.200']);
     for (const vpc of [a, b, c]) await own.remove(vpc);
   });
@@ -352,7 +357,9 @@ describe('address', () => {
       .execute();
     await metadata.close();
     await own.remove(await own.vpc('10.8.0.0/16'));
-    await expect.poll(async () => (await own.peering(mine, unanswered.id)).status).toBe('timeout');
+    await untilExpected('the peering has timed out', async () =>
+      expect((await own.peering(mine, unanswered.id)).status).toBe('timeout'),
+    );
     await own.remove(mine);
     await another.project.remove(late);
   });

@@ -15,6 +15,7 @@ import {
   visit,
   type Reachable,
 } from './vpc.ts';
+import { untilExpected } from './until.ts';
 
 describe('address', () => {
   const at = stageRules();
@@ -69,11 +70,15 @@ describe('address', () => {
       const peering = await own.peer(vpc, cloud.projectId, near.id);
       const come = async (patienceMs: number) =>
         visit(cloud, service, service.endpoint, { from: inside?.address ?? '', patienceMs });
-      await expect.poll(async () => (await come(LONG)).how).toMatch(/^in as/);
+      await untilExpected('the client is accepted', async () =>
+        expect((await come(LONG)).how).toMatch(/^in as/),
+      );
       const open = await come(LONG);
       await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
       await open.ends();
-      await expect.poll(async () => (await come(3000)).how).toMatch(/^refused/);
+      await untilExpected('the client is refused', async () =>
+        expect((await come(3000)).how).toMatch(/^refused/),
+      );
       await own.remove(near);
     }
     expect(
@@ -128,12 +133,11 @@ describe('address', () => {
     const peering = await own.peer(vpc, cloud.projectId, peer.id);
     expect(peering.status).toBe('active');
     for (const endpoint of endpoints)
-      await expect
-        .poll(
-          async () =>
-            (await visit(cloud, service, endpoint, { from: address, patienceMs: LONG })).how,
-        )
-        .toMatch(/^in as/);
+      await untilExpected('the client in the network is accepted', async () =>
+        expect(
+          (await visit(cloud, service, endpoint, { from: address, patienceMs: LONG })).how,
+        ).toMatch(/^in as/),
+      );
     const peered = await Promise.all(
       endpoints.map((endpoint) =>
         visit(cloud, service, endpoint, { from: address, patienceMs: LONG }),
@@ -178,14 +182,18 @@ describe('address', () => {
         const come = async (endpoint: Reachable) =>
           visit(cloud, service, endpoint, { from: inside.address, patienceMs: LONG });
         for (const endpoint of endpoints)
-          await expect.poll(async () => (await come(endpoint)).how).toMatch(/^in as/);
+          await untilExpected('the client is accepted', async () =>
+            expect((await come(endpoint)).how).toMatch(/^in as/),
+          );
         const open = await Promise.all(endpoints.map(come));
         await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
         for (const session of open) await session.ends();
         for (const endpoint of endpoints)
-          await expect
-            .poll(async () => (await visit(cloud, service, endpoint, { from: inside.address })).how)
-            .toMatch(/^refused/);
+          await untilExpected('the client is refused', async () =>
+            expect((await visit(cloud, service, endpoint, { from: inside.address })).how).toMatch(
+              /^refused/,
+            ),
+          );
         await own.remove(near);
       }
       const second = await createSet(service, 1, cloud);

@@ -30,6 +30,7 @@ import {
   vpcEndpointOf,
 } from './vpc.ts';
 import { messageOf, type Vpc } from './vpc-calls.ts';
+import { untilExpected } from './until.ts';
 
 type Stage = ReturnType<ReturnType<typeof stageNetworks>>;
 type Endpoint = ReturnType<typeof vpcEndpointOf>;
@@ -107,7 +108,9 @@ async function expectSetMadeInside(
   ).toMatch(/^in as/);
   expect((await visit(cloud, service, second.endpoint, {})).how).toMatch(/^refused/);
   await own.answered(202, 'DELETE', pathOf(second));
-  await expect.poll(async () => (await cloud.request('GET', pathOf(second))).status).toBe(404);
+  await untilExpected('the second set is gone', async () =>
+    expect((await cloud.request('GET', pathOf(second))).status).toBe(404),
+  );
 }
 
 describe.runIf(ability.method === 'bridge')('bridge', () => {
@@ -176,13 +179,12 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
     expect((await visit(cloud, service, service.endpoint, { patienceMs: LONG })).how).toBe(
       'in as 127.0.0.1/32',
     );
-    await expect
-      .poll(
-        async () =>
-          (await findNetworks(await prefixOf(cloud))).find(({ vpcId }) => vpcId === vpc.id)
-            ?.addresses,
-      )
-      .toEqual(['10.80.0.1/16']);
+    await untilExpected('the network of the VPC is back', async () =>
+      expect(
+        (await findNetworks(await prefixOf(cloud))).find(({ vpcId }) => vpcId === vpc.id)
+          ?.addresses,
+      ).toEqual(['10.80.0.1/16']),
+    );
     await destroyService(cloud, service);
     for (const one of [vpc, other]) await goesWithoutTrace(cloud, own, one);
   });
@@ -351,14 +353,16 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       const endpoint = vpcEndpointOf(await cloud.get(set.id));
       const { within } = await plugged(vpc, '10.94.0.200');
       const comesBack = () =>
-        expect.poll(
-          async () => (await visit(cloud, service, endpoint, { within, patienceMs: LONG })).how,
+        untilExpected('the client is accepted in the VPC', async () =>
+          expect((await visit(cloud, service, endpoint, { within, patienceMs: LONG })).how).toMatch(
+            /^in as/,
+          ),
         );
-      await comesBack().toMatch(/^in as/);
+      await comesBack();
       const gateway = await findDaemon(layoutOf(cloud).gateway(set.id));
       for (const pid of [await nodeOf(set, 1, cloud), gateway?.pid ?? 0]) {
         process.kill(pid, 'SIGKILL');
-        await comesBack().toMatch(/^in as/);
+        await comesBack();
         expect((await visit(cloud, service, set.endpoint, {})).how).toMatch(/^refused/);
       }
       await untilSet(set, 'active', cloud);

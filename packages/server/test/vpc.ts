@@ -7,7 +7,6 @@ import { randomBytes } from 'node:crypto';
 import { readdir } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, expect } from 'vitest';
 import type { Target } from './client.ts';
@@ -25,6 +24,7 @@ import {
   sha256,
 } from './probe.ts';
 import { project, type Call, type Project, type Vpc } from './vpc-calls.ts';
+import { untilExpected } from './until.ts';
 
 export type ServiceAccess = Service & { initial_password: string };
 
@@ -92,38 +92,31 @@ export async function detach(cloud: Installation, service: Service): Promise<Ser
 }
 /** A service on which nothing is under way. */
 export async function settled(cloud: Installation, { service_id: id }: Service): Promise<Service> {
-  await expect
-    .poll(async () => (await cloud.operations(id)).every(({ finished }) => finished !== null))
-    .toBe(true);
+  await untilExpected('nothing is under way at the service', async () =>
+    expect((await cloud.operations(id)).every(({ finished }) => finished !== null)).toBe(true),
+  );
   return cloud.get(id);
 }
 /** Waits until nothing is under way any more. */
 export async function allEnded(cloud: Installation): Promise<void> {
-  await expect
-    .poll(async () => (await cloud.operations()).every(({ finished }) => finished !== null))
-    .toBe(true);
+  await untilExpected('nothing is under way', async () =>
+    expect((await cloud.operations()).every(({ finished }) => finished !== null)).toBe(true),
+  );
 }
 export async function destroyService(
   cloud: Installation,
   { service_id: id }: Service,
 ): Promise<void> {
   await cloud.request('DELETE', `/services/${id}`);
-  await expect.poll(async () => (await cloud.request('GET', `/services/${id}`)).status).toBe(404);
+  await untilExpected('the service is deleted', async () =>
+    expect((await cloud.request('GET', `/services/${id}`)).status).toBe(404),
+  );
 }
-/**
- * Expects that the integrity check finds nothing once nothing is under way. It is called after the
- * tests too, where `expect.poll` is not.
- */
-export async function auditEnds(cloud: Installation): Promise<void> {
-  let found = await cloud.audit();
-  for (
-    const endMs = Date.now() + AUDIT_MS;
-    found.length > 0 && Date.now() < endMs;
-    await sleep(100)
-  )
-    found = await cloud.audit();
-  expect(found).toEqual([]);
-}
+/** Expects that the integrity check finds nothing once nothing is under way. */
+export const auditEnds = (cloud: Installation): Promise<void> =>
+  untilExpected('the integrity check finds nothing', async () =>
+    expect(await cloud.audit()).toEqual([]),
+  );
 
 // ── clients ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -167,10 +160,11 @@ export async function visit(
   clients.push(child);
   let said = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (said += text));
-  await expect.poll(() => said).toMatch(/\n/);
+  await untilExpected('the client reports how it connected', () => expect(said).toMatch(/\n/));
   return {
     how: said.trim(),
-    ends: () => expect.poll(() => said).toContain('ended'),
+    ends: () =>
+      untilExpected('the session of the client ends', () => expect(said).toContain('ended')),
     goesOn: () => !said.includes('ended'),
   };
 }
@@ -180,7 +174,6 @@ export const vpcEndpointOf = ({ vpc_endpoint: endpoint }: Service): Reachable =>
   return endpoint;
 };
 export const LONG = 60_000;
-const AUDIT_MS = 600_000;
 
 // ── networks ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -255,7 +248,9 @@ export async function goesWithoutTrace(cloud: Installation, own: Project, vpc: V
   const name = await namespaceOf(cloud, vpc);
   expect(await namespacesOf(cloud)).toContain(name);
   await own.remove(vpc);
-  await expect.poll(() => namespacesOf(cloud)).not.toContain(name);
+  await untilExpected('the namespace is removed', async () =>
+    expect(await namespacesOf(cloud)).not.toContain(name),
+  );
 }
 
 // ── installations ────────────────────────────────────────────────────────────────────────────────────────────────

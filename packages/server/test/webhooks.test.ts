@@ -19,6 +19,7 @@ import {
   setUp,
   tearDown,
 } from './webhooks-cloud.ts';
+import { untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -36,7 +37,7 @@ test('every event is delivered once and in order, and two independent verifiers 
   const { id, secret } = await makeWebhook({ url });
   expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
   for (let n = 0; n < 5; n++) await rename(`name ${n}`);
-  await expect.poll(() => received.length).toBe(10);
+  await untilExpected('ten events are received', () => expect(received.length).toBe(10));
   const told: string[] = [];
   for await (const event of followEvents({ ...cloud, after: '0', follow: false }))
     told.push(JSON.stringify(event));
@@ -68,7 +69,7 @@ test('only events of the requested types are delivered', async () => {
   await makeWebhook({ url, types: ['operation.finished'] });
   await rename('a');
   await rename('b');
-  await expect.poll(() => received.length).toBe(2);
+  await untilExpected('two events are received', () => expect(received.length).toBe(2));
   expect(received.map(({ body }) => JSON.parse(body).type)).toEqual([
     'operation.finished',
     'operation.finished',
@@ -80,8 +81,10 @@ test('a failed delivery is attempted again with the same id, also after the cont
   const { url, received } = await receiver(() => (well ? 200 : 503));
   const { id, secret } = await makeWebhook({ url, types: ['operation.finished'] });
   await rename('refused at first');
-  await expect.poll(() => received.length).toBe(1);
-  await expect.poll(async () => (await deliveries(id))[0]?.attempts).toBe(1);
+  await untilExpected('the first attempt is received', () => expect(received.length).toBe(1));
+  await untilExpected('the first attempt is recorded', async () =>
+    expect((await deliveries(id))[0]?.attempts).toBe(1),
+  );
   const [waiting] = await deliveries(id, 'pending');
   expect(waiting).toMatchObject({
     attempts: 1,
@@ -97,7 +100,9 @@ test('a failed delivery is attempted again with the same id, also after the cont
   well = true;
   await cloud.up();
   await hurry(id);
-  await expect.poll(async () => (await deliveries(id, 'delivered')).length).toBe(2);
+  await untilExpected('both events are delivered', async () =>
+    expect((await deliveries(id, 'delivered')).length).toBe(2),
+  );
   const ids = received.map(({ headers }) => headers['webhook-id']);
   expect(new Set(ids).size).toBe(2);
   expect(ids.filter((one) => one === waiting?.message_id).length).toBeGreaterThanOrEqual(2);
@@ -110,11 +115,13 @@ test('an attempt is repeated after the control plane was killed during it', asyn
   const { url, received } = await receiver(() => (well ? 200 : 'never'));
   const { id } = await makeWebhook({ url, types: ['operation.finished'] });
   await rename('interrupted');
-  await expect.poll(() => received.length).toBe(1);
+  await untilExpected('the first attempt is received', () => expect(received.length).toBe(1));
   await cloud.stop('SIGKILL');
   well = true;
   await cloud.up();
-  await expect.poll(async () => (await deliveries(id, 'delivered')).length).toBe(1);
+  await untilExpected('the event is delivered', async () =>
+    expect((await deliveries(id, 'delivered')).length).toBe(1),
+  );
   expect(new Set(received.map(({ headers }) => headers['webhook-id'])).size).toBe(1);
 });
 
@@ -124,8 +131,12 @@ test('a delivery fails with its last attempt, and can be delivered again', async
   const { id } = await makeWebhook({ url, types: ['operation.finished'] });
   await rename('given up');
   for (let attempt = 1; attempt <= 8; attempt++) {
-    await expect.poll(() => received.length).toBe(attempt);
-    await expect.poll(async () => (await deliveries(id))[0]?.attempts).toBe(attempt);
+    await untilExpected(`attempt ${attempt} is received`, () =>
+      expect(received.length).toBe(attempt),
+    );
+    await untilExpected(`attempt ${attempt} is recorded`, async () =>
+      expect((await deliveries(id))[0]?.attempts).toBe(attempt),
+    );
     await hurry(id);
   }
   const [failed] = await deliveries(id, 'failed');
@@ -141,7 +152,9 @@ test('a delivery fails with its last attempt, and can be delivered again', async
     status: 202,
     body: { id: failed?.id, status: 'pending', attempts: 0 },
   });
-  await expect.poll(async () => (await deliveries(id, 'delivered')).length).toBe(1);
+  await untilExpected('the event is delivered', async () =>
+    expect((await deliveries(id, 'delivered')).length).toBe(1),
+  );
   expect(received.at(-1)?.headers['webhook-id']).toBe(failed?.message_id);
 });
 
@@ -151,14 +164,16 @@ test('a receiver that does not answer delays no other', async () => {
   const { id } = await makeWebhook({ url: stuck.url });
   await makeWebhook({ url: quick.url });
   for (let n = 0; n < 5; n++) await rename(`beside ${n}`);
-  await expect.poll(() => quick.received.length).toBe(10);
+  await untilExpected('the quick receiver has ten events', () =>
+    expect(quick.received.length).toBe(10),
+  );
   // Were they held up, this one would have timed out and been sent again by now.
   expect(stuck.received).toHaveLength(1);
-  await expect
-    .poll(
-      async () => (await deliveries(id, 'pending')).find(({ attempts }) => attempts === 1)?.error,
-    )
-    .toBe('no answer within 10 s');
+  await untilExpected('the attempt at the stuck receiver fails', async () =>
+    expect((await deliveries(id, 'pending')).find(({ attempts }) => attempts === 1)?.error).toBe(
+      'no answer within 10 s',
+    ),
+  );
 });
 
 test('a test delivery reports its result', async () => {
@@ -330,10 +345,12 @@ test('the command line creates, tests, lists and deletes webhooks', async () => 
     stderr: expect.stringContaining('not delivered: the receiver answered 500'),
   });
   await rename('by hand');
-  await expect.poll(() => received.length).toBe(3);
-  await expect
-    .poll(async () => (await cloud.cli('webhook', 'deliveries', id)).stdout)
-    .toMatch(/operation\.finished +pending +1 .*the receiver answered 500/);
+  await untilExpected('three attempts are received', () => expect(received.length).toBe(3));
+  await untilExpected('the pending delivery is listed with its reason', async () =>
+    expect((await cloud.cli('webhook', 'deliveries', id)).stdout).toMatch(
+      /operation\.finished +pending +1 .*the receiver answered 500/,
+    ),
+  );
   const [delivery] = await deliveries(id);
   expect(await cloud.cli('webhook', 'redeliver', id, delivery?.id ?? '')).toMatchObject({
     code: 0,

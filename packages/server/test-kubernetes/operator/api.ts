@@ -1,10 +1,10 @@
 /** Requests of the operator double to the API server; the caller's schema checks the answers. */
 import { Agent, request } from 'node:https';
 import { text } from 'node:stream/consumers';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Type, type Static, type TSchema } from 'typebox';
 import { Value } from 'typebox/value';
 import type { Connection } from '../probe.ts';
+import { until } from '../../test/until.ts';
 
 const CONFLICT = 409;
 const NOT_FOUND = 404;
@@ -77,11 +77,10 @@ export function openApi(connection: Connection) {
 
 /** Waits until a condition of the object is true. */
 export async function awaitCondition(api: Api, path: string, type: string): Promise<void> {
-  for (;;) {
+  await until(`${path} is ${type}`, async () => {
     const { status } = await api.read(path, WITH_CONDITIONS);
-    if ((status.conditions ?? []).some((one) => one.type === type && one.status === 'True')) return;
-    await sleep(100);
-  }
+    return (status.conditions ?? []).some((one) => one.type === type && one.status === 'True');
+  });
 }
 
 type Sent = Readonly<{ method: string; path: string; body?: object | undefined; type: string }>;

@@ -5,7 +5,6 @@
  * waits for a lease or a delay, it goes on at once.
  */
 import { createHash } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Type, type Static } from 'typebox';
 import type { Connection } from '../probe.ts';
 import { awaitCondition, openApi, type Api } from './api.ts';
@@ -46,6 +45,7 @@ import {
 import { firstJob, settingsData } from './objects.ts';
 import { makeObjects, reconcile, writeServices } from './reconcile.ts';
 import type { Seen, Tools } from './status.ts';
+import { atMoment, during, until } from '../../test/until.ts';
 
 /** Between two rounds through all Clusters. */
 const LOOK_MS = 250;
@@ -120,7 +120,10 @@ async function install(api: Api, image: string): Promise<void> {
   await makeDeployment(api, image, 'barman-cloud', { app: 'barman-cloud' });
   for (const name of [DEFINITION_NAME, BACKUP_DEFINITION_NAME, STORE_DEFINITION_NAME])
     await awaitCondition(api, `${DEFINITIONS}/${name}`, 'Established');
-  await until(async () => ((await api.read(DEPLOYMENT, READY)).status.readyReplicas ?? 0) > 0);
+  await until('the pod of the operator is ready', async () => {
+    const { status } = await api.read(DEPLOYMENT, READY);
+    return (status.readyReplicas ?? 0) > 0;
+  });
 }
 
 /** A Deployment like that of an operator, whose pod does nothing. */
@@ -151,14 +154,10 @@ async function makeDeployment(
 const hashOf = (value: unknown): string =>
   createHash('sha256').update(JSON.stringify(value)).digest('hex');
 
-async function until(holds: () => Promise<boolean>): Promise<void> {
-  while (!(await holds())) await sleep(100);
-}
-
 /** Looks at all Clusters until the signal. An API server that does not answer is asked again. */
 async function look(tools: Tools, faults: Faults, signal: AbortSignal): Promise<void> {
   const known = new Map<string, string>();
-  while (!signal.aborted) {
+  const work = async (): Promise<void> => {
     try {
       if (!faults.isStuck) {
         await giveDefaults(tools.api, tools.image);
@@ -167,8 +166,9 @@ async function look(tools: Tools, faults: Faults, signal: AbortSignal): Promise<
     } catch (error) {
       process.emitWarning(`operator double: ${String(error)}`);
     }
-    await sleep(LOOK_MS, undefined, { signal }).catch(() => undefined);
-  }
+    await atMoment(LOOK_MS);
+  };
+  await during(() => !signal.aborted, work);
 }
 
 /** @param known the Services of the Clusters that have their objects, by their uids */
