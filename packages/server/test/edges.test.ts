@@ -11,7 +11,7 @@ import { connectTo, install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 import { createTemplates, ensureStoreRunning, prepareMachine } from './probe.ts';
-import { during, until, untilExpected } from './until.ts';
+import { until, untilExpected } from './until.ts';
 
 let cloud: Installation;
 let service: Service;
@@ -223,13 +223,12 @@ test('log lines of 30 MB, read by eight callers at a time, are cut and do not ho
   await eventLoopDelay();
   let reading = true;
   let between = 0;
-  const others = during(
-    () => reading,
-    async () => {
+  const others = (async (): Promise<void> => {
+    while (reading) {
       expect((await fetch(`http://127.0.0.1:${cloud.port}/healthz`)).status).toBe(200);
       between += 1;
-    },
-  );
+    }
+  })();
   const answers = await Promise.all(
     Array.from({ length: 8 }, (_, index) =>
       cloud.request('GET', index % 2 === 0 ? path : `${path}?search=${'x'.repeat(250)}z`),
