@@ -10,6 +10,7 @@ import { forget as forgetIn } from './crash-backup-scenes.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
+import { untilExpected } from './until.ts';
 
 let cloud: Installation;
 beforeAll(async () => {
@@ -232,8 +233,12 @@ test('paths, known services and wrong markers are refused with the reason', asyn
   const root = rootOf(id);
   expect(await refusal(root)).toContain('"orders" is READY');
   await cloud.request('DELETE', `/services/${id}`);
-  await expect.poll(async () => (await adopt(root)).status).toBe(409);
-  await expect.poll(() => refusal(root)).toContain('which is deleted: howdah service restore');
+  await untilExpected('the directory is refused as that of a known service', async () =>
+    expect((await adopt(root)).status).toBe(409),
+  );
+  await untilExpected('the refusal says that the service is deleted', async () =>
+    expect(await refusal(root)).toContain('which is deleted: howdah service restore'),
+  );
   const long = rootOf('a'.repeat(300));
   const elsewhere = [cloud.home, '/', 'orders', long, `${root}/data`, `${root}/../../x`];
   for (const path of elsewhere) expect(await refusal(path)).toContain('howdah audit lists');

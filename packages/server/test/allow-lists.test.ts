@@ -15,6 +15,7 @@ import {
   type Reachable,
   type ServiceAccess,
 } from './vpc.ts';
+import { untilExpected } from './until.ts';
 
 /** Every address of 127.0.0.0/8 is one of this machine, and a client can have any of them. */
 const [OFFICE, HOME, ELSEWHERE] = ['127.0.7.1', '127.0.8.1', '127.0.0.1'];
@@ -57,17 +58,18 @@ async function reaches(
   expected: RegExp,
 ): Promise<void> {
   for (const endpoint of endpoints)
-    await expect
-      .poll(
-        async () =>
+    await untilExpected(
+      `clients at ${from} are ${expected === IN ? 'let in' : 'refused'}`,
+      async () =>
+        expect(
           (
             await visit(cloud, service, endpoint, {
               from,
               patienceMs: expected === IN ? LONG : 2000,
             })
           ).how,
-      )
-      .toMatch(expected);
+        ).toMatch(expected),
+    );
 }
 const [IN, REFUSED] = [/^in as/, /^refused/];
 
@@ -148,7 +150,9 @@ test('only clients of its networks reach a service, and a changed list ends sess
   // A deleted service does not keep a list, and comes back paused.
   await attach(service, other);
   await ask(202, 'DELETE', `/services/${id}`);
-  await expect.poll(async () => (await cloud.request('GET', `/services/${id}`)).status).toBe(404);
+  await untilExpected('the service is deleted', async () =>
+    expect((await cloud.request('GET', `/services/${id}`)).status).toBe(404),
+  );
   await ask(204, 'DELETE', `/allow-lists/${other}`);
   await ask(202, 'POST', `/services/${id}/restore`);
   expect(await settled(cloud, service)).toMatchObject({ status: 'PAUSED' });

@@ -19,6 +19,7 @@ import {
 import { connectTo } from './harness.ts';
 import type { Answer } from './harness-caller.ts';
 import { newId } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -186,9 +187,9 @@ test('a hostile name is stored and returned as it is', async () => {
     expect((await cloud.request('DELETE', `/services/${service_id}`)).status).toBe(202);
   }
   for (const { service_id } of hostile)
-    await expect
-      .poll(async () => (await cloud.request('GET', `/services/${service_id}`)).status)
-      .toBe(404);
+    await untilExpected(`service ${service_id} is deleted`, async () =>
+      expect((await cloud.request('GET', `/services/${service_id}`)).status).toBe(404),
+    );
   await expect(access(CANARY)).rejects.toThrow('ENOENT');
 });
 

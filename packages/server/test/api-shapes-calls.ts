@@ -6,6 +6,7 @@ import { install, type Installation } from './harness.ts';
 import type { Answer, Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 import { findPgBackRest, findProgram } from './probe.ts';
+import { until, untilExpected } from './until.ts';
 
 export type Body = Record<string, unknown>;
 
@@ -150,16 +151,19 @@ export async function reach(
   status: Service['status'],
   ...through: Service['status'][]
 ): Promise<Body> {
-  for (;;) {
-    const { body } = await call('GET', `/services/${id}`);
-    if (body['status'] === status) return body;
-    expect(through, `on the way to ${status}`).toContain(body['status']);
-  }
+  const body = await until(`service ${id} is ${status}`, async () => {
+    const seen = (await call('GET', `/services/${id}`)).body;
+    return through.some((one) => one === seen['status']) ? null : seen;
+  });
+  expect(body['status'], `after one of ${through.join()}`).toBe(status);
+  return body;
 }
 
 export async function remove(id: string): Promise<void> {
   expect((await call('DELETE', `/services/${id}`)).status).toBe(202);
-  await expect.poll(async () => (await call('GET', `/services/${id}`)).status).toBe(404);
+  await untilExpected(`service ${id} is deleted`, async () =>
+    expect((await call('GET', `/services/${id}`)).status).toBe(404),
+  );
 }
 
 export const SERVICE_KEYS =

@@ -12,6 +12,7 @@ import {
   reach,
   remove,
 } from './api-shapes-calls.ts';
+import { untilExpected } from './until.ts';
 
 /** A stop, then a start: the status on the way, what is refused meanwhile, and what is not. */
 async function expectTurns(id: string): Promise<void> {
@@ -138,7 +139,9 @@ async function expectDelete(id: string): Promise<void> {
         body: { code: 'INVALID_STATE' },
       });
   });
-  await expect.poll(async () => (await call('GET', `/services/${id}`)).status).toBe(404);
+  await untilExpected('the service is deleted', async () =>
+    expect((await call('GET', `/services/${id}`)).status).toBe(404),
+  );
 }
 
 /** Every call on a service, and a body that it takes. */
@@ -211,7 +214,9 @@ test('a delete supersedes the operation that is under way', async () => {
     expect((await call('DELETE', `/services/${created.id}`)).status).toBe(202);
     return created;
   });
-  await expect.poll(async () => (await call('GET', `/services/${id}`)).status).toBe(404);
+  await untilExpected('the service is deleted', async () =>
+    expect((await call('GET', `/services/${id}`)).status).toBe(404),
+  );
   expect((await call('GET', `/operations/${operationOf(answer)}`)).body).toMatchObject({
     status: 'failed',
     error: 'superseded by delete',
@@ -265,9 +270,11 @@ test('a resize takes strings or integers, one implies the other; the same size n
     expect((await call('GET', `/services/${id}`)).body['status']).toBe('PAUSED');
     return answer;
   });
-  await expect
-    .poll(async () => (await call('GET', `/operations/${operationOf(resized)}`)).body['status'])
-    .toBe('succeeded');
+  await untilExpected('the resize has succeeded', async () =>
+    expect((await call('GET', `/operations/${operationOf(resized)}`)).body['status']).toBe(
+      'succeeded',
+    ),
+  );
   expect((await call('GET', `/services/${id}`)).body).toMatchObject({
     status: 'PAUSED',
     resources: [{ spec: { cpu_millis: 2000 } }],

@@ -15,6 +15,7 @@ import {
   remove,
   SERVICE_KEYS,
 } from './api-shapes-calls.ts';
+import { untilExpected } from './until.ts';
 
 /** Every change of a service that is QUEUED is refused, with that status. */
 async function expectRefusedWhileQueued(id: string): Promise<void> {
@@ -91,13 +92,13 @@ test('a create returns 202 with all fields, and stays QUEUED until it is reconci
     password,
   );
   await client.end();
-  await expect
-    .poll(async () => (await call('GET', `/services/${id}`)).body['metrics'])
-    .toEqual({
+  await untilExpected('the service has metrics', async () =>
+    expect((await call('GET', `/services/${id}`)).body['metrics']).toEqual({
       memory_mb: expect.any(Number),
       milli_cpu: expect.any(Number),
       storage_mb: expect.any(Number),
-    });
+    }),
+  );
   expect((await call('GET', `/operations/${operationOf(answer)}`)).body).toMatchObject({
     status: 'succeeded',
     steps: expect.arrayContaining([
@@ -267,7 +268,9 @@ test('a delete answers with the service as it is being deleted', async () => {
   const { initial_password: _, metrics: _metrics, ...rest } = answer.body;
   expect(deleted).toMatchObject({ status: 202, body: { ...rest, status: 'DELETING' } });
   expect(operationOf(deleted)).not.toBe('');
-  await expect.poll(async () => (await call('GET', `/services/${id}`)).status).toBe(404);
+  await untilExpected('the service is deleted', async () =>
+    expect((await call('GET', `/services/${id}`)).status).toBe(404),
+  );
   const purged = await call('DELETE', `/services/${id}?purge=true`);
   expect(purged).toMatchObject({ status: 202, body: { service_id: id } });
 });
@@ -294,5 +297,7 @@ test('an empty body counts as no body, whatever its Content-Type', async () => {
   expect(
     (await call('DELETE', `/services/${id}`, '', { 'Content-Type': 'application/json' })).status,
   ).toBe(202);
-  await expect.poll(async () => (await call('GET', `/services/${id}`)).status).toBe(404);
+  await untilExpected('the service is deleted', async () =>
+    expect((await call('GET', `/services/${id}`)).status).toBe(404),
+  );
 });

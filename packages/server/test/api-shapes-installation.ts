@@ -15,6 +15,7 @@ import {
   remove,
   SERVICE_KEYS,
 } from './api-shapes-calls.ts';
+import { untilExpected } from './until.ts';
 
 test('auth/info works in both spellings and schemes; projects, logout and analytics answer', async () => {
   const [publicKey = '', secret = ''] = cloud.key.split(':');
@@ -233,7 +234,9 @@ test('VPCs and peerings are managed, and a service is attached and detached', as
   });
   const path = `/vpcs/${id}/peerings/${String(peering.body['id'])}`;
   const active = { ...peering.body, status: 'active' };
-  await expect.poll(async () => (await call('GET', path)).body).toEqual(active);
+  await untilExpected('the peering is active', async () =>
+    expect((await call('GET', path)).body).toEqual(active),
+  );
   expect((await call('GET', `/vpcs/${id}/peerings`)).body['value']).toEqual([active]);
   expect((await call('DELETE', path)).status).toBe(204);
 
@@ -353,7 +356,9 @@ test('webhooks, their deliveries and the audit log answer', async () => {
   const { id } = await create({ name: 'told of', service_type: 'POSTGRES' });
   const deliveries = async () =>
     [(await call('GET', `${path}/deliveries`)).body['value']].flat().filter(isBody);
-  await expect.poll(deliveries).not.toEqual([]);
+  await untilExpected('the webhook has a delivery', async () =>
+    expect(await deliveries()).not.toEqual([]),
+  );
   const deliveryId = String((await deliveries())[0]?.['id']);
   expect((await call('POST', `${path}/deliveries/${deliveryId}/redeliver`)).status).toBe(202);
   expect((await call('DELETE', path)).status).toBe(204);

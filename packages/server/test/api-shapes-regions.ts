@@ -8,6 +8,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type FakeKubernetes, startFakeKubernetes } from '../test-kubernetes/probe.ts';
 import { callApi, cloud } from './api-shapes-calls.ts';
 import { issueServerCertificate, openCertificateAuthority } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 let kubernetes: FakeKubernetes;
 let s3: Awaited<ReturnType<typeof startS3Server>>;
@@ -80,7 +81,9 @@ test('a region on Kubernetes is added, examined, used and removed', async () => 
     body: { message: expect.stringContaining('howdah service purge') },
   });
   expect((await callApi('DELETE', `${services}/${id}?purge=true`)).status).toBe(202);
-  await expect.poll(async () => (await callApi('DELETE', '/regions/kube')).status).toBe(204);
+  await untilExpected('the region can be deleted', async () =>
+    expect((await callApi('DELETE', '/regions/kube')).status).toBe(204),
+  );
   expect([...kubernetes.objects.keys()].filter((path) => path.includes(id))).toEqual([]);
   expect((await callApi('GET', '/regions/kube/doctor')).status).toBe(404);
 });
@@ -140,7 +143,9 @@ test('a region has a domain of its own, and services that have names in it', asy
     status: 422,
     body: { message: expect.stringContaining('the address of the TLS gateway') },
   });
-  await expect.poll(async () => (await callApi('DELETE', '/regions/kube')).status).toBe(204);
+  await untilExpected('the region can be deleted', async () =>
+    expect((await callApi('DELETE', '/regions/kube')).status).toBe(204),
+  );
 });
 
 const NETWORK = { name: 'net', cidr: '10.77.0.0/16' };
@@ -184,7 +189,9 @@ test('the images of a region are set, and those that services need stay', async 
     body: enough,
   });
   await callApi('DELETE', `${services}/${String(made.body['service_id'])}?purge=true`);
-  await expect.poll(async () => (await callApi('DELETE', '/regions/kube')).status).toBe(204);
+  await untilExpected('the region can be deleted', async () =>
+    expect((await callApi('DELETE', '/regions/kube')).status).toBe(204),
+  );
 });
 
 /** An S3 server whose buckets are empty. */

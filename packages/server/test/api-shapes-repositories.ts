@@ -20,6 +20,7 @@ import {
   remove,
 } from './api-shapes-calls.ts';
 import { CONTROL_OBJECT } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 test('repositories are added, checked, described and removed', async () => {
   const path = join(cloud.home, 'offsite');
@@ -68,9 +69,13 @@ test('repositories are added, checked, described and removed', async () => {
     status: 202,
     body: { message: expect.stringContaining(operationOf(backup)) },
   });
-  await expect
-    .poll(async () => (await call('GET', `/operations/${operationOf(backup)}`)).body)
-    .toMatchObject({ kind: 'runBackup', service_id: id, status: 'succeeded' });
+  await untilExpected('the backup has succeeded', async () =>
+    expect((await call('GET', `/operations/${operationOf(backup)}`)).body).toMatchObject({
+      kind: 'runBackup',
+      service_id: id,
+      status: 'succeeded',
+    }),
+  );
   await setRetention(id);
   await createFromKit(kit.body, id);
   const { db } = metadata;

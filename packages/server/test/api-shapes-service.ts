@@ -12,6 +12,7 @@ import {
   reach,
   remove,
 } from './api-shapes-calls.ts';
+import { untilExpected } from './until.ts';
 
 test('list, rename, setEnvironment and updatePassword answer, and refuse wrong values', async () => {
   expect((await call('GET', '/services')).body['value']).toEqual([]);
@@ -20,16 +21,14 @@ test('list, rename, setEnvironment and updatePassword answer, and refuse wrong v
   await reach(one.id, 'READY', 'QUEUED', 'CONFIGURING');
   await reach(two.id, 'READY', 'QUEUED', 'CONFIGURING');
   // The first figures of a service may come between the one answer and the other.
-  await expect
-    .poll(async () => {
-      const list = (await call('GET', '/services')).body['value'];
-      const each = [
-        (await call('GET', `/services/${one.id}`)).body,
-        (await call('GET', `/services/${two.id}`)).body,
-      ];
-      return JSON.stringify(list) === JSON.stringify(each);
-    })
-    .toBe(true);
+  await untilExpected('the list shows what the services themselves show', async () => {
+    const list = (await call('GET', '/services')).body['value'];
+    const each = [
+      (await call('GET', `/services/${one.id}`)).body,
+      (await call('GET', `/services/${two.id}`)).body,
+    ];
+    expect(JSON.stringify(list)).toBe(JSON.stringify(each));
+  });
 
   const renamed = await call('POST', `/services/${one.id}/rename`, { name: '🐘'.repeat(128) });
   expect(renamed).toMatchObject({
@@ -226,9 +225,13 @@ test('a fork answers like a create, with its parent; backups and restore match t
     status: 202,
     body: { message: expect.stringContaining(operationOf(asked)) },
   });
-  await expect
-    .poll(async () => (await call('GET', `/operations/${operationOf(asked)}`)).body)
-    .toMatchObject({ kind: 'verifyBackup', service_id: id, status: 'succeeded' });
+  await untilExpected('the verification has succeeded', async () =>
+    expect((await call('GET', `/operations/${operationOf(asked)}`)).body).toMatchObject({
+      kind: 'verifyBackup',
+      service_id: id,
+      status: 'succeeded',
+    }),
+  );
   expect((await call('GET', `/services/${id}/backupStatus`)).body).toMatchObject({
     last_verification: { succeeded: true },
   });
@@ -374,7 +377,9 @@ test.runIf(haproxy !== null)('a read replica set is created, changed and deleted
   expect(made).toMatchObject({ status: 202, body: { name: 'readers', nodes: 1 } });
   const path = `${sets}/${String(made.body['id'])}`;
   const ready = () =>
-    expect.poll(async () => (await call('GET', path)).body['status']).toBe('active');
+    untilExpected('the set is active', async () =>
+      expect((await call('GET', path)).body['status']).toBe('active'),
+    );
   await ready();
   expect((await call('GET', sets)).body['value']).toHaveLength(1);
   expect((await call('POST', `${path}/setEnvironment`, { environment: 'PROD' })).status).toBe(200);
@@ -386,6 +391,8 @@ test.runIf(haproxy !== null)('a read replica set is created, changed and deleted
   expect(resized.status).toBe(202);
   await ready();
   expect((await call('DELETE', path)).status).toBe(202);
-  await expect.poll(async () => (await call('GET', path)).status).toBe(404);
+  await untilExpected('the set is deleted', async () =>
+    expect((await call('GET', path)).status).toBe(404),
+  );
   await remove(id);
 });

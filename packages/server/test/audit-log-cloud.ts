@@ -4,6 +4,7 @@ import { expect } from 'vitest';
 import { install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
+import { until } from './until.ts';
 
 export type Entry = Schemas['AuditEntry'];
 
@@ -20,12 +21,11 @@ export async function entries(query = ''): Promise<Entry[]> {
 }
 
 /** The entry of a request, once it is there: those of refusals are written in a moment. */
-export async function entryOf(headers: Headers): Promise<Entry | undefined> {
+export async function entryOf(headers: Headers): Promise<Entry> {
   const id = headers.get('X-Request-Id');
-  await expect
-    .poll(async () => (await entries()).some((entry) => entry.request_id === id))
-    .toBe(true);
-  return (await entries()).find((entry) => entry.request_id === id);
+  return until(`the audit log has an entry of request ${id}`, async () =>
+    (await entries()).find((entry) => entry.request_id === id),
+  );
 }
 
 export const publicKey = () => cloud.key.split(':')[0] ?? '';

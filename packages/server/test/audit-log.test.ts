@@ -15,6 +15,7 @@ import {
   tearDown,
 } from './audit-log-cloud.ts';
 import { newId, OPENAPI_FILE, sha256 } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -124,9 +125,9 @@ test('every refused call that may change something has an entry, for each kind o
       });
     }
   }
-  await expect
-    .poll(async () => (await entries('?outcome=refused')).length)
-    .toBeGreaterThanOrEqual(expected.size);
+  await untilExpected('the audit log has an entry for each refused call', async () =>
+    expect((await entries('?outcome=refused')).length).toBeGreaterThanOrEqual(expected.size),
+  );
   const found = new Map(
     (await entries('?outcome=refused')).map((entry) => [entry.request_id, entry]),
   );

@@ -1,6 +1,5 @@
 /** Two projects with one of everything, keys of every kind, and calls with them. */
 import { randomBytes } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { expect } from 'vitest';
 import {
@@ -15,6 +14,7 @@ import { problemOf, type Route } from './document.ts';
 import { install, type Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
 import { findProgram, insertKey, insertProject, newId, type NewKey, sha256 } from './probe.ts';
+import { until } from './until.ts';
 
 const pgbouncer = await findProgram('pgbouncer');
 
@@ -80,7 +80,7 @@ async function newService(
       JSON.parse((await call('GET', `/projects/${projectId}/services/${service}`, key)).text),
       'status',
     );
-  while ((await read()) !== 'READY') await sleep(50);
+  await until('the service is READY', async () => (await read()) === 'READY');
   return { service, operation: made.headers.get('operation-id') ?? '' };
 }
 
@@ -132,7 +132,9 @@ async function newSet(projectId: string, service: string, key: string): Promise<
     memory_gbs: 1,
   });
   expect(made.status, made.text).toBe(202);
-  while (!(await call('GET', path, key)).text.includes('"status":"active"')) await sleep(50);
+  await until('the set is active', async () =>
+    (await call('GET', path, key)).text.includes('"status":"active"'),
+  );
   return String(Reflect.get(JSON.parse(made.text), 'id'));
 }
 

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'vitest';
 import { install, type Installation } from './harness.ts';
+import { untilExpected } from './until.ts';
 
 const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));
 
@@ -45,7 +46,9 @@ export async function withHome<T>(work: (home: string) => Promise<T>): Promise<T
 
 /** The last output of `up`, which it prints a moment after the API accepts connections. */
 export async function greeting(): Promise<string> {
-  await expect.poll(() => cloud.output.join('')).toContain('Ctrl-C stops');
+  await untilExpected('howdah up has printed its last line', async () =>
+    expect(cloud.output.join('')).toContain('Ctrl-C stops'),
+  );
   return cloud.output.join('');
 }
 

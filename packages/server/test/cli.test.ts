@@ -8,6 +8,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo } from './harness.ts';
 import { cloud, greeting, howdah, withHome, setUp, tearDown } from './cli-cloud.ts';
 import { findProgram } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -356,13 +357,13 @@ test('down stops the control plane and not the databases; down --databases stops
   await expect(connectTo(cloud, service, service.initial_password)).rejects.toThrow(/ECONNREFUSED/);
 
   await cloud.up();
-  await expect
-    .poll(async () =>
-      connectTo(cloud, service, service.initial_password)
+  await untilExpected('the database accepts connections', async () =>
+    expect(
+      await connectTo(cloud, service, service.initial_password)
         .then(async (again) => again.end().then(() => 'reached'))
         .catch(() => 'not yet'),
-    )
-    .toBe('reached');
+    ).toBe('reached'),
+  );
   await cloud.until(service.service_id, 'READY');
   expect((await cloud.get(resting.service_id)).status).toBe('PAUSED');
 });

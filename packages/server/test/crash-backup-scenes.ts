@@ -2,7 +2,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { change } from './crash-playables.ts';
-import { playable, until, type Playable, type Testbed } from './crash.ts';
+import { playable, type Playable, type Testbed } from './crash.ts';
 import type { Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
 import {
@@ -13,6 +13,7 @@ import {
   nothingGoesOn,
   type ServiceAccess,
 } from './service-access.ts';
+import { until } from './until.ts';
 
 /** The metadata database becomes one that was backed up before these services were created. */
 export async function forget(cloud: Installation, ...ids: string[]): Promise<void> {
@@ -55,7 +56,7 @@ export function adoption(cloud: Installation): Playable {
     },
     clear: async (service) => {
       await cloud.request('DELETE', `/services/${service.service_id}`);
-      await until(() => isGone(cloud, service), 'a delete does not end');
+      await until('the service is deleted', () => isGone(cloud, service));
     },
   });
 }
@@ -71,10 +72,10 @@ export async function retentionScenes({ cloud }: Testbed): Promise<Playable[]> {
   const at = `/services/${service.service_id}/backup-retention`;
   const retention = (days: number | null) =>
     cloud.request('PUT', at, { type: 'TIME', retention_days: days });
-  await until(async () => {
+  await until('the service has a full backup', async () => {
     const status = await cloud.request('GET', `/services/${service.service_id}/backupStatus`);
     return JSON.stringify(status.body).includes('"type":"full"');
-  }, 'there is no first backup');
+  });
   const shows = async () => (await cloud.request('GET', at)).body;
   const scene = (name: string, before: number | null, asked: number | null): Playable =>
     change(cloud, service, name, {

@@ -1,6 +1,6 @@
 /** Scenes that several families share: a create, a removal, a change. */
 import { randomUUID } from 'node:crypto';
-import { playable, until, type Playable } from './crash.ts';
+import { playable, type Playable } from './crash.ts';
 import { type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import {
@@ -11,6 +11,7 @@ import {
   nothingGoesOn,
   type ServiceAccess,
 } from './service-access.ts';
+import { until } from './until.ts';
 
 type Creation = { name: string; child: ServiceAccess | null };
 
@@ -57,7 +58,7 @@ export function creation(
     clear: async ({ child }) => {
       if (child === null) return;
       await cloud.request('DELETE', `/services/${child.service_id}`);
-      await until(() => isGone(cloud, child), 'a delete does not end');
+      await until('the fork is deleted', () => isGone(cloud, child));
     },
   });
 }

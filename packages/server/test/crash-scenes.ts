@@ -2,7 +2,7 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { adoption, retentionScenes } from './crash-backup-scenes.ts';
-import { firstStart, playable, until, type Playable, type Testbed } from './crash.ts';
+import { firstStart, playable, type Playable, type Testbed } from './crash.ts';
 import { type Installation } from './harness.ts';
 import { haScenes, setScenes, vpcScenes } from './crash-topology-scenes.ts';
 import { createLayout, findPgBackRest, findProgram } from './probe.ts';
@@ -22,6 +22,7 @@ import {
 } from './service-access.ts';
 import { change, creation } from './crash-playables.ts';
 import { newerMajor, upgradeScenes, withOlderPostgresql } from './crash-upgrade-scenes.ts';
+import { until } from './until.ts';
 
 /** Scenes that share an installation, and how it is set up. */
 export type Family = {
@@ -107,7 +108,7 @@ async function powerScenes({ cloud }: Testbed): Promise<Playable[]> {
   const off = () => power(cloud, service, 'stop');
   const remove = async () => {
     await cloud.request('DELETE', `/services/${service.service_id}`);
-    await until(() => isGone(cloud, service), 'a delete does not end');
+    await until('the service is deleted', () => isGone(cloud, service));
   };
   const restore = async () => {
     await cloud.request('POST', `/services/${service.service_id}/restore`);
@@ -164,7 +165,7 @@ async function changeScenes({ cloud }: Testbed): Promise<Playable[]> {
   const now = () => cloud.get(id);
   const pooler = (action: 'enablePooler' | 'disablePooler') => async () => {
     await cloud.request('POST', `/services/${id}/${action}`);
-    await until(() => nothingGoesOn(cloud), `${action} does not end`);
+    await until(`${action} has ended`, () => nothingGoesOn(cloud));
   };
   const nothing = async () => undefined;
   const next = async () => void (count += 1);
@@ -196,7 +197,7 @@ async function changeScenes({ cloud }: Testbed): Promise<Playable[]> {
     change(cloud, service, 'enable extension', {
       before: async () => {
         await cloud.request('DELETE', `/services/${id}/extensions/pg_prewarm`);
-        await until(() => nothingGoesOn(cloud), 'the extension is not disabled');
+        await until('the extension is disabled', () => nothingGoesOn(cloud));
       },
       ask: ['POST', '/extensions', () => ({ name: 'pg_prewarm' })],
       becomes: 'READY',
@@ -290,7 +291,7 @@ async function keeping({ cloud }: Testbed): Promise<Playable> {
       await cloud.until(child.service_id, 'READY');
       const names = await namesIn(cloud, child);
       await cloud.request('DELETE', `/services/${child.service_id}`);
-      await until(() => isGone(cloud, child), 'a delete does not end');
+      await until('the fork is deleted', () => isGone(cloud, child));
       const { body } = await cloud.request('GET', `/services/${service.service_id}/backupStatus`);
       return {
         oldestWasNewest: oldest === before.at(-1),

@@ -1,5 +1,5 @@
 /** Scenes of members, read replica sets and VPCs. */
-import { playable, until, type Playable, type Scene, type Testbed } from './crash.ts';
+import { playable, type Playable, type Scene, type Testbed } from './crash.ts';
 import { type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { findProgram } from './probe.ts';
@@ -16,6 +16,7 @@ import {
   withClient,
 } from './service-access.ts';
 import { change } from './crash-playables.ts';
+import { until } from './until.ts';
 
 /** Scenes of a service with a replica. */
 export async function haScenes({ cloud }: Testbed): Promise<Playable[]> {
@@ -40,10 +41,10 @@ export async function haScenes({ cloud }: Testbed): Promise<Playable[]> {
       sync_replica_count: count,
     });
     await until(
+      'the number of replicas is set',
       async () => (await cloud.get(id)).status === 'READY' && (await nothingGoesOn(cloud)),
-      'replicas are not set',
     );
-    await until(() => follow(count), 'no replica follows');
+    await until('the replicas follow', () => follow(count));
   };
   let before: { primary: number | undefined; failovers: number } = {
     primary: undefined,
@@ -109,12 +110,12 @@ export async function setScenes({ cloud }: Testbed): Promise<Playable[]> {
   const isAway = async () => (await there()) === undefined && (await nothingGoesOn(cloud));
   const whole = async () => {
     await create();
-    await until(isActive, 'a set is not made');
+    await until('the set is active', isActive);
     return { id: (await there())?.id ?? '' };
   };
   const away = async () => {
     await remove();
-    await until(isAway, 'a set does not go');
+    await until('the set is deleted', isAway);
     return { id: '' };
   };
   const scene = (
@@ -241,7 +242,7 @@ export async function vpcScenes({ cloud }: Testbed): Promise<Playable[]> {
   const isWell = () => isWellWithSets(cloud, id);
   const outcome = async () => {
     // A server that was killed a moment ago may not be missed yet.
-    await until(isWell, 'it does not get well');
+    await until('the service is well', isWell);
     const now = await cloud.get(id);
     const endpoints = [now, ...now.read_replica_sets];
     const [mine, theirs] = [await own.peerings(vpc), await own.peerings(peer)];
@@ -284,11 +285,11 @@ export async function vpcScenes({ cloud }: Testbed): Promise<Playable[]> {
   const askOut = () => ask('POST', `/services/${id}/detachFromVPC`);
   const getIn = async () => {
     await askIn();
-    await until(isWell, 'it does not get in');
+    await until('the service is well inside the VPC', isWell);
   };
   const getOut = async () => {
     await askOut();
-    await until(isWell, 'it does not get out');
+    await until('the service is well outside the VPC', isWell);
   };
   const apart = async () => {
     for (const { id: old } of await own.peerings(vpc))

@@ -3,10 +3,11 @@ import { existsSync } from 'node:fs';
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { change } from './crash-playables.ts';
-import { until, type Playable, type Testbed } from './crash.ts';
+import type { Playable, Testbed } from './crash.ts';
 import { makeHome } from './harness.ts';
 import { OLDER_MAJOR, OLDER_PACKAGE, putPostgresql } from './npm-postgresql.ts';
 import { insert, nothingGoesOn } from './service-access.ts';
+import { until } from './until.ts';
 
 const PACKAGED = '/usr/lib/postgresql';
 
@@ -43,7 +44,7 @@ export async function upgradeScenes({ cloud }: Testbed): Promise<Playable[]> {
     if ((await now()) === major) return;
     const body = major === newer ? { pg_version: newer } : { undo: true, confirm: 'upgraded' };
     await cloud.request('POST', `/services/${id}/upgrade`, body);
-    await until(() => nothingGoesOn(cloud), 'an upgrade does not end');
+    await until('the upgrade has ended', () => nothingGoesOn(cloud));
   };
   const nothing = async () => undefined;
   return [

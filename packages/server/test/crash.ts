@@ -6,10 +6,10 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { connectTo, install, makeHome, type Installation, preload } from './harness.ts';
 import { describeHit, type Hit, type Point, pointsOf } from './crash-points.ts';
 import { findProcess, probeCloneMethod } from './probe.ts';
+import { until as untilThat } from './until.ts';
 
 /** Whether files are cloned one by one here. A snapshot of btrfs has no middle in which anything could happen. */
 export const COPIES_FILES = (await probeCloneMethod(tmpdir())) !== 'subvolume';
@@ -75,9 +75,8 @@ export async function installCrashing(settings: Record<string, string> = {}) {
       arm(roles, { effect, nth, when: 'before', delayMs: 0, fault: 'hold' }),
     /** Waits until it stands there. */
     held: () =>
-      until(
-        async () => existsSync(file('injected')),
-        'the control plane never comes to the point where it is held',
+      untilThat('the control plane comes to the point where it is held', () =>
+        existsSync(file('injected')),
       ),
     /** Operations under way and the last lines of the log, for a test that does not go on. */
     state: () => stateOf(cloud),
@@ -119,13 +118,13 @@ async function play<Stage>(testbed: Testbed, scene: Scene<Stage>, at: Hit | null
     );
   const down = async () => !(await isUp(cloud));
   let answered = false;
-  await until(
+  await untilThat(
+    `${scene.name} is accepted or interrupted`,
     async () => (answered = await ask()) || (await down()),
-    `${scene.name} is never accepted`,
   );
-  await until(
+  await untilThat(
+    `${scene.name} ends or is interrupted`,
     async () => (await scene.done(stage).catch(() => false)) || (await down()),
-    `${scene.name} neither ends nor is interrupted`,
   );
   const trace = await testbed.trace();
   const injected = await testbed.disarm();
@@ -134,11 +133,8 @@ async function play<Stage>(testbed: Testbed, scene: Scene<Stage>, at: Hit | null
   const begun = performance.now();
   if (wasKilled) await cloud.up();
   const servingMs = performance.now() - begun;
-  if (!answered) await until(ask, `${scene.name} is not accepted after the fault`);
-  await until(
-    () => scene.done(stage).catch(() => false),
-    `${scene.name} does not end after the fault`,
-  );
+  if (!answered) await untilThat(`${scene.name} is accepted after the fault`, ask);
+  await untilThat(`${scene.name} ends after the fault`, () => scene.done(stage));
   const resumed = wasKilled ? { servingMs, endedMs: performance.now() - begun } : null;
   const problems = await leftovers(cloud);
   const outcome = await scene.outcome(stage);
@@ -303,7 +299,7 @@ async function leftovers(cloud: Installation): Promise<string[]> {
     ];
     return found.length === 0;
   };
-  await until(clean, '').catch(() => undefined);
+  await untilThat('nothing is left over', clean).catch(() => undefined);
   return found;
 }
 
@@ -318,20 +314,14 @@ async function disarm(directory: string): Promise<boolean> {
   return !free && (await readFile(claim, 'utf8')) !== 'no';
 }
 
-const DEADLINE_MS = 300_000;
-
-/** Waits for a condition. @throws Error with the message when it does not come about; an empty one says nothing */
+/** For service-access.ts alone. */
 export async function until(condition: () => Promise<boolean>, message: string): Promise<void> {
-  const end = Date.now() + DEADLINE_MS;
-  while (!(await condition())) {
-    if (Date.now() > end) throw new Error(message);
-    await sleep(20);
-  }
+  await untilThat(`it is not so that ${message}`, condition);
 }
 
 /** Killed a moment ago, a control plane may not have ended yet. */
-const untilDown = (cloud: Installation): Promise<void> =>
-  until(async () => !(await isUp(cloud)), 'the control plane was killed and goes on');
+const untilDown = (cloud: Installation): Promise<boolean> =>
+  untilThat('the killed control plane has ended', async () => !(await isUp(cloud)));
 
 async function isUp(cloud: Installation): Promise<boolean> {
   const pid = cloud.planePid();

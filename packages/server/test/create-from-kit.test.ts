@@ -13,6 +13,7 @@ import { connectTo, install, makeHome, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 import { CONTROL_OBJECT, createLayout, findPgBackRest, type PgBackRest, run } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 const pgBackRest = await findPgBackRest();
 
@@ -75,8 +76,12 @@ async function untilSafe({ service_id: id, created }: Service): Promise<void> {
     const { stdout } = await production.cli('repo', 'show', 'offsite', '-o', 'json');
     return Date.parse(String(Reflect.get(Object(JSON.parse(stdout)), 'control_saved')));
   };
-  await expect.poll(latestMs).toBeGreaterThan(nowMs);
-  await expect.poll(savedMs).toBeGreaterThan(Date.parse(created));
+  await untilExpected('the repository has all commits of the service', async () =>
+    expect(await latestMs()).toBeGreaterThan(nowMs),
+  );
+  await untilExpected('the repository has the data of the control plane', async () =>
+    expect(await savedMs()).toBeGreaterThan(Date.parse(created)),
+  );
 }
 
 /** Makes the service of production: two rows, a moment, a third row. @returns the moment */
@@ -220,7 +225,9 @@ async function expectDeleted(): Promise<void> {
   const data = join(staging.home, 'data');
   const { spool } = createLayout(await readlink(data).catch(() => data));
   const left = async () => (await readdir(spool)).filter((name) => name.includes(id));
-  await expect.poll(left).toEqual([]);
+  await untilExpected('nothing that was fetched is left', async () =>
+    expect(await left()).toEqual([]),
+  );
 }
 
 const kitOf = (path: string): RecoveryKit => ({
@@ -261,13 +268,15 @@ async function expectHostile(repository: string, orders: Service): Promise<void>
     [gzipSync(JSON.stringify({ table: 'services', row })), 'the repository has: none'],
   ] as const) {
     // Its own control plane may have written between the two.
-    await expect
-      .poll(async () => {
-        await putObject(pgBackRest, opened, CONTROL_OBJECT, contents);
-        expect(await getObject(pgBackRest, opened, CONTROL_OBJECT)).not.toBeNull();
-        return (await asked(kit)).body;
-      })
-      .toMatchObject({ code: 'INVALID_REQUEST', message: expect.stringContaining(why) });
+    await untilExpected(`the data of the control plane is refused: ${why}`, async () => {
+      await putObject(pgBackRest, opened, CONTROL_OBJECT, contents);
+      expect(await getObject(pgBackRest, opened, CONTROL_OBJECT)).not.toBeNull();
+      const { body } = await asked(kit);
+      expect(body).toMatchObject({
+        code: 'INVALID_REQUEST',
+        message: expect.stringContaining(why),
+      });
+    });
   }
   expect(await listIds()).toEqual(services);
 }
@@ -301,9 +310,9 @@ async function expectForged(
     expect([what, status]).toEqual([what, 202]);
     const madeId = String(Reflect.get(Object(made), 'service_id'));
     const errorOf = async () => (await staging.operations(madeId))[0]?.error ?? '';
-    await expect
-      .poll(errorOf, { message: what })
-      .toContain('has a backup with files outside of its data directory');
+    await untilExpected(`the create fails: ${what}`, async () =>
+      expect(await errorOf()).toContain('has a backup with files outside of its data directory'),
+    );
     expect(await readdir(loot), what).toEqual([]);
     const purged = await staging.cli('service', 'purge', 'forged', '--confirm', 'forged');
     expect(purged, purged.stderr).toMatchObject({ code: 0 });

@@ -23,6 +23,7 @@ import {
   tearDown,
 } from './database-cloud.ts';
 import { configFiles, instancePaths, prepareMachine } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -205,9 +206,9 @@ test('a statement that fails is in the server log, and a search finds it', async
   await expect(admin.query('select howdah_no_such_column')).rejects.toThrow();
   await expect(admin.query("select 'a parameter'::int")).rejects.toThrow();
   await expect(admin.query('select $1::int', ['howdah-secret-parameter'])).rejects.toThrow();
-  await expect
-    .poll(async () => logs('search=HOWDAH_no_such_column&severities=ERROR'))
-    .toHaveLength(1);
+  await untilExpected('the server log has the failed statement', async () =>
+    expect(await logs('search=HOWDAH_no_such_column&severities=ERROR')).toHaveLength(1),
+  );
   const [entry] = await logs('search=howdah_no_such_column');
   expect(entry).toEqual({
     severity: 'ERROR',
@@ -225,13 +226,12 @@ test('more than 500 log entries come page by page, each once, newest first', asy
     "do $$ begin for i in 1..1234 loop raise log 'numbered %.', i; end loop; end $$",
   );
   const found: string[] = [];
-  await expect
-    .poll(
-      async () =>
-        (await cloud.request('GET', `/services/${service.service_id}/logs?search=numbered 1234.`))
-          .body,
-    )
-    .toMatchObject({ entries: [{ severity: 'LOG' }] });
+  await untilExpected('the server log has the last entry', async () =>
+    expect(
+      (await cloud.request('GET', `/services/${service.service_id}/logs?search=numbered 1234.`))
+        .body,
+    ).toMatchObject({ entries: [{ severity: 'LOG' }] }),
+  );
   let cursor = '';
   let pages = 0;
   do {
@@ -252,9 +252,9 @@ test('more than 500 log entries come page by page, each once, newest first', asy
 });
 
 test('metrics match what the service does', async () => {
-  await expect
-    .poll(async () => (await cloud.get(service.service_id)).metrics.memory_mb)
-    .not.toBeNull();
+  await untilExpected('the service has metrics', async () =>
+    expect((await cloud.get(service.service_id)).metrics.memory_mb).not.toBeNull(),
+  );
   const { memory_mb, storage_mb, milli_cpu } = (await cloud.get(service.service_id)).metrics;
   // An idle server of this size: tens of megabytes; a fresh cluster with its first WAL segment.
   expect(memory_mb).toBeGreaterThan(5);
@@ -281,9 +281,9 @@ test('metrics match what the service does', async () => {
     'connections',
     'transactions_per_second',
   ]) {
-    await expect
-      .poll(async () => (await read(name)).filter((point) => point.value !== null).length)
-      .toBeGreaterThan(0);
+    await untilExpected(`the series ${name} has a point`, async () =>
+      expect((await read(name)).filter((point) => point.value !== null).length).toBeGreaterThan(0),
+    );
     const points = await read(name);
     expect(points.map(({ time }) => time)).toEqual(
       Array.from({ length: 20 }, (_, index) =>

@@ -16,6 +16,7 @@ import {
   tearDown,
 } from './database-cloud.ts';
 import { openCertificateAuthority } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -151,16 +152,16 @@ test('tsdbadmin can make schemas, tables, grants and roles, and become its roles
   const asleep = expect(reader.query('select pg_sleep(1000)')).rejects.toMatchObject({
     code: '57014',
   });
-  await expect
-    .poll(async () =>
-      rows(
+  await untilExpected('the statement of the reader runs', async () =>
+    expect(
+      await rows(
         admin,
         `select 1 from pg_stat_activity
          where pid = $1 and query like '%pg_sleep%' and state = 'active'`,
         [pid],
       ),
-    )
-    .toHaveLength(1);
+    ).toHaveLength(1),
+  );
   expect(await rows(admin, 'select pg_cancel_backend($1) as done', [pid])).toEqual([
     { done: true },
   ]);

@@ -9,6 +9,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo } from './harness.ts';
 import { admin, cloud, rows, service, setUp, tearDown, twin, value } from './database-cloud.ts';
 import { createLayout, withSuperuserSession } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -130,7 +131,11 @@ test('a server of an older release gets its rights and its guard while it runs',
     await client.end();
     return seen;
   };
-  await expect
-    .poll(again)
-    .toEqual({ rights: [{ rolcreatedb: true }], guard: before, functions: [{ gone: false }] });
+  await untilExpected('all is as it was before the restore', async () =>
+    expect(await again()).toEqual({
+      rights: [{ rolcreatedb: true }],
+      guard: before,
+      functions: [{ gone: false }],
+    }),
+  );
 });

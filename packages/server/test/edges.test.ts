@@ -11,6 +11,7 @@ import { connectTo, install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 import { createTemplates, ensureStoreRunning, prepareMachine } from './probe.ts';
+import { until, untilExpected } from './until.ts';
 
 let cloud: Installation;
 let service: Service;
@@ -241,7 +242,9 @@ test('log lines of 30 MB, read by eight callers at a time, are cut and do not ho
         headers: { Authorization: `Bearer ${cloud.key}` },
         signal: leaving.signal,
       });
-      setTimeout(() => leaving.abort(), 20);
+      const before = between;
+      await until('two other calls are answered', () => between > before + 1);
+      leaving.abort();
       await call.then((response) => response.text()).catch(() => undefined);
     }),
   );
@@ -285,7 +288,9 @@ test('the command line shows what a tenant wrote, and obeys none of it', async (
   await writer.query(log);
   await writer.end();
   const logged = async () => (await cloud.cli('logs', 'written', '--search', 'needle')).stdout;
-  await expect.poll(logged, { interval: 1000 }).toContain('needle');
+  await untilExpected('the server log has the entry', async () =>
+    expect(await logged()).toContain('needle'),
+  );
   const hidden = /[^\P{Cc}\n]|[\u202a-\u202e\u2066-\u2069]/u;
   for (const format of ['table', 'json', 'yaml']) {
     const logs = await cloud.cli('logs', 'written', '--search', 'needle', '--output', format);

@@ -1,7 +1,6 @@
 /** An installation with a service, and readers of its events. */
 import { readFile } from 'node:fs/promises';
 import { Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { followEvents, type Schemas } from '@howdah/client';
 import { BASE_PATH } from '@howdah/contract';
 import { sql } from 'kysely';
@@ -10,6 +9,7 @@ import { install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 import { newId, sha256 } from './probe.ts';
+import { until } from './until.ts';
 
 export type Event = Schemas['Event'];
 
@@ -69,20 +69,29 @@ export async function revoke(key: string): Promise<void> {
 export const rename = (name: string) =>
   cloud.request('POST', `/services/${service.service_id}/rename`, { name });
 
-/** Reads on and on; its connection ends after some events each time, and is opened again where it was. */
+/**
+ * Reads until it has the event `end()`; null: not known yet. Its connection ends after some events
+ * each time, and is opened again where it was.
+ */
 export async function readInPieces(
   after: string,
-  until: () => Promise<string | null>,
+  end: () => string | null,
   random: () => number,
 ): Promise<string[]> {
   const seen: string[] = [];
   let place = after;
-  for (let end = await until(); end === null || BigInt(place) < BigInt(end); end = await until()) {
+  const all = new AbortController();
+  const read = until('the reader has the last event', () => {
+    const last = end();
+    return last !== null && BigInt(place) >= BigInt(last);
+  });
+  const ended = read.finally(() => all.abort());
+  while (!all.signal.aborted) {
     const cut = new AbortController();
+    const signal = AbortSignal.any([cut.signal, all.signal]);
     let left = 1 + Math.floor(random() * 7);
-    const timer = setTimeout(() => cut.abort(), 500);
     try {
-      for await (const event of followEvents({ ...cloud, after: place, signal: cut.signal })) {
+      for await (const event of followEvents({ ...cloud, after: place, signal })) {
         seen.push(event.id);
         place = event.id;
         if (--left === 0) break;
@@ -90,12 +99,12 @@ export async function readInPieces(
     } catch (error) {
       // The control plane is being killed.
       if (!(error instanceof TypeError)) throw error;
-      await sleep(50);
+      await until('the API answers', () => fetch(`http://127.0.0.1:${cloud.port}/healthz`));
     } finally {
-      clearTimeout(timer);
       cut.abort();
     }
   }
+  await ended;
   return seen;
 }
 

@@ -7,6 +7,7 @@ import { decodeRemoteWrite } from './decode-remote-write.ts';
 import { install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
+import { until, untilExpected } from './until.ts';
 const SECRET = 'a-secret-that-nobody-may-see';
 
 let cloud: Installation;
@@ -102,19 +103,26 @@ test('samples are pushed in order, again after a failure, while another receiver
   await attach(one, good);
   expect(await cloud.get(one.service_id)).toMatchObject({ metric_exporter_id: good });
   await takeSample(two, 2000);
-  await expect.poll(() => hanging.received.length).toBeGreaterThan(0);
+  await untilExpected('the hanging receiver has a request', async () =>
+    expect(hanging.received.length).toBeGreaterThan(0),
+  );
   await takeSample(one, 1001);
-  await expect.poll(() => failing.received.length).toBe(1);
-  await expect
-    .poll(async () => ask(200, 'GET', `/exporters/${good}`))
-    .toMatchObject({ warning: expect.stringContaining('500'), last_success: null });
+  await untilExpected('the failing receiver has a request', async () =>
+    expect(failing.received.length).toBe(1),
+  );
+  await untilExpected('the exporter shows the failure', async () =>
+    expect(await ask(200, 'GET', `/exporters/${good}`)).toMatchObject({
+      warning: expect.stringContaining('500'),
+      last_success: null,
+    }),
+  );
   // The time of the queue is in the metadata database: a crash loses nothing.
   await cloud.stop('SIGKILL');
   await cloud.up();
   await takeSample(one, 1002);
-  await expect
-    .poll(() => [...new Set(failing.received.slice(1).flatMap(connectionsIn))])
-    .toEqual([1001, 1002]);
+  await untilExpected('the receiver has the samples of before and after the crash', async () =>
+    expect([...new Set(failing.received.slice(1).flatMap(connectionsIn))]).toEqual([1001, 1002]),
+  );
   const [, again] = failing.received;
   expect(again?.headers).toMatchObject({
     'content-encoding': 'snappy',
@@ -129,7 +137,9 @@ test('samples are pushed in order, again after a failure, while another receiver
     samples: [{ value: 3e9, timestamp: expect.any(Number) }],
   });
   const shown = async () => ask(200, 'GET', `/exporters/${good}`);
-  await expect.poll(shown).toMatchObject({ last_success: expect.any(String) });
+  await untilExpected('the exporter shows its last success', async () =>
+    expect(await shown()).toMatchObject({ last_success: expect.any(String) }),
+  );
   expect(await shown()).not.toHaveProperty('warning');
   const [otlp] = hanging.received;
   expect(otlp?.headers).toMatchObject({ 'x-token': SECRET, 'content-type': 'application/json' });
@@ -137,12 +147,10 @@ test('samples are pushed in order, again after a failure, while another receiver
     '"name":"timescale_cloud_database_num_connections"',
   );
 
-  await expect
-    .poll(async () => {
-      await takeSample(one, 500);
-      return wasBeside;
-    })
-    .toBe(true);
+  await until('a request arrives while another receiver hangs', async () => {
+    await takeSample(one, 500);
+    return wasBeside;
+  });
 
   expect(await ask(409, 'DELETE', `/exporters/${good}`)).toMatchObject({
     message: expect.stringContaining(`${one.service_id} (one)`),
@@ -161,9 +169,11 @@ test('a receiver that refuses samples or redirects is shown, and gets one reques
     const exporter = await exporterOf('PROMETHEUS_REMOTE_WRITE', { url });
     await attach(service, exporter);
     await takeSample(service, 3000 + status);
-    await expect
-      .poll(async () => textOf(await ask(200, 'GET', `/exporters/${exporter}`), 'warning'))
-      .toContain(String(status));
+    await untilExpected(`the exporter warns of status ${status}`, async () =>
+      expect(textOf(await ask(200, 'GET', `/exporters/${exporter}`), 'warning')).toContain(
+        String(status),
+      ),
+    );
     expect(received).toHaveLength(1);
   }
 });

@@ -17,6 +17,7 @@ import {
   withClient,
   type ServiceAccess,
 } from './service-access.ts';
+import { untilExpected } from './until.ts';
 
 const haproxy = await findProgram('haproxy');
 
@@ -50,7 +51,9 @@ async function change(service: ServiceAccess, method: 'POST' | 'DELETE', name: s
   const id = answer.headers.get('Operation-Id');
   if (id === null) return { status: 'nothing to do', error: '', steps: [] };
   const read = async () => Object((await cloud.request('GET', `/operations/${id}`)).body);
-  await expect.poll(async () => (await read()).finished, { interval: 50 }).not.toBe(null);
+  await untilExpected(`the change of ${name} has ended`, async () =>
+    expect((await read()).finished).not.toBe(null),
+  );
   const { status, error, steps } = await read();
   const names: string[] = steps.map((step: { name: string }) => step.name);
   return { status: String(status), error: String(error ?? ''), steps: names };
@@ -244,9 +247,9 @@ test.skipIf(haproxy === null)(
           pg_is_in_recovery())`,
         })
       ).body;
-    await expect
-      .poll(async () => JSON.stringify(await node()))
-      .toMatch(new RegExp(`on ${before + 2} t`));
+    await untilExpected('the node of the set has the library and the workers', async () =>
+      expect(JSON.stringify(await node())).toMatch(new RegExp(`on ${before + 2} t`)),
+    );
     // The former primary, which follows now, has it too.
     expect((await cloud.request('POST', `/services/${service.service_id}/switchover`)).status).toBe(
       202,

@@ -7,6 +7,7 @@ import { insertFleet } from './fleet.ts';
 import { install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
+import { untilExpected } from './until.ts';
 
 const COUNTS = {
   services: 10_000,
@@ -102,7 +103,9 @@ test('ten thousand services and a hundred thousand operations: no statement read
     expect(await wholeByPages(list), list).toBeGreaterThan(COUNTS.services);
   expect((await cloud.request('DELETE', path)).status).toBe(202);
   await fetch(`http://127.0.0.1:${cloud.port}/metrics`);
-  await expect.poll(async () => (await cloud.request('GET', path)).status).toBe(404);
+  await untilExpected('the service is deleted', async () =>
+    expect((await cloud.request('GET', path)).status).toBe(404),
+  );
   const { statements, scans } = await sequentialScans();
   expect(scans.join('\n\n')).toBe('');
   expect(statements).toBeGreaterThan(100);

@@ -1,7 +1,8 @@
 /** An installation that can be stopped at any effect, and forks of services that pages of a ledger are written to. */
 import { expect } from 'vitest';
 import { accessOf, isGone, withClient, type ServiceAccess } from './service-access.ts';
-import { installCrashing, until, type Testbed } from './crash.ts';
+import { installCrashing, type Testbed } from './crash.ts';
+import { until } from './until.ts';
 
 /** A service that is deleted here is removed as soon as nobody needs it. */
 export let testbed: Testbed;
@@ -39,7 +40,7 @@ export const remove = ({ service_id }: ServiceAccess) =>
   cloud.request('DELETE', `/services/${service_id}`);
 
 export const gone = (service: ServiceAccess) =>
-  until(() => isGone(cloud, service), 'a delete does not end');
+  until(`service ${service.service_id} is deleted`, () => isGone(cloud, service));
 
 export const clear = async (...services: ServiceAccess[]): Promise<void> => {
   for (const service of services) await remove(service);

@@ -6,6 +6,7 @@ import { expect } from 'vitest';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Answer, Service } from './harness-caller.ts';
 import { createLayout } from './probe.ts';
+import { until, untilExpected } from './until.ts';
 
 export let cloud: Installation;
 
@@ -65,6 +66,10 @@ export const insert = (service: ServiceAccess, name: string): Promise<string> =>
     return rows[0]?.now ?? '';
   });
 
+/** Waits until the clock is past a moment, also where milliseconds are rounded. */
+export const untilAfter = (moment: string): Promise<true> =>
+  until(`the clock is past ${moment}`, () => Date.now() > Date.parse(moment) + 1);
+
 export async function backupsOf(service: Service) {
   const { data } = await cloud.client.GET(
     '/projects/{project_id}/services/{service_id}/backupStatus',
@@ -95,9 +100,11 @@ export async function loseFromArchive(
     await control.query('select pg_switch_wal()');
   }
   await control.end();
-  await expect
-    .poll(async () => (await readdir(archive)).filter((name) => /^[0-9A-F]{24}$/.test(name)).length)
-    .toBeGreaterThan(2);
+  await untilExpected('three WAL files are archived', async () =>
+    expect(
+      (await readdir(archive)).filter((name) => /^[0-9A-F]{24}$/.test(name)).length,
+    ).toBeGreaterThan(2),
+  );
   const [, lost = ''] = (await readdir(archive)).toSorted();
   await rm(join(archive, lost));
   await rm(join(archive, '..', 'data', 'pg_wal', lost), { force: true });

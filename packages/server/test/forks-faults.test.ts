@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { readdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { sql } from 'kysely';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createLayout, findServer, signal } from './probe.ts';
@@ -15,7 +15,7 @@ import {
   power,
   type ServiceAccess,
 } from './service-access.ts';
-import { COPIES_FILES, until } from './crash.ts';
+import { COPIES_FILES } from './crash.ts';
 import {
   askFork,
   clear,
@@ -33,6 +33,8 @@ import {
   setUp,
   tearDown,
 } from './forks-cloud.ts';
+import { openMetadata } from './metadata.ts';
+import { until } from './until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -42,16 +44,19 @@ const kill = async ({ service_id }: ServiceAccess): Promise<void> => {
   signal(server?.postmaster.pid ?? 0, 'SIGKILL');
 };
 
-/** Waits until something is under way, and long enough for it to do harm. */
-const hasBegun = async ({ service_id: id }: ServiceAccess, kind: string): Promise<void> => {
-  await until(
-    async () =>
-      (await cloud.operations(id)).some(
-        (found) => found.kind === kind && found.status !== 'queued',
-      ),
-    `${kind} never begins`,
-  );
-  await sleep(500);
+/** Waits until a delete has begun, and was tried often enough to do harm. */
+const isBeingDeleted = async ({ service_id: id }: ServiceAccess): Promise<void> => {
+  const metadata = await openMetadata(cloud.home);
+  const versions = new Set<string>();
+  // Each attempt updates the row of the operation.
+  await until('the delete was tried twice', async () => {
+    const { rows } = await sql<{ version: string; status: string }>`
+      select xmin::text as version, status from operations
+      where service_id = ${id} and kind = 'delete' and status <> 'queued'`.execute(metadata.db);
+    for (const { version } of rows) versions.add(version);
+    return versions.size > 2 || rows.some(({ status }) => status !== 'running');
+  });
+  await metadata.close();
 };
 
 const testInCopy = test.runIf(COPIES_FILES);
@@ -173,7 +178,7 @@ test('a fork waits for a WAL segment that cannot be read for a moment, and lacks
       'select pg_walfile_name(pg_switch_wal()) as wal',
     );
     const wal = rows[0]?.wal ?? '';
-    await until(async () => existsSync(join(archive, wal)), `${wal} is not archived`);
+    await until(`${wal} is archived`, () => existsSync(join(archive, wal)));
     return wal;
   };
   await insert(cloud, parent, 'one');
@@ -193,12 +198,10 @@ test('a fork waits for a WAL segment that cannot be read for a moment, and lacks
   await testbed.held();
   await rename(join(archive, wal), join(data, '..', 'away'));
   await testbed.release();
-  await until(
-    async () =>
-      JSON.stringify(await cloud.operations(child.service_id)).includes(
-        'before configured recovery target',
-      ),
-    'its recovery never ends early',
+  await until('the recovery ends early', async () =>
+    JSON.stringify(await cloud.operations(child.service_id)).includes(
+      'before configured recovery target',
+    ),
   );
   await rename(join(data, '..', 'away'), join(archive, wal));
   await cloud.until(child.service_id, 'READY');
@@ -230,7 +233,7 @@ describe('a parent that is deleted while it is forked', () => {
         const child = await askFork(parent, { fork_strategy: strategy, ...pitr });
         await testbed.held();
         await remove(parent);
-        await hasBegun(parent, 'delete');
+        await isBeingDeleted(parent);
         await testbed.release();
         await cloud.until(child.service_id, 'READY');
         await gone(parent);
@@ -254,7 +257,7 @@ describe('a parent that is deleted while it is forked', () => {
       await remove(grandparent);
       await remove(parent);
       await gone(grandparent);
-      await hasBegun(parent, 'delete');
+      await isBeingDeleted(parent);
       await testbed.release();
       await cloud.until(child.service_id, 'READY');
       await gone(parent);
@@ -276,7 +279,7 @@ describe('snapshots that are pruned', () => {
     // Whenever it has become READY it is seen to: a snapshot is taken, where one is due.
     await power(cloud, parent, 'stop');
     await power(cloud, parent, 'start');
-    await until(async () => (await whole()).length === 2, 'no snapshot is taken');
+    await until('a snapshot is taken', async () => (await whole()).length === 2);
     const old = (await whole()).at(-1) ?? '';
     await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
     const child = await askFork(parent, { fork_strategy: 'LAST_SNAPSHOT' });
@@ -287,7 +290,7 @@ describe('snapshots that are pruned', () => {
     await turnPage(parent);
     await power(cloud, parent, 'stop');
     await power(cloud, parent, 'start');
-    await until(async () => (await whole()).length === 3, 'no third snapshot is taken');
+    await until('a third snapshot is taken', async () => (await whole()).length === 3);
     expect(await whole()).toContain(old);
     await testbed.release();
     await cloud.until(child.service_id, 'READY');

@@ -13,7 +13,7 @@ import {
   power,
   type ServiceAccess,
 } from './service-access.ts';
-import { installCrashing, until } from './crash.ts';
+import { installCrashing } from './crash.ts';
 import { makeHome, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
@@ -31,6 +31,7 @@ import {
   setUp,
   tearDown,
 } from './forks-cloud.ts';
+import { until, untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -122,15 +123,14 @@ describe('a service that can no longer be restored', () => {
         const askRestore = () => mortals.request('POST', `/services/${service.service_id}/restore`);
         // A delete, a restore and another delete at once: the last one wins, and nothing is incomplete.
         await mortals.request('DELETE', `/services/${service.service_id}`);
-        await until(() => isGone(mortals, service), 'a delete does not end');
+        await until('the service is deleted', () => isGone(mortals, service));
         await Promise.all([
           askRestore(),
           mortals.request('DELETE', `/services/${service.service_id}`),
           askRestore(),
         ]);
-        await until(
-          async () => (await mortals.operations()).every(({ finished }) => finished !== null),
-          'goes on for ever',
+        await until('no operation is under way', async () =>
+          (await mortals.operations()).every(({ finished }) => finished !== null),
         );
         if (await isGone(mortals, service)) expect((await askRestore()).status).toBe(202);
         await mortals.until(service.service_id, 'READY');
@@ -144,14 +144,19 @@ describe('a service that can no longer be restored', () => {
         expect(taken.endpoint.port).not.toBe(service.endpoint.port);
         await mortal.release();
         await until(
+          'the data of the service is removed',
           async () =>
             !(await readdir(join(mortals.home, 'data', 'services'))).includes(service.service_id),
-          'its data stays',
         );
-        await expect.poll(() => mortals.audit()).toEqual([]);
+        await untilExpected('the integrity check finds nothing', async () =>
+          expect(await mortals.audit()).toEqual([]),
+        );
         expect((await askRestore()).status).toBe(404);
         // Its data goes before its record, and the port with the record.
-        await until(async () => !(await isRecorded(mortals, service)), 'its record stays');
+        await until(
+          'the service is not recorded',
+          async () => !(await isRecorded(mortals, service)),
+        );
         expect((await nextAt(mortals, service.endpoint.port)).endpoint.port).toBe(
           service.endpoint.port,
         );
@@ -216,9 +221,13 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
         await small.cloud.until(child.service_id, 'UNSTABLE');
         const [operation] = await small.cloud.operations(child.service_id);
         expect(operation?.error).toMatch(/clone parent: .*no space left/i);
-        await expect.poll(() => incompleteIn(services)).toEqual([]);
+        await untilExpected('nothing incomplete is left of the fork', async () =>
+          expect(await incompleteIn(services)).toEqual([]),
+        );
         // There is nothing of it, as it must be.
-        await expect.poll(() => small.cloud.audit()).toEqual([]);
+        await untilExpected('the integrity check finds nothing', async () =>
+          expect(await small.cloud.audit()).toEqual([]),
+        );
         await rm(filler);
         await small.cloud.until(child.service_id, 'READY');
 
@@ -236,12 +245,18 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
         await fill();
         await small.release();
         const problemOf = () => problemOfBackups(small.cloud, parent);
-        await expect.poll(problemOf).toMatch(/no snapshot could be taken: .*no space left/i);
-        await expect.poll(() => incompleteIn(snapshots)).toEqual([]);
+        await untilExpected('the backups show that there is no space', async () =>
+          expect(await problemOf()).toMatch(/no snapshot could be taken: .*no space left/i),
+        );
+        await untilExpected('nothing incomplete is left of the snapshot', async () =>
+          expect(await incompleteIn(snapshots)).toEqual([]),
+        );
         await rm(filler);
         await power(small.cloud, parent, 'stop');
         await power(small.cloud, parent, 'start');
-        await expect.poll(problemOf).toBe(null);
+        await untilExpected('the backups have no problem', async () =>
+          expect(await problemOf()).toBe(null),
+        );
         expect(await readdir(snapshots)).toHaveLength(2);
         expect(await namesIn(small.cloud, parent)).toEqual(['kept']);
       } finally {

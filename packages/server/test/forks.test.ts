@@ -1,6 +1,5 @@
 /** Forks of now, of the last snapshot and of a point in time; backups and their window; restore of what was deleted. */
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { connectTo } from './harness.ts';
 import type { Service } from './harness-caller.ts';
@@ -16,8 +15,10 @@ import {
   withClient,
   setUp,
   tearDown,
+  untilAfter,
 } from './forks-data.ts';
 import { createLayout, readMarker } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterEach(() => cloud.tidy());
@@ -195,9 +196,9 @@ describe('a fork of the past', () => {
   test('a point in time is exact to the transaction, also after the last write and with a paused parent', async () => {
     const parent = await cloud.create({ name: 'times', service_type: 'POSTGRES' });
     const first = await insert(parent, 'one');
-    await sleep(20);
+    await untilAfter(first);
     const second = await insert(parent, 'two');
-    await sleep(20);
+    await untilAfter(second);
     await insert(parent, 'three');
     expect(
       await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: first })),
@@ -210,7 +211,6 @@ describe('a fork of the past', () => {
         await fork(parent, { fork_strategy: 'PITR', target_time: new Date().toISOString() }),
       ),
     ).toEqual(['one', 'two', 'three']);
-    await sleep(20);
     await cloud.request('POST', `/services/${parent.service_id}/stop`);
     await cloud.until(parent.service_id, 'PAUSED');
     const { window } = await backupsOf(parent);
@@ -222,9 +222,11 @@ describe('a fork of the past', () => {
     const child = await fork(parent, { fork_strategy: 'PITR', target_time: second });
     expect(await namesIn(child)).toEqual(['one', 'two']);
     // It has left its parent's history behind, and has one of its own, which begins with its first snapshot.
-    await expect.poll(async () => (await backupsOf(child)).snapshots.length).toBeGreaterThan(0);
+    await untilExpected('the fork has a snapshot', async () =>
+      expect((await backupsOf(child)).snapshots.length).toBeGreaterThan(0),
+    );
     const later = await insert(child, 'its own');
-    await sleep(20);
+    await untilAfter(later);
     await insert(child, 'too late');
     expect(await namesIn(await fork(child, { fork_strategy: 'PITR', target_time: later }))).toEqual(
       ['one', 'two', 'its own'],
@@ -294,9 +296,11 @@ describe('a fork of the past', () => {
         );
 
       await restart();
-      await expect.poll(async () => (await backupsOf(parent)).snapshots[0]?.kind).toBe('scheduled');
+      await untilExpected('a scheduled snapshot is taken', async () =>
+        expect((await backupsOf(parent)).snapshots[0]?.kind).toBe('scheduled'),
+      );
       const late = await insert(parent, 'after the gap');
-      await sleep(20);
+      await untilAfter(late);
       await insert(parent, 'too late');
       expect(
         await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: late })),
@@ -340,9 +344,9 @@ describe('undelete', () => {
       body: { code: 'INVALID_STATE' },
     });
     await cloud.request('DELETE', `/services/${service.service_id}`);
-    await expect
-      .poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status)
-      .toBe(404);
+    await untilExpected('the service is deleted', async () =>
+      expect((await cloud.request('GET', `/services/${service.service_id}`)).status).toBe(404),
+    );
     expect(JSON.stringify((await cloud.request('GET', '/services')).body)).not.toContain(
       service.service_id,
     );
@@ -369,9 +373,9 @@ describe('undelete', () => {
     await cloud.request('POST', `/services/${service.service_id}/stop`);
     await cloud.until(service.service_id, 'PAUSED');
     await cloud.request('DELETE', `/services/${service.service_id}`);
-    await expect
-      .poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status)
-      .toBe(404);
+    await untilExpected('the service is deleted', async () =>
+      expect((await cloud.request('GET', `/services/${service.service_id}`)).status).toBe(404),
+    );
     await cloud.request('POST', `/services/${service.service_id}/restore`);
     expect((await cloud.until(service.service_id, 'PAUSED')).status).toBe('PAUSED');
   });

@@ -3,12 +3,12 @@
  * each is one that the document promises. SEED=… and CALLS=… repeat and lengthen it.
  */
 import * as fc from 'fast-check';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { invalid, valid } from './arbitraries.ts';
 import { ajv, problemOf, ROUTES, type Route } from './document.ts';
 import { install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
+import { atMoment, until } from './until.ts';
 
 const SEED = Number(process.env['SEED'] ?? Date.now() % 2 ** 31);
 const CALLS = Number(process.env['CALLS'] ?? 20_000);
@@ -218,11 +218,14 @@ async function chain(seed: number): Promise<void> {
   for (let step = 0; step < CHAIN_USES; step++) {
     const route = uses[Math.floor(random() * uses.length)];
     if (route !== undefined) await use(route, id);
-    await sleep(random() * 300);
+    await atMoment(random() * 300);
   }
   expect((await use(routeOf('deleteService'), id)).status).toBe(202);
   for (const route of uses) if (route.operationId !== 'restoreService') await use(route, id);
-  while ((await use(routeOf('getService'), id)).status !== 404) await sleep(100);
+  await until(
+    'the service is deleted',
+    async () => (await use(routeOf('getService'), id)).status === 404,
+  );
   for (const route of uses)
     if (route.operationId !== 'restoreService')
       expect((await use(route, id)).status, route.operationId).toBe(404);
