@@ -6,12 +6,12 @@ import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { HOWDAH, preload } from './harness.ts';
 import { copyNpmFiles, issueServerCertificate, openCertificateAuthority } from './probe.ts';
+import { until } from './until.ts';
 
 export const ID = 'abcdefghij';
 const DOMAIN = 'db.gateway.test';
@@ -71,19 +71,17 @@ export async function startServer() {
     new Client({ host: ADDRESS, port: 5432, user: 'tsdbadmin', database: 'postgres' });
   const start = async (): Promise<void> => {
     const words = ['-D', data, '-p', '5432', ...settings];
-    child = spawn(join(bin, 'postgres'), words, { ...options, stdio: 'ignore' });
-    for (; ; await sleep(50)) {
-      if (child.exitCode !== null) throw new Error(`PostgreSQL ended with ${child.exitCode}`);
+    const started = spawn(join(bin, 'postgres'), words, { ...options, stdio: 'ignore' });
+    child = started;
+    await until('PostgreSQL accepts connections or has ended', async () => {
+      if (started.exitCode !== null) return true;
       const client = connect();
       client.on('error', () => undefined);
-      if (
-        await client.connect().then(
-          () => true,
-          () => false,
-        )
-      )
-        return client.end();
-    }
+      await client.connect();
+      await client.end();
+      return true;
+    });
+    if (started.exitCode !== null) throw new Error(`PostgreSQL ended with ${started.exitCode}`);
   };
   const stop = async (name: 'SIGKILL' | 'SIGQUIT'): Promise<void> => {
     if (child === null || child.exitCode !== null || child.signalCode !== null) return;

@@ -1,5 +1,4 @@
 /** High availability: planned changes of the primary, drills, and failovers during other changes. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test as anyTest } from 'vitest';
 import { findProgram } from './probe.ts';
 import { verificationOf } from './service-access.ts';
@@ -28,7 +27,7 @@ import {
   setUp,
   tearDown,
 } from './ha-cloud.ts';
-import { untilExpected } from './until.ts';
+import { atMoment, until, untilExpected } from './until.ts';
 
 // Snapshots are taken while primaries change.
 beforeAll(() => setUp({ HOWDAH_SNAPSHOT_HOURS: '0.005' }));
@@ -109,8 +108,9 @@ describe('planned changes', () => {
       await act(service, 'start');
       await untilRedundant(cloud, service, 2, 1);
       expect((await cloud.request('DELETE', `/services/${service.service_id}`)).status).toBe(202);
-      while ((await cloud.request('GET', `/services/${service.service_id}`)).status !== 404)
-        await sleep(20);
+      await untilExpected('the service is deleted', async () =>
+        expect((await cloud.request('GET', `/services/${service.service_id}`)).status).toBe(404),
+      );
       await act(service, 'restore');
       await untilRedundant(cloud, service, 2, 1);
       await (await connectTo(cloud, service, service.initial_password)).end();
@@ -143,7 +143,9 @@ describe('a drill', () => {
     accepted(
       await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'switchover' }),
     );
-    while (!(await rolesOf(service)).includes('_howdah_probe')) await sleep(5);
+    await until('the drill has made its role', async () =>
+      (await rolesOf(service)).includes('_howdah_probe'),
+    );
     await cloud.stop('SIGKILL');
     await cloud.up();
     await untilExpected('the drill has failed', async () =>
@@ -230,7 +232,7 @@ describe('a failover during another change', () => {
   ) => {
     const seen = await underLoad(service, async () => {
       accepted(await cloud.request('POST', `/services/${service.service_id}/${action}`, body));
-      await sleep(chance(what) * 600);
+      await atMoment(chance(what) * 600);
       await killPrimary(cloud, service);
       await untilRedundant(cloud, service, replicas, sync);
     });
@@ -256,18 +258,9 @@ describe('a failover during another change', () => {
   test('a read replica set follows the new primary', { tags: 'slow' }, async () => {
     const service = await pair('followed');
     const seen = await underLoad(service, async () => {
-      const { status, body } = await cloud.request(
-        'POST',
-        `/services/${service.service_id}/replicaSets`,
-        {
-          name: 'readers',
-          nodes: 1,
-          cpu_millis: 250,
-          memory_gbs: 1,
-        },
-      );
-      expect(status, JSON.stringify(body)).toBe(202);
-      await sleep(chance(204) * 600);
+      const readers = { name: 'readers', nodes: 1, cpu_millis: 250, memory_gbs: 1 };
+      accepted(await cloud.request('POST', `/services/${service.service_id}/replicaSets`, readers));
+      await atMoment(chance(204) * 600);
       await killPrimary(cloud, service);
       await untilRedundant(cloud, service, 1, 1);
       const sets = async () => (await cloud.get(service.service_id)).read_replica_sets;
@@ -298,7 +291,7 @@ describe('a failover during another change', () => {
     async () => {
       const service = await pair('verified');
       const verifying = verificationOf(cloud, service);
-      await sleep(chance(205) * 2000);
+      await atMoment(chance(205) * 2000);
       await killPrimary(cloud, service);
       const { status, error } = await verifying;
       if (status !== 'succeeded')
@@ -323,7 +316,7 @@ describe('a failover during another change', () => {
       fork_strategy: 'NOW',
     });
     accepted(answer);
-    await sleep(chance(203) * 300);
+    await atMoment(chance(203) * 300);
     await killPrimary(cloud, service);
     const { service_id, initial_password } = Object(answer.body);
     const child = await cloud.until(String(service_id), 'READY');

@@ -2,7 +2,6 @@
 import { existsSync } from 'node:fs';
 import { rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect } from 'vitest';
 import { portOf } from '../test-repositories/probe.ts';
 import { connectTo, install, preload, type Installation } from './harness.ts';
@@ -31,7 +30,7 @@ import {
   tearDown,
 } from './ha-cloud.ts';
 import { childrenOf, createMonitor, currentBoot, findDaemon, memberKey, signal } from './probe.ts';
-import { untilExpected } from './until.ts';
+import { atMoment, until, untilExpected } from './until.ts';
 
 beforeAll(() => setUp());
 afterEach(() => cloud.tidy());
@@ -51,7 +50,7 @@ describe('the primary of a pair is killed', () => {
       const seen = await underLoad(service, async (load) => {
         for (let round = 0; round < ROUNDS; round++) {
           await untilRedundant(cloud, service, 1, 1);
-          await sleep(chance(round) * 100);
+          await atMoment(chance(round) * 100);
           const killedMs = performance.now();
           const before = await killPrimary(cloud, service);
           await untilPrimary(cloud, service, 1 - before);
@@ -102,8 +101,10 @@ describe('the primary of a pair is killed', () => {
           await untilRedundant(rests, service, 1, 1);
           const killed = await postmasterOf(rests, service, 1);
           await killPrimary(rests, service);
-          while ((await postmasterOf(rests, service, 1).catch(() => killed)) === killed)
-            await sleep(20);
+          await until(
+            'the primary runs again',
+            async () => (await postmasterOf(rests, service, 1)) !== killed,
+          );
           await load.goesOn();
           expect(layoutOf(rests).primaryOf(service.service_id)).toBe(1);
         },
@@ -156,12 +157,12 @@ test('a server whose first process was stopped and goes on answers again', async
   try {
     const paths = layoutOf(cloud).member(service.service_id, 0);
     await monitor.connect('it', paths, await portOf(paths), { everyMs: 10, deadlineMs: 50 });
-    while (monitor.silentMs('it') === null) await sleep(5);
+    await until('an answer is missing', () => monitor.silentMs('it') !== null);
     const before = asked;
-    while (asked < before + 3) await sleep(5);
+    await until('the process was examined three more times', () => asked >= before + 3);
     expect(monitor.silentMs('it')).not.toBeNull();
     frozen = false;
-    while (monitor.silentMs('it') !== null) await sleep(5);
+    await until('the server answers again', () => monitor.silentMs('it') === null);
   } finally {
     monitor.close();
   }
@@ -173,8 +174,10 @@ describe('another process dies', () => {
     const seen = await underLoad(service, async (load) => {
       const killed = await postmasterOf(cloud, service, 1);
       signal(killed, 'SIGKILL');
-      while ((await postmasterOf(cloud, service, 1).catch(() => killed)) === killed)
-        await sleep(20);
+      await until(
+        'the standby runs again',
+        async () => (await postmasterOf(cloud, service, 1)) !== killed,
+      );
       await load.goesOn();
     });
     expect(seen).toMatchObject(NOTHING_LOST);
@@ -201,8 +204,9 @@ describe('another process dies', () => {
       const gateway = await findDaemon(layoutOf(cloud).gateway(service.service_id));
       if (gateway === null) throw new Error('no gateway');
       signal(gateway.pid, 'SIGKILL');
-      while ((await findDaemon(layoutOf(cloud).gateway(service.service_id))) === null)
-        await sleep(20);
+      await until('the gateway runs again', () =>
+        findDaemon(layoutOf(cloud).gateway(service.service_id)),
+      );
       await load.goesOn();
     });
     expect(seen).toMatchObject(NOTHING_LOST);
@@ -219,7 +223,7 @@ describe('another process dies', () => {
           await untilRedundant(cloud, service, 1, 1);
           const delayMs = chance(100 + round) * 90;
           await killPrimary(cloud, service);
-          await sleep(delayMs);
+          await atMoment(delayMs);
           await cloud.stop('SIGKILL');
           await cloud.up();
           await load.goesOn();
@@ -331,11 +335,11 @@ describe.concurrent('planted defects are noticed', () => {
     });
     const sampler = startSampler(broken, service);
     const postmaster = await postmasterOf(broken, service, 0);
-    while (sampler.samples() < 5) await sleep(20);
+    await until('the sampler has five samples', () => sampler.samples() >= 5);
     signal(postmaster, 'SIGSTOP');
-    while (layoutOf(broken).primaryOf(service.service_id) === 0) await sleep(20);
+    await untilPrimary(broken, service, 1);
     signal(postmaster, 'SIGCONT');
-    while (sampler.violations.length === 0) await sleep(20);
+    await until('the sampler sees two writers', () => sampler.violations.length > 0);
     expect(await sampler.stop()).not.toEqual([]);
     await broken.destroy();
   });
@@ -362,7 +366,10 @@ describe.concurrent('planted defects are noticed', () => {
       await client.end();
       await killPrimary(broken, service);
       signal(receiver, 'SIGCONT');
-      while (layoutOf(broken).primaryOf(service.service_id) === 0) await sleep(20);
+      await until(
+        'another member is the primary',
+        () => layoutOf(broken).primaryOf(service.service_id) !== 0,
+      );
       await broken.until(service.service_id, 'READY');
       const reader = await connectTo(broken, service, service.initial_password);
       expect((await reader.query("select to_regclass('bulk') as bulk")).rows).toEqual([

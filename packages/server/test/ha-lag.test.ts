@@ -1,6 +1,5 @@
 /** High availability: a standby that lags behind its primary, with synchronous and asynchronous replication. */
 import { createServer, type Server } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test as anyTest } from 'vitest';
 import { portOf } from '../test-repositories/probe.ts';
@@ -29,8 +28,16 @@ import {
   setUp,
   tearDown,
 } from './ha-cloud.ts';
-import { confOf, memberName, signal, waitedForOf } from './probe.ts';
-import { untilExpected } from './until.ts';
+import {
+  confOf,
+  findServer,
+  type InstancePaths,
+  memberName,
+  signal,
+  waitedForOf,
+  waitUntilGone,
+} from './probe.ts';
+import { during, until, untilExpected } from './until.ts';
 
 beforeAll(() => setUp());
 afterEach(() => cloud.tidy());
@@ -56,23 +63,23 @@ describe('a replica that lags', () => {
     await client.query(FILL);
     await client.query("insert into t values ('acknowledged')");
     await client.end();
-    const { layout, port } = {
-      layout: layoutOf(cloud),
-      port: await portOf(layoutOf(cloud).member(service.service_id, 2)),
-    };
-    // Gone for as long as another program has its port.
-    const squatter = createServer();
-    signal(await postmasterOf(cloud, service, 2), 'SIGKILL');
-    while (!(await listens(squatter, port))) await killIfThere(service, 2);
+    const layout = layoutOf(cloud);
+    const squatter = await keepDown(layout.member(service.service_id, 2));
     const primary = layout.member(service.service_id, 0);
-    while (waitedForOf(await confOf(primary)).now.members.includes(2)) await sleep(5);
-    await sleep(100);
+    await until(
+      'the primary no longer waits for member 2',
+      async () => !waitedForOf(await confOf(primary)).now.members.includes(2),
+    );
+    await cloud.round('followers', 2);
     expect(await killPrimary(cloud, service)).toBe(0);
     // A standby that was chosen all the same waits for the stopped process.
-    const timer = setTimeout(letGoOn, 3000);
-    const again = await untilConnected(cloud, service);
-    clearTimeout(timer);
-    letGoOn();
+    let isBack = false;
+    const rescue = during(
+      () => !isBack && layout.primaryOf(service.service_id) === 0,
+      () => undefined,
+    ).then(letGoOn);
+    const again = await untilConnected(cloud, service).finally(() => (isBack = true));
+    await rescue;
     expect((await again.query("select name from t where name = 'acknowledged'")).rows).toEqual([
       { name: 'acknowledged' },
     ]);
@@ -130,9 +137,8 @@ describe('a replica that lags', () => {
       askPrimary<{ state: string }>(cloud, service, 'select state from pg_stat_replication');
     await fillLog(cloud, service, 700);
     let up = cloud.up();
-    for (;;) {
+    await until('the standby catches up', async () => {
       const state = (await sending())[0]?.state;
-      if (state === 'catchup') break;
       if (state === 'streaming') {
         // It was faster than this test looked: it is left behind again.
         await up;
@@ -141,12 +147,16 @@ describe('a replica that lags', () => {
         await fillLog(cloud, service, 700);
         up = cloud.up();
       }
-      await sleep(5);
-    }
+      return state === 'catchup';
+    });
     const letGoOn = await holdBack(service, 1);
     await up;
-    // Longer than one that follows nobody is left alone.
-    await sleep(20_000);
+    // Each begins 2 s after the one before: a standby that follows nobody is recreated after 15 s.
+    const before = await followerRounds();
+    await until(
+      'ten more rounds of followers',
+      async () => (await followerRounds()) >= before + 10,
+    );
     expect(await sending()).toEqual([{ state: 'catchup' }]);
     letGoOn();
     await untilRedundant(cloud, service, 1, 0);
@@ -161,7 +171,10 @@ describe('a replica that lags', () => {
       // A slot that was made later, as on a member that has taken over: nothing says that the log is lost.
       const slot = memberName(1);
       const drop = `select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '${slot}' and not active`;
-      while ((await askPrimary(cloud, service, drop)).length === 0) await sleep(20);
+      await until(
+        'the slot is dropped',
+        async () => (await askPrimary(cloud, service, drop)).length > 0,
+      );
       for (let n = 0; n < 2; n++) {
         await fillLog(cloud, service, 100);
         await askPrimary(cloud, service, 'checkpoint');
@@ -173,7 +186,7 @@ describe('a replica that lags', () => {
       );
       await cloud.up();
       await untilExpected('member 1 has another data directory', async () =>
-        expect(await whichOf(data).catch(() => made)).not.toBe(made),
+        expect(await whichOf(data)).not.toBe(made),
       );
       await untilRedundant(cloud, service, 1, 0);
     },
@@ -201,14 +214,13 @@ describe('a replica that lags', () => {
         await on.request('POST', `/services/${service.service_id}/setHA`, { replica_count: 1 }),
       );
       await testbed.held();
-      const ends = <T>(what: string, work: Promise<T>) => endsInTime(what, work, testbed.state);
-      await ends('writing', fillLog(on, service, 1300));
-      await ends('the checkpoint', askPrimary(on, service, 'checkpoint'));
+      await fillLog(on, service, 1300);
+      await askPrimary(on, service, 'checkpoint');
       expect(await askPrimary(on, service, 'select wal_status from pg_replication_slots')).toEqual([
         { wal_status: 'lost' },
       ]);
       await testbed.release();
-      await ends('the copy', untilRedundant(on, service, 1, 0));
+      await untilRedundant(on, service, 1, 0);
       const steps = (await on.operations(service.service_id)).flatMap(
         (operation) => operation.steps,
       );
@@ -260,33 +272,27 @@ describe('a replica that lags', () => {
     await untilRedundant(cloud, service, 1, 0);
   });
 
-  const killIfThere = async (service: ServiceAccess, n: number): Promise<void> => {
-    const there = await postmasterOf(cloud, service, n).catch(() => null);
-    if (there !== null) signal(there, 'SIGKILL');
-    await sleep(1);
+  /** How many rounds have asked the primaries for their followers. */
+  const followerRounds = async (): Promise<number> => {
+    const metrics = await (await fetch(`http://127.0.0.1:${cloud.port}/metrics`)).text();
+    return Number(/^howdah_round_runs\{round="followers"\} (\d+)$/m.exec(metrics)?.[1]);
+  };
+
+  /** Kills a server and takes its port. @returns what listens there: the server is down until its end */
+  const keepDown = async (paths: InstancePaths): Promise<Server> => {
+    const port = await portOf(paths);
+    const squatter = createServer();
+    await until('the port of the server is taken', async () => {
+      const server = await findServer(paths);
+      if (server !== null) {
+        signal(server.postmaster.pid, 'SIGKILL');
+        await until('the server is gone', () => waitUntilGone(server.postmaster, 0));
+      }
+      return listens(squatter, port);
+    });
+    return squatter;
   };
 });
-
-/** Less than the time that a test has, so that its failure says what did not end. */
-const STUCK_MS = 500_000;
-
-/** @throws Error with the state of the installation when the work does not end */
-async function endsInTime<T>(
-  what: string,
-  work: Promise<T>,
-  state: () => Promise<string[]>,
-): Promise<T> {
-  const late = new AbortController();
-  const stuck = async (): Promise<never> => {
-    await sleep(STUCK_MS, null, { signal: late.signal });
-    throw new Error([`${what} does not end`, ...(await state())].join('\n'));
-  };
-  try {
-    return await Promise.race([work, stuck()]);
-  } finally {
-    late.abort();
-  }
-}
 
 const listens = (server: Server, port: number): Promise<boolean> =>
   new Promise((resolve) => {

@@ -5,7 +5,6 @@
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { connectTo, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
@@ -20,6 +19,7 @@ import {
   signal,
   waitedForOf,
 } from './probe.ts';
+import { during, until } from './until.ts';
 
 export type ServiceAccess = Service & { initial_password: string };
 
@@ -66,7 +66,6 @@ export async function startLoad(cloud: Installation, service: ServiceAccess) {
       client = await connectTo(cloud, service, service.initial_password);
     } catch (error) {
       refused.push(error instanceof Error ? error.message : String(error));
-      await sleep(2);
       return;
     }
     let warned = false;
@@ -85,9 +84,7 @@ export async function startLoad(cloud: Installation, service: ServiceAccess) {
       client.connection.stream.destroy(); // its server is gone: another session
     }
   };
-  const ended = (async () => {
-    while (!stopping) await session();
-  })();
+  const ended = during(() => !stopping, session);
 
   return {
     acknowledged,
@@ -96,7 +93,7 @@ export async function startLoad(cloud: Installation, service: ServiceAccess) {
     /** Waits until a write was acknowledged that began after now. */
     goesOn: async (): Promise<void> => {
       const from = next;
-      while ((acknowledged.at(-1)?.n ?? 0) <= from) await sleep(2);
+      await until('a new write is acknowledged', () => (acknowledged.at(-1)?.n ?? 0) > from);
     },
     /** The longest time without an acknowledged write since a moment, in ms. */
     longestGapMs: (sinceMs: number): number => {
@@ -120,15 +117,16 @@ export async function startLoad(cloud: Installation, service: ServiceAccess) {
   };
 }
 
-const SAMPLE_MS = 20;
-/** Who has not answered by then does not count: it hangs. */
+/** A server that has not answered by then does not count: it hangs. */
 const ANSWER_MS = 200;
+
+/** The servers wait before they answer, so that the sampler takes little of the processors. */
+const ACCEPTS_WRITES = 'select not pg_is_in_recovery() as accepting from pg_sleep(0.02)';
 
 /** Asks every member each 20 ms whether it accepts writes. */
 export function startSampler(cloud: Installation, service: Pick<Service, 'service_id'>) {
   const layout = layoutOf(cloud);
   const clients = new Map<number, Client>();
-  const asked = new Set<Client>();
   const violations: string[] = [];
   let samples = 0;
   let stopping = false;
@@ -147,6 +145,7 @@ export function startSampler(cloud: Installation, service: Pick<Service, 'servic
           user: 'howdah',
           database: 'postgres',
           connectionTimeoutMillis: ANSWER_MS,
+          query_timeout: ANSWER_MS,
         });
         client.on('error', () => undefined);
         const fresh = client;
@@ -154,23 +153,16 @@ export function startSampler(cloud: Installation, service: Pick<Service, 'servic
         await client.connect();
         clients.set(n, client);
       }
-      // A server that hangs is not asked again before it has answered.
-      if (asked.has(client)) return false;
-      const mine = client;
-      asked.add(mine);
-      const answer = client
-        .query<{ recovering: boolean }>('select pg_is_in_recovery() as recovering')
-        .finally(() => asked.delete(mine));
-      answer.catch(() => undefined);
-      const { rows } = await Promise.race([answer, sleep(ANSWER_MS).then(() => ({ rows: [] }))]);
-      return rows[0]?.recovering === false;
+      const { rows } = await client.query<{ accepting: boolean }>(ACCEPTS_WRITES);
+      return rows[0]?.accepting === true;
     } catch {
-      return false; // it does not run
+      return false; // the member does not run, or hangs
     }
   };
 
-  const ended = (async () => {
-    while (!stopping) {
+  const ended = during(
+    () => !stopping,
+    async () => {
       const answers = await Promise.all([0, 1, 2].map(ask));
       samples += 1;
       const writers = answers.flatMap((writes, n) => (writes ? [n] : []));
@@ -178,9 +170,8 @@ export function startSampler(cloud: Installation, service: Pick<Service, 'servic
         violations.push(
           `members ${writers.join(' and ')} accept writes at ${new Date().toISOString()}`,
         );
-      await sleep(SAMPLE_MS);
-    }
-  })();
+    },
+  );
 
   return {
     violations,
@@ -199,15 +190,11 @@ export async function untilConnected(
   cloud: Pick<Installation, 'caPem'>,
   service: ServiceAccess,
 ): Promise<Client> {
-  for (;;) {
-    try {
-      const client = await connectTo(cloud, service, service.initial_password);
-      await client.query('select txid_current()');
-      return client;
-    } catch {
-      await sleep(5);
-    }
-  }
+  return until('a primary accepts writes', async () => {
+    const client = await connectTo(cloud, service, service.initial_password);
+    await client.query('select txid_current()');
+    return client;
+  });
 }
 
 /** Waits until a member is the primary. */
@@ -216,7 +203,10 @@ export async function untilPrimary(
   service: Pick<Service, 'service_id'>,
   n: number,
 ): Promise<void> {
-  while (layoutOf(cloud).primaryOf(service.service_id) !== n) await sleep(2);
+  await until(
+    `member ${n} is the primary`,
+    () => layoutOf(cloud).primaryOf(service.service_id) === n,
+  );
 }
 
 /** Waits until all members but the primary follow it, and so many as are waited for are certain to have all that was acknowledged. @param nodes of read replica sets that follow it too, at least */
@@ -228,35 +218,27 @@ export async function untilRedundant(
   nodes = 0,
 ): Promise<void> {
   const layout = layoutOf(cloud);
-  for (;;) {
-    try {
-      const paths = layout.member(service.service_id, layout.primaryOf(service.service_id));
-      const port = Number(readFileSync(join(paths.data, 'postmaster.pid'), 'utf8').split('\n')[3]);
-      const client = new Client({ host: paths.socket, port, user: 'howdah', database: 'postgres' });
-      client.on('error', () => undefined);
-      await client.connect();
-      const { rows } = await client.query<{ standbys: number; nodes: number; sync: number }>(
-        `select (count(*) filter (where starts_with(application_name, '${MEMBER}')))::int as standbys,
-                (count(*) filter (where starts_with(application_name, '${NODE}')))::int as nodes,
-                (count(*) filter (where sync_state = 'quorum'))::int as sync
-         from pg_stat_replication where state = 'streaming'`,
-      );
-      await client.end();
-      const [row] = rows;
-      const certain = waitedForOf(await confOf(paths)).before.length === 0;
-      if (
-        row?.standbys === replicas &&
-        row.nodes >= nodes &&
-        row.sync >= sync &&
-        certain &&
-        (await cloud.get(service.service_id)).status === 'READY'
-      )
-        return;
-    } catch {
-      // on its way
-    }
-    await sleep(20);
-  }
+  await until(`${replicas} standbys and ${nodes} nodes follow, ${sync} synchronously`, async () => {
+    const paths = layout.member(service.service_id, layout.primaryOf(service.service_id));
+    const port = Number(readFileSync(join(paths.data, 'postmaster.pid'), 'utf8').split('\n')[3]);
+    const client = new Client({ host: paths.socket, port, user: 'howdah', database: 'postgres' });
+    client.on('error', () => undefined);
+    await client.connect();
+    const { rows } = await client.query<{ standbys: number; nodes: number; sync: number }>(
+      `select (count(*) filter (where starts_with(application_name, '${MEMBER}')))::int as standbys,
+              (count(*) filter (where starts_with(application_name, '${NODE}')))::int as nodes,
+              (count(*) filter (where sync_state = 'quorum'))::int as sync
+       from pg_stat_replication where state = 'streaming'`,
+    );
+    await client.end();
+    const [row] = rows;
+    const { before } = waitedForOf(await confOf(paths));
+    const isFollowed = row?.standbys === replicas && row.nodes >= nodes && row.sync >= sync;
+    if (!isFollowed || before.length > 0) throw new Error(JSON.stringify({ ...row, before }));
+    const { status } = await cloud.get(service.service_id);
+    if (status !== 'READY') throw new Error(`the service is ${status}`);
+    return true;
+  });
 }
 
 /** Kills the primary's postmaster. @returns the member that it was */
@@ -265,13 +247,11 @@ export async function killPrimary(
   service: Pick<Service, 'service_id'>,
 ): Promise<number> {
   // In the middle of a switchover there is none for a moment.
-  for (;;) {
+  return until('the primary runs', async () => {
     const n = layoutOf(cloud).primaryOf(service.service_id);
     const server = await findServer(layoutOf(cloud).member(service.service_id, n));
-    if (server !== null) {
-      signal(server.postmaster.pid, 'SIGKILL');
-      return n;
-    }
-    await sleep(5);
-  }
+    if (server === null) return null;
+    signal(server.postmaster.pid, 'SIGKILL');
+    return n;
+  });
 }

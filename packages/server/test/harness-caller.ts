@@ -1,6 +1,6 @@
 /** Calls of the API of one installation with one key, as tests make them. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient, type HowdahClient, type Schemas } from '@howdah/client';
+import { until } from './until.ts';
 
 export type Service = Schemas['Service'];
 export type Answer = { status: number; body: unknown; headers: Headers };
@@ -67,14 +67,13 @@ export function callerOf(access: Access) {
     return data;
   };
 
-  /** Waits until a service has a status; the test's own time limit is the deadline. */
-  const until = async (id: string, status: Service['status']): Promise<Service> => {
-    for (;;) {
+  /** Waits until a service has a status. */
+  const untilStatus = (id: string, status: Service['status']): Promise<Service> =>
+    until(`service ${id} is ${status}`, async () => {
       const service = await getService(id);
-      if (service.status === status) return service;
-      await sleep(20);
-    }
-  };
+      if (service.status !== status) throw new Error(`it is ${service.status}`);
+      return service;
+    });
 
   const create = async (
     body: Schemas['CreateService'],
@@ -85,7 +84,10 @@ export function callerOf(access: Access) {
       body,
     });
     if (data?.initial_password === undefined) throw new Error('create answered without a password');
-    return { ...(await until(data.service_id, status)), initial_password: data.initial_password };
+    return {
+      ...(await untilStatus(data.service_id, status)),
+      initial_password: data.initial_password,
+    };
   };
 
   const operations = async (serviceId?: string): Promise<Schemas['Operation'][]> => {
@@ -109,7 +111,7 @@ export function callerOf(access: Access) {
     ): Promise<Answer> => request(access, method, path, body, headers),
     pages: <T>(path: string, idOf: (one: T) => string) => pages(access, path, idOf),
     get: getService,
-    until,
+    until: untilStatus,
     create,
     operations,
   };

@@ -16,12 +16,11 @@ import {
 } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe as anyDescribe, expect, test } from 'vitest';
 import { layoutOf, untilPrimary, untilRedundant, type ServiceAccess } from './ha-load.ts';
 import { install, type Installation } from './harness.ts';
 import { findProgram, type InstancePaths, run } from './probe.ts';
-import { untilExpected } from './until.ts';
+import { during, until, untilExpected } from './until.ts';
 
 const [haproxy, pgbouncer] = await Promise.all([findProgram('haproxy'), findProgram('pgbouncer')]);
 // Without root there is no privilege to abuse.
@@ -132,13 +131,13 @@ const isLockFile = (path: string): boolean => basename(path) === 'postmaster.pid
 /** Others are answered while something is done to the hostile service. */
 async function whileOthersAreServed<T>(work: () => Promise<T>): Promise<T> {
   let done = false;
-  const served = (async () => {
-    while (!done) {
+  const served = during(
+    () => !done,
+    async () => {
       const { status } = await cloud.request('GET', `/services/${other.service_id}`);
       expect(status).toBe(200);
-      await sleep(100);
-    }
-  })();
+    },
+  );
   try {
     return await work();
   } finally {
@@ -194,10 +193,9 @@ const CHANGES: [action: string, body?: () => unknown][] = [
 
 /** Until it runs or stands, or the operation that was asked for says why not. */
 async function untilSettled(id: string): Promise<void> {
-  for (;;) {
-    if (['READY', 'PAUSED', 'UNSTABLE'].includes((await cloud.get(id)).status)) return;
-    await sleep(100);
-  }
+  await until('the service is READY, PAUSED or UNSTABLE', async () =>
+    ['READY', 'PAUSED', 'UNSTABLE'].includes((await cloud.get(id)).status),
+  );
 }
 
 describe('in the directories of a service', () => {

@@ -3,7 +3,6 @@
  * are never given back. No trap runs as superuser, and everything that is asked for ends.
  */
 import { existsSync } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { layoutOf, postmasterOf, untilRedundant } from './ha-load.ts';
@@ -283,7 +282,9 @@ test('a server that is stopped by a signal keeps a call waiting for seconds', as
     for (const pid of all) signal(pid, 'SIGCONT');
   }
   await cloud.until(service.service_id, 'READY');
-  while ((await call('POST', '/updatePassword', { password })).status >= 300) await sleep(100);
+  await untilExpected('a new password is accepted', async () =>
+    expect((await call('POST', '/updatePassword', { password })).status).toBeLessThan(300),
+  );
 });
 
 test('a connection limit of the database does not make the verification of a backup fail', async () => {

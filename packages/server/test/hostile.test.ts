@@ -3,12 +3,11 @@
  * everybody: good calls are all answered, each attacker gets the reason or is thrown out, and the
  * memory stays bounded.
  */
-import { execFile } from 'node:child_process';
+import { execFile, fork, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
 import { readdir, readFile } from 'node:fs/promises';
-import { connect, type Socket } from 'node:net';
 import { setPriority } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { install, type Installation } from './harness.ts';
@@ -32,7 +31,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   // Where the test has failed they go on.
-  endAttacks();
+  await endAttacks();
   expect(await cloud?.destroy()).toEqual([]);
 });
 
@@ -64,57 +63,6 @@ async function eventLoopDelayMs(): Promise<number> {
   return Number(/^nodejs_eventloop_lag_max_seconds (\S+)/m.exec(metrics)?.[1]) * 1000;
 }
 
-/** The bytes that an attacker sends, piece by piece, for as long as its connection is open. */
-type Attack = (path: string, key: string) => Generator<{ bytes: string; waitMs: number }>;
-const head = (method: string, path: string, key: string, more: string): string =>
-  `${method} ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\n${more}`;
-
-const ATTACKS: Record<string, Attack> = {
-  *silent() {
-    yield { bytes: '', waitMs: 60_000 };
-  },
-  *slowHeaders(path, key) {
-    yield { bytes: head('GET', path, key, ''), waitMs: 50 };
-    for (;;) yield { bytes: 'X-Slow: x\r\n', waitMs: 200 };
-  },
-  *slowBody(path, key) {
-    yield {
-      bytes: head('POST', `${path}/rename`, key, 'Content-Length: 60000\r\n\r\n'),
-      waitMs: 50,
-    };
-    for (;;) yield { bytes: ' ', waitMs: 50 };
-  },
-  *endlessBody(path, key) {
-    yield {
-      bytes: head('POST', `${path}/rename`, key, 'Transfer-Encoding: chunked\r\n\r\n'),
-      waitMs: 0,
-    };
-    for (;;) yield { bytes: `4000\r\n${' '.repeat(0x4000)}\r\n`, waitMs: 1 };
-  },
-  *hugeBody(path, key) {
-    yield {
-      bytes: head('POST', `${path}/rename`, key, 'Content-Length: 1000000000\r\n\r\n'),
-      waitMs: 0,
-    };
-    for (;;) yield { bytes: ' '.repeat(65_536), waitMs: 1 };
-  },
-  *hugeHeaders(path, key) {
-    for (;;)
-      yield { bytes: head('GET', path, key, `X-Huge: ${'x'.repeat(100_000)}\r\n\r\n`), waitMs: 10 };
-  },
-  *garbage() {
-    for (;;) yield { bytes: '\0\u0001GARBAGE \r\n\r\n'.repeat(50), waitMs: 10 };
-  },
-  // Answers that nobody reads.
-  *deafPipeline(path, key) {
-    for (;;) yield { bytes: head('GET', path, key, '\r\n').repeat(20), waitMs: 10 };
-  },
-  // Not faster than a slow server answers: with more than 16 requests that wait, the connection would end before its key is looked at.
-  *wrongKeys(path, key) {
-    for (;;) yield { bytes: head('GET', path, `${key.split(':')[0]}:wrong`, '\r\n'), waitMs: 200 };
-  },
-};
-
 /** How each attack is ended: by which answers, or by the connection's end alone. */
 const ENDS: Record<string, readonly (number | 'end')[]> = {
   silent: [408, 'end'],
@@ -128,54 +76,36 @@ const ENDS: Record<string, readonly (number | 'end')[]> = {
   wrongKeys: [429],
 };
 
-const sockets = new Set<Socket>();
-let attacking = true;
-function endAttacks(): void {
-  attacking = false;
-  for (const socket of sockets) socket.destroy();
-}
+/** The attackers: a process of its own, as on a machine of their own. */
+let attackers: ChildProcess | null = null;
 /** The outcomes of each attack so far. */
 const seen = new Map<string, Set<number | 'end'>>();
-const see = (name: string, what: number | 'end'): void =>
-  void seen.set(name, (seen.get(name) ?? new Set()).add(what));
 
-/** Attacks from an address until the end; a connection that is closed is opened again. */
-async function attack(name: string, make: Attack, address: string): Promise<void> {
+type Outcome = { name: string; end: number | 'end' };
+
+/** Begins all attacks; each goes on until `endAttacks`. */
+function beginAttacks(): ChildProcess {
   const path = `${new URL(cloud.apiUrl).pathname}/projects/${cloud.projectId}/services/${service.service_id}`;
-  while (attacking) {
-    const socket = connect({ port: cloud.port, host: '127.0.0.1', localAddress: address });
-    sockets.add(socket);
-    socket.on('error', () => undefined);
-    let leaving = false;
-    socket.once('close', () => (leaving || !attacking ? undefined : see(name, 'end')));
-    const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()));
-    if (name !== 'deafPipeline')
-      socket.on('data', (bytes) => {
-        for (const [, status] of bytes.toString('latin1').matchAll(/^HTTP\/1\.1 (\d{3}) /gm))
-          see(name, Number(status));
-      });
-    for (const { bytes, waitMs } of make(path, cloud.key)) {
-      if (!attacking || socket.destroyed || socket.writableEnded) break;
-      // The server stops reading from a client that does not read: then that client waits, for ever if need be.
-      const drained =
-        bytes === '' || socket.write(bytes)
-          ? null
-          : new Promise<void>((resolve) => socket.once('drain', resolve));
-      await Promise.race([
-        Promise.all([sleep(waitMs, undefined, { ref: false }), drained]),
-        closed,
-      ]);
-    }
-    leaving = true;
-    socket.destroy();
-    sockets.delete(socket);
-    await sleep(20);
-  }
+  const child = fork(join(import.meta.dirname, 'hostile-attacks.mjs'), [
+    String(cloud.port),
+    path,
+    cloud.key,
+  ]);
+  child.on('message', ({ name, end }: Outcome) =>
+    seen.set(name, (seen.get(name) ?? new Set()).add(end)),
+  );
+  attackers = child;
+  return child;
 }
 
-/** Wrong keys come from where good calls do: an office, a machine of CI. */
-const addressOf = (name: string, index: number): string =>
-  name === 'wrongKeys' ? '127.0.0.1' : `127.0.1.${index + 1}`;
+async function endAttacks(): Promise<void> {
+  const child = attackers;
+  attackers = null;
+  if (child === null || child.exitCode !== null || child.signalCode !== null) return;
+  const ended = once(child, 'exit');
+  child.kill('SIGKILL');
+  await ended;
+}
 
 test(
   'others are answered, attackers are ended, and the memory stays bounded',
@@ -185,17 +115,13 @@ test(
     const [memoryBefore, filesBefore] = [await memoryMb(), await openFiles()];
     // Read, it begins again.
     await eventLoopDelayMs();
-    const attackers = Object.entries(ATTACKS).flatMap(([name, make], index) =>
-      Array.from({ length: name === 'silent' || name === 'slowHeaders' ? 150 : 12 }, () =>
-        attack(name, make, addressOf(name, index)),
-      ),
-    );
+    const { pid } = beginAttacks();
     await untilExpected('a wrong key is refused by 429', () =>
       expect(seen.get('wrongKeys')?.has(429)).toBe(true),
     );
     const good = timesOfGoodCalls();
     // Attackers have machines of their own: from here on they get what the client that was just begun and the control plane leave of the processors.
-    setPriority(ATTACKERS_NICENESS);
+    if (pid !== undefined) setPriority(pid, ATTACKERS_NICENESS);
     const attacked = await good;
     // Good calls from the address of the wrong keys, many at a time.
     for (let round = 0; round < 10; round++) {
@@ -210,12 +136,11 @@ test(
     ).toBe(200);
     const memoryDuring = await memoryMb();
     const endless = () =>
-      Object.keys(ATTACKS).filter(
-        (name) => ![...(seen.get(name) ?? [])].some((end) => ENDS[name]?.includes(end)),
+      Object.entries(ENDS).flatMap(([name, ends]) =>
+        ends.some((end) => seen.get(name)?.has(end) === true) ? [] : [name],
       );
     await untilExpected('each kind of attack was ended', () => expect(endless()).toEqual([]));
-    endAttacks();
-    await Promise.all(attackers);
+    await endAttacks();
     const heldUpMs = await eventLoopDelayMs();
     const shown = (time: { p50: number; p99: number }) =>
       `p50 ${time.p50.toFixed(1)} ms, p99 ${time.p99.toFixed(1)} ms`;

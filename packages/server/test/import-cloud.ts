@@ -5,11 +5,11 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { expect } from 'vitest';
 import { connectTo, HOWDAH, install, type Installation } from './harness.ts';
 import { SOURCE_BIN, startSource, WHY_NOT, type Source } from './import-source.ts';
+import { until } from './until.ts';
 
 export let cloud: Installation;
 
@@ -54,13 +54,12 @@ export function begin(...args: string[]): Running {
 }
 
 /** Waits for a text that a running command prints. */
-export async function until(running: Running, text: string): Promise<void> {
-  const isOver = running.ended.then(() => true);
-  while (!running.output().includes(text)) {
-    const over = await Promise.race([isOver, sleep(20).then(() => false)]);
-    if (over && !running.output().includes(text))
-      throw new Error(`ended without ${text}: ${running.output()}`);
-  }
+export async function untilPrinted(running: Running, text: string): Promise<void> {
+  let isOver = false;
+  void running.ended.then(() => (isOver = true));
+  const isPrinted = (): boolean => running.output().includes(text);
+  await until(`the command prints ${text} or ends`, () => isPrinted() || isOver);
+  if (!isPrinted()) throw new Error(`ended without ${text}: ${running.output()}`);
 }
 
 /** The password of a new service, which the command line prints once. */

@@ -13,7 +13,7 @@ import {
   state,
   tearDown,
   title,
-  until,
+  untilPrinted,
 } from './import-cloud.ts';
 
 beforeAll(setUp);
@@ -31,7 +31,7 @@ test.runIf(canRun)(
     const app = await source.connect();
     await app.query('create table kept (i int primary key); insert into kept values (1)');
     const running = begin('import', source.url, '--name', 'given up', '--follow');
-    await until(running, 'follows it');
+    await untilPrinted(running, 'follows it');
     expect((await app.query(LEFT)).rows).toEqual([{ slots: 1, publications: 1 }]);
     const cancelled = await cloud.cli('import', 'cancel', 'given up');
     expect(cancelled.code, cancelled.stderr).toBe(0);
@@ -49,7 +49,7 @@ test.runIf(canRun)(
       });
 
     const orphan = begin('import', source.url, '--name', 'deleted', '--follow');
-    await until(orphan, 'follows it');
+    await untilPrinted(orphan, 'follows it');
     orphan.kill();
     await orphan.ended;
     expect(await cloud.cli('service', 'delete', 'deleted')).toMatchObject({ code: 0 });

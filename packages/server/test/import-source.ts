@@ -5,10 +5,10 @@ import { existsSync, readdirSync } from 'node:fs';
 import { chmod, chown, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { claimPorts } from './harness.ts';
+import { during, until } from './until.ts';
 
 const PROGRAMS = ['initdb', 'postgres', 'pg_dump', 'pg_restore', 'psql'];
 const PACKAGES = '/usr/lib/postgresql';
@@ -52,17 +52,18 @@ export async function startSource() {
       'listen_addresses=127.0.0.1',
       'unix_socket_directories=',
     ];
-    child = spawn(
+    const started = spawn(
       join(bin, 'postgres'),
       ['-D', data, '-p', String(port), ...settings.flatMap((one) => ['-c', one])],
       { ...user, cwd: '/', stdio: 'ignore' },
     );
-    for (;;) {
-      const client = await connect('root_of_source', 'postgres').catch(() => null);
-      if (client !== null) return client.end();
-      if (child.exitCode !== null) throw new Error(`the source ended with ${child.exitCode}`);
-      await sleep(50);
-    }
+    child = started;
+    await until('the source accepts connections or has ended', async () => {
+      if (started.exitCode !== null) return true;
+      await (await connect('root_of_source', 'postgres')).end();
+      return true;
+    });
+    if (started.exitCode !== null) throw new Error(`the source ended with ${started.exitCode}`);
   };
 
   /** At once, as a crash; the next start recovers. */
@@ -200,22 +201,21 @@ export async function startWriter(source: Source) {
   const client = await source.connect();
   let [isWriting, written] = [true, 0];
   const pay = async (): Promise<void> => {
-    while (isWriting) {
-      const payer = 1 + (written % 20);
-      await client.query(`begin;
-        update accounts set balance = balance - 1 where id = ${payer};
-        insert into ledger (payer, amount) values (${payer}, 1), (${payer}, 0);
-        delete from ledger where amount = 0;
-        insert into log values ('paid', '(1,2)'), (null, null);
-        update log set what = 'old' where what = 'paid';
-        delete from log where what is null;
-        update moved set k = k || 'x', n = n + 1 where length(k) < 50;
-        commit`);
-      written++;
-      await sleep(10);
-    }
+    const payer = 1 + (written % 20);
+    await client.query(`begin;
+      update accounts set balance = balance - 1 where id = ${payer};
+      insert into ledger (payer, amount) values (${payer}, 1), (${payer}, 0);
+      delete from ledger where amount = 0;
+      insert into log values ('paid', '(1,2)'), (null, null);
+      update log set what = 'old' where what = 'paid';
+      delete from log where what is null;
+      update moved set k = k || 'x', n = n + 1 where length(k) < 50;
+      commit`);
+    written++;
+    // A follower reads the whole log for each change, and must be able to catch up.
+    await client.query('select pg_sleep(0.01)');
   };
-  const paying = pay();
+  const paying = during(() => isWriting, pay);
   const stop = async (): Promise<void> => {
     isWriting = false;
     await paying;

@@ -17,7 +17,7 @@ import {
   tearDown,
   TIMESCALE,
   title,
-  until,
+  untilPrinted,
   type Running,
 } from './import-cloud.ts';
 import { BOOKS, SHOP, startWriter } from './import-source.ts';
@@ -64,7 +64,7 @@ async function expectCutover(running: Running, service: Client, back: Client): P
   // it wait for its foreign keys.
   await service.query('begin; lock table ledger in share mode');
   const killed = begin('import', 'cutover', 'books');
-  await until(killed, '✓ compare with the source');
+  await untilPrinted(killed, '✓ compare with the source');
   killed.kill();
   await killed.ended;
   expect(await running.ended).toBe(0);
@@ -84,7 +84,7 @@ async function expectCutover(running: Running, service: Client, back: Client): P
     ]),
   );
   await forgotten.query('commit');
-  await until(cutover, '✓ compare with the source');
+  await untilPrinted(cutover, '✓ compare with the source');
   const tables = ['accounts', 'ledger', 'log', 'moved'];
   const read = async (client: Client): Promise<unknown[]> => {
     const found: unknown[] = [];
@@ -142,7 +142,7 @@ describe('imports', () => {
           index === 0
             ? begin('import', source.url, '--name', 'shop')
             : begin('import', 'resume', 'shop');
-        await until(running, `✓ ${name}`);
+        await untilPrinted(running, `✓ ${name}`);
         running.kill();
         await running.ended;
         output += running.output();
@@ -187,7 +187,7 @@ describe('imports', () => {
       await app.query(BOOKS);
       const writer = await startWriter(source);
       let running = begin('import', source.url, '--name', 'books', '--follow');
-      await until(running, 'follows it');
+      await untilPrinted(running, 'follows it');
       const password = passwordIn(running.output());
       const service = await connectBy('books', password);
       const seen = async (): Promise<number> =>
@@ -200,7 +200,7 @@ describe('imports', () => {
         running.kill();
         await running.ended;
         running = begin('import', 'resume', 'books');
-        await until(running, 'follows it');
+        await untilPrinted(running, 'follows it');
       }
 
       // The source goes away, and comes back.
@@ -214,7 +214,7 @@ describe('imports', () => {
       const status = await cloud.cli('import', 'status', 'books', '-o', 'json');
       expect(JSON.parse(status.stdout)).toMatchObject({ stage: 'follow', running: false });
       running = begin('import', 'resume', 'books');
-      await until(running, 'follows it');
+      await untilPrinted(running, 'follows it');
 
       await untilExpected('the import has copied all rows', async () =>
         expect(await seen()).toBe(writer.written()),

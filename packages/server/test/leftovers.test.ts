@@ -130,17 +130,21 @@ describe.skipIf(!isRoot)('as root', () => {
     );
     const own = tableOf(machine.networkPrefix);
     // The control plane puts it back every minute, so now and then before it is looked for.
-    const foundAfter = (change: () => Promise<void>) =>
-      expect.poll(async () => {
+    const untilFound = (what: string, change: () => Promise<void>, finding: RegExp) =>
+      untilExpected(`${what} is found`, async () => {
         await change();
-        return findings(own);
+        expect(await findings(own)).toEqual([expect.stringMatching(finding)]);
       });
-    await foundAfter(() => allowEgress(own)).toEqual([
-      expect.stringMatching(/does not hold services back: it is missing; howdah down/),
-    ]);
-    await foundAfter(() => refuseEgress(own, machine.layout.root, [89_998, 89_999])).toEqual([
-      expect.stringMatching(/it lets user \d+ send what is not TCP/),
-    ]);
+    await untilFound(
+      'a missing packet filter',
+      () => allowEgress(own),
+      /does not hold services back: it is missing; howdah down/,
+    );
+    await untilFound(
+      'a packet filter for other users',
+      () => refuseEgress(own, machine.layout.root, [89_998, 89_999]),
+      /it lets user \d+ send what is not TCP/,
+    );
     await refuseEgress(own, machine.layout.root, DEFAULT_UID_RANGE);
     expect(await findings(own)).toEqual([]);
   });

@@ -2,14 +2,13 @@
 import { existsSync } from 'node:fs';
 import { readdir, readlink, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Service } from './harness-caller.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import { createLayout, findProgram, type Layout } from './probe.ts';
 import { hurried } from './tuning.ts';
-import { untilExpected } from './until.ts';
+import { until, untilExpected } from './until.ts';
 
 let cloud: Installation;
 beforeAll(async () => {
@@ -42,13 +41,10 @@ async function untilRefused(id: string, why: string): Promise<void> {
 }
 
 /** Connects to a service that is about to accept connections. */
-async function connectSoon(service: Service & { initial_password: string }): Promise<Client> {
-  for (;;) {
-    const client = await connectTo(cloud, service, service.initial_password).catch(() => null);
-    if (client !== null) return client;
-    await sleep(100);
-  }
-}
+const connectSoon = (service: Service & { initial_password: string }): Promise<Client> =>
+  until('the service accepts connections', () =>
+    connectTo(cloud, service, service.initial_password),
+  );
 
 test('a service without its directory or its data waits until they are back', async () => {
   const create = async (name: string) => {

@@ -4,14 +4,13 @@
  */
 import { mkdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo, install, makeHome, type Installation } from './harness.ts';
 import { hurried } from './tuning.ts';
 import { putPostgresql } from './npm-postgresql.ts';
 import { findProgram } from './probe.ts';
 import { accessOf, insert, namesIn, withClient, type ServiceAccess } from './service-access.ts';
-import { untilExpected } from './until.ts';
+import { during, untilExpected } from './until.ts';
 
 const OLDER = { package: '18.3.0-beta.17', version: '18.3' };
 const NEWER = { package: '18.4.0-beta.17', version: '18.4' };
@@ -56,10 +55,10 @@ async function keepAsking({ service_id: id, initial_password: password }: Servic
   const client = await connectTo(cloud, pooler, password, { database: 'tsdb_transaction' });
   const errors: string[] = [];
   let isAsking = true;
-  const asking = (async () => {
-    for (; isAsking && errors.length === 0; await sleep(5))
-      await client.query('select from t').catch((error: unknown) => errors.push(String(error)));
-  })();
+  const asking = during(
+    () => isAsking && errors.length === 0,
+    () => client.query('select from t').catch((error: unknown) => errors.push(String(error))),
+  );
   return async () => {
     isAsking = false;
     await asking;
@@ -79,11 +78,8 @@ test('a newer minor version is shown, and applied by a restart or in a window', 
   if (hasGateway) {
     const set = { name: 'reads', cpu_millis: 250, memory_gbs: 1, nodes: 2 };
     const { body } = await cloud.request('POST', `/services/${id}/replicaSets`, set);
-    const reader = accessOf({
-      ...Object(body),
-      service_id: Object(body).id,
-      initial_password: service.initial_password,
-    });
+    const { initial_password } = service;
+    const reader = accessOf({ ...Object(body), service_id: Object(body).id, initial_password });
     await cloud.until(reader.service_id, 'READY');
     readers.push(reader);
   }

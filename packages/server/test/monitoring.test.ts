@@ -1,9 +1,9 @@
 /** The metrics endpoint, and the board that is made for it: what the one names, the other has; and that Grafana can take it. */
 import { readFile } from 'node:fs/promises';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
+import { until } from './until.ts';
 
 const docs = new URL('../../../docs/', import.meta.url);
 
@@ -47,11 +47,10 @@ const scrape = async (): Promise<string> =>
 beforeAll(async () => {
   cloud = await install();
   service = await cloud.create({ name: 'watched', service_type: 'POSTGRES' });
-  // Once the sampler has looked at it.
-  do {
-    await sleep(200);
+  await until('the sampler has figures of the service', async () => {
     text = await scrape();
-  } while (!text.includes(`howdah_service_memory_bytes{service="${service.service_id}"`));
+    return text.includes(`howdah_service_memory_bytes{service="${service.service_id}"`);
+  });
   families = familiesOf(text);
   board = JSON.parse(await readFile(new URL('grafana/howdah.json', docs), 'utf8'));
   expressions = [

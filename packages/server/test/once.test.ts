@@ -5,7 +5,7 @@ import { connectTo, install, type Installation } from './harness.ts';
 import type { Answer } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 import { pruneAnswers } from './probe.ts';
-import { untilExpected } from './until.ts';
+import { atMoment, untilExpected } from './until.ts';
 
 let cloud: Installation;
 let metadata: Awaited<ReturnType<typeof openMetadata>>;
@@ -147,8 +147,7 @@ test(
       const name = randomUUID();
       const calls = Array.from({ length: 20 }, () => once(name).catch(() => null));
       // Wherever the kill falls: before the change, between it and the answer, or after some answers.
-      if (round > 0)
-        await Promise.race([...calls, new Promise((resolve) => setTimeout(resolve, round * 3))]);
+      if (round > 0) await Promise.race([...calls, atMoment(round * 3)]);
       await cloud.stop('SIGKILL');
       const before = (await Promise.all(calls)).filter(
         (answer): answer is Answer => answer?.status === 202,

@@ -2,7 +2,6 @@
 import { stat } from 'node:fs/promises';
 import { createServer, connect as connectSocket } from 'node:net';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect } from 'vitest';
 import { connectTo } from './harness.ts';
 import { openMetadata } from './metadata.ts';
@@ -23,7 +22,7 @@ import {
   tearDown,
 } from './pooler-cloud.ts';
 import { findDaemon, findServer, signal, waitUntilGone } from './probe.ts';
-import { untilExpected } from './until.ts';
+import { until, untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterEach(() => cloud.tidy());
@@ -210,7 +209,7 @@ test(
 
     await cloud.stop('SIGTERM');
     signal(second.pid, 'SIGKILL');
-    expect(await waitUntilGone(second, 5000)).toBe(true);
+    await until('PgBouncer is gone', () => waitUntilGone(second, 0));
     await cloud.up();
     await pgbouncerOf(service, second);
     await untilExpected('the pooler accepts a session', async () =>
@@ -246,7 +245,10 @@ async function startLoad(service: Created, count: number) {
     /** Waits until this many more transactions were committed, or one failed. */
     more: async (wanted: number): Promise<void> => {
       const end = total() + wanted;
-      while (total() < end && errors.length === 0) await sleep(5);
+      await until(
+        `${wanted} more transactions are committed, or one has failed`,
+        () => total() >= end || errors.length > 0,
+      );
     },
     stop: async (): Promise<{ committed: number; errors: string[] }> => {
       going = false;
@@ -329,7 +331,7 @@ test('clients of the pool wait for a server that cannot start', { tags: 'slow' }
   const server = await findServer(await pathsOf(service));
   if (server === null) throw new Error('no server');
   signal(server.postmaster.pid, 'SIGKILL');
-  expect(await waitUntilGone(server.postmaster, 5000)).toBe(true);
+  await until('PostgreSQL is gone', () => waitUntilGone(server.postmaster, 0));
   const holder = createServer();
   await new Promise<void>((resolve) => holder.listen(service.endpoint.port, '127.0.0.1', resolve));
   await cloud.up();

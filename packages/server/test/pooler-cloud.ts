@@ -1,7 +1,6 @@
 /** An installation whose services have a pooler, and connections through it. */
 import { readlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { expect, test as anyTest } from 'vitest';
 import { connectTo, install, type Installation } from './harness.ts';
@@ -14,6 +13,7 @@ import {
   type InstancePaths,
   type Process,
 } from './probe.ts';
+import { until } from './until.ts';
 
 export const installed = (await findProgram('pgbouncer')) !== null;
 
@@ -55,11 +55,10 @@ export const pathsOf = async ({ service_id: id }: Service): Promise<InstancePath
 /** PgBouncer's process; waits until there is one other than `before`. */
 export async function pgbouncerOf(service: Service, before?: Process): Promise<Process> {
   const { pooler } = await pathsOf(service);
-  for (;;) {
+  return until('another PgBouncer runs', async () => {
     const found = await findDaemon(pooler);
-    if (found !== null && found.pid !== before?.pid) return found;
-    await sleep(10);
-  }
+    return found?.pid === before?.pid ? null : found;
+  });
 }
 
 /** Asks the pooler's console, as root may. */
@@ -92,20 +91,14 @@ export async function untilLookedAt({ service_id: id }: Service, makeDue = false
   const { db, close } = await openMetadata(cloud.home);
   if (makeDue)
     await db.updateTable('services').set({ due_at: new Date() }).where('id', '=', id).execute();
-  for (;;) {
-    const row = await db
+  await until('the service is reconciled', async () => {
+    const { lease_token: lease, due_at: due } = await db
       .selectFrom('services')
       .select(['lease_token', 'due_at'])
       .where('id', '=', id)
       .executeTakeFirstOrThrow();
-    if (
-      row.lease_token === null &&
-      row.due_at !== null &&
-      row.due_at.getTime() > Date.now() + 60_000
-    )
-      break;
-    await sleep(20);
-  }
+    return lease === null && due !== null && due.getTime() > Date.now() + 60_000;
+  });
   await close();
 }
 

@@ -1,8 +1,7 @@
 /** Ports that are listened on, and ports that a test takes away. */
 import { once as onceEmitted } from 'node:events';
 import { connect, type Server } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { isErrno } from './probe.ts';
+import { until } from './until.ts';
 
 /** Whether something listens on a port. */
 export const listens = (port: number): Promise<boolean> =>
@@ -18,14 +17,9 @@ export const listens = (port: number): Promise<boolean> =>
 
 /** Listens on a port as soon as it is free: a process that a killed server had just forked has it a moment longer. */
 export async function untilHeld(holder: Server, port: number): Promise<void> {
-  for (;;) {
+  await until(`port ${port} is free`, async () => {
     holder.listen(port, '127.0.0.1');
-    try {
-      await onceEmitted(holder, 'listening');
-      return;
-    } catch (error) {
-      if (!isErrno(error, 'EADDRINUSE')) throw error;
-      await sleep(20);
-    }
-  }
+    await onceEmitted(holder, 'listening');
+    return true;
+  });
 }

@@ -1,6 +1,5 @@
 /** Read-only statements: results, limits, and who may run them. */
 import { randomUUID } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient, type Schemas } from '@howdah/client';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -126,13 +125,12 @@ test('a long statement is cancelled, also one that catches the cancellation', as
 
 /** The role's sessions have ended, and with them what they held. */
 async function untilNobodyAsks(): Promise<void> {
-  for (;;) {
+  await untilExpected('howdah_reader has no session', async () => {
     const { rows } = await admin.query(
       "select from pg_stat_activity where usename = 'howdah_reader'",
     );
-    if (rows.length === 0) return;
-    await sleep(20);
-  }
+    expect(rows).toEqual([]);
+  });
 }
 
 test('locks are released with the statement', async () => {
