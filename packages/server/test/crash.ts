@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { connectTo, install, makeHome, type Installation, preload } from './harness.ts';
 import { describeHit, type Hit, type Point, pointsOf } from './crash-points.ts';
 import { findProcess, probeCloneMethod } from './probe.ts';
-import { until as untilThat } from './until.ts';
+import { until } from './until.ts';
 
 /** Whether files are cloned one by one here. A snapshot of btrfs has no middle in which anything could happen. */
 export const COPIES_FILES = (await probeCloneMethod(tmpdir())) !== 'subvolume';
@@ -75,7 +75,7 @@ export async function installCrashing(settings: Record<string, string> = {}) {
       arm(roles, { effect, nth, when: 'before', delayMs: 0, fault: 'hold' }),
     /** Waits until it stands there. */
     held: () =>
-      untilThat('the control plane comes to the point where it is held', () =>
+      until('the control plane comes to the point where it is held', () =>
         existsSync(file('injected')),
       ),
     /** Operations under way and the last lines of the log, for a test that does not go on. */
@@ -118,11 +118,11 @@ async function play<Stage>(testbed: Testbed, scene: Scene<Stage>, at: Hit | null
     );
   const down = async () => !(await isUp(cloud));
   let answered = false;
-  await untilThat(
+  await until(
     `${scene.name} is accepted or interrupted`,
     async () => (answered = await ask()) || (await down()),
   );
-  await untilThat(
+  await until(
     `${scene.name} ends or is interrupted`,
     async () => (await scene.done(stage).catch(() => false)) || (await down()),
   );
@@ -133,8 +133,8 @@ async function play<Stage>(testbed: Testbed, scene: Scene<Stage>, at: Hit | null
   const begun = performance.now();
   if (wasKilled) await cloud.up();
   const servingMs = performance.now() - begun;
-  if (!answered) await untilThat(`${scene.name} is accepted after the fault`, ask);
-  await untilThat(`${scene.name} ends after the fault`, () => scene.done(stage));
+  if (!answered) await until(`${scene.name} is accepted after the fault`, ask);
+  await until(`${scene.name} ends after the fault`, () => scene.done(stage));
   const resumed = wasKilled ? { servingMs, endedMs: performance.now() - begun } : null;
   const problems = await leftovers(cloud);
   const outcome = await scene.outcome(stage);
@@ -299,7 +299,7 @@ async function leftovers(cloud: Installation): Promise<string[]> {
     ];
     return found.length === 0;
   };
-  await untilThat('nothing is left over', clean).catch(() => undefined);
+  await until('nothing is left over', clean).catch(() => undefined);
   return found;
 }
 
@@ -314,14 +314,9 @@ async function disarm(directory: string): Promise<boolean> {
   return !free && (await readFile(claim, 'utf8')) !== 'no';
 }
 
-/** For service-access.ts alone. */
-export async function until(condition: () => Promise<boolean>, message: string): Promise<void> {
-  await untilThat(`it is not so that ${message}`, condition);
-}
-
 /** Killed a moment ago, a control plane may not have ended yet. */
 const untilDown = (cloud: Installation): Promise<boolean> =>
-  untilThat('the killed control plane has ended', async () => !(await isUp(cloud)));
+  until('the killed control plane has ended', async () => !(await isUp(cloud)));
 
 async function isUp(cloud: Installation): Promise<boolean> {
   const pid = cloud.planePid();

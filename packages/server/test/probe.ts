@@ -115,7 +115,6 @@ export {
   childrenOf,
   exists,
   findProcess,
-  isErrno,
   type Process,
   readOrNull,
   signal,

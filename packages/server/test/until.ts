@@ -38,7 +38,7 @@ export async function until<T>(
  */
 export async function untilExpected(
   what: string,
-  probe: () => Promise<unknown> | unknown,
+  probe: () => unknown,
 ): Promise<void> {
   await until(what, async () => {
     await probe();
@@ -49,7 +49,7 @@ export async function untilExpected(
 /** Repeats an action for as long as a condition holds, such as a load beside a change. */
 export async function during(
   condition: () => boolean,
-  action: () => Promise<unknown> | unknown,
+  action: () => unknown,
 ): Promise<void> {
   while (condition()) {
     await action();
