@@ -8,6 +8,7 @@ import { connectTo, install, makeHome, type Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
 import { createLayout, findPgBackRest } from './probe.ts';
 import { accessOf } from './service-access.ts';
+import { until, untilExpected } from './until.ts';
 
 const pgBackRest = await findPgBackRest();
 
@@ -71,6 +72,10 @@ async function offMachine(id: string): Promise<unknown> {
   return one;
 }
 
+/** The operations that back a service up, the newest first. */
+const runsOf = async (id: string) =>
+  (await cloud.operations(id)).filter(({ kind }) => kind === 'runBackup');
+
 const behave = (how: 'fails' | 'hangs') => writeFile(join(behaviour, how), '');
 const recoverFrom = (how: 'fails' | 'hangs') => rm(join(behaviour, how));
 
@@ -86,10 +91,9 @@ test(
     expect(refused.body).toMatchObject({ message: expect.stringContaining(remedy) });
     if (pgBackRest === null) return;
 
-    const backups = async () =>
-      (await cloud.operations(id)).filter(({ kind }) => kind === 'runBackup');
-    const newest = async () => (await backups())[0];
-    const soon = () => expect.poll(newest);
+    const newest = async () => (await runsOf(id))[0];
+    const soon = (what: string, expected: object) =>
+      untilExpected(what, async () => expect(await newest()).toMatchObject(expected));
     const cancel = async () =>
       cloud.request('POST', `/operations/${(await newest())?.id ?? ''}/cancel`);
 
@@ -97,7 +101,7 @@ test(
     await behave('fails');
     await addRepository();
     const reason = /^the repository offsite cannot take a backup/;
-    await soon().toMatchObject({
+    await soon('a scheduled backup has failed', {
       requested_by: 'howdah',
       status: 'running',
       error: expect.stringMatching(reason),
@@ -116,7 +120,7 @@ test(
     await recoverFrom('fails');
     const done = await cloud.cli('backup', 'run', 'kept');
     expect(done).toMatchObject({ code: 0, stdout: 'backed up\n' });
-    await soon().toMatchObject({
+    await soon('the backup has succeeded', {
       status: 'succeeded',
       steps: [
         { name: 'back up', detail: expect.stringMatching(/^offsite: .* backup of .*Z, \d+ MB/) },
@@ -126,31 +130,31 @@ test(
     await behave('hangs');
     const hanging = await ask(true);
     expect(hanging).toMatchObject({ status: 202 });
-    await soon().toMatchObject({ status: 'running', steps: [{ finished: null }] });
+    await soon('the backup runs', { status: 'running', steps: [{ finished: null }] });
     // While it runs, another call names it.
     expect((await ask()).headers.get('Operation-Id')).toBe((await newest())?.id);
     expect(await cancel()).toMatchObject({ status: 200, body: { status: 'failed' } });
 
     // A crash: the same operation begins again.
     const again = await ask(true);
-    await soon().toMatchObject({ status: 'running', steps: [{ finished: null }] });
+    await soon('the backup runs', { status: 'running', steps: [{ finished: null }] });
     await cloud.stop('SIGKILL');
     await recoverFrom('hangs');
     await cloud.up();
-    await soon().toMatchObject({
+    await soon('the interrupted backup has succeeded', {
       id: again.headers.get('Operation-Id'),
       status: 'succeeded',
       steps: [{ detail: expect.stringContaining('offsite: full backup of') }],
     });
-    await expect
-      .poll(() => offMachine(id))
-      .toMatchObject({
+    await untilExpected('two full backups are off the machine', async () =>
+      expect(await offMachine(id)).toMatchObject({
         problem: null,
         latest: expect.any(String),
         backups: [{ type: 'full' }, { type: 'full' }],
-      });
+      }),
+    );
     // None by schedule came after the cancelled one.
-    expect((await backups()).filter(({ requested_by: by }) => by === 'howdah')).toHaveLength(1);
+    expect((await runsOf(id)).filter(({ requested_by: by }) => by === 'howdah')).toHaveLength(1);
     // A tenant cannot fill the repository: with the four of before, these are ten.
     await behave('hangs');
     expect(await askUntilRefused(ask, cancel)).toEqual([202, 202, 202, 202, 202, 202, 422]);
@@ -168,7 +172,7 @@ async function expectCountWithDeleted(id: string): Promise<void> {
   expect(more).toMatchObject({ status: 422, body: { code: 'LIMIT_EXCEEDED' } });
   // It can be restored once its processes have stopped.
   const restore = async () => (await cloud.request('POST', `/services/${id}/restore`)).status;
-  await expect.poll(restore).toBe(202);
+  await untilExpected('the service can be restored', async () => expect(await restore()).toBe(202));
 }
 
 /** Asks for backups, and cancels them. @returns the statuses of the answers */
@@ -250,7 +254,7 @@ test.runIf(pgBackRest !== null)(
     await client.end();
     expect(await cloud.cli('service', 'delete', 'gone', '--yes')).toMatchObject({ code: 0 });
     // Its last WAL is archived when it stops, and sent after that.
-    await expect.poll(() => isAllShipped(id)).toBe(true);
+    await until('all WAL of the service is in the repository', () => isAllShipped(id));
 
     const metadata = await openMetadata(cloud.home);
     const listed = async () => (await cloud.request('GET', '/deletedServices')).body;
@@ -262,13 +266,15 @@ test.runIf(pgBackRest !== null)(
       await endTime(
         sql`update services set deleted_at = now() - interval '25 hours' where id = ${id}`,
       );
-      await expect
-        .poll(listed)
-        .toEqual([
+      await untilExpected('the deleted service is listed with its repository', async () =>
+        expect(await listed()).toEqual([
           expect.objectContaining({ service_id: id, name: 'gone', repository: 'offsite' }),
-        ]);
+        ]),
+      );
       const { services } = createLayout(join(cloud.home, 'data'));
-      await expect.poll(() => readdir(services)).not.toContain(id);
+      await untilExpected('the data of the service is removed from this machine', async () =>
+        expect(await readdir(services)).not.toContain(id),
+      );
     };
     await removeData();
     // Somebody else has its port now.
@@ -298,7 +304,9 @@ test.runIf(pgBackRest !== null)(
       sql`update services set kept = jsonb_set(kept, '{until}', to_jsonb(now())) where id = ${id}`,
     );
     expect(await cloud.request('POST', `/services/${id}/restore`)).toMatchObject({ status: 404 });
-    await expect.poll(listed).toEqual([]);
+    await untilExpected('no deleted service is listed', async () =>
+      expect(await listed()).toEqual([]),
+    );
     await metadata.close();
     const purged = await cloud.cli('service', 'purge', 'neighbour', '--confirm', 'neighbour');
     expect(purged).toMatchObject({ code: 0 });
@@ -319,7 +327,9 @@ test.runIf(pgBackRest !== null)(
     // An idle server finishes no WAL file, or few: its backup has what it wrote.
     const latestMs = async () =>
       Date.parse(String(Reflect.get(Object(await offMachine(id)), 'latest')));
-    await expect.poll(latestMs).toBeGreaterThan(Date.parse(service.created));
+    await untilExpected('the repository has the service as it was after its create', async () =>
+      expect(await latestMs()).toBeGreaterThan(Date.parse(service.created)),
+    );
     const idle = { code: 0, stderr: expect.stringMatching(/\d WAL files to replay/) };
     expect(await verify()).toMatchObject(idle);
     const client = await connectTo(cloud, service, service.initial_password);
@@ -329,7 +339,9 @@ test.runIf(pgBackRest !== null)(
     await client.end();
     // In less than checkpoint_timeout, for which the checkpointer of a new server would sleep.
     const writtenMs = Date.now();
-    await expect.poll(latestMs).toBeGreaterThan(writtenMs);
+    await untilExpected('the repository has all that was written', async () =>
+      expect(await latestMs()).toBeGreaterThan(writtenMs),
+    );
     const verified = await verify();
     expect(verified).toMatchObject({
       code: 0,

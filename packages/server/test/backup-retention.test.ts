@@ -8,6 +8,7 @@ import type { Service } from './harness-caller.ts';
 import { connectTo, install, makeHome, type Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
 import { createLayout, findPgBackRest, run } from './probe.ts';
+import { untilExpected } from './until.ts';
 
 const pgBackRest = await findPgBackRest();
 
@@ -65,10 +66,14 @@ describe.runIf(pgBackRest !== null)('a repository of 30 days', () => {
     await writeFile(join(place, 'later'), '');
     await restart();
     const removals = async () => (await readFile(join(place, 'removals'), 'utf8')).split('\n');
-    await expect
-      .poll(removals)
-      .toEqual(expect.arrayContaining([`${short.service_id} 1`, `${long.service_id} 30`]));
-    await expect.poll(() => countBackups(short)).toBe(1);
+    await untilExpected('pgBackRest has expired backups of both services', async () =>
+      expect(await removals()).toEqual(
+        expect.arrayContaining([`${short.service_id} 1`, `${long.service_id} 30`]),
+      ),
+    );
+    await untilExpected('one backup of the short retention is left', async () =>
+      expect(await countBackups(short)).toBe(1),
+    );
     expect(await countBackups(long)).toBeGreaterThanOrEqual(before);
   });
 
@@ -79,14 +84,20 @@ describe.runIf(pgBackRest !== null)('a repository of 30 days', () => {
     expect(await cloud.cli('backup', 'run', 'gone')).toMatchObject({ code: 0 });
     // The WAL with its password may still be on the machine alone.
     const madeMs = Date.now();
-    await expect.poll(() => latestMs(gone)).toBeGreaterThan(madeMs);
+    await untilExpected('the repository has all that was written', async () =>
+      expect(await latestMs(gone)).toBeGreaterThan(madeMs),
+    );
     expect(await cloud.cli('service', 'delete', 'gone', '--yes')).toMatchObject({ code: 0 });
     const metadata = await openMetadata(cloud.home);
     await sql`update services set deleted_at = now() - interval '25 hours', due_at = now()
       where id = ${id}`.execute(metadata.db);
     const { services } = createLayout(join(cloud.home, 'data'));
-    await expect.poll(() => readdir(services)).not.toContain(id);
-    await expect.poll(() => daysLeft(id)).toBe(90);
+    await untilExpected('the data of the service is removed from this machine', async () =>
+      expect(await readdir(services)).not.toContain(id),
+    );
+    await untilExpected('the deleted service has 90 days left', async () =>
+      expect(await daysLeft(id)).toBe(90),
+    );
 
     // 40 days pass, and the repository is tidied.
     await sql`update services set kept = kept || jsonb_build_object(
@@ -96,7 +107,10 @@ describe.runIf(pgBackRest !== null)('a repository of 30 days', () => {
     await metadata.close();
     const restartedMs = Date.now();
     await restart();
-    await expect.poll(controlSavedMs).toBeGreaterThan(restartedMs);
+    await untilExpected(
+      'the repository has the data of the control plane after its restart',
+      async () => expect(await controlSavedMs()).toBeGreaterThan(restartedMs),
+    );
     expect(await daysLeft(id)).toBe(50);
     expect(await cloud.cli('service', 'restore', 'gone')).toMatchObject({ code: 0 });
     const client = await connectTo(cloud, await cloud.get(id), gone.initial_password);

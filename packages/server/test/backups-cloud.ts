@@ -7,11 +7,11 @@ import { connectTo, install, type Installation } from './harness.ts';
 import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
 import { createLayout } from './probe.ts';
+import { until, untilExpected } from './until.ts';
 
 export let cloud: Installation;
 
 /** Longer than anything here takes to be seen. */
-export const SEEN = { interval: 100 };
 
 export type ServiceAccess = Service & { initial_password: string };
 
@@ -72,7 +72,9 @@ export async function operation(id: string, { request } = cloud) {
 /** Asks for a verification and waits for its end. */
 export async function verify(service: Service, on = cloud) {
   const id = await askToVerify(service, on);
-  await expect.poll(() => operation(id, on), SEEN).toMatchObject({ finished: expect.any(String) });
+  await untilExpected('the verification has ended', async () =>
+    expect(await operation(id, on)).toMatchObject({ finished: expect.any(String) }),
+  );
   return operation(id, on);
 }
 
@@ -89,9 +91,12 @@ export async function snapshotNow(service: Service): Promise<void> {
   const [newest] = (await backupsOf(service)).snapshots;
   const before = newest?.id;
   // Due after 3.6 s, and not before.
-  await expect.poll(() => Date.now() - Date.parse(newest?.taken ?? ''), SEEN).toBeGreaterThan(3600);
+  const takenMs = Date.parse(newest?.taken ?? '');
+  await until('the next snapshot is due', () => Date.now() > takenMs + 3600);
   await restart({ HOWDAH_SNAPSHOT_HOURS: '0.001' });
-  await expect.poll(async () => (await backupsOf(service)).snapshots[0]?.id, SEEN).not.toBe(before);
+  await untilExpected('another snapshot is taken', async () =>
+    expect((await backupsOf(service)).snapshots[0]?.id).not.toBe(before),
+  );
   await restart({ HOWDAH_SNAPSHOT_HOURS: '24' });
 }
 

@@ -1,7 +1,6 @@
 /** Backups: damage that a verification finds, and a disk that runs full. */
 import { open, readdir, rm, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { connectTo, install, type Installation, makeHome } from './harness.ts';
 import { hurried } from './tuning.ts';
@@ -15,7 +14,6 @@ import {
   pathsOf,
   restart,
   scratch,
-  SEEN,
   snapshotNow,
   VERIFIED,
   verify,
@@ -23,6 +21,7 @@ import {
   tearDown,
 } from './backups-cloud.ts';
 import { run } from './probe.ts';
+import { during, untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterEach(() => cloud.tidy());
@@ -129,7 +128,9 @@ describe('a backup that is damaged is found', () => {
         writtenInto.set(String(row?.['file']), [before, Date.now()]);
         await asHowdah(service, 'select pg_switch_wal()');
       }
-      await expect.poll(async () => (await archived()).length, SEEN).toBeGreaterThan(3);
+      await untilExpected('four WAL files are archived', async () =>
+        expect((await archived()).length).toBeGreaterThan(3),
+      );
       const [, last = '', lost = ''] = await archived();
       // However late it was archived.
       await utimes(join(archive, last), Date.now() / 1000 + 3600, Date.now() / 1000 + 3600);
@@ -152,9 +153,9 @@ describe('a backup that is damaged is found', () => {
         { code: 'VERIFICATION', message: expect.stringContaining(reason) },
       ]);
       await restart({});
-      await expect
-        .poll(async () => (await backupsOf(service)).snapshots[0]?.kind, SEEN)
-        .toBe('scheduled');
+      await untilExpected('a scheduled snapshot is taken', async () =>
+        expect((await backupsOf(service)).snapshots[0]?.kind).toBe('scheduled'),
+      );
       expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
       // The lost stretch still cannot be reached, and the window shows it.
       const [gap] = (await backupsOf(service)).window.gaps ?? [];
@@ -162,9 +163,11 @@ describe('a backup that is damaged is found', () => {
       expect(Date.parse(gap?.after ?? '')).toBeGreaterThanOrEqual(Number(begun));
       expect(Date.parse(gap?.after ?? '')).toBeLessThanOrEqual(Number(ended));
       const lostFor = `${reason}: nothing between ${gap?.after} and ${gap?.before} can be reached`;
-      await expect
-        .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
-        .toEqual([expect.objectContaining({ code: 'ARCHIVE', message: lostFor })]);
+      await untilExpected('the only warning is that of the WAL gap', async () =>
+        expect((await cloud.get(service.service_id)).warnings).toEqual([
+          expect.objectContaining({ code: 'ARCHIVE', message: lostFor }),
+        ]),
+      );
       const listed = await cloud.cli('backup', 'status', service.service_id);
       expect(listed.stdout).toContain(
         `except between ${gap?.after} and ${gap?.before}: a WAL segment is missing from the archive`,
@@ -177,11 +180,13 @@ describe('a backup that is damaged is found', () => {
 /**
  * Writes until a snapshot is due, which happens when enough WAL was written since the last one, and
  * does not find the space.
+ *
+ * @returns the end of the last write, which may wait for room
  */
 async function untilSnapshotFails(
   full: Installation,
   service: Service & { initial_password: string },
-): Promise<void> {
+): Promise<{ written: Promise<void> }> {
   const write = async (): Promise<void> => {
     const client = await connectTo(full, service, service.initial_password);
     try {
@@ -194,16 +199,20 @@ async function untilSnapshotFails(
     code: 'SNAPSHOT',
     message: expect.stringContaining('no space left on'),
   });
-  await expect
-    .poll(
-      async () => {
-        // On a full disk its session may be ended, or wait.
-        await Promise.race([write().catch(() => undefined), sleep(10_000)]);
-        return (await full.get(service.service_id)).warnings;
-      },
-      { interval: 1000 },
-    )
-    .toEqual(expect.arrayContaining([failed]));
+  let hasFailed = false;
+  const written = during(
+    () => !hasFailed,
+    async () => {
+      // On a full disk its session may be ended, or wait.
+      await write().catch(() => undefined);
+      await full.round('snapshots');
+    },
+  );
+  await untilExpected('a warning says that a snapshot finds no space', async () =>
+    expect((await full.get(service.service_id)).warnings).toEqual(expect.arrayContaining([failed])),
+  );
+  hasFailed = true;
+  return { written };
 }
 
 // A file system of its own is what can be filled without harm, and it takes root to mount one.
@@ -241,25 +250,25 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
         // Templates that are still being made take some per cent more.
         await fill(88 - ours);
         for (const service of [running, paused]) {
-          await expect
-            .poll(() => warnings(service), SEEN)
-            .toEqual(
+          await untilExpected(`${service.name} warns of a disk that is 85 % full`, async () =>
+            expect(await warnings(service)).toEqual(
               warned(
                 /^the disk of the services is (8[5-9]|9[0-4]) % full .*from 95 % on no services and forks are made: delete/,
               ),
-            );
+            ),
+          );
         }
         await rm(join(disk, 'filler'));
         // A snapshot that is being taken at this moment takes some more.
         await fill(97 - (await used()));
         for (const service of [running, paused]) {
-          await expect
-            .poll(() => warnings(service), SEEN)
-            .toEqual(
+          await untilExpected(`${service.name} warns of a disk that is 95 % full`, async () =>
+            expect(await warnings(service)).toEqual(
               expect.arrayContaining(
                 warned(/ is 9[5-9] % full .*, no services and forks are made/),
               ),
-            );
+            ),
+          );
         }
         expect(await verify(running, full)).toMatchObject({
           status: 'failed',
@@ -268,12 +277,15 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
         expect(await warnings(running)).toEqual(
           expect.arrayContaining([expect.objectContaining({ code: 'VERIFICATION' })]),
         );
-        await untilSnapshotFails(full, running);
+        const { written } = await untilSnapshotFails(full, running);
 
         await rm(join(disk, 'filler'));
+        await written;
         expect(await verify(running, full)).toMatchObject({ status: 'succeeded' });
         for (const service of [running, paused])
-          await expect.poll(() => warnings(service), SEEN).toBeUndefined();
+          await untilExpected(`${service.name} has no warnings`, async () =>
+            expect(await warnings(service)).toBeUndefined(),
+          );
       } finally {
         expect(await full.destroy()).toEqual([]);
         await run('umount', [disk]);

@@ -16,7 +16,6 @@ import {
   outcomeOf,
   pathsOf,
   scratch,
-  SEEN,
   type ServiceAccess,
   snapshotNow,
   VERIFIED,
@@ -25,6 +24,7 @@ import {
   tearDown,
 } from './backups-cloud.ts';
 import { findServer, instancePaths, run } from './probe.ts';
+import { until, untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterEach(() => cloud.tidy());
@@ -61,9 +61,13 @@ describe('a backup is verified by restoring it', () => {
       status: 202,
     });
     await cloud.until(service.service_id, 'PAUSED');
-    await expect
-      .poll(() => operation(id), SEEN)
-      .toMatchObject({ kind: 'verifyBackup', status: 'succeeded', steps: named(PARTS) });
+    await untilExpected('the verification has succeeded', async () =>
+      expect(await operation(id)).toMatchObject({
+        kind: 'verifyBackup',
+        status: 'succeeded',
+        steps: named(PARTS),
+      }),
+    );
     const { snapshots, last_verification: last, problem } = await backupsOf(service);
     expect(snapshots).toMatchObject([{ kind: 'initial', verification: last }]);
     expect(last).toMatchObject({
@@ -153,7 +157,7 @@ describe('a backup is verified by restoring it', () => {
           kind === 'verifyBackup' && status === 'succeeded' && by === 'howdah',
       ).length >= 2;
     for (const service of services)
-      await expect.poll(() => verifiedTwice(service), SEEN).toBe(true);
+      await until(`${service.name} is verified twice`, () => verifiedTwice(service));
     const all = (await own.operations()).filter(
       ({ kind, finished }) => kind === 'verifyBackup' && finished !== null,
     );
@@ -182,9 +186,12 @@ describe('a verification that is interrupted', () => {
   };
 
   const isChecking = async (id: string): Promise<void> =>
-    expect
-      .poll(async () => (await operation(id)).steps.at(-1), SEEN)
-      .toMatchObject({ name: 'check tables and indexes', finished: null });
+    untilExpected('the verification checks tables and indexes', async () =>
+      expect((await operation(id)).steps.at(-1)).toMatchObject({
+        name: 'check tables and indexes',
+        finished: null,
+      }),
+    );
 
   test('by a stop or crash of the control plane begins again and leaves nothing behind', async () => {
     const service = await endless('resumed');
@@ -193,15 +200,17 @@ describe('a verification that is interrupted', () => {
     await cloud.stop('SIGTERM');
     expect(await scratch()).toEqual([]);
     await cloud.up();
-    await expect.poll(() => copyOf(service), SEEN).not.toBeNull();
+    await untilExpected('a copy is verified again', async () =>
+      expect(await copyOf(service)).not.toBeNull(),
+    );
     await isChecking(id);
     await cloud.stop('SIGKILL');
     expect(await scratch()).toEqual([service.service_id]);
     await execute(service, 'drop index slowly');
     await cloud.up();
-    await expect
-      .poll(() => operation(id), SEEN)
-      .toMatchObject({ status: 'succeeded', steps: named(PARTS) });
+    await untilExpected('the verification has succeeded', async () =>
+      expect(await operation(id)).toMatchObject({ status: 'succeeded', steps: named(PARTS) }),
+    );
     expect(await scratch()).toEqual([]);
     expect(await cloud.audit()).toEqual([]);
   });
@@ -213,13 +222,10 @@ describe('a verification that is interrupted', () => {
     expect(await cloud.audit()).toEqual([]);
     await cloud.request('DELETE', `/services/${service.service_id}`);
     expect(await operation(id)).toMatchObject({ status: 'failed', error: 'superseded by delete' });
-    await expect.poll(scratch, SEEN).toEqual([]);
-    await expect
-      .poll(
-        async () => (await cloud.request('GET', `/services/${service.service_id}`)).status,
-        SEEN,
-      )
-      .toBe(404);
+    await untilExpected('no copy is left', async () => expect(await scratch()).toEqual([]));
+    await untilExpected('the service is deleted', async () =>
+      expect((await cloud.request('GET', `/services/${service.service_id}`)).status).toBe(404),
+    );
   });
 
   test('by the death of its server fails with the reason, and the service is not affected', async () => {
@@ -229,12 +235,12 @@ describe('a verification that is interrupted', () => {
     const server = await copyOf(service);
     if (server === null) throw new Error('no copy runs');
     process.kill(server.postmaster.pid, 'SIGKILL');
-    await expect
-      .poll(() => operation(id), SEEN)
-      .toMatchObject({
+    await untilExpected('the verification has failed', async () =>
+      expect(await operation(id)).toMatchObject({
         status: 'failed',
         error: expect.stringContaining('check tables and indexes: '),
-      });
+      }),
+    );
     expect(await scratch()).toEqual([]);
     expect((await cloud.get(service.service_id)).status).toBe('READY');
   });
@@ -248,14 +254,14 @@ describe('the archive', () => {
     await rename(archive, `${archive}.away`);
     await writeFile(archive, 'in the way');
     await asHowdah(service, 'select pg_switch_wal()');
-    await expect
-      .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
-      .toEqual([
+    await untilExpected('a warning says that the archive cannot be read', async () =>
+      expect((await cloud.get(service.service_id)).warnings).toEqual([
         {
           code: 'ARCHIVE',
           message: expect.stringContaining('the WAL archive cannot be read: ENOTDIR'),
         },
-      ]);
+      ]),
+    );
     expect(await readFile(join(cloud.home, 'logs', 'control.log'), 'utf8')).toContain(
       '"code":"ARCHIVE"',
     );
@@ -270,10 +276,12 @@ describe('the archive', () => {
     await rm(archive);
     await rename(`${archive}.away`, archive);
     await asHowdah(service, 'select pg_switch_wal()');
-    await expect
-      .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
-      .toBeUndefined();
-    await expect.poll(async () => (await readdir(archive)).length, SEEN).toBeGreaterThan(1);
+    await untilExpected('the service has no warnings', async () =>
+      expect((await cloud.get(service.service_id)).warnings).toBeUndefined(),
+    );
+    await untilExpected('the archive has two files', async () =>
+      expect((await readdir(archive)).length).toBeGreaterThan(1),
+    );
     expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
   });
 
@@ -289,19 +297,16 @@ describe('the archive', () => {
     await cloud.until(service.service_id, 'READY');
     await execute(service, 'create table t (n int)');
     await asHowdah(service, 'select pg_switch_wal()');
-    await expect
-      .poll(async () => (await readdir(join(disk, 'wal'))).length, SEEN)
-      .toBeGreaterThan(0);
+    await untilExpected('the linked archive has a file', async () =>
+      expect((await readdir(join(disk, 'wal'))).length).toBeGreaterThan(0),
+    );
     expect((await lstat(archive)).isSymbolicLink()).toBe(true);
     expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
     expect(await cloud.audit()).toEqual([]);
     await cloud.request('DELETE', `/services/${service.service_id}`);
-    await expect
-      .poll(
-        async () => (await cloud.request('GET', `/services/${service.service_id}`)).status,
-        SEEN,
-      )
-      .toBe(404);
+    await untilExpected('the service is deleted', async () =>
+      expect((await cloud.request('GET', `/services/${service.service_id}`)).status).toBe(404),
+    );
     expect(await readdir(disk)).toEqual([]);
     await rm(disk, { recursive: true });
   });

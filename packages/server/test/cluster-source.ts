@@ -4,7 +4,6 @@ import { once } from 'node:events';
 import { appendFile, chown, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { POOLER_TEMPLATE_SQL } from '../test-kubernetes/probe.ts';
@@ -21,6 +20,7 @@ import {
   REVOKE_WRITERS,
   scramVerifier,
 } from './probe.ts';
+import { until } from './until.ts';
 
 /** Any but root, whom PostgreSQL refuses. */
 const USER = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {};
@@ -100,16 +100,13 @@ async function connect(config: object): Promise<Client> {
 function createProcess(program: string, words: readonly string[], isReady: () => Promise<unknown>) {
   let child: ChildProcess | null = null;
   const start = async (): Promise<void> => {
-    child = spawn(program, words, { ...OPTIONS, stdio: 'ignore' });
-    for (;;) {
-      if (child.exitCode !== null) throw new Error(`PostgreSQL ended with ${child.exitCode}`);
-      const accepts = await isReady().then(
-        () => true,
-        () => false,
-      );
-      if (accepts) return;
-      await sleep(50);
-    }
+    const begun = spawn(program, words, { ...OPTIONS, stdio: 'ignore' });
+    child = begun;
+    await until('PostgreSQL accepts connections or has ended', async () => {
+      if (begun.exitCode === null) await isReady();
+      return true;
+    });
+    if (begun.exitCode !== null) throw new Error(`PostgreSQL ended with ${begun.exitCode}`);
   };
   const end = async (name: NodeJS.Signals): Promise<void> => {
     const ending = child;

@@ -1,7 +1,6 @@
 /** The local engine with real PostgreSQL servers, as a subject of the conformance suite. */
 import { readdir, readlink, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, DatabaseError } from 'pg';
 import {
   certificateHosts,
@@ -33,6 +32,7 @@ import {
   QUIET,
   TUNING,
 } from './probe.ts';
+import { until } from './until.ts';
 
 const HOST = '127.0.0.1';
 const FIRST_PASSWORD = 'first-password-of-the-suite';
@@ -107,7 +107,7 @@ export async function createLocalSubject(uidRange?: UidRange): Promise<LocalSubj
         await client.query('insert into suite select generate_series(1, $1::integer)', [rows]);
       }),
     countRows,
-    wait: sleep,
+    wait,
     nowMs: async () => Date.now(),
     kill: async (id, node) => {
       const server = await findServer(machine.layout.member(id, node));
@@ -128,6 +128,12 @@ export async function createLocalSubject(uidRange?: UidRange): Promise<LocalSubj
       return destroyHome(home, machine.layout.root);
     },
   };
+}
+
+/** The pace of the suite, which asks other engines for a clock of their own. */
+async function wait(ms: number): Promise<void> {
+  const endMs = performance.now() + ms;
+  await until(`${ms} ms are over`, () => performance.now() >= endMs);
 }
 
 /** Moves all of a service away. @returns a function that brings it back */

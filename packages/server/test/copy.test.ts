@@ -2,7 +2,6 @@
 import { existsSync } from 'node:fs';
 import { readdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { PASSWORD, startClusterSource, type ClusterSource } from './cluster-source.ts';
@@ -25,6 +24,7 @@ import {
   withSuperuserSession,
   writeMarker,
 } from './probe.ts';
+import { until } from './until.ts';
 
 /** No other installation has them: an earlier release would refuse the connections of a copy. */
 const UIDS = [95_000, 95_999] as const;
@@ -79,24 +79,20 @@ async function begin() {
 const prepare = (copy: ServiceSpec, { login }: ClusterSource) =>
   target().prepare(copy, { verifier: null, certificate: login });
 
-/** Makes steps until one ends with `until`. @returns the steps that were made */
+/** Makes steps until one ends with `isLast`. @returns the steps that were made */
 async function converge(
   spec: ServiceSpec,
-  until: (verdict: Verdict) => boolean = ({ outcome }) => outcome === 'settled',
+  isLast: (verdict: Verdict) => boolean = ({ outcome }) => outcome === 'settled',
 ): Promise<string[]> {
   const did: string[] = [];
-  for (;;) {
+  await until('the last step is made', async () => {
     const verdict = await subject.engine.lifecycle.converge(spec, async () => undefined);
     if (verdict.did !== null) did.push(verdict.did);
-    if (until(verdict)) return did;
-    if (verdict.outcome === 'failed') did.push(verdict.reason);
-    if (did.length > 30) throw new Error(did.join('\n'));
-    await sleep(verdict.outcome === 'again' ? verdict.waitMs : 100);
-  }
-}
-
-async function untilTrue(check: () => Promise<boolean>): Promise<void> {
-  while (!(await check())) await sleep(50);
+    if (isLast(verdict)) return true;
+    if (verdict.outcome === 'failed' && did.at(-1) !== verdict.reason) did.push(verdict.reason);
+    throw new Error(did.join('\n'));
+  });
+  return did;
 }
 
 async function login(
@@ -144,7 +140,7 @@ async function followUntilShutdown({ source, service, copy }: Begun): Promise<nu
       acknowledged += 1;
     }
   })().catch(() => undefined);
-  await untilTrue(async () => acknowledged > 1100);
+  await until('100 rows are acknowledged', () => acknowledged > 1100);
   expect(await converge(copy)).toEqual([]);
   expect(await target().position(service.id)).toMatchObject({
     isFollowing: true,
@@ -152,7 +148,7 @@ async function followUntilShutdown({ source, service, copy }: Begun): Promise<nu
   });
   await source.stop();
   await writing;
-  await untilTrue(async () => (await target().position(service.id)).hasShutdown);
+  await until('the copy has the shutdown', () => hasShutdown(service));
   return acknowledged;
 }
 
@@ -227,7 +223,7 @@ async function useAsService(service: ServiceSpec, rows: number): Promise<void> {
   await sql.setPassword(id, await subject.verifierOf('another'));
   await (await login(service, 'tsdbadmin', 'another')).end();
   await sql.setPassword(id, await subject.verifierOf(PASSWORD));
-  await untilTrue(async () => {
+  await until('the service has a snapshot', async () => {
     await backups.keep(id, { removes: false, quotaBytes: 10e9 });
     return (await backups.describe(id)).snapshots.length > 0;
   });
@@ -308,7 +304,7 @@ test('an engine that ends, and servers that die, only interrupt a copy', async (
   const server = await findServer(paths);
   if (server === null) throw new Error('the copy does not run');
   signal(server.postmaster.pid, 'SIGKILL');
-  await untilTrue(async () => (await findServer(paths)) === null);
+  await until('the server of the copy has ended', async () => (await findServer(paths)) === null);
   expect(await converge(copy)).toEqual(['start the copy']);
   const acknowledged = await followUntilShutdown(begun);
   await subject.recreate();
@@ -332,13 +328,16 @@ test('a copy whose service died has no shutdown, and is never promoted', async (
   const { source, service, copy } = await begin();
   await prepare(copy, source);
   await converge(copy);
-  await untilTrue(() => source.isFollowed());
+  await until('the copy follows', () => source.isFollowed());
   await source.kill();
   await source.start();
-  await untilTrue(() => source.isFollowed());
+  await until('the copy follows', () => source.isFollowed());
   // Recovery from a crash ends with a record like that of a shutdown, and the server goes on.
   await source.query('create table after_crash ()', 'tsdb');
-  await untilTrue(async () => (await source.isFollowed()) && !(await hasShutdown(service)));
+  await until(
+    'the copy follows beyond the shutdown',
+    async () => (await source.isFollowed()) && !(await hasShutdown(service)),
+  );
   await source.kill();
   expect(await hasShutdown(service)).toBe(false);
   const failed = await subject.engine.lifecycle.converge(service, async () => undefined);
@@ -363,14 +362,13 @@ test('a base backup that breaks off is begun again, and says what is in the way'
   const reasons = await converge(copy, ({ outcome }) => outcome === 'failed');
   const failed = await subject.engine.lifecycle.converge(copy, async () => undefined);
   expect([reasons, failed.outcome]).toEqual([['copy the data'], 'again']);
-  await untilTrue(async () => {
+  const reason = await until('the base backup has failed', async () => {
     const verdict = await subject.engine.lifecycle.converge(copy, async () => undefined);
-    if (verdict.outcome !== 'failed') return false;
-    expect(verdict.reason).toContain(`"${host}"`);
-    expect(verdict.reason).toContain(`port ${port} failed`);
-    expect(verdict.reason).not.toContain(paths.root);
-    return true;
+    return verdict.outcome === 'failed' ? verdict.reason : null;
   });
+  expect(reason).toContain(`"${host}"`);
+  expect(reason).toContain(`port ${port} failed`);
+  expect(reason).not.toContain(paths.root);
   await source.start();
   await converge(copy, ({ outcome }) => outcome === 'again');
   // So that it does not end by itself.
@@ -379,7 +377,7 @@ test('a base backup that breaks off is begun again, and says what is in the way'
   await expectNothing(service.id);
   await prepare(copy, source);
   expect(await converge(copy)).toContain('start the copy');
-  await untilTrue(() => source.isFollowed());
+  await until('the copy follows', () => source.isFollowed());
   await remove(service.id);
   await expectNothing(service.id);
 });

@@ -1,10 +1,10 @@
 /** An installation, and what tests of faults ask of it. */
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
 import { install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { createLayout, findServer, type InstancePaths } from './probe.ts';
+import { until } from './until.ts';
 
 export let cloud: Installation;
 
@@ -22,13 +22,11 @@ export async function postmasterOf(
 
 /** Waits until an operation of this kind has ended well, and returns it. */
 export async function succeeded(service: Pick<Service, 'service_id'>, kind: string, at = cloud) {
-  for (;;) {
-    const found = (await at.operations(service.service_id)).find(
+  return until(`a ${kind} has succeeded`, async () =>
+    (await at.operations(service.service_id)).find(
       (operation) => operation.kind === kind && operation.status === 'succeeded',
-    );
-    if (found !== undefined) return found;
-    await sleep(20);
-  }
+    ),
+  );
 }
 
 export async function setUp(): Promise<void> {

@@ -2,12 +2,12 @@
 import { randomBytes } from 'node:crypto';
 import { readdir, rm, statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { randomFrom } from './crash-points.ts';
 import { connectTo, install, makeHome } from './harness.ts';
 import { cloud, postmasterOf, succeeded, setUp, tearDown } from './faults-cloud.ts';
 import { createLayout, findServer, run, runningServers, signal } from './probe.ts';
+import { atMoment, until, untilExpected } from './until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -39,15 +39,13 @@ async function killAtAnyMoment(rounds: number): Promise<void> {
             action === 'resize' ? { cpu_millis: round % 2 === 0 ? '1000' : '500' } : undefined,
           );
     if (action === 'delete' && answer.status === 202) accepted.delete(target);
-    await sleep(random() * 300);
+    await atMoment(random() * 300);
     await cloud.stop('SIGKILL');
     await cloud.up();
   }
-  await expect
-    .poll(async () => (await cloud.operations()).filter(({ finished }) => finished === null), {
-      message: `seed ${seed}`,
-    })
-    .toEqual([]);
+  await untilExpected(`no operation is under way (seed ${seed})`, async () =>
+    expect((await cloud.operations()).filter(({ finished }) => finished === null)).toEqual([]),
+  );
   expect(await cloud.audit(), `seed ${seed}`).toEqual([]);
   for (const [id, password] of accepted) {
     const service = await cloud.get(id);
@@ -69,7 +67,9 @@ describe('a control plane that dies', () => {
     ]);
     await cloud.up();
     // Not even for a moment is it thought to be broken.
-    await expect.poll(() => cloud.audit()).toEqual([]);
+    await untilExpected('the integrity check finds nothing', async () =>
+      expect(await cloud.audit()).toEqual([]),
+    );
     expect((await cloud.operations(service.service_id)).map(({ kind }) => kind)).toEqual([
       'create',
     ]);
@@ -124,18 +124,19 @@ describe('the metadata database', () => {
     const { store } = createLayout(join(cloud.home, 'data'));
     const server = await findServer(store);
     signal(server?.postmaster.pid ?? 0, 'SIGKILL');
-    await expect.poll(async () => (await cloud.request('GET', '/services')).status).toBe(200);
+    await untilExpected('the API answers again', async () =>
+      expect((await cloud.request('GET', '/services')).status).toBe(200),
+    );
     // A connection that broke and was not used since may still be handed out once: said as such, and worth another try.
-    for (;;) {
-      const { status, body } = await cloud.request('POST', '/services', {
+    const { status, body } = await until('a create is not answered with 503', async () => {
+      const answer = await cloud.request('POST', '/services', {
         name: 'afterwards',
         service_type: 'POSTGRES',
       });
-      if (status === 503) continue;
-      expect(status, JSON.stringify(body)).toBe(202);
-      await cloud.until(idAndPassword(body)[0], 'READY');
-      break;
-    }
+      return answer.status === 503 ? null : answer;
+    });
+    expect(status, JSON.stringify(body)).toBe(202);
+    await cloud.until(idAndPassword(body)[0], 'READY');
   });
 });
 
@@ -154,13 +155,12 @@ describe.runIf(process.getuid?.() === 0)('a full disk', () => {
       });
       const types = regions?.[0]?.service_types.filter(({ available }) => available).length;
       const templates = () => readdir(join(full.home, 'data', 'templates'));
-      await expect
-        .poll(
-          async () =>
-            (await templates()).filter((name) => !name.endsWith('.new') && !name.startsWith('.'))
-              .length,
-        )
-        .toBe(types);
+      await untilExpected('each type has a precloned template', async () =>
+        expect(
+          (await templates()).filter((name) => !name.endsWith('.new') && !name.startsWith('.'))
+            .length,
+        ).toBe(types),
+      );
       // At 95 % nothing is made any more: the fork needs more than the rest of the disk before that.
       await client.query('create unlogged table large (text text)');
       await client.query('alter table large alter text set storage plain');
@@ -211,7 +211,9 @@ async function createAtOnce(count: number, deleted: number): Promise<void> {
   const services = await Promise.all(ids.slice(deleted).map((id) => cloud.until(id, 'READY')));
   expect(new Set(services.map(({ endpoint }) => endpoint.port)).size).toBe(services.length);
   for (const id of doomed) {
-    await expect.poll(async () => (await cloud.request('GET', `/services/${id}`)).status).toBe(404);
+    await untilExpected(`service ${id} is deleted`, async () =>
+      expect((await cloud.request('GET', `/services/${id}`)).status).toBe(404),
+    );
     const create = (await cloud.operations(id)).find(({ kind }) => kind === 'create');
     expect(create).toMatchObject(
       create?.status === 'failed' ? { error: 'superseded by delete' } : { status: 'succeeded' },

@@ -3,24 +3,23 @@ import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { once } from 'node:events';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { connectTo, install, preload } from './harness.ts';
 import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
 import { cloud, pathsOf, postmasterOf, succeeded, setUp, tearDown } from './faults-cloud.ts';
 import { childrenOf, createLayout, findProcess, signal } from './probe.ts';
+import { until } from './until.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
 
 /** Waits until the running operation has an error. */
 async function reasonOf(service: Pick<Service, 'service_id'>): Promise<string> {
-  for (;;) {
+  return until('the running operation has an error', async () => {
     const [newest] = await cloud.operations(service.service_id);
-    if (newest?.error !== undefined) return newest.error;
-    await sleep(20);
-  }
+    return newest?.error;
+  });
 }
 
 describe('a database that dies', () => {
