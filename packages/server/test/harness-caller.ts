@@ -1,6 +1,6 @@
 /** Calls of the API of one installation with one key, as tests make them. */
-import { createClient, type HowdahClient, type Schemas } from '@howdah/client';
-import { until } from './until.ts';
+import { createClient, HowdahError, type HowdahClient, type Schemas } from '@howdah/client';
+import { Hopeless, until } from './until.ts';
 
 export type Service = Schemas['Service'];
 export type Answer = { status: number; body: unknown; headers: Headers };
@@ -54,15 +54,20 @@ async function pages<T>(
   return { all: [...found.values()], pages: count };
 }
 
+const isMissing = (error: unknown): boolean => error instanceof HowdahError && error.status === 404;
+
 /** The functions that an installation offers to tests beside its processes. */
 export function callerOf(access: Access) {
   const { apiUrl, projectId, key } = access;
   const client: HowdahClient = createClient({ apiUrl, key });
 
   const getService = async (id: string): Promise<Service> => {
-    const { data } = await client.GET('/projects/{project_id}/services/{service_id}', {
-      params: { path: { project_id: projectId, service_id: id } },
-    });
+    const path = { project_id: projectId, service_id: id };
+    const { data } = await client
+      .GET('/projects/{project_id}/services/{service_id}', { params: { path } })
+      .catch((error: unknown) => {
+        throw isMissing(error) ? new Hopeless(`there is no service ${id}`) : error;
+      });
     if (data === undefined) throw new Error(`no body for service ${id}`);
     return data;
   };

@@ -7,6 +7,9 @@ const DEADLINE_MS = 600_000;
 /** A value is shown up to this many characters. */
 const SHOWN = 2000;
 
+/** Thrown by a probe whose condition will never hold: the wait ends with it at once. */
+export class Hopeless extends Error {}
+
 /** A value that says "not yet". */
 type NotYet = null | undefined | false;
 
@@ -16,7 +19,7 @@ type NotYet = null | undefined | false;
  *
  * @param what the condition, as "the standby follows"; a failure names it
  * @returns the value of the probe
- * @throws Error when it does not hold in time, with the last value or error of the probe
+ * @throws Error when it does not hold in time, with the last value or error of the probe; Hopeless
  */
 export async function until<T>(
   what: string,
@@ -26,6 +29,7 @@ export async function until<T>(
   for (;;) {
     const seen = await tried(probe);
     if ('value' in seen && isThere(seen.value)) return seen.value;
+    if ('error' in seen && seen.error instanceof Hopeless) throw seen.error;
     if (performance.now() > endMs) throw late(what, seen);
     await pause(POLL_MS);
   }
@@ -36,10 +40,7 @@ export async function until<T>(
  *
  * @example await untilExpected('no session is left', async () => expect(await count()).toBe(0));
  */
-export async function untilExpected(
-  what: string,
-  probe: () => unknown,
-): Promise<void> {
+export async function untilExpected(what: string, probe: () => unknown): Promise<void> {
   await until(what, async () => {
     await probe();
     return true;
@@ -47,10 +48,7 @@ export async function untilExpected(
 }
 
 /** Repeats an action for as long as a condition holds, such as a load beside a change. */
-export async function during(
-  condition: () => boolean,
-  action: () => unknown,
-): Promise<void> {
+export async function during(condition: () => boolean, action: () => unknown): Promise<void> {
   while (condition()) {
     await action();
     await pause(1);
