@@ -80,6 +80,8 @@ export default defineConfig({
           include: ['packages/*/src/**/*.test.ts', 'tools/*/*.test.ts'],
           // One process runs many files, and reads each module once: half the time.
           isolate: false,
+          // Some wait for servers of their own.
+          maxWorkers: availableParallelism() + 1,
           // As for system tests: no test measures time.
           testTimeout: 120_000,
           hookTimeout: 120_000,

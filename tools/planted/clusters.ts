@@ -103,8 +103,8 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     edits: [
       {
         file: `${LOCAL}/postgres/monitor.ts`,
-        from: 'if (performance.now() < dueMs + PAUSED_MS) report();\n    else watch',
-        to: 'if (performance.now() > dueMs + PAUSED_MS) watch',
+        from: 'onOver: () => {\n      beginSilence(state, id, patience);\n      changed(id);\n    },',
+        to: 'onOver: () => undefined,',
       },
     ],
     caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/postgres/monitor.test.ts` }] },

@@ -77,8 +77,8 @@ export const DATA_PLANTS: readonly Plant[] = [
     edits: [
       {
         file: `${SERVER}/reconcile/verifier.ts`,
-        from: 'if (waiting.every(({ requested_by: by }) => by !== HOWDAH)) await',
-        to: 'if (waiting.length === 0) await',
+        from: 'if (waiting.some(({ requested_by: by }) => by === HOWDAH)) return;',
+        to: 'if (waiting.length > 0) return;',
       },
     ],
     caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/reconcile/verifier.test.ts` }] },
