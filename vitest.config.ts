@@ -102,7 +102,6 @@ export default defineConfig({
           // Deadlines of last resort: no test measures time, and a slow machine must pass as well.
           testTimeout: 900_000,
           hookTimeout: 900_000,
-          expect: { poll: { timeout: 600_000 } },
         },
       },
       {
@@ -117,7 +116,6 @@ export default defineConfig({
           sequence: { groupOrder: 3 },
           testTimeout: 900_000,
           hookTimeout: 900_000,
-          expect: { poll: { timeout: 300_000 } },
         },
       },
       {
@@ -131,7 +129,6 @@ export default defineConfig({
           sequence: { groupOrder: 2 },
           testTimeout: 900_000,
           hookTimeout: 900_000,
-          expect: { poll: { timeout: 300_000 } },
         },
       },
     ],

@@ -1,7 +1,8 @@
 /** The one way in which tests wait. */
 import { inspect } from 'node:util';
 
-const POLL_MS = 20;
+/** A probe is tried again after a wait that doubles up to the second. */
+const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [1, 100];
 /** The deadline is a last resort: no test measures time, and a slow machine must pass as well. */
 const DEADLINE_MS = 600_000;
 /** A value is shown up to this many characters. */
@@ -26,12 +27,12 @@ export async function until<T>(
   probe: () => Promise<T> | T,
 ): Promise<Exclude<T, NotYet>> {
   const endMs = performance.now() + DEADLINE_MS;
-  for (;;) {
+  for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
     const seen = await tried(probe);
     if ('value' in seen && isThere(seen.value)) return seen.value;
     if ('error' in seen && seen.error instanceof Hopeless) throw seen.error;
     if (performance.now() > endMs) throw late(what, seen);
-    await pause(POLL_MS);
+    await pause(pauseMs);
   }
 }
 
