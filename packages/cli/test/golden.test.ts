@@ -308,7 +308,7 @@ const GOLDEN = fileURLToPath(new URL('golden/', import.meta.url));
 const fileOf = (name: string): string => `${name.replaceAll(' ', '-')}.txt`;
 
 /** Each command is half a dozen processes; one of so many runs by default. */
-const SAMPLE_OF = 5;
+const SAMPLE_OF = 15;
 
 describe.concurrent('golden', () => {
   const rows = [...CALLS, ...MORE];

@@ -93,69 +93,77 @@ test('data of a stopped server becomes a service with the name that is asked for
   expect(operation?.steps.map(({ name }) => name)).toContain('start PostgreSQL');
 });
 
-test('an adopted service is closed from the start, to an allow list or a VPC', async () => {
-  const service = await made('orders');
-  const { service_id: id, initial_password: password } = service;
-  const created = async (path: string, body: object): Promise<unknown> => {
-    const { status, body: answer } = await cloud.request('POST', path, body);
-    expect(status, JSON.stringify(answer)).toBe(201);
-    return answer;
-  };
-  const list = await created('/allow-lists', {
-    description: 'elsewhere',
-    cidr_blocks: ['203.0.113.0/24'],
-  });
-  const vpc = await created('/vpcs', {
-    name: 'inside',
-    cidr: '10.77.0.0/16',
-    region_code: service.region_code,
-  });
-  const listId = String(Reflect.get(Object(list), 'allow_list_id'));
-  await forget(id);
-  const unknown = { directory: rootOf(id), allow_list_id: 'aaaaaaaaaa' };
-  expect((await cloud.request('POST', '/services/adopt', unknown)).status).toBe(404);
-  const listed = await cloud.cli('adopt', rootOf(id), '--allow-list', 'elsewhere');
-  expect(listed, listed.stderr).toMatchObject({ code: 0 });
-  expect(listed.stderr).not.toContain('clients of all networks');
-  expect(await cloud.get(id)).toMatchObject({ status: 'READY', allow_list_id: listId });
-  await expect(connectTo(cloud, service, password)).rejects.toThrow(/pg_hba/);
-  await forget(id);
-  const both = await cloud.cli('adopt', rootOf(id), '--vpc', 'inside', '--allow-list', listId);
-  expect(both, both.stderr).toMatchObject({ code: 0 });
-  expect(await cloud.get(id)).toMatchObject({
-    status: 'READY',
-    allow_list_id: listId,
-    vpc_endpoint: { vpc_id: Reflect.get(Object(vpc), 'id') },
-  });
-  await expect(connectTo(cloud, service, password)).rejects.toThrow();
-});
+test(
+  'an adopted service is closed from the start, to an allow list or a VPC',
+  { tags: 'slow' },
+  async () => {
+    const service = await made('orders');
+    const { service_id: id, initial_password: password } = service;
+    const created = async (path: string, body: object): Promise<unknown> => {
+      const { status, body: answer } = await cloud.request('POST', path, body);
+      expect(status, JSON.stringify(answer)).toBe(201);
+      return answer;
+    };
+    const list = await created('/allow-lists', {
+      description: 'elsewhere',
+      cidr_blocks: ['203.0.113.0/24'],
+    });
+    const vpc = await created('/vpcs', {
+      name: 'inside',
+      cidr: '10.77.0.0/16',
+      region_code: service.region_code,
+    });
+    const listId = String(Reflect.get(Object(list), 'allow_list_id'));
+    await forget(id);
+    const unknown = { directory: rootOf(id), allow_list_id: 'aaaaaaaaaa' };
+    expect((await cloud.request('POST', '/services/adopt', unknown)).status).toBe(404);
+    const listed = await cloud.cli('adopt', rootOf(id), '--allow-list', 'elsewhere');
+    expect(listed, listed.stderr).toMatchObject({ code: 0 });
+    expect(listed.stderr).not.toContain('clients of all networks');
+    expect(await cloud.get(id)).toMatchObject({ status: 'READY', allow_list_id: listId });
+    await expect(connectTo(cloud, service, password)).rejects.toThrow(/pg_hba/);
+    await forget(id);
+    const both = await cloud.cli('adopt', rootOf(id), '--vpc', 'inside', '--allow-list', listId);
+    expect(both, both.stderr).toMatchObject({ code: 0 });
+    expect(await cloud.get(id)).toMatchObject({
+      status: 'READY',
+      allow_list_id: listId,
+      vpc_endpoint: { vpc_id: Reflect.get(Object(vpc), 'id') },
+    });
+    await expect(connectTo(cloud, service, password)).rejects.toThrow();
+  },
+);
 
-test('an upgrade is shown with its version and time while its former data is there', async () => {
-  const { service_id: id } = await made('orders');
-  await cloud.request('POST', `/services/${id}/stop`);
-  await cloud.until(id, 'PAUSED');
-  const marker = join(rootOf(id), 'howdah.json');
-  const facts: object = JSON.parse(await readFile(marker, 'utf8'));
-  await writeFile(marker, JSON.stringify({ ...facts, upgrade: 'upgradedid' }));
-  await forget(id);
-  expect((await adopt(rootOf(id))).status).toBe(202);
-  expect(await cloud.until(id, 'READY')).not.toHaveProperty('upgraded');
-  const undone = await cloud.request('POST', `/services/${id}/upgrade`, {
-    undo: true,
-    confirm: id,
-  });
-  expect(undone).toMatchObject({ status: 400, body: { code: 'INVALID_STATE' } });
-  const former = join(rootOf(id), 'aside', 'upgradedid');
-  await mkdir(join(former, '0'), { recursive: true, mode: 0o700 });
-  await writeFile(join(former, '0', 'PG_VERSION'), '15\n');
-  const at = new Date(Date.now() - 3_600_000);
-  await utimes(former, at, at);
-  await forget(id);
-  expect((await adopt(rootOf(id))).status).toBe(202);
-  expect(await cloud.until(id, 'READY')).toMatchObject({
-    upgraded: { from: '15', at: at.toISOString() },
-  });
-});
+test(
+  'an upgrade is shown with its version and time while its former data is there',
+  { tags: 'slow' },
+  async () => {
+    const { service_id: id } = await made('orders');
+    await cloud.request('POST', `/services/${id}/stop`);
+    await cloud.until(id, 'PAUSED');
+    const marker = join(rootOf(id), 'howdah.json');
+    const facts: object = JSON.parse(await readFile(marker, 'utf8'));
+    await writeFile(marker, JSON.stringify({ ...facts, upgrade: 'upgradedid' }));
+    await forget(id);
+    expect((await adopt(rootOf(id))).status).toBe(202);
+    expect(await cloud.until(id, 'READY')).not.toHaveProperty('upgraded');
+    const undone = await cloud.request('POST', `/services/${id}/upgrade`, {
+      undo: true,
+      confirm: id,
+    });
+    expect(undone).toMatchObject({ status: 400, body: { code: 'INVALID_STATE' } });
+    const former = join(rootOf(id), 'aside', 'upgradedid');
+    await mkdir(join(former, '0'), { recursive: true, mode: 0o700 });
+    await writeFile(join(former, '0', 'PG_VERSION'), '15\n');
+    const at = new Date(Date.now() - 3_600_000);
+    await utimes(former, at, at);
+    await forget(id);
+    expect((await adopt(rootOf(id))).status).toBe(202);
+    expect(await cloud.until(id, 'READY')).toMatchObject({
+      upgraded: { from: '15', at: at.toISOString() },
+    });
+  },
+);
 
 test('a port that another service has by now is not taken from it', async () => {
   const service = await made('orders');

@@ -77,33 +77,37 @@ test('each caller gets the expected status for each operation and kind of id, an
   expect(await everything()).toEqual(before);
 });
 
-test('a developer cannot end or upgrade a PROD service, or one with a PROD set', async () => {
-  const problems: (string | null)[] = [];
-  const routes = ROUTES.filter(({ names }) => names.includes('service_id'));
-  for (const tags of TAGS.filter(({ set }) => haproxy !== null || set === 'DEV')) {
-    await tag(tags);
-    const before = await everything();
-    for (const route of routes) {
-      const row = CALLERS[route.operationId];
-      if (row === undefined) throw new Error(`${route.operationId} is not in the table`);
-      const when = `, service ${tags.service}, set ${tags.set}`;
-      for (const caller of ['admin', 'developer', 'viewer', 'forkOnly', 'dryRunOnly'] as const)
-        problems.push(
-          await problemOfCall(
-            route,
-            caller,
-            'own',
-            'own',
-            expectedWithTags(route, row, caller, tags),
-            when,
-          ),
-        );
+test(
+  'a developer cannot end or upgrade a PROD service, or one with a PROD set',
+  { tags: 'slow' },
+  async () => {
+    const problems: (string | null)[] = [];
+    const routes = ROUTES.filter(({ names }) => names.includes('service_id'));
+    for (const tags of TAGS.filter(({ set }) => haproxy !== null || set === 'DEV')) {
+      await tag(tags);
+      const before = await everything();
+      for (const route of routes) {
+        const row = CALLERS[route.operationId];
+        if (row === undefined) throw new Error(`${route.operationId} is not in the table`);
+        const when = `, service ${tags.service}, set ${tags.set}`;
+        for (const caller of ['admin', 'developer', 'viewer', 'forkOnly', 'dryRunOnly'] as const)
+          problems.push(
+            await problemOfCall(
+              route,
+              caller,
+              'own',
+              'own',
+              expectedWithTags(route, row, caller, tags),
+              when,
+            ),
+          );
+      }
+      expect(await everything()).toEqual(before);
     }
-    expect(await everything()).toEqual(before);
-  }
-  await tag({ service: 'DEV', set: 'DEV' });
-  expect(problems.filter((problem) => problem !== null)).toEqual([]);
-});
+    await tag({ service: 'DEV', set: 'DEV' });
+    expect(problems.filter((problem) => problem !== null)).toEqual([]);
+  },
+);
 
 test('a fork_only key reads and changes its own forks only; a dry_run_only key changes nothing', async () => {
   const problems: (string | null)[] = [];

@@ -256,97 +256,107 @@ async function expectNothing(id: string): Promise<void> {
   expect(await mayConnect()).toBe(false);
 }
 
-test('a role of a tenant with the name of our superuser is renamed, not elevated', async ({
-  skip,
-}) => {
-  skip(installation === undefined, NO_PROGRAM);
-  const begun = await begin();
-  const { source, service, copy } = begun;
-  const admin = await source.admin();
-  await admin.query("create role howdah login createdb password 'of the tenant'");
-  await admin.query('create role former_howdah');
-  await admin.query('set role howdah');
-  await admin.query('create database theirs');
-  await admin.query('reset role');
-  await admin.query('alter role howdah set search_path = trap');
-  await admin.end();
-  await prepare(copy, source);
-  await converge(copy);
-  await followUntilShutdown(begun);
-  await converge(service);
-  expect(
-    await ofControl(
-      service.id,
-      `select rolname::text as name, rolsuper as super from pg_roles
+test(
+  'a role of a tenant with the name of our superuser is renamed, not elevated',
+  { tags: 'slow' },
+  async ({ skip }) => {
+    skip(installation === undefined, NO_PROGRAM);
+    const begun = await begin();
+    const { source, service, copy } = begun;
+    const admin = await source.admin();
+    await admin.query("create role howdah login createdb password 'of the tenant'");
+    await admin.query('create role former_howdah');
+    await admin.query('set role howdah');
+    await admin.query('create database theirs');
+    await admin.query('reset role');
+    await admin.query('alter role howdah set search_path = trap');
+    await admin.end();
+    await prepare(copy, source);
+    await converge(copy);
+    await followUntilShutdown(begun);
+    await converge(service);
+    expect(
+      await ofControl(
+        service.id,
+        `select rolname::text as name, rolsuper as super from pg_roles
        where rolname ~ 'howdah(_1)?$' order by rolname`,
-    ),
-  ).toEqual([
-    { name: 'former_howdah', super: false },
-    { name: 'former_howdah_1', super: false },
-    { name: 'howdah', super: true },
-  ]);
-  await (await login(service, 'former_howdah_1', 'of the tenant', 'theirs')).end();
-  await expect(login(service, 'howdah', 'of the tenant')).rejects.toThrow();
-  await remove(service.id);
-});
+      ),
+    ).toEqual([
+      { name: 'former_howdah', super: false },
+      { name: 'former_howdah_1', super: false },
+      { name: 'howdah', super: true },
+    ]);
+    await (await login(service, 'former_howdah_1', 'of the tenant', 'theirs')).end();
+    await expect(login(service, 'howdah', 'of the tenant')).rejects.toThrow();
+    await remove(service.id);
+  },
+);
 
-test('an engine that ends, and servers that die, only interrupt a copy', async ({ skip }) => {
-  skip(installation === undefined, NO_PROGRAM);
-  const begun = await begin();
-  const { source, service, copy, paths } = begun;
-  await prepare(copy, source);
-  // During the base backup.
-  await converge(copy, ({ outcome }) => outcome === 'again');
-  await subject.recreate();
-  await converge(copy);
-  // While it follows.
-  await subject.recreate();
-  const server = await findServer(paths);
-  if (server === null) throw new Error('the copy does not run');
-  signal(server.postmaster.pid, 'SIGKILL');
-  await until('the server of the copy has ended', async () => (await findServer(paths)) === null);
-  expect(await converge(copy)).toEqual(['start the copy']);
-  const acknowledged = await followUntilShutdown(begun);
-  await subject.recreate();
-  // Its promotion has begun, and its superuser was made.
-  await converge(service, ({ did }) => did === 'promote the copy');
-  const marker = await readMarker(paths);
-  if (marker === null) throw new Error('there is no marker');
-  await writeMarker(paths, { ...marker, provisioned: false });
-  await subject.recreate();
-  await expect(target().position(service.id)).resolves.toMatchObject({ isFollowing: false });
-  await converge(service, ({ did }) => did === 'promote the copy');
-  await subject.recreate();
-  await converge(service);
-  expect(await count(service)).toBeGreaterThanOrEqual(acknowledged);
-  await remove(service.id);
-  await expectNothing(service.id);
-});
+test(
+  'an engine that ends, and servers that die, only interrupt a copy',
+  { tags: 'slow' },
+  async ({ skip }) => {
+    skip(installation === undefined, NO_PROGRAM);
+    const begun = await begin();
+    const { source, service, copy, paths } = begun;
+    await prepare(copy, source);
+    // During the base backup.
+    await converge(copy, ({ outcome }) => outcome === 'again');
+    await subject.recreate();
+    await converge(copy);
+    // While it follows.
+    await subject.recreate();
+    const server = await findServer(paths);
+    if (server === null) throw new Error('the copy does not run');
+    signal(server.postmaster.pid, 'SIGKILL');
+    await until('the server of the copy has ended', async () => (await findServer(paths)) === null);
+    expect(await converge(copy)).toEqual(['start the copy']);
+    const acknowledged = await followUntilShutdown(begun);
+    await subject.recreate();
+    // Its promotion has begun, and its superuser was made.
+    await converge(service, ({ did }) => did === 'promote the copy');
+    const marker = await readMarker(paths);
+    if (marker === null) throw new Error('there is no marker');
+    await writeMarker(paths, { ...marker, provisioned: false });
+    await subject.recreate();
+    await expect(target().position(service.id)).resolves.toMatchObject({ isFollowing: false });
+    await converge(service, ({ did }) => did === 'promote the copy');
+    await subject.recreate();
+    await converge(service);
+    expect(await count(service)).toBeGreaterThanOrEqual(acknowledged);
+    await remove(service.id);
+    await expectNothing(service.id);
+  },
+);
 
-test('a copy whose service died has no shutdown, and is never promoted', async ({ skip }) => {
-  skip(installation === undefined, NO_PROGRAM);
-  const { source, service, copy } = await begin();
-  await prepare(copy, source);
-  await converge(copy);
-  await until('the copy follows', () => source.isFollowed());
-  await source.kill();
-  await source.start();
-  await until('the copy follows', () => source.isFollowed());
-  // Recovery from a crash ends with a record like that of a shutdown, and the server goes on.
-  await source.query('create table after_crash ()', 'tsdb');
-  await until(
-    'the copy follows beyond the shutdown',
-    async () => (await source.isFollowed()) && !(await hasShutdown(service)),
-  );
-  await source.kill();
-  expect(await hasShutdown(service)).toBe(false);
-  const failed = await subject.engine.lifecycle.converge(service, async () => undefined);
-  expect(failed).toMatchObject({
-    reason: expect.stringContaining('does not end with the shutdown'),
-  });
-  await remove(service.id);
-  await expectNothing(service.id);
-});
+test(
+  'a copy whose service died has no shutdown, and is never promoted',
+  { tags: 'slow' },
+  async ({ skip }) => {
+    skip(installation === undefined, NO_PROGRAM);
+    const { source, service, copy } = await begin();
+    await prepare(copy, source);
+    await converge(copy);
+    await until('the copy follows', () => source.isFollowed());
+    await source.kill();
+    await source.start();
+    await until('the copy follows', () => source.isFollowed());
+    // Recovery from a crash ends with a record like that of a shutdown, and the server goes on.
+    await source.query('create table after_crash ()', 'tsdb');
+    await until(
+      'the copy follows beyond the shutdown',
+      async () => (await source.isFollowed()) && !(await hasShutdown(service)),
+    );
+    await source.kill();
+    expect(await hasShutdown(service)).toBe(false);
+    const failed = await subject.engine.lifecycle.converge(service, async () => undefined);
+    expect(failed).toMatchObject({
+      reason: expect.stringContaining('does not end with the shutdown'),
+    });
+    await remove(service.id);
+    await expectNothing(service.id);
+  },
+);
 
 const hasShutdown = async ({ id }: ServiceSpec): Promise<boolean> =>
   (await target().position(id)).hasShutdown;
@@ -382,7 +392,7 @@ test('a base backup that breaks off is begun again, and says what is in the way'
   await expectNothing(service.id);
 });
 
-test('a copy takes the place of no data that is there', async ({ skip }) => {
+test('a copy takes the place of no data that is there', { tags: 'slow' }, async ({ skip }) => {
   skip(installation === undefined, NO_PROGRAM);
   const { source, service, copy } = await begin();
   const { layout } = subject.machine;

@@ -104,37 +104,41 @@ async function addCapturableExtension(): Promise<string | null> {
   return 'hypopg';
 }
 
-test('no allowed extension springs a trap in a database that is full of them', async () => {
-  const service = await cloud.create({ name: 'hostile', service_type: 'POSTGRES' });
-  const client = await tenant(service);
-  for (const statement of TRAPS) await client.query(statement);
-  await client.query(
-    `create function public.capturable(integer) returns boolean language plpgsql as $$
+test(
+  'no allowed extension springs a trap in a database that is full of them',
+  { tags: 'slow' },
+  async () => {
+    const service = await cloud.create({ name: 'hostile', service_type: 'POSTGRES' });
+    const client = await tenant(service);
+    for (const statement of TRAPS) await client.query(statement);
+    await client.query(
+      `create function public.capturable(integer) returns boolean language plpgsql as $$
      begin return trap.spring('a better match'); end $$`,
-  );
-  // The names that extensions use, taken by the tenant before.
-  await client.query('create schema postgis; create schema hypopg; create schema pgaudit');
-  await client.query('alter database tsdb set search_path = trap, public, pg_catalog');
-  await client.end();
-  const capturable = await addCapturableExtension();
-  const all = await extensionsOf(service);
-  if (all.some(({ name }) => name === capturable))
-    expect((await change(service, 'POST', 'hypopg')).status).toBe('succeeded');
-  for (const { name, state } of all.filter(({ allowed }) => allowed)) {
-    if (state === 'enabled' || name === 'hypopg') continue;
-    const answer = await cloud.request('POST', `/services/${service.service_id}/extensions`, {
-      name,
-    });
-    expect([202, 400, 422], `${name}: ${JSON.stringify(answer.body)}`).toContain(answer.status);
-    await cloud.until(service.service_id, 'READY');
-  }
-  expect(await sprungIn(cloud.home)).toEqual([]);
-  // Those that are created belong to tsdbadmin, their objects do not.
-  const owner = await tenant(service);
-  const { rows } = await owner.query(OWNERS);
-  await owner.end();
-  expect(rows).toEqual([{ others: 0, functions: 0 }]);
-});
+    );
+    // The names that extensions use, taken by the tenant before.
+    await client.query('create schema postgis; create schema hypopg; create schema pgaudit');
+    await client.query('alter database tsdb set search_path = trap, public, pg_catalog');
+    await client.end();
+    const capturable = await addCapturableExtension();
+    const all = await extensionsOf(service);
+    if (all.some(({ name }) => name === capturable))
+      expect((await change(service, 'POST', 'hypopg')).status).toBe('succeeded');
+    for (const { name, state } of all.filter(({ allowed }) => allowed)) {
+      if (state === 'enabled' || name === 'hypopg') continue;
+      const answer = await cloud.request('POST', `/services/${service.service_id}/extensions`, {
+        name,
+      });
+      expect([202, 400, 422], `${name}: ${JSON.stringify(answer.body)}`).toContain(answer.status);
+      await cloud.until(service.service_id, 'READY');
+    }
+    expect(await sprungIn(cloud.home)).toEqual([]);
+    // Those that are created belong to tsdbadmin, their objects do not.
+    const owner = await tenant(service);
+    const { rows } = await owner.query(OWNERS);
+    await owner.end();
+    expect(rows).toEqual([{ others: 0, functions: 0 }]);
+  },
+);
 
 /** Extensions of others, and functions of extensions that tsdbadmin could replace. */
 const OWNERS = `select
@@ -219,6 +223,7 @@ test('an extension with a library restarts the service, and its copies load it t
 
 test.skipIf(haproxy === null)(
   'replicas and nodes load a library before the primary does, with settings as large',
+  { tags: 'slow' },
   async () => {
     const service = await cloud.create({
       name: 'replicated',

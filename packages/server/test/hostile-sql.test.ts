@@ -170,7 +170,7 @@ test('a tenant fills its database with traps, and cannot set those that need a s
   expect(await sprungIn(cloud.home)).toEqual([]);
 });
 
-test('every operation of a service ends, and springs no trap', async () => {
+test('every operation of a service ends, and springs no trap', { tags: 'slow' }, async () => {
   expect([200, 400, 503]).toContain((await ask()).status);
   await asTenant((client) => client.query(`grant ${TRAP}_role, "a'b\n\u202e" to howdah_reader`));
   expect([200, 400, 503]).toContain((await ask()).status);

@@ -171,7 +171,7 @@ test('files that are renewed are taken up without a restart; broken ones are not
   }
 });
 
-test('off is off, and said', async () => {
+test('off is off, and said', { tags: 'slow' }, async () => {
   cloud = await install({ HOWDAH_HOST: '0.0.0.0', HOWDAH_TLS: 'off' });
   expect(cloud.apiUrl).toContain('http://');
   expect(await plain(cloud.port)).toContain('200 OK');
@@ -180,33 +180,37 @@ test('off is off, and said', async () => {
   );
 });
 
-test('an address may have so many connections; a proxy that is trusted any number', async () => {
-  cloud = await install({ HOWDAH_CONNECTIONS_PER_ADDRESS: '20', HOWDAH_HOST: '127.0.0.1' });
-  const { port } = cloud;
-  const open = async (): Promise<Socket> => {
-    const socket = connect(port, '127.0.0.1').on('error', () => undefined);
-    await once(socket, 'connect');
-    return socket;
-  };
-  // Connections that the test's own client keeps open count too: connect until one is refused.
-  const sockets: Socket[] = [];
-  for (let more = 0; more < 25; more++) sockets.push(await open());
-  expect(await plain(port)).toMatch(
-    /^HTTP\/1\.1 429 [^]*"RATE_LIMITED"[^]*"message":"this address has 20/,
-  );
-  // Others are not hurt: another address of this machine gets through.
-  const other = connect({ port, host: '127.0.0.1', localAddress: '127.0.0.2' }).on(
-    'error',
-    () => undefined,
-  );
-  other.write('GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n');
-  const [answer] = await once(other, 'data');
-  expect(String(answer)).toContain('200 OK');
-  for (const socket of sockets) socket.destroy();
-  await untilExpected('the address may connect again', async () =>
-    expect(await plain(port)).toContain('200 OK'),
-  );
-});
+test(
+  'an address may have so many connections; a proxy that is trusted any number',
+  { tags: 'slow' },
+  async () => {
+    cloud = await install({ HOWDAH_CONNECTIONS_PER_ADDRESS: '20', HOWDAH_HOST: '127.0.0.1' });
+    const { port } = cloud;
+    const open = async (): Promise<Socket> => {
+      const socket = connect(port, '127.0.0.1').on('error', () => undefined);
+      await once(socket, 'connect');
+      return socket;
+    };
+    // Connections that the test's own client keeps open count too: connect until one is refused.
+    const sockets: Socket[] = [];
+    for (let more = 0; more < 25; more++) sockets.push(await open());
+    expect(await plain(port)).toMatch(
+      /^HTTP\/1\.1 429 [^]*"RATE_LIMITED"[^]*"message":"this address has 20/,
+    );
+    // Others are not hurt: another address of this machine gets through.
+    const other = connect({ port, host: '127.0.0.1', localAddress: '127.0.0.2' }).on(
+      'error',
+      () => undefined,
+    );
+    other.write('GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n');
+    const [answer] = await once(other, 'data');
+    expect(String(answer)).toContain('200 OK');
+    for (const socket of sockets) socket.destroy();
+    await untilExpected('the address may connect again', async () =>
+      expect(await plain(port)).toContain('200 OK'),
+    );
+  },
+);
 
 test('wrong keys from one address end in 429, valid ones never; the address is that of the client behind a trusted proxy', async () => {
   cloud = await install({

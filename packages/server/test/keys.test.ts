@@ -365,7 +365,7 @@ test('a project has what its limits allow, both figures are shown, and 20 at a t
   );
 });
 
-test('the same by the command line', async () => {
+test('the same by the command line', { tags: 'slow' }, async () => {
   const made = await cloud.cli('project', 'create', '--name', 'by hand', '--services', '3');
   expect(made).toMatchObject({
     code: 0,

@@ -299,41 +299,45 @@ test('the port of a pooler is reserved, also while the pooler is disabled', asyn
   await close();
 });
 
-test('the integrity check finds a pooler that is missing, and one that must not run', async () => {
-  const service = await createPooled('audited');
-  const id = service.service_id;
-  const { endpoint } = await poolerOf(service);
-  expect(await cloud.audit()).toEqual([]);
-  const metadata = await openMetadata(cloud.home);
-  const set = async (pooler: boolean) => {
-    await metadata.db.updateTable('services').set({ pooler }).where('id', '=', id).execute();
-  };
-  // The metadata database's database outlives the control plane, which would write the document again with the next figures.
-  await cloud.stop('SIGKILL');
-  await set(false);
-  const problems = await cloud.audit();
-  expect(problems).toContain(`service ${id} is READY without a pooler, and 1 of it run`);
-  expect(problems).toContain(
-    `something listens on port ${endpoint.port}, the pooler's of service ${id}, which must not run`,
-  );
-  expect(problems).toContain(`the document of service ${id} says another pooler than its record`);
-  await set(true);
-  const process = await pgbouncerOf(service);
-  signal(process.pid, 'SIGKILL');
-  await until('PgBouncer is gone', () => waitUntilGone(process, 0));
-  expect(await cloud.audit()).toEqual(
-    expect.arrayContaining([
-      `service ${id} is READY with a pooler, and 0 of it run`,
-      `service ${id} is READY and nothing listens on its pooler's port ${endpoint.port}`,
-    ]),
-  );
-  await cloud.up();
-  await pgbouncerOf(service);
-  await metadata.close();
-  await untilExpected('the integrity check finds nothing', async () =>
-    expect(await cloud.audit()).toEqual([]),
-  );
-});
+test(
+  'the integrity check finds a pooler that is missing, and one that must not run',
+  { tags: 'slow' },
+  async () => {
+    const service = await createPooled('audited');
+    const id = service.service_id;
+    const { endpoint } = await poolerOf(service);
+    expect(await cloud.audit()).toEqual([]);
+    const metadata = await openMetadata(cloud.home);
+    const set = async (pooler: boolean) => {
+      await metadata.db.updateTable('services').set({ pooler }).where('id', '=', id).execute();
+    };
+    // The metadata database's database outlives the control plane, which would write the document again with the next figures.
+    await cloud.stop('SIGKILL');
+    await set(false);
+    const problems = await cloud.audit();
+    expect(problems).toContain(`service ${id} is READY without a pooler, and 1 of it run`);
+    expect(problems).toContain(
+      `something listens on port ${endpoint.port}, the pooler's of service ${id}, which must not run`,
+    );
+    expect(problems).toContain(`the document of service ${id} says another pooler than its record`);
+    await set(true);
+    const process = await pgbouncerOf(service);
+    signal(process.pid, 'SIGKILL');
+    await until('PgBouncer is gone', () => waitUntilGone(process, 0));
+    expect(await cloud.audit()).toEqual(
+      expect.arrayContaining([
+        `service ${id} is READY with a pooler, and 0 of it run`,
+        `service ${id} is READY and nothing listens on its pooler's port ${endpoint.port}`,
+      ]),
+    );
+    await cloud.up();
+    await pgbouncerOf(service);
+    await metadata.close();
+    await untilExpected('the integrity check finds nothing', async () =>
+      expect(await cloud.audit()).toEqual([]),
+    );
+  },
+);
 
 test('options of the startup packet that a pooled connection cannot keep are refused', async () => {
   const service = await createPooled('options');

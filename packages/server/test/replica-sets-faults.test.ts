@@ -286,51 +286,55 @@ describe('a node that accepts writes', () => {
   });
 });
 
-test('the integrity check finds a node or gateway that is missing, and one that must not run', async () => {
-  const service = await withTable('audited');
-  const set = await createSet(service, 1);
-  expect(await cloud.audit()).toEqual([]);
-  await cloud.stop('SIGKILL');
-  const gateway = await findDaemon(layoutOf(cloud).gateway(set.id));
-  if (gateway === null) throw new Error('no gateway');
-  signal(gateway.pid, 'SIGKILL');
-  signal(await nodeOf(set, 1), 'SIGKILL');
-  await untilStopped(set);
-  const findGateway = () => findDaemon(layoutOf(cloud).gateway(set.id));
-  await until('the gateway is gone', async () => (await findGateway()) === null);
-  expect(await cloud.audit()).toEqual(
-    expect.arrayContaining([
-      `read replica set ${set.id} is READY and 0 of its gateway run`,
-      `server ${memberKey(set.id, 1)} of read replica set ${set.id} does not run`,
-      `service ${set.id} is READY and nothing listens on its port ${set.endpoint.port}`,
-    ]),
-  );
-  const { db, close } = await openMetadata(cloud.home);
-  await db
-    .updateTable('services')
-    .set({ read_replica_sets: '[]' })
-    .where('id', '=', service.service_id)
-    .execute();
-  expect(await cloud.audit()).toContain(
-    `service ${service.service_id} shows other read replica sets than it has`,
-  );
-  const slot = join(
-    layoutOf(cloud).member(service.service_id, 0).data,
-    'pg_replslot',
-    nodeName(set.id, 9),
-  );
-  await mkdir(slot);
-  expect(await cloud.audit()).toContain(
-    `server ${service.service_id} has a replication slot for ${nodeName(set.id, 9)}, which does not follow it`,
-  );
-  await rmdir(slot);
-  await cloud.up();
-  await close();
-  await untilServing(set, [1]);
-  await untilExpected('the integrity check finds nothing', async () =>
-    expect(await cloud.audit()).toEqual([]),
-  );
-});
+test(
+  'the integrity check finds a node or gateway that is missing, and one that must not run',
+  { tags: 'slow' },
+  async () => {
+    const service = await withTable('audited');
+    const set = await createSet(service, 1);
+    expect(await cloud.audit()).toEqual([]);
+    await cloud.stop('SIGKILL');
+    const gateway = await findDaemon(layoutOf(cloud).gateway(set.id));
+    if (gateway === null) throw new Error('no gateway');
+    signal(gateway.pid, 'SIGKILL');
+    signal(await nodeOf(set, 1), 'SIGKILL');
+    await untilStopped(set);
+    const findGateway = () => findDaemon(layoutOf(cloud).gateway(set.id));
+    await until('the gateway is gone', async () => (await findGateway()) === null);
+    expect(await cloud.audit()).toEqual(
+      expect.arrayContaining([
+        `read replica set ${set.id} is READY and 0 of its gateway run`,
+        `server ${memberKey(set.id, 1)} of read replica set ${set.id} does not run`,
+        `service ${set.id} is READY and nothing listens on its port ${set.endpoint.port}`,
+      ]),
+    );
+    const { db, close } = await openMetadata(cloud.home);
+    await db
+      .updateTable('services')
+      .set({ read_replica_sets: '[]' })
+      .where('id', '=', service.service_id)
+      .execute();
+    expect(await cloud.audit()).toContain(
+      `service ${service.service_id} shows other read replica sets than it has`,
+    );
+    const slot = join(
+      layoutOf(cloud).member(service.service_id, 0).data,
+      'pg_replslot',
+      nodeName(set.id, 9),
+    );
+    await mkdir(slot);
+    expect(await cloud.audit()).toContain(
+      `server ${service.service_id} has a replication slot for ${nodeName(set.id, 9)}, which does not follow it`,
+    );
+    await rmdir(slot);
+    await cloud.up();
+    await close();
+    await untilServing(set, [1]);
+    await untilExpected('the integrity check finds nothing', async () =>
+      expect(await cloud.audit()).toEqual([]),
+    );
+  },
+);
 
 test('a missing replica is a warning of its service', async () => {
   const service = await withTable('warned');

@@ -331,7 +331,7 @@ test('each member and each node has metrics, in series and for Prometheus', asyn
   );
 });
 
-test('the command line creates, shows, changes and deletes a set', async () => {
+test('the command line creates, shows, changes and deletes a set', { tags: 'slow' }, async () => {
   const service = await withTable('by command');
   const made = await cloud.cli(
     'replica-set',

@@ -265,70 +265,74 @@ test('a key has at most 20 links and 20 sessions: the oldest are deleted', async
   }
 });
 
-test('refused calls of one key are one entry for each operation and answer, with how many they were, whatever ids they make up', async () => {
-  const viewer = await newKey('viewer');
-  const [publicKey = ''] = viewer.split(':');
-  const at = `/projects/${cloud.projectId}/services`;
-  const seen = await many(3000, (n) =>
-    n % 3 === 0
-      ? callAs(viewer, 'DELETE', `${at}/${newId()}`)
-      : callAs(viewer, 'POST', `${at}/made-up-${n}/stop`),
-  );
-  expect([...seen]).toEqual([[403, 3000]]);
-  const entries = async () => (await cloud.request('GET', `/audit?public_key=${publicKey}`)).body;
-  const first = {
-    outcome: 'refused',
-    code: 'FORBIDDEN',
-    public_key: publicKey,
-    path: expect.stringContaining(`${BASE_PATH}${at}`),
-  };
-  await untilExpected('the audit log counts all calls', async () =>
-    expect(await entries()).toEqual(
-      expect.arrayContaining([
-        expect.objectContaining({
-          ...first,
-          call: 'deleteService',
-          count: 1000,
-          last_at: expect.any(String),
-        }),
-        expect.objectContaining({
-          ...first,
-          call: 'stopService',
-          count: 2000,
-          last_at: expect.any(String),
-        }),
-      ]),
-    ),
-  );
-  expect(await entries()).toHaveLength(2);
-  const printed = await cloud.cli(
-    'audit-log',
-    'list',
-    '--call',
-    'deleteService',
-    '--outcome',
-    'refused',
-  );
-  expect(printed.stdout).toContain('FORBIDDEN (1000 times)');
-  // Keys and projects that are made up.
-  const before = await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(
-    metadata.db,
-  );
-  await many(1000, (n) => callAs(`HDmadeup${n}:x`, 'POST', `/projects/${newId()}/services`));
-  await untilExpected('the audit log has a new row', async () =>
-    expect(
-      (
-        await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(
-          metadata.db,
-        )
-      ).rows[0]?.count,
-    ).toBeGreaterThan(before.rows[0]?.count ?? 0),
-  );
-  const after = await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(
-    metadata.db,
-  );
-  expect((after.rows[0]?.count ?? 0) - (before.rows[0]?.count ?? 0)).toBeLessThanOrEqual(100);
-});
+test(
+  'refused calls of one key are one entry for each operation and answer, with how many they were, whatever ids they make up',
+  { tags: 'slow' },
+  async () => {
+    const viewer = await newKey('viewer');
+    const [publicKey = ''] = viewer.split(':');
+    const at = `/projects/${cloud.projectId}/services`;
+    const seen = await many(3000, (n) =>
+      n % 3 === 0
+        ? callAs(viewer, 'DELETE', `${at}/${newId()}`)
+        : callAs(viewer, 'POST', `${at}/made-up-${n}/stop`),
+    );
+    expect([...seen]).toEqual([[403, 3000]]);
+    const entries = async () => (await cloud.request('GET', `/audit?public_key=${publicKey}`)).body;
+    const first = {
+      outcome: 'refused',
+      code: 'FORBIDDEN',
+      public_key: publicKey,
+      path: expect.stringContaining(`${BASE_PATH}${at}`),
+    };
+    await untilExpected('the audit log counts all calls', async () =>
+      expect(await entries()).toEqual(
+        expect.arrayContaining([
+          expect.objectContaining({
+            ...first,
+            call: 'deleteService',
+            count: 1000,
+            last_at: expect.any(String),
+          }),
+          expect.objectContaining({
+            ...first,
+            call: 'stopService',
+            count: 2000,
+            last_at: expect.any(String),
+          }),
+        ]),
+      ),
+    );
+    expect(await entries()).toHaveLength(2);
+    const printed = await cloud.cli(
+      'audit-log',
+      'list',
+      '--call',
+      'deleteService',
+      '--outcome',
+      'refused',
+    );
+    expect(printed.stdout).toContain('FORBIDDEN (1000 times)');
+    // Keys and projects that are made up.
+    const before = await sql<{
+      count: number;
+    }>`select count(*)::int as count from audit_log`.execute(metadata.db);
+    await many(1000, (n) => callAs(`HDmadeup${n}:x`, 'POST', `/projects/${newId()}/services`));
+    await untilExpected('the audit log has a new row', async () =>
+      expect(
+        (
+          await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(
+            metadata.db,
+          )
+        ).rows[0]?.count,
+      ).toBeGreaterThan(before.rows[0]?.count ?? 0),
+    );
+    const after = await sql<{
+      count: number;
+    }>`select count(*)::int as count from audit_log`.execute(metadata.db);
+    expect((after.rows[0]?.count ?? 0) - (before.rows[0]?.count ?? 0)).toBeLessThanOrEqual(100);
+  },
+);
 
 test('projects, keys and VPCs have a cap that says what to do', async () => {
   await metadata.db.transaction().execute(async (tx) => {

@@ -334,6 +334,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
 
   test.runIf(haproxy !== null)(
     'sets of a paused service move with it, and servers that die in a VPC are started again there',
+    { tags: 'slow' },
     async () => {
       const { cloud, own, plugged } = at();
       const vpc = await own.vpc('10.94.0.0/24');

@@ -318,7 +318,7 @@ test('a project has at most twenty webhooks, also by requests at the same time',
   });
 });
 
-test('the command line creates, tests, lists and deletes webhooks', async () => {
+test('the command line creates, tests, lists and deletes webhooks', { tags: 'slow' }, async () => {
   const { url, received } = await receiver((_, n) => (n === 1 ? 200 : 500));
   const made = await cloud.cli(
     'webhook',
