@@ -9,7 +9,7 @@ import { spawnSync } from 'node:child_process';
 import { parseSync, visitorKeys } from 'oxc-parser';
 
 export const MAX_FUNCTION_LINES = 80;
-export const MAX_FILE_LINES = 400;
+export const MAX_FILE_LINES = 600;
 export const MAX_WIDTH = 100;
 export const MAX_DOCUMENT_WIDTH = 110;
 

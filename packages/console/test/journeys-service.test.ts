@@ -100,65 +100,72 @@ describe.skipIf(CHROMIUM === null)(`actions of a service in Chromium${NO_CHROMIU
     });
   });
 
-  test('the operator adds a repository, saves its kit, and removes it by its name', async () => {
-    const service = await installation.create({ name: 'backed up', addons: [] });
-    const { page } = await enter();
-    await mkdir(offsite());
-    await page.goto('/project/repositories');
-    await page.getByRole('heading', { name: 'No repository' }).waitFor();
-    await page.getByLabel('Type', { exact: true }).selectOption('path');
-    await page.getByLabel('Name', { exact: true }).fill('disk2');
-    await page.getByLabel('Directory', { exact: true }).fill(offsite());
-    await page.getByRole('button', { name: 'Add the repository' }).click();
-    if ((await findPgBackRest()) === null) {
-      await page.getByRole('alert').filter({ hasText: 'apt-get install pgbackrest' }).waitFor();
-      return;
-    }
-    const kit = page.getByRole('dialog', { name: 'The recovery kit of disk2' });
-    await kit.getByText('The kit is a secret').waitFor();
-    const [download] = await Promise.all([
-      page.waitForEvent('download'),
-      kit.getByRole('button', { name: 'Download the kit' }).click(),
-    ]);
-    expect(download.suggestedFilename()).toBe('recovery-kit-disk2.json');
-    const saved: unknown = JSON.parse(await readFile(await download.path(), 'utf8'));
-    const { data: listed } = await installation.client.GET('/repositories');
-    const { data: wanted } = await installation.client.POST(
-      '/repositories/{repository_id}/recoveryKit',
-      { params: { path: { repository_id: listed?.[0]?.id ?? '' } } },
-    );
-    expect(saved).toEqual(wanted);
+  test(
+    'the operator adds a repository, saves its kit, and removes it by its name',
+    { tags: 'slow' },
+    async () => {
+      const service = await installation.create({ name: 'backed up', addons: [] });
+      const { page } = await enter();
+      await mkdir(offsite());
+      await page.goto('/project/repositories');
+      await page.getByRole('heading', { name: 'No repository' }).waitFor();
+      await page.getByLabel('Type', { exact: true }).selectOption('path');
+      await page.getByLabel('Name', { exact: true }).fill('disk2');
+      await page.getByLabel('Directory', { exact: true }).fill(offsite());
+      await page.getByRole('button', { name: 'Add the repository' }).click();
+      if ((await findPgBackRest()) === null) {
+        await page.getByRole('alert').filter({ hasText: 'apt-get install pgbackrest' }).waitFor();
+        return;
+      }
+      const kit = page.getByRole('dialog', { name: 'The recovery kit of disk2' });
+      await kit.getByText('The kit is a secret').waitFor();
+      const [download] = await Promise.all([
+        page.waitForEvent('download'),
+        kit.getByRole('button', { name: 'Download the kit' }).click(),
+      ]);
+      expect(download.suggestedFilename()).toBe('recovery-kit-disk2.json');
+      const saved: unknown = JSON.parse(await readFile(await download.path(), 'utf8'));
+      const { data: listed } = await installation.client.GET('/repositories');
+      const { data: wanted } = await installation.client.POST(
+        '/repositories/{repository_id}/recoveryKit',
+        { params: { path: { repository_id: listed?.[0]?.id ?? '' } } },
+      );
+      expect(saved).toEqual(wanted);
 
-    // The page of the service first: the pill of the repository is about all services.
-    await openService(page, service, 'backups');
-    const there = page.getByRole('region', { name: 'Off the machine' });
-    await there.getByText('disk2').waitFor();
-    await there
-      .getByText('Last backup')
-      .locator('..')
-      .getByText(/ago|now/)
-      .waitFor();
-    const points = page.getByRole('region', { name: 'Points in time' });
-    await points.getByText(/ · kept for 3 days/).waitFor();
-    await points.getByText(/ · kept for 14 days/).waitFor();
-    await points.getByLabel('Days that repositories keep its backups').fill('30');
-    await points.getByRole('button', { name: 'Set retention' }).click();
-    await points.getByText(/ · kept for 30 days/).waitFor();
+      // The page of the service first: the pill of the repository is about all services.
+      await openService(page, service, 'backups');
+      const there = page.getByRole('region', { name: 'Off the machine' });
+      await there.getByText('disk2').waitFor();
+      await there
+        .getByText('Last backup')
+        .locator('..')
+        .getByText(/ago|now/)
+        .waitFor();
+      const points = page.getByRole('region', { name: 'Points in time' });
+      await points.getByText(/ · kept for 3 days/).waitFor();
+      await points.getByText(/ · kept for 14 days/).waitFor();
+      await points.getByLabel('Days that repositories keep its backups').fill('30');
+      await points.getByRole('button', { name: 'Set retention' }).click();
+      await points.getByText(/ · kept for 30 days/).waitFor();
 
-    await page.goto('/project/repositories');
-    const card = page.getByRole('region', { name: 'disk2' });
-    await card.getByText('First backups').waitFor({ state: 'detached' });
-    await card.getByText('none yet').waitFor({ state: 'detached' });
-    // A repository that loses its contents says so, until it is added again elsewhere.
-    await rm(join(offsite(), 'howdah'), { recursive: true });
-    await card.getByRole('button', { name: 'Check now' }).click();
-    await card.getByRole('alert').filter({ hasText: 'remove it here and add it again' }).waitFor();
-    await card.getByRole('button', { name: 'Remove…' }).click();
-    const dialog = page.getByRole('dialog', { name: 'Remove disk2' });
-    await dialog.getByRole('textbox').fill('disk2');
-    await dialog.getByRole('button', { name: 'Remove the repository' }).click();
-    await page.getByRole('heading', { name: 'No repository' }).waitFor();
-  });
+      await page.goto('/project/repositories');
+      const card = page.getByRole('region', { name: 'disk2' });
+      await card.getByText('First backups').waitFor({ state: 'detached' });
+      await card.getByText('none yet').waitFor({ state: 'detached' });
+      // A repository that loses its contents says so, until it is added again elsewhere.
+      await rm(join(offsite(), 'howdah'), { recursive: true });
+      await card.getByRole('button', { name: 'Check now' }).click();
+      await card
+        .getByRole('alert')
+        .filter({ hasText: 'remove it here and add it again' })
+        .waitFor();
+      await card.getByRole('button', { name: 'Remove…' }).click();
+      const dialog = page.getByRole('dialog', { name: 'Remove disk2' });
+      await dialog.getByRole('textbox').fill('disk2');
+      await dialog.getByRole('button', { name: 'Remove the repository' }).click();
+      await page.getByRole('heading', { name: 'No repository' }).waitFor();
+    },
+  );
 
   test('the key of another project sees no repositories, and why', async () => {
     const { data: other } = await installation.client.POST('/projects', {

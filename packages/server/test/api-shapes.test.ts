@@ -58,13 +58,17 @@ test('every call of the document was made, and each answer matches the document'
   expect(successes.toSorted()).toEqual(possible.toSorted());
 });
 
-test('no password is in an answer other than that to a create, or in a file of the installation', async () => {
-  expect(passwords.length).toBeGreaterThan(8);
-  const answered = bodies.join('\n');
-  for (const password of passwords) expect(answered).not.toContain(password);
-  // One pass over all files for all passwords: there are gigabytes of them.
-  const words = passwords.flatMap((password) => ['-e', password]);
-  const grep = promisify(execFile)('grep', ['-r', '-F', '-a', '-o', ...words, cloud.home]);
-  // Code 1: found nothing. The error shows what was found where.
-  await expect(grep, 'found in a file').rejects.toMatchObject({ code: 1 });
-});
+test(
+  'no password is in an answer other than that to a create, or in a file of the installation',
+  { tags: 'slow' },
+  async () => {
+    expect(passwords.length).toBeGreaterThan(8);
+    const answered = bodies.join('\n');
+    for (const password of passwords) expect(answered).not.toContain(password);
+    // One pass over all files for all passwords: there are gigabytes of them.
+    const words = passwords.flatMap((password) => ['-e', password]);
+    const grep = promisify(execFile)('grep', ['-r', '-F', '-a', '-o', ...words, cloud.home]);
+    // Code 1: found nothing. The error shows what was found where.
+    await expect(grep, 'found in a file').rejects.toMatchObject({ code: 1 });
+  },
+);

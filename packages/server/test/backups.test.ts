@@ -81,52 +81,56 @@ describe('a backup is verified by restoring it', () => {
     expect(await scratch()).toEqual([]);
   });
 
-  test('with data and indexes of all kinds, of a running and a paused service, and by the command line', async () => {
-    const service = await cloud.create({ name: 'later', service_type: 'POSTGRES' });
-    await execute(
-      service,
-      'create table t (n int primary key, words text[], long text)',
-      `insert into t select n, array[n::text], repeat(md5(n::text), 200) from generate_series(1, 2000) n`,
-      'create index on t using gin (words)',
-      'create index on t using brin (n)',
-      'create index on t (upper(long))',
-      'create unlogged table fleeting as select 1 as n',
-      'create materialized view seen as select count(*) from t',
-      // Settings that hinder a session which does not expect them.
-      'alter database tsdb set default_transaction_read_only = on',
-    );
-    await snapshotNow(service);
-    const asClient = await connectTo(cloud, service, service.initial_password);
-    await asClient.query('set default_transaction_read_only = off');
-    await asClient.query('insert into t values (-1)');
-    const { rows } = await asClient.query<{ now: Date }>('select clock_timestamp() as now');
-    await asClient.end();
-    expect(await verify(service)).toMatchObject({ status: 'succeeded', steps: named(PARTS) });
-    const running = await backupsOf(service);
-    expect(running.snapshots[0]).toMatchObject({
-      kind: 'scheduled',
-      verification: { succeeded: true },
-    });
-    // All that was committed before it was asked for, and no later than now.
-    expect(Date.parse(running.last_verification?.recovery_point ?? '')).toBeGreaterThanOrEqual(
-      rows[0]?.now.getTime() ?? Infinity,
-    );
+  test(
+    'with data and indexes of all kinds, of a running and a paused service, and by the command line',
+    { tags: 'slow' },
+    async () => {
+      const service = await cloud.create({ name: 'later', service_type: 'POSTGRES' });
+      await execute(
+        service,
+        'create table t (n int primary key, words text[], long text)',
+        `insert into t select n, array[n::text], repeat(md5(n::text), 200) from generate_series(1, 2000) n`,
+        'create index on t using gin (words)',
+        'create index on t using brin (n)',
+        'create index on t (upper(long))',
+        'create unlogged table fleeting as select 1 as n',
+        'create materialized view seen as select count(*) from t',
+        // Settings that hinder a session which does not expect them.
+        'alter database tsdb set default_transaction_read_only = on',
+      );
+      await snapshotNow(service);
+      const asClient = await connectTo(cloud, service, service.initial_password);
+      await asClient.query('set default_transaction_read_only = off');
+      await asClient.query('insert into t values (-1)');
+      const { rows } = await asClient.query<{ now: Date }>('select clock_timestamp() as now');
+      await asClient.end();
+      expect(await verify(service)).toMatchObject({ status: 'succeeded', steps: named(PARTS) });
+      const running = await backupsOf(service);
+      expect(running.snapshots[0]).toMatchObject({
+        kind: 'scheduled',
+        verification: { succeeded: true },
+      });
+      // All that was committed before it was asked for, and no later than now.
+      expect(Date.parse(running.last_verification?.recovery_point ?? '')).toBeGreaterThanOrEqual(
+        rows[0]?.now.getTime() ?? Infinity,
+      );
 
-    await cloud.request('POST', `/services/${service.service_id}/stop`);
-    await cloud.until(service.service_id, 'PAUSED');
-    const asked = await cloud.cli('backup', 'verify', 'later');
-    expect(asked.code, asked.stderr).toBe(0);
-    expect(
-      asked.stderr.split('\n').flatMap((line) => /^✓ ([a-zA-Z ]+?) \d/.exec(line)?.[1] ?? []),
-    ).toEqual(PARTS);
-    expect(asked.stderr).toContain('not compared: the service does not run');
-    const listed = await cloud.cli('backup', 'status', 'later');
-    expect(listed.stdout).toMatch(/scheduled .* MB .*, back in \d+\.\d s/);
-    expect((await backupsOf(service)).snapshots[0]?.verification?.at).not.toBe(
-      running.last_verification?.at,
-    );
-    expect((await cloud.get(service.service_id)).warnings).toBeUndefined();
-  });
+      await cloud.request('POST', `/services/${service.service_id}/stop`);
+      await cloud.until(service.service_id, 'PAUSED');
+      const asked = await cloud.cli('backup', 'verify', 'later');
+      expect(asked.code, asked.stderr).toBe(0);
+      expect(
+        asked.stderr.split('\n').flatMap((line) => /^✓ ([a-zA-Z ]+?) \d/.exec(line)?.[1] ?? []),
+      ).toEqual(PARTS);
+      expect(asked.stderr).toContain('not compared: the service does not run');
+      const listed = await cloud.cli('backup', 'status', 'later');
+      expect(listed.stdout).toMatch(/scheduled .* MB .*, back in \d+\.\d s/);
+      expect((await backupsOf(service)).snapshots[0]?.verification?.at).not.toBe(
+        running.last_verification?.at,
+      );
+      expect((await cloud.get(service.service_id)).warnings).toBeUndefined();
+    },
+  );
 
   test('is refused where there is nothing to restore', async () => {
     const { body } = await cloud.request('POST', '/services', {

@@ -209,11 +209,8 @@ function againOrRefuse(
   }
 }
 
-/**
- * How long requests may go on when the control plane stops. The caller of a request that is cut off
- * does not learn whether its change was made.
- */
-const STOP_GRACE_MS = 20_000;
+/** How long requests may go on when the control plane stops: containers are killed after 10 s. */
+const STOP_GRACE_MS = 5000;
 const IDLE_POLL_MS = 50;
 
 /**
