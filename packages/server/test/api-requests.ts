@@ -1,8 +1,7 @@
 /** An installation with a service and a VPC, and requests to its API with any headers: for tests of errors. */
 import { randomBytes } from 'node:crypto';
 import { expect } from 'vitest';
-import { type Installation } from './harness.ts';
-import { share } from './shared.ts';
+import { install, type Installation } from './harness.ts';
 import type { Answer, Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 import { insertKey, insertProject, newId, sha256 } from './probe.ts';
@@ -14,7 +13,7 @@ export let metadata: Records;
 export let service: Service & { initial_password: string };
 export let vpc: string;
 export async function setUp(): Promise<void> {
-  cloud = await share();
+  cloud = await install();
   metadata = await openMetadata(cloud.home);
   service = await cloud.create({ name: 'target', service_type: 'POSTGRES' });
   const { body } = await cloud.request('POST', '/vpcs', {
