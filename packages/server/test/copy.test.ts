@@ -313,7 +313,7 @@ test(
     expect(await converge(copy)).toEqual(['start the copy']);
     const acknowledged = await followUntilShutdown(begun);
     await subject.recreate();
-    // Its promotion has begun, and its superuser was made.
+    // The promotion has begun, and the superuser was made.
     await converge(service, ({ did }) => did === 'promote the copy');
     const marker = await readMarker(paths);
     if (marker === null) throw new Error('there is no marker');

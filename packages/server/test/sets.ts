@@ -169,7 +169,7 @@ async function untilCounted(
 ): Promise<void> {
   const paths = nodePaths(set, port.n, on);
   const place = { host: paths.socket, port: port.port };
-  // It may start just now, or not have the table yet.
+  // The server may start just now, or not have the table yet.
   await untilExpected(`node ${port.n} has ${count} rows in ${table}`, async () => {
     const client = new Client({ ...place, user: 'howdah', database: 'tsdb' });
     client.on('error', () => undefined);

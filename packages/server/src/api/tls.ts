@@ -1,9 +1,9 @@
 /** The certificate of the API: from files that somebody else renews, or of our own CA. */
-import type { Rounds } from '../lib/rounds.ts';
 import { readFile } from 'node:fs/promises';
 import type { Server } from 'node:http';
 import { Server as HttpsServer } from 'node:https';
 import { ConfigError, type Config } from '../config.ts';
+import type { Rounds } from '../lib/rounds.ts';
 import {
   isPair,
   issueServerCertificate,
