@@ -27,6 +27,7 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   sql: 'one statement; $1, $2, … are the parameters',
   'new-name': '1 to 128 characters',
   environment: 'DEV or PROD',
+  purpose: 'reports or lookups',
   url: 'http or https',
   token: 'the token of a link that howdah console printed',
   'psql-options': 'passed to psql unchanged',

@@ -116,6 +116,7 @@ export const SET_VIEW: View<Schemas['ReadReplicaSet']> = {
     ['POOLER', (set) => placeOrNone(poolerOf(set))],
     ['VPC', ({ vpc_endpoint: endpoint }) => endpoint?.vpc_id ?? ''],
     ['ENVIRONMENT', ({ metadata }) => metadata.environment],
+    ['PURPOSE', ({ purpose }) => purpose],
   ],
 };
 

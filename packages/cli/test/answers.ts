@@ -227,6 +227,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   enablePoolerOfReplicaSet: ok({ message: 'the connection pooler is enabled' }),
   disablePoolerOfReplicaSet: ok({ message: 'the connection pooler is disabled' }),
   setEnvironmentOfReplicaSet: ok({ message: 'the environment is PROD' }),
+  setPurposeOfReplicaSet: ok({ message: 'the set is for lookups' }),
   updatePassword: nothing,
   setEnvironment: ok({ message: 'the environment is PROD' }),
   renameService: ok(SERVICE),

@@ -15,6 +15,7 @@ export const set = {
   endpoint: { host: '127.0.0.1', port: 20004 },
   connection_pooler: { endpoint: { host: '127.0.0.1', port: 20006 } },
   metadata: { environment: 'DEV' },
+  purpose: 'reports',
   status: 'active',
 };
 

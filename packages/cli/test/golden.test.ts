@@ -127,6 +127,7 @@ const CALLS: readonly Row[] = [
   row('enablePoolerOfReplicaSet', 'replica-set enable-pooler orders readers'),
   row('disablePoolerOfReplicaSet', 'replica-set disable-pooler orders readers'),
   row('setEnvironmentOfReplicaSet', 'replica-set set-environment orders readers PROD'),
+  row('setPurposeOfReplicaSet', 'replica-set set-purpose orders readers lookups'),
   row('deleteReplicaSet', 'replica-set delete orders readers'),
   row('getSimulation', 'simulation get'),
   {

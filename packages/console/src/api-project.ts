@@ -3,6 +3,7 @@
  * of a service that came with them; and the repositories and clusters of the installation.
  */
 import type { Schemas } from '@howdah/client';
+import type { SetPurpose } from '@howdah/contract/types';
 import type { AuditOutcome } from '@howdah/contract/values';
 import { queryOptions } from '@tanstack/react-query';
 import { body, client, exactClient } from './api.ts';
@@ -381,6 +382,11 @@ export function setCalls(project: string, service: string) {
           ...of(set),
           body: { cpu_millis: String(cpuMillis) },
         },
+      ),
+    setPurpose: (set: string, purpose: SetPurpose) =>
+      client.POST(
+        '/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}/setPurpose',
+        { ...of(set), body: { purpose } },
       ),
     setPooler: (set: string, wanted: boolean) =>
       wanted

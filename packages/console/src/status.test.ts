@@ -25,6 +25,7 @@ const setIn = (environment: Environment): ReplicaSet => ({
   memory_gbs: 1,
   endpoint: { host: 'localhost', port: 5432 },
   metadata: { environment },
+  purpose: 'reports',
   status: 'active',
   lag_limit: { bytes: 0, seconds: 0 },
   node_states: [],

@@ -143,6 +143,7 @@ export const ACCESS = {
   enablePoolerOfReplicaSet: 'change',
   disablePoolerOfReplicaSet: 'change',
   setEnvironmentOfReplicaSet: 'change',
+  setPurposeOfReplicaSet: 'change',
   updatePassword: 'change',
   setEnvironment: 'change',
   renameService: 'change',

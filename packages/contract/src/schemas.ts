@@ -70,6 +70,7 @@ import {
 } from './schemas/projects.ts';
 import {
   CreateReplicaSetBody,
+  SetPurposeBody,
   ReadReplicaSetDetailSchema,
   ReadReplicaSetSchema,
   ReplicaStateSchema,
@@ -141,6 +142,7 @@ export const NAMED_SCHEMAS = [
   AdoptBody,
   ForkBody,
   CreateReplicaSetBody,
+  SetPurposeBody,
   ResizeBody,
   RunBackupBody,
   VerificationSchema,

@@ -99,6 +99,7 @@ test('changes that need no engine show the settled status', () => {
   for (const kind of [
     'updatePassword',
     'setEnvironment',
+    'setPurpose',
     'rename',
     'setBackupRetention',
     'verifyBackup',

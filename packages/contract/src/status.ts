@@ -57,6 +57,7 @@ export const OPERATION_KINDS = [
   'disablePooler',
   'updatePassword',
   'setEnvironment',
+  'setPurpose',
   'rename',
   'setBackupRetention',
   'setHA',
@@ -111,6 +112,7 @@ export const CANCEL: Record<OperationKind, 'always' | 'queued' | { no: string }>
   disablePooler: { no: 'enable the pooler once it is done' },
   updatePassword: { no: 'it was done when it was answered: set another password' },
   setEnvironment: { no: 'it was done when it was answered: set it again' },
+  setPurpose: { no: 'it was done when it was answered: set it again' },
   rename: { no: 'it was done when it was answered: rename it again' },
   setBackupRetention: { no: 'it was done when it was answered: set it again' },
   setHA: { no: 'set it again once it is done' },
@@ -207,6 +209,7 @@ export function statusOf(
       return 'UNSTABLE';
     case 'updatePassword':
     case 'setEnvironment':
+    case 'setPurpose':
     case 'rename':
     case 'setBackupRetention':
     case 'verifyBackup':

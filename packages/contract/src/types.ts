@@ -107,6 +107,13 @@ export const MAX_PEERINGS = 50;
 export const MAX_NODES = 10;
 export const MAX_NODES_OF_SERVICE = 20;
 
+/**
+ * For which reads a set is: `reports` take long, and see rows that the primary keeps for them;
+ * `lookups` are short, and cost the primary nothing.
+ */
+export const SET_PURPOSES = ['reports', 'lookups'] as const;
+export type SetPurpose = (typeof SET_PURPOSES)[number];
+
 /** Bounds of names (services, projects, keys), in characters. */
 export const NAME_MAX_CHARACTERS = 128;
 /** Bounds of a password given to updatePassword, in characters. */

@@ -123,10 +123,14 @@ describe.concurrent('a service whose pods are all killed in each step', { tags: 
       const set: ServiceSpec = {
         ...(await subject.newSpec()),
         firstVerifier: null,
-        set: { parent: spec.id, nodes: 1 },
+        set: { parent: spec.id, nodes: 1, purpose: 'reports' },
       };
       expect(await settleKilling(subject, set)).toContain(STEPS.create);
-      const two = { ...set, provisioned: true, set: { parent: spec.id, nodes: 2 } };
+      const two = {
+        ...set,
+        provisioned: true,
+        set: { parent: spec.id, nodes: 2, purpose: 'reports' },
+      } as const;
       expect(await settleKilling(subject, two)).toContain(STEPS.addNode);
       expect(await settleKilling(subject, { ...two, set: set.set })).toContain(STEPS.removeNode);
       await ledger.goesOn();

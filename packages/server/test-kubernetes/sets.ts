@@ -18,7 +18,7 @@ async function setOf(
   return {
     ...(await subject.newSpec()),
     firstVerifier: null,
-    set: { parent: service.id, nodes },
+    set: { parent: service.id, nodes, purpose: 'reports' },
   };
 }
 

@@ -226,16 +226,20 @@ function deletingSet(): Pick<Call, 'operationId' | 'action' | 'act'> {
   return { operationId: 'deleteReplicaSet', action: 'deleteReplicaSet', act };
 }
 
-function settingEnvironmentOfSet(): Pick<Call, 'operationId' | 'action' | 'act'> {
+/** A change of a set that is done when it is answered. */
+function notingOnSet(
+  kind: 'setEnvironment' | 'setPurpose',
+  change: (set: SetWorld, slot: Slot) => SetWorld,
+): Pick<Call, 'operationId' | 'action' | 'act'> {
   const act = (world: World, slot: Slot): Effect => {
     const [set] = world.sets;
     if (world.deleted || set === undefined) return missing(world);
     if (ALLOWED[setStatusIn(set)].setEnvironment === 'refuse') return refused(world);
-    const sets = world.sets.with(0, { ...set, environment: environmentOf(slot) });
-    const ended: Ended[] = [...world.ended, 'set setEnvironment succeeded'];
-    return done({ ...world, sets, ended }, 'setEnvironmentOfReplicaSet', 'setEnvironment');
+    const ended: Ended[] = [...world.ended, `set ${kind} succeeded`];
+    const sets = world.sets.with(0, change(set, slot));
+    return done({ ...world, sets, ended }, `${kind}OfReplicaSet`, kind);
   };
-  return { operationId: 'setEnvironmentOfReplicaSet', action: null, act };
+  return { operationId: `${kind}OfReplicaSet`, action: null, act };
 }
 
 const cpuOf = (slot: Slot): number => (slot === 'one' ? 1000 : 2000);
@@ -386,8 +390,13 @@ export const CALLS: Record<string, Call> = {
     needs: 'pooler of the set',
   },
   'environment of a set': {
-    ...settingEnvironmentOfSet(),
+    ...notingOnSet('setEnvironment', (set, slot) => ({ ...set, environment: environmentOf(slot) })),
     body: (slot) => ({ environment: environmentOf(slot) }),
+    needs: 'set',
+  },
+  'purpose of a set': {
+    ...notingOnSet('setPurpose', (set) => set),
+    body: (slot) => ({ purpose: slot === 'one' ? 'lookups' : 'reports' }),
     needs: 'set',
   },
   'delete a set': { ...deletingSet(), needs: 'set' },

@@ -73,6 +73,23 @@ async function expectService({ service, id, endpoint }: Following): Promise<void
   expect(JSON.stringify(services)).not.toContain(`"service_id":"${id}"`);
 }
 
+/** The nodes whose slots keep rows on the primary that a query of them may see. */
+const KEPT = 'select count(xmin)::int as kept from pg_replication_slots';
+
+/** A set is for reports at first, and can be for lookups. */
+async function expectPurposes(set: Following, service: ServiceAccess): Promise<void> {
+  await untilExpected('the primary keeps the rows that nodes see', async () =>
+    expect(await once(write(service), KEPT)).toEqual([{ kept: 2 }]),
+  );
+  expect(await post(set, 'setPurpose', { purpose: 'lookups' })).toMatchObject({
+    status: 200,
+    body: { message: 'the set is for lookups' },
+  });
+  await untilExpected('the primary keeps no rows for nodes', async () =>
+    expect(await once(write(service), KEPT)).toEqual([{ kept: 0 }]),
+  );
+}
+
 describe('every call', () => {
   test('create, list, get, get as a service, resize, setEnvironment and delete answer as documented', async () => {
     const service = await withTable('calls');
@@ -89,6 +106,7 @@ describe('every call', () => {
       ...SMALL,
       endpoint,
       metadata: { environment: 'DEV' },
+      purpose: 'reports',
     };
     expect(answer.body).toEqual({ ...shape, status: 'creating' });
     expect(answer.headers.get('Operation-Id')).toMatch(/^[a-z0-9]{10}$/);
@@ -120,6 +138,8 @@ describe('every call', () => {
     expect((await setsOf(service))[0]?.metadata).toEqual({ environment: 'PROD' });
     expect((await cloud.get(service.service_id)).metadata).toEqual({ environment: 'DEV' });
 
+    await expectPurposes(set, service);
+
     expect(
       (await cloud.request('GET', `/services/${id}/logs?node=2&search=ready`)).body,
     ).toMatchObject({
@@ -142,6 +162,7 @@ describe('every call', () => {
       'create succeeded',
       'delete succeeded',
       'setEnvironment succeeded',
+      'setPurpose succeeded',
     ]);
     expect(await cloud.audit()).toEqual([]);
   });
@@ -184,7 +205,13 @@ async function expectCreatesRefused(list: string): Promise<void> {
 async function expectWrongPathsRefused(service: ServiceAccess, set: Following) {
   const list = `/services/${service.service_id}/replicaSets`;
   for (const id of ['nosuchidxx', service.service_id, '%00', 'x'.repeat(200)]) {
-    for (const action of ['resize', 'setEnvironment', 'enablePooler', 'disablePooler'])
+    for (const action of [
+      'resize',
+      'setEnvironment',
+      'setPurpose',
+      'enablePooler',
+      'disablePooler',
+    ])
       await refused(
         `${list}/${id}/${action}`,
         { not: 'looked at' },
@@ -233,6 +260,7 @@ test('a refused call says why', async () => {
     'INVALID_REQUEST',
     'environment',
   );
+  await refused(pathOf(set, '/setPurpose'), { purpose: 'speed' }, 'INVALID_REQUEST', 'lookups');
   await refused(pathOf(set, '/resize'), { cpu_millis: '300' }, 'INVALID_REQUEST', '250/1');
   await refused(pathOf(set, '/resize'), {}, 'INVALID_REQUEST', 'cpu_millis');
   await expectWrongPathsRefused(service, set);

@@ -1,6 +1,6 @@
 import type { HowdahClient } from '@howdah/client';
 import { permissionOfAction } from '@howdah/contract/permissions';
-import { ENVIRONMENTS } from '@howdah/contract/types';
+import { ENVIRONMENTS, SET_PURPOSES } from '@howdah/contract/types';
 import type { Command } from 'commander';
 import { placeOf } from '@howdah/contract/connect';
 import { endpointOf } from '../address.ts';
@@ -30,6 +30,7 @@ type CreateOptions = Waiting & {
   nodes: string;
   cpuMillis: string;
   memoryGbs: string;
+  purpose: string;
 };
 type ResizeOptions = Waiting & { cpuMillis?: string; memoryGbs?: string };
 
@@ -77,6 +78,7 @@ export function addReplicaSet(program: Command): void {
     .option('--nodes <number>', '1 to 10', '1')
     .option('--cpu-millis <number>', 'thousandths of a core, of each node', '500')
     .option('--memory-gbs <number>', 'gigabytes, of each node', '2')
+    .option('--purpose <purpose>', 'reports, or lookups: short queries', 'reports')
     .action(async (service: string, options: CreateOptions) => create(service, options));
 
   verb(set, 'resize <service> <set>', {
@@ -127,6 +129,19 @@ export function addReplicaSet(program: Command): void {
     );
   });
 
+  verb(set, 'set-purpose <service> <set> <purpose>', {
+    does:
+      'Set what reads a set is for. reports: queries of minutes end, and the primary keeps the ' +
+      'rows that they see. lookups: a query in the way of a change is cancelled after 30 s.',
+    example: 'howdah replica-set set-purpose orders readers lookups',
+    takes: ['output', 'dryRun'],
+  }).action(async (service: string, name: string, wanted: string, options: Changing) => {
+    const body = { purpose: oneOf('purpose', SET_PURPOSES, wanted) };
+    await change(service, name, { ...options, wait: false }, (client, of) =>
+      client.POST(`${SET_PATH}/setPurpose`, { ...of, body }),
+    );
+  });
+
   verb(set, 'delete <service> <set>', {
     does: 'Delete a read replica set; its service stays. Asks for confirmation on a terminal.',
     example: 'howdah replica-set delete orders readers',
@@ -156,6 +171,7 @@ async function create(service: string, options: CreateOptions): Promise<void> {
     nodes: countOf('--nodes', options.nodes),
     cpu_millis: options.cpuMillis,
     memory_gbs: options.memoryGbs,
+    purpose: oneOf('--purpose', SET_PURPOSES, options.purpose),
   };
   const of = await findPath(connection, service);
   const { data, response } = await connection.client.POST(

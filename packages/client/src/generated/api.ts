@@ -1302,6 +1302,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}/setPurpose": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Set what reads a read replica set is for
+         * @description Its nodes get other settings within seconds; no session ends.
+         */
+        post: operations["setPurposeOfReplicaSet"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}/setEnvironment": {
         parameters: {
             query?: never;
@@ -1900,6 +1920,8 @@ export interface components {
                 environment: "DEV" | "PROD";
             };
             /** @enum {string} */
+            purpose: "reports" | "lookups";
+            /** @enum {string} */
             status: "creating" | "active" | "resizing" | "deleting" | "error";
             /** @description fields of the request that this call does not know; they had no effect */
             ignored?: string[];
@@ -1931,6 +1953,8 @@ export interface components {
                 /** @enum {string} */
                 environment: "DEV" | "PROD";
             };
+            /** @enum {string} */
+            purpose: "reports" | "lookups";
             /** @enum {string} */
             status: "creating" | "active" | "resizing" | "deleting" | "error";
             /** @description fields of the request that this call does not know; they had no effect */
@@ -2102,6 +2126,20 @@ export interface components {
             cpu_millis: string | number;
             /** @description gigabytes, of each node */
             memory_gbs: string | number;
+            /**
+             * @description reports: queries of minutes end, and the primary keeps the rows that they see. lookups: short queries on the newest data; one that is in the way of a change is cancelled after 30 s
+             * @default reports
+             * @enum {string}
+             */
+            purpose?: "reports" | "lookups";
+        };
+        SetPurpose: {
+            /**
+             * @description reports: queries of minutes end, and the primary keeps the rows that they see. lookups: short queries on the newest data; one that is in the way of a change is cancelled after 30 s
+             * @default reports
+             * @enum {string}
+             */
+            purpose: "reports" | "lookups";
         };
         ResizeInput: {
             /** @description thousandths of a core; one of the pair implies the other */
@@ -2604,7 +2642,7 @@ export interface components {
         Operation: {
             id: string;
             /** @enum {string} */
-            kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+            kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
             service_id: string;
             /** @enum {string} */
             status: "queued" | "running" | "succeeded" | "failed";
@@ -3289,7 +3327,7 @@ export interface components {
             /** @description null: none, since nothing would change, or the call changes no service */
             operation: {
                 /** @enum {string} */
-                kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+                kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
                 /** @description null: it would be made */
                 service_id: string | null;
                 /** @description the steps, if nothing is in the way */
@@ -16828,6 +16866,168 @@ export interface operations {
             };
         };
     };
+    setPurposeOfReplicaSet: {
+        parameters: {
+            query?: {
+                /** @description true: nothing is changed; the answer describes the change */
+                dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
+            header?: {
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                project_id: string;
+                service_id: string;
+                replica_set_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetPurpose"];
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Message"];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     setEnvironmentOfReplicaSet: {
         parameters: {
             query?: {
@@ -16998,7 +17198,7 @@ export interface operations {
                 /** @description from the header Link */
                 cursor?: string;
                 service_id?: string;
-                kind?: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+                kind?: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
                 status?: "queued" | "running" | "succeeded" | "failed";
             };
             header?: never;

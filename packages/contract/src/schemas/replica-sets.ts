@@ -4,7 +4,7 @@ import { Named, Ref, StringEnum } from '../schema.ts';
 import { EndpointSchema, PoolerSchema, VpcEndpointSchema } from './errors-and-endpoints.ts';
 import { ignored, name, sizeInput } from './parts.ts';
 import { REPLICA_SET_STATUSES } from '../status.ts';
-import { ENVIRONMENTS, MAX_NODES, MAX_NODES_OF_SERVICE } from '../types.ts';
+import { ENVIRONMENTS, MAX_NODES, MAX_NODES_OF_SERVICE, SET_PURPOSES } from '../types.ts';
 
 export const ReadReplicaSetSchema = Named(
   'ReadReplicaSet',
@@ -18,6 +18,7 @@ export const ReadReplicaSetSchema = Named(
     connection_pooler: Type.Optional(Ref(PoolerSchema)),
     vpc_endpoint: Type.Optional(Ref(VpcEndpointSchema)),
     metadata: Type.Object({ environment: StringEnum(ENVIRONMENTS) }),
+    purpose: StringEnum(SET_PURPOSES),
     status: StringEnum(REPLICA_SET_STATUSES),
     ignored,
   }),
@@ -59,6 +60,15 @@ export const ReadReplicaSetDetailSchema = Named(
 
 export type ReadReplicaSetDetail = Type.Static<typeof ReadReplicaSetDetailSchema>;
 
+const purpose = StringEnum(SET_PURPOSES, {
+  default: 'reports',
+  description:
+    'reports: queries of minutes end, and the primary keeps the rows that they see. lookups: ' +
+    'short queries on the newest data; one that is in the way of a change is cancelled after 30 s',
+});
+
+export const SetPurposeBody = Named('SetPurpose', Type.Object({ purpose }));
+
 export const CreateReplicaSetBody = Named(
   'CreateReadReplicaSet',
   Type.Object({
@@ -70,6 +80,7 @@ export const CreateReplicaSetBody = Named(
     }),
     cpu_millis: sizeInput('thousandths of a core, of each node', false),
     memory_gbs: sizeInput('gigabytes, of each node', false),
+    purpose: Type.Optional(purpose),
   }),
 );
 

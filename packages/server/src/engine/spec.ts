@@ -1,5 +1,5 @@
 /** The desired state of services and VPCs, as the control plane passes it to an engine. */
-import type { Addon, DrillKind, ForkStrategy, Size } from '@howdah/contract';
+import type { Addon, DrillKind, ForkStrategy, SetPurpose, Size } from '@howdah/contract';
 
 /** Everything an engine needs to know of a service. */
 export type ServiceSpec = {
@@ -70,8 +70,8 @@ export type SpecMove =
 /** An extension that the database must have, or must not have any more. */
 export type ExtensionChange = { readonly name: string; readonly wanted: 'created' | 'dropped' };
 
-/** A read replica set: the service whose primary its nodes follow, and their number. */
-export type ReplicaSet = { parent: string; nodes: number };
+/** A read replica set: the service whose primary its nodes follow, their number, what reads it is for. */
+export type ReplicaSet = { parent: string; nodes: number; purpose: SetPurpose };
 
 /** A service in a VPC: its listeners are there, each on the port that it has anyway. */
 export type ServiceVpc = {

@@ -16,6 +16,7 @@ import {
   type Environment,
   type OperationKind,
   type ReadReplicaSetDetail,
+  type SetPurpose,
   type Size,
   type SizeInput,
 } from '@howdah/contract';
@@ -102,6 +103,7 @@ export async function createReplicaSet(
       created: new Date(),
       created_by: caller.publicKey,
       nodes: body.nodes,
+      purpose: body.purpose ?? 'reports',
       preload: parent.preload,
       restarts: parent.restarts,
       ...networkColumnsOf(parent),
@@ -237,6 +239,24 @@ export function setReplicaSetEnvironment(
     const operationId = await recordOperation(tx, set, 'setEnvironment', caller);
     await changeService(tx, set, { environment }, operation);
     return { message: `the environment is ${environment}`, operationId };
+  });
+}
+
+/** Sets the purpose of a set. Its nodes read the settings again, without a restart. */
+export function setReplicaSetPurpose(
+  context: ControlContext,
+  caller: Caller,
+  path: SetPath,
+  purpose: SetPurpose,
+): Promise<Done> {
+  return makeChange(context.store, caller, async (tx) => {
+    const { set, operation } = await lockSet(context, tx, caller, path);
+    // Noted in each status, as the environment is: a paused set has it after its start.
+    allow(set, 'setEnvironment');
+    const operationId = await recordOperation(tx, set, 'setPurpose', caller);
+    await changeService(tx, set, { purpose }, operation);
+    await makeDue(tx, set.id);
+    return { message: `the set is for ${purpose}`, operationId };
   });
 }
 

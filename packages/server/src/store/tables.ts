@@ -116,6 +116,7 @@ export interface Tables {
     | 'switchover'
     | 'parent_id'
     | 'nodes'
+    | 'purpose'
     | 'reachable'
     | 'due_at'
     | 'attempt',

@@ -1,7 +1,7 @@
 /** The read replica sets of a service: each an endpoint of its own, balanced over its nodes. */
 import { NativeSelect, NumberInput } from '@mantine/core';
 import { NODE_SIZES } from '@howdah/contract/sizes';
-import { MAX_NODES } from '@howdah/contract/types';
+import { MAX_NODES, SET_PURPOSES, type SetPurpose } from '@howdah/contract/types';
 import { Layers } from 'lucide-react';
 import { useState } from 'react';
 import { setCalls, type ReplicaSet } from '../../api-project.ts';
@@ -85,6 +85,7 @@ function One({ set }: { set: ReplicaSet }) {
         </div>
       </div>
       <Resize key={set.cpu_millis} set={set} />
+      <Purpose key={set.purpose} set={set} />
     </div>
   );
 }
@@ -166,6 +167,42 @@ function Resize({ set }: { set: ReplicaSet }) {
     </Form>
   );
 }
+
+const PURPOSES: Record<SetPurpose, string> = {
+  reports: 'reports: long queries end; the primary keeps the rows that they see',
+  lookups: 'lookups: short queries; one in the way of a change is cancelled after 30 s',
+};
+const PURPOSE_CHOICES = SET_PURPOSES.map((value) => ({ value, label: PURPOSES[value] }));
+
+function Purpose({ set }: { set: ReplicaSet }) {
+  const me = useMe();
+  const service = useThisService();
+  const [purpose, setPurpose] = useState(set.purpose);
+  const change = useCall(setCalls(me.project.id, service.service_id).setPurpose, { quiet: true });
+  const why =
+    whyNot('changeReplicaSet', service, me) ??
+    (purpose === set.purpose ? 'the purpose is unchanged' : null);
+  return (
+    <Form
+      call={change}
+      why={why}
+      onSubmit={() => change.run(set.id, purpose)}
+      submit="Set the purpose"
+      button={{ variant: 'default' }}
+      inline
+    >
+      <NativeSelect
+        label="Purpose"
+        value={purpose}
+        onChange={(event) => setPurpose(purposeOf(event.currentTarget.value))}
+        data={PURPOSE_CHOICES}
+      />
+    </Form>
+  );
+}
+
+const purposeOf = (value: string): SetPurpose =>
+  SET_PURPOSES.find((one) => one === value) ?? 'reports';
 
 function NewSet() {
   const me = useMe();

@@ -7,6 +7,7 @@ import {
   Ref,
   ResizeBody,
   SetEnvironmentBody,
+  SetPurposeBody,
 } from '@howdah/contract';
 import { Type } from 'typebox';
 import {
@@ -17,6 +18,7 @@ import {
   readReplicaSet,
   resizeReplicaSet,
   setReplicaSetEnvironment,
+  setReplicaSetPurpose,
   type SetPath,
 } from '../../services/replica-sets.ts';
 import { listReplicaSets } from '../../store/replica-sets.ts';
@@ -156,6 +158,31 @@ export function replicaSetRoutes(api: App, context: ApiContext): void {
         answer(reply, await change(context, callerOf(request), pathOf(request.params))),
     );
   }
+
+  api.post(
+    `${SET}/setPurpose`,
+    {
+      schema: {
+        operationId: 'setPurposeOfReplicaSet',
+        summary: 'Set what reads a read replica set is for',
+        description: 'Its nodes get other settings within seconds; no session ends.',
+        tags: ['read replica sets'],
+        params: ofSet,
+        body: Ref(SetPurposeBody),
+        response: { 200: Ref(MessageBody) },
+      },
+    },
+    async (request, reply) =>
+      answer(
+        reply,
+        await setReplicaSetPurpose(
+          context,
+          callerOf(request),
+          pathOf(request.params),
+          request.body.purpose,
+        ),
+      ),
+  );
 
   api.post(
     `${SET}/setEnvironment`,

@@ -16,6 +16,7 @@ export function replicaSetDocument(row: ServiceRow): ReadReplicaSet {
     ...(pooler === null ? {} : { connection_pooler: { endpoint: pooler } }),
     ...(vpcEndpoint === null ? {} : { vpc_endpoint: vpcEndpoint }),
     metadata: { environment: row.environment },
+    purpose: row.purpose,
     status: REPLICA_SET_STATUS[row.status],
   };
 }

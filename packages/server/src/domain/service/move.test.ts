@@ -55,6 +55,7 @@ const set = {
   cpu_millis: 500,
   memory_gbs: 2,
   metadata: { environment: 'DEV' },
+  purpose: 'reports',
   endpoint: { host: '127.0.0.1', port: 20_001 },
   status: 'active',
 } as const;

@@ -8,6 +8,7 @@ import type {
   LiveStatus,
   ReadReplicaSet,
   ServiceType,
+  SetPurpose,
   Warning,
 } from '@howdah/contract';
 import type { Endpoint, Origin, Recovery, Upgrade } from '../../engine/spec.ts';
@@ -145,6 +146,8 @@ export type ServiceRow = {
   parent_id: string | null;
   /** The number of its nodes, if it is a read replica set. */
   nodes: number;
+  /** For which reads a read replica set is. */
+  purpose: SetPurpose;
   read_replica_sets: ReadReplicaSet[];
   reachable: boolean;
   memory_mb: number | null;
@@ -171,6 +174,7 @@ export type ServiceChange = Partial<
     | 'pg_version'
     | 'name'
     | 'environment'
+    | 'purpose'
     | 'created'
     | 'created_by'
     | 'preload'

@@ -33,7 +33,10 @@ export function serviceSpec(row: ServiceRow): ServiceSpec {
     ha: highAvailabilitySpec(row),
     vpc: row.vpc_id === null ? null : { id: row.vpc_id, address: row.vpc_address },
     allowedNetworks: row.allowed_networks,
-    set: row.parent_id === null ? null : { parent: row.parent_id, nodes: row.nodes },
+    set:
+      row.parent_id === null
+        ? null
+        : { parent: row.parent_id, nodes: row.nodes, purpose: row.purpose },
     ...sourceOf(row.move),
   };
 }

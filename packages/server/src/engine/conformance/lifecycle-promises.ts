@@ -245,7 +245,11 @@ async function planOfReplicas(subject: Subject): Promise<void> {
 async function planOfSet(subject: Subject): Promise<void> {
   await withService(subject, {}, async ({ id }) => {
     const base = await subject.newSpec();
-    const set: ServiceSpec = { ...base, firstVerifier: null, set: { parent: id, nodes: 2 } };
+    const set: ServiceSpec = {
+      ...base,
+      firstVerifier: null,
+      set: { parent: id, nodes: 2, purpose: 'reports' },
+    };
     const larger = { ...set, size: LARGER, restarts: 1 };
     try {
       await assertAsked(subject, 'create', set, { running: false });

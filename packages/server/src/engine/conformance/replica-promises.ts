@@ -183,7 +183,7 @@ async function withSet(
     const set: ServiceSpec = {
       ...base,
       firstVerifier: null,
-      set: { parent: service.id, nodes: 1 },
+      set: { parent: service.id, nodes: 1, purpose: 'reports' },
     };
     await settling(subject, set, (spec) => work(spec, service));
   });

@@ -199,6 +199,7 @@ const WITHOUT_STEPS: ReadonlySet<OperationKind> = new Set([
   'runBackup',
   'updatePassword',
   'setEnvironment',
+  'setPurpose',
   'rename',
   'setBackupRetention',
 ]);

@@ -3,6 +3,7 @@
  * this and not with the fields of the Cluster: the operator and its webhook complete those.
  */
 import { createHash } from 'node:crypto';
+import { SET_PURPOSES, StringEnum } from '@howdah/contract';
 import { Type, type Static } from 'typebox';
 import { Value } from 'typebox/value';
 import { loadedLibraries } from '../../../domain/postgres/extensions-of.ts';
@@ -41,6 +42,8 @@ const DESIRED = Type.Object({
   set: Type.Optional(
     Type.Object({
       parent: Type.String(),
+      /** Absent: an earlier release has written it. */
+      purpose: Type.Optional(StringEnum(SET_PURPOSES)),
       /** The least of some settings that its nodes need to follow: see `set-desired.ts`. */
       limits: Type.Record(Type.String(), Type.Number()),
     }),

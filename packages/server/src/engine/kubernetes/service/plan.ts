@@ -73,6 +73,7 @@ export function planOf(
     // Changes without a step here, and those that the region refuses.
     case 'updatePassword':
     case 'setEnvironment':
+    case 'setPurpose':
     case 'rename':
     case 'setBackupRetention':
     case 'recover':

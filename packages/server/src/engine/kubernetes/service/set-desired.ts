@@ -11,7 +11,7 @@ import type { ClusterState } from './observed.ts';
  */
 export function desiredOfSet(
   spec: ServiceSpec,
-  { parent: id, nodes }: ReplicaSet,
+  { parent: id, nodes, purpose }: ReplicaSet,
   parent: ClusterState | null,
   before: Desired | null,
 ): Desired {
@@ -23,7 +23,7 @@ export function desiredOfSet(
     replicas: nodes - 1,
     // Its data grows with that of the service, and no volume shrinks.
     storageGb: Math.max(spec.storageGb, followed?.storageGb ?? 0, before?.storageGb ?? 0),
-    set: { parent: id, limits: limitsOfSet(spec, followed, before?.set?.limits ?? {}) },
+    set: { parent: id, purpose, limits: limitsOfSet(spec, followed, before?.set?.limits ?? {}) },
   };
 }
 

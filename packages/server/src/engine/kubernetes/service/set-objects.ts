@@ -1,6 +1,7 @@
 /** Writes the objects of a read replica set. Each call can be repeated. */
 import { loadedExtensions, loadedLibraries } from '../../../domain/postgres/extensions-of.ts';
 import { serverSettings } from '../../../domain/postgres/settings.ts';
+import { settingsOfPurpose } from '../../../domain/replica-set/purpose.ts';
 import { EngineUnavailable } from '../../engine.ts';
 import { KINDS } from '../api/kinds.ts';
 import { CLUSTER_LABEL, setName } from '../manifests/names.ts';
@@ -45,6 +46,7 @@ export const setManifestOf: ManifestOf = (region, spec, desired) => {
     parameters: {
       ...clusterParameters(server),
       ...asSettings(set.limits),
+      ...(set.purpose === undefined ? {} : settingsOfPurpose(set.purpose)),
       wal_keep_size: keptWal(storageGb),
       [NETWORKS_SETTING]: networksVersion(networks, isPooled),
     },

@@ -11,7 +11,7 @@ import type { ClusterState, Observed } from './observed.ts';
 import { desiredOfSet } from './set-desired.ts';
 
 const PARENT = 'klmno67890';
-const FOLLOWS = { parent: PARENT, nodes: 2 };
+const FOLLOWS = { parent: PARENT, nodes: 2, purpose: 'reports' } as const;
 const SET: ServiceSpec = { ...SPEC, firstVerifier: null, set: FOLLOWS };
 const parent = up(SPEC).cluster;
 const LARGE = up({ ...SPEC, size: { cpuMillis: 4000, memoryGbs: 16 } }).cluster;

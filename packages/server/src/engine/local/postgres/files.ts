@@ -8,7 +8,8 @@ import { COPY_ROLE } from '../../moves.ts';
 import { POOLER_ROLE } from '../../pooler/lookup.ts';
 import { READER_ROLE } from '../../statements/reader-role.ts';
 import { needsPreload } from '../../../domain/postgres/extension-rules.ts';
-import { DATABASE_NAME, type Size } from '@howdah/contract';
+import { settingsOfPurpose } from '../../../domain/replica-set/purpose.ts';
+import { DATABASE_NAME, type SetPurpose, type Size } from '@howdah/contract';
 
 /**
  * The superuser of every server. Only the control plane's own user can connect with it, over the
@@ -49,9 +50,10 @@ export type ServerInput = {
    */
   replicated?: boolean;
   /**
-   * Whether the gateway of a read replica set, which is of its group, comes in by its Unix socket.
+   * The purpose of the read replica set that it is a node of; its gateway, which is of its group,
+   * comes in by its Unix socket. null: it is no node.
    */
-  behindGateway?: boolean;
+  purpose?: SetPurpose | null;
   /** Whether its WAL goes to a repository off this machine: a file of it then, once a minute. */
   offMachine?: boolean;
   /** Whether a copy in another region follows it. */
@@ -101,7 +103,7 @@ function postgresqlConf({
   storageGb,
   listen,
   replicated = false,
-  behindGateway = false,
+  purpose = null,
   offMachine = false,
   copied = false,
 }: ServerInput): string {
@@ -116,10 +118,11 @@ function postgresqlConf({
     listen_addresses: quoted(listen?.address ?? ''),
     port: String(listen?.port ?? 5432),
     unix_socket_directories: quoted(paths.socket),
-    unix_socket_permissions: quoted(behindGateway ? '0770' : '0700'),
+    unix_socket_permissions: quoted(purpose === null ? '0700' : '0770'),
     hba_file: quoted(`${paths.config}/pg_hba.conf`),
     ident_file: quoted(`${paths.config}/pg_ident.conf`),
     log_directory: quoted(paths.logs),
+    ...(purpose === null ? {} : settingsOfPurpose(purpose)),
     // Between the end of a base backup and the first connection of the copy, no slot keeps WAL.
     ...(copied ? { wal_keep_size: '512MB' } : {}),
     ...(listen === null

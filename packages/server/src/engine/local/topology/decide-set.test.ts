@@ -25,6 +25,7 @@ const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   allowedNetworks: null,
   set: {
     parent: 'klmnopqrst',
+    purpose: 'reports',
     nodes: [
       { n: 1, port: 20001 },
       { n: 2, port: 20002 },

@@ -144,7 +144,7 @@ function desiredFiles(
         allowedNetworks: isSingle(spec) ? listener.allowedNetworks : null,
         replicated: !isSingle(spec),
         copied: spec.move?.as === 'source',
-        behindGateway: spec.set !== null,
+        purpose: spec.set?.purpose ?? null,
         offMachine: offMachine(),
       },
       configUsersOf(

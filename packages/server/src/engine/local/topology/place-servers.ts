@@ -27,7 +27,7 @@ export async function placeServers(topology: Topology, spec: ServiceSpec): Promi
       await recordOf(topology, spec),
       wanted,
     );
-    return { spec: { ...spec, ha: null, set: { parent: set.parent, nodes: servers } }, lack };
+    return { spec: { ...spec, ha: null, set: { ...set, nodes: servers } }, lack };
   }
   if (ha === null) return { spec: { ...spec, ha, set }, lack: null };
   const record = await recordOf(topology, spec);

@@ -19,7 +19,7 @@ export const beginsWithData = ({ origin, recovery }: PlacedSpec): boolean =>
   origin !== null || recovery !== null;
 
 /** The nodes of a read replica set, each on a port of the loopback address. */
-export type PlacedSet = Pick<ReplicaSet, 'parent'> & { readonly nodes: readonly ServerPort[] };
+export type PlacedSet = Omit<ReplicaSet, 'nodes'> & { readonly nodes: readonly ServerPort[] };
 
 export type PlacedSpec = Omit<ServiceSpec, 'ha' | 'set'> & {
   readonly ha: PlacedCluster | null;

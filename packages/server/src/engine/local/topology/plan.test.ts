@@ -132,7 +132,7 @@ const withReplicas = (replicas: number, more: Partial<ServiceSpec> = {}): Servic
   ha: { replicas, sync: Math.min(1, replicas), switchover: false, drill: null },
   ...more,
 });
-const SET: ServiceSpec = { ...SPEC, set: { parent: 'bbbbbbbbbb', nodes: 2 } };
+const SET: ServiceSpec = { ...SPEC, set: { parent: 'bbbbbbbbbb', nodes: 2, purpose: 'reports' } };
 const THREE = { hasGateway: true, primary: 0, servers: [0, 1, 2], movesIntoVpc: true };
 const ALONE = { ...THREE, hasGateway: false, servers: [0] };
 

@@ -8,7 +8,7 @@ import { MAX_REPLICAS, type OperationKind, type Size } from '@howdah/contract';
 import type { Lifecycle } from '../../engine.ts';
 import { TRIAL_STEP } from '../../upgrade-steps.ts';
 import { chooseServers, numberNodes } from '../../records.ts';
-import type { HighAvailability, ServiceSpec } from '../../spec.ts';
+import type { HighAvailability, ReplicaSet, ServiceSpec } from '../../spec.ts';
 import { VERIFICATION_STEPS } from '../backup/verify.ts';
 import type { Layout } from '../host/layout.ts';
 import { needsPreload } from '../../../domain/postgres/extension-rules.ts';
@@ -75,7 +75,7 @@ export function planOf(
       : (loads(kind, spec) ?? compareSizes(sizeLabel(sizeBefore), spec.size));
   // The password of a dry run is not known; whether there is one decides on its step.
   const named = { ...spec, firstVerifier: spec.firstVerifier ?? '' };
-  if (spec.set !== null) return stepsOfSet(named, numberNodes(spec.set.nodes), before, size);
+  if (spec.set !== null) return stepsOfSet({ ...named, set: spec.set }, before, size);
   return spec.ha === null
     ? stepsOfServer({ ...named, ha: null, set: null }, before, size)
     : stepsOfCluster(named, spec.ha, before, size, there);
@@ -166,6 +166,7 @@ function stateBefore(
     case 'move':
     case 'updatePassword':
     case 'setEnvironment':
+    case 'setPurpose':
     case 'rename':
     case 'setBackupRetention':
       return null;
@@ -286,12 +287,12 @@ function clusterBefore(
 }
 
 function stepsOfSet(
-  spec: Omit<PlacedSpec, 'ha' | 'set'> & { set: ServiceSpec['set'] },
-  nodes: readonly number[],
+  spec: Omit<PlacedSpec, 'ha' | 'set'> & { set: ReplicaSet },
   before: Before,
   size: SizeSeen,
 ): string[] {
-  const set = { parent: spec.set?.parent ?? '', nodes: placedAt(nodes) };
+  const nodes = numberNodes(spec.set.nodes);
+  const set = { ...spec.set, nodes: placedAt(nodes) };
   const placed: PlacedSpec = { ...spec, ha: null, set };
   return namesOfSteps(setBefore(nodes, before, size), (now) => {
     const step = decideSet(placed, now);
