@@ -97,6 +97,22 @@ export const MACHINE_PLANTS: readonly Plant[] = [
     caughtBy: { gate: 'A', tests: [{ file: 'packages/server/src/lib/cidr.test.ts' }] },
   },
   {
+    name: 'logins-outlive-a-password',
+    breaks: ['passwords'],
+    effect: 'a login that began with the former password ends after a new one, and sets another',
+    edits: [
+      {
+        file: `${LOCAL}/postgres/older-sessions.ts`,
+        from: "for (const { pid } of logins) signal(pid, 'SIGTERM');",
+        to: 'logins.length = 0;',
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: 'packages/server/test/hostile-sql.test.ts', name: 'a login that began' }],
+    },
+  },
+  {
     name: 'hostile-writes-unlimited',
     breaks: ['P13', 'quotas'],
     effect: 'one tenant writes as fast as the disk can, and all others wait',

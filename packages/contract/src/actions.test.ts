@@ -29,7 +29,7 @@ const TABLE: Record<Action, string> = {
   forkPast: '| x | x | + | + | x | + | x | x | x |',
   enablePooler: '| x | x | + | + | x | + | x | x | x |',
   disablePooler: '| x | x | + | + | x | + | x | x | x |',
-  updatePassword: '| x | x | + | x | x | x | x | x | x |',
+  updatePassword: '| x | x | + | + | x | + | x | x | x |',
   setHA: '| x | x | + | x | x | x | x | x | x |',
   switchover: '| x | x | + | x | x | x | x | x | x |',
   drill: '| x | x | + | x | x | x | x | x | x |',

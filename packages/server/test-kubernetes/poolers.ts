@@ -67,7 +67,9 @@ describe.concurrent('a pooler', () => {
       );
       expect(await logsIn(subject, spec, 'password-of-app', { user: 'app' })).toBe(true);
       const password = 'another-password';
-      await subject.engine.sql.setPassword(spec.id, await subject.verifierOf(password));
+      const verifier = await subject.verifierOf(password);
+      const change = { isPaused: false, keepSessions: true, sets: [] };
+      await subject.engine.sql.setPassword(spec.id, verifier, change);
       expect(await logsIn(subject, spec, password, TRANSACTION)).toBe(true);
       expect(await logsIn(subject, spec)).toBe(false);
       expect(await logsIn(subject, spec, password, { ssl: false })).toBe(false);

@@ -68,7 +68,9 @@ describe.concurrent('a read replica set', () => {
         return seen.size === 2;
       });
       expect([...seen].every((at) => at.endsWith('true'))).toBe(true);
-      await engine.sql.setPassword(service.id, await subject.verifierOf('another-password'));
+      const verifier = await subject.verifierOf('another-password');
+      const change = { isPaused: false, keepSessions: false, sets: [set.id] };
+      await engine.sql.setPassword(service.id, verifier, change);
       await until('the password follows', () => subject.canLogIn(set, 'another-password'));
       const { rows } = await runStatement(subject, set, 'select count(*) from suite');
       expect(rows).toEqual([['3']]);

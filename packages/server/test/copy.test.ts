@@ -220,9 +220,10 @@ async function useAsService(service: ServiceSpec, rows: number): Promise<void> {
   ).toHaveLength(1);
   const { machine } = subject;
   await createPoolerRole(machine.layout.service(id), service.endpoint.port);
-  await sql.setPassword(id, await subject.verifierOf('another'));
+  const change = { isPaused: false, keepSessions: false, sets: [] };
+  await sql.setPassword(id, await subject.verifierOf('another'), change);
   await (await login(service, 'tsdbadmin', 'another')).end();
-  await sql.setPassword(id, await subject.verifierOf(PASSWORD));
+  await sql.setPassword(id, await subject.verifierOf(PASSWORD), change);
   await until('the service has a snapshot', async () => {
     await backups.keep(id, { removes: false, quotaBytes: 10e9 });
     return (await backups.describe(id)).snapshots.length > 0;

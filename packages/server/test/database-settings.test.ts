@@ -158,8 +158,12 @@ test('a new password is valid at once, the old one is refused, and running sessi
   ];
   for (const password of passwords) {
     expect(
-      (await cloud.request('POST', `/services/${twin.service_id}/updatePassword`, { password }))
-        .status,
+      (
+        await cloud.request('POST', `/services/${twin.service_id}/updatePassword`, {
+          password,
+          keep_sessions: true,
+        })
+      ).status,
     ).toBe(204);
     expect(await refusalOf({ ...target, password }), password).toBeNull();
     expect(await refusalOf({ ...target, password: old }), password).toMatch(/^28P01 /);

@@ -17,7 +17,7 @@ import {
 } from './hostile-sql.ts';
 import { install, type Installation } from './harness.ts';
 import type { Answer, Service } from './harness-caller.ts';
-import { childrenOf, findProgram, signal } from './probe.ts';
+import { childrenOf, findProgram, readNow, signal } from './probe.ts';
 import { untilExpected } from './until.ts';
 
 const haproxy = await findProgram('haproxy');
@@ -241,10 +241,14 @@ test.skipIf(haproxy === null)(
     });
     expect(set.status, JSON.stringify(set.body)).toBe(202);
     const id = String(Object(set.body).id);
-    await cloud.until(id, 'READY');
+    const { endpoint } = await cloud.until(id, 'READY');
     expect([200, 400, 503]).toContain(
       (await cloud.request('POST', `/services/${id}/query`, { sql: 'select 1' })).status,
     );
+    const reader = await tenant({ endpoint });
+    expect(await setPassword('a password for all servers')).toBe(204);
+    await refuses(reader);
+    await (await tenant({ endpoint })).end();
     expect((await call('DELETE', `/replicaSets/${id}`)).status).toBe(202);
     await untilExpected('the set is removed', async () =>
       expect((await call('GET', `/replicaSets/${id}`)).status).toBe(404),
@@ -254,17 +258,75 @@ test.skipIf(haproxy === null)(
   },
 );
 
-test('a lock of a tenant keeps a call waiting for seconds, not for ever', async () => {
-  const holder = await tenant();
-  await holder.query(
-    `begin; alter role tsdbadmin password 'another'; grant ${TRAP}_role to "a'b\n\u202e"`,
-  );
-  const refused = await call('POST', '/updatePassword', { password });
-  expect(refused.status).toBe(503);
+/** Sets a password. @returns the status */
+async function setPassword(next: string, more: object = {}): Promise<number> {
+  const { status } = await call('POST', '/updatePassword', { password: next, ...more });
+  password = next;
+  return status;
+}
+
+const refuses = (client: Client): Promise<void> =>
+  expect(client.query('select 1')).rejects.toThrow(/terminat|not queryable|Connection/);
+
+test.each([
+  "alter role tsdbadmin password 'another'",
+  'alter role tsdbadmin set work_mem = 4096',
+  'alter database tsdb connection limit 7',
+  'create role held',
+])('a tenant that holds a lock cannot keep its owner from a new password: %s', async (held) => {
+  const [holder, idle] = [await tenant(), await tenant()];
+  await asTenant((client) => client.query('alter database tsdb connection limit 0'));
+  await holder.query(`begin; ${held}`);
   expect([200, 400, 503]).toContain((await ask()).status);
-  await holder.query('rollback');
-  expect((await call('POST', '/updatePassword', { password })).status).toBeLessThan(300);
-  await holder.end();
+  expect(await setPassword('a password after a lock')).toBe(204);
+  for (const client of [holder, idle]) await refuses(client);
+  await asTenant((client) => client.query('select 1'));
+});
+
+test('a login that began before a new password does not end after it', async () => {
+  const before = password;
+  let answer: (typed: string) => void = () => undefined;
+  const late = new Client({
+    ...service.endpoint,
+    user: 'tsdbadmin',
+    database: 'tsdb',
+    password: () => new Promise<string>((resolve) => (answer = resolve)),
+    ssl: { rejectUnauthorized: false },
+    options: TENANT_OPTIONS,
+  });
+  late.on('error', () => undefined);
+  const login = late.connect();
+  login.catch(() => undefined);
+  const primary = layoutOf(cloud).primaryOf(service.service_id);
+  const postmaster = await postmasterOf(cloud, service, primary);
+  await untilExpected('the login waits for the password', async () => {
+    const titles = (await childrenOf(postmaster)).map((pid) => readNow(`/proc/${pid}/cmdline`));
+    expect(titles.some((title) => title?.includes('authentication') === true)).toBe(true);
+  });
+  expect(await setPassword('a password after a login')).toBe(204);
+  answer(before);
+  await expect(login).rejects.toThrow();
+});
+
+test('keep_sessions keeps sessions that are in no way', async () => {
+  const [holder, idle] = [await tenant(), await tenant()];
+  await holder.query("begin; alter role tsdbadmin password 'another'");
+  expect(await setPassword('a password beside sessions', { keep_sessions: true })).toBe(204);
+  await refuses(holder);
+  await idle.query('select 1');
+  await idle.end();
+});
+
+test('a paused service starts with the password that was set meanwhile', async () => {
+  const before = password;
+  await act('/stop');
+  expect(await setPassword('a password while it is paused')).toBe(204);
+  await act('/start');
+  await asTenant((client) => client.query('select 1'));
+  const after = password;
+  password = before;
+  await expect(tenant()).rejects.toThrow(/password authentication failed/);
+  password = after;
 });
 
 test('a server that is stopped by a signal keeps a call waiting for seconds', async () => {

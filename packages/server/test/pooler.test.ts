@@ -202,14 +202,17 @@ test('new roles and changed passwords work at once', async () => {
 
   const password = 'set through the API';
   expect((await post(service, 'updatePassword', { password })).status).toBe(204);
-  await expect(through(service, 'tsdb')).rejects.toThrow(/SASL/);
-  await (await through(service, 'tsdb', { password })).end();
-
-  await admin.query("alter role app valid until '2020-01-01'");
+  // A client that has logged in would get a connection of one that comes with the new password.
+  await expect(admin.query('select 1')).rejects.toThrow();
+  await untilExpected('the pooler accepts connections', async () =>
+    expect(through(service, 'tsdb')).rejects.toThrow(/SASL/),
+  );
+  const owner = await through(service, 'tsdb', { password });
+  await owner.query("alter role app valid until '2020-01-01'");
   await expect(
     through(service, 'tsdb', { user: 'app', password: 'the second one' }),
   ).rejects.toThrow(/no such user|SASL/);
-  for (const client of [admin, before, after]) await client.end();
+  for (const client of [owner, before, after, admin]) await client.end().catch(() => undefined);
 });
 
 test('both pools together leave 17 connections of a service free', async () => {

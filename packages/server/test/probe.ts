@@ -115,6 +115,7 @@ export {
   childrenOf,
   exists,
   findProcess,
+  readNow,
   type Process,
   readOrNull,
   signal,

@@ -279,18 +279,24 @@ function addNames(service: Command): void {
 
 function addPassword(service: Command): void {
   verb(service, 'set-password <service>', {
-    does: 'Change the password of tsdbadmin. It is typed at a prompt, or is the first line of standard input.',
+    does: 'Change the password of tsdbadmin. It is typed at a prompt, or is the first line of standard input. Open sessions of tsdbadmin end, and poolers start again.',
     example: 'openssl rand -hex 16 | howdah service set-password orders',
     takes: ['dryRun'],
-  }).action(async (wanted: string, options: { dryRun?: true }) => {
-    const connection = await connect(options);
-    const { service_id: id, name } = await findService(connection, wanted);
-    const password = await readSecret(`new password of ${name}: `);
-    const params = pathOf(connection, id);
-    await connection.client.POST('/projects/{project_id}/services/{service_id}/updatePassword', {
-      params,
-      body: { password },
+  })
+    .option('--keep-sessions', 'let open sessions stay: each of them can set another password')
+    .action(async (wanted: string, options: { dryRun?: true; keepSessions?: true }) => {
+      const connection = await connect(options);
+      const { service_id: id, name } = await findService(connection, wanted);
+      const password = await readSecret(`new password of ${name}: `);
+      const params = pathOf(connection, id);
+      await connection.client.POST('/projects/{project_id}/services/{service_id}/updatePassword', {
+        params,
+        body: { password, ...given('keep_sessions', options.keepSessions) },
+      });
+      note(
+        options.keepSessions === true
+          ? `${name} has the new password; open sessions stay connected`
+          : `${name} has the new password; older sessions of tsdbadmin are ended`,
+      );
     });
-    note(`${name} has the new password; open sessions stay connected`);
-  });
 }

@@ -767,7 +767,7 @@ export interface paths {
         put?: never;
         /**
          * Update the password of tsdbadmin
-         * @description Active before the answer arrives; open sessions stay.
+         * @description Active before the answer arrives. Open sessions of the role end in all servers of the service and of its read replica sets, and their poolers start again, unless keep_sessions is true; a session that holds a lock in the way ends in any case. A paused service has the new password when it starts.
          */
         post: operations["updatePassword"];
         delete?: never;
@@ -2597,6 +2597,11 @@ export interface components {
         UpdatePassword: {
             /** @description 8 to 128 characters without control characters */
             password: string;
+            /**
+             * @description whether open sessions of tsdbadmin stay, which could set another password; default: they end, in all servers and through the poolers
+             * @default false
+             */
+            keep_sessions?: boolean;
         };
         SetEnvironmentInput: {
             /** @enum {string} */

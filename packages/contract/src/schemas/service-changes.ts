@@ -196,8 +196,17 @@ export const UpdatePasswordBody = Named(
       pattern: NO_CONTROL_CHARACTERS,
       description: '8 to 128 characters without control characters',
     }),
+    keep_sessions: Type.Optional(
+      Type.Boolean({
+        default: false,
+        description:
+          'whether open sessions of tsdbadmin stay, which could set another password; default: ' +
+          'they end, in all servers and through the poolers',
+      }),
+    ),
   }),
 );
+export type UpdatePasswordBody = Type.Static<typeof UpdatePasswordBody>;
 
 export const SetEnvironmentBody = Named(
   'SetEnvironmentInput',

@@ -249,10 +249,28 @@ export interface Lifecycle {
   remove(id: string, parent: string | null, begin: BeginStep): Promise<Verdict>;
 }
 
+/** How a password is changed. */
+export type PasswordChange = Readonly<{
+  /** Whether the service is paused, so that nothing else starts its server meanwhile. */
+  isPaused: boolean;
+  /**
+   * Whether open sessions of the role stay that are in no way; else they are ended, in all servers
+   * of the service and of its sets, and through their poolers.
+   */
+  keepSessions: boolean;
+  /** The ids of its read replica sets. */
+  sets: readonly string[];
+}>;
+
 /** The sessions that the control plane opens for its users. */
 export interface Sql {
-  /** Sets the admin role's password to a SCRAM verifier; it is active when the call returns. */
-  setPassword(id: string, verifier: string): Promise<void>;
+  /**
+   * Sets the admin role's password to a SCRAM verifier; it is active when the call returns, in a
+   * paused service before a client can connect.
+   *
+   * @throws EngineUnavailable
+   */
+  setPassword(id: string, verifier: string, change: PasswordChange): Promise<void>;
   /**
    * Runs one statement as a role that may only read, in a transaction that cannot write and is
    * rolled back.

@@ -10,6 +10,7 @@ import {
   type ResizeBody,
   type RunBackupBody,
   sameSize,
+  type UpdatePasswordBody,
 } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeColumns, sizeOf } from '../domain/service/spec.ts';
@@ -162,7 +163,7 @@ export async function updatePassword(
   context: ControlContext,
   caller: Caller,
   id: string,
-  password: string,
+  { password, keep_sessions: keepSessions = false }: UpdatePasswordBody,
 ): Promise<Accepted> {
   const verifier = await scramVerifier(password);
   // The row stays locked until the password is active, so that a stop or delete waits.
@@ -171,7 +172,12 @@ export async function updatePassword(
     if (ALLOWED[service.status].updatePassword !== 'accept')
       throw new ApiError('INVALID_STATE', refusal('updatePassword', service.status));
     const { engine } = context.regions.of(service.region_code);
-    if (!caller.dryRun) await reachEngine(() => engine.sql.setPassword(id, verifier));
+    const change = {
+      isPaused: service.status === 'PAUSED',
+      keepSessions,
+      sets: service.read_replica_sets.map(({ id: set }) => set),
+    };
+    if (!caller.dryRun) await reachEngine(() => engine.sql.setPassword(id, verifier, change));
     const operationId = await recordOperation(tx, service, 'updatePassword', caller);
     const row = await changeService(tx, service, {}, operation);
     return { doc: row.doc, operationId };

@@ -207,7 +207,10 @@ function Password({ service }: { service: Service }) {
     whyNot('updatePassword', service, me) ??
     (count < min || count > max ? `a password has ${min} to ${max} characters` : null);
   return (
-    <Setting title={`Password of ${ADMIN_ROLE}`} about="Active at once. Open sessions stay.">
+    <Setting
+      title={`Password of ${ADMIN_ROLE}`}
+      about="Active at once. Open sessions of the role end."
+    >
       <Form
         call={update}
         why={why}

@@ -274,7 +274,11 @@ function settingRoutes(api: App, context: ApiContext): void {
       schema: {
         operationId: 'updatePassword',
         summary: 'Update the password of tsdbadmin',
-        description: 'Active before the answer arrives; open sessions stay.',
+        description:
+          'Active before the answer arrives. Open sessions of the role end in all servers of the ' +
+          'service and of its read replica sets, and their poolers start again, unless ' +
+          'keep_sessions is true; a session that holds a lock in the way ends in any case. A ' +
+          'paused service has the new password when it starts.',
         tags: ['services'],
         params: ofService,
         body: Ref(UpdatePasswordBody),
@@ -284,12 +288,7 @@ function settingRoutes(api: App, context: ApiContext): void {
     async (request, reply) =>
       answer(
         reply,
-        await updatePassword(
-          context,
-          callerOf(request),
-          request.service.key,
-          request.body.password,
-        ),
+        await updatePassword(context, callerOf(request), request.service.key, request.body),
       ),
   );
 

@@ -14,6 +14,7 @@ import {
 
 const paused = (spec: ServiceSpec): ServiceSpec => ({ ...spec, power: 'paused' });
 const NEW_PASSWORD = 'another-password-of-the-suite';
+const CHANGE = { isPaused: false, keepSessions: false, sets: [] };
 
 export const DATA_PROMISES: readonly Promised[] = [
   {
@@ -29,19 +30,23 @@ export const DATA_PROMISES: readonly Promised[] = [
     check: (subject) =>
       withService(subject, {}, async (spec) => {
         const { sql } = subject.engine;
-        await sql.setPassword(spec.id, await subject.verifierOf(NEW_PASSWORD));
+        await sql.setPassword(spec.id, await subject.verifierOf(NEW_PASSWORD), CHANGE);
         assert.equal(await subject.canLogIn(spec, NEW_PASSWORD), true);
         assert.equal(await subject.canLogIn(spec, subject.firstPassword), false);
       }),
   },
   {
-    name: 'a stopped service refuses a password as unavailable',
+    name: 'a password that is set while a service is stopped is active once it runs',
     check: (subject) =>
       withService(subject, {}, async (spec) => {
+        const { sql } = subject.engine;
         await settle(subject, paused(spec));
         const verifier = await subject.verifierOf(NEW_PASSWORD);
-        const setting = subject.engine.sql.setPassword(spec.id, verifier);
-        await assert.rejects(setting, EngineUnavailable);
+        await assert.rejects(sql.setPassword(spec.id, verifier, CHANGE), EngineUnavailable);
+        await sql.setPassword(spec.id, verifier, { ...CHANGE, isPaused: true });
+        await settle(subject, spec);
+        assert.equal(await subject.canLogIn(spec, NEW_PASSWORD), true);
+        assert.equal(await subject.canLogIn(spec, subject.firstPassword), false);
       }),
   },
   {

@@ -94,8 +94,8 @@ export type Cache = Readonly<{
   /** Its ObjectStore, and how far it is archived; null: it has none. */
   archive: (id: string) => ArchiveState | null;
   pooler: (id: string) => PoolerState | null;
-  /** The number of pods of its pooler, and why they do not start. */
-  poolerPods: (id: string) => Readonly<{ count: number; obstacle: string | null }>;
+  /** The pods of its pooler, and why they do not start. */
+  poolerPods: (id: string) => Readonly<{ names: readonly string[]; obstacle: string | null }>;
   /** Takes over the answer to a write, so that the next step is decided by it. */
   put: (cluster: unknown) => void;
   putBackup: (backup: unknown) => void;
@@ -222,7 +222,7 @@ function viewsOf(pods: Readonly<{ of: (id: string) => readonly PodObject[] }>): 
     obstacle: (id) => obstacleIn(ofCluster(id)),
     poolerPods: (id) => {
       const found = podsWith(POOLER_LABEL, id);
-      return { count: found.length, obstacle: obstacleIn(found) };
+      return { names: found.map(({ metadata }) => metadata.name), obstacle: obstacleIn(found) };
     },
   };
 }

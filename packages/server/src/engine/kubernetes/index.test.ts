@@ -238,6 +238,8 @@ test('changes are noticed after a watch has ended, and after its place was forgo
   expect(cloud.changed).toContain(ID);
 });
 
+const CHANGE = { isPaused: false, keepSessions: true, sets: [] };
+
 test('a new password is active when the call returns', async () => {
   const spec = await newSpec(cloud);
   await untilAwaited(cloud, spec);
@@ -245,7 +247,7 @@ test('a new password is active when the call returns', async () => {
   await untilStep(cloud, spec, 'settled');
   const verifier = await scramVerifier('another password');
   let isSet = false;
-  const setting = cloud.engine.sql.setPassword(ID, verifier).then(() => (isSet = true));
+  const setting = cloud.engine.sql.setPassword(ID, verifier, CHANGE).then(() => (isSet = true));
   const encoded = Buffer.from(verifier).toString('base64');
   await until(async () => JSON.stringify(cloud.fake.objects.get(PASSWORD)).includes(encoded));
   await sleep(300);
@@ -332,9 +334,14 @@ test('a paused service keeps its password, and its major version', async () => {
   stopServers(cloud);
   await untilStep(cloud, paused, 'settled');
   const before = cloud.fake.objects.get(PASSWORD);
-  const setting = cloud.engine.sql.setPassword(ID, await scramVerifier('another password'));
+  const verifier = await scramVerifier('another password');
+  const setting = cloud.engine.sql.setPassword(ID, verifier, CHANGE);
   await expect(setting).rejects.toThrow('it is paused');
   expect(cloud.fake.objects.get(PASSWORD)).toEqual(before);
+  // A client that logged in right after the start would do so with the password of before.
+  await cloud.engine.sql.setPassword(ID, verifier, { ...CHANGE, isPaused: true });
+  const encoded = Buffer.from(verifier).toString('base64');
+  expect(JSON.stringify(cloud.fake.objects.get(PASSWORD))).toContain(encoded);
   const newer = untilStep(cloud, { ...paused, power: 'running', major: 18 }, 'settled');
   await expect(newer).rejects.toThrow('its data is of PostgreSQL 17, and 18 was asked for');
 });

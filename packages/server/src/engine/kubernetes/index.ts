@@ -2,12 +2,11 @@
  * The engine of a region on Kubernetes: each service is a Cluster of CloudNativePG, whose operator
  * runs it. The capabilities say which actions are not possible.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Rounds } from '../../lib/rounds.ts';
 import type { CertificateAuthority } from '../../lib/tls.ts';
 import { takeUsablePort } from '../addresses.ts';
 import type { ForkStrategy } from '@howdah/contract';
-import { EngineUnavailable, type Engine, type Observing } from '../engine.ts';
+import type { Engine, Observing } from '../engine.ts';
 import type { ObjectStore } from '../object-store.ts';
 import type { KeptLogs } from '../kept-logs.ts';
 import type { ClusterRecords } from '../records.ts';
@@ -25,12 +24,12 @@ import { publicEndpoint } from './manifests/route.ts';
 import { createMoves } from './moves.ts';
 import { createObserving } from './observing.ts';
 import { createNetworkGuard } from './networks.ts';
+import { setPassword } from './password.ts';
 import { newMemory, type Region } from './region.ts';
 import { newestSnapshot } from './service/backup-state.ts';
-import { askChallenge, saltOf } from './service/challenge.ts';
+import { askChallenge } from './service/challenge.ts';
 import { convergeOnce } from './service/converge.ts';
 import { createFailovers } from './service/failovers.ts';
-import { writePassword } from './service/objects.ts';
 import type { ClusterState } from './service/observed.ts';
 import { planOf } from './service/plan.ts';
 import { removeOnce } from './service/remove.ts';
@@ -38,7 +37,6 @@ import { endpointOf } from './service/routes.ts';
 import { whyNotBackedUp } from './service/snapshots.ts';
 import { createStatements, type Statements } from './statements.ts';
 import { keepSnapshotClass, nameOf } from './storage-classes.ts';
-import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
 import { nextVerified } from './verification.ts';
 
 export type KubernetesEngineOptions = Readonly<{
@@ -125,7 +123,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
       isCurrent: ({ host }) =>
         settings.domain === null ? host === settings.host : host.endsWith(`.${settings.domain}`),
     },
-    sql: createSql(region, statements),
+    sql: createSql(region, statements, failed),
     extensions: NO_EXTENSIONS,
     observe: createObserving(region, archiver),
     backups: createBackups(region, options.backups, archiver),
@@ -214,42 +212,15 @@ function createLifecycle(region: Region): Engine['lifecycle'] {
   };
 }
 
-/** How long a new password may take: CloudNativePG writes it as soon as it notices the secret. */
-const PASSWORD_WITHIN_MS = 20_000;
-const PASSWORD_POLL_MS = 100;
-
-function createSql(region: Region, statements: Statements): Engine['sql'] {
+function createSql(
+  region: Region,
+  statements: Statements,
+  failed: (error: unknown) => void,
+): Engine['sql'] {
   return {
-    setPassword: (id, verifier) => setPassword(region, id, verifier),
+    setPassword: (id, verifier, change) => setPassword(region, id, verifier, change, failed),
     query: (id, _parent, statement) => statements.run(id, statement),
   };
-}
-
-async function setPassword(region: Region, id: string, verifier: string): Promise<void> {
-  const { cache, settings, authority } = region;
-  const cluster = cache.cluster(id);
-  const endpoint = cluster === null ? null : endpointOf(settings, cluster);
-  if (cluster?.projectId == null || endpoint === null)
-    throw new EngineUnavailable(cache.staleWhy() === null ? 'it has no Cluster' : NO_ANSWER);
-  // Otherwise the next start would set a password that was refused.
-  if (cluster.desired?.running === false) throw new EngineUnavailable('it is paused');
-  try {
-    await writePassword(region, id, cluster.projectId, verifier);
-  } catch (error) {
-    throwUnavailable(error);
-  }
-  const endMs = Date.now() + PASSWORD_WITHIN_MS;
-  for (;;) {
-    const challenge = await askChallenge(endpoint, authority.certificatePem);
-    // Where the control plane may not log in, it cannot see the salt.
-    if (challenge.kind === 'disallowed' || challenge.salt === saltOf(verifier)) return;
-    if (Date.now() > endMs)
-      throw new EngineUnavailable(
-        'CloudNativePG has the new password and has not set it yet; send it again, and examine ' +
-          'the cluster: howdah region doctor',
-      );
-    await sleep(PASSWORD_POLL_MS);
-  }
 }
 
 const NO_OFF_MACHINE = 'services on Kubernetes have no backups in repositories';

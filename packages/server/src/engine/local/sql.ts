@@ -1,17 +1,34 @@
 /** The sessions that the control plane opens for its users. */
-import { EngineUnavailable, type Sql } from '../engine.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { EngineUnavailable, type PasswordChange, type Sql } from '../engine.ts';
+import { findDaemon } from './host/daemon.ts';
 import { memberKey } from './host/layout.ts';
 import type { Local } from './local.ts';
+import { ownerOf } from './host/users.ts';
+import { readMarker } from './host/marker.ts';
+import { MAINTENANCE_DATABASE } from './postgres/files.ts';
+import { installationOf, missingFor, presentOf } from './postgres/installations.ts';
 import { NoAnswer } from './postgres/monitor.ts';
-import { alterPassword, setPassword } from './postgres/password.ts';
-import { firstNode, primaryPaths } from './topology/instances.ts';
+import { endSessionsOfAdminInStandby } from './postgres/older-sessions.ts';
+import { openByPassword, setPassword } from './postgres/password.ts';
+import { findServer } from './postgres/server.ts';
+import { clearForSingleUser, runSingleUser } from './postgres/single-user.ts';
+import { stopPooler } from './proxy/pooler.ts';
+import { firstNode, instanceNumbers, primaryPaths } from './topology/instances.ts';
 
-export function createSql({ machine, reader }: Local): Sql {
+export function createSql(local: Local): Sql {
+  const { machine, reader } = local;
   const { layout } = machine;
   return {
-    setPassword: async (id, verifier) => {
+    setPassword: async (id, verifier, change) => {
+      if (change.isPaused) return setWhilePaused(local, id, verifier);
       try {
-        await setPassword(primaryPaths(machine, id), alterPassword(verifier));
+        const position = await setPassword(
+          primaryPaths(machine, id),
+          verifier,
+          change.keepSessions,
+        );
+        if (!change.keepSessions) await endOlderSessions(local, id, change, position);
       } catch (error) {
         if (error instanceof NoAnswer) throw new EngineUnavailable(error.message, { cause: error });
         throw error;
@@ -29,4 +46,63 @@ export function createSql({ machine, reader }: Local): Sql {
       return reader.read(place, home, statement);
     },
   };
+}
+
+/** How long a caller waits for standbys; what is left goes on. */
+const STANDBYS_WITHIN_MS = 3000;
+
+/** Ends the sessions in the servers beside the primary, and those of poolers. */
+async function endOlderSessions(
+  { machine, topology }: Local,
+  id: string,
+  { sets }: PasswordChange,
+  position: string,
+): Promise<void> {
+  const { layout } = machine;
+  const restartPooler = async (of: string): Promise<void> => {
+    const paths = layout.service(of);
+    if ((await findDaemon(paths.pooler)) === null) return;
+    // No view of PgBouncer shows clients that have begun to log in.
+    await stopPooler(topology.poolers, paths);
+    topology.changed(of);
+  };
+  const ofService = (await instanceNumbers(machine, id))
+    .filter((n) => n !== layout.primaryOf(id))
+    .map((n) => endSessionsOfAdminInStandby(layout.member(id, n), position));
+  const ofSets = sets.map(async (set) => {
+    const nodes = await instanceNumbers(machine, set);
+    const ending = nodes.map((n) => endSessionsOfAdminInStandby(layout.member(set, n), position));
+    await Promise.all(ending);
+    // The pooler asks its nodes for the password.
+    await restartPooler(set);
+  });
+  await restartPooler(id);
+  const ending = Promise.all([...ofService, ...ofSets]);
+  ending.catch(() => undefined);
+  await Promise.race([ending, sleep(STANDBYS_WITHIN_MS, undefined, { ref: false })]);
+}
+
+/** With the recovery of a server that was killed, if it comes to that. */
+const SINGLE_USER_MS = 30_000;
+
+/** @throws EngineUnavailable */
+async function setWhilePaused({ machine }: Local, id: string, verifier: string): Promise<void> {
+  const paths = primaryPaths(machine, id);
+  const marker = await readMarker(paths);
+  if (marker?.id !== id || (await findServer(paths)) !== null)
+    throw new EngineUnavailable('its data is not at rest');
+  const present = presentOf(machine.installations.usable);
+  const installation = installationOf(present, marker, { addons: [], major: null });
+  if (installation === null) throw new EngineUnavailable(missingFor(present, [], null));
+  const owner = ownerOf(machine, paths);
+  try {
+    await clearForSingleUser(paths);
+    const at = { paths, owner, installation, size: 'shared', deadlineMs: SINGLE_USER_MS } as const;
+    const statements = ['set synchronous_commit = local', openByPassword(verifier)];
+    await runSingleUser(machine, at, MAINTENANCE_DATABASE, statements);
+  } catch (error) {
+    throw new EngineUnavailable(error instanceof Error ? error.message : String(error), {
+      cause: error,
+    });
+  }
 }

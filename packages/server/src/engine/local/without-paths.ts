@@ -36,7 +36,7 @@ export function withoutPaths(engine: Engine, root: string): Engine {
         cleanVerdict(await cleaned(clean, () => lifecycle.remove(id, parent, begin)), clean),
     },
     sql: {
-      setPassword: (id, verifier) => cleaned(clean, () => sql.setPassword(id, verifier)),
+      setPassword: (...asked) => cleaned(clean, () => sql.setPassword(...asked)),
       query: (id, parent, statement) => cleaned(clean, () => sql.query(id, parent, statement)),
     },
     extensions: {

@@ -154,9 +154,10 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
 function createSql({ state }: Model, open: () => Promise<void>): Engine['sql'] {
   return {
     // The caller may hold the row of the service in a transaction: no waiting for a turn.
-    setPassword: async (id, verifier) => {
+    setPassword: async (id, verifier, { isPaused }) => {
       await open();
-      if (!runs(state.find(id))) throw new EngineUnavailable('the server is not running');
+      if (!isPaused && !runs(state.find(id)))
+        throw new EngineUnavailable('the server is not running');
       await state.change(id, (service) => {
         service.verifier = verifier;
       });

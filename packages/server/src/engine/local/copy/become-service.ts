@@ -18,16 +18,14 @@ import { renameDurably } from '../../../lib/durable.ts';
 import { DATABASE_NAME } from '@howdah/contract';
 import { EngineUnavailable } from '../../engine.ts';
 import { writeOwned } from '../backup/take.ts';
-import { runEnclosed } from '../host/enclosed.ts';
-import type { Machine } from '../host/machine-record.ts';
 import { currentBoot, readMarker, writeMarker } from '../host/marker.ts';
-import { sharedMemoryBytes } from '../host/sandbox.ts';
 import { removeEntry } from '../host/service-files.ts';
 import { moveUser } from '../host/users.ts';
 import { readShutdown, readStandbyShutdown } from '../postgres/identity.ts';
 import { MAINTENANCE_DATABASE } from '../postgres/files.ts';
 import { missingFor, type Installation } from '../postgres/installations.ts';
 import { fence, writeConfig } from '../postgres/server.ts';
+import { clearForSingleUser, runSingleUser } from '../postgres/single-user.ts';
 import { findShutdown } from '../postgres/wal-end.ts';
 import type { Topology } from '../topology/context.ts';
 import { stopInstance } from '../topology/start-stop.ts';
@@ -92,62 +90,17 @@ async function makeService(
   { paths, owner }: FoundCopy,
   installation: Installation,
 ): Promise<void> {
-  // A killed control plane may have left it.
-  if (!(await fence(paths))) throw new Error('PostgreSQL in single-user mode does not end');
-  await removeEntry(join(paths.data, 'postmaster.pid'));
+  await clearForSingleUser(paths);
   await writeOwned(owner, join(paths.data, 'postgresql.auto.conf'), '');
   await writeConfig(owner, paths, copyFiles(spec, paths, { installation, owner }, null));
-  const run = (database: string, input: string) =>
-    runSingleUser(machine, spec, { paths, owner, installation }, { database, input });
+  const data = { paths, owner, installation, size: spec.size, deadlineMs: SINGLE_USER_MS };
+  const run = (database: string, statements: readonly string[]) =>
+    runSingleUser(machine, data, database, statements);
   // Its owner may have the extension, or have dropped the database.
   await run(DATABASE_NAME, databaseSql()).catch(() => undefined);
   if (!(await run(MAINTENANCE_DATABASE, serviceSql())).includes(`"${DONE}"`))
     throw new Error('PostgreSQL in single-user mode did not perform all statements');
 }
-
-/** Nothing of a tenant or of an extension runs: settings of roles and databases do not hold. */
-const SETTINGS = [
-  'exit_on_error=on',
-  'allow_system_table_mods=on',
-  'logging_collector=off',
-  'log_destination=stderr',
-  'shared_preload_libraries=',
-  'session_preload_libraries=',
-  'local_preload_libraries=',
-  'search_path=pg_catalog',
-  'default_transaction_read_only=off',
-];
-
-/** @returns what it prints @throws Error with the reason of PostgreSQL */
-function runSingleUser(
-  machine: Machine,
-  { size }: CopySpec,
-  { paths, owner, installation }: Pick<FoundCopy, 'paths' | 'owner'> & Where,
-  { database, input }: Readonly<{ database: string; input: string }>,
-): Promise<string> {
-  const program = join(installation.bin, 'postgres');
-  const settings = [`config_file=${join(paths.config, 'postgresql.conf')}`, ...SETTINGS];
-  return runEnclosed(
-    {
-      machine,
-      owner,
-      view: { program, own: paths.root, others: [], config: paths.config },
-      deadlineMs: SINGLE_USER_MS,
-      input,
-      sharedMemoryBytes: sharedMemoryBytes(size),
-    },
-    'PostgreSQL in single-user mode',
-    [
-      program,
-      '--single',
-      '-D',
-      paths.data,
-      ...settings.flatMap((setting) => ['-c', setting]),
-      database,
-    ],
-  );
-}
-type Where = { installation: Installation };
 
 /** Gives a promoted copy the name of the service. Its user goes along. @returns a line */
 export async function renameCopy(

@@ -58,14 +58,10 @@ export const DONE = 'howdah has promoted it';
  * The extension that services of this machine have in the database of users, and others lack. It
  * fails where a tenant has the extension already.
  */
-export const databaseSql = (): string => linesOf(statisticsStatements());
+export const databaseSql = (): readonly string[] => statisticsStatements();
 
 /** The roles of a service of this machine. */
-export function serviceSql(): string {
+export function serviceSql(): readonly string[] {
   const closed = [...MOVE_ROLES, ...OPERATOR_ROLES].map(closeRole);
-  return linesOf([CONTROL, ...closed, `select '${DONE}' as done`]);
+  return [CONTROL, ...closed, `select '${DONE}' as done`];
 }
-
-/** Single-user mode reads a statement from each line. */
-const linesOf = (statements: readonly string[]): string =>
-  statements.map((sql) => `${sql.replaceAll(/\s*\n\s*/g, ' ')}\n`).join('');
