@@ -132,8 +132,9 @@ export const LAYERS: readonly Layer[] = [
   {
     name: 'installation',
     holds:
-      '`installation.ts`: the files by which the command line finds a control plane and its regions',
-    path: `^${SERVER}/installation\\.ts$`,
+      '`installation.ts`, `metadata-record.ts`: the files by which the command line finds a ' +
+      'control plane, its regions and its metadata database',
+    path: `^${SERVER}/(installation|metadata-record)\\.ts$`,
     imports: ['contract', 'lib', 'config'],
   },
   {

@@ -4,5 +4,7 @@
  */
 export async function loadServer(): Promise<typeof import('@howdah/server')> {
   const bundle: string = new URL('../../server/dist/main.js', import.meta.url).href;
-  return import(bundle);
+  const server: typeof import('@howdah/server') = await import(bundle);
+  server.forgetForeign(process.env);
+  return server;
 }

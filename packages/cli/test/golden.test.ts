@@ -211,6 +211,7 @@ const MACHINE = [
   'store resize',
   'backup-control',
   'restore-control',
+  'metadata-database',
   'recover',
   'gateway',
   'mcp',

@@ -110,8 +110,8 @@ const GOOD: [SettingName, string, Partial<Config>][] = [
   ['HOWDAH_CONNECTIONS_PER_ADDRESS', '1', { connectionsPerAddress: 1 }],
   ['HOWDAH_FAILED_KEYS_PER_MINUTE', '0', { failedKeysPerMinute: 0 }],
   ['HOWDAH_CHANGES_PER_DAY', '5', { changesPerDay: 5 }],
-  ['DATABASE_URL', 'postgres://u:p@h:5432/d', { databaseUrl: 'postgres://u:p@h:5432/d' }],
-  ['DATABASE_URL', 'postgresql://h/d', { databaseUrl: 'postgresql://h/d' }],
+  ['HOWDAH_DATABASE_URL', 'postgres://u:p@h:5432/d', { databaseUrl: 'postgres://u:p@h:5432/d' }],
+  ['HOWDAH_DATABASE_URL', 'postgresql://h/d', { databaseUrl: 'postgresql://h/d' }],
 ];
 test.each(GOOD)('%s=%s', (name, value, expected) => {
   // The API's port must be outside the range of the databases' ports.
@@ -222,8 +222,8 @@ test('the URL of the metadata database is not shown, as it may contain a passwor
     'secret',
     'postgres://u:secret@[h/d',
   ]) {
-    const message = problem({ DATABASE_URL: url });
-    expect(message).toMatch(/^DATABASE_URL: .*postgres:\/\//);
+    const message = problem({ HOWDAH_DATABASE_URL: url });
+    expect(message).toMatch(/^HOWDAH_DATABASE_URL: .*postgres:\/\//);
     expect(message).not.toContain('secret');
   }
 });
@@ -272,7 +272,7 @@ test('unknown settings are refused by name, with the known ones; other variables
 });
 
 test('an empty variable counts as not set; an empty flag is refused', () => {
-  expect(readConfig({ HOWDAH_PORT: '', HOWDAH_HOME: '', DATABASE_URL: '' })).toEqual(
+  expect(readConfig({ HOWDAH_PORT: '', HOWDAH_HOME: '', HOWDAH_DATABASE_URL: '' })).toEqual(
     readConfig({}),
   );
   for (const name of [
@@ -282,7 +282,7 @@ test('an empty variable counts as not set; an empty flag is refused', () => {
     'HOWDAH_PORT_RANGE',
     'HOWDAH_PUBLIC_HOST',
     'HOWDAH_SPARES',
-    'DATABASE_URL',
+    'HOWDAH_DATABASE_URL',
   ] as const)
     expect(problem({}, { [name]: '' })).toContain(name);
 });
@@ -325,9 +325,9 @@ test('the API speaks TLS if other machines can reach it, unless a setting says o
 });
 
 test('a machine that runs no services needs the metadata database of another one', () => {
-  const url = { DATABASE_URL: 'postgres://h/d' };
+  const url = { HOWDAH_DATABASE_URL: 'postgres://h/d' };
   expect(readConfig({ ...url, HOWDAH_LOCAL_REGION: 'no' }).localRegion).toBe(false);
-  expect(problem({ HOWDAH_LOCAL_REGION: 'no' })).toContain('without DATABASE_URL');
+  expect(problem({ HOWDAH_LOCAL_REGION: 'no' })).toContain('without HOWDAH_DATABASE_URL');
   expect(
     problem({ ...url, HOWDAH_LOCAL_REGION: 'no', HOWDAH_REGIONS: 'a=/mnt:15000-15999' }),
   ).toContain('HOWDAH_LOCAL_REGION: found no together with HOWDAH_REGIONS');

@@ -136,11 +136,15 @@ const RULES: readonly {
         : null,
   },
   {
-    of: ['HOWDAH_LOCAL_REGION', 'DATABASE_URL', 'HOWDAH_REGIONS'],
-    problem: ({ HOWDAH_LOCAL_REGION: local, DATABASE_URL: url, HOWDAH_REGIONS: regions }) => {
+    of: ['HOWDAH_LOCAL_REGION', 'HOWDAH_DATABASE_URL', 'HOWDAH_REGIONS'],
+    problem: ({
+      HOWDAH_LOCAL_REGION: local,
+      HOWDAH_DATABASE_URL: url,
+      HOWDAH_REGIONS: regions,
+    }) => {
       if (local === 'yes') return null;
       if (url === undefined)
-        return 'HOWDAH_LOCAL_REGION: found no without DATABASE_URL; set it too';
+        return 'HOWDAH_LOCAL_REGION: found no without HOWDAH_DATABASE_URL; set it too';
       return regions.length === 0
         ? null
         : 'HOWDAH_LOCAL_REGION: found no together with HOWDAH_REGIONS; remove one of them';
@@ -233,7 +237,7 @@ function configOf(settings: Settings): Config {
     restoreWindowMs: settings.HOWDAH_RESTORE_HOURS * HOUR_MS,
     historyMs: settings.HOWDAH_HISTORY_DAYS * DAY_MS,
     webhookNetworks: Object.freeze(settings.HOWDAH_WEBHOOK_NETWORKS),
-    databaseUrl: settings.DATABASE_URL ?? null,
+    databaseUrl: settings.HOWDAH_DATABASE_URL ?? null,
     tls: Object.freeze(tlsOf(settings)),
     trustedProxies: Object.freeze(settings.HOWDAH_TRUSTED_PROXIES),
     apiHosts: Object.freeze(settings.HOWDAH_API_HOSTS),

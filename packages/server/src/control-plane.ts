@@ -20,6 +20,7 @@ import { createPusher } from './export/pusher.ts';
 import { ensureFirstKey } from './first-key.ts';
 import { announceControl, retractControl } from './installation.ts';
 import { openMetadataDatabase, watchStore } from './metadata-database.ts';
+import { recordMetadata } from './metadata-record.ts';
 import { openRepositories } from './open-repositories.ts';
 import { createControlSaver } from './reconcile/control-saver.ts';
 import { createHistory } from './reconcile/history.ts';
@@ -47,7 +48,8 @@ export async function assemble(startup: Startup): Promise<Store> {
   const { config, machine, log, closers } = startup;
   const templates = machine === null ? null : createTemplates(machine);
   const store = await openMetadataDatabase(startup, templates);
-  await ensureFirstKey(store, config);
+  const project = await ensureFirstKey(store, config);
+  if (config.localRegion) await recordMetadata(config.home, { place: config.databaseUrl, project });
   const sealer = await openSealer(join(config.home, 'secrets.key'));
   const repositories = await openRepositories(store.db, sealer, machine?.pgbackrest ?? null);
   const running = new Map<string, RunningRegion>();

@@ -1,22 +1,34 @@
 /** The first project and key of an installation, and the link that opens the console with them. */
-import { rename } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { issueToken, linkPath } from './api/console.ts';
 import { ConfigError, type Config } from './config.ts';
-import { apiUrl, credentialsPath, readCredentials, type Credentials } from './installation.ts';
-import { writeDurably } from './lib/durable.ts';
+import {
+  apiUrl,
+  credentialsPath,
+  firstKeyPath,
+  readCredentials,
+  type Credentials,
+} from './installation.ts';
+import { renameDurably, writeDurably } from './lib/durable.ts';
 import { newId } from './lib/ids.ts';
 import { isErrno } from './lib/processes.ts';
 import { sha256 } from './lib/secret.ts';
 import { newPublicKey, newSecret } from './services/keys.ts';
 import type { Store } from './store/database.ts';
 import { insertKey, isKey } from './store/keys.ts';
-import { anyProject, insertProject } from './store/projects.ts';
+import { findOperatorProject, insertProject } from './store/projects.ts';
 
-/** At the first start: a project and an admin key. Only `credentials.json` holds its secret. */
-export async function ensureFirstKey(store: Store, config: Config): Promise<void> {
-  if (await anyProject(store.db)) {
+/**
+ * At the first start: a project and an admin key. Only `credentials.json` holds its secret.
+ *
+ * @returns the operator's project
+ */
+export async function ensureFirstKey(store: Store, config: Config): Promise<string> {
+  const project = await findOperatorProject(store.db);
+  if (project !== null) {
+    await finishFirstKey(store, config.home);
     await followApiUrl(config);
-    return;
+    return project;
   }
   const credentials = await (config.localRegion ? makeCredentials : givenCredentials)(config);
   await store.db.transaction().execute(async (tx) => {
@@ -29,6 +41,9 @@ export async function ensureFirstKey(store: Store, config: Config): Promise<void
       role: 'admin',
     });
   });
+  if (config.localRegion)
+    await renameDurably(firstKeyPath(config.home), credentialsPath(config.home));
+  return credentials.project_id;
 }
 
 async function makeCredentials(config: Config): Promise<Credentials> {
@@ -38,13 +53,8 @@ async function makeCredentials(config: Config): Promise<Credentials> {
     public_key: newPublicKey(),
     secret_key: newSecret(),
   };
-  await keepFormerCredentials(config.home);
-  // The file first: a start interrupted between the two writes it again with another key.
-  await writeDurably(
-    credentialsPath(config.home),
-    `${JSON.stringify(credentials, null, 2)}\n`,
-    0o600,
-  );
+  // The file first: a start that is interrupted before the database has the key makes another one.
+  await writeDurably(firstKeyPath(config.home), `${JSON.stringify(credentials, null, 2)}\n`, 0o600);
   return credentials;
 }
 
@@ -58,13 +68,13 @@ async function givenCredentials({ home }: Config): Promise<Credentials> {
   );
 }
 
-/** An empty metadata database may mean another DATABASE_URL: the former key is moved aside, not overwritten. */
-async function keepFormerCredentials(home: string): Promise<void> {
-  const path = credentialsPath(home);
-  const aside = `${path}.until-${new Date().toISOString().replaceAll(/[-:.]/g, '')}`;
-  await rename(path, aside).catch((error: unknown) => {
-    if (!isErrno(error, 'ENOENT')) throw error;
-  });
+/** A first start that was interrupted: the metadata database has the key, or never got it. */
+async function finishFirstKey(store: Store, home: string): Promise<void> {
+  const pending = await readCredentials(home, firstKeyPath);
+  if (pending === null) return;
+  if (await isKey(store.db, pending.public_key))
+    await renameDurably(firstKeyPath(home), credentialsPath(home));
+  else await rm(firstKeyPath(home));
 }
 
 /** The API may have moved to another port since. */

@@ -31,9 +31,15 @@ export function apiUrl(config: Pick<Config, 'host' | 'publicHost' | 'port' | 'tl
 
 export const credentialsPath = (home: string): string => join(home, 'credentials.json');
 
+/** Where the first key is until the metadata database has it. */
+export const firstKeyPath = (home: string): string => join(home, 'first-key.json');
+
 /** The credentials of an installation; null where there are none. */
-export async function readCredentials(home: string): Promise<Credentials | null> {
-  const parsed = await readJson(credentialsPath(home));
+export async function readCredentials(
+  home: string,
+  pathIn = credentialsPath,
+): Promise<Credentials | null> {
+  const parsed = await readJson(pathIn(home));
   const text = (name: string): string | null => {
     const value: unknown = parsed === null ? null : Reflect.get(parsed, name);
     return typeof value === 'string' ? value : null;
@@ -181,7 +187,8 @@ export async function claimRegionDirectory(
   await writeDurably(path, JSON.stringify({ code, home }), 0o644);
 }
 
-async function readJson(path: string): Promise<object | null> {
+/** @throws Error for a file that is there and cannot be read */
+export async function readJson(path: string): Promise<object | null> {
   try {
     const parsed: unknown = JSON.parse(await readFile(path, 'utf8'));
     return typeof parsed === 'object' ? parsed : null;

@@ -19,8 +19,15 @@ import { machineAmiss, takeInventories } from './engine/local/admin/integrity.ts
 import { findSites, type RegionSite } from './engine/local/admin/sites.ts';
 import { storeConnection } from './engine/local/postgres/store-instance.ts';
 import { openSealer } from './events/sealer.ts';
-import { exists } from './lib/processes.ts';
+import { exists, isErrno } from './lib/processes.ts';
 import { accessOrFail, withCluster } from './kubernetes-regions.ts';
+import {
+  findMetadataPlace,
+  findOwnProject,
+  nameOf,
+  type MetadataPlace,
+} from './metadata-record.ts';
+import { examineContents, problemOfContents } from './store/contents.ts';
 import { readExpected, settledServices, type Expected } from './store/integrity.ts';
 import type { KubernetesRegionRow } from './store/kubernetes-regions.ts';
 
@@ -35,7 +42,9 @@ export async function checkIntegrity(
 ): Promise<string[]> {
   const { home } = config;
   const sites = await findSites(home);
-  const connection = connectionOf(config, sites);
+  const place = await findMetadataPlace(home, config.databaseUrl);
+  const connection = connectionOf({ home, databaseUrl: place }, sites);
+  await refuseOther(home, place, connection);
   const before = await readExpected(connection);
   const [machine, clusters] = await Promise.all([
     takeInventories(sites),
@@ -56,6 +65,25 @@ export async function checkIntegrity(
           ),
     ),
   ];
+}
+
+/** @throws Error when the metadata database does not answer, or is not that of the home */
+async function refuseOther(home: string, place: MetadataPlace, connection: ClientConfig) {
+  const contents = await examineContents(connection).catch((error: unknown) => {
+    if (place === null && isErrno(error, 'ENOENT', 'ECONNREFUSED'))
+      throw new Error(
+        `the metadata database of ${home} does not answer: it runs together with the control ` +
+          'plane; start it with howdah up',
+      );
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new Error(`the metadata database of ${home}, ${nameOf(place)}: ${reason}`, {
+      cause: error,
+    });
+  });
+  const project = (await findOwnProject(home)) ?? contents.projects[0] ?? null;
+  const problem = problemOfContents(contents, project, true);
+  if (problem !== null)
+    throw new Error(`${nameOf(place)} is not the metadata database of ${home}: ${problem}`);
 }
 
 /** A control plane in a cluster has no data on its machine, and a metadata database elsewhere. */

@@ -13,6 +13,7 @@ import { exists } from './lib/processes.ts';
 import { createRounds } from './lib/rounds.ts';
 import { TUNING, type RoundName, type Tuning } from './lib/tuning.ts';
 import { openCertificateAuthority, type CertificateAuthority } from './lib/tls.ts';
+import { findMetadataPlace } from './metadata-record.ts';
 import { openStandby, type Standby } from './standby.ts';
 import { closeAll, timer, type Closers, type Progress } from './startup.ts';
 import { AlreadyRunning } from './store/connections.ts';
@@ -28,6 +29,7 @@ export { checkMachine } from './engine/local/admin/integrity.ts';
 export { listAside } from './engine/local/admin/aside-data.ts';
 export { recover, type RecoverOptions } from './recover.ts';
 export { backupControl, restoreControl } from './engine/local/admin/control-backup.ts';
+export { changeMetadata, describeMetadata } from './engine/local/admin/metadata-change.ts';
 export { doctor } from './engine/local/admin/doctor.ts';
 export { planInstall } from './engine/local/admin/install-extension.ts';
 export { createStore, describeData, resizeStore } from './engine/local/admin/data-place.ts';
@@ -35,6 +37,7 @@ export { gigabytes } from './engine/local/host/image.ts';
 export { stopDatabases } from './engine/local/admin/stop-databases.ts';
 export { startTlsGateway, type TlsGateway } from './tls-gateway/gateway.ts';
 export { findProcess, signal, waitUntilGone } from './lib/processes.ts';
+export { forgetForeign } from './lib/environment.ts';
 
 export type ControlPlane = {
   apiUrl: string;
@@ -53,11 +56,13 @@ export type ControlPlane = {
  * @throws AlreadyRunning when one runs already; ConfigError and Error with what is in the way
  */
 export async function startControlPlane(
-  config: Config,
+  asked: Config,
   log: FastifyBaseLogger,
   progress: Progress,
   tuning: Tuning = TUNING,
 ): Promise<ControlPlane> {
+  const databaseUrl = await findMetadataPlace(asked.home, asked.databaseUrl);
+  const config = { ...asked, databaseUrl };
   const timed = timer(progress);
   const rounds = createRounds(tuning.rounds, log);
   if ((await findControl(config.home)) !== null)

@@ -1,7 +1,8 @@
-/** Starts, opens and watches the metadata database: one of our own, or the one that DATABASE_URL names. */
+/** Starts, opens and watches the metadata database: our own, or the one that the home records. */
 import { randomUUID } from 'node:crypto';
 import type { FastifyBaseLogger } from 'fastify';
 import type { ClientConfig } from 'pg';
+import { ConfigError, type Config } from './config.ts';
 import { removeWalOnFullDisk } from './engine/local/backup/last-resort.ts';
 import type { Machine } from './engine/local/host/machine-record.ts';
 import { createMonitor } from './engine/local/postgres/monitor.ts';
@@ -12,9 +13,17 @@ import {
   stopStore,
 } from './engine/local/postgres/store-instance.ts';
 import type { Templates } from './engine/local/postgres/templates.ts';
+import { exists } from './lib/processes.ts';
+import { findOwnProject, nameOf } from './metadata-record.ts';
 import type { Startup } from './startup.ts';
 import { AlreadyRunning } from './store/connections.ts';
-import { openStore, type Standby as StandbyOfStore, type Store } from './store/database.ts';
+import { problemOfContents } from './store/contents.ts';
+import {
+  openStore,
+  WrongDatabase,
+  type Standby as StandbyOfStore,
+  type Store,
+} from './store/database.ts';
 
 /** How long after a failed start of our own metadata database the next one is tried. */
 const RETRY_MS = 1000;
@@ -25,20 +34,28 @@ export async function openMetadataDatabase(
   templates: Templates | null,
 ): Promise<Store> {
   const { config, log, rounds, timed, closers } = startup;
+  const project = await findOwnProject(config.home);
   const connection = await timed('start the metadata database', () =>
-    connectionOf(startup, templates),
+    connectionOf(startup, templates, project),
   );
   const store = await timed('open the metadata database', () =>
     openStore(
       connection,
       rounds,
       (error) => log.warn({ err: error }, 'a connection to the metadata database broke'),
-      waitingOf(startup),
+      {
+        standby: waitingOf(startup),
+        problemOf: (contents) => {
+          // A home without credentials keeps the metadata database that is in it.
+          const known = config.databaseUrl === null ? (project ?? contents.projects[0]) : project;
+          return problemOfContents(contents, known ?? null, !config.localRegion);
+        },
+      },
     ),
   ).catch((error: unknown) => {
     // Another control plane works with the metadata database: it must not be stopped.
     if (error instanceof AlreadyRunning) closers.length = 0;
-    else if (config.databaseUrl !== null) throw cannotOpen(config.databaseUrl, error);
+    else throw cannotOpen(config, error);
     throw error;
   });
   closers.push(() => store.close());
@@ -46,10 +63,16 @@ export async function openMetadataDatabase(
 }
 
 /** Without the URL itself, which may contain a password. */
-function cannotOpen(databaseUrl: string, error: unknown): Error {
+function cannotOpen({ home, databaseUrl }: Config, error: unknown): unknown {
   const reason = error instanceof Error ? error.message : String(error);
+  if (error instanceof WrongDatabase)
+    return new ConfigError(
+      (databaseUrl === null ? '' : 'HOWDAH_DATABASE_URL: ') +
+        `${nameOf(databaseUrl)} cannot be the metadata database of ${home}: ${reason}`,
+    );
+  if (databaseUrl === null) return error;
   return new Error(
-    `DATABASE_URL: the metadata database in ${new URL(databaseUrl).host} cannot be opened: ${reason}`,
+    `HOWDAH_DATABASE_URL: ${nameOf(databaseUrl)} cannot be opened as metadata database: ${reason}`,
     { cause: error },
   );
 }
@@ -76,10 +99,14 @@ function waitingOf({ config, standby, log }: Startup): StandbyOfStore | null {
 async function connectionOf(
   { config, machine, log, closers }: Startup,
   templates: Templates | null,
+  project: string | null,
 ): Promise<ClientConfig> {
   if (config.databaseUrl !== null) return { connectionString: config.databaseUrl };
   if (machine === null || templates === null)
-    throw new Error('a control plane without a local region needs DATABASE_URL');
+    throw new Error('a control plane without a local region needs HOWDAH_DATABASE_URL');
+  // The first start makes it before the home has a project.
+  if (project !== null && !(await exists(machine.layout.store.root)))
+    throw new ConfigError(missingOwn(config.home, machine.layout.store.root));
   // The reserve may have been released and used up before this start.
   for (const { id, bytes } of await removeWalOnFullDisk(machine.layout, new Set()))
     log.warn({ service: id, bytes }, 'the disk is full: archived WAL of a service was removed');
@@ -87,6 +114,11 @@ async function connectionOf(
   closers.push(() => stopStore(machine));
   return connection;
 }
+
+const missingOwn = (home: string, path: string): string =>
+  `the metadata database of ${home} is not there: ${path} is missing. Mount its disk, or restore ` +
+  'it: howdah restore-control FILE. If it is in a PostgreSQL of yours, name that by ' +
+  'HOWDAH_DATABASE_URL; DATABASE_URL is not read';
 
 /** Starts our own metadata database again whenever it dies or hangs. */
 export async function watchStore(machine: Machine, templates: Templates, log: FastifyBaseLogger) {

@@ -256,10 +256,10 @@ export const SETTINGS = Type.Object({
     description:
       'whether this machine runs services; no: in a Kubernetes cluster, with other control planes',
   }),
-  DATABASE_URL: Type.Optional(
+  HOWDAH_DATABASE_URL: Type.Optional(
     Type.Refine(
       Type.String({
-        unset: 'a PostgreSQL of our own',
+        unset: 'the one that HOWDAH_HOME records; at first a PostgreSQL of our own',
         example: 'postgres://user:password@host:5432/database',
         allowed: 'a URL of the form postgres://user:password@host:port/database',
         secret: true,

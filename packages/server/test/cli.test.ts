@@ -258,7 +258,7 @@ test('settings that are wrong stop the start by name, before anything is made', 
       [['--host', 'example.com'], {}, 'HOWDAH_HOST: found "example.com"'],
       [['--public-host', 'http://x'], {}, 'HOWDAH_PUBLIC_HOST'],
       [['--spares', '99'], {}, 'HOWDAH_SPARES: found "99"'],
-      [['--database-url', 'mysql://u:secret@h/d'], {}, 'DATABASE_URL'],
+      [['--database-url', 'mysql://u:secret@h/d'], {}, 'HOWDAH_DATABASE_URL'],
       [['--home', ''], {}, 'HOWDAH_HOME'],
     ];
     for (const [args, env, part] of wrong) {

@@ -5,6 +5,7 @@ import {
   readdir,
   readFile,
   readlink,
+  rename,
   rm,
   stat,
   truncate,
@@ -108,4 +109,58 @@ test('metadata, CA and keys come back; running databases do not notice and are t
   await cloud.until(paused.service_id, 'READY');
   await cloud.create({ name: 'new', service_type: 'POSTGRES' });
   await rm(directoryOf(later), { recursive: true });
+});
+
+test('a shell with the variables of a service changes nothing of an installation', async () => {
+  const app = await cloud.create({ name: 'app', service_type: 'POSTGRES' });
+  const { initial_password: password, endpoint } = app;
+  const url = `postgres://tsdbadmin:${password}@127.0.0.1:${endpoint.port}/tsdb?sslmode=no-verify`;
+  const credentials = await readFile(join(cloud.home, 'credentials.json'), 'utf8');
+  const shell = {
+    DATABASE_URL: url,
+    PGHOST: '127.0.0.1',
+    PGPORT: String(app.endpoint.port),
+    PGSSLMODE: 'verify-full',
+    PGOPTIONS: '-c search_path=nowhere',
+    PGSERVICE: 'nowhere',
+  };
+  await cloud.stop('SIGTERM');
+  Object.assign(cloud.env, shell);
+  await cloud.up();
+  expect((await cloud.get(app.service_id)).status).toBe('READY');
+  // The test before has left empty cgroups.
+  const { stdout, stderr } = await cloud.cli('audit');
+  expect(`${stdout}${stderr}`).toMatch(/problems? found/i);
+  expect(await cloud.cli('backup-control', join(away, 'shell.gz'))).toMatchObject({ code: 0 });
+  for (const name of Object.keys(shell)) delete cloud.env[name];
+
+  // The name of our own is refused, by every command, and so is the database itself.
+  await cloud.stop('SIGTERM');
+  cloud.env['HOWDAH_DATABASE_URL'] = url;
+  for (const command of ['up', 'audit']) {
+    const refused = await cloud.cli(command);
+    expect(refused.code).not.toBe(0);
+    expect(refused.stderr).toContain('howdah metadata-database');
+  }
+  delete cloud.env['HOWDAH_DATABASE_URL'];
+  const change = async (): Promise<string> =>
+    (await cloud.cli('metadata-database', url)).stderr.replace(app.initial_password, 'PASSWORD');
+  expect(await change()).toContain('is the service app of this installation');
+  const client = await connectTo(cloud, app, app.initial_password);
+  expect(
+    (await client.query('select from pg_tables where schemaname = $1', ['public'])).rowCount,
+  ).toBe(0);
+  await client.query('create table orders ()');
+  await client.end();
+  expect(await change()).toContain('tables of another program (public.orders)');
+
+  // Without its own metadata database, a home does not begin another one.
+  const data = await readlink(join(cloud.home, 'data')).catch(() => join(cloud.home, 'data'));
+  await rename(join(data, 'store'), join(data, 'store-away'));
+  expect((await cloud.cli('up')).stderr).toContain('store is missing');
+  expect(await readdir(data)).not.toContain('store');
+  await rename(join(data, 'store-away'), join(data, 'store'));
+  expect(await readFile(join(cloud.home, 'credentials.json'), 'utf8')).toBe(credentials);
+  await cloud.up();
+  expect((await cloud.get(app.service_id)).status).toBe('READY');
 });

@@ -179,7 +179,7 @@ export async function install(
 
   /** The findings of the integrity check once nothing is under way. */
   const auditNow = (): Promise<string[]> =>
-    checkIntegrity({ home, databaseUrl: settings['DATABASE_URL'] ?? null });
+    checkIntegrity({ home, databaseUrl: settings['HOWDAH_DATABASE_URL'] ?? null });
 
   /**
    * Removes the services that a test has made or deleted, for good: they take processors and disk from

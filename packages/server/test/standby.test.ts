@@ -63,7 +63,7 @@ function start(plane: Plane): void {
       HOWDAH_PORT_RANGE: `${plane.port + 1}-${plane.port + PORTS - 1}`,
       HOWDAH_LOCAL_REGION: 'no',
       HOWDAH_SIMULATED_REGION: 'yes',
-      DATABASE_URL: databaseUrl,
+      HOWDAH_DATABASE_URL: databaseUrl,
     },
     stdio: ['ignore', 'pipe', 'pipe'],
   });

@@ -222,12 +222,29 @@ test.concurrent(
     const { host, port } = metadata.endpoint;
     const ca = join(below.home, 'ca', 'ca.pem');
     const url = `postgres://tsdbadmin:${metadata.initial_password}@${host}:${port}/tsdb?sslmode=verify-full&sslrootcert=${ca}`;
-    const above = await install({ DATABASE_URL: url });
+    const above = await install({ HOWDAH_DATABASE_URL: url });
     const service = await above.create({ name: 'above', service_type: 'POSTGRES' });
     await above.stop('SIGKILL');
     await above.up();
     expect((await above.get(service.service_id)).status).toBe('READY');
     await (await connectTo(above, service, service.initial_password)).end();
+    // It moves to one of our own, and back.
+    for (const [place, words] of [
+      ['own', 'has a copy'],
+      [url.replace('/tsdb', '/other'), 'has a copy'],
+      [url, 'held the installation already'],
+    ] as const) {
+      if (place.includes('/other')) {
+        const client = await connectTo(below, metadata, metadata.initial_password);
+        await client.query('create database other');
+        await client.end();
+      }
+      await above.stop('SIGTERM');
+      delete above.env['HOWDAH_DATABASE_URL'];
+      expect((await above.cli('metadata-database', place)).stdout).toContain(words);
+      await above.up();
+      expect((await above.get(service.service_id)).status).toBe('READY');
+    }
     // The metadata database's own server restarts under it: requests fail for a moment and then work again.
     await below.request('POST', `/services/${metadata.service_id}/resize`, { cpu_millis: 1000 });
     await below.until(metadata.service_id, 'READY');
@@ -246,7 +263,7 @@ test.concurrent(
     const metadata = await below.create({ name: 'metadata', service_type: 'POSTGRES' });
     const between = await standBetween(metadata.endpoint.port);
     const above = await install({
-      DATABASE_URL: `postgres://tsdbadmin:${metadata.initial_password}@127.0.0.1:${between.port}/tsdb?sslmode=no-verify`,
+      HOWDAH_DATABASE_URL: `postgres://tsdbadmin:${metadata.initial_password}@127.0.0.1:${between.port}/tsdb?sslmode=no-verify`,
     });
     const service = await above.create({ name: 'above', service_type: 'POSTGRES' });
     const holder = await connectTo(below, metadata, metadata.initial_password);

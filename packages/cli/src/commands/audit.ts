@@ -11,18 +11,10 @@ export function addAudit(program: Command): void {
   verb(program, 'audit', { does, example: 'howdah audit' }).action(async () => {
     const server = await loadServer();
     const home = homeDirectory();
-    const problems = await server
-      .checkIntegrity({ home, databaseUrl: process.env['DATABASE_URL'] || null })
-      .catch((error: unknown) => {
-        const refused =
-          error instanceof Error &&
-          'code' in error &&
-          (error.code === 'ENOENT' || error.code === 'ECONNREFUSED');
-        if (!refused) throw error;
-        throw new Failure(
-          `the metadata database of ${home} does not answer: it runs together with the control plane; start it with howdah up`,
-        );
-      });
+    const problems = await server.checkIntegrity({
+      home,
+      databaseUrl: process.env['HOWDAH_DATABASE_URL'] || null,
+    });
     problems.push(...(await server.checkMachine({ home })));
     // No contradiction: they are no part of the findings.
     for (const sentence of await server.listAside(home)) note(sentence);

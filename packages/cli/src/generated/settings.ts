@@ -161,8 +161,8 @@ export const SETTINGS: readonly { name: string; flag: string; help: string }[] =
     "help": "whether this machine runs services; no: in a Kubernetes cluster, with other control planes (HOWDAH_LOCAL_REGION; default yes; allowed: yes, no)"
   },
   {
-    "name": "DATABASE_URL",
+    "name": "HOWDAH_DATABASE_URL",
     "flag": "--database-url <value>",
-    "help": "the metadata database, where the control plane keeps its own data (DATABASE_URL; default a PostgreSQL of our own; allowed: a URL of the form postgres://user:password@host:port/database)"
+    "help": "the metadata database, where the control plane keeps its own data (HOWDAH_DATABASE_URL; default the one that HOWDAH_HOME records; at first a PostgreSQL of our own; allowed: a URL of the form postgres://user:password@host:port/database)"
   }
 ];

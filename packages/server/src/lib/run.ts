@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { environmentOfPrograms } from './environment.ts';
 
 export type RunOptions = {
   uid?: number;
@@ -25,7 +26,11 @@ export async function run(
   args: readonly string[],
   options: RunOptions = {},
 ): Promise<string> {
-  const { deadlineMs = 60_000, input, ...spawnOptions } = { env: environment(), ...options };
+  const {
+    deadlineMs = 60_000,
+    input,
+    ...spawnOptions
+  } = { env: environmentOfPrograms(process.env), ...options };
   return new Promise((resolve, reject) => {
     const child = spawn(program, args, {
       cwd: '/',
@@ -52,11 +57,6 @@ export async function run(
         );
     });
   });
-}
-
-/** Programs for administrators are searched too: a shell by `su` has a user's PATH. */
-function environment(): NodeJS.ProcessEnv {
-  return { ...process.env, PATH: `${process.env['PATH'] ?? '/usr/bin:/bin'}:/usr/sbin:/sbin` };
 }
 
 /** The end of a program's output, on one line. */

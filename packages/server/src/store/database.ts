@@ -10,6 +10,7 @@ import {
   type Waiting,
 } from './connections.ts';
 import type { Rounds } from '../lib/rounds.ts';
+import { problemOfContents, readContents, type Contents } from './contents.ts';
 import { migrateTables } from './migrations.ts';
 import type { Channel, OnNotification } from './notifications.ts';
 import { preparing } from './prepared.ts';
@@ -39,19 +40,33 @@ export type Standby = Waiting &
     lost: () => void;
   }>;
 
+/** A database that cannot be the metadata database; the message says why. */
+export class WrongDatabase extends Error {}
+
+/** The expectations of the database, and of the control planes that use it. */
+export type Expected = {
+  /** Waits for the lock and for the metadata database; null: throws. */
+  standby?: Standby | null;
+  /** Why the database cannot be used, before anything in it is changed; null: it can. */
+  problemOf?: (contents: Contents) => string | null;
+};
+
+/** Any metadata database, or an empty one. */
+const isMetadata = ({ foreign }: Contents): string | null =>
+  problemOfContents({ foreign, projects: [] }, null, false);
+
 /**
  * Connects, takes the lock that keeps other control planes out, and migrates the tables.
  *
  * @param rounds runs the heartbeat of the session that holds the lock
  * @param onError receives the errors of broken connections; they are opened again
- * @param standby waits for the lock and for the metadata database; null: throws
- * @throws AlreadyRunning
+ * @throws AlreadyRunning; WrongDatabase
  */
 export async function openStore(
   connection: ClientConfig,
   rounds: Rounds,
   onError: (error: Error) => void,
-  standby: Standby | null = null,
+  { standby = null, problemOf = isMetadata }: Expected = {},
 ): Promise<Store> {
   // On few cores, queueing statements here is faster than running them at once
   // (docs/performance.md).
@@ -110,6 +125,8 @@ export async function openStore(
   try {
     session = await (standby === null ? openSession() : untilOpen());
     if (session !== null) keepSession(session);
+    const problem = session === null ? null : problemOf(await readContents(session.client));
+    if (problem !== null) throw new WrongDatabase(problem);
     await migrateTables(connection, onError);
   } catch (error) {
     await end();

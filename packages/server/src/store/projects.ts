@@ -22,8 +22,16 @@ export async function insertProject(
     .execute();
 }
 
-export async function anyProject(db: Db): Promise<boolean> {
-  return (await db.selectFrom('projects').select('id').limit(1).executeTakeFirst()) !== undefined;
+/** The project whose admin keys manage all projects; null: the metadata database is new. */
+export async function findOperatorProject(db: Db): Promise<string | null> {
+  const found = await db
+    .selectFrom('projects')
+    .select('id')
+    .orderBy('operator', 'desc')
+    .orderBy('created')
+    .limit(1)
+    .executeTakeFirst();
+  return found?.id ?? null;
 }
 
 /** The number of projects; at most `most` are counted. */

@@ -3,7 +3,7 @@
  * first key, and the key to secrets. Databases have backups of their own; with this file a control
  * plane that has lost its metadata database takes them over again.
  */
-import { readdir, readFile, mkdir } from 'node:fs/promises';
+import { readdir, readFile, mkdir, rm } from 'node:fs/promises';
 import { createReadStream, createWriteStream } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -24,6 +24,7 @@ import {
   recordRegionPlaces,
   type RegionPlace,
 } from '../../../installation.ts';
+import { nameOf, readMetadataRecord } from '../../../metadata-record.ts';
 import { QUIET } from '../../../lib/log.ts';
 import { createRounds } from '../../../lib/rounds.ts';
 import { TUNING } from '../../../lib/tuning.ts';
@@ -59,13 +60,25 @@ const BATCH = 500;
  * Writes the file: the metadata database of one moment. It holds secrets and is its owner's alone.
  *
  * @returns how many rows it has
- * @throws Error when the control plane does not run
+ * @throws Error when the control plane does not run, or the metadata database is not our own
  */
 export async function backupControl(home: string, path: string): Promise<number> {
+  await refuseElsewhere(home);
   const target = createWriteStream(`${path}.new`, { mode: 0o600, flush: true });
   const rows = await writeControl(home, await ownDatabase(home), target, () => true);
   await renameDurably(`${path}.new`, path);
   return rows;
+}
+
+/** @throws Error when the metadata database is in a PostgreSQL of the operator */
+async function refuseElsewhere(home: string): Promise<void> {
+  const place = (await readMetadataRecord(home))?.place ?? null;
+  if (place !== null)
+    throw new Error(
+      `the metadata database of ${home} is ${nameOf(place)}: back it up and restore it with ` +
+        'pg_dump and pg_restore, together with ca, credentials.json, secrets.key and ' +
+        `metadata-database.json in ${home}`,
+    );
 }
 
 /** Our own metadata database. @throws Error when the control plane does not run */
@@ -150,6 +163,7 @@ export async function restoreControl(
 ): Promise<string[]> {
   if ((await findControl(home)) !== null)
     throw new Error(`the control plane of ${home} runs: stop it first (howdah down)`);
+  await refuseElsewhere(home);
   const head = await checkWhole(path);
   for (const name of FILE_NAMES) {
     const there = (await exists(join(home, name)))
@@ -171,6 +185,25 @@ export async function restoreControl(
     return problems;
   } finally {
     await stopStore(machine);
+  }
+}
+
+/**
+ * Copies a metadata database to an empty one, in one transaction; server logs of removed servers
+ * are left out.
+ */
+export async function copyControl(
+  home: string,
+  from: ClientConfig,
+  to: ClientConfig,
+): Promise<void> {
+  const path = join(home, 'moving-control.gz');
+  const target = createWriteStream(path, { mode: 0o600, flush: true });
+  try {
+    await writeControl(home, from, target, () => true);
+    await load(to, path, await checkWhole(path), [], async () => []);
+  } finally {
+    await rm(path, { force: true });
   }
 }
 
@@ -211,8 +244,8 @@ async function load(
     if (projects.length > 0)
       throw new Error('the metadata database is not empty: restore into an empty HOWDAH_HOME');
     await client.query('begin');
-    // In no order that foreign keys would ask for.
-    await client.query("set local session_replication_role = 'replica'");
+    const { suspend, resume } = await rulesOf(client);
+    await client.query(suspend);
     for await (const { table, rows } of batchesOf(path)) {
       await client.query(
         `insert into ${table} overriding system value select * from jsonb_populate_recordset(null::${table}, $1)`,
@@ -221,7 +254,7 @@ async function load(
     }
     for (const [name, value] of Object.entries(head.sequences))
       await client.query('select setval($1, $2)', [name, value]);
-    await client.query("set local session_replication_role = 'origin'");
+    await client.query(resume);
     const problems = await compare(client, directories, lostData);
     await client.query('commit');
     return problems;
@@ -277,6 +310,27 @@ async function compare(
           `the directory of ${id} was made after the backup; nobody knows of it, and it was left as it is`,
       ),
   ];
+}
+
+/**
+ * The statements that suspend foreign keys and triggers: rows come in no order that keys would ask
+ * for, and are no changes. The owner of the tables may do it, who may be no superuser.
+ */
+async function rulesOf(client: PoolClient): Promise<{ suspend: string; resume: string }> {
+  const { rows } = await client.query<{ suspend: string; resume: string }>(
+    `select format('alter table %s drop constraint %I', conrelid::regclass, conname) as suspend,
+       format('alter table %s add constraint %I %s', conrelid::regclass, conname,
+         pg_get_constraintdef(oid)) as resume
+     from pg_constraint where contype = 'f' and connamespace = 'public'::regnamespace
+     union all
+     select distinct format('alter table %s disable trigger user', tgrelid::regclass),
+       format('alter table %s enable trigger user', tgrelid::regclass)
+     from pg_trigger where not tgisinternal`,
+  );
+  return {
+    suspend: rows.map((row) => row.suspend).join(';'),
+    resume: rows.map((row) => row.resume).join(';'),
+  };
 }
 
 type Queryable = Pick<Client, 'query'> | Pick<Pool, 'query'>;
