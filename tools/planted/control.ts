@@ -246,6 +246,35 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/lib/scram.test.ts` }] },
   },
   {
+    name: 'retagged-by-a-developer',
+    breaks: ['keys and roles'],
+    effect: 'a developer sets the tag of a PROD service to DEV, and deletes it',
+    edits: [
+      {
+        file: `${SERVER}/services/service-rules.ts`,
+        from: '    refuseByRole(caller, action, service.environment);\n',
+        to: '',
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: 'packages/server/test/keys.test.ts', name: 'retagged by admins' }],
+    },
+  },
+  {
+    name: 'prod-without-its-name',
+    breaks: ['keys and roles', 'switchover'],
+    effect: 'a switchover of a PROD service asks nobody for its name',
+    edits: [
+      {
+        file: 'packages/contract/src/effects.ts',
+        from: "switchover: ['endsSessions']",
+        to: 'switchover: []',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: 'packages/contract/src/effects.test.ts' }] },
+  },
+  {
     name: 'key-of-another-certificate',
     breaks: ['TLS'],
     effect: 'after a crash between two files a server has a certificate without its key',

@@ -61,6 +61,12 @@ const SHARED = {
     ).argParser(parseSeconds),
   ],
   yes: () => [new Option('-y, --yes', 'do not ask for confirmation')],
+  confirm: () => [
+    new Option(
+      '--confirm <name>',
+      'the name of what is changed, instead of the question; PROD needs it without a terminal',
+    ),
+  ],
   limit: () => [
     new Option(
       '--limit <number>',
@@ -81,6 +87,8 @@ export type Changing = Printing & { dryRun?: true };
 export type Waiting = Changing & { wait: boolean; timeout?: number };
 /** Options of a command that stops or deletes something. */
 export type Destroying = { dryRun?: true; yes?: true };
+/** Options of a command that takes something away from the users of a service. */
+export type Confirming = { dryRun?: true; confirm?: string };
 
 export type About = {
   does: string;

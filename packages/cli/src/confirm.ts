@@ -1,4 +1,7 @@
-import type { Destroying } from './command.ts';
+import { describeEffects, asksForName } from '@howdah/contract/effects';
+import type { Action } from '@howdah/contract/actions';
+import type { Environment } from '@howdah/contract/types';
+import type { Confirming, Destroying } from './command.ts';
 import { Failure } from './exit.ts';
 import { printable } from './output.ts';
 
@@ -43,6 +46,32 @@ export async function confirmName(
     throw new Failure('nothing was done: another name was typed', 'refused');
   return name;
 }
+
+/** A service or a read replica set, as a protected change is asked about. */
+type Protected = { name: string; id: string; environment: Environment };
+
+/**
+ * Asks for the name of a PROD service before an action that takes something away from its users.
+ * `--yes` does not answer that question: a script names the service.
+ *
+ * @returns what `--confirm` or the user gave; undefined: nothing was asked for
+ * @throws Failure usage without a terminal and without the name; as {@link confirmName}
+ */
+export async function confirmAction(
+  action: Action,
+  { name, id, environment }: Protected,
+  { confirm: given, dryRun }: Confirming,
+): Promise<string | undefined> {
+  if (!asksForName(action, environment) || dryRun === true) return undefined;
+  const what = `this ${describeEffects(action)}, and ${printable(name)} (${id}) is PROD`;
+  if (given === undefined && !asks({}))
+    throw new Failure(`${what}: add --confirm ${quoted(name)}`, 'usage');
+  return confirmName(`continue: ${what}`, name, given === undefined ? {} : { confirm: given });
+}
+
+/** A name as a shell takes it. */
+const quoted = (name: string): string =>
+  /^[\w.-]+$/.test(name) ? name : `'${printable(name).replaceAll("'", String.raw`'\''`)}'`;
 
 /** Reads a line from the terminal. */
 async function ask(question: string): Promise<string> {

@@ -81,12 +81,13 @@ test('at a terminal a delete asks; --yes and --dry-run do not ask', async () => 
 
 test('at a terminal a delete, stop or restart of a PROD service asks for its name', async () => {
   const { env, run, changed } = await api();
-  for (const [verb, purpose] of [
-    ['delete', 'delete the PROD service orders (linltu4hxx) with all its data'],
-    ['stop', 'stop the PROD service orders (linltu4hxx)'],
-    ['restart', 'restart the PROD service orders (linltu4hxx)'],
+  for (const [verb, effects] of [
+    ['delete', 'ends sessions, closes an endpoint for its clients and loses data'],
+    ['stop', 'ends sessions and closes an endpoint for its clients'],
+    ['restart', 'ends sessions'],
   ]) {
-    const question = { at: `Type orders to ${purpose}: ` };
+    const what = `this ${effects}, and orders (linltu4hxx) is PROD`;
+    const question = { at: `Type orders to continue: ${what}: ` };
     const line = `howdah service ${verb} orders`;
     expect(await onTerminal(line, env, { ...question, typed: 'y' })).toMatchObject({
       code: 4,
@@ -95,10 +96,15 @@ test('at a terminal a delete, stop or restart of a PROD service asks for its nam
     expect(await onTerminal(`${line} --dry-run`, env)).toMatchObject({ code: 0 });
     expect(changed.splice(0)).toEqual([]);
     expect((await onTerminal(line, env, { ...question, typed: 'orders' })).code).toBe(0);
-    expect((await onTerminal(`${line} --yes`, env)).code).toBe(0);
-    // Without a terminal nobody is asked.
-    expect((await run('service', String(verb), 'orders')).code).toBe(0);
+    expect((await onTerminal(`${line} --confirm orders`, env)).code).toBe(0);
+    expect((await run('service', String(verb), 'orders', '--confirm', 'orders')).code).toBe(0);
     expect(changed.splice(0)).toEqual(Array.from({ length: 3 }, () => `${verb}Service`));
+    // A script says the name: nobody can be asked.
+    expect(await run('service', String(verb), 'orders')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining(`${what}: add --confirm orders`),
+    });
+    expect(changed).toEqual([]);
   }
 });
 

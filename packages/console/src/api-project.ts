@@ -3,9 +3,11 @@
  * of a service that came with them; and the repositories and clusters of the installation.
  */
 import type { Schemas } from '@howdah/client';
+import type { Action } from '@howdah/contract/actions';
 import type { SetPurpose } from '@howdah/contract/types';
 import type { AuditOutcome } from '@howdah/contract/values';
 import { queryOptions } from '@tanstack/react-query';
+import { askName } from './ask-name.tsx';
 import { body, client, exactClient } from './api.ts';
 
 export type Key = Schemas['Key'];
@@ -248,32 +250,6 @@ export function allowListCalls(project: string, id: string) {
   };
 }
 
-export function networkCalls(project: string, id: string) {
-  const params = { path: { project_id: project, service_id: id } };
-  return {
-    attach: (vpc: string) =>
-      client.POST('/projects/{project_id}/services/{service_id}/attachToVPC', {
-        params,
-        body: { vpc_id: vpc },
-      }),
-    detach: () =>
-      client.POST('/projects/{project_id}/services/{service_id}/detachFromVPC', {
-        params,
-        body: {},
-      }),
-    attachList: (list: string) =>
-      client.POST('/projects/{project_id}/services/{service_id}/attachToAllowList', {
-        params,
-        body: { allow_list_id: list },
-      }),
-    detachList: (list: string) =>
-      client.POST('/projects/{project_id}/services/{service_id}/detachFromAllowList', {
-        params,
-        body: { allow_list_id: list },
-      }),
-  };
-}
-
 // ── exporters ────────────────────────────────────────────────────────────────────────────────────
 
 export const exportersQuery = (project: string) =>
@@ -361,42 +337,33 @@ export const setsQuery = (project: string, id: string) =>
     },
   });
 
+/** The calls of read replica sets. Those that a PROD set is protected from ask for its name. */
 export function setCalls(project: string, service: string) {
   const path = { project_id: project, service_id: service };
-  const of = (set: string) => ({ params: { path: { ...path, replica_set_id: set } } });
+  const of = ({ id }: ReplicaSet) => ({ params: { path: { ...path, replica_set_id: id } } });
+  const asking = async (action: Action, set: ReplicaSet) => {
+    const { name, metadata } = set;
+    const query = await askName(action, { name, environment: metadata.environment });
+    return { params: { ...of(set).params, query } };
+  };
+  const at = '/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}';
   return {
     create: (request: Schemas['CreateReadReplicaSet']) =>
       client.POST('/projects/{project_id}/services/{service_id}/replicaSets', {
         params: { path },
         body: request,
       }),
-    delete: (set: string) =>
-      client.DELETE(
-        '/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}',
-        of(set),
-      ),
-    resize: (set: string, cpuMillis: number) =>
-      client.POST(
-        '/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}/resize',
-        {
-          ...of(set),
-          body: { cpu_millis: String(cpuMillis) },
-        },
-      ),
-    setPurpose: (set: string, purpose: SetPurpose) =>
-      client.POST(
-        '/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}/setPurpose',
-        { ...of(set), body: { purpose } },
-      ),
-    setPooler: (set: string, wanted: boolean) =>
+    delete: async (set: ReplicaSet) => client.DELETE(at, await asking('deleteReplicaSet', set)),
+    resize: async (set: ReplicaSet, cpuMillis: number) =>
+      client.POST(`${at}/resize`, {
+        ...(await asking('changeReplicaSet', set)),
+        body: { cpu_millis: String(cpuMillis) },
+      }),
+    setPurpose: (set: ReplicaSet, purpose: SetPurpose) =>
+      client.POST(`${at}/setPurpose`, { ...of(set), body: { purpose } }),
+    setPooler: async (set: ReplicaSet, wanted: boolean) =>
       wanted
-        ? client.POST(
-            '/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}/enablePooler',
-            of(set),
-          )
-        : client.POST(
-            '/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}/disablePooler',
-            of(set),
-          ),
+        ? client.POST(`${at}/enablePooler`, of(set))
+        : client.POST(`${at}/disablePooler`, await asking('changeReplicaSet', set)),
   };
 }

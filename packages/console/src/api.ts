@@ -4,7 +4,10 @@
  */
 import { createClient, DryRunError, HowdahError, type Schemas } from '@howdah/client';
 import { visibleJson } from '@howdah/contract/text';
+import type { Action } from '@howdah/contract/actions';
+import { protectionOf } from '@howdah/contract/permissions';
 import { BASE_PATH, CONSOLE_HEADER, type Environment } from '@howdah/contract/types';
+import { askName } from './ask-name.tsx';
 import { queryOptions } from '@tanstack/react-query';
 
 export type Service = Schemas['Service'];
@@ -262,32 +265,76 @@ const isService = (answer: object): answer is Service =>
 
 // ── changes ──────────────────────────────────────────────────────────────────────────────────────
 
-/** The calls that change a service, by the names of their actions. */
-export function serviceCalls(project: string, id: string) {
-  const params = ofService(project, id);
+/** A service as its calls need it. */
+type Changed = Pick<Service, 'service_id' | 'name' | 'metadata' | 'read_replica_sets'>;
+
+/**
+ * The calls that change a service, by the names of their actions. Those that a PROD service is
+ * protected from ask for its name.
+ */
+export function serviceCalls(project: string, service: Changed) {
+  const params = ofService(project, service.service_id);
+  const environment = protectionOf(service.metadata.environment, service.read_replica_sets);
+  const asking = async (action: Action, own = environment) => ({
+    ...params,
+    query: await askName(action, { name: service.name, environment: own }),
+  });
   const at = '/projects/{project_id}/services/{service_id}';
   return {
     start: () => client.POST(`${at}/start`, { params }),
-    stop: () => client.POST(`${at}/stop`, { params }),
-    restart: () => client.POST(`${at}/restart`, { params }),
-    resize: (body: Schemas['ResizeInput']) => client.POST(`${at}/resize`, { params, body }),
+    stop: async () => client.POST(`${at}/stop`, { params: await asking('stop') }),
+    restart: async () => client.POST(`${at}/restart`, { params: await asking('restart') }),
+    resize: async (body: Schemas['ResizeInput']) =>
+      client.POST(`${at}/resize`, { params: await asking('resize'), body }),
     rename: (name: string) => client.POST(`${at}/rename`, { params, body: { name } }),
-    setEnvironment: (environment: Environment) =>
-      client.POST(`${at}/setEnvironment`, { params, body: { environment } }),
-    updatePassword: (password: string) =>
-      client.POST(`${at}/updatePassword`, { params, body: { password } }),
-    setHA: (body: Schemas['SetHAInput']) => client.POST(`${at}/setHA`, { params, body }),
-    switchover: () => client.POST(`${at}/switchover`, { params }),
-    drill: (body: Schemas['DrillInput']) => client.POST(`${at}/drill`, { params, body }),
-    enablePooler: () => client.POST(`${at}/enablePooler`, { params }),
-    disablePooler: () => client.POST(`${at}/disablePooler`, { params }),
-    enableExtension: (name: string) => client.POST(`${at}/extensions`, { params, body: { name } }),
-    disableExtension: (name: string) =>
-      client.DELETE(`${at}/extensions/{extension_name}`, {
-        params: { path: { ...params.path, extension_name: name } },
+    setEnvironment: async (wanted: Environment) =>
+      client.POST(`${at}/setEnvironment`, {
+        params: await asking('setEnvironment', service.metadata.environment),
+        body: { environment: wanted },
       }),
-    setBackupRetention: (days: number | null) =>
-      client.PUT(`${at}/backup-retention`, { params, body: { retention_days: days } }),
+    updatePassword: async (password: string) =>
+      client.POST(`${at}/updatePassword`, {
+        params: await asking('updatePassword'),
+        body: { password },
+      }),
+    setHA: async (body: Schemas['SetHAInput']) =>
+      client.POST(`${at}/setHA`, { params: await asking('setHA'), body }),
+    switchover: async () => client.POST(`${at}/switchover`, { params: await asking('switchover') }),
+    drill: async (body: Schemas['DrillInput']) =>
+      client.POST(`${at}/drill`, { params: await asking('drill'), body }),
+    enablePooler: () => client.POST(`${at}/enablePooler`, { params }),
+    disablePooler: async () =>
+      client.POST(`${at}/disablePooler`, { params: await asking('disablePooler') }),
+    enableExtension: async (name: string) =>
+      client.POST(`${at}/extensions`, { params: await asking('enableExtension'), body: { name } }),
+    disableExtension: async (name: string) => {
+      const { path, query } = await asking('disableExtension');
+      return client.DELETE(`${at}/extensions/{extension_name}`, {
+        params: { path: { ...path, extension_name: name }, query },
+      });
+    },
+    attachToVPC: async (vpc: string) =>
+      client.POST(`${at}/attachToVPC`, {
+        params: await asking('attachToVPC'),
+        body: { vpc_id: vpc },
+      }),
+    detachFromVPC: async () =>
+      client.POST(`${at}/detachFromVPC`, { params: await asking('detachFromVPC'), body: {} }),
+    attachToAllowList: async (list: string) =>
+      client.POST(`${at}/attachToAllowList`, {
+        params: await asking('attachToAllowList'),
+        body: { allow_list_id: list },
+      }),
+    detachFromAllowList: async (list: string) =>
+      client.POST(`${at}/detachFromAllowList`, {
+        params: await asking('detachFromAllowList'),
+        body: { allow_list_id: list },
+      }),
+    setBackupRetention: async (days: number | null) =>
+      client.PUT(`${at}/backup-retention`, {
+        params: await asking('setBackupRetention'),
+        body: { retention_days: days },
+      }),
     runBackup: () => client.POST(`${at}/backups/run`, { params, body: {} }),
     verifyBackup: () => client.POST(`${at}/backups/verify`, { params }),
     verifyInRepositories: () =>
@@ -295,9 +342,17 @@ export function serviceCalls(project: string, id: string) {
     upgrade: (body: Schemas['UpgradeService']) => client.POST(`${at}/upgrade`, { params, body }),
     fork: (request: Schemas['ForkService']) =>
       created(client.POST(`${at}/forkService`, { params, body: request })),
-    restore: () => client.POST(`${at}/restore`, { params }),
     recover: (confirm: string) => client.POST(`${at}/recover`, { params, body: { confirm } }),
-    delete: () => client.DELETE(at, { params }),
+    delete: (confirm: string) => client.DELETE(at, { params: { ...params, query: { confirm } } }),
+  };
+}
+
+/** The calls about a service that is deleted. */
+export function deletedCalls(project: string, id: string) {
+  const params = ofService(project, id);
+  const at = '/projects/{project_id}/services/{service_id}';
+  return {
+    restore: () => client.POST(`${at}/restore`, { params }),
     purge: (name: string) =>
       client.DELETE(at, { params: { ...params, query: { purge: 'true', confirm: name } } }),
   };

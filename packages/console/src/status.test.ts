@@ -62,14 +62,11 @@ test('only admins may end or upgrade a PROD service, or a service with a PROD se
   expect(
     whyNot('deleteReplicaSet', service('READY', 'PROD'), me('developer'), setIn('DEV')),
   ).toBeNull();
-  for (const action of [
-    'resize',
-    'setHA',
-    'disablePooler',
-    'detachFromVPC',
-    'setEnvironment',
-  ] as const)
+  for (const action of ['resize', 'setHA', 'disablePooler', 'detachFromVPC'] as const)
     expect(whyNot(action, service('READY', 'PROD'), me('developer')), action).toBeNull();
+  expect(whyNot('setEnvironment', service('READY', 'PROD'), me('developer'))).toContain('PROD');
+  const withSet = service('READY', 'DEV', [setIn('PROD')]);
+  expect(whyNot('setEnvironment', withSet, me('developer'))).toBeNull();
 });
 
 test('a viewer may change nothing, and only admins may delete PROD', () => {

@@ -59,7 +59,7 @@ export const whyNotOperate = (me: Me): string | null => denialOfKey(me, PERMISSI
 type Subject = Pick<Service, 'status' | 'metadata' | 'read_replica_sets' | 'created_by'>;
 
 /** The environment that protects a service. PROD: it is stopped or deleted by its name only. */
-export const protectionOfService = ({
+const protectionOfService = ({
   metadata,
   read_replica_sets: sets,
 }: Pick<Subject, 'metadata' | 'read_replica_sets'>): Environment =>
@@ -77,7 +77,10 @@ export function whyDenied(
   set?: Pick<ReplicaSet, 'metadata'>,
 ): string | null {
   return denialOfKey(me, permissionOfAction(action), {
-    environment: set?.metadata.environment ?? protectionOfService(service),
+    environment:
+      set?.metadata.environment ??
+      // Its own tag: those of its sets stay.
+      (action === 'setEnvironment' ? service.metadata.environment : protectionOfService(service)),
     createdBy: service.created_by ?? null,
   });
 }

@@ -4,6 +4,7 @@
  * tests read the same tables.
  */
 export * from './actions.ts';
+export * from './effects.ts';
 export * from './errors.ts';
 export * from './events.ts';
 export * from './ids.ts';

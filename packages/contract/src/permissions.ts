@@ -50,7 +50,7 @@ export const PERMISSIONS = {
     forkOnly: 'ownForks',
     dryRunOnly: 'dryRun',
   },
-  /** Takes something away from its clients, for a while or for good. */
+  /** Takes something away from its clients, for a while or for good, or its protecting tag. */
   end: { changes: true, DEV: WRITERS, PROD: ADMINS, forkOnly: 'ownForks', dryRunOnly: 'dryRun' },
   fork: { changes: true, DEV: WRITERS, PROD: WRITERS, forkOnly: 'asRole', dryRunOnly: 'dryRun' },
   admin: { changes: true, DEV: ADMINS, PROD: ADMINS, forkOnly: 'ownForks', dryRunOnly: 'dryRun' },
@@ -142,10 +142,10 @@ export const ACCESS = {
   resizeReplicaSet: 'change',
   enablePoolerOfReplicaSet: 'change',
   disablePoolerOfReplicaSet: 'change',
-  setEnvironmentOfReplicaSet: 'change',
+  setEnvironmentOfReplicaSet: 'end',
   setPurposeOfReplicaSet: 'change',
   updatePassword: 'change',
-  setEnvironment: 'change',
+  setEnvironment: 'end',
   renameService: 'change',
   getServiceLogs: 'read',
   listSeries: 'read',
@@ -207,11 +207,13 @@ const ENDING = {
   moveService: 'move',
   deleteService: 'delete',
   deleteReplicaSet: 'delete',
+  setEnvironment: 'retag',
+  setEnvironmentOfReplicaSet: 'retag',
 } as const satisfies Record<EndingCall, string>;
 
 const VERBS = [...new Set(Object.values(ENDING))];
 
-/** The same in words: "stop, restart, upgrade, move or delete". */
+/** The same in words: "stop, restart, upgrade, move, delete or retag". */
 export const ENDS = `${VERBS.slice(0, -1).join(', ')} or ${VERBS.at(-1) ?? ''}`;
 
 /**

@@ -2,6 +2,9 @@
  * How a tool is declared: one shape of results, one of errors, and the hints by which clients ask
  * their users.
  */
+import type { Action } from '@howdah/contract/actions';
+import { asksForName } from '@howdah/contract/effects';
+import { subjectOf } from '@howdah/contract/permissions';
 import { DryRunError } from '@howdah/client';
 import { makeVisible, visibleJson } from '@howdah/contract';
 import {
@@ -137,11 +140,14 @@ export const changing = {
     }),
   ),
 };
-export type Changing = { dry_run?: boolean; idempotency_key?: string };
+export type Changing = { dry_run?: boolean; idempotency_key?: string; confirm?: string };
 
 /** The query and the headers of a change. */
-export const askedAs = ({ dry_run, idempotency_key }: Changing) => ({
-  query: dry_run === true ? ({ dry_run: 'true' } as const) : {},
+export const askedAs = ({ dry_run, idempotency_key, confirm: name }: Changing) => ({
+  query: {
+    ...(dry_run === true ? ({ dry_run: 'true' } as const) : {}),
+    ...(name === undefined ? {} : { confirm: name }),
+  },
   header: idempotency_key === undefined ? {} : { 'Idempotency-Key': idempotency_key },
 });
 
@@ -163,8 +169,23 @@ export const confirm = Type.String({
   description: 'the exact name of the service, to confirm that you mean it; ask the user first',
 });
 
+/** The same, of tools that need it for PROD services only. */
+export const confirmOfProd = Type.Optional(
+  Type.String({ description: 'the exact name of a PROD service; ask the user first' }),
+);
+
 /** A service, or a deleted one, whose name must be confirmed. */
 export type Confirmable = { name: string; metadata: { environment: string } };
+
+/** @throws Problem unless the name of a PROD service is repeated, where the action needs that */
+export function confirmedForProd(
+  action: Action,
+  found: Confirmable & Parameters<typeof subjectOf>[0],
+  { confirm: echo, dry_run: dryRun }: Changing,
+): void {
+  if (dryRun === true || !asksForName(action, subjectOf(found).environment)) return;
+  confirmed(found, echo ?? '');
+}
 
 /** @throws Problem unless the name is repeated exactly */
 export function confirmed<T extends Confirmable>(found: T, echo: string): T {

@@ -223,9 +223,9 @@ export const TAGS: readonly Tags[] = [
 ];
 
 /**
- * "developer may do everything but … stop, restart, upgrade, move or delete PROD services": the
- * calls that do, and the tags for which. A service takes its sets along when it stops, restarts or
- * is deleted.
+ * "developer may do everything but … stop, restart, upgrade, move, delete or retag PROD services":
+ * the calls that do, and the tags for which. A service takes its sets along when it stops, restarts
+ * or is deleted.
  */
 const NOT_FOR_DEVELOPERS: Record<string, (tags: Tags) => boolean> = {
   stopService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
@@ -234,6 +234,9 @@ const NOT_FOR_DEVELOPERS: Record<string, (tags: Tags) => boolean> = {
   moveService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
   deleteService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
   deleteReplicaSet: ({ set: of }) => of === 'PROD',
+  // Without the tag it could be deleted.
+  setEnvironment: ({ service: of }) => of === 'PROD',
+  setEnvironmentOfReplicaSet: ({ set: of }) => of === 'PROD',
 };
 
 /** The answer for the service and the set of the caller's own project when they have these tags. */

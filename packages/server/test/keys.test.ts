@@ -143,7 +143,7 @@ test('the last admin key that does not expire stays', async () => {
   ).toHaveLength(1);
 });
 
-test('PROD is stopped and deleted by admins only', async () => {
+test('PROD is stopped, deleted and retagged by admins only', async () => {
   const { key } = await newKey({ name: 'developer', role: 'developer' });
   const admin = await newKey({ name: 'admin', role: 'admin' });
   const production = await cloud.create({
@@ -152,15 +152,24 @@ test('PROD is stopped and deleted by admins only', async () => {
     environment_tag: 'PROD',
   });
   const path = at(`/services/${production.service_id}`);
-  for (const [method, target] of [
+  for (const [method, target, body] of [
     ['POST', `${path}/stop`],
+    ['POST', `${path}/setEnvironment`, { environment: 'DEV' }],
+    ['POST', `${path}/setEnvironment?confirm=production`, { environment: 'DEV' }],
     ['DELETE', path],
+    ['DELETE', `${path}?confirm=production`],
   ] as const)
-    expect(await call(key, method, target)).toMatchObject({
+    expect(await call(key, method, target, body)).toMatchObject({
       status: 403,
       body: { message: expect.stringContaining('PROD') },
     });
   expect((await cloud.get(production.service_id)).status).toBe('READY');
+  // An admin too has to name it, unless a client of Tiger Cloud makes the call.
+  for (const action of ['restart', 'restart?confirm=another', 'stop?confirm=another'])
+    expect(await call(admin.key, 'POST', `${path}/${action}`)).toMatchObject({
+      status: 400,
+      body: { message: expect.stringMatching(/^confirm: .*"production"/) },
+    });
   expect((await call(admin.key, 'POST', `${path}/stop`)).status).toBe(202);
   expect((await call(admin.key, 'DELETE', path)).status).toBe(202);
 });

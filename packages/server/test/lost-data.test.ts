@@ -92,7 +92,7 @@ test('recover brings back every commit if the WAL is left, and keeps the old dat
   await untilRefused(id, `howdah service recover ${id}`);
 
   const unnamed = await cloud.cli('service', 'recover', 'damaged');
-  expect(unnamed.stderr).toContain('a PROD service is recovered only with its name');
+  expect(unnamed.stderr).toContain('so a PROD service needs its name');
   const plan = await cloud.cli('service', 'recover', 'damaged', '--dry-run');
   expect(plan.stdout).toContain('its newest backup in this machine comes back');
   expect(plan.stdout).toMatch(/set data aside\n +restore data/);

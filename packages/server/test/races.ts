@@ -6,6 +6,7 @@ import {
   ALLOWED,
   CANCEL,
   REPLICA_SET_STATUS,
+  requiresName,
   type Action,
   type Environment,
   type OperationKind,
@@ -37,17 +38,18 @@ function changing(
   decide: (
     world: World,
     slot: Slot,
-  ) => Partial<World> | null | 'refuse' | 'conflict' | 'unconfirmed' | 'unavailable',
+  ) => Partial<World> | null | 'refuse' | 'conflict' | 'unavailable',
 ): Pick<Call, 'operationId' | 'action' | 'act'> {
   const act = (world: World, slot: Slot): Effect => {
     if (world.deleted) return missing(world);
     const verdict = ALLOWED[statusIn(world)][action];
     if (verdict === 'refuse') return refused(world);
     if (verdict === 'underway') return done(world, operationId, world.operation?.kind ?? null);
+    if (requiresName(action, isProtected(world) ? 'PROD' : 'DEV'))
+      return { world, answer: '400 INVALID_REQUEST' };
     const change = decide(world, slot);
     if (change === 'refuse') return refused(world);
     if (change === 'conflict') return { world, answer: '409 CONFLICT' };
-    if (change === 'unconfirmed') return { world, answer: '400 INVALID_REQUEST' };
     if (change === 'unavailable') return { world, answer: '422 UNAVAILABLE_HERE' };
     return change === null
       ? done(world, operationId, null)
@@ -281,9 +283,7 @@ export const CALLS: Record<string, Call> = {
   },
   restart: changing('restartService', 'restart', () => ({})),
   recover: {
-    ...changing('recoverService', 'recover', (world) =>
-      isProtected(world) ? 'unconfirmed' : { power: 'running' },
-    ),
+    ...changing('recoverService', 'recover', () => ({ power: 'running' })),
     body: () => ({}),
   },
   upgrade: {

@@ -1,22 +1,21 @@
 import type { Schemas } from '@howdah/client';
 import type { Command } from 'commander';
-import { permissionOfAction, subjectOf } from '@howdah/contract/permissions';
 import {
   countOf,
+  given,
   noun,
   verb,
   type Changing,
-  type Destroying,
+  type Confirming,
   type Printing,
   type Waiting,
 } from '../command.ts';
-import { confirmName } from '../confirm.ts';
 import { answered, connect } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { findPath, findService, pathOf } from '../find.ts';
 import { follow } from '../follow.ts';
 import { dateAndDistance, relative } from '../moment.ts';
-import { refuseBeforeAsking } from '../permission.ts';
+import { confirmService } from './service-shared.ts';
 import { isForPrograms, say, showAs, showList, table, type View } from '../output.ts';
 
 type Backups = Schemas['Backups'];
@@ -69,21 +68,18 @@ export function addBackup(program: Command): void {
   verb(backup, 'set-retention <service> <days>', {
     does:
       'Set how long the repositories keep the backups of a service. ' +
-      'Asks for the name of a PROD service, on a terminal.',
+      'Asks for the name of a PROD service.',
     example: 'howdah backup set-retention orders 30',
-    takes: ['output', 'dryRun', 'yes'],
-  }).action(async (name: string, days: string, options: Changing & Destroying) => {
+    takes: ['output', 'dryRun', 'yes', 'confirm'],
+  }).action(async (name: string, days: string, options: Changing & Confirming) => {
     const body = { retention_days: days === 'default' ? null : countOf('days', days) };
     const connection = await connect(options);
     const found = await findService(connection, name);
-    const { service_id: id, name: named, metadata } = found;
-    const permission = permissionOfAction('setBackupRetention');
-    await refuseBeforeAsking(connection, options, permission, subjectOf(found));
-    if (metadata.environment === 'PROD')
-      await confirmName(`change the backup retention of ${named} (${id})`, named, options);
+    const { service_id: id } = found;
+    const confirmed = await confirmService(connection, found, 'setBackupRetention', options);
     const retention = await answered(
       connection.client.PUT('/projects/{project_id}/services/{service_id}/backup-retention', {
-        params: pathOf(connection, id),
+        params: { ...pathOf(connection, id), query: given('confirm', confirmed) },
         body,
       }),
     );

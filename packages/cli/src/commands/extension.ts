@@ -1,13 +1,13 @@
 import { spawn } from 'node:child_process';
 import type { Command } from 'commander';
-import { noun, verb, type Printing, type Waiting } from '../command.ts';
+import { noun, verb, type Confirming, type Printing, type Waiting } from '../command.ts';
 import { answered, connect } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { findPath, ofProject } from '../find.ts';
 import { note, say, showList } from '../output.ts';
 import { loadServer } from '../server.ts';
 import { EXTENSION_VIEW, INSTALLED_EXTENSIONS_VIEW } from '../views.ts';
-import { changeFound, CHANGES } from './service-shared.ts';
+import { changeFound, PROTECTED_CHANGES } from './service-shared.ts';
 
 export function addExtension(program: Command): void {
   const extension = noun(
@@ -46,9 +46,9 @@ export function addExtension(program: Command): void {
   verb(extension, 'enable <service> <extension>', {
     does: 'Enable an extension. Some restart the service: PostgreSQL loads them at its start.',
     example: 'howdah extension enable orders timescaledb',
-    takes: CHANGES,
-  }).action(async (wanted: string, name: string, options: Waiting) =>
-    changeFound(wanted, options, (client, params) =>
+    takes: PROTECTED_CHANGES,
+  }).action(async (wanted: string, name: string, options: Waiting & Confirming) =>
+    changeFound(wanted, 'enableExtension', options, (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/extensions', {
         params,
         body: { name },
@@ -59,11 +59,11 @@ export function addExtension(program: Command): void {
   verb(extension, 'disable <service> <extension>', {
     does: 'Disable an extension: it is dropped, unless something depends on it.',
     example: 'howdah extension disable orders timescaledb',
-    takes: CHANGES,
-  }).action(async (wanted: string, name: string, options: Waiting) =>
-    changeFound(wanted, options, (client, { path }) =>
+    takes: PROTECTED_CHANGES,
+  }).action(async (wanted: string, name: string, options: Waiting & Confirming) =>
+    changeFound(wanted, 'disableExtension', options, (client, { path, ...asked }) =>
       client.DELETE('/projects/{project_id}/services/{service_id}/extensions/{extension_name}', {
-        params: { path: { ...path, extension_name: name } },
+        params: { path: { ...path, extension_name: name }, ...asked },
       }),
     ),
   );

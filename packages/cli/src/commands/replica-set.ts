@@ -1,4 +1,5 @@
 import type { HowdahClient } from '@howdah/client';
+import type { Action } from '@howdah/contract/actions';
 import { permissionOfAction } from '@howdah/contract/permissions';
 import { ENVIRONMENTS, SET_PURPOSES } from '@howdah/contract/types';
 import type { Command } from 'commander';
@@ -11,11 +12,12 @@ import {
   oneOf,
   verb,
   type Changing,
+  type Confirming,
   type Destroying,
   type Printing,
   type Waiting,
 } from '../command.ts';
-import { confirm } from '../confirm.ts';
+import { confirm, confirmAction } from '../confirm.ts';
 import { answered, connect, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { findPath, findService, findSet } from '../find.ts';
@@ -32,7 +34,7 @@ type CreateOptions = Waiting & {
   memoryGbs: string;
   purpose: string;
 };
-type ResizeOptions = Waiting & { cpuMillis?: string; memoryGbs?: string };
+type ResizeOptions = Waiting & Confirming & { cpuMillis?: string; memoryGbs?: string };
 
 const SET_PATH = '/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}';
 
@@ -84,7 +86,7 @@ export function addReplicaSet(program: Command): void {
   verb(set, 'resize <service> <set>', {
     does: 'Change the size of the nodes, one after the other.',
     example: 'howdah replica-set resize orders readers --cpu-millis 1000',
-    takes: ['output', 'dryRun', 'wait'],
+    takes: ['output', 'dryRun', 'wait', 'confirm'],
   })
     .option('--cpu-millis <number>', 'thousandths of a core')
     .option('--memory-gbs <number>', 'gigabytes')
@@ -93,7 +95,7 @@ export function addReplicaSet(program: Command): void {
         ...given('cpu_millis', options.cpuMillis),
         ...given('memory_gbs', options.memoryGbs),
       };
-      await change(service, name, options, (client, of) =>
+      await change(service, name, 'changeReplicaSet', options, (client, of) =>
         client.POST(`${SET_PATH}/resize`, { ...of, body }),
       );
     });
@@ -103,7 +105,7 @@ export function addReplicaSet(program: Command): void {
     example: 'howdah replica-set enable-pooler orders readers',
     takes: ['output', 'dryRun'],
   }).action(async (service: string, name: string, options: Changing) =>
-    change(service, name, { ...options, wait: false }, (client, of) =>
+    change(service, name, null, { ...options, wait: false }, (client, of) =>
       client.POST(`${SET_PATH}/enablePooler`, of),
     ),
   );
@@ -111,9 +113,9 @@ export function addReplicaSet(program: Command): void {
   verb(set, 'disable-pooler <service> <set>', {
     does: 'Disable the connection pooler; its port stays reserved.',
     example: 'howdah replica-set disable-pooler orders readers',
-    takes: ['output', 'dryRun'],
-  }).action(async (service: string, name: string, options: Changing) =>
-    change(service, name, { ...options, wait: false }, (client, of) =>
+    takes: ['output', 'dryRun', 'confirm'],
+  }).action(async (service: string, name: string, options: Changing & Confirming) =>
+    change(service, name, 'changeReplicaSet', { ...options, wait: false }, (client, of) =>
       client.POST(`${SET_PATH}/disablePooler`, of),
     ),
   );
@@ -121,10 +123,10 @@ export function addReplicaSet(program: Command): void {
   verb(set, 'set-environment <service> <set> <environment>', {
     does: 'Set the environment of a set: DEV or PROD.',
     example: 'howdah replica-set set-environment orders readers PROD',
-    takes: ['output', 'dryRun'],
-  }).action(async (service: string, name: string, tag: string, options: Changing) => {
+    takes: ['output', 'dryRun', 'confirm'],
+  }).action(async (service: string, name: string, tag: string, options: Changing & Confirming) => {
     const body = { environment: oneOf('environment', ENVIRONMENTS, tag) };
-    await change(service, name, { ...options, wait: false }, (client, of) =>
+    await change(service, name, 'setEnvironment', { ...options, wait: false }, (client, of) =>
       client.POST(`${SET_PATH}/setEnvironment`, { ...of, body }),
     );
   });
@@ -137,7 +139,7 @@ export function addReplicaSet(program: Command): void {
     takes: ['output', 'dryRun'],
   }).action(async (service: string, name: string, wanted: string, options: Changing) => {
     const body = { purpose: oneOf('purpose', SET_PURPOSES, wanted) };
-    await change(service, name, { ...options, wait: false }, (client, of) =>
+    await change(service, name, null, { ...options, wait: false }, (client, of) =>
       client.POST(`${SET_PATH}/setPurpose`, { ...of, body }),
     );
   });
@@ -145,19 +147,29 @@ export function addReplicaSet(program: Command): void {
   verb(set, 'delete <service> <set>', {
     does: 'Delete a read replica set; its service stays. Asks for confirmation on a terminal.',
     example: 'howdah replica-set delete orders readers',
-    takes: ['dryRun', 'wait', 'yes'],
+    takes: ['dryRun', 'wait', 'yes', 'confirm'],
   }).action(
-    async (service: string, name: string, options: Omit<Waiting, 'output'> & Destroying) => {
+    async (
+      service: string,
+      name: string,
+      options: Omit<Waiting, 'output'> & Destroying & Confirming,
+    ) => {
       const connection = await connect(options);
-      const found = await findService(connection, service);
-      const of = await findSet(connection, found.service_id, name);
-      const set = found.read_replica_sets.find(({ id }) => id === of.params.path.replica_set_id);
+      const { found, of, set } = await findSetToChange(connection, service, name);
       await refuseBeforeAsking(connection, options, permissionOfAction('deleteReplicaSet'), {
         environment: set?.metadata.environment ?? 'DEV',
         createdBy: found.created_by,
       });
-      await confirm(`Delete the read replica set ${name}?`, options);
-      const { response } = await connection.client.DELETE(SET_PATH, of);
+      const confirmed =
+        set === undefined
+          ? undefined
+          : await confirmAction(
+              'deleteReplicaSet',
+              { ...set, environment: set.metadata.environment },
+              options,
+            );
+      if (confirmed === undefined) await confirm(`Delete the read replica set ${name}?`, options);
+      const { response } = await connection.client.DELETE(SET_PATH, confirmedBy(of, confirmed));
       await follow(connection, response, options);
       note(`${name} is ${options.wait ? 'deleted' : 'being deleted'}`);
     },
@@ -190,14 +202,33 @@ async function create(service: string, options: CreateOptions): Promise<void> {
 async function change(
   service: string,
   name: string,
-  options: Waiting,
-  call: (client: HowdahClient, of: OfSet) => Promise<{ data?: unknown; response: Response }>,
+  action: Action | null,
+  options: Waiting & Confirming,
+  call: (client: HowdahClient, of: ConfirmedSet) => Promise<{ data?: unknown; response: Response }>,
 ): Promise<void> {
   const connection = await connect(options);
-  const of = await findSet(connection, service, name);
-  const { data, response } = await call(connection.client, of);
+  const { of, set } = await findSetToChange(connection, service, name);
+  const confirmed =
+    action === null || set === undefined
+      ? undefined
+      : await confirmAction(action, { ...set, environment: set.metadata.environment }, options);
+  const { data, response } = await call(connection.client, confirmedBy(of, confirmed));
   await follow(connection, response, options);
   await showChanged(options.output, data, SET_DETAIL_VIEW, () => readSet(connection, of));
+}
+
+type ConfirmedSet = { params: OfSet['params'] & { query?: { confirm?: string } } };
+
+const confirmedBy = ({ params }: OfSet, confirmed: string | undefined): ConfirmedSet => ({
+  params: { ...params, query: given('confirm', confirmed) },
+});
+
+/** A set, with its service and the state that its service shows of it. */
+async function findSetToChange(connection: Connection, service: string, name: string) {
+  const found = await findService(connection, service);
+  const of = await findSet(connection, found.service_id, name);
+  const set = found.read_replica_sets.find(({ id }) => id === of.params.path.replica_set_id);
+  return { found, of, set };
 }
 
 async function readSet(connection: Connection, of: OfSet) {

@@ -1,4 +1,6 @@
-import { ENDS, permissionOfAction, subjectOf } from '@howdah/contract/permissions';
+import type { Action } from '@howdah/contract/actions';
+import { EFFECTS } from '@howdah/contract/effects';
+import { ENDS } from '@howdah/contract/permissions';
 import { ENVIRONMENTS } from '@howdah/contract/types';
 import { DRILL_KINDS, type DrillKind } from '@howdah/contract/values';
 import { Option, type Command } from 'commander';
@@ -8,16 +10,25 @@ import {
   oneOf,
   verb,
   type Changing,
-  type Destroying,
+  type Confirming,
   type Waiting,
 } from '../command.ts';
-import { confirmName, readSecret } from '../confirm.ts';
+import { readSecret } from '../confirm.ts';
 import { connect } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { findAllowList, findExporter, findService, findVpc, pathOf } from '../find.ts';
 import { note } from '../output.ts';
-import { refuseBeforeAsking } from '../permission.ts';
-import { change, changeFound, CHANGES, sizeOf, type Call, type Size } from './service-shared.ts';
+import {
+  change,
+  changeFound,
+  changeProtected,
+  CHANGES,
+  confirmService,
+  PROTECTED_CHANGES,
+  sizeOf,
+  type Call,
+  type Size,
+} from './service-shared.ts';
 
 export function addChanges(service: Command): void {
   addPlainChanges(service);
@@ -34,17 +45,20 @@ export function addChanges(service: Command): void {
 
 function addPlainChanges(service: Command): void {
   /** Declares a change without further arguments. */
-  const plain = (name: string, does: string, call: Call): void => {
+  const plain = (name: string, action: Action, does: string, call: Call): void => {
     verb(service, `${name} <service>`, {
       does,
       example: `howdah service ${name} orders`,
-      takes: CHANGES,
-    }).action(async (wanted: string, options: Waiting) => changeFound(wanted, options, call));
+      takes: EFFECTS[action].length === 0 ? CHANGES : PROTECTED_CHANGES,
+    }).action(async (wanted: string, options: Waiting & Confirming) =>
+      changeFound(wanted, action, options, call),
+    );
   };
-  plain('start', 'Start a paused service.', (client, params) =>
+  plain('start', 'start', 'Start a paused service.', (client, params) =>
     client.POST('/projects/{project_id}/services/{service_id}/start', { params }),
   );
   plain(
+    'switchover',
     'switchover',
     'Make a standby the primary. No write is lost; sessions end, and new ones wait for a moment.',
     (client, params) =>
@@ -52,18 +66,21 @@ function addPlainChanges(service: Command): void {
   );
   plain(
     'enable-pooler',
+    'enablePooler',
     'Enable the connection pooler (PgBouncer) of a service, on a port of its own.',
     (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/enablePooler', { params }),
   );
   plain(
     'disable-pooler',
+    'disablePooler',
     'Disable the connection pooler; its port stays reserved.',
     (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/disablePooler', { params }),
   );
   plain(
     'detach-vpc',
+    'detachFromVPC',
     'Detach a service from its VPC: its public endpoint accepts all clients again.',
     (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/detachFromVPC', {
@@ -73,22 +90,16 @@ function addPlainChanges(service: Command): void {
   );
 }
 
-/** Changes that end all sessions: at a terminal they ask for the name of a PROD service. */
+/** Changes that end all sessions. */
 function addEnding(service: Command): void {
   const ending = (name: 'stop' | 'restart', does: string, call: Call): void => {
     verb(service, `${name} <service>`, {
-      does: `${does} Asks for the name of a PROD service, on a terminal.`,
+      does: `${does} Asks for the name of a PROD service.`,
       example: `howdah service ${name} orders`,
-      takes: [...CHANGES, 'yes'],
-    }).action(async (wanted: string, options: Waiting & Destroying) => {
-      const connection = await connect(options);
-      const found = await findService(connection, wanted);
-      const { service_id: id, name: named, metadata } = found;
-      await refuseBeforeAsking(connection, options, permissionOfAction(name), subjectOf(found));
-      if (metadata.environment === 'PROD')
-        await confirmName(`${name} the PROD service ${named} (${id})`, named, options);
-      await change(connection, id, options, call);
-    });
+      takes: [...PROTECTED_CHANGES, 'yes'],
+    }).action(async (wanted: string, options: Waiting & Confirming) =>
+      changeFound(wanted, name, options, call),
+    );
   };
   ending('stop', 'Stop a service; its data, endpoint and settings stay.', (client, params) =>
     client.POST('/projects/{project_id}/services/{service_id}/stop', { params }),
@@ -105,12 +116,12 @@ function addAttachVpc(service: Command): void {
   verb(service, 'attach-vpc <service> <vpc>', {
     does: 'Attach a service to a VPC: from then on only clients in the VPC can connect.',
     example: 'howdah service attach-vpc orders office',
-    takes: CHANGES,
-  }).action(async (wanted: string, vpc: string, options: Waiting) => {
+    takes: PROTECTED_CHANGES,
+  }).action(async (wanted: string, vpc: string, options: Waiting & Confirming) => {
     const connection = await connect(options);
-    const { service_id: id } = await findService(connection, wanted);
+    const found = await findService(connection, wanted);
     const body = { vpc_id: (await findVpc(connection, vpc)).id };
-    await change(connection, id, options, (client, params) =>
+    await changeProtected(connection, found, 'attachToVPC', options, (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/attachToVPC', { params, body }),
     );
   });
@@ -120,12 +131,12 @@ function addAllowLists(service: Command): void {
   verb(service, 'attach-allow-list <service> <allow-list>', {
     does: 'Attach an allow list to a service: only clients of its networks can connect then.',
     example: 'howdah service attach-allow-list orders office',
-    takes: CHANGES,
-  }).action(async (wanted: string, list: string, options: Waiting) => {
+    takes: PROTECTED_CHANGES,
+  }).action(async (wanted: string, list: string, options: Waiting & Confirming) => {
     const connection = await connect(options);
-    const { service_id: id } = await findService(connection, wanted);
+    const found = await findService(connection, wanted);
     const body = { allow_list_id: (await findAllowList(connection, list)).allow_list_id };
-    await change(connection, id, options, (client, params) =>
+    await changeProtected(connection, found, 'attachToAllowList', options, (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/attachToAllowList', {
         params,
         body,
@@ -136,12 +147,13 @@ function addAllowLists(service: Command): void {
   verb(service, 'detach-allow-list <service>', {
     does: 'Detach the allow list from a service: its endpoint accepts all clients again.',
     example: 'howdah service detach-allow-list orders',
-    takes: CHANGES,
-  }).action(async (wanted: string, options: Waiting) => {
+    takes: PROTECTED_CHANGES,
+  }).action(async (wanted: string, options: Waiting & Confirming) => {
     const connection = await connect(options);
-    const { service_id: id, name, allow_list_id: list } = await findService(connection, wanted);
+    const found = await findService(connection, wanted);
+    const { name, allow_list_id: list } = found;
     if (list === undefined) throw new Failure(`${name} has no allow list`);
-    await change(connection, id, options, (client, params) =>
+    await changeProtected(connection, found, 'detachFromAllowList', options, (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/detachFromAllowList', {
         params,
         body: { allow_list_id: list },
@@ -192,13 +204,13 @@ function addResize(service: Command): void {
   verb(service, 'resize <service>', {
     does: 'Change the size of a service.',
     example: 'howdah service resize orders --cpu-millis 2000',
-    takes: CHANGES,
+    takes: PROTECTED_CHANGES,
   })
     .option('--cpu-millis <number>', 'thousandths of a core')
     .option('--memory-gbs <number>', 'gigabytes')
     .option('--storage-gb <number>', 'gigabytes of disk; alone it needs no restart')
-    .action(async (wanted: string, options: Waiting & Size) =>
-      changeFound(wanted, options, (client, params) =>
+    .action(async (wanted: string, options: Waiting & Confirming & Size) =>
+      changeFound(wanted, 'resize', options, (client, params) =>
         client.POST('/projects/{project_id}/services/{service_id}/resize', {
           params,
           body: sizeOf(options),
@@ -207,15 +219,17 @@ function addResize(service: Command): void {
     );
 }
 
+type Counts = { replicas?: string; sync?: string };
+
 function addHa(service: Command): void {
   verb(service, 'ha <service>', {
     does: 'Set the number of standbys, and how many of them are synchronous.',
     example: 'howdah service ha orders --replicas 1 --sync 1',
-    takes: CHANGES,
+    takes: PROTECTED_CHANGES,
   })
     .option('--replicas <number>', 'number of standbys, 0 to 2')
     .option('--sync <number>', 'number of synchronous standbys, 0 to the number of standbys')
-    .action(async (wanted: string, options: Waiting & { replicas?: string; sync?: string }) => {
+    .action(async (wanted: string, options: Waiting & Confirming & Counts) => {
       const { replicas, sync } = options;
       const body = {
         ...given(
@@ -224,7 +238,7 @@ function addHa(service: Command): void {
         ),
         ...given('sync_replica_count', sync === undefined ? undefined : countOf('--sync', sync)),
       };
-      await changeFound(wanted, options, (client, params) =>
+      await changeFound(wanted, 'setHA', options, (client, params) =>
         client.POST('/projects/{project_id}/services/{service_id}/setHA', { params, body }),
       );
     });
@@ -234,18 +248,14 @@ function addDrill(service: Command): void {
   verb(service, 'drill <service>', {
     does: 'Rehearse a switchover, or a failover by killing the primary, and report how long writes were not possible.',
     example: 'howdah service drill orders --kind failover',
-    takes: CHANGES,
+    takes: PROTECTED_CHANGES,
   })
     .addOption(
       new Option('--kind <kind>', 'what to rehearse').choices(DRILL_KINDS).default('switchover'),
     )
-    .option(
-      '--confirm <name>',
-      'the name of the service; required to kill the primary of a PROD service',
-    )
-    .action(async (wanted: string, options: Waiting & { kind: DrillKind; confirm?: string }) => {
-      const body = { kind: options.kind, ...given('confirm', options.confirm) };
-      await changeFound(wanted, options, (client, params) =>
+    .action(async (wanted: string, options: Waiting & Confirming & { kind: DrillKind }) => {
+      const body = { kind: options.kind };
+      await changeFound(wanted, 'drill', options, (client, params) =>
         client.POST('/projects/{project_id}/services/{service_id}/drill', { params, body }),
       );
     });
@@ -257,7 +267,7 @@ function addNames(service: Command): void {
     example: 'howdah service rename orders shop',
     takes: ['output', 'dryRun'],
   }).action(async (wanted: string, name: string, options: Changing) =>
-    changeFound(wanted, { ...options, wait: false }, (client, params) =>
+    changeFound(wanted, 'rename', { ...options, wait: false }, (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/rename', {
         params,
         body: { name },
@@ -268,10 +278,11 @@ function addNames(service: Command): void {
   verb(service, 'set-environment <service> <environment>', {
     does: `Set the environment of a service: DEV or PROD. PROD is harder to ${ENDS}.`,
     example: 'howdah service set-environment orders PROD',
-    takes: ['output', 'dryRun'],
-  }).action(async (wanted: string, tag: string, options: Changing) => {
+    takes: ['output', 'dryRun', 'confirm'],
+  }).action(async (wanted: string, tag: string, options: Changing & Confirming) => {
     const body = { environment: oneOf('environment', ENVIRONMENTS, tag) };
-    await changeFound(wanted, { ...options, wait: false }, (client, params) =>
+    const asked = { ...options, wait: false };
+    await changeFound(wanted, 'setEnvironment', asked, (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/setEnvironment', { params, body }),
     );
   });
@@ -281,14 +292,16 @@ function addPassword(service: Command): void {
   verb(service, 'set-password <service>', {
     does: 'Change the password of tsdbadmin. It is typed at a prompt, or is the first line of standard input. Open sessions of tsdbadmin end, and poolers start again.',
     example: 'openssl rand -hex 16 | howdah service set-password orders',
-    takes: ['dryRun'],
+    takes: ['dryRun', 'confirm'],
   })
     .option('--keep-sessions', 'let open sessions stay: each of them can set another password')
-    .action(async (wanted: string, options: { dryRun?: true; keepSessions?: true }) => {
+    .action(async (wanted: string, options: Confirming & { keepSessions?: true }) => {
       const connection = await connect(options);
-      const { service_id: id, name } = await findService(connection, wanted);
+      const found = await findService(connection, wanted);
+      const { service_id: id, name } = found;
+      const confirmed = await confirmService(connection, found, 'updatePassword', options);
       const password = await readSecret(`new password of ${name}: `);
-      const params = pathOf(connection, id);
+      const params = { ...pathOf(connection, id), query: given('confirm', confirmed) };
       await connection.client.POST('/projects/{project_id}/services/{service_id}/updatePassword', {
         params,
         body: { password, ...given('keep_sessions', options.keepSessions) },

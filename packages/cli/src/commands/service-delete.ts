@@ -1,7 +1,7 @@
 import type { Schemas } from '@howdah/client';
-import { permissionOfAction, PURGE, subjectOf } from '@howdah/contract/permissions';
+import { PURGE } from '@howdah/contract/permissions';
 import type { Command } from 'commander';
-import { given, verb, type Destroying, type Waiting } from '../command.ts';
+import { given, verb, type Confirming, type Destroying, type Waiting } from '../command.ts';
 import { confirm, confirmName } from '../confirm.ts';
 import { connect, type Connection } from '../connection.ts';
 import { exitOf } from '../exit.ts';
@@ -9,23 +9,25 @@ import { findDeleted, findService, pathOf } from '../find.ts';
 import { follow } from '../follow.ts';
 import { note } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
+import { confirmService } from './service-shared.ts';
+
+type Ending = Omit<Waiting, 'output'> & Destroying & Confirming;
 
 export function addEnds(service: Command): void {
   verb(service, 'delete <service>', {
-    does: 'Delete a service with all its data. On a terminal it asks for confirmation; for a PROD service, for its name.',
+    does: 'Delete a service with all its data. On a terminal it asks for confirmation; for the name of a PROD service.',
     example: 'howdah service delete orders --yes',
-    takes: ['dryRun', 'wait', 'yes'],
-  }).action(async (wanted: string, options: Omit<Waiting, 'output'> & Destroying) => {
+    takes: ['dryRun', 'wait', 'yes', 'confirm'],
+  }).action(async (wanted: string, options: Ending) => {
     const connection = await connect(options);
     const found = await findService(connection, wanted);
     const { service_id: id, name, metadata } = found;
-    await refuseBeforeAsking(connection, options, permissionOfAction('delete'), subjectOf(found));
+    const confirmed = await confirmService(connection, found, 'delete', options);
     const what = `the ${metadata.environment} service ${name} (${id}) with all its data`;
-    if (metadata.environment === 'PROD') await confirmName(`delete ${what}`, name, options);
-    else await confirm(`Delete ${what}?`, options);
+    if (confirmed === undefined) await confirm(`Delete ${what}?`, options);
     const { response } = await connection.client.DELETE(
       '/projects/{project_id}/services/{service_id}',
-      { params: pathOf(connection, id) },
+      { params: { ...pathOf(connection, id), query: given('confirm', confirmed) } },
     );
     await follow(connection, response, options);
     note(
@@ -36,36 +38,26 @@ export function addEnds(service: Command): void {
   verb(service, 'purge <service>', {
     does: 'Remove a service, or a deleted one, for good, and free its disk space. Needs an admin key; asks for the name on a terminal.',
     example: 'howdah service purge orders --confirm orders',
-    takes: ['dryRun', 'wait', 'yes'],
-  })
-    .option(
-      '--confirm <name>',
-      'the name of the service, instead of the question; required for a PROD service',
-    )
-    .action(
-      async (
-        wanted: string,
-        options: Omit<Waiting, 'output'> & Destroying & { confirm?: string },
-      ) => {
-        const connection = await connect(options);
-        const found = await findAlsoDeleted(connection, wanted);
-        const { service_id: id, name, environment } = found;
-        await refuseBeforeAsking(connection, options, PURGE, { createdBy: found.created_by });
-        const confirmed = await confirmName(
-          `remove the ${environment} service ${name} (${id}) with all its data, so that nobody can restore it`,
-          name,
-          options,
-        );
-        const query = { purge: 'true' as const, ...given('confirm', confirmed) };
-        const params = { ...pathOf(connection, id), query };
-        const { response } = await connection.client.DELETE(
-          '/projects/{project_id}/services/{service_id}',
-          { params },
-        );
-        await follow(connection, response, options);
-        note(`${name} is ${options.wait ? 'removed' : 'being removed'}`);
-      },
+    takes: ['dryRun', 'wait', 'yes', 'confirm'],
+  }).action(async (wanted: string, options: Ending) => {
+    const connection = await connect(options);
+    const found = await findAlsoDeleted(connection, wanted);
+    const { service_id: id, name, environment } = found;
+    await refuseBeforeAsking(connection, options, PURGE, { createdBy: found.created_by });
+    const confirmed = await confirmName(
+      `remove the ${environment} service ${name} (${id}) with all its data, so that nobody can restore it`,
+      name,
+      options,
     );
+    const query = { purge: 'true' as const, ...given('confirm', confirmed) };
+    const params = { ...pathOf(connection, id), query };
+    const { response } = await connection.client.DELETE(
+      '/projects/{project_id}/services/{service_id}',
+      { params },
+    );
+    await follow(connection, response, options);
+    note(`${name} is ${options.wait ? 'removed' : 'being removed'}`);
+  });
 }
 
 /** A service, or a deleted one that can be restored. */

@@ -1,14 +1,18 @@
 /** Shared by the commands that change services: the call, the wait, and the output. */
-import type { HowdahClient } from '@howdah/client';
+import type { HowdahClient, Schemas } from '@howdah/client';
 import { ENVIRONMENTS } from '@howdah/contract/types';
-import { countOf, given, oneOf, type Waiting } from '../command.ts';
+import type { Action } from '@howdah/contract/actions';
+import { permissionOfAction, subjectOf } from '@howdah/contract/permissions';
+import { countOf, given, oneOf, type Confirming, type Waiting } from '../command.ts';
+import { confirmAction } from '../confirm.ts';
 import { connect, findCa, type Connection } from '../connection.ts';
 import { findService, pathOf, readService } from '../find.ts';
 import { follow } from '../follow.ts';
 import { showChanged } from '../output.ts';
+import { refuseBeforeAsking } from '../permission.ts';
 import { serviceView } from '../views.ts';
 
-type OfService = ReturnType<typeof pathOf>;
+type OfService = ReturnType<typeof pathOf> & { query?: { confirm?: string } };
 /** A call that changes a service. */
 export type Call = (
   client: HowdahClient,
@@ -16,12 +20,46 @@ export type Call = (
 ) => Promise<{ data?: unknown; response: Response }>;
 
 export const CHANGES = ['output', 'dryRun', 'wait'] as const;
+/** The options of changes that a PROD service is protected from. */
+export const PROTECTED_CHANGES = [...CHANGES, 'confirm'] as const;
 
 export type Size = { cpuMillis?: string; memoryGbs?: string; storageGb?: string };
 
-export async function changeFound(wanted: string, options: Waiting, call: Call): Promise<void> {
+/** Changes a service; for a PROD one, after its name was repeated where the action needs that. */
+export async function changeFound(
+  wanted: string,
+  action: Action,
+  options: Waiting & Confirming,
+  call: Call,
+): Promise<void> {
   const connection = await connect(options);
-  await change(connection, (await findService(connection, wanted)).service_id, options, call);
+  await changeProtected(connection, await findService(connection, wanted), action, options, call);
+}
+
+export async function changeProtected(
+  connection: Connection,
+  found: Schemas['Service'],
+  action: Action,
+  options: Waiting & Confirming,
+  call: Call,
+): Promise<void> {
+  const confirmed = await confirmService(connection, found, action, options);
+  await change(connection, found.service_id, options, (client, { path }) =>
+    call(client, { path, query: given('confirm', confirmed) }),
+  );
+}
+
+/** @returns the name that was given, where one was asked for @throws Failure */
+export async function confirmService(
+  connection: Connection,
+  found: Schemas['Service'],
+  action: Action,
+  options: Confirming,
+): Promise<string | undefined> {
+  const { service_id: id, name } = found;
+  const subject = subjectOf(found);
+  await refuseBeforeAsking(connection, options, permissionOfAction(action), subject);
+  return confirmAction(action, { id, name, environment: subject.environment }, options);
 }
 
 /** Changes a service, waits for the operation, and prints the service. */

@@ -6731,7 +6731,7 @@ export interface operations {
             query?: {
                 /** @description true: permanently, without a time for a restore */
                 purge?: "true" | "false";
-                /** @description the name of a PROD service that is purged */
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
                 confirm?: string;
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
@@ -7047,6 +7047,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -7655,6 +7657,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -7815,6 +7819,8 @@ export interface operations {
                 repository?: "true" | "false";
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -7972,6 +7978,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -8133,6 +8141,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -8290,6 +8300,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -8451,6 +8463,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -8612,6 +8626,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -8769,6 +8785,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -8926,6 +8944,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -9083,6 +9103,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -9244,6 +9266,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -9405,6 +9429,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -9562,6 +9588,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -9719,6 +9747,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -9880,6 +9910,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -10041,6 +10073,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -10202,6 +10236,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -10359,6 +10395,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -10520,6 +10558,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -10679,6 +10719,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -10840,6 +10882,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -11920,6 +11964,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -12081,6 +12127,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
             };
             header?: never;
             path: {
@@ -14378,6 +14426,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -14539,6 +14589,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -15465,6 +15517,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -15626,6 +15680,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -15936,6 +15992,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -16247,6 +16305,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
             };
             header?: never;
             path: {
@@ -16398,6 +16458,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -16560,6 +16622,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -16718,6 +16782,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -16876,6 +16942,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
@@ -17038,6 +17106,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };

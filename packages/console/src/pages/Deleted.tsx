@@ -1,7 +1,7 @@
 import { notifications } from '@mantine/notifications';
 import { useNavigate } from '@tanstack/react-router';
 import { Archive } from 'lucide-react';
-import { serviceCalls, type DeletedService } from '../api.ts';
+import { deletedCalls, type DeletedService } from '../api.ts';
 import { ConfirmName } from '../components/ConfirmName.tsx';
 import { Load } from '../components/Load.tsx';
 import { Rows } from '../components/Rows.tsx';
@@ -80,7 +80,7 @@ function Restore({
 }) {
   const me = useMe();
   const navigate = useNavigate();
-  const restore = useCall(serviceCalls(me.project.id, id).restore, {
+  const restore = useCall(deletedCalls(me.project.id, id).restore, {
     onDone: () => void navigate({ to: '/services/$id', params: { id } }),
   });
   return (
@@ -111,7 +111,7 @@ function Purge({
       name={name}
       why={whyNotPurge(me, createdBy)}
       button={{ size: 'xs' }}
-      call={() => serviceCalls(me.project.id, id).purge(name)}
+      call={() => deletedCalls(me.project.id, id).purge(name)}
       onDone={() => notifications.show({ message: `${name} is being purged`, color: 'teal' })}
     >
       Its data and backups on this machine are removed, and nobody can restore it. Its disk space is

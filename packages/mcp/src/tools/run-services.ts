@@ -9,6 +9,8 @@ import {
   closed,
   confirm,
   confirmed,
+  confirmedForProd,
+  confirmOfProd,
   service,
   wait,
   WAIT_SECONDS,
@@ -135,9 +137,12 @@ function addResizeService(server: McpServer, cloud: Cloud): void {
     {
       title: 'Resize a service',
       description:
-        'Gives a service another size. With cpu_millis or memory_gbs it restarts: its sessions end, new ones wait about a second. storage_gb alone needs no restart. Check with get_service and get_metrics first whether it needs more.',
+        'Gives a service another size. With cpu_millis or memory_gbs it restarts: its sessions end, new ones wait about a second. storage_gb alone needs no restart. PROD needs confirm. Check with get_service and get_metrics first whether it needs more.',
       kind: 'change',
-      input: Type.Object({ service, ...size, ...wait, ...changing }, closed),
+      input: Type.Object(
+        { service, ...size, confirm: confirmOfProd, ...wait, ...changing },
+        closed,
+      ),
     },
     async (args, signal) => {
       const found = await findService(cloud, args.service);
@@ -146,6 +151,7 @@ function addResizeService(server: McpServer, cloud: Cloud): void {
           'cpu_millis, memory_gbs, storage_gb: all missing',
           'send one of them; list_regions shows the sizes',
         );
+      confirmedForProd('resize', found, args);
       const { data, response } = await client.POST(
         '/projects/{project_id}/services/{service_id}/resize',
         {

@@ -91,6 +91,7 @@ export function callerOf(request: FastifyRequest): Caller {
     publicKey: key.key,
     role: key.role,
     projectId: key.project_id,
+    confirm: confirmedName(request),
     dryRun,
     once,
     audit: auditNoteOf(request),
@@ -159,6 +160,16 @@ function declaredAnswer({ request }: FastifyReply): { status: number; empty: boo
 
 const underWay = (operationId: string | null): string =>
   `accepted: GET /projects/{project_id}/operations/${operationId ?? ''} shows its progress`;
+
+/** Some calls have it in their body. */
+function confirmedName({ query, body }: FastifyRequest): string | null {
+  for (const place of [query, body])
+    if (typeof place === 'object' && place !== null && 'confirm' in place) {
+      if (typeof place.confirm === 'string') return place.confirm;
+      throw new ApiError('INVALID_REQUEST', 'confirm: once, the name of the service');
+    }
+  return null;
+}
 
 /** No other value is accepted: a misspelled parameter must not change anything. */
 function asksForDryRun(query: unknown): boolean {

@@ -15,7 +15,7 @@ import swagger from '@fastify/swagger';
 import { pino } from 'pino';
 import { createApp } from './app.ts';
 import type { ApiContext } from './context.ts';
-import { hasBody } from './parameters.ts';
+import { hasBody, takesName } from './parameters.ts';
 
 /**
  * @param dryRuns false: without the answers to dry runs, which no typed client sees: it makes the calls that it is asked to
@@ -61,6 +61,7 @@ export async function createOpenApiDocument({ dryRuns = true } = {}): Promise<ob
         const query = {
           ...ownQuery(schema),
           ...(changes ? DRY_RUN : {}),
+          ...(changes && takesName(url) ? CONFIRM : {}),
           ...(hasBody(method) ? STRICT : {}),
         };
         return {
@@ -166,6 +167,18 @@ const DRY_RUN = {
     type: 'string',
     enum: ['true', 'false'],
     description: 'true: nothing is changed; the answer describes the change',
+  },
+};
+
+/** A query parameter of every call that changes a service. */
+const CONFIRM = {
+  confirm: {
+    type: 'string',
+    maxLength: 512,
+    description:
+      'the name of the service, or of the read replica set: changes of a PROD service that end ' +
+      'sessions, or take data or protection away, need it unless clients of Tiger Cloud make ' +
+      'them; if it is sent, it must be right',
   },
 };
 

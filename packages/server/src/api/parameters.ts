@@ -25,6 +25,7 @@ export async function refuseUnknownParameters({
   const known = [
     ...propertiesOf(schema?.querystring),
     ...(takesDryRun ? ['dry_run'] : []),
+    ...(changes && takesName(url) ? ['confirm'] : []),
     ...(hasBody(method) ? ['strict'] : []),
   ];
   for (const name of Object.keys(Object(query))) {
@@ -38,6 +39,11 @@ export async function refuseUnknownParameters({
   }
   const why = whyNotJson(query);
   if (why !== null) throw new ApiError('INVALID_REQUEST', `the query: ${why}`);
+}
+
+/** Whether a call is about a service, whose name can be repeated to confirm the change. */
+export function takesName(url: string | undefined): boolean {
+  return url?.includes(':service_id') === true;
 }
 
 /** Whether calls of a method have a body, whose unknown fields `?strict=true` refuses. */

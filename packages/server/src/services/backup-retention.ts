@@ -16,6 +16,7 @@ import { type Caller, makeChange, type Outcome } from './change.ts';
 import { refuseWithoutRepository } from './change-service.ts';
 import type { ControlContext } from './context.ts';
 import { refuseLongRetention } from './limits.ts';
+import { protectionOfRow, refuseUnconfirmed } from './permissions.ts';
 import { lockOwnService } from './service-rules.ts';
 
 export async function readBackupRetention(
@@ -43,6 +44,8 @@ export async function setBackupRetention(
     const { service, operation } = await lockOwnService(tx, caller, id);
     if (ALLOWED[service.status].setBackupRetention !== 'accept')
       throw new ApiError('INVALID_STATE', refusal('setBackupRetention', service.status));
+    const protection = protectionOfRow(service);
+    refuseUnconfirmed(caller, 'setBackupRetention', service.name, protection);
     // An own retention can be taken back when the last repository is gone, too.
     if (days !== null) await refuseWithoutRepository(tx, context, service, 'backup-retention');
     const doc = JSON.stringify(await describeRetention(tx, region, days, onMachine));

@@ -19,6 +19,7 @@ import { type Caller, makeChange, type Outcome } from './change.ts';
 import { type Done, sizeOrRefuse } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
+import { protectionOfRow, refuseUnconfirmed } from './permissions.ts';
 import { refuseImpossible } from './regions.ts';
 import {
   type Accepted,
@@ -171,6 +172,7 @@ export async function updatePassword(
     const { service, operation } = await lockOwnService(tx, caller, id);
     if (ALLOWED[service.status].updatePassword !== 'accept')
       throw new ApiError('INVALID_STATE', refusal('updatePassword', service.status));
+    refuseUnconfirmed(caller, 'updatePassword', service.name, protectionOfRow(service));
     const { engine } = context.regions.of(service.region_code);
     const change = {
       isPaused: service.status === 'PAUSED',

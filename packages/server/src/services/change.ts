@@ -19,6 +19,8 @@ export type Caller = {
   publicKey: string;
   role: Role;
   projectId: string;
+  /** The name of the service, as the caller repeats it to confirm the change; null: not given. */
+  confirm: string | null;
   /** Whether the change is rolled back after it was checked. */
   dryRun: boolean;
   /** The Idempotency-Key of the call; null: it has none. */

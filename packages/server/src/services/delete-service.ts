@@ -116,14 +116,11 @@ export function deleteService(
 
 /**
  * Deletes a service without the time for a restore, or ends that time for a deleted one.
- *
- * @param confirm the name of a PROD service
  */
 export function purgeService(
   context: ControlContext,
   caller: Caller,
   id: string,
-  confirm: string | undefined,
 ): Promise<Accepted> {
   return makeChange(context.store, caller, async (tx) => {
     const locked = await lockService(tx, id);
@@ -133,7 +130,7 @@ export function purgeService(
     context.regions.of(service.region_code);
     if (
       protectionOf(service.environment, service.read_replica_sets) === 'PROD' &&
-      confirm !== service.name
+      caller.confirm !== service.name
     )
       throw new ApiError(
         'INVALID_REQUEST',

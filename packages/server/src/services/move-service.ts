@@ -1,5 +1,5 @@
 /** Moves of services to other regions. */
-import { ALLOWED, ApiError, protectionOf, refusal, type MoveBody } from '@howdah/contract';
+import { ALLOWED, ApiError, refusal, type MoveBody } from '@howdah/contract';
 import { whyNotMoved } from '../domain/service/move.ts';
 import type { MovedData, MoveTarget } from '../engine/moves.ts';
 import type { Region } from '../engine/regions.ts';
@@ -14,7 +14,7 @@ import type { Tx } from '../store/tables.ts';
 import { type Caller, makeChange } from './change.ts';
 import { refuseSecondProject, reserveEndpoint } from './common.ts';
 import type { ControlContext } from './context.ts';
-import { refuseByRole } from './permissions.ts';
+import { protectionOfRow, refuseByRole, refuseUnconfirmed } from './permissions.ts';
 import { regionOrRefuse } from './regions.ts';
 import {
   type Accepted,
@@ -35,7 +35,7 @@ export async function moveService(
   // Before its data is read: a role that may not move the service learns nothing of it.
   await context.store.db.transaction().execute(async (tx) => {
     const { service } = await lockOwnService(tx, caller, id);
-    refuseByRole(caller, 'move', protectionOf(service.environment, service.read_replica_sets));
+    refuseByRole(caller, 'move', protectionOfRow(service));
   });
   if (to === from)
     throw new ApiError('INVALID_REQUEST', `region_code: the service is in the region ${code}`);
@@ -45,9 +45,10 @@ export async function moveService(
   const { data, target } = await examine(from, to, id);
   return makeChange(context.store, caller, async (tx) => {
     const { service, operation } = await lockOwnService(tx, caller, id);
-    refuseByRole(caller, 'move', protectionOf(service.environment, service.read_replica_sets));
+    refuseByRole(caller, 'move', protectionOfRow(service));
     if (ALLOWED[service.status].move !== 'accept')
       throw new ApiError('INVALID_STATE', refusal('move', service.status));
+    refuseUnconfirmed(caller, 'move', service.name, protectionOfRow(service));
     refuseSecondMove(service);
     await refuseSecondProject(tx, context.regions, to, caller.projectId);
     await refuseWhileCopied(tx, id);

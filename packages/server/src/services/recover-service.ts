@@ -1,5 +1,5 @@
 /** Restores the lost or damaged data of a service, in its place. */
-import { ApiError, protectionOf } from '@howdah/contract';
+import { ApiError } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { upgradesOf, withDataOf } from '../domain/service/upgrades.ts';
 import type { Restorable } from '../engine/engine.ts';
@@ -15,14 +15,11 @@ import { type Accepted, changeUnderRules } from './service-rules.ts';
 /**
  * Restores the data of a service from the newest state of its backups. Its present data is set
  * aside.
- *
- * @param confirm the name of a PROD service
  */
 export async function recoverService(
   context: ControlContext,
   caller: Caller,
   { key: id, region_code: code }: ServicePlace,
-  confirm: string | undefined,
 ): Promise<Accepted> {
   const source = await findSource(context, code, id);
   const accepted = await changeUnderRules(
@@ -31,12 +28,6 @@ export async function recoverService(
     id,
     'recover',
     async (service, tx) => {
-      const { name, environment, read_replica_sets: sets } = service;
-      if (protectionOf(environment, sets) === 'PROD' && confirm !== name && !caller.dryRun)
-        throw new ApiError(
-          'INVALID_REQUEST',
-          `confirm: a PROD service is recovered only with its name: ${JSON.stringify(name)}`,
-        );
       if (service.upgrade?.problem === null)
         throw new ApiError(
           'INVALID_STATE',

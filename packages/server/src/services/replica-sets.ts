@@ -44,7 +44,7 @@ import {
 import type { ControlContext } from './context.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
-import { refuseByRole } from './permissions.ts';
+import { refuseByRole, refuseUnconfirmed } from './permissions.ts';
 import { refuseImpossible } from './regions.ts';
 import { lockOwnService, refuseMoved } from './service-rules.ts';
 
@@ -165,6 +165,8 @@ async function changeSet(
         `cannot ${kind} a read replica set that ${why}: it is allowed when it is active, with nothing under way`,
       );
     }
+    if (kind !== 'enablePooler')
+      refuseUnconfirmed(caller, 'changeReplicaSet', set.name, set.environment);
     const changed = await decide(set, tx);
     if (changed === null) return { operationId: null, message: words(false) };
     const next = await beginOperation(tx, set, kind, caller, null);
@@ -235,7 +237,9 @@ export function setReplicaSetEnvironment(
 ): Promise<Done> {
   return makeChange(context.store, caller, async (tx) => {
     const { set, operation } = await lockSet(context, tx, caller, path);
+    refuseByRole(caller, 'setEnvironment', set.environment);
     allow(set, 'setEnvironment');
+    refuseUnconfirmed(caller, 'setEnvironment', set.name, set.environment);
     const operationId = await recordOperation(tx, set, 'setEnvironment', caller);
     await changeService(tx, set, { environment }, operation);
     return { message: `the environment is ${environment}`, operationId };
@@ -271,6 +275,7 @@ export function deleteReplicaSet(
   return makeChange(context.store, caller, async (tx) => {
     const { parent, set, operation } = await lockSet(context, tx, caller, path);
     refuseByRole(caller, 'deleteReplicaSet', set.environment);
+    refuseUnconfirmed(caller, 'deleteReplicaSet', set.name, set.environment);
     if (set.deleting) return { operationId: operation?.id ?? null };
     if (allow(parent, 'deleteReplicaSet') === 'underway')
       return { operationId: operation?.id ?? null };

@@ -86,7 +86,7 @@ export function startDrill(
   context: ControlContext,
   caller: Caller,
   id: string,
-  body: { kind: DrillKind; confirm?: string },
+  kind: DrillKind,
 ): Promise<Accepted> {
   return changeUnderRules(
     context,
@@ -95,16 +95,7 @@ export function startDrill(
     'drill',
     (service) => {
       refuseWithoutReplicas(service, 'drill');
-      if (
-        body.kind === 'failover' &&
-        service.environment === 'PROD' &&
-        body.confirm !== service.name
-      )
-        throw new ApiError(
-          'INVALID_REQUEST',
-          `confirm: the primary of a PROD service is killed only with its name: ${service.name}`,
-        );
-      return { drill: body.kind };
+      return { drill: kind };
     },
     'drill',
   );

@@ -1,19 +1,12 @@
 /** The rules that every change of a service follows. */
-import {
-  type Action,
-  ALLOWED,
-  ApiError,
-  type OperationKind,
-  protectionOf,
-  refusal,
-} from '@howdah/contract';
+import { type Action, ALLOWED, ApiError, type OperationKind, refusal } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
 import { EngineUnavailable } from '../engine/engine.ts';
 import { RegionNotServed, type Region } from '../engine/regions.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
-import { refuseByRole } from './permissions.ts';
+import { protectionOfRow, refuseByRole, refuseUnconfirmed } from './permissions.ts';
 import { isRegional, refuseImpossible } from './regions.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, recordOperation } from '../store/operations.ts';
@@ -42,12 +35,14 @@ export async function changeUnderRules(
   return makeChange(context.store, caller, async (tx) => {
     const { service, operation } = await lockOwnService(tx, caller, id);
     const region = context.regions.of(service.region_code);
-    refuseByRole(caller, action, protectionOf(service.environment, service.read_replica_sets));
+    const protection = protectionOfRow(service);
+    refuseByRole(caller, action, protection);
     const verdict = ALLOWED[service.status][action];
     if (verdict === 'refuse') throw new ApiError('INVALID_STATE', refusal(action, service.status));
     // Replicas can be removed everywhere: setHA asks when there are more of them.
     if (action !== 'setHA' && isRegional(action)) refuseImpossible(region, action);
     if (verdict === 'underway') return { doc: service.doc, operationId: operation?.id ?? null };
+    refuseUnconfirmed(caller, action, service.name, protection);
     const changed = await decide(service, tx);
     if (changed === null) return { doc: service.doc, operationId: null };
     await refuseWithoutAnswer(region);
@@ -94,8 +89,11 @@ export async function changeWithoutEngine(
 ): Promise<Outcome> {
   return makeChange(context.store, caller, async (tx) => {
     const { service, operation } = await lockOwnService(tx, caller, id);
+    // Its own tag: those of its sets stay.
+    refuseByRole(caller, action, service.environment);
     if (ALLOWED[service.status][action] !== 'accept')
       throw new ApiError('INVALID_STATE', refusal(action, service.status));
+    refuseUnconfirmed(caller, action, service.name, service.environment);
     const operationId = await recordOperation(tx, service, action, caller);
     const row = await changeService(tx, service, changed, operation);
     return message === undefined ? { doc: row.doc, operationId } : { message, operationId };

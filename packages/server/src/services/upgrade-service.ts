@@ -1,5 +1,5 @@
 /** Moves a service into a newer major version of PostgreSQL, and back. */
-import { ALLOWED, ApiError, protectionOf, refusal, type UpgradeBody } from '@howdah/contract';
+import { ALLOWED, ApiError, refusal, type UpgradeBody } from '@howdah/contract';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { newId } from '../lib/ids.ts';
 import type { Region } from '../engine/regions.ts';
@@ -10,7 +10,7 @@ import type { Tx } from '../store/tables.ts';
 import { type Caller, makeChange } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { refuseFullDisk } from './common.ts';
-import { refuseByRole } from './permissions.ts';
+import { protectionOfRow, refuseByRole } from './permissions.ts';
 import { type Accepted, changeUnderRules, lockOwnService } from './service-rules.ts';
 
 /** Upgrades a service, tries that on a copy, or undoes the last upgrade. */
@@ -26,11 +26,11 @@ export async function upgradeService(
       'INVALID_REQUEST',
       'pg_version: it is needed, with or without try; or undo alone, without both',
     );
-  if (undo) return undoUpgrade(context, caller, place, body.confirm);
+  if (undo) return undoUpgrade(context, caller, place);
   const major = Number(version);
   return body.try === true
     ? tryUpgrade(context, caller, place, major)
-    : upgrade(context, caller, place, major, body.confirm);
+    : upgrade(context, caller, place, major);
 }
 
 async function upgrade(
@@ -38,16 +38,12 @@ async function upgrade(
   caller: Caller,
   { key: id, region_code: code }: ServicePlace,
   major: number,
-  confirm: string | undefined,
 ): Promise<Accepted> {
   const region = context.regions.of(code);
   await refuseFullDisk(region, 'upgrades');
   const decide = async (service: ServiceRow, tx: Tx) => {
-    const { name, environment, read_replica_sets: sets } = service;
     if (service.pg_version === major) return null;
     refuseVersion(region, service, major);
-    if (protectionOf(environment, sets) === 'PROD' && confirm !== name && !caller.dryRun)
-      throw unconfirmed('a PROD service is upgraded only with its name', name);
     await refuseWhileUsed(tx, id);
     return { upgrade: { id: newId(), to: major, undo: false, problem: null } };
   };
@@ -69,7 +65,7 @@ async function tryUpgrade(
   await refuseFullDisk(region, 'upgrades');
   return makeChange(context.store, caller, async (tx) => {
     const { service } = await lockOwnService(tx, caller, id);
-    refuseByRole(caller, 'upgrade', protectionOf(service.environment, service.read_replica_sets));
+    refuseByRole(caller, 'upgrade', protectionOfRow(service));
     const underWay = await besideUnderWay(tx, id, 'tryUpgrade');
     if (underWay === null && ALLOWED[service.status].upgrade !== 'accept')
       throw new ApiError('INVALID_STATE', refusal('upgrade', service.status));
@@ -85,7 +81,6 @@ async function undoUpgrade(
   context: ControlContext,
   caller: Caller,
   { key: id }: ServicePlace,
-  confirm: string | undefined,
 ): Promise<Accepted> {
   const decide = async (service: ServiceRow, tx: Tx) => {
     const { name, pg_version: version } = service;
@@ -97,8 +92,13 @@ async function undoUpgrade(
         'INVALID_STATE',
         'the service was not upgraded, or that was undone: there is no former data',
       );
-    if (confirm !== name && !caller.dryRun)
-      throw unconfirmed('what was written since the upgrade is lost: it needs the name', name);
+    // A DEV service needs it too.
+    if (caller.confirm !== name && !caller.dryRun)
+      throw new ApiError(
+        'INVALID_REQUEST',
+        'confirm: what was written since the upgrade is lost: it needs the name: ' +
+          JSON.stringify(name),
+      );
     await refuseWhileUsed(tx, id);
     return { upgrade: { id: last.id, to, undo: true, problem: null }, power: 'running' as const };
   };
@@ -107,9 +107,6 @@ async function undoUpgrade(
     'written since then is lost. Nobody can connect meanwhile.';
   return changeUnderRules(context, caller, id, 'undoUpgrade', decide, 'undoUpgrade', note);
 }
-
-const unconfirmed = (why: string, name: string): ApiError =>
-  new ApiError('INVALID_REQUEST', `confirm: ${why}: ${JSON.stringify(name)}`);
 
 /** @throws ApiError when the data cannot become that of the version */
 function refuseVersion(

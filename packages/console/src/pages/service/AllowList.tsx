@@ -2,7 +2,8 @@ import { NativeSelect } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Service } from '../../api.ts';
-import { allowListsQuery, networkCalls, type AllowList } from '../../api-project.ts';
+import { serviceCalls } from '../../api.ts';
+import { allowListsQuery, type AllowList } from '../../api-project.ts';
 import { ButtonLink } from '../../components/links.tsx';
 import { Form } from '../../components/Form.tsx';
 import { Load } from '../../components/Load.tsx';
@@ -54,7 +55,7 @@ function Attached({
   lists: readonly AllowList[];
 }) {
   const me = useMe();
-  const detach = useCall(networkCalls(me.project.id, service.service_id).detachList);
+  const detach = useCall(serviceCalls(me.project.id, service).detachFromAllowList);
   const networks = lists.find((one) => one.allow_list_id === list)?.cidr_blocks ?? [];
   return (
     <>
@@ -77,7 +78,7 @@ function Attached({
 function Choice({ service, lists }: { service: Service; lists: readonly AllowList[] }) {
   const me = useMe();
   const [chosen, setChosen] = useState('');
-  const attach = useCall(networkCalls(me.project.id, service.service_id).attachList, {
+  const attach = useCall(serviceCalls(me.project.id, service).attachToAllowList, {
     quiet: true,
   });
   const list = chosen === '' ? (lists[0]?.allow_list_id ?? '') : chosen;

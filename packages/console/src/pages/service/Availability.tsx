@@ -1,5 +1,5 @@
 /** The primary, its standbys and read replica sets with their lag; switchover and drill. */
-import { Modal, SegmentedControl, Switch, TextInput } from '@mantine/core';
+import { Modal, SegmentedControl, Switch } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { MAX_REPLICAS } from '@howdah/contract/types';
 import { ArrowLeftRight, Server, Unplug } from 'lucide-react';
@@ -207,7 +207,7 @@ function Replicas({ service }: { service: Service }) {
   const [wanted, setWanted] = useState({ count, sync });
   const set = useCall(
     () =>
-      serviceCalls(me.project.id, service.service_id).setHA({
+      serviceCalls(me.project.id, service).setHA({
         replica_count: wanted.count,
         sync_replica_count: wanted.sync,
       }),
@@ -282,7 +282,7 @@ function Rehearsal({
     ?.steps.find(({ name }) => name === 'drill');
   const me = useMe();
   const problem = useProblem();
-  const calls = serviceCalls(me.project.id, service.service_id);
+  const calls = serviceCalls(me.project.id, service);
   const [drilling, { open, close }] = useDisclosure(false);
   const switchover = useCall(calls.switchover);
   const impossible = useWhyImpossible(service);
@@ -346,26 +346,12 @@ function Rehearsal({
 function Drill({ service, onDone }: { service: Service; onDone: () => void }) {
   const me = useMe();
   const [kind, setKind] = useState<'failover' | 'switchover'>('switchover');
-  const [typed, setTyped] = useState('');
-  const drill = useCall(
-    (confirm: string) =>
-      serviceCalls(me.project.id, service.service_id).drill({
-        kind,
-        ...(confirm === '' ? {} : { confirm }),
-      }),
-    {
-      quiet: true,
-      onDone,
-    },
-  );
-  const needsName = kind === 'failover' && service.metadata.environment === 'PROD';
+  const drill = useCall(() => serviceCalls(me.project.id, service).drill({ kind }), {
+    quiet: true,
+    onDone,
+  });
   return (
-    <Form
-      call={drill}
-      why={needsName && typed !== service.name ? `type ${service.name} first` : null}
-      onSubmit={() => drill.run(typed)}
-      submit="Start the drill"
-    >
+    <Form call={drill} why={null} onSubmit={() => drill.run()} submit="Start the drill">
       <SegmentedControl<'failover' | 'switchover'>
         aria-label="Kind of drill"
         value={kind}
@@ -379,14 +365,6 @@ function Drill({ service, onDone }: { service: Service; onDone: () => void }) {
         <Notice tone="warn">
           <p>The primary is killed. Its sessions end; clients have to connect again.</p>
         </Notice>
-      )}
-      {needsName && (
-        <TextInput
-          label={`This is PROD: type ${service.name}`}
-          value={typed}
-          onChange={(event) => setTyped(event.currentTarget.value)}
-          data-autofocus
-        />
       )}
     </Form>
   );

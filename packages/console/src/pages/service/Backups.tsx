@@ -99,7 +99,7 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
     window === null ? null : Math.min(Math.max(atMs ?? window.toMs, window.fromMs), window.toMs);
   const fork = useCall(
     () =>
-      serviceCalls(me.project.id, service.service_id).fork({
+      serviceCalls(me.project.id, service).fork({
         fork_strategy: strategy,
         ...(strategy === 'PITR' && pointMs !== null
           ? { target_time: new Date(pointMs).toISOString() }
@@ -337,7 +337,7 @@ function Snapshots({ backups }: { backups: BackupsDocument }) {
 function VerificationCard({ service, backups }: { service: Service; backups: BackupsDocument }) {
   const me = useMe();
   const impossible = useWhyImpossible(service);
-  const verify = useCall(serviceCalls(me.project.id, service.service_id).verifyBackup);
+  const verify = useCall(serviceCalls(me.project.id, service).verifyBackup);
   const last = backups.last_verification;
   return (
     <Card title="Verification" hint={last === undefined ? undefined : <Ago iso={last.at} />}>

@@ -98,7 +98,7 @@ function Change(props: Changing) {
 function Enable({ extension }: { extension: ServiceExtension }) {
   const me = useMe();
   const service = useThisService();
-  const enable = useCall(serviceCalls(me.project.id, service.service_id).enableExtension);
+  const enable = useCall(serviceCalls(me.project.id, service).enableExtension);
   const { name, statement, requires } = extension;
   const hint = [
     ...(requires.length === 0 ? [] : [`needs ${requires.join(', ')}`]),
@@ -122,7 +122,7 @@ function Enable({ extension }: { extension: ServiceExtension }) {
 function Disable({ extension: { name, preload, kept }, all }: Changing) {
   const me = useMe();
   const service = useThisService();
-  const disable = useCall(serviceCalls(me.project.id, service.service_id).disableExtension);
+  const disable = useCall(serviceCalls(me.project.id, service).disableExtension);
   const needing = all.filter(
     ({ state, requires }) => state === 'enabled' && requires.includes(name),
   );

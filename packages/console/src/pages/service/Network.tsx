@@ -3,7 +3,8 @@ import { useQuery } from '@tanstack/react-query';
 import { Network as NetworkIcon } from 'lucide-react';
 import { useState } from 'react';
 import type { Service } from '../../api.ts';
-import { networkCalls, vpcsQuery } from '../../api-project.ts';
+import { serviceCalls } from '../../api.ts';
+import { vpcsQuery } from '../../api-project.ts';
 import { ButtonLink } from '../../components/links.tsx';
 import { Form } from '../../components/Form.tsx';
 import { Load } from '../../components/Load.tsx';
@@ -31,7 +32,7 @@ export function Network() {
 
 function Inside({ service, vpc }: { service: Service; vpc: string }) {
   const me = useMe();
-  const detach = useCall(networkCalls(me.project.id, service.service_id).detach);
+  const detach = useCall(serviceCalls(me.project.id, service).detachFromVPC);
   const known = useQuery(vpcsQuery(me.project.id)).data?.find(({ id }) => id === vpc);
   const endpoint = service.vpc_endpoint;
   return (
@@ -68,7 +69,7 @@ function Outside({ service }: { service: Service }) {
   const findRegion = useFindRegion();
   const [chosen, setChosen] = useState('');
   const impossible = useWhyImpossible(service);
-  const attach = useCall(networkCalls(me.project.id, service.service_id).attach, { quiet: true });
+  const attach = useCall(serviceCalls(me.project.id, service).attachToVPC, { quiet: true });
   return (
     <Load query={vpcs}>
       {(found) => {

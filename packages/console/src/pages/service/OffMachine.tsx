@@ -32,8 +32,8 @@ export function OffMachine({
 function InRepository({ service, one }: { service: Service; one: Backups['off_machine'][number] }) {
   const me = useMe();
   const impossible = useWhyImpossible(service);
-  const verify = useCall(serviceCalls(me.project.id, service.service_id).verifyInRepositories);
-  const run = useCall(serviceCalls(me.project.id, service.service_id).runBackup);
+  const verify = useCall(serviceCalls(me.project.id, service).verifyInRepositories);
+  const run = useCall(serviceCalls(me.project.id, service).runBackup);
   const { repository, latest, backups, backlog_mb: backlogMb, problem } = one;
   const last = one.last_verification;
   const [newest] = backups;

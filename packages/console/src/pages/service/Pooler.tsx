@@ -14,7 +14,7 @@ export function Pooler() {
   const me = useMe();
   const service = useThisService();
   const missing = useWhyImpossible(service)('enablePooler');
-  const calls = serviceCalls(me.project.id, service.service_id);
+  const calls = serviceCalls(me.project.id, service);
   const enable = useCall(calls.enablePooler);
   const disable = useCall(calls.disablePooler);
   const pooler = service.connection_pooler;

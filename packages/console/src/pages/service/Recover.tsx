@@ -11,7 +11,7 @@ import classes from './service.module.css';
 /** Where the status of the service allows it. */
 export function Recover({ service }: { service: Service }) {
   const me = useMe();
-  const { service_id: id, name, status } = service;
+  const { name, status } = service;
   if (ALLOWED[live(status)].recover !== 'accept') return null;
   return (
     <Card title="Lost or damaged data">
@@ -26,7 +26,7 @@ export function Recover({ service }: { service: Service }) {
           submit="Recover the service"
           name={name}
           why={whyNot('recover', service, me)}
-          call={() => serviceCalls(me.project.id, id).recover(name)}
+          call={() => serviceCalls(me.project.id, service).recover(name)}
           onDone={() =>
             notifications.show({ message: `${name} is being recovered`, color: 'teal' })
           }

@@ -6,7 +6,6 @@ import { Layers } from 'lucide-react';
 import { useState } from 'react';
 import { setCalls, type ReplicaSet } from '../../api-project.ts';
 import { Confirm } from '../../components/Confirm.tsx';
-import { ConfirmName } from '../../components/ConfirmName.tsx';
 import { Form, NameInput } from '../../components/Form.tsx';
 import { ActionButton, Card, CopyButton, Denied, Empty, Pill } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
@@ -77,7 +76,7 @@ function One({ set }: { set: ReplicaSet }) {
             size="xs"
             why={whyNot('changeReplicaSet', service, me) ?? whyNoChange(set)}
             loading={setPooler.pending}
-            onClick={() => setPooler.run(set.id, pooler === undefined)}
+            onClick={() => setPooler.run(set, pooler === undefined)}
           >
             {pooler === undefined ? 'Enable the pooler' : 'Disable the pooler'}
           </ActionButton>
@@ -90,36 +89,20 @@ function One({ set }: { set: ReplicaSet }) {
   );
 }
 
-/** Deletes the set: a PROD set by its name only. */
+/** Deletes the set. */
 function Delete({ set }: { set: ReplicaSet }) {
   const me = useMe();
   const service = useThisService();
-  const calls = setCalls(me.project.id, service.service_id);
-  const remove = useCall(calls.delete);
-  const why = whyNot('deleteReplicaSet', service, me, set);
-  const title = `Delete ${set.name}`;
-  const consequences = 'Its endpoint closes. The service and its data stay.';
-  return set.metadata.environment === 'PROD' ? (
-    <ConfirmName
-      label="Delete…"
-      title={title}
-      submit="Delete the set"
-      name={set.name}
-      why={why}
-      button={{ size: 'xs' }}
-      call={() => calls.delete(set.id)}
-    >
-      {consequences}
-    </ConfirmName>
-  ) : (
+  const remove = useCall(setCalls(me.project.id, service.service_id).delete);
+  return (
     <Confirm
       label="Delete"
-      title={title}
-      why={why}
+      title={`Delete ${set.name}`}
+      why={whyNot('deleteReplicaSet', service, me, set)}
       pending={remove.pending}
-      onConfirm={() => remove.run(set.id)}
+      onConfirm={() => remove.run(set)}
     >
-      {consequences}
+      Its endpoint closes. The service and its data stay.
     </Confirm>
   );
 }
@@ -152,7 +135,7 @@ function Resize({ set }: { set: ReplicaSet }) {
     <Form
       call={resize}
       why={why}
-      onSubmit={() => resize.run(set.id, Number(size))}
+      onSubmit={() => resize.run(set, Number(size))}
       submit="Resize"
       button={{ variant: 'default' }}
       inline
@@ -186,7 +169,7 @@ function Purpose({ set }: { set: ReplicaSet }) {
     <Form
       call={change}
       why={why}
-      onSubmit={() => change.run(set.id, purpose)}
+      onSubmit={() => change.run(set, purpose)}
       submit="Set the purpose"
       button={{ variant: 'default' }}
       inline

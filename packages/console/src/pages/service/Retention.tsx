@@ -3,14 +3,13 @@ import { RETENTION_DAYS } from '@howdah/contract/values';
 import { NumberInput } from '@mantine/core';
 import { useState } from 'react';
 import { serviceCalls, type Backups, type Service } from '../../api.ts';
-import { ConfirmName } from '../../components/ConfirmName.tsx';
 import { Form } from '../../components/Form.tsx';
 import { Card } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { days, fullTime } from '../../format.ts';
 import { useIsOnKubernetes } from '../../live.ts';
 import { useMe } from '../../session.ts';
-import { protectionOfService, whyNot } from '../../status.ts';
+import { whyNot } from '../../status.ts';
 import classes from './service.module.css';
 
 type Shown = { service: Service; backups: Backups };
@@ -56,12 +55,11 @@ function Reach({ place, reached, kept }: { place: string; reached: Window; kept:
   );
 }
 
-/** Sets the retention: at once, or by the name of a service that is PROD or has a PROD set. */
+/** Sets the retention. */
 function SetRetention({ service, backups: { own_retention_days: own } }: Shown) {
   const me = useMe();
-  const { name } = service;
   const [wanted, setWanted] = useState(own);
-  const call = () => serviceCalls(me.project.id, service.service_id).setBackupRetention(wanted);
+  const call = () => serviceCalls(me.project.id, service).setBackupRetention(wanted);
   const set = useCall(call, { quiet: true });
   const why =
     whyNot('setBackupRetention', service, me) ??
@@ -79,26 +77,11 @@ function SetRetention({ service, backups: { own_retention_days: own } }: Shown) 
       maw={300}
     />
   );
-  if (protectionOfService(service) !== 'PROD')
-    return (
-      <Form call={set} why={why} onSubmit={() => set.run()} submit="Set retention">
-        {input}
-      </Form>
-    );
   return (
-    <>
+    <Form call={set} why={why} onSubmit={() => set.run()} submit="Set retention">
       {input}
-      <ConfirmName
-        label="Set retention…"
-        title={`Set the backup retention of ${name}`}
-        submit="Set the retention"
-        name={name}
-        why={why}
-        call={call}
-      >
-        Backups that are older are removed within a day.
-      </ConfirmName>
-    </>
+      <p className={classes.hint}>Backups that are older are removed within a day.</p>
+    </Form>
   );
 }
 

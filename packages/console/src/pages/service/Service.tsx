@@ -14,11 +14,10 @@ import {
   Status,
   Unread,
 } from '../../components/ui.tsx';
-import { ConfirmName } from '../../components/ConfirmName.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { isGone, useHasRegions, useProblem, useService, useServiceId } from '../../live.ts';
 import { useMe } from '../../session.ts';
-import { protectionOfService, TYPE_NAMES, whyNot } from '../../status.ts';
+import { TYPE_NAMES, whyNot } from '../../status.ts';
 import ui from '../../components/ui.module.css';
 import classes from './service.module.css';
 
@@ -76,7 +75,7 @@ function Head({ service }: { service: ServiceDocument }) {
   const me = useMe();
   const { service_id: id, status } = service;
   const hasRegions = useHasRegions();
-  const start = useCall(serviceCalls(me.project.id, id).start);
+  const start = useCall(serviceCalls(me.project.id, service).start);
   const paused = status === 'PAUSED' || status === 'RESUMING';
   const whyNoFork = whyNot('forkPast', service, me);
   return (
@@ -130,44 +129,21 @@ function Head({ service }: { service: ServiceDocument }) {
 
 /** The actions that end all sessions. */
 const ENDINGS = {
-  stop: {
-    label: 'Stop',
-    icon: <Pause size={16} />,
-    about:
-      'All its sessions end, and those of its read replica sets. Nobody can connect until it is started again.',
-  },
-  restart: {
-    label: 'Restart',
-    icon: <RotateCw size={16} />,
-    about: 'All its sessions end, and those of its read replica sets. New ones wait for a moment.',
-  },
+  stop: { label: 'Stop', icon: <Pause size={16} /> },
+  restart: { label: 'Restart', icon: <RotateCw size={16} /> },
 } as const;
 
-/** Stops or restarts: at once, or by the name of a service that is PROD or has a PROD set. */
+/** Stops or restarts. */
 function Ending({ service, action }: { service: ServiceDocument; action: keyof typeof ENDINGS }) {
   const me = useMe();
-  const call = serviceCalls(me.project.id, service.service_id)[action];
-  const { run, pending } = useCall<[], unknown>(call);
-  const why = whyNot(action, service, me);
-  const { label, icon, about } = ENDINGS[action];
-  return protectionOfService(service) === 'PROD' ? (
-    <ConfirmName
-      label={`${label}…`}
-      title={`${label} ${service.name}`}
-      submit={`${label} the service`}
-      name={service.name}
-      why={why}
-      button={{ leftSection: icon }}
-      call={call}
-    >
-      {about}
-    </ConfirmName>
-  ) : (
+  const { run, pending } = useCall<[], unknown>(serviceCalls(me.project.id, service)[action]);
+  const { label, icon } = ENDINGS[action];
+  return (
     <ActionButton
       variant="default"
       leftSection={icon}
       loading={pending}
-      why={why}
+      why={whyNot(action, service, me)}
       onClick={() => run()}
     >
       {label}

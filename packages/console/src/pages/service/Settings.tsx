@@ -39,7 +39,7 @@ export function Settings() {
   );
 }
 
-const useCalls = (service: Service) => serviceCalls(useMe().project.id, service.service_id);
+const useCalls = (service: Service) => serviceCalls(useMe().project.id, service);
 const notify = (message: string) => () => notifications.show({ message, color: 'teal' });
 
 /** A setting: its meaning, and the form or switch that changes it. */
@@ -251,7 +251,7 @@ function Delete({ service }: { service: Service }) {
             name={service.name}
             why={whyNot('delete', service, me)}
             button={{ color: 'red.9', variant: 'filled' }}
-            call={calls.delete}
+            call={() => calls.delete(service.name)}
             onDone={() => {
               notify(`${service.name} is being deleted`)();
               void navigate({ to: '/services' });

@@ -38,7 +38,7 @@ function ToNewer({
   const me = useMe();
   const [chosen, setChosen] = useState('');
   const version = chosen === '' ? (newer[0]?.pg_version ?? '') : chosen;
-  const calls = serviceCalls(me.project.id, service.service_id);
+  const calls = serviceCalls(me.project.id, service);
   const attempt = useCall(calls.upgrade, {
     onDone: notify('A copy is being upgraded: see Operations'),
   });
@@ -93,7 +93,7 @@ function Undo({
   upgraded: NonNullable<Service['upgraded']>;
 }) {
   const me = useMe();
-  const calls = serviceCalls(me.project.id, service.service_id);
+  const calls = serviceCalls(me.project.id, service);
   return (
     <div className={`${classes.row} ${classes.between}`}>
       <p className={classes.hint}>

@@ -202,10 +202,7 @@ export function backupRoutes(api: App, context: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(
-        reply,
-        await recoverService(context, callerOf(request), request.service, request.body.confirm),
-      ),
+      answer(reply, await recoverService(context, callerOf(request), request.service)),
   );
 
   api.post(

@@ -61,7 +61,7 @@ export function highAvailabilityRoutes(api: App, context: ApiContext): void {
     async (request, reply) =>
       answer(
         reply,
-        await startDrill(context, callerOf(request), request.service.key, request.body),
+        await startDrill(context, callerOf(request), request.service.key, request.body.kind),
       ),
   );
 }

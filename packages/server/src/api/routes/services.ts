@@ -151,12 +151,12 @@ function lifeRoutes(api: App, context: ApiContext): void {
       },
     },
     async (request, reply) => {
-      const { purge, confirm } = request.query;
+      const { purge } = request.query;
       const [caller, id] = [callerOf(request), request.service.key];
       return answer(
         reply,
         purge === 'true'
-          ? await purgeService(context, caller, id, confirm)
+          ? await purgeService(context, caller, id)
           : await deleteService(context, caller, id),
       );
     },
