@@ -14,9 +14,11 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/objectaccess.h"
+#include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -24,7 +26,7 @@
 #include "tcop/utility.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
-#include "utils/lsyscache.h"
+#include "utils/syscache.h"
 
 #if PG_VERSION_NUM / 10000 != HOWDAH_MAJOR
 #error "the headers are of another major version than the server"
@@ -46,17 +48,36 @@ static object_access_hook_type previous_object_access = NULL;
 static ProcessUtility_hook_type previous_utility = NULL;
 static GucBoolCheckHook previous_check_transaction = NULL;
 
-/* PostgreSQL allows these in a read-only transaction although they write. */
+/*
+ * Functions in C that PostgreSQL and its extensions allow in a read-only transaction although they
+ * change something that outlives it. A '*' stands for any end.
+ */
 static const char *const writers[] = {
+	/* WAL, slots and the progress of replication */
 	"pg_logical_emit_message", "pg_create_logical_replication_slot",
 	"pg_create_physical_replication_slot", "pg_copy_logical_replication_slot",
 	"pg_copy_physical_replication_slot", "pg_drop_replication_slot",
 	"pg_replication_slot_advance", "pg_logical_slot_get_changes",
 	"pg_logical_slot_get_binary_changes", "pg_sync_replication_slots",
-	"pg_restore_relation_stats", "pg_clear_relation_stats",
-	"pg_restore_attribute_stats", "pg_clear_attribute_stats",
+	"pg_replication_origin_create", "pg_replication_origin_drop",
+	"pg_replication_origin_advance", "pg_replication_origin_session_*",
+	"pg_replication_origin_xact_*",
+	"pg_create_restore_point", "pg_switch_wal", "pg_backup_*", "pg_wal_replay_*", "pg_promote",
+	/* statistics and maintenance */
+	"pg_restore_relation_stats", "pg_restore_attribute_stats",
+	"pg_restore_extended_stats", "pg_clear_relation_stats", "pg_clear_attribute_stats",
+	"pg_clear_extended_stats", "pg_stat_reset*", "pg_stat_statements_reset",
+	"pg_stat_monitor_reset", "pg_stat_kcache_reset",
 	"brin_summarize_new_values", "brin_summarize_range", "brin_desummarize_range",
-	"gin_clean_pending_list",
+	"gin_clean_pending_list", "pg_truncate_visibility_map", "heap_force_*",
+	"pg_buffercache_evict*", "pg_import_system_collations",
+	/* files */
+	"pg_export_snapshot", "lo_import", "lo_export", "pg_file_*", "autoprewarm_*",
+	/* other processes, and the server */
+	"pg_terminate_backend", "pg_cancel_backend", "pg_reload_conf", "pg_rotate_logfile*",
+	"pg_log_backend_memory_contexts",
+	/* sessions elsewhere, which can write */
+	"dblink*",
 };
 
 static void
@@ -122,6 +143,9 @@ process_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 		case T_AlterSystemStmt:
 			refuse("ALTER SYSTEM");
 			break;
+		case T_CheckPointStmt:
+			refuse("CHECKPOINT");
+			break;
 		default:
 			break;
 	}
@@ -129,19 +153,45 @@ process_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 		(statement, text, read_only_tree, context, params, environment, dest, completion);
 }
 
-/* Refuses the functions of PostgreSQL that write outside of transactions, also by the fast path. */
+static bool
+is_writer(const char *name)
+{
+	for (int i = 0; i < lengthof(writers); i++)
+	{
+		const char *writer = writers[i];
+		size_t		length = strlen(writer);
+
+		if (writer[length - 1] == '*' ? strncmp(name, writer, length - 1) == 0
+			: strcmp(name, writer) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Refuses functions that change something outside of transactions, also by the fast path. Users can
+ * write functions of any name, but none in C, and those call the ones that are refused here.
+ */
 static void
 object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
 {
+	HeapTuple	tuple;
+
 	if (previous_object_access)
 		previous_object_access(access, class_id, object_id, sub_id, arg);
-	if (access == OAT_FUNCTION_EXECUTE && object_id < FirstNormalObjectId)
+	if (access != OAT_FUNCTION_EXECUTE)
+		return;
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(object_id));
+	if (HeapTupleIsValid(tuple))
 	{
-		char	   *name = get_func_name(object_id);
+		Form_pg_proc function = (Form_pg_proc) GETSTRUCT(tuple);
+		bool		is_refused = (function->prolang == ClanguageId || object_id < FirstNormalObjectId)
+			&& is_writer(NameStr(function->proname));
+		char	   *name = is_refused ? pstrdup(NameStr(function->proname)) : NULL;
 
-		for (int i = 0; name != NULL && i < lengthof(writers); i++)
-			if (strcmp(name, writers[i]) == 0)
-				refuse(name);
+		ReleaseSysCache(tuple);
+		if (is_refused)
+			refuse(name);
 	}
 }
 

@@ -40,6 +40,9 @@ beforeAll(async () => {
     create procedure switches() language plpgsql
       as 'begin commit; set transaction read write; insert into t values (2); end';
     create function inserts() returns void language sql as 'insert into t values (3)';
+    create function resets() returns void language plpgsql
+      as 'begin perform pg_stat_statements_reset(); end';
+    create function pg_stat_reset_mine() returns int language sql as 'select 1';
     create function by_default() returns void language plpgsql
       set default_transaction_read_only = off
       as 'begin insert into t values (4); end';
@@ -107,6 +110,22 @@ const WRITES = [
   "select pg_logical_emit_message(false, 'a', 'b')",
   "select pg_create_logical_replication_slot('a', 'pgoutput')",
   "select pg_drop_replication_slot('a')",
+  'select pg_export_snapshot()',
+  "select lo_export(77, '/tmp/x')",
+  "select lo_import('/etc/passwd')",
+  'select pg_stat_statements_reset()',
+  'select pg_stat_statements_reset(0, 0, 0)',
+  'select pg_stat_reset()',
+  "select pg_stat_reset_shared('bgwriter')",
+  "select pg_stat_reset_single_table_counters('t'::regclass)",
+  'select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()',
+  'select pg_cancel_backend(pg_backend_pid())',
+  "select pg_create_restore_point('x')",
+  'select pg_switch_wal()',
+  'select pg_reload_conf()',
+  "select pg_replication_origin_create('x')",
+  'select resets()',
+  'checkpoint',
   "begin; prepare transaction 'x'",
 ];
 
@@ -240,7 +259,9 @@ describe('a read-only connection', () => {
         () => expect.unreachable(),
         () => undefined,
       );
-    // PostgreSQL allows these in a read-only transaction.
+    // A user may give a function any name.
+    expect(await rows(client, 'select pg_stat_reset_mine() as n')).toEqual([{ n: 1 }]);
+    // These end with the session, or are no state.
     await client.query(
       'listen x; notify x; select pg_advisory_lock(1); select pg_notify($$x$$, $$$$)',
     );
