@@ -69,6 +69,12 @@ export const ENDED_KEYS_KEPT_DAYS = 30;
 /** The database of every service, and the role with which its owner logs in. */
 export const DATABASE_NAME = 'tsdb';
 export const ADMIN_ROLE = 'tsdbadmin';
+
+/**
+ * Whether the name of a role is one of Howdah's own, which it makes in servers when it needs them.
+ * A user who has made such a role may become it, so that statements or a pooler are refused.
+ */
+export const isReservedRole = (name: string): boolean => /^_?howdah/.test(name);
 /** The name under which a pooler offers the same database, pooling by transaction. */
 export const TRANSACTION_POOL_NAME = 'tsdb_transaction';
 

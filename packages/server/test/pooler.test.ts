@@ -144,15 +144,17 @@ test('a role of a user with the name of ours is not used', async () => {
   const service = await cloud.create({ name: 'squatted', service_type: 'POSTGRES' });
   const admin = await connectTo(cloud, service, service.initial_password);
   await admin.query("create role howdah_pooler login password 'mine enough'");
-  const answer = await post(service, 'enablePooler');
-  expect(answer).toMatchObject({
-    status: 200,
-    body: { message: expect.stringContaining('not done yet') },
-  });
-  const [operation] = await cloud.operations(service.service_id);
-  expect(operation?.error).toContain('drop role howdah_pooler');
+  for (const dryRun of ['', '?dry_run=true'])
+    expect(await post(service, `enablePooler${dryRun}`)).toMatchObject({
+      status: 400,
+      body: {
+        code: 'INVALID_STATE',
+        message: expect.stringContaining('drop role howdah_pooler'),
+      },
+    });
+  expect((await cloud.operations(service.service_id)).map(({ kind }) => kind)).toEqual(['create']);
   await admin.query('drop role howdah_pooler');
-  await cloud.until(service.service_id, 'READY');
+  expect((await post(service, 'enablePooler')).status).toBe(200);
   await (await through(service, 'tsdb')).end();
   await admin.end();
 });

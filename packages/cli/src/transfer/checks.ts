@@ -1,4 +1,5 @@
 /** The checks before an import: everything that is in the way, at once, before anything is done. */
+import { isReservedRole } from '@howdah/contract/types';
 import type { ClientBase } from 'pg';
 import { Failure } from '../exit.ts';
 import {
@@ -60,8 +61,12 @@ export async function examineSource(client: ClientBase, follow: boolean): Promis
         `done:\n${problems.map((one) => `  ${one}`).join('\n')}`,
       'usage',
     );
-  const notes = notesOf(impossible, timescale);
-  const [extensions, roles] = [await readExtensions(client), await readRoles(client)];
+  const [extensions, all] = [await readExtensions(client), await readRoles(client)];
+  const roles = all.filter((name) => !isReservedRole(name));
+  const notes = [
+    ...notesOf(impossible, timescale),
+    ...reservedNote(all.filter((name) => isReservedRole(name))),
+  ];
   const schemas = await readSchemas(client);
   return { server, major, extensions, roles, schemas, tables, timescale, notes };
 }
@@ -123,6 +128,16 @@ function problemsOfFollowing(server: Server, tables: readonly Table[]): string[]
 function refusal(names: readonly string[], what: string, remedy: string): string[] {
   return names.length === 0 ? [] : [`${what}: ${listed(names)}; ${remedy}`];
 }
+
+/** Roles that would take the names of ours: their privileges cannot be restored either. */
+export const reservedNote = (roles: readonly string[]): string[] =>
+  roles.length === 0
+    ? []
+    : [
+        'roles with names that Howdah needs are not imported, nor are their privileges: ' +
+          `${listed(roles)}; ` +
+          'rename them in the source to import them (alter role … rename to …)',
+      ];
 
 function notesOf({ triggers, servers }: Impossible, timescale: Timescale | null): string[] {
   const jobs = timescale?.jobs ?? [];

@@ -272,6 +272,13 @@ export interface Sql {
    */
   setPassword(id: string, verifier: string, change: PasswordChange): Promise<void>;
   /**
+   * Why a service that runs cannot have a pooler: its users have taken the name of the role; null:
+   * it can.
+   *
+   * @throws EngineUnavailable
+   */
+  whyNoPooler(id: string): Promise<string | null>;
+  /**
    * Runs one statement as a role that may only read, in a transaction that cannot write and is
    * rolled back.
    *

@@ -11,6 +11,7 @@ import type { Db, Tx } from '../store/tables.ts';
 import { howItGoes } from '../store/operations.ts';
 import { createPortLedger, isAnotherProjectOutside } from '../store/regions.ts';
 import { amendAnswer, type Caller, type Outcome } from './change.ts';
+import { reachEngine } from './service-rules.ts';
 
 /** A change that was waited for. */
 export type Done = Outcome & { message: string };
@@ -79,12 +80,20 @@ export function sizeOrRefuse(
   return parsed.size;
 }
 
-/** The change that enables a pooler. If it was enabled before, it is where it was. */
+/**
+ * The change that enables a pooler. If it was enabled before, it is where it was.
+ *
+ * @throws ApiError INVALID_STATE when the users of the service have taken the name of its role
+ */
 export async function poolerColumns(
   region: Region,
-  { id, host, pooler_port: port }: ServiceRow,
+  { id, host, pooler_port: port, status, parent_id: parent }: ServiceRow,
   tx: Tx,
 ): Promise<ServiceChange> {
+  if (status === 'READY') {
+    const why = await reachEngine(() => region.engine.sql.whyNoPooler(parent ?? id));
+    if (why !== null) throw new ApiError('INVALID_STATE', `cannot enablePooler: ${why}`);
+  }
   if (port !== null) return { pooler: true };
   const endpoint = await reserveEndpoint(tx, region, { id, poolerOf: host });
   return {

@@ -219,6 +219,8 @@ function createSql(
 ): Engine['sql'] {
   return {
     setPassword: (id, verifier, change) => setPassword(region, id, verifier, change, failed),
+    // The role is made with the Cluster: no user can have taken its name.
+    whyNoPooler: async () => null,
     query: (id, _parent, statement) => statements.run(id, statement),
   };
 }

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineUnavailable, type PasswordChange, type Sql } from '../engine.ts';
 import { findDaemon } from './host/daemon.ts';
 import { memberKey } from './host/layout.ts';
+import { portOf } from './at-primary.ts';
 import type { Local } from './local.ts';
 import { ownerOf } from './host/users.ts';
 import { readMarker } from './host/marker.ts';
@@ -14,6 +15,7 @@ import { openByPassword, setPassword } from './postgres/password.ts';
 import { findServer } from './postgres/server.ts';
 import { clearForSingleUser, runSingleUser } from './postgres/single-user.ts';
 import { stopPooler } from './proxy/pooler.ts';
+import { whyNoPoolerRole } from './proxy/pooler-role.ts';
 import { firstNode, instanceNumbers, primaryPaths } from './topology/instances.ts';
 
 export function createSql(local: Local): Sql {
@@ -33,6 +35,12 @@ export function createSql(local: Local): Sql {
         if (error instanceof NoAnswer) throw new EngineUnavailable(error.message, { cause: error });
         throw error;
       }
+    },
+    whyNoPooler: async (id) => {
+      const paths = primaryPaths(machine, id);
+      return whyNoPoolerRole(paths, await portOf(paths)).catch((error: unknown) => {
+        throw unavailable(error);
+      });
     },
     query: async (id, parent, statement) => {
       const primary = parent ?? id;
@@ -101,8 +109,9 @@ async function setWhilePaused({ machine }: Local, id: string, verifier: string):
     const statements = ['set synchronous_commit = local', openByPassword(verifier)];
     await runSingleUser(machine, at, MAINTENANCE_DATABASE, statements);
   } catch (error) {
-    throw new EngineUnavailable(error instanceof Error ? error.message : String(error), {
-      cause: error,
-    });
+    throw unavailable(error);
   }
 }
+
+const unavailable = (error: unknown): EngineUnavailable =>
+  new EngineUnavailable(error instanceof Error ? error.message : String(error), { cause: error });

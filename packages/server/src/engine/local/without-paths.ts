@@ -37,6 +37,7 @@ export function withoutPaths(engine: Engine, root: string): Engine {
     },
     sql: {
       setPassword: (...asked) => cleaned(clean, () => sql.setPassword(...asked)),
+      whyNoPooler: (id) => cleaned(clean, () => sql.whyNoPooler(id)),
       query: (id, parent, statement) => cleaned(clean, () => sql.query(id, parent, statement)),
     },
     extensions: {

@@ -162,6 +162,7 @@ function createSql({ state }: Model, open: () => Promise<void>): Engine['sql'] {
         service.verifier = verifier;
       });
     },
+    whyNoPooler: async () => null,
     query: async () => {
       throw new EngineUnavailable(NO_POSTGRESQL);
     },

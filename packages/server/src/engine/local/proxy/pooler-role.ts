@@ -5,6 +5,20 @@ import { LOOKUP_STATEMENTS, POOLER_ROLE, POOLER_SCHEMA } from '../../pooler/look
 import { withSuperuserSession } from '../postgres/superuser.ts';
 import { parseLsn } from '../postgres/wal.ts';
 
+const TAKEN =
+  `the service has a role ${POOLER_ROLE} that one of its users made; the pooler needs the name: ` +
+  `drop role ${POOLER_ROLE}`;
+const IS_GOVERNED = `exists (select from pg_auth_members m join pg_roles r on r.oid = m.roleid
+  where r.rolname = '${POOLER_ROLE}')`;
+
+/** Why a primary cannot have a pooler; null: it can. */
+export async function whyNoPoolerRole(paths: InstancePaths, port: number): Promise<string | null> {
+  return withSuperuserSession({ server: paths, port, name: 'howdah' }, async (client) => {
+    const { rows } = await client.query<{ governed: boolean }>(`select ${IS_GOVERNED} as governed`);
+    return rows[0]?.governed === true ? TAKEN : null;
+  });
+}
+
 /**
  * Makes sure that a primary has the pooler's role and the function that only it may call.
  *
@@ -17,17 +31,13 @@ export async function createPoolerRole(paths: InstancePaths, port: number): Prom
     async (client) => {
       const { rows } = await client.query<{ role: boolean; governed: boolean; schema: boolean }>(
         `select exists (select from pg_roles where rolname = '${POOLER_ROLE}') as role,
-              exists (select from pg_auth_members m join pg_roles r on r.oid = m.roleid where r.rolname = '${POOLER_ROLE}') as governed,
+              ${IS_GOVERNED} as governed,
               exists (select from pg_namespace where nspname = '${POOLER_SCHEMA}') as schema`,
       );
       const [found] = rows;
       // The creator of a role may grant it: a user who has created this one could read the
       // verifiers of all others.
-      if (found?.governed === true) {
-        throw new Error(
-          `the service has a role ${POOLER_ROLE} that one of its users made; the pooler needs the name: drop role ${POOLER_ROLE}`,
-        );
-      }
+      if (found?.governed === true) throw new Error(TAKEN);
       await client.query('begin');
       // The commit is flushed when it returns, whatever the service has set.
       await client.query('set local synchronous_commit = local');
