@@ -10,6 +10,7 @@ import {
   FORBIDDEN,
   SETTINGS,
   SPRUNG,
+  SPYING_INDEX,
   sprungIn,
   TENANT_OPTIONS,
   TRAP,
@@ -37,11 +38,11 @@ afterAll(async () => {
 });
 
 /** A session of the tenant's; settings of the database do not hold for it. */
-async function tenant(of: Pick<Service, 'endpoint'> = service): Promise<Client> {
+async function tenant(of: Pick<Service, 'endpoint'> = service, database = 'tsdb'): Promise<Client> {
   const client = new Client({
     ...of.endpoint,
     user: 'tsdbadmin',
-    database: 'tsdb',
+    database,
     password,
     ssl: { rejectUnauthorized: false },
     options: TENANT_OPTIONS,
@@ -63,8 +64,8 @@ async function asTenant<T>(use: (client: Client) => Promise<T>): Promise<T> {
 const call = (method: string, action = '', body?: unknown): Promise<Answer> =>
   cloud.request(method, `/services/${service.service_id}${action}`, body);
 
-/** Asks for something and waits until its operation has ended. */
-async function act(action: string, body?: unknown, method = 'POST'): Promise<void> {
+/** Asks for something and waits until its operation has ended. @returns what its steps say */
+async function act(action: string, body?: unknown, method = 'POST'): Promise<unknown[]> {
   const answer = await call(method, action, body);
   expect([200, 202], `${action}: ${JSON.stringify(answer.body)}`).toContain(answer.status);
   const id = answer.headers.get('Operation-Id') ?? '';
@@ -76,6 +77,8 @@ async function act(action: string, body?: unknown, method = 'POST'): Promise<voi
   await untilExpected(`the operation of ${action} has succeeded`, async () =>
     expect(await ended()).toBe(`${action}: succeeded `),
   );
+  const { steps } = Object((await cloud.request('GET', `/operations/${id}`)).body);
+  return Array.isArray(steps) ? steps.map((step) => Object(step).detail) : [];
 }
 
 const ask = (sql = 'select 1'): Promise<Answer> => call('POST', '/query', { sql });
@@ -349,15 +352,31 @@ test('a server that is stopped by a signal keeps a call waiting for seconds', as
   );
 });
 
-test('a connection limit of the database does not make the verification of a backup fail', async () => {
+test('a verification examines every database, as a superuser in none, whatever limits it has', async () => {
+  const others = ['elsewhere', 'limited', 'closed', 'examined'];
+  for (const name of others) {
+    await asTenant((client) => client.query(`create database ${name} template template0`));
+    const inOther = await tenant(service, name);
+    for (const statement of SPYING_INDEX) await inOther.query(statement);
+    await inOther.end();
+  }
   await asTenant(async (client) => {
     await client.query('alter database tsdb connection limit 0');
+    await client.query('alter database limited connection limit 0');
+    await client.query('revoke connect on database limited from public');
+    await client.query('alter database closed allow_connections false');
     try {
-      await act('/backups/verify');
+      const details = await act('/backups/verify');
+      // With postgres, template1 and tsdb.
+      expect(details).toContainEqual(
+        expect.stringMatching(/ tables and \d+ indexes in 7 databases$/),
+      );
     } finally {
       await client.query('alter database tsdb connection limit -1');
     }
+    for (const name of others) await client.query(`drop database ${name}`);
   });
+  expect(await sprungIn(cloud.home)).toEqual([]);
 });
 
 test('a new password lets an owner in again who set the connection limit of the database to 0', async () => {

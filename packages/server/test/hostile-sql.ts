@@ -87,6 +87,24 @@ const lookAlikes = (schema: string): string[] => [
   'set search_path = pg_catalog',
 ];
 
+/** A table with indexes that notice in whose session they are evaluated. */
+const spyingIndex = (schema: string): string[] => [
+  `create function ${schema}.expression(n int) returns int immutable language plpgsql set search_path = pg_catalog as $$
+   declare what text := 'index'; begin
+     if ${isSuper('session_user')} and pg_catalog.current_setting('application_name') like 'howdah%' then
+       raise log '${SPRUNG} by an index'; raise exception '${SPRUNG} by an index';
+     end if;
+     return n;
+   end $$`,
+  `create table ${schema}.probe (id int primary key)`,
+  `insert into ${schema}.probe select generate_series(1, 100)`,
+  `create index on ${schema}.probe (${schema}.expression(id))`,
+  `create index on ${schema}.probe (id) where ${schema}.expression(id) > 0`,
+];
+
+/** The same for a database without traps. */
+export const SPYING_INDEX: readonly string[] = ['create schema spying', ...spyingIndex('spying')];
+
 export const TRAPS: readonly string[] = [
   'set search_path = pg_catalog',
   `create schema ${TRAP}`,
@@ -95,17 +113,7 @@ export const TRAPS: readonly string[] = [
   ...lookAlikes(TRAP),
   ...lookAlikes('public'),
   // Nothing of ours evaluates an index's expression in a session of a superuser, not even as the table's owner.
-  `create function ${TRAP}.expression(n int) returns int immutable language plpgsql set search_path = pg_catalog as $$
-   declare what text := 'index'; begin
-     if ${isSuper('session_user')} and pg_catalog.current_setting('application_name') like 'howdah%' then
-       raise log '${SPRUNG} by an index'; raise exception '${SPRUNG} by an index';
-     end if;
-     return n;
-   end $$`,
-  `create table ${TRAP}.probe (id int primary key)`,
-  `insert into ${TRAP}.probe select generate_series(1, 100)`,
-  `create index on ${TRAP}.probe (${TRAP}.expression(id))`,
-  `create index on ${TRAP}.probe (id) where ${TRAP}.expression(id) > 0`,
+  ...spyingIndex(TRAP),
   'create schema _howdah',
   `create table _howdah.probe (id int primary key default (${TRAP}.spring('default')::int))`,
   `create function ${TRAP}.fire() returns trigger language plpgsql as $$ begin perform ${TRAP}.spring('trigger'); return new; end $$`,

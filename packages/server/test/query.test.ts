@@ -241,6 +241,27 @@ test.skipIf(haproxy === null)(
   },
 );
 
+test('a statement runs in another database, and writes as little there', async () => {
+  await admin.query('create database second template template0');
+  await admin.query('revoke connect on database second from public');
+  const second = await connectTo(cloud, service, service.initial_password, { database: 'second' });
+  await second.query('create table there as select 2 as n');
+  await second.end();
+  expect((await query('select n from there', { database: 'second' })).rows).toEqual([['2']]);
+  expect(await refusal('select from there')).toContain('does not exist');
+  // This database is no copy of one from which these functions were taken.
+  expect(
+    await refusal("select pg_logical_emit_message(false, 'x', 'y')", { database: 'second' }),
+  ).toContain('permission denied');
+  expect(await refusal('select 1', { database: 'none' })).toContain(
+    'SELECT datname FROM pg_database lists',
+  );
+  expect(await refusal('select 1', { database: 'template1' })).toContain('belongs to the server');
+  await admin.query('alter database second allow_connections false');
+  expect(await refusal('select 1', { database: 'second' })).toContain('ALLOW_CONNECTIONS');
+  await admin.query('drop database second');
+});
+
 test('a statement is refused with the reason while the database has another name', async () => {
   await admin.query('create database other');
   const other = await connectTo(cloud, service, service.initial_password, { database: 'other' });

@@ -4,7 +4,12 @@ import { answered, connect } from '../connection.ts';
 import { findPath } from '../find.ts';
 import { duration, note, showAs, table } from '../output.ts';
 
-type QueryOptions = Printing & { parameter?: string[]; maxRows: string; timeoutMs: string };
+type QueryOptions = Printing & {
+  database?: string;
+  parameter?: string[];
+  maxRows: string;
+  timeoutMs: string;
+};
 
 export function addQuery(program: Command): void {
   verb(program, 'query <service> <sql>', {
@@ -12,6 +17,7 @@ export function addQuery(program: Command): void {
     example: "howdah query orders 'select * from orders where id = $1' --parameter 42",
     takes: ['output'],
   })
+    .option('--database <name>', 'the database of the service; default: tsdb')
     .option('--parameter <text...>', 'values of the parameters $1, $2, …, in order')
     .option('--max-rows <number>', 'maximum number of rows, up to 10000', '100')
     .option('--timeout-ms <number>', 'time limit in milliseconds, up to 60000', '10000')
@@ -19,6 +25,7 @@ export function addQuery(program: Command): void {
       const connection = await connect();
       const body = {
         sql,
+        ...(options.database === undefined ? {} : { database: options.database }),
         parameters: options.parameter ?? [],
         max_rows: countOf('--max-rows', options.maxRows),
         timeout_ms: countOf('--timeout-ms', options.timeoutMs),

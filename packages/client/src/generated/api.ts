@@ -2733,6 +2733,11 @@ export interface components {
         Query: {
             /** @description one statement that only reads; $1, $2, … are the parameters */
             sql: string;
+            /**
+             * @description the database of the service in which it runs
+             * @default tsdb
+             */
+            database?: string;
             /** @description PostgreSQL's text of each, or null */
             parameters?: (string | null)[];
             /**

@@ -2,6 +2,7 @@
 import { Type } from 'typebox';
 import { Named, oldSpelling, StringEnum } from '../schema.ts';
 import { closed, dateTime } from './parts.ts';
+import { DATABASE_NAME } from '../types.ts';
 import { SERIES_FUNCTIONS, TIGER_SERIES_FUNCTIONS } from '../values.ts';
 
 export const LogEntrySchema = Type.Object({
@@ -122,6 +123,14 @@ export const QueryBody = Named(
       minLength: 1,
       description: 'one statement that only reads; $1, $2, … are the parameters',
     }),
+    database: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 63,
+        default: DATABASE_NAME,
+        description: 'the database of the service in which it runs',
+      }),
+    ),
     parameters: Type.Optional(
       Type.Array(Type.Union([Type.String(), Type.Null()]), {
         maxItems: 100,

@@ -54,19 +54,21 @@ function addDbSchema(server: McpServer, cloud: Cloud): void {
       input: Type.Object(
         {
           service,
+          database: optionalName('this database; default: tsdb'),
           schema: optionalName('only this schema'),
           table: optionalName('only tables with this name'),
         },
         closed,
       ),
     },
-    async ({ service: wanted, schema, table }, signal) => {
+    async ({ service: wanted, database, schema, table }, signal) => {
       const found = await findService(cloud, wanted);
       const { rows, truncated } = await query(
         cloud,
         found,
         {
           sql: SCHEMA_SQL,
+          ...(database === undefined ? {} : { database }),
           parameters: [schema ?? null, table ?? null],
           max_rows: MAX_TABLES,
           timeout_ms: 10_000,
@@ -99,6 +101,7 @@ function addDbQuery(server: McpServer, cloud: Cloud): void {
             minLength: 1,
             description: 'one statement; $1, $2, … are the parameters',
           }),
+          database: optionalName('this database; default: tsdb'),
           parameters: Type.Optional(
             Type.Array(Type.Union([Type.String(), Type.Null()]), { maxItems: 100 }),
           ),
@@ -115,11 +118,20 @@ function addDbQuery(server: McpServer, cloud: Cloud): void {
       ),
     },
     async (
-      { service: wanted, sql, parameters = [], max_rows = 50, timeout_ms = 10_000, on_fork },
+      {
+        service: wanted,
+        sql,
+        database,
+        parameters = [],
+        max_rows = 50,
+        timeout_ms = 10_000,
+        on_fork,
+      },
       signal,
     ) => {
       const found = await findService(cloud, wanted);
-      const sent: Query = { sql, parameters, max_rows, timeout_ms };
+      const place = database === undefined ? {} : { database };
+      const sent: Query = { sql, ...place, parameters, max_rows, timeout_ms };
       if (on_fork !== true) return rowsOf(await query(cloud, found, sent, signal));
       return onFork(cloud, found, signal, async (fork) =>
         rowsOf(await query(cloud, fork, sent, signal)),

@@ -168,6 +168,8 @@ export class EngineUnavailable extends Error {}
 /** One statement that only reads. */
 export type ReadStatement = {
   sql: string;
+  /** A database of users; by default the one that every service has. */
+  database?: string;
   /** The text form of each parameter, or null. */
   parameters: readonly (string | null)[];
   maxRows: number;

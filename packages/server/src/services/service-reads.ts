@@ -2,6 +2,7 @@
 import {
   ALLOWED,
   ApiError,
+  DATABASE_NAME,
   type Backup,
   type Backups,
   type Service,
@@ -14,6 +15,7 @@ import {
   type SeriesFunction,
   type SeriesBody,
 } from '@howdah/contract';
+import { SYSTEM_DATABASES } from '../domain/postgres/databases.ts';
 import { offMachineDocument } from '../domain/repository/document.ts';
 import { BadCursor, type LogPage, type LogQuery, StatementRefused } from '../engine/engine.ts';
 import type { ControlContext } from './context.ts';
@@ -51,19 +53,26 @@ export async function runStatement(
 ): Promise<QueryResult> {
   if (ALLOWED[status].query !== 'accept')
     throw new ApiError('INVALID_STATE', refusal('query', status));
-  const { sql, parameters = [], max_rows: maxRows = 100, timeout_ms: timeoutMs = 10_000 } = body;
+  const { sql, database = DATABASE_NAME, parameters = [] } = body;
+  const { max_rows: maxRows = 100, timeout_ms: timeoutMs = 10_000 } = body;
   // PostgreSQL's protocol ends each text with a NUL character.
-  if ([sql, ...parameters].some((text) => text?.includes('\0') === true))
+  if ([sql, database, ...parameters].some((text) => text?.includes('\0') === true))
     throw new ApiError(
       'INVALID_REQUEST',
-      'sql, parameters: found a NUL character, which no text of PostgreSQL can hold',
+      'sql, database, parameters: found a NUL character, which no text of PostgreSQL can hold',
+    );
+  if (SYSTEM_DATABASES.includes(database))
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `database: ${database} belongs to the server; a statement runs in a database of users, ` +
+        `which SELECT datname FROM pg_database lists`,
     );
   const served = context.regions.of(region);
   refuseImpossible(served, 'query');
   const { engine } = served;
   try {
     return await reachEngine(() =>
-      engine.sql.query(id, parent, { sql, parameters, maxRows, timeoutMs }),
+      engine.sql.query(id, parent, { sql, database, parameters, maxRows, timeoutMs }),
     );
   } catch (error) {
     if (error instanceof StatementRefused) throw refusedStatement(error);

@@ -13,7 +13,7 @@ import {
   untilStep,
   type Cloud,
 } from './engine.testing.ts';
-import { closeToOthers } from './move-source.ts';
+import { closeToOthers, refuseUnlogged } from './move-source.ts';
 import { MoveRefused } from '../moves.ts';
 
 const FENCED = 'cnpg.io/fencedInstances';
@@ -171,13 +171,29 @@ test('sessions that a stop would wait for end, once nothing is new that a copy l
   expect(asked.at(-1)).toContain('pg_terminate_backend');
   asked.length = 0;
   await expect(closeToOthers(Object(answering({ slot_name: 'cdc' })))).rejects.toThrow(MoveRefused);
-  await expect(closeToOthers(Object(answering({ relpersistence: 'q' })))).rejects.toThrow(
-    MoveRefused,
-  );
   // It may have the shutdown of an earlier server, and nothing of what came after.
   lag = null;
   await expect(closeToOthers(Object(answering({})))).rejects.toThrow('does not follow');
   expect(asked.join('\n')).not.toContain('pg_terminate_backend');
+});
+
+test('an unlogged table that a second database has got keeps a service from moving', async () => {
+  const tables = new Map([
+    ['tsdb', []],
+    ['elsewhere', [{ name: 'q' }]],
+  ]);
+  const names = ['template1', ...tables.keys()].map((name) => ({ name }));
+  const examine = () =>
+    refuseUnlogged((database, work) =>
+      work(
+        Object({
+          query: async () => ({ rows: database === null ? names : (tables.get(database) ?? null) }),
+        }),
+      ),
+    );
+  await expect(examine()).rejects.toThrow(MoveRefused);
+  tables.set('elsewhere', []);
+  await examine();
 });
 
 test('a service on Kubernetes gets no roles for its copy', async () => {

@@ -6,6 +6,7 @@
 import { DatabaseError, type Client } from 'pg';
 import { Type } from 'typebox';
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract';
+import { OPEN_DATABASES } from '../../domain/postgres/databases.ts';
 import { EngineUnavailable } from '../engine.ts';
 import {
   EXAMINED_WITHIN_MS,
@@ -109,11 +110,13 @@ const TENANTS_ROLES = `
     and (not rolname = any ('{${OWN_ROLES.join(',')}}')
       or exists (select from pg_auth_members m where m.roleid = r.oid))`;
 
+/** No tenant may connect to it, and neither may the role of the session. */
+const CLOSED_DATABASES: readonly string[] = ['template1'];
+
 async function readService(region: Region, id: string): Promise<MovedData> {
   const within = withinTime(EXAMINED_WITHIN_MS, () => performance.now());
   const data = await readMovedData({
-    // No tenant may connect to it, and neither may the role of the session.
-    closed: ['template1'],
+    closed: CLOSED_DATABASES,
     roles: TENANTS_ROLES,
     // Only a superuser can have set something by ALTER SYSTEM.
     readMore: async () => ({ readOnlyRoles: [], systemSettings: [] }),
@@ -227,6 +230,9 @@ async function stop(region: Region, id: string, { isOver }: Stopping): Promise<'
   if (isOver) throw new MoveRefused('it could not be stopped in time');
   if (cluster.fenced || cluster.desired?.running === false)
     throw new MoveRefused('its server was stopped meanwhile');
+  await refuseUnlogged((database, work) =>
+    inSession(region, id, database === null ? {} : { database }, work),
+  );
   await inSession(region, id, { database: DATABASE_NAME }, closeToOthers);
   const annotations = { [FENCED]: FENCED_ALL, [STOPPED_BY_MOVE]: new Date().toISOString() };
   await annotate(region, cluster, id, annotations);
@@ -237,15 +243,28 @@ async function stop(region: Region, id: string, { isOver }: Stopping): Promise<'
 export async function closeToOthers(client: Client): Promise<void> {
   const [slot] = await readNames(client, LOGICAL_SLOTS);
   if (slot !== undefined) throw new MoveRefused('it has got a logical slot, which a copy has not');
-  const [unlogged] = await readNames(client, UNLOGGED);
-  if (unlogged !== undefined)
-    throw new MoveRefused('it has got an unlogged table, whose rows a copy has not');
   // A server that has been started again since has another shutdown in the WAL of its copy, which
   // the copy would take for the end.
   const { lagBytes } = await readProgress(client);
   if (lagBytes === null) throw new Error('its copy does not follow at this moment');
   // A stop waits until each of them has all WAL, and tenants have some that read nothing.
   await client.query(END_OTHER_WALSENDERS, [STANDBY_ROLE]);
+}
+
+/**
+ * Examines all databases again: each has its own catalog of tables.
+ *
+ * @param inDatabase null: the database of the control plane
+ */
+export async function refuseUnlogged(
+  inDatabase: <T>(database: string | null, work: (client: Client) => Promise<T>) => Promise<T>,
+): Promise<void> {
+  const names = await inDatabase(null, (client) => readNames(client, OPEN_DATABASES));
+  for (const database of names.filter((name) => !CLOSED_DATABASES.includes(name))) {
+    const [unlogged] = await inDatabase(database, (client) => readNames(client, UNLOGGED));
+    if (unlogged !== undefined)
+      throw new MoveRefused('it has got an unlogged table, whose rows a copy has not');
+  }
 }
 
 /** A base backup that is left over from the copy is none that streams. */

@@ -7,7 +7,7 @@ import { isIP } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DatabaseError, type Client } from 'pg';
 import { Type } from 'typebox';
-import { ADMIN_ROLE, type QueryResult } from '@howdah/contract';
+import { ADMIN_ROLE, DATABASE_NAME, type QueryResult } from '@howdah/contract';
 import { EngineUnavailable, StatementRefused, type ReadStatement } from '../engine.ts';
 import { MAX_STATEMENTS, READER_ROLE, whyTaken } from '../statements/reader-role.ts';
 import { beginReading, runStatement } from '../statements/run.ts';
@@ -38,7 +38,7 @@ export function createStatements(region: Region) {
       const leave = await enter(id);
       const ends: Promise<void>[] = [];
       try {
-        const server = await serverOf(region, id);
+        const server = await serverOf(region, id, statement.database);
         const { client, address } = await begin(server, statement.timeoutMs);
         const terminate = (pid: number): Promise<void> => {
           const end = terminateAt(server, pid, address);
@@ -89,7 +89,11 @@ function createPlaces() {
 const PASSWORD = Type.Object({ data: Type.Object({ password: Type.String() }) });
 
 /** The server at the endpoint of a service, with the password of the role. @throws EngineUnavailable */
-export async function serverOf(region: Region, id: string): Promise<StatementServer> {
+export async function serverOf(
+  region: Region,
+  id: string,
+  database = DATABASE_NAME,
+): Promise<StatementServer> {
   const { cache, kube, settings, authority } = region;
   const cluster = cache.cluster(id);
   const endpoint = cluster === null ? null : endpointOf(settings, cluster);
@@ -103,7 +107,7 @@ export async function serverOf(region: Region, id: string): Promise<StatementSer
   const password = Buffer.from(secret.data.password, 'base64').toString('utf8');
   const ssl = { ca: authority.certificatePem, rejectUnauthorized: true };
   const server: StatementServer = {
-    config: async () => ({ ...endpoint, password, ssl }),
+    config: async () => ({ ...endpoint, database, password, ssl }),
     terminate: (pid) => terminateAt(server, pid, null),
     answers: () =>
       askChallenge(endpoint, authority.certificatePem).then(

@@ -4,7 +4,7 @@
  * endpoint, so there are no figures of them.
  */
 import { Type, type Static } from 'typebox';
-import { DATABASE_NAME } from '@howdah/contract';
+import { isOfUsers } from '../../domain/postgres/databases.ts';
 import { EngineUnavailable, type Usage } from '../engine.ts';
 import { beginReading } from '../statements/run.ts';
 import { openSession, SAMPLE_DEADLINE_MS, SAMPLE_WAITS } from '../statements/session.ts';
@@ -32,9 +32,8 @@ export const COUNTS = `
   (select pg_catalog.count(*)::pg_catalog.float8 from pg_catalog.pg_stat_activity a
    where a.datid is not null and a.usesysid operator(pg_catalog.<>) 10
      and a.pid operator(pg_catalog.<>) pg_catalog.pg_backend_pid()) as connections,
-  (select (d.xact_commit operator(pg_catalog.+) d.xact_rollback)::pg_catalog.float8
-   from pg_catalog.pg_stat_database d
-   where d.datname operator(pg_catalog.=) '${DATABASE_NAME}') as transactions,
+  (select pg_catalog.sum(d.xact_commit operator(pg_catalog.+) d.xact_rollback)::pg_catalog.float8
+   from pg_catalog.pg_stat_database d where ${isOfUsers('d')}) as transactions,
   (select pg_catalog.sum(pg_catalog.pg_database_size(d.oid))::pg_catalog.float8
    from pg_catalog.pg_database d
    where pg_catalog.has_database_privilege(d.oid, 'connect')) as "storageBytes"`;

@@ -2,11 +2,12 @@
  * The functions that make read-only roles, which no other region can enforce. A move takes them
  * from the owner of a service right before its last examination, and an abort gives them back.
  */
-import { DatabaseError, type Client } from 'pg';
+import type { Client } from 'pg';
 import { EngineUnavailable } from '../engine.ts';
 import { MAX_DATABASES } from '../moved-data.ts';
 import { atPrimary } from './at-primary.ts';
 import type { Local } from './local.ts';
+import { isWithoutDatabase } from './postgres/databases.ts';
 import { allowRoleFunctions } from './postgres/role-functions.ts';
 import { withinTime, type Within } from '../time-limit.ts';
 
@@ -56,10 +57,6 @@ export async function inEach(
   }
   if (problem !== null) throw problem;
 }
-
-/** The codes of a database that does not exist, or accepts no connections. */
-const isWithoutDatabase = (error: unknown): boolean =>
-  error instanceof DatabaseError && ['3D000', '55000'].includes(error.code ?? '');
 
 /** The first ones: a service with more does not move. */
 async function readDatabases(client: Client): Promise<string[]> {

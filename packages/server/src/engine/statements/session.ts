@@ -1,13 +1,13 @@
 /** Opens sessions of the role {@link READER_ROLE}. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Client, DatabaseError, type ClientConfig } from 'pg';
+import { Client, DatabaseError, escapeIdentifier, type ClientConfig } from 'pg';
 import { DATABASE_NAME } from '@howdah/contract';
 import { EngineUnavailable, StatementRefused } from '../engine.ts';
 import { MAX_STATEMENTS, READER_ROLE } from './reader-role.ts';
 
 /** A server as statements of users reach it. */
 export type StatementServer = Readonly<{
-  /** Where the server listens, and the password of the role if it needs one. */
+  /** The database, where the server listens, and the password of the role if it needs one. */
   config: () => Promise<ClientConfig>;
   /** Ends a session from outside, whatever its statement does. */
   terminate: (pid: number) => Promise<void>;
@@ -26,7 +26,6 @@ const CALLER_WAITS: Waits = { fullMs: FULL_WAIT_MS, acceptMs: SESSION_DEADLINE_M
 /** The waits of a session for figures. */
 export const SAMPLE_WAITS: Waits = { fullMs: 0, acceptMs: SAMPLE_DEADLINE_MS };
 const TOO_MANY_CONNECTIONS = '53300';
-const NO_SUCH_DATABASE = '3D000';
 
 /**
  * Parameters that the database's owner may have set for all sessions, and that must not apply to
@@ -84,7 +83,6 @@ async function openOnce(
   const client = new Client({
     ...(await server.config()),
     user: READER_ROLE,
-    database: DATABASE_NAME,
     application_name: 'howdah query',
     connectionTimeoutMillis: acceptMs,
     options: optionsOf(timeoutMs),
@@ -102,10 +100,11 @@ async function openOnce(
 /** The meaning of PostgreSQL's refusal of a connection: the same code is used for three limits. */
 export function whyFull(message: string): string {
   if (/for role "/.test(message)) return FULL_OF_STATEMENTS;
-  if (/for database "/.test(message))
+  const database = /for database "(.*)"/.exec(message)?.[1];
+  if (database !== undefined)
     return (
-      `the connection limit of the database ${DATABASE_NAME} is reached, which its owner set: ` +
-      `ALTER DATABASE ${DATABASE_NAME} CONNECTION LIMIT -1`
+      `the connection limit of the database ${database} is reached, which its owner set: ` +
+      `ALTER DATABASE ${escapeIdentifier(database)} CONNECTION LIMIT -1`
     );
   return (
     'all connections of the server are taken: close some, let clients connect through the ' +
@@ -115,11 +114,26 @@ export function whyFull(message: string): string {
 
 export const FULL_OF_STATEMENTS = `${MAX_STATEMENTS} statements run on it already: try again when one of them has ended`;
 
-/** The answer to a statement when the database is gone; null: the error is another one. */
+/**
+ * The answer to a statement when the database is gone, or closed by its owner; null: the error is
+ * another one.
+ */
 export function refusedWithoutDatabase(error: unknown): StatementRefused | null {
-  if (!(error instanceof DatabaseError) || error.code !== NO_SUCH_DATABASE) return null;
-  return new StatementRefused(error.message, {
-    sqlstate: NO_SUCH_DATABASE,
-    hint: `A user dropped or renamed it: CREATE DATABASE ${DATABASE_NAME}, in another database.`,
-  });
+  if (!(error instanceof DatabaseError)) return null;
+  const { code: sqlstate = '', message } = error;
+  const hint = HINTS[sqlstate]?.(message);
+  return hint === undefined ? null : new StatementRefused(message, { sqlstate, hint });
 }
+
+const LISTED = 'SELECT datname FROM pg_database lists those of the service.';
+/** The causes of PostgreSQL's refusals of a database, by code. */
+const HINTS: Readonly<Record<string, (message: string) => string>> = {
+  '3D000': (message) =>
+    message.includes(`"${DATABASE_NAME}"`)
+      ? `A user dropped or renamed it: CREATE DATABASE ${DATABASE_NAME}, in another database.`
+      : LISTED,
+  '42501': () => `Its owner gives the right: GRANT CONNECT ON DATABASE … TO ${READER_ROLE}.`,
+  '55000': () =>
+    'Its owner opens it: ALTER DATABASE … ALLOW_CONNECTIONS true, in another database. A database ' +
+    'whose removal was interrupted is removed by DROP DATABASE.',
+};

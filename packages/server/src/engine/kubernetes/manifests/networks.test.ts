@@ -11,8 +11,7 @@ test('an allow list lets its networks in, the control plane, and nobody else', (
   expect(rules[0]).toBe('hostnossl all all all reject');
   expect(rules).toContain('hostssl all all 10.1.0.0/16 scram-sha-256');
   expect(rules.filter((rule) => rule.includes(' all scram'))).toEqual([
-    expect.stringMatching(/^hostssl \w+ howdah_reader all/),
-    expect.stringMatching(/^hostssl [\w,]+ howdah_control all/),
+    'hostssl all howdah_reader,howdah_control all scram-sha-256',
   ]);
   // The operator's last rule admits everybody with a password.
   expect(rules.at(-1)).toBe('host all all all reject');

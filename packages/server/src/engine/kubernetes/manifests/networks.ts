@@ -67,8 +67,7 @@ export function networkRules(networks: readonly string[] | null, isPooled: boole
   return [
     onlyTls,
     // The address of the control plane is not known, and nobody else has these passwords.
-    `hostssl ${DATABASE_NAME} ${READER_ROLE} all scram-sha-256`,
-    `hostssl ${CONTROL_DATABASES.join(',')} ${GUARD_ROLE} all scram-sha-256`,
+    `hostssl all ${READER_ROLE},${GUARD_ROLE} all scram-sha-256`,
     ...networks.map((network) => `hostssl all all ${network} scram-sha-256`),
     // Beside the password, a certificate of the authority of the Cluster, which no client has.
     ...(isPooled ? [`hostssl ${DATABASE_NAME} all all scram-sha-256 clientcert=verify-ca`] : []),

@@ -1,6 +1,6 @@
 /** Checks the tables and indexes of a restored copy with amcheck. */
-import type { Client } from 'pg';
-import { DATABASE_NAME } from '@howdah/contract';
+import { escapeIdentifier, type Client } from 'pg';
+import { REMOVED_LIMIT } from '../../../domain/postgres/databases.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { READER_ROLE } from '../../statements/reader-role.ts';
 import { MAINTENANCE_DATABASE } from '../postgres/files.ts';
@@ -21,26 +21,18 @@ const EXPRESSIONS_LIMIT_MS = 600_000;
  * @throws Error when a table or an index is damaged
  */
 export async function checkRelations(copy: InstancePaths, signal: AbortSignal): Promise<string> {
-  const databases = await withSuperuserSession(
+  const { databases, removed } = await withSuperuserSession(
     inCopy(copy, MAINTENANCE_DATABASE),
-    async (client) => {
-      await makeChecker(client);
-      const { rows } = await client.query<{ name: string }>(
-        'select datname as name from pg_database where datallowconn',
-      );
-      return rows.map(({ name }) => name);
-    },
+    prepareChecks,
   );
   const limit = { leftMs: EXPRESSIONS_LIMIT_MS };
   let [tables, indexes, partly] = [0, 0, 0];
   for (const database of databases) {
     const found = await withSuperuserSession(inCopy(copy, database), relationsOf);
     if (found === null) continue;
-    // Index expressions of a tenant are never evaluated as superuser.
-    const withChecker = <T>(use: (client: Client) => Promise<T>, limitMs: number): Promise<T> =>
-      database === DATABASE_NAME
-        ? withSessionAs(READER_ROLE, { ...inCopy(copy, database), limitMs }, use)
-        : withSuperuserSession(inCopy(copy, database), use);
+    // In no database does a superuser's session evaluate what a tenant wrote.
+    const withChecker: Checker = (use, limitMs) =>
+      withSessionAs(READER_ROLE, { ...inCopy(copy, database), limitMs }, use);
     await withChecker(async (client) => {
       for (const table of found.tables) {
         signal.throwIfAborted();
@@ -61,11 +53,15 @@ export async function checkRelations(copy: InstancePaths, signal: AbortSignal): 
   // Every database has catalogs, and so tables.
   if (tables === 0)
     return 'not done: the extension amcheck is missing from this PostgreSQL; its contrib package brings it';
-  const rest =
-    partly === 0
-      ? ''
-      : `; ${partly} of the indexes only by their order: their expressions took too long`;
-  return `${tables} tables and ${indexes} indexes in ${databases.length} databases${rest}`;
+  return [
+    `${tables} tables and ${indexes} indexes in ${databases.length} databases`,
+    ...(partly === 0
+      ? []
+      : [`${partly} of the indexes only by their order: their expressions took too long`]),
+    ...(removed === 0
+      ? []
+      : [`without ${removed} whose removal was interrupted: DROP DATABASE removes the rest`]),
+  ].join('; ');
 }
 
 type Checker = <T>(use: (client: Client) => Promise<T>, limitMs: number) => Promise<T>;
@@ -98,16 +94,28 @@ async function checkExpressions(
 }
 
 /**
- * Creates the role that checks run as. It is no superuser, whatever the service had made of it. A
- * connection limit that the owner of the database has set would hold for it.
+ * Creates the role that checks run as, and lets it into every database. It is no superuser,
+ * whatever the service had made of it. Limits that the owner of a database has set would hold for
+ * it. Nobody can connect to a database whose removal was interrupted.
+ *
+ * @returns the databases to check, and the number of those that cannot be
  */
-async function makeChecker(client: Client): Promise<void> {
-  const { rows } = await client.query('select from pg_roles where rolname = $1', [READER_ROLE]);
-  if (rows.length === 0) await client.query(`create role ${READER_ROLE}`);
+async function prepareChecks(client: Client): Promise<{ databases: string[]; removed: number }> {
+  const { rows: roles } = await client.query('select from pg_roles where rolname = $1', [
+    READER_ROLE,
+  ]);
+  if (roles.length === 0) await client.query(`create role ${READER_ROLE}`);
   await client.query(`
-    alter role ${READER_ROLE} login nosuperuser nocreatedb nocreaterole noreplication nobypassrls connection limit -1;
-    alter database ${DATABASE_NAME} connection limit -1;
-    grant connect on database ${DATABASE_NAME} to ${READER_ROLE}`);
+    alter role ${READER_ROLE} login nosuperuser nocreatedb nocreaterole noreplication nobypassrls connection limit -1`);
+  const { rows } = await client.query<{ name: string; isRemoved: boolean }>(
+    `select datname::text as name, datconnlimit = ${REMOVED_LIMIT} as "isRemoved" from pg_database
+     where datname <> 'template0' order by datname`,
+  );
+  const databases = rows.filter(({ isRemoved }) => !isRemoved).map(({ name }) => name);
+  for (const name of databases.map((database) => escapeIdentifier(database)))
+    await client.query(`alter database ${name} connection limit -1 allow_connections true;
+      grant connect on database ${name} to ${READER_ROLE}`);
+  return { databases, removed: rows.length - databases.length };
 }
 
 type Relations = {
@@ -125,7 +133,9 @@ async function relationsOf(client: Client): Promise<Relations | null> {
   );
   if (available.length === 0) return null;
   // As pg_amcheck does: in this schema, no object of a user can replace it.
-  await client.query('create extension if not exists amcheck schema pg_catalog');
+  await client.query(
+    'create extension if not exists amcheck schema pg_catalog; alter extension amcheck set schema pg_catalog',
+  );
   const { rows: functions } = await client.query<{ signature: string }>(
     `select p.oid::regprocedure::text as signature from pg_proc p
      where p.pronamespace = 'pg_catalog'::regnamespace and p.proname in ('verify_heapam', 'bt_index_check')`,

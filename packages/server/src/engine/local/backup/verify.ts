@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
-import { DATABASE_NAME, type Verification } from '@howdah/contract';
+import type { Verification } from '@howdah/contract';
 import { isPassing } from '../../../repository/problem.ts';
 import type { RunStep } from '../../run-step.ts';
 import type { ServiceSpec } from '../../spec.ts';
@@ -220,29 +220,26 @@ async function observeService(monitor: Monitor, subject: Subject): Promise<Befor
       subject.key,
       "select pg_logical_emit_message(true, 'howdah', 'verify')::text as position",
     );
-    return { position: parseLsn(mark?.position ?? '0/0'), catalogs: await catalogsOf(subject) };
+    const catalogs = await catalogsOf(subject).catch(() => null);
+    return { position: parseLsn(mark?.position ?? '0/0'), catalogs };
   } catch {
     return { position: await lastCheckpoint(subject.paths.data), catalogs: null }; // it does not run, or not at this moment
   }
 }
 
 async function catalogsOf({ paths }: Subject): Promise<CatalogSizes> {
-  return withSuperuserSession(
-    {
-      server: paths,
-      port: await portOf(paths),
-      name: 'howdah verification',
-      database: DATABASE_NAME,
-      readOnly: true,
-    },
-    readCatalogSizes,
-  );
+  const where = {
+    server: paths,
+    port: await portOf(paths),
+    name: 'howdah verification',
+    readOnly: true,
+  };
+  return readCatalogSizes((database, work) => withSuperuserSession({ ...where, database }, work));
 }
 
 async function compareWithService(subject: Subject, before: CatalogSizes | null): Promise<string> {
-  const restored = await withSuperuserSession(
-    inCopy(subject.copy, DATABASE_NAME),
-    readCatalogSizes,
+  const restored = await readCatalogSizes((database, work) =>
+    withSuperuserSession(inCopy(subject.copy, database), work),
   );
   const compare = async (): Promise<Comparison> => {
     const after = before === null ? null : await catalogsOf(subject).catch(() => null);

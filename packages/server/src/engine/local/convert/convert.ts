@@ -201,7 +201,7 @@ async function copyDatabase(
   const leftOut = await inOld(dataOfExtensions);
   await inFresh((client) => letCreate(client, creators, true));
   await restoreSchemas(pair, database);
-  if (database === DATABASE_NAME) await createExtensions(fresh, ofSuperuser);
+  await createExtensions(fresh, database, ofSuperuser);
   await inFresh((client) => letCreate(client, creators, true));
   await restoreObjects(pair, database, leftOut);
   await inFresh((client) => letCreate(client, creators, false));
@@ -248,11 +248,12 @@ function extensionsToCreate(
 }
 async function createExtensions(
   fresh: InstancePaths,
+  database: string,
   extensions: readonly { control: ControlFile; schema: string }[],
 ): Promise<void> {
   for (const { control, schema } of extensions) {
-    await createExtension({ paths: fresh, port: COPY_PORT }, control);
-    await withSuperuserSession(at(fresh, DATABASE_NAME), async (client) => {
+    await createExtension({ paths: fresh, port: COPY_PORT, database }, control);
+    await withSuperuserSession(at(fresh, database), async (client) => {
       const now = (await readExtensions(client)).find(({ name }) => name === control.name);
       if (now === undefined || now.schema === schema) return;
       const [name, into] = [control.name, schema].map((one) => escapeIdentifier(one));

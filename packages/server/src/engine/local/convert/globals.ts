@@ -4,9 +4,10 @@
  */
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract';
 import { DatabaseError, type Client } from 'pg';
+import { isOfUsers, REMOVED_LIMIT } from '../../../domain/postgres/databases.ts';
 import { READER_ROLE } from '../../statements/reader-role.ts';
 import { POOLER_ROLE } from '../../pooler/lookup.ts';
-import { MAINTENANCE_DATABASE, PROBE_ROLE } from '../postgres/files.ts';
+import { PROBE_ROLE } from '../postgres/files.ts';
 
 /** A setting that was made by ALTER ROLE or ALTER DATABASE. */
 type Setting = { database: string | null; role: string | null; values: string[] };
@@ -35,10 +36,8 @@ const OURS = `('${READER_ROLE}', '${POOLER_ROLE}', '${PROBE_ROLE}')`;
 const isTenants = (role: string): string =>
   `(not ${role}.rolsuper and ${role}.rolname !~ '^pg_' and ${role}.rolname not in ${OURS})`;
 
-/** The limit -2: its removal was interrupted, and nobody can connect to it. */
 const isTenantsDatabase = (database: string): string =>
-  `(${database}.datname not in ('${MAINTENANCE_DATABASE}', 'template0', 'template1')
-    and ${database}.datconnlimit <> -2)`;
+  `(${isOfUsers(database)} and ${database}.datconnlimit <> ${REMOVED_LIMIT})`;
 
 const FLAGS = ['inherit', 'createrole', 'createdb', 'login', 'replication', 'bypassrls'] as const;
 const COLUMN: Record<(typeof FLAGS)[number], string> = {

@@ -3,8 +3,13 @@
  * compared honestly, and no more.
  */
 import type { Client } from 'pg';
+import { OPEN_DATABASES } from '../../../domain/postgres/databases.ts';
+import { isWithoutDatabase } from './databases.ts';
+import { MAINTENANCE_DATABASE } from './files.ts';
 
-/** Catalogs with a row for each object of a user. */
+/** Catalogs of a server with a row for each object of a user. */
+const SHARED_CATALOGS = ['pg_authid', 'pg_database'] as const;
+/** The same of each database. */
 const CATALOGS = [
   'pg_class',
   'pg_attribute',
@@ -14,12 +19,10 @@ const CATALOGS = [
   'pg_constraint',
   'pg_namespace',
   'pg_extension',
-  'pg_authid',
-  'pg_database',
 ] as const;
 
 export type CatalogSizes = {
-  /** Rows by catalog. */
+  /** Rows by catalog, and database if it has one of its own. */
   rows: ReadonlyMap<string, number>;
   /**
    * Rows ever inserted or deleted, as the statistics count them: these show objects that were
@@ -31,15 +34,43 @@ export type CatalogSizes = {
 /** Whether two servers have the same catalogs, as far as the sizes show, in a sentence. */
 export type Comparison = { equal: boolean; detail: string };
 
-export async function readCatalogSizes(client: Client): Promise<CatalogSizes> {
-  const counts = CATALOGS.map(
-    (name) => `select '${name}' as name, count(*)::int as rows from pg_catalog.${name}`,
-  ).join(' union all ');
+/** Runs work in a session in a database. */
+type InDatabase = <T>(database: string, work: (client: Client) => Promise<T>) => Promise<T>;
+
+/** Reads the sizes of the catalogs of all databases that a session can be in. */
+export async function readCatalogSizes(inDatabase: InDatabase): Promise<CatalogSizes> {
+  const { names, shared } = await inDatabase(MAINTENANCE_DATABASE, async (client) => ({
+    names: (await client.query<{ name: string }>(OPEN_DATABASES)).rows.map(({ name }) => name),
+    shared: await readSizes(client, SHARED_CATALOGS),
+  }));
+  const all = [shared];
+  for (const database of names) {
+    const sizes = await inDatabase(database, (client) => readSizes(client, CATALOGS)).catch(
+      (error: unknown) => {
+        // It was dropped or closed meanwhile: then the sizes differ from those at another time.
+        if (isWithoutDatabase(error)) return null;
+        throw error;
+      },
+    );
+    if (sizes === null) continue;
+    const named = [...sizes.rows].map(([name, rows]) => [`${name} of ${database}`, rows] as const);
+    all.push({ rows: new Map(named), writes: sizes.writes });
+  }
+  return {
+    rows: new Map(all.flatMap(({ rows }) => [...rows])),
+    writes: all.reduce((sum, { writes }) => sum + writes, 0),
+  };
+}
+
+async function readSizes(client: Client, catalogs: readonly string[]): Promise<CatalogSizes> {
+  const counts = catalogs
+    .map((name) => `select '${name}' as name, count(*)::int as rows from pg_catalog.${name}`)
+    .join(' union all ');
   const { rows } = await client.query<{ name: string; rows: number }>(counts);
   const { rows: written } = await client.query<{ writes: string }>(
     `select coalesce(sum(n_tup_ins + n_tup_del), 0)::text as writes
      from pg_catalog.pg_stat_sys_tables where schemaname = 'pg_catalog' and relname = any($1)`,
-    [CATALOGS],
+    [catalogs],
   );
   return {
     rows: new Map(rows.map(({ name, rows: count }) => [name, count])),
@@ -57,7 +88,9 @@ export function compareCatalogs(
   restored: CatalogSizes,
   after: CatalogSizes,
 ): Comparison {
-  const names = [...before.rows.keys()];
+  const names = [
+    ...new Set([...before.rows.keys(), ...restored.rows.keys(), ...after.rows.keys()]),
+  ];
   const total = [...restored.rows.values()].reduce((sum, count) => sum + count, 0);
   if (
     before.writes !== after.writes ||
@@ -73,7 +106,7 @@ export function compareCatalogs(
     return { equal: true, detail: `${total} rows, the same as in the service` };
   const found = different.map(
     (name) =>
-      `${name} has ${restored.rows.get(name)} rows, in the service ${before.rows.get(name)}`,
+      `${name} has ${restored.rows.get(name) ?? 'no'} rows, in the service ${before.rows.get(name) ?? 'none'}`,
   );
   return { equal: false, detail: `the catalogs differ: ${found.join(', ')}` };
 }

@@ -17,7 +17,12 @@ import { ownExtensionStatements } from '../../../domain/postgres/own-extension.t
 import { withSuperuserSession } from './superuser.ts';
 
 /** A server, and how to reach it. */
-type At = { paths: Pick<InstancePaths, 'socket'>; port: number };
+type At = {
+  paths: Pick<InstancePaths, 'socket'>;
+  port: number;
+  /** The one that every service has, by default. */
+  database?: string;
+};
 
 /** Scripts take seconds; the largest, that of PostGIS, some ten on a slow disk. */
 const SCRIPT_LIMIT_MS = 120_000;
@@ -131,7 +136,7 @@ async function transact(client: Client, statements: readonly string[]): Promise<
 const PASSES = /^(08|40|53|55P03|57)/;
 
 function inTenantsDatabase<T>(
-  { paths, port }: At,
+  { paths, port, database = DATABASE_NAME }: At,
   work: (client: Client) => Promise<T>,
 ): Promise<T> {
   return withSuperuserSession(
@@ -139,7 +144,7 @@ function inTenantsDatabase<T>(
       server: paths,
       port,
       name: 'howdah extensions',
-      database: DATABASE_NAME,
+      database,
       limitMs: SCRIPT_LIMIT_MS,
     },
     work,

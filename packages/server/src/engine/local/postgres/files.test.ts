@@ -40,7 +40,7 @@ test('who may connect: the control plane by the socket, users by TLS and SCRAM t
   expect(lines(files['pg_hba.conf']).map((line) => line.split(/\s+/))).toEqual([
     ['local', 'all', 'howdah', 'peer', 'map=control'],
     ['local', 'replication', 'howdah', 'peer', 'map=replication'],
-    ['local', 'tsdb', 'howdah_reader', 'peer', 'map=control'],
+    ['local', 'all', 'howdah_reader', 'peer', 'map=control'],
     ['local', 'tsdb', 'howdah_pooler', 'peer', 'map=pooler'],
     ['local', 'tsdb', 'all', 'scram-sha-256'],
     ['hostssl', 'all', 'howdah,howdah_pooler,howdah_reader', 'all', 'reject'],

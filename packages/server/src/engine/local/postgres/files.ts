@@ -164,7 +164,7 @@ const hba = (
 # type    database  user  address  method
 ${copied ? COPY_RULES : ''}local     all       ${CONTROL_ROLE}     peer map=control
 local     replication  ${CONTROL_ROLE}  peer map=replication
-local     ${DATABASE_NAME}      ${READER_ROLE}  peer map=control
+local     all       ${READER_ROLE}     peer map=control
 local     ${DATABASE_NAME}      ${POOLER_ROLE}  peer map=pooler
 local     ${DATABASE_NAME}      all               scram-sha-256
 hostssl   all       ${CONTROL_ROLE},${POOLER_ROLE},${READER_ROLE}  all  reject

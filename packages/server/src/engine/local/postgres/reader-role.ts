@@ -1,7 +1,6 @@
 /** Makes the role of statements that users send through the API, in servers of this machine. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DatabaseError, escapeIdentifier, type Client } from 'pg';
-import { DATABASE_NAME } from '@howdah/contract';
 import { EngineUnavailable } from '../../engine.ts';
 import {
   MAX_STATEMENTS,
@@ -64,17 +63,22 @@ type RoleSeen = {
 };
 
 /**
- * Makes sure that a server has the role, and that the role has no more rights than these.
+ * Makes sure that a server has the role, that the role has no more rights than these, and that it
+ * may connect to a database.
  *
  * @throws EngineUnavailable when a user of the service has made a role of that name, or the
  *   server does not answer; StatementRefused when the database does not exist
  */
-export async function createReaderRole(monitor: Monitor, place: Place): Promise<void> {
+export async function createReaderRole(
+  monitor: Monitor,
+  place: Place,
+  database: string,
+): Promise<void> {
   try {
-    const seen = await observeRole(monitor, place.key);
+    const seen = await observeRole(monitor, place.key, database);
     // A user who has created a role may become it, and grant it.
     if (seen?.owner != null) throw new EngineUnavailable(whyTaken(seen.owner));
-    const statements = statementsFor(seen);
+    const statements = statementsFor(seen, database);
     if (statements.length === 0) return;
     await superuserAt(place, MAINTENANCE_DATABASE, async (client) => {
       for (const statement of statements) await client.query(statement);
@@ -87,19 +91,20 @@ export async function createReaderRole(monitor: Monitor, place: Place): Promise<
 }
 
 /** The statement that gives the role its properties. */
-function statementsFor(seen: RoleSeen | null): string[] {
+function statementsFor(seen: RoleSeen | null, database: string): string[] {
   const name = escapeIdentifier(READER_ROLE);
+  const place = escapeIdentifier(database);
   return [
     ...(seen === null ? [`create role ${name}`] : []),
     ...(seen?.sound === true
       ? []
       : [
           `alter role ${name} ${ATTRIBUTES}`,
-          `alter role ${name} in database ${DATABASE_NAME} reset all`,
+          `alter role ${name} in database ${place} reset all`,
           `alter role ${name} set temp_file_limit = '${TEMP_FILE_LIMIT}'`,
         ]),
     ...(seen?.readsAll === true ? [] : [`grant pg_read_all_data to ${name} with inherit true`]),
-    ...(seen?.connects === true ? [] : [`grant connect on database ${DATABASE_NAME} to ${name}`]),
+    ...(seen?.connects === true ? [] : [`grant connect on database ${place} to ${name}`]),
     // Users may have granted their own roles to it.
     ...(seen?.others ?? []).map(
       ({ role, grantor }) =>
@@ -109,14 +114,18 @@ function statementsFor(seen: RoleSeen | null): string[] {
 }
 
 /** The role as it is; null: it does not exist. */
-async function observeRole(monitor: Monitor, key: string): Promise<RoleSeen | null> {
+async function observeRole(
+  monitor: Monitor,
+  key: string,
+  database: string,
+): Promise<RoleSeen | null> {
   const [seen] = await monitor.query<RoleSeen>(
     key,
     `select r.rolcanlogin and r.rolinherit and r.rolbypassrls and r.rolconnlimit = $2 and r.rolpassword is null
               and not (r.rolsuper or r.rolcreatedb or r.rolcreaterole or r.rolreplication)
               and (r.rolvaliduntil is null or r.rolvaliduntil = 'infinity')
               and exists (select from pg_db_role_setting s where s.setrole = r.oid and s.setdatabase = 0 and s.setconfig = array[$3])
-              and not exists (select from pg_db_role_setting s where s.setrole = r.oid and s.setdatabase <> 0)
+              and not exists (select from pg_db_role_setting s where s.setrole = r.oid and s.setdatabase = (select oid from pg_database where datname = $4))
               as sound,
             has_database_privilege(r.oid, $4, 'connect') as connects,
             exists (select from pg_auth_members m where m.member = r.oid and m.roleid = 'pg_read_all_data'::regrole and m.inherit_option
@@ -126,7 +135,7 @@ async function observeRole(monitor: Monitor, key: string): Promise<RoleSeen | nu
                       from pg_auth_members m join pg_roles g on g.oid = m.roleid join pg_roles b on b.oid = m.grantor
                       where m.member = r.oid and not (m.roleid = 'pg_read_all_data'::regrole and m.grantor = 10)), '[]') as others
      from pg_authid r where r.rolname = $1`,
-    [READER_ROLE, MAX_STATEMENTS, `temp_file_limit=${TEMP_FILE_LIMIT}`, DATABASE_NAME],
+    [READER_ROLE, MAX_STATEMENTS, `temp_file_limit=${TEMP_FILE_LIMIT}`, database],
   );
   return seen ?? null;
 }

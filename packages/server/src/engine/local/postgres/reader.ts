@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { DATABASE_NAME, type QueryResult } from '@howdah/contract';
+import { createTurns } from '../../../lib/turns.ts';
 import { EngineUnavailable, type ReadStatement } from '../../engine.ts';
 import { READER_ROLE } from '../../statements/reader-role.ts';
 import { beginReading, runStatement } from '../../statements/run.ts';
@@ -24,13 +25,18 @@ import {
 export function createReader(monitor: Monitor) {
   const open = new Set<Client>();
   const creating = new Map<string, Promise<void>>();
+  const inTurn = createTurns();
 
   /** Makes sure of the role, once for all who wait for it. */
-  const createReader = async (place: Place): Promise<void> => {
+  const createReader = async (place: Place, database: string): Promise<void> => {
+    const key = `${place.key} ${database}`;
     const role =
-      creating.get(place.key) ??
-      createReaderRole(monitor, place).finally(() => creating.delete(place.key));
-    creating.set(place.key, role);
+      creating.get(key) ??
+      // Two databases of a server at a time would change the role at a time.
+      inTurn(place.key, () => createReaderRole(monitor, place, database)).finally(() =>
+        creating.delete(key),
+      );
+    creating.set(key, role);
     await role;
   };
 
@@ -40,10 +46,11 @@ export function createReader(monitor: Monitor) {
     primary: Place,
     statement: ReadStatement,
   ): Promise<QueryResult> => {
-    await createReader(primary);
+    const { database = DATABASE_NAME } = statement;
+    await createReader(primary, database);
     if (place !== primary) await waitForReaderRole(monitor, place.key);
-    const server = serverAt(monitor, place);
-    const client = await begin(server, primary, statement.timeoutMs);
+    const server = serverAt(monitor, place, database);
+    const client = await begin(server, primary, database, statement.timeoutMs);
     open.add(client);
     try {
       return await runStatement(client, server, statement);
@@ -58,9 +65,10 @@ export function createReader(monitor: Monitor) {
   return { read, close: () => open.forEach((client) => client.connection.stream.destroy()) };
 }
 
-function serverAt(monitor: Monitor, place: Place): StatementServer {
+function serverAt(monitor: Monitor, place: Place, database: string): StatementServer {
   return {
     config: async () => ({
+      database,
       host: place.paths.socket,
       stream: serviceSocket,
       port: await portAt(place),
@@ -81,7 +89,12 @@ function serverAt(monitor: Monitor, place: Place): StatementServer {
  *
  * @param primary where that is done
  */
-async function begin(server: StatementServer, primary: Place, timeoutMs: number): Promise<Client> {
+async function begin(
+  server: StatementServer,
+  primary: Place,
+  database: string,
+  timeoutMs: number,
+): Promise<Client> {
   for (const begunMs = performance.now(); ; await sleep(20)) {
     const client = await openSession(server, timeoutMs);
     const facts = await beginReading<{ writes: boolean }>(client, server, `${CAN_WRITE} as writes`);
@@ -92,7 +105,7 @@ async function begin(server: StatementServer, primary: Place, timeoutMs: number)
         `the role ${READER_ROLE} can call functions that write, and that cannot be revoked at ` +
           'the moment',
       );
-    await superuserAt(primary, DATABASE_NAME, async (superuser) => {
+    await superuserAt(primary, database, async (superuser) => {
       await superuser.query(REVOKE_WRITERS);
     });
   }
