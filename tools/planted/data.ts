@@ -32,6 +32,19 @@ export const DATA_PLANTS: readonly Plant[] = [
     caughtBy: { gate: 'A', tests: [{ file: `${BACKUP}/snapshots.test.ts` }] },
   },
   {
+    name: 'points-before-growth-removed',
+    breaks: ['backups'],
+    effect: 'a flood of WAL removes every point in time from before it',
+    edits: [
+      {
+        file: `${BACKUP}/prune.ts`,
+        from: 'older.filter((snapshot) => snapshot.id !== kept?.snapshot)',
+        to: 'older',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${BACKUP}/keeper.test.ts` }] },
+  },
+  {
     name: 'no-snapshot-after-gap',
     breaks: ['backups'],
     effect: 'after lost WAL no new snapshot is taken, and nothing later can be restored',

@@ -141,7 +141,12 @@ export const AuditEntrySchema = Named(
       description: 'who asked; of a refused one it is what they said; null: nothing',
     }),
     address: Type.String({ description: 'from where' }),
-    call: Type.String({ description: 'operationId of this document' }),
+    call: Type.String({
+      description:
+        'operationId of this document; removeRecoveryPoints and removeWal: the control plane ' +
+        'itself removed moments that could be restored, since the service grew beyond its ' +
+        'storage_gb, or the disk was full',
+    }),
     method: Type.String(),
     path: Type.String(),
     service_id: Type.Optional(Type.String()),

@@ -158,19 +158,31 @@ function sayRetention({ local_days: localDays, repositories, ...retention }: Ret
 
 const daysOf = (days: number): string => (days === 1 ? '1 day' : `${days} days`);
 
+const GAP_CAUSES = {
+  missing: 'a WAL segment is missing from the archive',
+  storage: 'archived WAL gave way, since it counts towards storage_gb',
+} as const;
+
 function sayBackups({
-  window: { earliest, latest, days, gaps = [] },
+  window: { earliest, latest, days, gaps = [], gave_way: gaveWay },
   archive_mb: archiveMb,
   snapshots,
   storage,
   off_machine: offMachine,
+  unprotected,
 }: Backups): void {
   say(
     `on its machine: any moment from ${distanceOf(earliest)} to ${distanceOf(latest)}; ` +
       `kept for ${daysOf(days)}; archive ${archiveMb} MB`,
   );
-  for (const { after, before } of gaps)
-    say(`except between ${after} and ${before}: a WAL segment is missing from the archive`);
+  for (const { after, before, because } of gaps)
+    say(`except between ${after} and ${before}: ${GAP_CAUSES[because ?? 'missing']}`);
+  if (gaveWay !== undefined)
+    say(
+      `moments from before the growth stay until ${dateAndDistance(gaveWay.until)}: ` +
+        'fork one of them until then if the growth was no intention',
+    );
+  if (unprotected !== undefined) say(unprotected);
   table(
     ['SNAPSHOT', 'TAKEN', 'KIND', 'SIZE', 'VERIFIED'],
     snapshots.map(({ id, taken, kind, storage_mb, verification }) => [

@@ -2190,7 +2190,25 @@ export interface components {
                      * @description this one can be reached again
                      */
                     before: string;
+                    /**
+                     * @description archived WAL counts towards storage_gb and gave way; absent: it should be there
+                     * @enum {string}
+                     */
+                    because?: "storage";
                 }[];
+                /** @description the service grew beyond its storage_gb by WAL: moments of the growth are removed, those from before it stay for six hours; absent: that did not happen within them */
+                gave_way?: {
+                    /**
+                     * Format: date-time
+                     * @description when archived WAL gave way last
+                     */
+                    last: string;
+                    /**
+                     * Format: date-time
+                     * @description until then a snapshot from before the growth and its WAL stay
+                     */
+                    until: string;
+                };
             };
             /** @description newest first */
             snapshots: {
@@ -2221,6 +2239,8 @@ export interface components {
             off_machine: components["schemas"]["OffMachineBackups"][];
             /** @description for how many days each repository keeps the backups of the service; null: as it says itself */
             own_retention_days: number | null;
+            /** @description what these backups do not protect from; absent: a repository has copies */
+            unprotected?: string;
             /** @description the problem of the backups; null: none */
             problem: string | null;
         };
@@ -3470,7 +3490,7 @@ export interface components {
             public_key: string | null;
             /** @description from where */
             address: string;
-            /** @description operationId of this document */
+            /** @description operationId of this document; removeRecoveryPoints and removeWal: the control plane itself removed moments that could be restored, since the service grew beyond its storage_gb, or the disk was full */
             call: string;
             method: string;
             path: string;

@@ -33,10 +33,29 @@ export const BackupsSchema = Named(
           Type.Object({
             after: dateTime('this moment can still be reached'),
             before: dateTime('this one can be reached again'),
+            because: Type.Optional(
+              StringEnum(['storage'], {
+                description:
+                  'archived WAL counts towards storage_gb and gave way; absent: it should be there',
+              }),
+            ),
           }),
           {
             description:
               'in the order of time; nothing between the two can be reached, since a WAL file is missing from the archive; absent: there is none',
+          },
+        ),
+      ),
+      gave_way: Type.Optional(
+        Type.Object(
+          {
+            last: dateTime('when archived WAL gave way last'),
+            until: dateTime('until then a snapshot from before the growth and its WAL stay'),
+          },
+          {
+            description:
+              'the service grew beyond its storage_gb by WAL: moments of the growth are removed, ' +
+              'those from before it stay for six hours; absent: that did not happen within them',
           },
         ),
       ),
@@ -78,6 +97,11 @@ export const BackupsSchema = Named(
       description: 'what each repository has of the service',
     }),
     own_retention_days: ownRetention,
+    unprotected: Type.Optional(
+      Type.String({
+        description: 'what these backups do not protect from; absent: a repository has copies',
+      }),
+    ),
     problem: Type.Union([Type.String(), Type.Null()], {
       description: 'the problem of the backups; null: none',
     }),

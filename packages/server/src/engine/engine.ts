@@ -363,6 +363,19 @@ export interface BackupKeeping {
   verify(spec: ServiceSpec, runStep: RunStep, signal: AbortSignal): Promise<Verification>;
 }
 
+/**
+ * Archived WAL that gave way to the quota of its service. Within some hours that is one event with
+ * an `id`, a UUID, however often it happens.
+ */
+export type Relief = Readonly<{
+  id: string;
+  /** Points from before stay until this moment, if they had stayed until then otherwise. */
+  untilMs: number;
+  /** How often WAL gave way, and when last. */
+  count: number;
+  lastMs: number;
+}>;
+
 /** The disk of the services, and their quotas. */
 export interface Storage {
   /** How full the disk of the services is. */
@@ -378,9 +391,12 @@ export interface Storage {
    * Measures the disk space of a service's servers, and enforces their quota.
    *
    * @returns stop: why the service must be paused; changed: whether what
-   * it warns of may be different
+   * it warns of may be different; relief: points in time that were removed since the last call
    */
-  keepQuota(id: string, quota: StorageQuota): Promise<{ stop: string | null; changed: boolean }>;
+  keepQuota(
+    id: string,
+    quota: StorageQuota,
+  ): Promise<{ stop: string | null; changed: boolean; relief: Relief | null }>;
   /**
    * Releases the reserve of the disk when it is full, and creates it again when there is space.
    * @returns what was done since the last call or the start; archived WAL removed as a last resort

@@ -3,9 +3,11 @@
  * comes first, before any
  * question to the metadata database: on a full disk, that database may wait for it.
  */
+import { randomUUID } from 'node:crypto';
 import { diskPressure, PURGE_PERCENT } from '../domain/disk.ts';
-import type { DiskPressure, DiskUsage } from '../engine/engine.ts';
+import type { DiskPressure, DiskUsage, Relief } from '../engine/engine.ts';
 import type { Region } from '../engine/regions.ts';
+import { recordRemoval, type Removal } from '../store/audit-log.ts';
 import type { Store } from '../store/database.ts';
 import { reportReserve } from '../store/events.ts';
 import { makeDue } from '../store/leases.ts';
@@ -28,6 +30,8 @@ const GROWTH_BYTES = 64e6;
 /** Rounds of checks take at most this part of the time, however many services there are. */
 const SHARE_OF_TIME = 0.2;
 
+type RemovalCall = Parameters<typeof recordRemoval>[2];
+
 type Guard = {
   readonly store: Store;
   readonly region: Region;
@@ -37,6 +41,10 @@ type Guard = {
   looked: { atMs: number; usedBytes: number; tookMs: number };
   /** The services and their quotas when the metadata database last answered. */
   known: Awaited<ReturnType<typeof listStorageQuotas>>;
+  /** Removals that are not in the audit log yet, for the same reason. */
+  readonly unrecorded: Map<string, { service: string; call: RemovalCall; removal: Removal }>;
+  /** WAL that was removed as a last resort, by service. */
+  readonly lastResorts: Map<string, Removal & { sinceMs: number }>;
   /** The last change of the reserve, until it is reported: on a full disk the metadata database may refuse it. */
   unreported: { state: 'held' | 'released'; bytes: number } | null;
 };
@@ -57,6 +65,8 @@ export function createStorageGuard(
     pressure: 'none',
     looked: { atMs: 0, usedBytes: 0, tookMs: 0 },
     known: [],
+    unrecorded: new Map(),
+    lastResorts: new Map(),
     unreported: null,
   };
   return rounds.every('storage', (closing) => look(guard, closing), log);
@@ -65,7 +75,7 @@ export function createStorageGuard(
 async function look(guard: Guard, closing: AbortSignal): Promise<void> {
   await keepReserve(guard);
   await report(guard).catch((error: unknown) =>
-    guard.log.warn({ err: error }, 'the state of the reserve was not reported; trying again'),
+    guard.log.warn({ err: error }, 'what was removed was not reported; trying again'),
   );
   const disk = await guard.region.engine.storage.disk();
   const usedBytes = disk.totalBytes - disk.freeBytes;
@@ -86,11 +96,13 @@ async function look(guard: Guard, closing: AbortSignal): Promise<void> {
 
 async function keepReserve(guard: Guard): Promise<void> {
   const { did, heldBytes, removedWal } = await guard.region.engine.storage.keepReserve();
-  for (const { id, bytes } of removedWal)
+  for (const { id, bytes } of removedWal) {
     guard.log.warn(
       { service: id, bytes },
       'the disk is full: archived WAL was removed, so that the metadata database can go on',
     );
+    noteLastResort(guard, id);
+  }
   if (did === 'released')
     guard.log.warn(
       {},
@@ -102,7 +114,29 @@ async function keepReserve(guard: Guard): Promise<void> {
     guard.unreported = { state: did === 'made' ? 'held' : 'released', bytes: heldBytes };
 }
 
+/** WAL that is removed again within this time is the same event. */
+const SAME_REMOVAL_MS = 3_600_000;
+
+function noteLastResort({ lastResorts, unrecorded }: Guard, service: string): void {
+  const nowMs = Date.now();
+  const before = lastResorts.get(service);
+  const isSame = before !== undefined && nowMs - before.sinceMs < SAME_REMOVAL_MS;
+  const removal = {
+    id: isSame ? before.id : randomUUID(),
+    sinceMs: isSame ? before.sinceMs : nowMs,
+    count: isSame ? before.count + 1 : 1,
+    lastAt: new Date(nowMs),
+  };
+  lastResorts.set(service, removal);
+  unrecorded.set(removal.id, { service, call: 'removeWal', removal });
+}
+
 async function report(guard: Guard): Promise<void> {
+  const { store, unrecorded } = guard;
+  for (const [id, { service, call, removal }] of unrecorded) {
+    await recordRemoval(store.db, service, call, removal, HOWDAH);
+    unrecorded.delete(id);
+  }
   if (guard.unreported === null) return;
   const { state, bytes } = guard.unreported;
   await reportReserve(guard.store.db, guard.region.code, state, bytes);
@@ -160,11 +194,12 @@ async function keepQuotas(guard: Guard, closing: AbortSignal): Promise<void> {
   for (const { id, storageGb, hasOwner } of services) {
     if (closing.aborted) return;
     try {
-      const { stop, changed } = await region.engine.storage.keepQuota(id, {
+      const { stop, changed, relief } = await region.engine.storage.keepQuota(id, {
         quotaBytes: storageGb * 1e9,
         pressure: guard.pressure,
         removes: forked !== null && !forked.has(id),
       });
+      if (relief !== null) noteRelief(guard, id, relief);
       if (changed && hasOwner) await guard.warn(id);
       if (stop !== null) await pause(guard, id, stop);
     } catch (error) {
@@ -174,6 +209,16 @@ async function keepQuotas(guard: Guard, closing: AbortSignal): Promise<void> {
       );
     }
   }
+}
+
+function noteRelief({ log, unrecorded }: Guard, service: string, relief: Relief): void {
+  const { id, count, lastMs, untilMs } = relief;
+  log.warn(
+    { service, count, keptUntil: new Date(untilMs).toISOString() },
+    'archived WAL gave way to the quota of a service: moments of its growth cannot be restored',
+  );
+  const removal = { id, count, lastAt: new Date(lastMs) };
+  unrecorded.set(id, { service, call: 'removeRecoveryPoints', removal });
 }
 
 /** The services as the metadata database has them, or had them when it last answered. */

@@ -54,6 +54,29 @@ export async function recordAudit(
   note.recorded = true;
 }
 
+/** A removal by the control plane itself, which counts as often as it happens. */
+export type Removal = { id: string; count: number; lastAt: Date };
+
+/**
+ * Writes into the audit log that points in time of a service were removed, which nobody asked for;
+ * a repetition raises the count of its entry. A service without a project has no audit log.
+ */
+export async function recordRemoval(
+  db: Db,
+  serviceId: string,
+  call: 'removeRecoveryPoints' | 'removeWal',
+  { id, count, lastAt }: Removal,
+  by: string,
+): Promise<void> {
+  await sql`
+    insert into audit_log
+      (project_id, public_key, address, call, method, path, service_id, status, request_id)
+    select project_id, ${by}, ${by}, ${call}, 'DELETE',
+      '/projects/' || project_id || '/services/' || id || '/backups', id, 200, ${id}::uuid
+    from services where id = ${serviceId} and project_id is not null
+    on conflict (request_id) do nothing`.execute(db);
+  if (count > 1) await raiseAuditCounts(db, [{ requestId: id, count, lastAt }]);
+}
 /** Entries that one statement removes. */
 const PRUNE_BATCH = 1000;
 

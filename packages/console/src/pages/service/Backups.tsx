@@ -91,7 +91,8 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
     earliest === null || latest === null
       ? null
       : { fromMs: Date.parse(earliest), toMs: Date.parse(latest) };
-  const gaps = (backups.window.gaps ?? []).map(({ after, before }) => ({
+  const gaps = (backups.window.gaps ?? []).map(({ after, before, because }) => ({
+    because,
     fromMs: Date.parse(after),
     toMs: Date.parse(before),
   }));
@@ -200,9 +201,16 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
 }
 
 type Span = { fromMs: number; toMs: number };
+type Gap = Span & { because?: 'storage' | undefined };
 
-const lostIn = ({ fromMs, toMs }: Span): string =>
-  `Nothing between ${fullTime(new Date(fromMs).toISOString())} and ${fullTime(new Date(toMs).toISOString())} can be restored: a WAL segment is missing from the archive`;
+const GAP_CAUSES = {
+  missing: 'a WAL segment is missing from the archive',
+  storage: 'archived WAL gave way, since it counts towards storage_gb',
+} as const;
+
+const lostIn = ({ fromMs, toMs, because }: Gap): string =>
+  `Nothing between ${fullTime(new Date(fromMs).toISOString())} and ` +
+  `${fullTime(new Date(toMs).toISOString())} can be restored: ${GAP_CAUSES[because ?? 'missing']}`;
 
 /**
  * The window that backups reach, with snapshots and gaps. A point is chosen with the mouse, by
@@ -216,7 +224,7 @@ function Timeline({
   snapshots,
 }: {
   window: Span;
-  gaps: readonly Span[];
+  gaps: readonly Gap[];
   pointMs: number;
   onPick: (ms: number) => void;
   snapshots: readonly number[];

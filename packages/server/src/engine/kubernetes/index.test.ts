@@ -283,8 +283,7 @@ test('a service of some networks is reachable once sessions of others have ended
       postgresql: {
         pg_hba: [
           'hostnossl all all all reject',
-          'hostssl tsdb howdah_reader all scram-sha-256',
-          'hostssl postgres,tsdb howdah_control all scram-sha-256',
+          'hostssl all howdah_reader,howdah_control all scram-sha-256',
           'hostssl all all 192.0.2.0/24 scram-sha-256',
           'hostssl all all 2001:db8::/32 scram-sha-256',
           'host all all all reject',

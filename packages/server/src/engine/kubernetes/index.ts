@@ -255,7 +255,7 @@ function createStorage({ cache }: Region): Engine['storage'] {
     shared: async () => null,
     // Its volume, which cannot become smaller.
     usedBytes: async (id) => (cache.cluster(id)?.desired?.storageGb ?? 0) * 1e9,
-    keepQuota: async () => ({ stop: null, changed: false }),
+    keepQuota: async () => ({ stop: null, changed: false, relief: null }),
     keepReserve: async () => ({ did: null, heldBytes: 0, removedWal: [] }),
   };
 }

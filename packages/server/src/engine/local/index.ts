@@ -184,6 +184,13 @@ async function prepare(local: Local, isClosing: () => boolean): Promise<void> {
   if (usual !== null) precloned.fillSoon(usual);
 }
 
+/** For a user without a repository. */
+const UNPROTECTED =
+  'these backups are on the disk of the service: they end with that disk, with this machine, and ' +
+  'where the disk is full; a service that grows beyond its storage_gb by WAL loses moments of its ' +
+  'growth, and after six hours those from before it. Only a repository protects from that: ' +
+  'howdah repo add';
+
 function createBackups(
   { machine, keeper, verifications }: Local,
   {
@@ -196,11 +203,13 @@ function createBackups(
   return {
     describe: async (id) => {
       const problems = (await backupWarnings(keeper, id)).map(({ message }) => message);
-      return describeBackups(
+      const described = await describeBackups(
         primaryPaths(machine, id),
         policy,
         problems.length === 0 ? null : problems.join('\n'),
       );
+      const isOnlyHere = repositories.known().length === 0;
+      return { ...described, ...(isOnlyHere ? { unprotected: UNPROTECTED } : {}) };
     },
     restorable: (id, upgrades) => findRestorable(machine, repositories, id, upgrades),
     keep: async (id, rules) => {

@@ -2,7 +2,13 @@
 import type { Storage } from '../engine.ts';
 import { relieveArchive } from './backup/keeper.ts';
 import { removeWalOnFullDisk } from './backup/last-resort.ts';
-import { enforceQuota, grownServices, quotaWarnings, usedBytesOf } from './host/quota.ts';
+import {
+  enforceQuota,
+  grownServices,
+  quotaWarnings,
+  takeRelief,
+  usedBytesOf,
+} from './host/quota.ts';
 import { fullestDisk, keepReserve } from './host/reserve.ts';
 import { ownerOf } from './host/users.ts';
 import type { Local } from './local.ts';
@@ -25,7 +31,11 @@ export function createStorage({ machine, quotas, meter, keeper }: Local): Storag
         pressure,
         relieve: () => relieveArchive(keeper, id, { removes, quotaBytes }),
       });
-      return { stop, changed: before !== JSON.stringify(quotaWarnings(quotas, id)) };
+      return {
+        stop,
+        changed: before !== JSON.stringify(quotaWarnings(quotas, id)),
+        relief: takeRelief(quotas, id),
+      };
     },
     keepReserve: async () => {
       const { did, heldBytes } = await keepReserve(layout.root, machine.tuning.reserveMaxBytes);

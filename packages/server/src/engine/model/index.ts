@@ -195,7 +195,7 @@ function createStorage(model: Model, open: () => Promise<void>): Engine['storage
       await open();
       return usedBytes(id);
     },
-    keepQuota: async () => ({ stop: null, changed: false }),
+    keepQuota: async () => ({ stop: null, changed: false, relief: null }),
     keepReserve: async () => ({ did: null, heldBytes: 0, removedWal: [] }),
   };
 }

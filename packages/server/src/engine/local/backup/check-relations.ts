@@ -106,7 +106,8 @@ async function prepareChecks(client: Client): Promise<{ databases: string[]; rem
   ]);
   if (roles.length === 0) await client.query(`create role ${READER_ROLE}`);
   await client.query(`
-    alter role ${READER_ROLE} login nosuperuser nocreatedb nocreaterole noreplication nobypassrls connection limit -1`);
+    alter role ${READER_ROLE} login nosuperuser nocreatedb nocreaterole noreplication nobypassrls
+      connection limit -1`);
   const { rows } = await client.query<{ name: string; isRemoved: boolean }>(
     `select datname::text as name, datconnlimit = ${REMOVED_LIMIT} as "isRemoved" from pg_database
      where datname <> 'template0' order by datname`,
@@ -134,7 +135,8 @@ async function relationsOf(client: Client): Promise<Relations | null> {
   if (available.length === 0) return null;
   // As pg_amcheck does: in this schema, no object of a user can replace it.
   await client.query(
-    'create extension if not exists amcheck schema pg_catalog; alter extension amcheck set schema pg_catalog',
+    'create extension if not exists amcheck schema pg_catalog; ' +
+      'alter extension amcheck set schema pg_catalog',
   );
   const { rows: functions } = await client.query<{ signature: string }>(
     `select p.oid::regprocedure::text as signature from pg_proc p

@@ -280,3 +280,23 @@ test('a service whose archive has a gap, or is not there, or whose backup did no
     { code: 'VERIFICATION', message: expect.stringContaining('it does not') },
   ]);
 });
+
+test('WAL of a growth gives way, and points from before it stay for six hours', async () => {
+  const kept = await service('a', [2, 1, 0.01]);
+  const paths = machine.layout.service('a');
+  const walThere = async () => (await readdir(paths.archive)).toSorted();
+  const relief = await relieveArchive(newKeeper(), 'a', { removes: true, quotaBytes: 80e6 });
+  expect(relief).toMatchObject({ snapshot: 's1', endWal: wal(3), againWal: wal(4), count: 1 });
+  expect(await kept.snapshots()).toEqual(['s1', 's2']);
+  expect(await walThere()).toEqual([2, 4, 5, 6].map(wal));
+  const { window } = await describeBackups(paths, POLICY, null);
+  expect(window).toMatchObject({
+    gaps: [{ because: 'storage' }],
+    gave_way: { until: new Date(relief?.untilMs ?? 0).toISOString() },
+  });
+  expect(await backupWarnings(newKeeper(), 'a')).toEqual([]);
+  // Within that time they stay, and it is the same event.
+  const again = await relieveArchive(newKeeper(), 'a', { removes: true, quotaBytes: 80e6 });
+  expect(again).toMatchObject({ id: relief?.id, snapshot: 's1', count: 2 });
+  expect(await walThere()).toEqual([2, 4, 5, 6].map(wal));
+});

@@ -5,16 +5,24 @@ import type { BackupPolicy } from '../../../config.ts';
 import type { RepositorySource } from '../../../repository/source.ts';
 import type { KeepRules } from '../../keep-rules.ts';
 import { archiveProblem, reach } from './window.ts';
+import {
+  chooseKeptPoints,
+  isKept,
+  keptPointsNow,
+  writeKeptPoints,
+  type KeptPoints,
+} from './kept-points.ts';
 import { lastVerification, listSnapshots, type KeptSnapshot } from './snapshots.ts';
 import { pruneBackups } from './prune.ts';
 import { takeSnapshot } from './take.ts';
 import { memberKey, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { readMarker } from '../host/marker.ts';
-import { waitingWalBudget } from '../host/quota-rules.ts';
+import { isWorthRelief, waitingWalBudget } from '../host/quota-rules.ts';
 import { ownerOf } from '../host/users.ts';
 import type { Monitor } from '../postgres/monitor.ts';
 import { findServer } from '../postgres/server.ts';
+import { WAL_FILE_BYTES, walFilesIn } from '../postgres/wal-files.ts';
 import { waitingWal } from '../repository/state.ts';
 
 /** Checkpoints write a little WAL even if no client does. */
@@ -183,19 +191,27 @@ async function prune(
 
 /**
  * Makes room in the WAL archive: a new snapshot is taken, and what is before it is removed, but for
- * the newest WAL that a repository waits for.
+ * the points from before the growth, and the newest WAL that a repository waits for.
+ *
+ * @returns what stays; null: nothing was removed
  */
 export async function relieveArchive(
   keeper: Keeper,
   id: string,
   { removes, quotaBytes }: KeepRules,
-): Promise<void> {
+): Promise<KeptPoints | null> {
   const { machine, keeping, held, snapshotProblems } = keeper;
   const isBusy = keeping.has(id) || held.has(id);
-  if (!removes || isBusy || (await provisioningForksOf(keeper, id)).length > 0) return;
+  if (!removes || isBusy || (await provisioningForksOf(keeper, id)).length > 0) return null;
+  const paths = machine.layout.member(id, machine.layout.primaryOf(id));
+  const archived = [...(await walFilesIn(paths.archive))].toSorted();
+  const before = await listSnapshots(paths);
+  const earlier = await keptPointsNow(paths, before);
+  const kept = earlier ?? chooseKeptPoints(before, archived, quotaBytes, Date.now());
+  const removable = archived.filter((wal) => !isKept(wal, kept)).length * WAL_FILE_BYTES;
+  if (kept === null || !isWorthRelief(removable, quotaBytes, earlier !== null)) return null;
   keeping.add(id);
   try {
-    const paths = machine.layout.member(id, machine.layout.primaryOf(id));
     await takeSnapshot(machine, ownerOf(machine, paths), paths);
   } catch (error) {
     // Files that the newest existing snapshot does not need are removed all the same.
@@ -203,7 +219,17 @@ export async function relieveArchive(
   } finally {
     keeping.delete(id);
   }
+  const [newest] = await listSnapshots(paths);
+  const now = {
+    ...kept,
+    againWal: newest?.firstWal ?? null,
+    count: kept.count + 1,
+    lastMs: Date.now(),
+  };
+  // Before anything is removed: what a crash leaves behind is explained.
+  await writeKeptPoints(paths, now);
   await prune(keeper, id, { windowMs: 0 }, waitingWalBudget(quotaBytes, true));
+  return now;
 }
 
 /** Reads backups of a service while none of them is removed. */

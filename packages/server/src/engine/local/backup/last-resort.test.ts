@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { chooseKeptPoints } from './kept-points.ts';
 import { chooseWal, type Archive } from './last-resort.ts';
 
 const MB = 1e6;
@@ -8,6 +9,7 @@ const archive = (id: string, segments: number): Archive => ({
   id,
   directory: `/${id}`,
   names: Array.from({ length: segments }, (_, n) => segment(n)),
+  kept: null,
 });
 
 test('the oldest segments of the largest archive are removed, and no more than needed', () => {
@@ -34,4 +36,24 @@ test('a service that grew gives its archive before a larger one of a service tha
     ['a', 10],
     ['b', 2],
   ]);
+});
+
+test('the points from before a growth are the last that a service gives', () => {
+  const [kept] = [
+    chooseKeptPoints(
+      [{ id: 's', takenMs: 0, firstWal: segment(2) }],
+      [2, 3, 4].map(segment),
+      100 * MB,
+      0,
+    ),
+  ].map((one) => one && { ...one, endWal: segment(4) });
+  const of = (hasGrown: boolean, segments: number) =>
+    chooseWal(
+      [{ ...archive('a', 10), kept: kept ?? null }],
+      new Set(hasGrown ? ['a'] : []),
+      segments * 16 * 1024 ** 2,
+    )[0]?.names;
+  expect(of(true, 3)).toEqual([9, 8, 7].map(segment));
+  expect(of(false, 3)).toEqual([0, 1, 4].map(segment));
+  expect(of(true, 10)?.slice(-2)).toEqual([3, 2].map(segment));
 });

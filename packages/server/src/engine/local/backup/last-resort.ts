@@ -9,6 +9,8 @@ import type { Layout } from '../host/layout.ts';
 import { diskUsage } from '../host/reserve.ts';
 import { removeEntry } from '../host/service-files.ts';
 import { noneOf } from '../../../lib/processes.ts';
+import { isKept, keptPointsNow, type KeptPoints } from './kept-points.ts';
+import { listSnapshots } from './snapshots.ts';
 import { entriesOf, isWalFile, WAL_FILE_BYTES } from '../postgres/wal-files.ts';
 
 /** With less than this the metadata database may fail at any moment, in bytes. */
@@ -41,13 +43,19 @@ export async function removeWalOnFullDisk(
   return chosen.map(({ id, names }) => ({ id, bytes: names.length * WAL_FILE_BYTES }));
 }
 
-/** The archived WAL of a service, oldest first. */
-export type Archive = { id: string; directory: string; names: readonly string[] };
+/** The archived WAL of a service, oldest first, and which of it stays for as long as it can. */
+export type Archive = {
+  id: string;
+  directory: string;
+  names: readonly string[];
+  kept: KeptPoints | null;
+};
 
 /**
- * The segments to remove: those of services that grew come first, then the oldest of the largest
- * archives. Points in time after a missing segment cannot be reached, so one archive gives all that
- * it can before the next gives anything.
+ * The segments to remove: those of services that grew come first, the newest before others, so that
+ * points from before the growth stay; then the oldest of the largest archives. Points in time after
+ * a missing segment cannot be reached, so one archive gives all that it can before the next gives
+ * anything.
  */
 export function chooseWal(
   archives: readonly Archive[],
@@ -62,19 +70,27 @@ export function chooseWal(
       (a, b) =>
         Number(grown.has(b.id)) - Number(grown.has(a.id)) || b.names.length - a.names.length,
     );
-  for (const { id, directory, names } of order) {
+  for (const archive of order) {
     if (missing <= 0) break;
-    const taken = names.slice(0, missing);
-    chosen.push({ id, directory, names: taken });
-    missing -= taken.length;
+    const names = inOrder(archive, grown.has(archive.id)).slice(0, missing);
+    chosen.push({ ...archive, names });
+    missing -= names.length;
   }
   return chosen;
 }
 
+/** The segments of an archive in the order in which they go. */
+function inOrder({ names, kept }: Archive, hasGrown: boolean): string[] {
+  const order = hasGrown ? names.toReversed() : names;
+  return order.toSorted((a, b) => Number(isKept(a, kept)) - Number(isKept(b, kept)));
+}
+
 /** An archive that the operator has put on another disk counts as empty. */
 async function look(layout: Layout, id: string): Promise<Archive> {
-  const directory = layout.service(id).archive;
+  const paths = layout.service(id);
+  const directory = paths.archive;
   const found = await lstat(directory).catch(noneOf('ENOENT', 'ENOTDIR'));
   const names = found?.isDirectory() === true ? await entriesOf(directory) : [];
-  return { id, directory, names: names.filter(isWalFile).toSorted() };
+  const kept = await keptPointsNow(paths, await listSnapshots(paths)).catch(() => null);
+  return { id, directory, names: names.filter(isWalFile).toSorted(), kept };
 }

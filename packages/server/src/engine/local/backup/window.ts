@@ -21,6 +21,7 @@ import {
   walFilesIn,
   entriesOf,
 } from '../postgres/wal-files.ts';
+import { gaveWay, keptPointsNow, readKeptPoints } from './kept-points.ts';
 import { type Snapshot, lastVerification, listSnapshots } from './snapshots.ts';
 
 /**
@@ -35,6 +36,7 @@ export async function describeBackups(
 ): Promise<LocalBackups> {
   const snapshots = await listSnapshots(paths);
   const { earliestMs, latestMs, gaps } = reachable(await reaches(paths, snapshots));
+  const [kept, ever] = [await keptPointsNow(paths, snapshots), await readKeptPoints(paths)];
   const last = lastVerification(snapshots);
   return {
     window: {
@@ -44,11 +46,13 @@ export async function describeBackups(
       ...(gaps.length === 0
         ? {}
         : {
-            gaps: gaps.map(({ afterMs, beforeMs }) => ({
+            gaps: gaps.map(({ afterMs, beforeMs, gap }) => ({
               after: iso(afterMs),
               before: iso(beforeMs),
+              ...(gaveWay(gap, ever) ? { because: 'storage' as const } : {}),
             })),
           }),
+      ...(kept === null ? {} : { gave_way: { last: iso(kept.lastMs), until: iso(kept.untilMs) } }),
     },
     snapshots: snapshots.map(({ id, takenMs, kind, storageBytes, verification }) => ({
       id,
@@ -229,7 +233,9 @@ export async function archiveProblem(paths: InstancePaths): Promise<string | nul
     const reason = entries[0]?.message.split('\n')[0] ?? 'archiving does not keep up';
     return `WAL file ${waiting.wal} has not been archived since ${new Date(waiting.sinceMs).toISOString()}: ${reason}; ${stays}`;
   }
-  return missingWal(await reaches(paths, await listSnapshots(paths)));
+  const kept = await readKeptPoints(paths);
+  const intervals = await reaches(paths, await listSnapshots(paths));
+  return missingWal(intervals.filter(({ gap }) => gap === null || !gaveWay(gap, kept)));
 }
 
 const said = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -3,6 +3,7 @@ import {
   exceeded,
   limitOf,
   logBudget,
+  isWorthRelief,
   quotaFile,
   quotaStep,
   storageWarning,
@@ -111,7 +112,7 @@ test('a warning names what is used, the quota and the remedy', () => {
     frozen: false,
     isQuiet: false,
     stops: false,
-    relievedMs: null,
+    relief: null,
   };
   expect(storageWarning({ ...facts, usedBytes: 8.9 * GB })).toBeNull();
   expect(storageWarning({ ...facts, usedBytes: 9.5 * GB })?.message).toContain(
@@ -124,6 +125,17 @@ test('a warning names what is used, the quota and the remedy', () => {
   expect(
     storageWarning({ ...facts, usedBytes: GB, isReadOnly: true, frozen: true })?.message,
   ).toContain('the disk of the installation is full');
+  const relief = { id: 'a', count: 1, lastMs: Date.now(), untilMs: Date.now() + 1000 };
+  expect(storageWarning({ ...facts, usedBytes: GB, relief })?.message).toContain(
+    `those from before the growth stay until ${new Date(relief.untilMs).toISOString()}`,
+  );
+  expect(storageWarning({ ...facts, usedBytes: GB, relief: { ...relief, untilMs: 0 } })).toBeNull();
+});
+
+test('a new snapshot is worth less archived WAL while points from before a growth stay', () => {
+  expect(isWorthRelief(0.9 * GB, 10 * GB, false)).toBe(false);
+  expect(isWorthRelief(0.9 * GB, 10 * GB, true)).toBe(true);
+  expect(isWorthRelief(0.4 * GB, 10 * GB, true)).toBe(false);
 });
 
 test('on a full disk, servers may grow up to an equal share, and the others by 32 MB', () => {

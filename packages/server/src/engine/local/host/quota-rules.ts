@@ -1,6 +1,6 @@
 /** The rules of quotas, as pure functions of what was measured; quota.ts measures and enforces. */
 import type { Warning } from '@howdah/contract';
-import type { DiskPressure } from '../../engine.ts';
+import type { DiskPressure, Relief } from '../../engine.ts';
 
 /** From this part of the quota on a service warns. */
 const NEAR = 0.9;
@@ -115,6 +115,16 @@ export function exceeded({
 }
 
 /**
+ * Whether archived WAL that may go is enough for a new snapshot; less of it is, while points from
+ * before a growth stay.
+ */
+export const isWorthRelief = (
+  removableBytes: number,
+  quotaBytes: number,
+  hasKeptPoints: boolean,
+): boolean => removableBytes > (quotaBytes * ARCHIVE) / (hasKeptPoints ? 2 : 1);
+
+/**
  * How much WAL stays for a repository that does not have it yet. Near the quota it is less, so that
  * a dead repository makes no service read-only: half of the archive that does not give way.
  */
@@ -156,16 +166,13 @@ export type StorageFacts = {
   frozen: boolean;
   isQuiet: boolean;
   stops: boolean;
-  /** When backups were last removed to make room; null: never. */
-  relievedMs: number | null;
+  /** The last time that archived WAL gave way; null: it never did. */
+  relief: Relief | null;
 };
-
-/** For how long the removal of backups is shown. */
-const RELIEVED_SHOWN_MS = 3_600_000;
 
 /** The storage warning of a service; null: none. */
 export function storageWarning(facts: StorageFacts): Warning | null {
-  const { usedBytes, quotaBytes, isReadOnly, frozen, isQuiet, stops, relievedMs } = facts;
+  const { usedBytes, quotaBytes, isReadOnly, frozen, isQuiet, stops, relief } = facts;
   const gb = (bytes: number) => (bytes / 1e9).toFixed(2);
   const figures = `${gb(usedBytes)} of ${gb(quotaBytes)} GB (storage_gb) are used`;
   const remedy = `resize it to more storage_gb (howdah service resize NAME --storage-gb ${Math.ceil((usedBytes / 1e9) * 1.25)}), or drop data`;
@@ -189,11 +196,13 @@ export function storageWarning(facts: StorageFacts): Warning | null {
           'the server log grew by more than 20 MB within seconds: for a minute only the worst messages are logged',
         ]
       : []),
-    ...(relievedMs !== null && Date.now() - relievedMs < RELIEVED_SHOWN_MS
+    ...(relief !== null && Date.now() < relief.untilMs
       ? [
-          `backups before ${new Date(relievedMs).toISOString()} were removed, since archived WAL counts: a larger storage_gb keeps more`,
+          `moments before ${iso(relief.lastMs)} cannot all be restored any more, since archived WAL counts and gave way (howdah backup status); those from before the growth stay until ${iso(relief.untilMs)}: fork one of them until then if the growth was no intention, and set a new password; a larger storage_gb keeps more`,
         ]
       : []),
   ];
   return parts.length === 0 ? null : { code: 'STORAGE', message: parts.join('; ') };
 }
+
+const iso = (ms: number): string => new Date(ms).toISOString();

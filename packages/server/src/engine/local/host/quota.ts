@@ -12,7 +12,7 @@ import { QUOTA_FILE } from '../postgres/files.ts';
 import { memberKey, partsOfKey, type InstancePaths } from './layout.ts';
 import { pruneLogs } from '../postgres/logs.ts';
 import type { Machine } from './machine-record.ts';
-import type { DiskPressure } from '../../engine.ts';
+import type { DiskPressure, Relief } from '../../engine.ts';
 import type { Monitor } from '../postgres/monitor.ts';
 import { childrenOf, readOrNull } from '../../../lib/processes.ts';
 import {
@@ -62,8 +62,8 @@ type State = {
 export type QuotaOptions = {
   quotaBytes: number;
   pressure: DiskPressure;
-  /** Removes what only older backups need: snapshots and archived WAL. */
-  relieve: () => Promise<void>;
+  /** Removes what only older backups need: snapshots and archived WAL. null: nothing. */
+  relieve: () => Promise<Relief | null>;
 };
 
 /** The measurements and warnings of the servers on this machine. */
@@ -72,9 +72,13 @@ export type Quotas = {
   readonly monitor: Monitor;
   /** By the keys of servers. */
   readonly states: Map<string, State>;
-  /** By the ids of services, like the other two. */
+  /** By the ids of services, like the others. */
   readonly warned: Map<string, Warning>;
-  readonly relievedMs: Map<string, number>;
+  /** When it was last tried to make room in an archive, and what came of it. */
+  readonly triedMs: Map<string, number>;
+  readonly reliefs: Map<string, Relief>;
+  /** Reliefs that were not reported yet. */
+  readonly unreported: Map<string, Relief>;
   readonly relieving: Set<string>;
 };
 
@@ -84,7 +88,9 @@ export function createQuotas(machine: Machine, monitor: Monitor): Quotas {
     monitor,
     states: new Map(),
     warned: new Map(),
-    relievedMs: new Map(),
+    triedMs: new Map(),
+    reliefs: new Map(),
+    unreported: new Map(),
     relieving: new Set(),
   };
 }
@@ -116,7 +122,7 @@ export async function enforceQuota(
       frozen: options.pressure !== 'none',
       isQuiet,
       stops: step.stops,
-      relievedMs: quotas.relievedMs.get(id) ?? null,
+      relief: quotas.reliefs.get(id) ?? null,
     });
     if (worst === null || step.isReadOnly) worst = warning;
     if (step.stops) stop = warning?.message ?? 'it takes more of the disk than it may';
@@ -145,13 +151,20 @@ export async function usedBytesOf(paths: InstancePaths): Promise<number> {
   return (await measureFiles(paths, false)).usedBytes;
 }
 
+/** The relief of a service that is to be reported, once. */
+export function takeRelief({ unreported }: Quotas, id: string): Relief | null {
+  const relief = unreported.get(id) ?? null;
+  unreported.delete(id);
+  return relief;
+}
+
 export function forgetQuota(
-  { states, warned, relievedMs }: Quotas,
+  { states, warned, triedMs, reliefs, unreported }: Quotas,
   id: string,
   numbers: readonly number[],
 ): void {
   warned.delete(id);
-  relievedMs.delete(id);
+  for (const known of [triedMs, reliefs, unreported]) known.delete(id);
   for (const n of numbers) states.delete(memberKey(id, n));
 }
 
@@ -238,18 +251,26 @@ async function measureServer(
  * and a flood continues meanwhile.
  */
 function makeRoom(
-  { relieving, relievedMs }: Quotas,
+  quotas: Quotas,
   id: string,
   { usedBytes, archiveBytes }: State,
   { quotaBytes, relieve }: QuotaOptions,
 ): void {
+  const { relieving, triedMs } = quotas;
   if (relieving.has(id) || !exceeded({ usedBytes, archiveBytes, quotaBytes })) return;
-  if (Date.now() - (relievedMs.get(id) ?? 0) < RELIEVE_EVERY_MS) return;
-  relievedMs.set(id, Date.now());
+  if (Date.now() - (triedMs.get(id) ?? 0) < RELIEVE_EVERY_MS) return;
+  triedMs.set(id, Date.now());
   relieving.add(id);
   relieve()
-    .catch(() => relievedMs.delete(id)) // tried again with the next measurement
+    .then((relief) => noteRelief(quotas, id, relief))
+    .catch(() => triedMs.delete(id)) // tried again with the next measurement
     .finally(() => relieving.delete(id));
+}
+
+function noteRelief({ reliefs, unreported }: Quotas, id: string, relief: Relief | null): void {
+  if (relief === null) return;
+  reliefs.set(id, relief);
+  unreported.set(id, relief);
 }
 
 /** Makes a server read-only or read-write, and ends sessions, as the rules ask. */

@@ -21,7 +21,7 @@ test('catalogs of a service in which nothing was made meanwhile have to be equal
   });
 });
 
-test('each database is compared: objects and databases that are missing in the copy are found', () => {
+test('each database is compared: missing objects and databases are found', () => {
   const of = (rows: Record<string, number>): CatalogSizes => ({
     rows: new Map(Object.entries(rows)),
     writes: 0,

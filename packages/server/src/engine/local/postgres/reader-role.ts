@@ -125,7 +125,8 @@ async function observeRole(
               and not (r.rolsuper or r.rolcreatedb or r.rolcreaterole or r.rolreplication)
               and (r.rolvaliduntil is null or r.rolvaliduntil = 'infinity')
               and exists (select from pg_db_role_setting s where s.setrole = r.oid and s.setdatabase = 0 and s.setconfig = array[$3])
-              and not exists (select from pg_db_role_setting s where s.setrole = r.oid and s.setdatabase = (select oid from pg_database where datname = $4))
+              and not exists (select from pg_db_role_setting s where s.setrole = r.oid
+                and s.setdatabase = (select oid from pg_database where datname = $4))
               as sound,
             has_database_privilege(r.oid, $4, 'connect') as connects,
             exists (select from pg_auth_members m where m.member = r.oid and m.roleid = 'pg_read_all_data'::regrole and m.inherit_option
