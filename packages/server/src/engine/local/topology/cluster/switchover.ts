@@ -1,14 +1,7 @@
 /** A planned change of the primary of a cluster: writes pause, and nothing is lost. */
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { archiveLeftovers } from '../../backup/recovery.ts';
-import { writeOwned } from '../../backup/take.ts';
-import type { InstancePaths } from '../../host/layout.ts';
-import type { Machine } from '../../host/machine-record.ts';
 import { NotYet } from '../../host/not-yet.ts';
-import { listEntries, removeEntry } from '../../host/service-files.ts';
-import { ownerOf } from '../../host/users.ts';
-import { isFollower, memberName } from '../../postgres/replication.ts';
+import { memberName } from '../../postgres/replication.ts';
 import { findServer } from '../../postgres/server.ts';
 import { endOfWal, newestTimeline, parseLsn } from '../../postgres/wal.ts';
 import { NOWHERE } from '../../proxy/gateway.ts';
@@ -17,6 +10,7 @@ import { routeGateway } from '../gateways.ts';
 import { followersOf } from '../replication-state.ts';
 import { stopInstance } from '../start-stop.ts';
 import { checkpointAt } from './checkpoint.ts';
+import { makeStandby } from './demotion.ts';
 import { acceptWrites } from './failover.ts';
 import { recordPrimary } from './primary.ts';
 import { keyOf, pathsOf, portOf, type ClusterRound } from './round.ts';
@@ -55,8 +49,12 @@ export async function switchOver(round: ClusterRound, to: number, why: string): 
   await acceptWrites(round, to);
   const pauseMs = Math.round(performance.now() - begun);
   // Nothing was written that the new primary does not have: the old one can follow it as it is.
-  await makeStandby(machine, paths);
-  return `${why}; writes paused for ${pauseMs} ms, nothing was lost`;
+  const slots = await makeStandby(machine, paths);
+  const removed =
+    slots.length === 0
+      ? ''
+      : `; replication slots, which the new primary has not, were removed: ${slots.join(', ')}`;
+  return `${why}; writes paused for ${pauseMs} ms, nothing was lost${removed}`;
 }
 
 /** Writes wait for as long as it takes the standby to receive what it lacks. @throws NotYet */
@@ -87,13 +85,4 @@ async function caughtUp(round: ClusterRound, to: number): Promise<void> {
       );
     await sleep(2);
   }
-}
-
-async function makeStandby(machine: Machine, paths: InstancePaths): Promise<void> {
-  const slots = join(paths.data, 'pg_replslot');
-  for (const slot of await listEntries(slots)) {
-    if (isFollower(slot)) await removeEntry(join(slots, slot));
-  }
-  await archiveLeftovers(ownerOf(machine, paths), paths);
-  await writeOwned(ownerOf(machine, paths), join(paths.data, 'standby.signal'), '');
 }
