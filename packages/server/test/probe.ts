@@ -83,7 +83,7 @@ export {
   storeConnection,
 } from '../src/engine/local/postgres/store-instance.ts';
 export { withSuperuserSession } from '../src/engine/local/postgres/superuser.ts';
-export { createTemplates } from '../src/engine/local/postgres/templates.ts';
+export { createTemplates, initdbArguments } from '../src/engine/local/postgres/templates.ts';
 export { isWalFile, nextWalFile } from '../src/engine/local/postgres/wal-files.ts';
 
 // engine/local/proxy

@@ -98,6 +98,7 @@ export function serverSettings({
     'pg_stat_statements.track': 'top',
     password_encryption: 'scram-sha-256',
     timezone: quoted('Etc/UTC'),
+    ...writtenByInitdb(major),
     ...LOGGING,
   };
 }
@@ -118,6 +119,23 @@ function preloaded(
   );
 }
 
+/** The locale of the server's messages and formats, as initdb is given it. */
+export const localeOf = (major: number): string => (major >= 17 ? 'C' : 'C.UTF-8');
+
+/**
+ * Settings that initdb takes from the locale and writes into the file that ours replaces. Without
+ * them, full-text search stems no words and knows no stop words.
+ */
+const writtenByInitdb = (major: number): Record<string, string> => ({
+  default_text_search_config: quoted('pg_catalog.english'),
+  ...Object.fromEntries(
+    ['lc_messages', 'lc_monetary', 'lc_numeric', 'lc_time'].map((name) => [
+      name,
+      quoted(localeOf(major)),
+    ]),
+  ),
+});
+
 /** Structured logs, rotated by size and by day; `logs.ts` reads them and takes away the oldest. */
 const LOGGING = {
   logging_collector: 'on',
@@ -127,7 +145,6 @@ const LOGGING = {
   log_rotation_age: '1d',
   log_rotation_size: '10MB',
   log_timezone: quoted('Etc/UTC'),
-  log_checkpoints: 'off',
   log_lock_waits: 'on',
   log_min_duration_statement: '10s',
   // A parameter of a logged statement may be a secret.

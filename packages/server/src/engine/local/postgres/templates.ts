@@ -14,6 +14,7 @@ import { writeSystemIdentifier } from './identity.ts';
 import type { Installation } from './installations.ts';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
+import { localeOf } from '../../../domain/postgres/settings.ts';
 import { isErrno } from '../../../lib/processes.ts';
 import { chown, readFile, rename, writeFile } from '../host/root-files.ts';
 import { run } from '../../../lib/run.ts';
@@ -137,6 +138,19 @@ async function readMarker(paths: InstancePaths): Promise<string | null> {
   }
 }
 
+/**
+ * The arguments of initdb that decide what a cluster contains. From 17 on PostgreSQL brings a locale
+ * provider of its own, whose order does not change with the system's C library.
+ */
+export const initdbArguments = (major: number): string[] => [
+  '--username',
+  CONTROL_ROLE,
+  '--data-checksums',
+  '--encoding=UTF8',
+  ...(major >= 17 ? ['--locale-provider=builtin', '--builtin-locale=C.UTF-8'] : []),
+  `--locale=${localeOf(major)}`,
+];
+
 async function initialise(
   machine: Machine,
   paths: InstancePaths,
@@ -144,25 +158,9 @@ async function initialise(
 ): Promise<void> {
   await makeCloneable(paths.data, machine.cloneMethod);
   if (machine.owner !== null) await chown(paths.data, machine.owner.uid, machine.owner.gid);
-  // From 17 on PostgreSQL brings a locale provider of its own, whose order does not change with the
-  // system's C library.
-  const locale =
-    installation.major >= 17
-      ? ['--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C']
-      : ['--locale=C.UTF-8'];
   await run(
     join(installation.bin, 'initdb'),
-    [
-      '--pgdata',
-      paths.data,
-      '--username',
-      CONTROL_ROLE,
-      '--auth=reject',
-      '--data-checksums',
-      '--encoding=UTF8',
-      '--no-sync',
-      ...locale,
-    ],
+    ['--pgdata', paths.data, '--auth=reject', '--no-sync', ...initdbArguments(installation.major)],
     {
       ...(machine.owner === null ? {} : { uid: machine.owner.uid, gid: machine.owner.gid }),
       env: { PATH: '/usr/bin:/bin', LANG: 'C.UTF-8' },
