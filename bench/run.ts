@@ -9,6 +9,7 @@ import { parseArgs } from 'node:util';
 import { crash } from './crash.ts';
 import { create } from './create.ts';
 import { fleet } from './fleet.ts';
+import { fleetSimulated } from './fleet-simulated.ts';
 import { fork } from './fork.ts';
 import { forkLoad } from './fork-load.ts';
 import { forkTables } from './fork-tables.ts';
@@ -54,6 +55,7 @@ const BENCHES: readonly Bench[] = [
   get,
   list,
   fleet,
+  fleetSimulated,
   memory,
   crash,
   pooler,

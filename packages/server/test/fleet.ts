@@ -1,4 +1,4 @@
-/** Records of a fleet: paused services by the thousand, copied from one that the control plane made, and what was done to them. */
+/** Records of a fleet: services by the thousand, copied from one that the control plane made, and what was done to them. */
 import { sql } from 'kysely';
 import { type Db, newId } from './probe.ts';
 
@@ -6,7 +6,7 @@ import { type Db, newId } from './probe.ts';
 const FIRST_PORT = 1_000_000;
 
 /**
- * Copies a paused service, and gives the copies operations, events and entries in the audit log. No triggers run.
+ * Copies a service that is paused or simulated, and gives the copies operations, events and entries in the audit log. No triggers run.
  *
  * @returns what takes it all out of the metadata database again
  */
@@ -39,6 +39,7 @@ export async function insertFleet(
       select ${sql.raw(columns.map(copied).join(', '))} from services s, fleet where s.id = ${model}`.execute(
       tx,
     );
+    await copyDocuments(tx, model);
     await sql`
       insert into operations (id, project_id, service_id, kind, status, requested_by, steps, created, finished)
       select 'f' || lpad(n::text, 9, '0'), s.project_id, fleet.id, (array['create', 'stop', 'start', 'resize', 'rename'])[1 + n % 5], 'succeeded', 'howdah',
@@ -80,11 +81,22 @@ export async function insertFleet(
       await sql`set local session_replication_role = replica`.execute(tx);
       await sql`delete from operations where service_id in (select id from fleet)`.execute(tx);
       await sql`delete from services where id in (select id from fleet)`.execute(tx);
+      await sql`delete from simulated_documents where key in (select 'service/' || id from fleet)`.execute(
+        tx,
+      );
       await sql`delete from deliveries`.execute(tx);
       await sql`delete from webhooks`.execute(tx);
       await sql`drop table fleet`.execute(tx);
     });
   };
+}
+
+/** Copies what the engine of a simulated service keeps of it; others have nothing there. */
+async function copyDocuments(db: Db, model: string): Promise<void> {
+  await sql`
+    insert into simulated_documents (region_code, key, document)
+    select region_code, 'service/' || fleet.id, document || jsonb_build_object('id', fleet.id)
+    from simulated_documents, fleet where key = 'service/' || ${model}`.execute(db);
 }
 
 /** The value of a column in a copy: `s` is the service that it was copied from. */

@@ -18,14 +18,19 @@ const isSame = (some: readonly Warning[], others: readonly Warning[]): boolean =
   JSON.stringify(some) === JSON.stringify(others);
 
 export function createWatch(store: Store, { code, engine }: Region, log: Log, rounds: Rounds) {
+  const diskNow = async (): Promise<Warning | null> => diskWarning(await engine.storage.disk());
+
   /**
    * Looks at one service and brings its warnings up to date.
    *
    * @param known its warnings as they were a moment ago; null: they are not known. Most are the
    *   same ones: then nothing is locked, which for hundreds of services costs processor time
    */
-  const look = async (id: string, known: readonly Warning[] | null = null): Promise<void> => {
-    const disk = diskWarning(await engine.storage.disk());
+  const look = async (
+    id: string,
+    disk: Warning | null,
+    known: readonly Warning[] | null,
+  ): Promise<void> => {
     const now = [...(disk === null ? [] : [disk]), ...(await engine.observe.warnings(id))];
     if (known === null || !isSame(known, now)) await show(id, () => now);
   };
@@ -57,14 +62,14 @@ export function createWatch(store: Store, { code, engine }: Region, log: Log, ro
   };
 
   const lookAtAll = async (closing: AbortSignal): Promise<void> => {
+    const disk = await diskNow();
     for (const { id, warnings } of await listServicesThatMustRun(store.db, code)) {
       if (closing.aborted) return;
-      await look(id, warnings).catch((error: unknown) =>
+      await look(id, disk, warnings).catch((error: unknown) =>
         log.warn({ service: id, err: error }, 'could not check for warnings'),
       );
     }
     // Those that do not run stand on the same disk; what else they warn of stays as it was.
-    const disk = diskWarning(await engine.storage.disk());
     for (const id of await listStoppedServicesWithOtherDiskWarning(store.db, code, disk)) {
       await show(id, (before) => [
         ...(disk === null ? [] : [disk]),
@@ -76,7 +81,7 @@ export function createWatch(store: Store, { code, engine }: Region, log: Log, ro
   const round = rounds.every('warnings', lookAtAll, log);
   return {
     start: round.start,
-    look: (id: string): Promise<void> => look(id),
+    look: async (id: string): Promise<void> => look(id, await diskNow(), null),
     close: round.close,
   };
 }

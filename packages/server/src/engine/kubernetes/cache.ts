@@ -3,6 +3,7 @@
  * request and a change is noticed at once.
  */
 import type { Static } from 'typebox';
+import { createGroups } from '../../lib/groups.ts';
 import { Value } from 'typebox/value';
 import type { Kube } from './api/client.ts';
 import { KubeError } from './api/errors.ts';
@@ -123,6 +124,7 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
     kind: KINDS.cluster,
     schema: CLUSTER_OBJECT,
     serviceOf: ({ metadata }) => idOf(metadata.name),
+    groupOf: ({ metadata }) => metadata.labels?.[LABELS.parent] ?? null,
     changed,
   });
   /** Each is asked for often, and changes with its object only. */
@@ -159,7 +161,7 @@ export function createCache(kube: Kube, region: string, changed: (id: string) =>
       return state;
     },
     ...viewsOf(pods),
-    setsOf: (id) => clusters.idsWith(({ metadata }) => metadata.labels?.[LABELS.parent] === id),
+    setsOf: (id) => [...clusters.members(id)],
     backups: (id) =>
       backups
         .of(id)
@@ -258,13 +260,16 @@ type Kept<T extends KeptSchema> = Readonly<{
   schema: T;
   /** The service that an object belongs to; null: to none. */
   serviceOf: (object: Static<T>) => string | null;
+  /** The service that the service of an object belongs to; absent: none ever does. */
+  groupOf?: (object: Static<T>) => string | null;
   changed: (id: string) => void;
 }>;
 
 /** Keeps the objects of one kind, by their services. */
 function keep<T extends KeptSchema>({ kube, selector, signal, kind, ...kept }: Kept<T>) {
-  const { schema, serviceOf, changed } = kept;
+  const { schema, serviceOf, groupOf = () => null, changed } = kept;
   const objects = new Map<string, Map<string, Static<T>>>();
+  const groups = createGroups();
   let settleFirst: (error: Error | null) => void = () => undefined;
   const first = new Promise<void>((resolve, reject) => {
     settleFirst = (error) => (error === null ? resolve() : reject(error));
@@ -280,6 +285,7 @@ function keep<T extends KeptSchema>({ kube, selector, signal, kind, ...kept }: K
     // The answer to a write can be newer than the next event.
     if (before !== undefined && versionIn(object) < versionIn(before)) return null;
     objects.set(id, those.set(nameIn(object), object));
+    groups.put(id, groupOf(object));
     return id;
   };
   const notify = (ids: Iterable<string | null>): void => {
@@ -294,6 +300,7 @@ function keep<T extends KeptSchema>({ kube, selector, signal, kind, ...kept }: K
       all: (items) => {
         const before = [...objects.keys()];
         objects.clear();
+        groups.clear();
         const now = items.map(put);
         settleFirst(null);
         notify([...before, ...now]);
@@ -304,7 +311,10 @@ function keep<T extends KeptSchema>({ kube, selector, signal, kind, ...kept }: K
         if (id === null) return;
         const those = objects.get(id);
         those?.delete(nameIn(object));
-        if (those?.size === 0) objects.delete(id);
+        if (those?.size === 0) {
+          objects.delete(id);
+          groups.put(id, null);
+        }
         notify([id]);
       },
       failed: (error) => {
@@ -321,8 +331,8 @@ function keep<T extends KeptSchema>({ kube, selector, signal, kind, ...kept }: K
     put: (object: unknown): void => {
       if (Value.Check(schema, object)) put(object);
     },
-    idsWith: (holds: (object: Static<T>) => boolean): string[] =>
-      [...objects].filter(([, those]) => [...those.values()].some(holds)).map(([id]) => id),
+    /** The services of which some object says that they belong to a service. */
+    members: (id: string): ReadonlySet<string> => groups.of(id),
     ids: (): string[] => [...objects.keys()],
     of: (id: string): Static<T>[] => [...(objects.get(id)?.values() ?? [])],
   };

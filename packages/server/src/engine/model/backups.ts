@@ -80,8 +80,7 @@ async function keep(model: Model, id: string, removes: boolean): Promise<boolean
       if (problem === null) changed.snapshots.unshift(snapshotOf(changed, clock.nowMs()));
     });
   }
-  const isForked = state.list().some(({ origin, provisioned }) => origin === id && !provisioned);
-  if (removes && !isForked) {
+  if (removes && state.forksOf(id).length === 0) {
     const oldestMs = clock.nowMs() - policy.windowMs;
     await state.change(id, ({ snapshots }) => {
       // The newest that is older than the window begins it.

@@ -170,6 +170,8 @@ function createSql({ state }: Model, open: () => Promise<void>): Engine['sql'] {
 }
 
 const DISK_BYTES = 1e13;
+/** About what the data of a new service takes. */
+const SERVICE_BYTES = 42_000_000;
 
 function createStorage(model: Model, open: () => Promise<void>): Engine['storage'] {
   const { state } = model;
@@ -181,8 +183,7 @@ function createStorage(model: Model, open: () => Promise<void>): Engine['storage
   return {
     disk: async () => {
       await open();
-      const used = state.list().reduce((sum, { id }) => sum + usedBytes(id), 0);
-      const freeBytes = Math.max(DISK_BYTES / 2, DISK_BYTES - used);
+      const freeBytes = Math.max(DISK_BYTES / 2, DISK_BYTES - state.count() * SERVICE_BYTES);
       const usedPercent = 100 * (1 - freeBytes / DISK_BYTES);
       return { totalBytes: DISK_BYTES, freeBytes, usedPercent };
     },

@@ -134,7 +134,7 @@ export async function removeOnce(model: Model, id: string, begin: BeginStep): Pr
   const service = state.find(id);
   const present = hasData(service);
   const seen: Seen = { reachable: false, present, provisioned: false };
-  const forks = state.list().filter(({ origin, provisioned }) => origin === id && !provisioned);
+  const forks = state.forksOf(id);
   if (forks.length > 0) {
     const detail = `waiting for ${forks.map((fork) => fork.id).join(', ')}, being forked from it`;
     return { did: null, detail, seen, outcome: 'again', waitMs: 500 };

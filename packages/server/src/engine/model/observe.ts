@@ -102,12 +102,11 @@ function warningsOf(model: Model, id: string): Warning[] {
   const service = state.find(id);
   if (service === null) return [];
   const { snapshotProblem } = service;
-  const sets = state.list().filter(({ parent }) => parent === id);
   return [
     ...(snapshotProblem === null
       ? []
       : [{ code: 'SNAPSHOT' as const, message: `no snapshot was taken: ${snapshotProblem}` }]),
-    ...[service, ...sets].flatMap((one) => missingReplicas(model, one)),
+    ...[service, ...state.setsOf(id)].flatMap((one) => missingReplicas(model, one)),
   ];
 }
 

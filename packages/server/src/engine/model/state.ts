@@ -9,6 +9,7 @@
 import { Type, type Static } from 'typebox';
 import { Check } from 'typebox/value';
 import { SIMULATED_TRANSITIONS } from '@howdah/contract';
+import { createGroups } from '../../lib/groups.ts';
 import { createTurns } from '../../lib/turns.ts';
 
 /** Keeps documents: plain JSON, by key. A table of two columns can be one. */
@@ -179,7 +180,13 @@ export type ModelState = {
   /** Reads its store, once. */
   open: () => Promise<void>;
   find: (id: string) => ModelService | null;
+  /** All services: for calls of a user only. A call for each service must not be linear. */
   list: () => readonly ModelService[];
+  count: () => number;
+  /** The read replica sets that follow a service. */
+  setsOf: (id: string) => readonly ModelService[];
+  /** The forks of a service that are not yet provisioned. */
+  forksOf: (id: string) => readonly ModelService[];
   /** Changes a copy of a service, saves it, and shows it from then on; one change at a time. */
   change: <T>(id: string, change: (service: ModelService) => T) => Promise<T>;
   remove: (id: string) => Promise<void>;
@@ -189,6 +196,15 @@ export type ModelState = {
 
 export function createState(store: ModelStore, first: ModelRegion): ModelState {
   const services = new Map<string, ModelService>();
+  const [sets, forks] = [createGroups(), createGroups()];
+  const put = (service: ModelService): void => {
+    const { id, parent, origin, provisioned } = service;
+    services.set(id, service);
+    sets.put(id, parent);
+    forks.put(id, provisioned ? null : origin);
+  };
+  const found = (ids: Iterable<string>): ModelService[] =>
+    [...ids].flatMap((id) => services.get(id) ?? []);
   const inTurn = createTurns();
   let region = first;
   let opened: Promise<void> | null = null;
@@ -196,7 +212,7 @@ export function createState(store: ModelStore, first: ModelRegion): ModelState {
   const read = async (): Promise<void> => {
     for (const [key, document] of await store.load()) {
       if (key === REGION_KEY && Check(RegionSchema, document)) region = document;
-      else if (Check(ServiceSchema, document)) services.set(document.id, document);
+      else if (Check(ServiceSchema, document)) put(document);
       else
         throw new Error(
           `simulated_documents: found ${key}, which is neither a service nor a script; delete that row`,
@@ -212,18 +228,23 @@ export function createState(store: ModelStore, first: ModelRegion): ModelState {
       })),
     find: (id) => services.get(id) ?? null,
     list: () => [...services.values()],
+    count: () => services.size,
+    setsOf: (id) => found(sets.of(id)),
+    forksOf: (id) => found(forks.of(id)),
     change: (id, change) =>
       inTurn(serviceKey(id), async () => {
         const copy = structuredClone(services.get(id) ?? newService(id));
         const result = change(copy);
         await store.save(serviceKey(id), copy);
-        services.set(id, copy);
+        put(copy);
         return result;
       }),
     remove: (id) =>
       inTurn(serviceKey(id), async () => {
         await store.remove(serviceKey(id));
         services.delete(id);
+        sets.put(id, null);
+        forks.put(id, null);
       }),
     region: () => region,
     changeRegion: (change) =>
