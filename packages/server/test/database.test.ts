@@ -247,7 +247,7 @@ test('connections need TLS and SCRAM, reach the own databases only, and cannot u
   expect(await refusalOf({ password, ssl: false })).toMatch(/^28000 .*no encryption/);
   expect(await refusalOf({ password: 'wrong', ssl })).toMatch(/^28P01 /);
   expect(await refusalOf({ password, ssl, user: 'nobody-there' })).toMatch(/^28P01 /);
-  for (const database of ['postgres', 'template1', 'template0'])
+  for (const database of ['template1', 'template0'])
     expect(await refusalOf({ password, ssl, database })).toMatch(/^28000 /);
   expect(await refusalOf({ password, ssl, database: 'nothing' })).toMatch(/^3D000 /);
   for (const user of ['howdah', 'postgres'])
@@ -259,6 +259,52 @@ test('connections need TLS and SCRAM, reach the own databases only, and cannot u
     .catch(() => undefined);
   expect(await refusalOf({ password, ssl, user: 'old' })).toMatch(/^28P01 /);
   await admin.query('drop role old');
+});
+
+/** Statements that would leave something in the database that they run in. */
+const PLANTED = [
+  'create table planted (n int)',
+  'create temporary table planted (n int)',
+  'create schema planted',
+  'create function public.planted() returns int language sql as $$select 1$$',
+  'create domain public.planted as int',
+  'create sequence public.planted',
+  'create extension hstore',
+  'create publication planted',
+  'select lo_create(0)',
+  'select lo_creat(-1)',
+  "select lo_from_bytea(0, 'planted')",
+  'alter database postgres set work_mem = 64',
+  'alter database postgres rename to planted',
+  "comment on database postgres is 'planted'",
+  'create database planted template postgres',
+  'drop database template1',
+] as const;
+
+test('tools create and drop databases from the database postgres, and can leave nothing there', async () => {
+  const session = (user: string, password: string) =>
+    connectTo(cloud, service, password, { database: 'postgres', user });
+  await admin.query("create role plain login password 'plain-secret'");
+  const tool = await session('tsdbadmin', service.initial_password);
+  const plain = await session('plain', 'plain-secret');
+  for (const client of [tool, plain])
+    for (const statement of PLANTED)
+      await expect(client.query(statement), statement).rejects.toMatchObject({
+        code: expect.stringMatching(/^(42501|55006|3F000)$/),
+      });
+  await expect(plain.query("select pg_logical_emit_message(true, 'a', 'b')")).rejects.toMatchObject(
+    { code: '42501' },
+  );
+  // Sessions that stay keep nobody from creating databases.
+  await tool.query('create database made');
+  await admin.query('create database made_too template template1');
+  const made = await connectTo(cloud, service, service.initial_password, { database: 'made' });
+  expect(await value(made, "select to_regclass('planted')")).toBeNull();
+  await made.end();
+  await tool.query('drop database made');
+  await tool.query('drop database made_too');
+  for (const client of [tool, plain]) await client.end();
+  await admin.query('drop role plain');
 });
 
 test('verify-full works with our CA only', async () => {

@@ -40,7 +40,7 @@ export async function poolerOf(service: Service): Promise<Pick<Service, 'endpoin
 /** A connection through the pooler, TLS checked against our CA. */
 export const through = async (
   service: Created,
-  database: 'tsdb' | 'tsdb_transaction',
+  database: string,
   login: { user?: string; password?: string } = {},
 ) =>
   connectTo(cloud, await poolerOf(service), login.password ?? service.initial_password, {

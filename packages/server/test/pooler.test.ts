@@ -140,6 +140,63 @@ test('a pooler accepts TLS with the right password only, and none of our own rol
   await admin.end();
 });
 
+test('a pooler serves each database of its service, and none that the service closes', async () => {
+  const service = await createPooled('many');
+  const admin = await through(service, 'tsdb');
+  await admin.query('create database app');
+  await admin.query("create role app login password 'app-secret'");
+  const app = { user: 'app', password: 'app-secret' };
+  await admin.query('create database other template template0');
+  for (const database of ['app', 'other', 'postgres']) {
+    await until('the pooler knows the database', () =>
+      through(service, database).then((client) => client.end().then(() => true)),
+    );
+    for (const login of [{}, app]) {
+      const client = await through(service, database, login);
+      expect((await client.query('select current_database()')).rows).toEqual([
+        { current_database: database },
+      ]);
+      await client.end();
+    }
+  }
+  for (const database of ['template0', 'template1'])
+    await expect(through(service, database), database).rejects.toThrow(
+      /login rejected|SASL authentication failed/,
+    );
+  await expect(through(service, 'nothing')).rejects.toThrow(
+    /SASL authentication failed|database "nothing" does not exist/,
+  );
+  await admin.end();
+});
+
+/** Each refuses the role `app` of a database, as PostgreSQL does from then on. */
+const REFUSALS = [
+  'alter role app nologin',
+  'alter role app connection limit 0',
+  "alter role app valid until '2020-01-01'",
+  'revoke connect on database app from public',
+] as const;
+
+test('a login that PostgreSQL refuses is refused at once, though the pooler has a connection', async () => {
+  const service = await createPooled('refused');
+  const admin = await through(service, 'tsdb');
+  await admin.query('create database app');
+  const app = { user: 'app', password: 'app-secret' };
+  for (const statement of REFUSALS) {
+    await admin.query('drop role if exists app');
+    await admin.query("create role app login password 'app-secret'");
+    const before = await until('the pooler knows the database', () => through(service, 'app', app));
+    await before.query('select 1');
+    await before.end();
+    await admin.query(statement);
+    await expect(through(service, 'app', app), statement).rejects.toThrow(
+      /no such user|SASL authentication failed|permission denied|not permitted/,
+    );
+    await admin.query("alter role app login connection limit -1 valid until 'infinity'");
+  }
+  await admin.end();
+});
+
 test('a role of a user with the name of ours is not used', async () => {
   const service = await cloud.create({ name: 'squatted', service_type: 'POSTGRES' });
   const admin = await connectTo(cloud, service, service.initial_password);

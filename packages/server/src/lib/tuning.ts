@@ -45,6 +45,7 @@ export const ROUNDS = {
   // For servers on this machine, in `engine/local/`.
   replicaSetLag: { everyMs: SECOND_MS, why: 'a node that is behind gets no connections' },
   followers: { everyMs: 2 * SECOND_MS, why: 'a standby that fails must not be waited for' },
+  poolerDatabases: { everyMs: SECOND_MS, why: 'a new database is reached through the pooler soon' },
   frozenDaemons: { everyMs: 5 * SECOND_MS, why: 'a stopped pooler or gateway is replaced' },
   egressRules: { everyMs: MINUTE_MS, why: 'rules that another program flushed come back' },
   conversionQuotas: { everyMs: SECOND_MS, why: 'a conversion must not fill the disk' },

@@ -20,5 +20,35 @@ export function adminRights(): string[] {
     `grant pg_read_all_stats, pg_read_all_settings, pg_stat_scan_tables, pg_read_all_data
      to ${admin} with admin option`,
     'revoke all on database postgres, template1 from public',
+    GRANT_LOGGING,
   ];
 }
+
+/**
+ * Parameters of the server log that tsdbadmin may set, for a database, a role or a session. Not
+ * log_statement: it logs the passwords in statements.
+ */
+const LOGGING_PARAMETERS = [
+  'log_min_duration_statement',
+  'log_min_duration_sample',
+  'log_statement_sample_rate',
+  'log_temp_files',
+  'log_lock_waits',
+] as const;
+export const GRANT_LOGGING = `grant set on parameter ${LOGGING_PARAMETERS.join(', ')} to ${ADMIN_ROLE}`;
+/** Whether tsdbadmin may, in SQL of any role. */
+export const MAY_SET_LOGGING = `has_parameter_privilege('${ADMIN_ROLE}', '${LOGGING_PARAMETERS[0]}', 'set')`;
+
+/**
+ * SQL that opens the database `postgres`, for a superuser in it: createdb, dropdb and most tools
+ * that create databases connect there. Nobody can leave anything in it: it has no tables of users,
+ * temporary ones included, no large objects, and no dump contains it.
+ */
+export const OPEN_MAINTENANCE: readonly string[] = [
+  'revoke all on schema public from public',
+  'revoke execute on function lo_create(oid), lo_creat(integer), lo_from_bytea(oid, bytea) from public',
+  'grant connect on database postgres to public',
+];
+
+/** Whether the database `postgres` is open, in SQL of a superuser. */
+export const IS_MAINTENANCE_OPEN = "has_database_privilege('public', 'postgres', 'connect')";

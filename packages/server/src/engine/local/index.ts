@@ -109,6 +109,7 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
       topology.monitor.close();
       local.reader.close();
       topology.poolers.watch.close();
+      topology.poolers.databases.close();
     },
   };
 }

@@ -82,7 +82,7 @@ export function createLocal(options: LocalEngineOptions): Local {
     (key) => void noticed(topology, key),
     async (key) => (await findServer(pathsOf(key)))?.postmaster.frozen === true,
   );
-  const poolers = createPoolers(machine, rounds, changed);
+  const poolers = createPoolers(machine, monitor, rounds, changed);
   const issuer = createIssuer(authority, options.certificateHosts);
   const precloned = createPrecloned(machine);
   const executor = createExecutor({

@@ -7,9 +7,11 @@ const input: PoolerInput = {
   files: { hba: '/srv/hba', users: '/srv/users', certificate: '/srv/crt', key: '/srv/key' },
   listen: { address: '127.0.0.1', port: 20002 },
   allowedNetworks: null,
+  databases: ['app'],
   server: {
     host: "/srv/it's here/run",
     port: 20001,
+    major: 17,
     maxConnections: 100,
     authority: null,
     client: null,
@@ -30,7 +32,7 @@ test('every setting stands once, on a line of its own', () => {
   const names = conf
     .split('\n')
     .flatMap((line) =>
-      line === '' || /^[;[]/.test(line) ? [] : [/^([a-z_]+) = .+$/.exec(line)?.[1]],
+      line === '' || /^[;[]/.test(line) ? [] : [/^([a-z_*]+) = .+$/.exec(line)?.[1]],
     );
   expect(names).not.toContain(undefined);
   expect(new Set(names).size).toBe(names.length);
@@ -48,6 +50,34 @@ test('prepared statements are carried over by versions that can', () => {
   for (const version of ['1.21.0', '1.24.1', '2.0'])
     expect(poolerConf({ ...input, version })).toContain('\nmax_prepared_statements = ');
   expect(conf).not.toContain('max_prepared_statements');
+});
+
+test('each database has a pool, and a role may take the connections of all pools', () => {
+  const where = "host='/srv/it''s here/run' port=20001";
+  const pool = 'pool_mode=session pool_size=21 max_db_connections=21';
+  expect(conf).toContain(`\napp = ${where} dbname=app ${pool}\n`);
+  expect(conf).not.toContain('\n* = ');
+  const all = poolerConf({ ...input, version: '1.24.1', databases: null });
+  expect(all).toContain(`\n* = ${where} ${pool}\n`);
+  expect(conf).toContain('\nmax_user_connections = 83\n');
+});
+
+test('a version that can asks one database, others ask for roles that may connect to their own', () => {
+  expect(conf).toContain(' where pg_catalog.has_database_privilege(role::pg_catalog.name, ');
+  expect(conf).not.toContain('auth_dbname');
+  const newer = poolerConf({ ...input, version: '1.24.1' });
+  expect(newer).toContain('\nauth_dbname = tsdb\n');
+  expect(newer).not.toContain('has_database_privilege');
+});
+
+test('options of a client are taken where PostgreSQL reports them', () => {
+  const kept = (version: string, major: number) =>
+    /^track_extra_parameters = (.+)$/m.exec(
+      poolerConf({ ...input, version, server: { ...input.server, major } }),
+    )?.[1];
+  expect(kept('1.18.0', 18)).toBeUndefined();
+  expect(kept('1.24.1', 17)).toBe('IntervalStyle, default_transaction_read_only');
+  expect(kept('1.24.1', 18)).toBe('IntervalStyle, default_transaction_read_only, search_path');
 });
 
 test('another certificate, size, port or address is another configuration', () => {
@@ -84,8 +114,10 @@ test('a server elsewhere is verified, and nobody reaches a console that has no d
 test('no client may use a role of ours, and all others need TLS', () => {
   expect(hostRules(['ours', 'theirs'], ['10.1.0.0/16']).split('\n')).toEqual([
     'host      all  ours,theirs  0.0.0.0/0  reject',
+    'host      template0,template1,pgbouncer  all  0.0.0.0/0  reject',
     'host      all  ours,theirs  ::/0  reject',
-    'hostssl   tsdb,tsdb_transaction  all  10.1.0.0/16  scram-sha-256',
+    'host      template0,template1,pgbouncer  all  ::/0  reject',
+    'hostssl   all  all  10.1.0.0/16  scram-sha-256',
     '',
   ]);
 });

@@ -13,11 +13,15 @@ export type PoolerInput = {
   files: { hba: string; users: string; certificate: string; key: string };
   /** The networks whose clients may connect; null: all. */
   allowedNetworks: readonly string[] | null;
+  /** The databases beside that of the service; null: all, which takes a version that can. */
+  databases: readonly string[] | null;
   /** The server that it connects to. */
   server: {
     /** A name, or the directory of its Unix socket. */
     host: string;
     port: number;
+    /** The major version of PostgreSQL. */
+    major: number;
     maxConnections: number;
     /** The path of the certificate that the server's is verified by; null: no TLS is needed. */
     authority: string | null;
@@ -39,17 +43,38 @@ const CLIENTS_PER_SERVER_CONNECTION = 20;
 export function poolLimits(maxConnections: number): {
   session: number;
   transaction: number;
+  /** For each other database. */
+  other: number;
+  /** For one role, in all databases. */
+  role: number;
   clients: number;
 } {
   const pooled = maxConnections - NOT_POOLED;
-  // PgBouncer knows a limit for each of its databases and none for both.
+  // PgBouncer knows a limit for each of its databases and none for all.
   const transaction = Math.ceil(pooled / 2);
   return {
     session: pooled - transaction,
     transaction,
+    other: Math.ceil(pooled / 4),
+    role: pooled,
     clients: pooled * CLIENTS_PER_SERVER_CONNECTION,
   };
 }
+
+/** The first version that asks one database for the verifiers of all. */
+const ONE_LOOKUP_SINCE = [1, 19] as const;
+/** Whether each database needs the function that gives verifiers. */
+export const asksEachDatabase = (version: string): boolean => !isAtLeast(version, ONE_LOOKUP_SINCE);
+
+/** The first version that takes `options`, of parameters that it is told to keep for each client. */
+const OPTIONS_SINCE = [1, 20] as const;
+/**
+ * Parameters that PostgreSQL reports to clients, beside those that PgBouncer keeps anyway. Others
+ * it refuses: it would not know when a connection still has them of the client before.
+ */
+const KEPT_PARAMETERS = ['IntervalStyle', 'default_transaction_read_only'] as const;
+/** The first major version of PostgreSQL that reports search_path. */
+const SEARCH_PATH_SINCE = 18;
 
 /** The first version that supports prepared statements in transaction mode. */
 const PREPARED_STATEMENTS_SINCE = [1, 21] as const;
@@ -60,10 +85,12 @@ const PREPARED_STATEMENTS = 200;
  * is noticed.
  */
 export function poolerConf(input: PoolerInput): string {
-  const { version, listen, console, files, allowedNetworks, server, certificatePem } = input;
-  const { session, transaction, clients } = poolLimits(server.maxConnections);
-  const database = (mode: string, limit: number) =>
-    `host='${server.host.replaceAll("'", "''")}' port=${server.port} dbname=${DATABASE_NAME} ` +
+  const { version, listen, console, files, allowedNetworks, databases, server } = input;
+  const { certificatePem } = input;
+  const { session, transaction, other, role, clients } = poolLimits(server.maxConnections);
+  const database = (name: string | null, mode: string, limit: number) =>
+    `host='${server.host.replaceAll("'", "''")}' port=${server.port} ` +
+    (name === null ? '' : `dbname=${name} `) +
     `pool_mode=${mode} pool_size=${limit} max_db_connections=${limit}`;
   const settings: Record<string, string | number> = {
     listen_addr: listen.address,
@@ -74,7 +101,10 @@ export function poolerConf(input: PoolerInput): string {
     auth_hba_file: files.hba,
     auth_file: files.users,
     auth_user: POOLER_ROLE,
-    auth_query: `select role, verifier from ${VERIFIER_FUNCTION}($1)`,
+    ...lookupSettings(version),
+    max_user_connections: role,
+    // Anybody can name a database, before a password is asked for.
+    autodb_idle_timeout: 60,
     ...(console === null ? {} : { admin_users: console.role }),
     max_client_conn: clients,
     client_tls_sslmode: 'require',
@@ -90,6 +120,14 @@ export function poolerConf(input: PoolerInput): string {
     ...(isAtLeast(version, PREPARED_STATEMENTS_SINCE)
       ? { max_prepared_statements: PREPARED_STATEMENTS }
       : {}),
+    ...(isAtLeast(version, OPTIONS_SINCE)
+      ? {
+          track_extra_parameters: [
+            ...KEPT_PARAMETERS,
+            ...(server.major >= SEARCH_PATH_SINCE ? ['search_path'] : []),
+          ].join(', '),
+        }
+      : {}),
     log_connections: 0,
     log_disconnections: 0,
     log_stats: 0,
@@ -104,13 +142,32 @@ export function poolerConf(input: PoolerInput): string {
         ]),
     ...(allowedNetworks === null ? [] : [`; For clients of ${allowedNetworks.join(', ')}.`]),
     '[databases]',
-    `${DATABASE_NAME} = ${database('session', session)}`,
-    `${TRANSACTION_POOL_NAME} = ${database('transaction', transaction)}`,
+    `${DATABASE_NAME} = ${database(DATABASE_NAME, 'session', session)}`,
+    `${TRANSACTION_POOL_NAME} = ${database(DATABASE_NAME, 'transaction', transaction)}`,
+    ...(databases ?? ['*']).map(
+      (name) => `${name} = ${database(name === '*' ? null : name, 'session', other)}`,
+    ),
     '[pgbouncer]',
     ...Object.entries(settings).map(([name, value]) => `${name} = ${value}`.trimEnd()),
     '',
   ].join('\n');
 }
+
+/**
+ * How PgBouncer asks for a verifier. Where it asks in the database that the client named, it does
+ * so only for roles that may connect there.
+ */
+const lookupSettings = (version: string): Record<string, string> =>
+  asksEachDatabase(version)
+    ? {
+        auth_query:
+          `select role, verifier from ${VERIFIER_FUNCTION}($1) where pg_catalog.` +
+          `has_database_privilege(role::pg_catalog.name, pg_catalog.current_database(), 'connect')`,
+      }
+    : {
+        auth_query: `select role, verifier from ${VERIFIER_FUNCTION}($1)`,
+        auth_dbname: DATABASE_NAME,
+      };
 
 /**
  * TLS to a server elsewhere. That may be gone without a word: its connections end after 15 s then.
@@ -136,6 +193,9 @@ const serverSettings = ({
         tcp_user_timeout: 15_000,
       };
 
+/** Templates, as in the server; and PgBouncer's own console. */
+const CLOSED_DATABASES = 'template0,template1,pgbouncer';
+
 /**
  * The rules for clients over TCP: all roles by SCRAM and TLS, but for ours.
  *
@@ -143,13 +203,11 @@ const serverSettings = ({
  */
 export const hostRules = (ours: readonly string[], networks: readonly string[]): string =>
   ['0.0.0.0/0', '::/0']
-    .map((all) => `host      all  ${ours.join(',')}  ${all}  reject\n`)
-    .concat(
-      networks.map(
-        (network) =>
-          `hostssl   ${DATABASE_NAME},${TRANSACTION_POOL_NAME}  all  ${network}  scram-sha-256\n`,
-      ),
-    )
+    .flatMap((all) => [
+      `host      all  ${ours.join(',')}  ${all}  reject\n`,
+      `host      ${CLOSED_DATABASES}  all  ${all}  reject\n`,
+    ])
+    .concat(networks.map((network) => `hostssl   all  all  ${network}  scram-sha-256\n`))
     .join('');
 
 function isAtLeast(version: string, [major, minor]: readonly [number, number]): boolean {

@@ -11,19 +11,26 @@ export const POOLER_ROLE = 'howdah_pooler';
 export const POOLER_SCHEMA = 'pg_howdah';
 export const VERIFIER_FUNCTION = `${POOLER_SCHEMA}.verifier`;
 
+/** The body of the function; another one is that of an earlier release. */
+export const LOOKUP_BODY = `select r.rolname::text, r.rolpassword
+         from pg_catalog.pg_authid as r
+         where r.rolname = $1 and r.rolcanlogin and not r.rolsuper
+           and r.rolname not in ('${POOLER_ROLE}', '${READER_ROLE}')
+           and r.rolconnlimit <> 0
+           and r.rolpassword is not null and (r.rolvaliduntil is null or r.rolvaliduntil > pg_catalog.now())`;
+
 /**
  * Statements of a superuser, once the role and the schema are there. They make a function that
  * gives the verifier of a role that may log in at this moment, to the pooler's role alone. PgBouncer
  * refuses clients that name a role of ours.
+ *
+ * A role that PostgreSQL would refuse is refused here: PgBouncer would keep its clients waiting for
+ * a connection for two minutes, or give them one that it still has.
  */
 export const LOOKUP_STATEMENTS: readonly string[] = [
   `create or replace function ${VERIFIER_FUNCTION}(name text) returns table (role text, verifier text)
    language sql stable security definer set search_path = ''
-   as $lookup$ select r.rolname::text, r.rolpassword
-         from pg_catalog.pg_authid as r
-         where r.rolname = $1 and r.rolcanlogin and not r.rolsuper
-           and r.rolname not in ('${POOLER_ROLE}', '${READER_ROLE}')
-           and r.rolpassword is not null and (r.rolvaliduntil is null or r.rolvaliduntil > pg_catalog.now()) $lookup$`,
+   as $lookup$${LOOKUP_BODY}$lookup$`,
   `revoke all on function ${VERIFIER_FUNCTION}(text) from public`,
   `grant usage on schema ${POOLER_SCHEMA} to ${POOLER_ROLE}`,
   `grant execute on function ${VERIFIER_FUNCTION}(text) to ${POOLER_ROLE}`,

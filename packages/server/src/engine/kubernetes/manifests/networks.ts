@@ -70,7 +70,7 @@ export function networkRules(networks: readonly string[] | null, isPooled: boole
     `hostssl all ${READER_ROLE},${GUARD_ROLE} all scram-sha-256`,
     ...networks.map((network) => `hostssl all all ${network} scram-sha-256`),
     // Beside the password, a certificate of the authority of the Cluster, which no client has.
-    ...(isPooled ? [`hostssl ${DATABASE_NAME} all all scram-sha-256 clientcert=verify-ca`] : []),
+    ...(isPooled ? ['hostssl all all all scram-sha-256 clientcert=verify-ca'] : []),
     'host all all all reject',
   ];
 }

@@ -19,6 +19,7 @@ const INPUT: PoolerInput = {
   nodePort: 30_002,
   running: true,
   networks: null,
+  major: 17,
   maxConnections: 100,
   owner: 'uid-of-the-cluster',
 };
@@ -81,7 +82,7 @@ test('limited networks: it examines addresses, and has a certificate for its ser
   const { service, deployment } = poolerManifests({ ...INPUT, networks: ['192.0.2.0/24'] });
   expect(service).toMatchObject({ spec: { externalTrafficPolicy: 'Local' } });
   const text = JSON.stringify(deployment);
-  expect(text).toContain('hostssl   tsdb,tsdb_transaction  all  192.0.2.0/24  scram-sha-256');
+  expect(text).toContain('hostssl   all  all  192.0.2.0/24  scram-sha-256');
   expect(text).not.toContain('all  0.0.0.0/0  scram-sha-256');
   expect(text).toContain('server_tls_cert_file = /client/tls.crt');
   expect(text).toContain('s-abcde12345-pooler-certificate');

@@ -42,7 +42,8 @@ export type PoolerInput = Readonly<{
   running: boolean;
   /** The networks whose clients may connect; null: all. */
   networks: readonly string[] | null;
-  /** Those of its server. */
+  /** The major version of PostgreSQL, and the connections of its server. */
+  major: number;
   maxConnections: number;
   /** The unique id of its Cluster, which it goes with. */
   owner: string;
@@ -107,7 +108,7 @@ const OURS = [POOLER_ROLE, READER_ROLE, GUARD_ROLE, 'streaming_replica'];
 const rulesOf = ({ networks }: PoolerInput): string =>
   hostRules(OURS, networks ?? ['0.0.0.0/0', '::/0']);
 
-const confOf = ({ server, region, networks, maxConnections }: PoolerInput): string =>
+const confOf = ({ server, region, networks, major, maxConnections }: PoolerInput): string =>
   poolerConf({
     version: poolerVersion(region.poolerImage),
     listen: { address: '*', port: PORT },
@@ -119,9 +120,11 @@ const confOf = ({ server, region, networks, maxConnections }: PoolerInput): stri
       key: '/tls/tls.key',
     },
     allowedNetworks: networks,
+    databases: null,
     server: {
       host: server,
       port: 5432,
+      major,
       maxConnections,
       authority: '/authority/ca.crt',
       client: networks === null ? null : { certificate: '/client/tls.crt', key: '/client/tls.key' },

@@ -1,6 +1,6 @@
 /** Writes and removes the objects of a service. Each call can be repeated. */
 import { Type } from 'typebox';
-import { adminRights } from '../../../domain/postgres/admin-role.ts';
+import { adminRights, OPEN_MAINTENANCE } from '../../../domain/postgres/admin-role.ts';
 import {
   extensionsOf,
   loadedExtensions,
@@ -10,6 +10,7 @@ import { serverSettings } from '../../../domain/postgres/settings.ts';
 import { newPassword } from '../../../lib/ids.ts';
 import { issueServerCertificate } from '../../../lib/tls.ts';
 import type { ServiceSpec } from '../../spec.ts';
+import { REVOKE_WRITERS } from '../../statements/writers.ts';
 import type { Kube, Manifest } from '../api/client.ts';
 import { KubeError } from '../api/errors.ts';
 import { KINDS, type Kind, type Place } from '../api/kinds.ts';
@@ -134,7 +135,7 @@ function clusterInput(region: Region, spec: ServiceSpec, projectId: string, desi
     networks,
     isPooled,
     preload: loadedLibraries(spec),
-    statements: adminRights(),
+    statements: [...adminRights(), REVOKE_WRITERS, ...OPEN_MAINTENANCE],
     extensions: extensionsOf(spec.addons),
     parent: desired.parent ?? null,
     source: desired.source ?? null,

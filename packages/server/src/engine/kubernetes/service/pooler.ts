@@ -62,6 +62,7 @@ function desiredPooler(
     nodePort: settings.domain === null ? pooler.port : null,
     running: mustRun(spec),
     networks: spec.allowedNetworks,
+    major,
     maxConnections: Number(server['max_connections']),
     owner: cluster.uid,
   });

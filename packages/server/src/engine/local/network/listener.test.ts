@@ -106,7 +106,8 @@ test('the rules of all three name the networks that are let in, and no other', (
       version: '1.24.1',
       listen,
       allowedNetworks,
-      server: { paths, port: 1, maxConnections: 100 },
+      databases: null,
+      server: { paths, port: 1, major: 17, maxConnections: 100 },
       certificatePem: 'x',
     });
   expect(pooler(null)).not.toContain('For clients of');

@@ -4,7 +4,13 @@
  */
 import { ADMIN_ROLE, DATABASE_NAME, type AddonExtension } from '@howdah/contract';
 import { escapeIdentifier, type Client } from 'pg';
-import { adminRights } from '../../../domain/postgres/admin-role.ts';
+import {
+  adminRights,
+  GRANT_LOGGING,
+  IS_MAINTENANCE_OPEN,
+  MAY_SET_LOGGING,
+  OPEN_MAINTENANCE,
+} from '../../../domain/postgres/admin-role.ts';
 import { REVOKE_WRITERS } from '../../statements/writers.ts';
 import { COPY_ROLE } from '../../moves.ts';
 import type { InstancePaths } from '../host/layout.ts';
@@ -124,6 +130,9 @@ export async function updateContents(at: At): Promise<void> {
       `grant set on parameter ${ROLE_PARAMETER} to ${ADMIN_ROLE};
        alter role ${ADMIN_ROLE} createdb`,
     );
+    await client.query(REVOKE_WRITERS);
+    await client.query(GRANT_LOGGING);
+    await transact(client, OPEN_MAINTENANCE);
   });
 }
 
@@ -152,7 +161,6 @@ async function databasesToGuard(at: At): Promise<DatabaseRow[]> {
 
 /** Without the module, a database whose logins no trigger guards. */
 const IS_UNGUARDED = `current_setting('${CONNECTION_PARAMETER}', true) is null
-  and d.datname <> '${MAINTENANCE_DATABASE}'
   and (to_jsonb(d) ->> 'dathasloginevt')::boolean is false`;
 
 /** Whether a server has the contents of this release; a standby gets them from its primary. */
@@ -162,6 +170,8 @@ export async function areContentsCurrent(monitor: Monitor, key: string): Promise
     `select pg_is_in_recovery()
             or (exists (select from pg_roles where rolname = $1 and rolcreatedb)
                 and exists (select from pg_parameter_acl where parname = $2)
+                and ${IS_MAINTENANCE_OPEN}
+                and ${MAY_SET_LOGGING}
                 and not ${HAS_COPY_ROLE}
                 and not exists (select from pg_database d where ${IS_UNGUARDED})) as current`,
     [ADMIN_ROLE, ROLE_PARAMETER],

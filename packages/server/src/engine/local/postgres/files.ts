@@ -9,7 +9,7 @@ import { POOLER_ROLE } from '../../pooler/lookup.ts';
 import { READER_ROLE } from '../../statements/reader-role.ts';
 import { needsPreload } from '../../../domain/postgres/extension-rules.ts';
 import { settingsOfPurpose } from '../../../domain/replica-set/purpose.ts';
-import { DATABASE_NAME, type SetPurpose, type Size } from '@howdah/contract';
+import type { SetPurpose, Size } from '@howdah/contract';
 
 /**
  * The superuser of every server. Only the control plane's own user can connect with it, over the
@@ -17,7 +17,10 @@ import { DATABASE_NAME, type SetPurpose, type Size } from '@howdah/contract';
  */
 export const CONTROL_ROLE = 'howdah';
 
-/** The database that no tenant can connect to; only its shared catalogs show objects of tenants. */
+/**
+ * The database that tools connect to when they create and drop others. Tenants can create nothing
+ * in it, so that only its shared catalogs show objects of theirs.
+ */
 export const MAINTENANCE_DATABASE = 'postgres';
 /**
  * The role that a drill writes with, through the gateway and into the maintenance database; see
@@ -25,8 +28,11 @@ export const MAINTENANCE_DATABASE = 'postgres';
  */
 export const PROBE_ROLE = '_howdah_probe';
 
-/** Databases that no user may connect to. */
-const CLOSED_DATABASES = `${MAINTENANCE_DATABASE},template0,template1`;
+/**
+ * Databases that no user may connect to: a session in one of them would keep others from being
+ * created, and its objects would be in each of them.
+ */
+const CLOSED_DATABASES = 'template0,template1';
 
 /** Beside the others, while a server takes more of the disk than it may; see quota.ts. */
 export const QUOTA_FILE = 'quota.conf';
@@ -165,10 +171,11 @@ const hba = (
 ${copied ? COPY_RULES : ''}local     all       ${CONTROL_ROLE}     peer map=control
 local     replication  ${CONTROL_ROLE}  peer map=replication
 local     all       ${READER_ROLE}     peer map=control
-local     ${DATABASE_NAME}      ${POOLER_ROLE}  peer map=pooler
-local     ${DATABASE_NAME}      all               scram-sha-256
+local     ${CLOSED_DATABASES}  all  reject
+local     all       ${POOLER_ROLE}  peer map=pooler
+local     all       all     scram-sha-256
 hostssl   all       ${CONTROL_ROLE},${POOLER_ROLE},${READER_ROLE}  all  reject
-${replicated ? `hostssl   ${MAINTENANCE_DATABASE}  ${PROBE_ROLE}  127.0.0.1/32  scram-sha-256\n` : ''}hostssl   ${CLOSED_DATABASES}  all  all  reject
+${replicated ? `hostssl   ${MAINTENANCE_DATABASE}  ${PROBE_ROLE}  127.0.0.1/32  scram-sha-256\nhostssl   all       ${PROBE_ROLE}  all  reject\n` : ''}hostssl   ${CLOSED_DATABASES}  all  all  reject
 ${allowedNetworks.map((network) => `hostssl   all       all     ${network}       scram-sha-256\n`).join('')}`;
 
 /**

@@ -21,8 +21,10 @@ export type LocalPoolerInput = {
   listen: { address: string; port: number };
   /** The networks whose clients may connect; null: all. */
   allowedNetworks: readonly string[] | null;
+  /** The databases beside that of the service; null: all. */
+  databases: readonly string[] | null;
   /** The server that it connects to, over its Unix socket. */
-  server: { paths: InstancePaths; port: number; maxConnections: number };
+  server: { paths: InstancePaths; port: number; major: number; maxConnections: number };
   /** The certificate that clients are shown, in PEM; the server's. */
   certificatePem: string;
 };
@@ -41,6 +43,7 @@ export function localPoolerConf({ paths, server, ...input }: LocalPoolerInput): 
     server: {
       host: server.paths.socket,
       port: server.port,
+      major: server.major,
       maxConnections: server.maxConnections,
       authority: null,
       client: null,

@@ -1,7 +1,14 @@
 /** Makes the role of a pooler in its server, and the function that gives it verifiers. */
 import { DATABASE_NAME } from '@howdah/contract';
+import { DatabaseError, type Client } from 'pg';
 import type { InstancePaths } from '../host/layout.ts';
-import { LOOKUP_STATEMENTS, POOLER_ROLE, POOLER_SCHEMA } from '../../pooler/lookup.ts';
+import {
+  LOOKUP_BODY,
+  LOOKUP_STATEMENTS,
+  POOLER_ROLE,
+  POOLER_SCHEMA,
+  VERIFIER_FUNCTION,
+} from '../../pooler/lookup.ts';
 import { withSuperuserSession } from '../postgres/superuser.ts';
 import { parseLsn } from '../postgres/wal.ts';
 
@@ -22,38 +29,78 @@ export async function whyNoPoolerRole(paths: InstancePaths, port: number): Promi
 /**
  * Makes sure that a primary has the pooler's role and the function that only it may call.
  *
+ * @param where where the pooler calls the function. In each database, the template of new ones
+ *   included: a database that is made of template0 later has none until this is called again
  * @returns the position in the WAL that a standby must have replayed to have them too
  * @throws Error when a user of the service has made a role of that name
  */
-export async function createPoolerRole(paths: InstancePaths, port: number): Promise<bigint> {
-  return withSuperuserSession(
-    { server: paths, port, name: 'howdah', database: DATABASE_NAME },
-    async (client) => {
-      const { rows } = await client.query<{ role: boolean; governed: boolean; schema: boolean }>(
-        `select exists (select from pg_roles where rolname = '${POOLER_ROLE}') as role,
-              ${IS_GOVERNED} as governed,
-              exists (select from pg_namespace where nspname = '${POOLER_SCHEMA}') as schema`,
-      );
-      const [found] = rows;
-      // The creator of a role may grant it: a user who has created this one could read the
-      // verifiers of all others.
-      if (found?.governed === true) throw new Error(TAKEN);
-      await client.query('begin');
-      // The commit is flushed when it returns, whatever the service has set.
-      await client.query('set local synchronous_commit = local');
-      if (found?.role !== true) await client.query(`create role ${POOLER_ROLE}`);
-      await client.query(
-        `alter role ${POOLER_ROLE} login nosuperuser nocreatedb nocreaterole noreplication nobypassrls connection limit -1 password null valid until 'infinity'`,
-      );
-      // The prefix is reserved, so no user can have taken the name.
-      await client.query('set local allow_system_table_mods = on');
-      if (found?.schema !== true) await client.query(`create schema ${POOLER_SCHEMA}`);
-      for (const statement of LOOKUP_STATEMENTS) await client.query(statement);
-      await client.query('commit');
-      const { rows: positions } = await client.query<{ lsn: string }>(
-        'select pg_current_wal_flush_lsn()::text as lsn',
-      );
-      return parseLsn(positions[0]?.lsn ?? '');
-    },
+export async function createPoolerRole(
+  server: InstancePaths,
+  port: number,
+  where: 'each database' | 'the database of the service' = 'the database of the service',
+): Promise<bigint> {
+  const inDatabase = <T>(database: string, work: (client: Client) => Promise<T>): Promise<T> =>
+    withSuperuserSession({ server, port, name: 'howdah', database }, work);
+  const others = await inDatabase(DATABASE_NAME, async (client) => {
+    await createRole(client);
+    await createLookup(client);
+    return where === 'each database' ? listOthers(client) : [];
+  });
+  for (const database of others)
+    await inDatabase(database, createLookup).catch((error: unknown) => {
+      if (!isWithoutDatabase(error)) throw error;
+    });
+  return inDatabase(DATABASE_NAME, async (client) => {
+    const { rows } = await client.query<{ lsn: string }>(
+      'select pg_current_wal_flush_lsn()::text as lsn',
+    );
+    return parseLsn(rows[0]?.lsn ?? '');
+  });
+}
+
+/** Whether its owner has dropped or closed the database meanwhile. */
+const isWithoutDatabase = (error: unknown): boolean =>
+  error instanceof DatabaseError && ['3D000', '55000'].includes(error.code ?? '');
+
+async function listOthers(client: Client): Promise<string[]> {
+  const { rows } = await client.query<{ name: string }>(
+    'select datname::text as name from pg_database where datallowconn and datname <> $1',
+    [DATABASE_NAME],
   );
+  return rows.map(({ name }) => name);
+}
+
+async function createRole(client: Client): Promise<void> {
+  const { rows } = await client.query<{ role: boolean; governed: boolean }>(
+    `select exists (select from pg_roles where rolname = '${POOLER_ROLE}') as role,
+       ${IS_GOVERNED} as governed`,
+  );
+  const [found] = rows;
+  // The creator of a role may grant it: a user who has created this one could read the verifiers of
+  // all others.
+  if (found?.governed === true) throw new Error(TAKEN);
+  // The commit is flushed when it returns, whatever the service has set.
+  await client.query('begin; set local synchronous_commit = local');
+  if (found?.role !== true) await client.query(`create role ${POOLER_ROLE}`);
+  await client.query(
+    `alter role ${POOLER_ROLE} login nosuperuser nocreatedb nocreaterole noreplication nobypassrls connection limit -1 password null valid until 'infinity'`,
+  );
+  await client.query('commit');
+}
+
+/** The prefix of the schema is reserved, so no user can have taken the name. */
+async function createLookup(client: Client): Promise<void> {
+  const { rows } = await client.query<{ body: string; isGranted: boolean }>(
+    `select prosrc as body, has_function_privilege($2, oid, 'execute')
+       and has_schema_privilege($2, pronamespace, 'usage') as "isGranted"
+     from pg_proc where oid = to_regprocedure($1)`,
+    [`${VERIFIER_FUNCTION}(text)`, POOLER_ROLE],
+  );
+  if (rows[0]?.body === LOOKUP_BODY && rows[0].isGranted) return;
+  await client.query(
+    'begin; set local synchronous_commit = local; set local allow_system_table_mods = on',
+  );
+  await client.query(`create schema if not exists ${POOLER_SCHEMA}`);
+  for (const statement of LOOKUP_STATEMENTS) await client.query(statement);
+  await client.query('commit');
 }

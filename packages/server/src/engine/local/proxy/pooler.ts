@@ -35,7 +35,10 @@ import { serviceSocket } from '../host/service-socket.ts';
 import { ownerOf } from '../host/users.ts';
 import { ALL_NETWORKS, isAllowed, runsInNetworkOf, type Listener } from '../network/listener.ts';
 import { CONTROL_ROLE } from '../postgres/files.ts';
+import type { Monitor } from '../postgres/monitor.ts';
 import { writeConfig } from '../postgres/server.ts';
+import { createPoolerDatabases, type PoolerDatabases } from './pooler-databases.ts';
+import { asksEachDatabase } from '../../pooler/conf.ts';
 import { accessFiles, CONF_FILE, HBA_FILE, USERS_FILE } from './pooler-files.ts';
 import { createPoolerRole } from './pooler-role.ts';
 
@@ -85,15 +88,24 @@ const HOLD_MS = 5000;
 const KILL_DEADLINE_MS = 60_000;
 
 /** The machine, and the watch over its poolers. */
-export type Poolers = { readonly machine: Machine; readonly watch: DaemonWatch };
+export type Poolers = {
+  readonly machine: Machine;
+  readonly watch: DaemonWatch;
+  readonly databases: PoolerDatabases;
+};
 
 /** @param changed called with the id of a service whose pooler died or was stopped by a signal */
 export function createPoolers(
   machine: Machine,
+  monitor: Monitor,
   rounds: Rounds,
   changed: (id: string) => void,
 ): Poolers {
-  return { machine, watch: createDaemonWatch(rounds, changed) };
+  return {
+    machine,
+    watch: createDaemonWatch(rounds, changed),
+    databases: createPoolerDatabases(monitor, rounds, changed),
+  };
 }
 
 /** @returns null if no pooler runs */
@@ -122,9 +134,9 @@ export async function launchPooler(
   id: string,
   paths: InstancePaths,
   plan: PoolerPlan,
-  { primary, untilReplayed }: PoolerServers,
+  servers: PoolerServers,
 ): Promise<string> {
-  await untilReplayed(await createPoolerRole(primary.paths, primary.port));
+  await prepareServers(plan, servers);
   const owner = ownerOf(machine, paths);
   await writeConf(owner, paths, plan);
   const begunMs = Date.now();
@@ -153,6 +165,15 @@ export async function launchPooler(
   return `accepting connections after ${Date.now() - begunMs} ms`;
 }
 
+/** Makes the role of a pooler, and what it calls, where the pooler connects to. */
+async function prepareServers(
+  { program }: PoolerPlan,
+  { primary, untilReplayed }: PoolerServers,
+): Promise<void> {
+  const where = asksEachDatabase(program.version) ? 'each database' : 'the database of the service';
+  await untilReplayed(await createPoolerRole(primary.paths, primary.port, where));
+}
+
 /**
  * Loads a new configuration or certificate, or one that was not loaded yet; clients that waited go
  * on.
@@ -164,12 +185,14 @@ export async function reloadPooler(
   id: string,
   paths: InstancePaths,
   plan: PoolerPlan,
+  servers: PoolerServers,
 ): Promise<string> {
+  await prepareServers(plan, servers);
   await writeConf(ownerOf(machine, paths), paths, plan);
   await command(paths, plan.port, 'reload');
   // A pool that is not paused refuses to resume.
-  for (const name of POOLS)
-    await command(paths, plan.port, `resume ${name}`).catch(() => undefined);
+  for (const statement of [...POOLS.map((name) => `resume ${name}`), 'resume'])
+    await command(paths, plan.port, statement).catch(() => undefined);
   await watch.watch(id, paths.pooler);
   return 'sessions stay';
 }
@@ -195,6 +218,10 @@ export async function holdPooler({ watch }: Poolers, paths: InstancePaths): Prom
       // Ends with the last transaction; a pool that is paused already refuses.
       held = client.query(`pause ${name}`).catch(() => undefined);
     }
+    // Other databases have sessions only: those are not waited for.
+    const others = await openConsole(paths, port);
+    consoles.push(others);
+    void others.query('pause').catch(() => undefined);
     await Promise.race([held, sleep(HOLD_MS, undefined, { ref: false })]);
   } catch {
     return; // a pooler that does not answer is checked again once its server is ready

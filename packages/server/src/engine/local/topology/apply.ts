@@ -308,14 +308,15 @@ async function applyToPooler(
   { paths, listener, listen, pooler }: Found,
 ): Promise<string> {
   const service = executor.machine.layout.service(spec.id);
+  const servers = {
+    primary: { paths, port: listen.port },
+    untilReplayed: () => Promise.resolve(), // it connects to the primary itself
+  };
   switch (step.kind) {
     case 'startPooler':
-      return startPooler(executor, spec.id, service, listener, pooler, {
-        primary: { paths, port: listen.port },
-        untilReplayed: () => Promise.resolve(), // it connects to the primary itself
-      });
+      return startPooler(executor, spec.id, service, listener, pooler, servers);
     case 'reloadPooler':
-      return reloadPooler(executor.poolers, spec.id, service, planOrThrow(pooler));
+      return reloadPooler(executor.poolers, spec.id, service, planOrThrow(pooler), servers);
     case 'stopPooler':
       await stopPooler(executor.poolers, service);
       return step.why;

@@ -58,7 +58,13 @@ export async function observeServer(
   const isBehindPooler =
     spec.set === null && (spec.ha === null || n === machine.layout.primaryOf(spec.id));
   const pooler = isBehindPooler
-    ? await planPooler(machine, spec, { paths, port: listen.port, listener, installation })
+    ? await planPooler(topology.poolers, spec, {
+        paths,
+        key: memberKey(spec.id, n),
+        port: listen.port,
+        listener,
+        installation,
+      })
     : null;
   const found: Found = {
     key: memberKey(spec.id, n),

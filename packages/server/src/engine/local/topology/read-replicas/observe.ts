@@ -158,5 +158,11 @@ async function poolerOf(
   const { listener, installation } = first;
   const paths = { ...first.paths, socket: gatewayPaths(topology, spec.id).root };
   const { port } = spec.endpoint;
-  return planPooler(topology.machine, spec, { paths, port, listener, installation });
+  return planPooler(topology.poolers, spec, {
+    paths,
+    key: first.key,
+    port,
+    listener,
+    installation,
+  });
 }

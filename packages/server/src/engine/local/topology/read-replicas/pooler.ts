@@ -24,14 +24,15 @@ export async function applyToPoolerOfSet(
   const { machine, executor, poolers } = topology;
   const { spec } = known;
   const paths = machine.layout.service(spec.id);
+  const serversNow = () => ({
+    primary: primaryOrWait(primary),
+    untilReplayed: (lsn: bigint) => untilReplayed(topology, known, lsn),
+  });
   switch (step.kind) {
     case 'startPooler':
-      return startPooler(executor, spec.id, paths, listenerFor(topology, spec), plan, {
-        primary: primaryOrWait(primary),
-        untilReplayed: (lsn) => untilReplayed(topology, known, lsn),
-      });
+      return startPooler(executor, spec.id, paths, listenerFor(topology, spec), plan, serversNow());
     case 'reloadPooler':
-      return reloadPooler(poolers, spec.id, paths, planOrThrow(plan));
+      return reloadPooler(poolers, spec.id, paths, planOrThrow(plan), serversNow());
     case 'stopPooler':
       await stopPooler(poolers, paths);
       return step.why;
