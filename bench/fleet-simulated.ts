@@ -1,4 +1,4 @@
-/** The cost of a fleet of simulated services that run: every round asks the engine for each of them. */
+/** The cost of a fleet of simulated services that run: rounds ask the engine for each of them. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Bench } from './lib/bench.ts';
 import { call, create, openCloud, type Cloud } from './lib/cloud.ts';

@@ -70,8 +70,8 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     edits: [
       {
         file: `${SERVER}/engine/pooler/conf.ts`,
-        from: '${all}  reject\\n`)',
-        to: '${all}  scram-sha-256\\n`)',
+        from: "${ours.join(',')}  ${all}  reject",
+        to: "${ours.join(',')}  ${all}  scram-sha-256",
       },
     ],
     caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/engine/pooler/conf.test.ts` }] },

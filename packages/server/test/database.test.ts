@@ -281,7 +281,7 @@ const PLANTED = [
   'drop database template1',
 ] as const;
 
-test('tools create and drop databases from the database postgres, and can leave nothing there', async () => {
+test('tools create and drop databases from postgres, and leave nothing there', async () => {
   const session = (user: string, password: string) =>
     connectTo(cloud, service, password, { database: 'postgres', user });
   await admin.query("create role plain login password 'plain-secret'");

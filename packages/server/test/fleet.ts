@@ -1,4 +1,4 @@
-/** Records of a fleet: services by the thousand, copied from one that the control plane made, and what was done to them. */
+/** Records of a fleet: thousands of services, copied from one, and what was done to them. */
 import { sql } from 'kysely';
 import { type Db, newId } from './probe.ts';
 
@@ -6,7 +6,8 @@ import { type Db, newId } from './probe.ts';
 const FIRST_PORT = 1_000_000;
 
 /**
- * Copies a service that is paused or simulated, and gives the copies operations, events and entries in the audit log. No triggers run.
+ * Copies a service that is paused or simulated, and gives the copies operations, events and entries
+ * in the audit log. No triggers run.
  *
  * @returns what takes it all out of the metadata database again
  */

@@ -177,7 +177,7 @@ const REFUSALS = [
   'revoke connect on database app from public',
 ] as const;
 
-test('a login that PostgreSQL refuses is refused at once, though the pooler has a connection', async () => {
+test('a login that PostgreSQL refuses is refused at once by its pooler', async () => {
   const service = await createPooled('refused');
   const admin = await through(service, 'tsdb');
   await admin.query('create database app');

@@ -75,7 +75,7 @@ async function plainSettings(major: number): Promise<Settings> {
   }
 }
 
-test('a service differs from a cluster of the same initdb only by what the documentation lists', async () => {
+test('a service differs from a cluster of the same initdb only as documented', async () => {
   const service = await cloud.create({ name: 'plain', service_type: 'POSTGRES' });
   const client = await connectTo(cloud, service, service.initial_password);
   const found = await settingsOf(client);

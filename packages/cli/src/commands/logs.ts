@@ -1,10 +1,11 @@
 import type { Schemas } from '@howdah/client';
-import type { Command } from 'commander';
+import { Option, type Command } from 'commander';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { given, verb, type Printing } from '../command.ts';
 import { answered, connect, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { findService, pathOf } from '../find.ts';
+import { formatEntry, LINE_PREFIX, LOG_FORMATS, type LogFormat } from '../log-formats.ts';
 import { momentIfGiven, MOMENTS } from '../moment.ts';
 import { note, say, sayJson, showAs } from '../output.ts';
 
@@ -25,6 +26,7 @@ type Options = Printing & {
   node?: string;
   since?: string;
   until?: string;
+  format?: LogFormat;
 };
 
 /** The interval of reads with --follow. */
@@ -56,6 +58,12 @@ export function addServiceLogs(
     )
     .option('--since <time>', `only lines at or after it: ${MOMENTS}`)
     .option('--until <time>', 'only lines before it')
+    .addOption(
+      new Option(
+        '--format <form>',
+        'all lines as PostgreSQL writes them: for pgbadger (stderr, with a full prefix), or csv',
+      ).choices(LOG_FORMATS),
+    )
     .action(async (name: string, options: Options) => {
       if (options.follow === true && options.until !== undefined)
         throw new Failure('--follow and --until: give only one of them', 'usage');
@@ -68,6 +76,11 @@ export function addServiceLogs(
         ...given('since', momentIfGiven('--since', options.since)),
         ...given('until', momentIfGiven('--until', options.until)),
       };
+      if (options.format !== undefined) {
+        if (options.follow === true)
+          throw new Failure('--follow and --format: give only one of them', 'usage');
+        return printAll(connection, id, query, options.format);
+      }
       if (options.follow === true) {
         note('following the server log; Ctrl-C ends it');
         return followLogs(connection, id, query, options);
@@ -77,6 +90,18 @@ export function addServiceLogs(
         page.logs.toReversed().forEach((line) => say(line)),
       );
     });
+}
+
+/** Prints all lines, oldest first: the API has the newest first. */
+async function printAll(
+  connection: Connection,
+  id: string,
+  query: Query,
+  format: LogFormat,
+): Promise<void> {
+  const { entries } = await readSince(connection, id, query);
+  for (const entry of entries.toReversed()) say(formatEntry(format, entry));
+  if (format === 'pgbadger') note(`pgbadger -f stderr --prefix '${LINE_PREFIX}' FILE`);
 }
 
 async function readPage(connection: Connection, id: string, query: Query): Promise<Logs> {

@@ -2702,6 +2702,21 @@ export interface components {
                 timestamp: string;
                 message: string;
                 severity: string;
+                origin?: {
+                    process_id?: number;
+                    user_name?: string;
+                    database_name?: string;
+                    application_name?: string;
+                    /** @description its address, or [local] */
+                    client?: string;
+                    session_id?: string;
+                    session_line?: number;
+                    session_start?: string;
+                    command_tag?: string;
+                    /** @description the SQLSTATE */
+                    error_code?: string;
+                    backend_type?: string;
+                };
             }[];
             /** @description pass it as cursor to get the next page; absent on the last page */
             last_cursor?: string;

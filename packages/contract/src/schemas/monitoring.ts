@@ -5,10 +5,28 @@ import { closed, dateTime } from './parts.ts';
 import { DATABASE_NAME } from '../types.ts';
 import { SERIES_FUNCTIONS, TIGER_SERIES_FUNCTIONS } from '../values.ts';
 
+/** The session that wrote a line, as PostgreSQL's structured logs have it. */
+const LogOriginSchema = Type.Object({
+  process_id: Type.Optional(Type.Integer()),
+  user_name: Type.Optional(Type.String()),
+  database_name: Type.Optional(Type.String()),
+  application_name: Type.Optional(Type.String()),
+  client: Type.Optional(Type.String({ description: 'its address, or [local]' })),
+  session_id: Type.Optional(Type.String()),
+  session_line: Type.Optional(Type.Integer()),
+  session_start: Type.Optional(Type.String()),
+  command_tag: Type.Optional(Type.String()),
+  error_code: Type.Optional(Type.String({ description: 'the SQLSTATE' })),
+  backend_type: Type.Optional(Type.String()),
+});
+
+export type LogOrigin = Type.Static<typeof LogOriginSchema>;
+
 export const LogEntrySchema = Type.Object({
   timestamp: Type.String(),
   message: Type.String(),
   severity: Type.String(),
+  origin: Type.Optional(LogOriginSchema),
 });
 
 export type LogEntry = Type.Static<typeof LogEntrySchema>;

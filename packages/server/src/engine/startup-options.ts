@@ -51,6 +51,9 @@ const FOR_SUPERUSER: Readonly<Record<string, string>> = {
   session_preload_libraries: '',
   session_replication_role: 'origin',
   allow_system_table_mods: 'off',
+  // A statement of ours may have the verifier of a password.
+  log_min_duration_statement: '-1',
+  log_min_duration_sample: '-1',
 };
 /** Known from a major version on. */
 const SINCE: readonly { major: number; anybody: boolean; name: string; value: string }[] = [

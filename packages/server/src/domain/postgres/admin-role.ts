@@ -35,9 +35,11 @@ const LOGGING_PARAMETERS = [
   'log_temp_files',
   'log_lock_waits',
 ] as const;
-export const GRANT_LOGGING = `grant set on parameter ${LOGGING_PARAMETERS.join(', ')} to ${ADMIN_ROLE}`;
+const NAMES = LOGGING_PARAMETERS.join(', ');
+export const GRANT_LOGGING = `grant set on parameter ${NAMES} to ${ADMIN_ROLE}`;
 /** Whether tsdbadmin may, in SQL of any role. */
-export const MAY_SET_LOGGING = `has_parameter_privilege('${ADMIN_ROLE}', '${LOGGING_PARAMETERS[0]}', 'set')`;
+const [FIRST] = LOGGING_PARAMETERS;
+export const MAY_SET_LOGGING = `has_parameter_privilege('${ADMIN_ROLE}', '${FIRST}', 'set')`;
 
 /**
  * SQL that opens the database `postgres`, for a superuser in it: createdb, dropdb and most tools
@@ -46,9 +48,10 @@ export const MAY_SET_LOGGING = `has_parameter_privilege('${ADMIN_ROLE}', '${LOGG
  */
 export const OPEN_MAINTENANCE: readonly string[] = [
   'revoke all on schema public from public',
-  'revoke execute on function lo_create(oid), lo_creat(integer), lo_from_bytea(oid, bytea) from public',
+  `revoke execute on function lo_create(oid), lo_creat(integer), lo_from_bytea(oid, bytea)
+   from public`,
   'grant connect on database postgres to public',
 ];
 
 /** Whether the database `postgres` is open, in SQL of a superuser. */
-export const IS_MAINTENANCE_OPEN = "has_database_privilege('public', 'postgres', 'connect')";
+export const IS_MAINTENANCE_OPEN = `has_database_privilege('public', 'postgres', 'connect')`;

@@ -1,4 +1,4 @@
-/** Rounds ask for each of thousands of services: a question must not be slower with each service. */
+/** Rounds ask for each of thousands of services: no question may be slower with each of them. */
 import { expect, test, vi } from 'vitest';
 import { createMemoryRecords } from '../conformance/memory-records.ts';
 import { createModelEngine } from './index.ts';

@@ -62,7 +62,7 @@ test('each database has a pool, and a role may take the connections of all pools
   expect(conf).toContain('\nmax_user_connections = 83\n');
 });
 
-test('a version that can asks one database, others ask for roles that may connect to their own', () => {
+test('new versions ask one database, others ask each for the roles that may connect', () => {
   expect(conf).toContain(' where pg_catalog.has_database_privilege(role::pg_catalog.name, ');
   expect(conf).not.toContain('auth_dbname');
   const newer = poolerConf({ ...input, version: '1.24.1' });

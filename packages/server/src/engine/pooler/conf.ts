@@ -66,7 +66,7 @@ const ONE_LOOKUP_SINCE = [1, 19] as const;
 /** Whether each database needs the function that gives verifiers. */
 export const asksEachDatabase = (version: string): boolean => !isAtLeast(version, ONE_LOOKUP_SINCE);
 
-/** The first version that takes `options`, of parameters that it is told to keep for each client. */
+/** The first version that takes `options`, of parameters that it keeps for each client. */
 const OPTIONS_SINCE = [1, 20] as const;
 /**
  * Parameters that PostgreSQL reports to clients, beside those that PgBouncer keeps anyway. Others

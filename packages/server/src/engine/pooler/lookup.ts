@@ -17,7 +17,8 @@ export const LOOKUP_BODY = `select r.rolname::text, r.rolpassword
          where r.rolname = $1 and r.rolcanlogin and not r.rolsuper
            and r.rolname not in ('${POOLER_ROLE}', '${READER_ROLE}')
            and r.rolconnlimit <> 0
-           and r.rolpassword is not null and (r.rolvaliduntil is null or r.rolvaliduntil > pg_catalog.now())`;
+           and r.rolpassword is not null
+           and (r.rolvaliduntil is null or r.rolvaliduntil > pg_catalog.now())`;
 
 /**
  * Statements of a superuser, once the role and the schema are there. They make a function that

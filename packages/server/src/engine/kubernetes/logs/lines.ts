@@ -4,9 +4,9 @@
  * stamp: PostgreSQL's own times repeat, and are out of order.
  */
 import { createHash } from 'node:crypto';
-import { Type } from 'typebox';
+import { Type, type Static } from 'typebox';
 import { Value } from 'typebox/value';
-import type { LogEntry } from '@howdah/contract';
+import type { LogEntry, LogOrigin } from '@howdah/contract';
 
 /** Characters of a message that are kept and shown. */
 export const MAX_MESSAGE = 64 * 1024;
@@ -17,8 +17,20 @@ const LINE = Type.Object({
     log_time: Type.String({ maxLength: 100 }),
     error_severity: Type.String({ maxLength: 20 }),
     message: Type.String(),
+    process_id: Type.Optional(Type.String({ pattern: '^[0-9]{1,10}$' })),
+    user_name: Type.Optional(Type.String()),
+    database_name: Type.Optional(Type.String()),
+    application_name: Type.Optional(Type.String()),
+    connection_from: Type.Optional(Type.String()),
+    session_id: Type.Optional(Type.String()),
+    session_line_num: Type.Optional(Type.String({ pattern: '^[0-9]{1,15}$' })),
+    session_start_time: Type.Optional(Type.String()),
+    command_tag: Type.Optional(Type.String()),
+    sql_state_code: Type.Optional(Type.String()),
+    backend_type: Type.Optional(Type.String()),
   }),
 });
+type Record = Static<typeof LINE>['record'];
 
 /** `at`: its stamp; ns since the epoch, with 19 digits, so that texts compare as numbers do. */
 export type LogLine = Readonly<{ at: string; entry: LogEntry }>;
@@ -58,7 +70,29 @@ function lineIn(raw: string): LogLine | null {
   const ms = Date.parse(time.replace(/^(\S+) (\S+) UTC$/, '$1T$2Z'));
   if (Number.isNaN(ms)) return null;
   const timestamp = new Date(ms).toISOString();
-  return { at: stamp.at, entry: { timestamp, severity, message: cut(message) } };
+  const origin = originIn(parsed.record);
+  return { at: stamp.at, entry: { timestamp, severity, message: cut(message), origin } };
+}
+
+/** The session of a line: CloudNativePG has the columns of csvlog as texts. */
+function originIn(record: Record): LogOrigin {
+  const { process_id: pid, session_line_num: line, connection_from: from } = record;
+  const texts = {
+    user_name: record.user_name,
+    database_name: record.database_name,
+    application_name: record.application_name,
+    client: from?.replace(/:\d+$/, ''),
+    session_id: record.session_id,
+    session_start: record.session_start_time,
+    command_tag: record.command_tag,
+    error_code: record.sql_state_code,
+    backend_type: record.backend_type,
+  };
+  return {
+    ...(pid === undefined ? {} : { process_id: Number(pid) }),
+    ...(line === undefined ? {} : { session_line: Number(line) }),
+    ...Object.fromEntries(Object.entries(texts).filter(([, text]) => (text ?? '') !== '')),
+  };
 }
 
 const cut = (message: string): string =>

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { serverSettings } from '../../../domain/postgres/settings.ts';
 import { clusterParameters } from './parameters.ts';
 
-test('what initdb takes from the locale is set, and what is not ours has its default', () => {
+test('settings that initdb takes from the locale are set, others keep their defaults', () => {
   for (const major of [16, 18]) {
     const settings = serverSettings({ size: 'shared', major, extensions: [], storageGb: 10 });
     expect(settings['default_text_search_config']).toBe("'pg_catalog.english'");

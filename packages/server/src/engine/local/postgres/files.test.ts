@@ -93,7 +93,7 @@ test('a service with a user of its own sees no accounts but its own, and is supe
   ]);
 });
 
-test('behind a gateway, the writer of a drill connects to its database, from this machine only', () => {
+test('behind a gateway, the writer of a drill connects from this machine, to its database', () => {
   const more = lines(configFiles({ ...input, replicated: true }, users)['pg_hba.conf']).filter(
     (line) => !lines(files['pg_hba.conf']).includes(line),
   );

@@ -3,7 +3,7 @@
  */
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import type { LogEntry } from '@howdah/contract';
+import type { LogEntry, LogOrigin } from '@howdah/contract';
 import { listEntries, removeEntry, statEntry } from '../host/service-files.ts';
 import { BadCursor, type LogPage, type LogQuery } from '../../engine.ts';
 import { linesBackwards, MAX_LINE_BYTES, type LogLine, type ReadBudget } from './log-lines.ts';
@@ -131,6 +131,31 @@ function parseLine({ line, bytes, isCut }: LogLine): LogEntry | null {
       .replace(/ ?(UTC|GMT)$/, 'Z'),
     severity: text('error_severity'),
     message: [text('message'), ...extra, ...cut].join('\n'),
+    origin: originIn(parsed),
+  };
+}
+
+function originIn(parsed: object): LogOrigin {
+  const text = (name: keyof LogOrigin, key: string): object => {
+    const value: unknown = Reflect.get(parsed, key);
+    return typeof value === 'string' && value !== '' ? { [name]: value } : {};
+  };
+  const number = (name: keyof LogOrigin, key: string): object => {
+    const value: unknown = Reflect.get(parsed, key);
+    return Number.isSafeInteger(value) ? { [name]: value } : {};
+  };
+  return {
+    ...number('process_id', 'pid'),
+    ...text('user_name', 'user'),
+    ...text('database_name', 'dbname'),
+    ...text('application_name', 'application_name'),
+    ...text('client', 'remote_host'),
+    ...text('session_id', 'session_id'),
+    ...number('session_line', 'line_num'),
+    ...text('session_start', 'session_start'),
+    ...text('command_tag', 'ps'),
+    ...text('error_code', 'state_code'),
+    ...text('backend_type', 'backend_type'),
   };
 }
 

@@ -139,8 +139,8 @@ async function readMarker(paths: InstancePaths): Promise<string | null> {
 }
 
 /**
- * The arguments of initdb that decide what a cluster contains. From 17 on PostgreSQL brings a locale
- * provider of its own, whose order does not change with the system's C library.
+ * The arguments of initdb that decide what a cluster contains. From 17 on PostgreSQL brings a
+ * locale provider of its own, whose order does not change with the system's C library.
  */
 export const initdbArguments = (major: number): string[] => [
   '--username',

@@ -83,7 +83,8 @@ async function createRole(client: Client): Promise<void> {
   await client.query('begin; set local synchronous_commit = local');
   if (found?.role !== true) await client.query(`create role ${POOLER_ROLE}`);
   await client.query(
-    `alter role ${POOLER_ROLE} login nosuperuser nocreatedb nocreaterole noreplication nobypassrls connection limit -1 password null valid until 'infinity'`,
+    `alter role ${POOLER_ROLE} login nosuperuser nocreatedb nocreaterole noreplication nobypassrls
+       connection limit -1 password null valid until 'infinity'`,
   );
   await client.query('commit');
 }
