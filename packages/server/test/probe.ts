@@ -62,7 +62,8 @@ export { findNetworks, probeNetworks } from '../src/engine/local/network/network
 
 // engine/local/postgres
 export { configFiles, CONTROL_ROLE } from '../src/engine/local/postgres/files.ts';
-export { copyNpmFiles, type Installation } from '../src/engine/local/postgres/installations.ts';
+export { type Installation } from '../src/engine/local/postgres/installations.ts';
+export { copyNpmFiles } from '../src/engine/local/postgres/npm-copy.ts';
 export { createMonitor } from '../src/engine/local/postgres/monitor.ts';
 export {
   MEMBER,

@@ -1,6 +1,8 @@
 /** Starts that cannot be: they end with a message, and leave nothing running. */
 import { once } from 'node:events';
+import { chmod, readdir, realpath, rm, truncate } from 'node:fs/promises';
 import { createServer } from 'node:net';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { install } from './harness.ts';
 
@@ -19,3 +21,23 @@ test('a start whose port is taken ends with a message, and the next one finds al
   await cloud.until(service.service_id, 'READY');
   expect(await cloud.destroy()).toEqual([]);
 });
+
+test.runIf(process.getuid?.() === 0)(
+  'a start under umask 077 makes files that servers can read, and repairs those that are closed or cut off',
+  async () => {
+    const cloud = await install({}, ['sh', '-c', 'umask 077; exec "$@"', 'sh']);
+    const data = await realpath(join(cloud.home, 'data'));
+    await cloud.cli('down', '--databases');
+    // A start of an older release under this umask left them so.
+    const installations = join(data, 'postgres');
+    const copies = (await readdir(installations)).map((name) => join(installations, name));
+    const closed = [data, join(data, 'rootfs'), join(data, 'rootfs', 'proc'), installations];
+    for (const path of [...closed, ...copies]) await chmod(path, 0o700);
+    for (const copy of copies) await truncate(join(copy, 'bin', 'initdb'), 1000);
+    await rm(join(data, 'templates'), { recursive: true });
+    await cloud.up();
+    const service = await cloud.create({ name: 'made', service_type: 'POSTGRES' });
+    await cloud.until(service.service_id, 'READY');
+    expect(await cloud.destroy()).toEqual([]);
+  },
+);
