@@ -122,9 +122,9 @@ export {
   signal,
   uidOf,
   waitUntilGone,
-  workingDirectoryOf,
 } from '../src/lib/processes.ts';
 export { run } from '../src/lib/run.ts';
+export { workingDirectoryOf } from '../src/lib/working-directories.ts';
 export { scramVerifier } from '../src/lib/scram.ts';
 export { sha256 } from '../src/lib/secret.ts';
 export {

@@ -14,6 +14,7 @@ import {
   type PgBackRest,
   type Repository,
 } from './repository.ts';
+import { ownCapabilities } from '../lib/kernel-capabilities.ts';
 
 export type Call = {
   /** The command, and its arguments: nothing secret. */
@@ -190,6 +191,11 @@ const CONFINE = [
 
 /** The beginning of a command for root: nothing but these two directories can be written. */
 async function confinedTo(writable: readonly [string, string]): Promise<string[]> {
+  if (!ownCapabilities().has('CAP_SYS_ADMIN'))
+    throw new RepositoryProblem(
+      'data of another installation is restored in a mount namespace, which takes CAP_SYS_ADMIN: ' +
+        'start the container with --cap-add SYS_ADMIN',
+    );
   const mounts = (await readFile('/proc/self/mountinfo', 'utf8')).split('\n').slice(0, -1);
   const paths = mounts.map((line) =>
     // proc(5): spaces and the like are octal.
@@ -210,7 +216,11 @@ function enclosed(
   { readsAll = false, isBackground = false }: Call,
   command: readonly string[],
 ): string[] {
-  const capabilities = readsAll ? '-all,+dac_read_search' : '-all';
+  const own = ownCapabilities();
+  // A container has only the stronger one.
+  const reading = own.has('CAP_DAC_READ_SEARCH') ? 'dac_read_search' : 'dac_override';
+  const capabilities = readsAll ? `-all,+${reading}` : '-all';
+  const sets = ['inh-caps', 'ambient-caps', ...(own.has('CAP_SETPCAP') ? ['bounding-set'] : [])];
   const as =
     user === null
       ? []
@@ -220,7 +230,7 @@ function enclosed(
           '--regid',
           String(user.gid),
           '--clear-groups',
-          ...['inh-caps', 'ambient-caps', 'bounding-set'].map((set) => `--${set}=${capabilities}`),
+          ...sets.map((set) => `--${set}=${capabilities}`),
         ];
   return [
     'setpriv',

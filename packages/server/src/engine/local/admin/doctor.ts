@@ -15,6 +15,7 @@ import {
   type ImagePaths,
 } from '../host/image.ts';
 import { SMALLEST_STORE_BYTES } from '../host/image-create.ts';
+import { capabilitiesFinding } from '../host/root-privileges.ts';
 import { probeEgress } from '../host/egress.ts';
 import { RESERVE_AGAIN_PERCENT, RESERVE_RELEASE_PERCENT } from '../../../domain/disk.ts';
 import type { DiskUsage } from '../../engine.ts';
@@ -45,6 +46,7 @@ import {
   whyNotIsolated,
 } from '../host/machine.ts';
 import { probeNetworks } from '../network/networks.ts';
+import { ownCapabilities } from '../../../lib/kernel-capabilities.ts';
 import { exists, isErrno } from '../../../lib/processes.ts';
 import { findSystemUser } from '../../../lib/system-users.ts';
 import { foreseeSandbox, type Namespaces } from '../host/sandbox.ts';
@@ -63,6 +65,7 @@ export async function doctor(
   return [
     { what: 'Node', state: 'ok', found: process.version },
     await privileges(),
+    ...(process.getuid?.() === 0 ? [capabilitiesFinding(ownCapabilities())] : []),
     namespaces === 'none'
       ? {
           what: 'PID namespaces',

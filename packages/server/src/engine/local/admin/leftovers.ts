@@ -11,6 +11,7 @@ import { listGroups, type Group } from '../host/limits.ts';
 import { findSystemUser } from '../../../lib/system-users.ts';
 import { groupName, SERVER_USERS } from '../host/machine.ts';
 import { strayNetworks } from '../network/networks.ts';
+import { ownCapabilities } from '../../../lib/kernel-capabilities.ts';
 import { allPids, exists, noneOf, openRegular, readOrNull } from '../../../lib/processes.ts';
 import { REGISTRY, type UidRange } from '../host/users.ts';
 
@@ -41,11 +42,9 @@ export async function findLeftovers(
   const segments = files.filter(({ name, uid }) => SEGMENT.test(name) && isOurs(uid));
   const gone = await Promise.all(tables.map(async ({ home }) => !(await exists(home))));
   return [
-    ...straySegments(
-      segments,
-      segments.length === 0 ? new Set() : await segmentsInUse(),
-      Date.now(),
-    ),
+    ...(segments.length === 0 || (isRoot && !ownCapabilities().has('CAP_SYS_PTRACE'))
+      ? [] // without this capability the kernel does not show which of them are in use
+      : straySegments(segments, await segmentsInUse(), Date.now())),
     ...strayLists(files, Date.now()),
     ...strayGroups(groups, await knownGroups(data, tables), Date.now()),
     ...tables

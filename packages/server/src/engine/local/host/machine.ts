@@ -13,10 +13,12 @@ import { findInstallations } from '../postgres/installations.ts';
 import { createLayout, type Layout } from './layout.ts';
 import { findLimits, probeLimits } from './limits.ts';
 import { probeNetworks } from '../network/networks.ts';
+import { ownCapabilities } from '../../../lib/kernel-capabilities.ts';
 import { exists, isErrno } from '../../../lib/processes.ts';
 import { keepReserve } from './reserve.ts';
 import { markerOf } from './marker.ts';
 import { ensureDirectory } from './root-files.ts';
+import { whyRootCannot } from './root-privileges.ts';
 import { run } from '../../../lib/run.ts';
 import { TUNING, type Tuning } from '../../../lib/tuning.ts';
 import { ensureSystemUser, findSystemUser } from '../../../lib/system-users.ts';
@@ -53,7 +55,10 @@ export async function prepareMachine(
   uidRange: UidRange = DEFAULT_UID_RANGE,
   tuning: Tuning = TUNING,
 ): Promise<Machine> {
-  const owner = process.getuid?.() === 0 ? await serverUser() : null;
+  const isRoot = process.getuid?.() === 0;
+  const why = isRoot ? whyRootCannot(ownCapabilities()) : null;
+  if (why !== null) throw new Error(why);
+  const owner = isRoot ? await serverUser() : null;
   const data = await makeDataDirectory(home);
   await attachImage(imagePaths(data));
   await ensureDirectory(data, 0o711);
