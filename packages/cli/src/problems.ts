@@ -1,7 +1,8 @@
 /** Problems of services and their remedies, printed to stderr beside the tables. */
 import type { Schemas } from '@howdah/client';
 import { answered, type Connection } from './connection.ts';
-import { note, paintNote, quotedWord } from './output.ts';
+import { quotedWord } from '@howdah/contract/shell';
+import { note, paintNote } from './output.ts';
 
 type Service = Pick<Schemas['Service'], 'service_id' | 'name' | 'status' | 'warnings'>;
 type Operation = Pick<Schemas['Operation'], 'kind' | 'status' | 'error'>;

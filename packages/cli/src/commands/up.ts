@@ -4,6 +4,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { quotedWord } from '@howdah/contract/shell';
 import type { Command } from 'commander';
 import { Failure } from '../exit.ts';
 import { duration, paint, say } from '../output.ts';
@@ -165,8 +166,9 @@ function greet(
   paths: { credentials: string; log: string },
 ): void {
   // The command is pasted into another terminal, which does not have this environment.
-  const setting = home === join(homedir(), '.howdah') ? '' : `HOWDAH_HOME='${home}' `;
-  const ca = apiUrl.startsWith('https:') ? ` --cacert '${join(home, 'ca', 'ca.pem')}'` : '';
+  const setting = home === join(homedir(), '.howdah') ? '' : `HOWDAH_HOME=${quotedWord(home)} `;
+  const authority = join(home, 'ca', 'ca.pem');
+  const ca = apiUrl.startsWith('https:') ? ` --cacert ${quotedWord(authority)}` : '';
   say(`
 ${paint.bold('Howdah is up.')}
   console      ${paint.cyan(consoleUrl)}
@@ -176,7 +178,7 @@ ${paint.bold('Howdah is up.')}
   log          ${paths.log}
 
 Make a database:
-  eval "$(${setting}${LAUNCHER} env)"
+  eval "$(${setting}${quotedWord(LAUNCHER)} env)"
   curl -s${ca} -H "Authorization: Bearer $HD_KEY" -H 'Content-Type: application/json' \\
     -d '{"name": "first"}' "$HD_PROJECT/services"
 

@@ -1,8 +1,9 @@
 /**
  * The working directories of processes, by which servers and the programs beside them are found.
  *
- * Linux shows them to root with CAP_SYS_PTRACE, which a container takes away, and to the user of the
- * process. Without it, a program that runs as that user is asked (docs/decisions/0081-containers.md).
+ * Linux shows them to root with CAP_SYS_PTRACE, which a container takes away, and to the user of
+ * the process. Without it, a program that runs as that user is asked
+ * (docs/decisions/0081-containers.md).
  */
 import { readlinkSync, statSync } from 'node:fs';
 import { idsOf, isErrno } from './processes.ts';

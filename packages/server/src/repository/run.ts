@@ -2,6 +2,7 @@
  * Runs pgBackRest: without a configuration file, with all options in its environment, as a user
  * that can read and otherwise change nothing of the machine, and with a low priority.
  */
+import { unescaped } from '../lib/mounts.ts';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { chown, mkdtemp, open, readFile, rm, statfs, type FileHandle } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -197,12 +198,7 @@ async function confinedTo(writable: readonly [string, string]): Promise<string[]
         'start the container with --cap-add SYS_ADMIN',
     );
   const mounts = (await readFile('/proc/self/mountinfo', 'utf8')).split('\n').slice(0, -1);
-  const paths = mounts.map((line) =>
-    // proc(5): spaces and the like are octal.
-    (line.split(' ')[4] ?? '').replaceAll(/\\(\d{3})/g, (_, digits: string) =>
-      String.fromCodePoint(Number.parseInt(digits, 8)),
-    ),
-  );
+  const paths = mounts.map((line) => unescaped(line.split(' ')[4] ?? ''));
   const namespace = ['unshare', '--mount', '--propagation', 'private', '--'];
   return [...namespace, 'sh', '-c', CONFINE, 'sh', ...writable, ...new Set(paths), '--'];
 }

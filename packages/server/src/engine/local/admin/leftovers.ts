@@ -3,6 +3,8 @@
  * audit` and `howdah doctor`: shared memory, mount lists, cgroups, packet filters, networks of
  * VPCs, store images. Changes nothing.
  */
+import { unescaped } from '../../../lib/mounts.ts';
+import { quotedWord } from '@howdah/contract/shell';
 import { readlinkSync } from 'node:fs';
 import { lstat, readdir, realpath } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -184,7 +186,7 @@ export function strayGroups(
     )
     .map(({ name, paths }) => ({
       found: `cgroup ${name} has no process and belongs to no installation that is known here`,
-      remedy: `find ${paths.join(' ')} -type d -delete`,
+      remedy: `find ${paths.map(quotedWord).join(' ')} -type d -delete`,
     }));
 }
 
@@ -248,10 +250,13 @@ export function strayImages(devices: readonly LoopFile[], mounts: string): Lefto
   return devices
     .filter(({ file }) => IMAGE.test(basename(file)))
     .map(({ device, file }) => {
-      const at = fields.filter((words) => words.includes(device)).map((words) => words[4] ?? '');
+      const at = fields
+        .filter((words) => words.includes(device))
+        .map((words) => unescaped(words[4] ?? ''));
       return {
         found: `${device} holds the store image ${file.replace(DELETED, '')}, which is deleted${at.length === 0 ? '' : `, and is mounted on ${at.join(', ')}`}`,
-        remedy: at.length === 0 ? `losetup --detach ${device}` : `umount ${at.join(' ')}`,
+        remedy:
+          at.length === 0 ? `losetup --detach ${device}` : `umount ${at.map(quotedWord).join(' ')}`,
       };
     });
 }

@@ -263,7 +263,7 @@ function rulesOf(
   );
   return `table inet ${name}; delete table inet ${name};
 table inet ${name} {
-  comment "${home.replaceAll(/["\\\n]/g, '?').slice(0, 90)} in ${rootId()}";
+  comment "${home} in ${rootId()}";
   chain copies {
     type filter hook output priority -10; policy accept;
 ${marks.join('')}  }

@@ -17,7 +17,8 @@ const USEFUL: readonly { name: Capability; without: string }[] = [
   {
     name: 'CAP_SYS_ADMIN',
     without:
-      'no namespaces, so that all services run as one user, which can read the files of all; no data volume',
+      'no namespaces, so that all services run as one user, which can read all their files; ' +
+      'no data volume',
   },
   {
     name: 'CAP_NET_ADMIN',
@@ -35,8 +36,8 @@ export function whyRootCannot(held: CapabilitySet): string | null {
   const missing = REQUIRED.filter((name) => !held.has(name));
   return missing.length === 0
     ? null
-    : `root has no ${missing.join(', ')} here, without which servers cannot run as users of their ` +
-        `own: start the container with ${addingOf(missing)}, or start Howdah as a user`;
+    : `root has no ${missing.join(', ')} here, without which servers cannot run as users of ` +
+        `their own: start the container with ${addingOf(missing)}, or start Howdah as a user`;
 }
 
 /** The capabilities that a container has taken from root, for `howdah doctor`. */

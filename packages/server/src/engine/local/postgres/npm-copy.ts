@@ -1,6 +1,6 @@
 /**
- * The copy of npm's PostgreSQL beside the data. npm gives files the modes of its caller's umask, and
- * an interrupted start leaves a part of them: the copy is compared with its source at each start.
+ * The copy of npm's PostgreSQL beside the data. npm gives files the modes of its caller's umask,
+ * and an interrupted start leaves a part of them: each start compares the copy with its source.
  */
 import { lstatSync, readdirSync, readlinkSync, type Stats } from 'node:fs';
 import { basename, join } from 'node:path';

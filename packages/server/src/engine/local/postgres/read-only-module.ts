@@ -111,7 +111,9 @@ async function compile(
 /** A module that cannot be loaded would keep every server from starting. */
 async function assertLoads(postgres: string, module: string): Promise<void> {
   const { stderr } = await promisify(execFile)(postgres, ['--version'], {
-    env: { LD_PRELOAD: module, LD_BIND_NOW: '1' },
+    // Blanks and colons in a path would separate two modules.
+    cwd: dirname(module),
+    env: { LD_PRELOAD: `./${basename(module)}`, LD_BIND_NOW: '1' },
   });
   if (stderr !== '') throw new Error(`the module for read-only sessions does not load: ${stderr}`);
 }
