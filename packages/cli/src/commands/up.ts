@@ -39,7 +39,12 @@ async function up(options: Options): Promise<void> {
   // Before anything is created: a refused start leaves nothing behind.
   await refuseTakenPort(config);
   if (!config.localRegion) return runInCluster(server, config);
-  const { log, path: logPath } = server.openLog(config.home);
+  const { log, path: logPath, reopen } = server.openLog(config.home);
+  for (const name of REOPEN)
+    process.on(name, () => {
+      reopen();
+      log.info({ path: logPath, signal: name }, 'the control log was opened again');
+    });
   const plane = await server
     .startControlPlane(config, log, (step, ms) =>
       say(`${paint.green('✓')} ${step} ${paint.dim(duration(ms))}`),
@@ -81,6 +86,8 @@ async function runInCluster(server: Server, config: Config): Promise<void> {
   const log = server.openOutputLog();
   let end = async (): Promise<void> => undefined;
   const stop = (): void => void end().finally(() => process.exit(0));
+  // Standard output is the control log: there is nothing to open again.
+  for (const name of REOPEN) process.on(name, () => undefined);
   process.once('SIGINT', stop).once('SIGTERM', stop);
   try {
     const plane = await server.startControlPlane(config, log, (step, ms) =>
@@ -93,6 +100,12 @@ async function runInCluster(server: Server, config: Config): Promise<void> {
     throw error instanceof server.ConfigError ? new Failure(error.message, 'usage') : error;
   }
 }
+
+/**
+ * Programs that rotate logs send one of them. Without a handler, Node ends by SIGHUP and SIGUSR2,
+ * and opens a port for debuggers by SIGUSR1.
+ */
+const REOPEN = ['SIGHUP', 'SIGUSR1', 'SIGUSR2'] as const;
 
 type Listening = { host: string; port: number };
 

@@ -6,7 +6,7 @@ import { replicationConf, WAITS_FOR_NOBODY } from './postgres/replication.ts';
 import { gatewayConfig, setGatewayConfig } from './proxy/gateway.ts';
 import { localPoolerConf } from './proxy/pooler-files.ts';
 
-const HOME = "/srv/o'clock #1 {x}; 100%";
+const HOME = "/srv/o'clock #1 {x}; %d";
 const paths = instancePaths(`${HOME}/data/services/abcdefghij`);
 const listen = { address: '127.0.0.1', port: 20_000 };
 
@@ -20,9 +20,7 @@ test('HAProxy gets paths from its working directory on, in which nothing has a m
 
 test('a standby gets a connection string of which the path is one value', () => {
   const text = replicationConf('m1', { paths, port: 5432 }, WAITS_FOR_NOBODY);
-  expect(text).toContain(
-    `primary_conninfo = 'host=''/srv/o\\\\''clock #1 {x}; 100%/data/services/abcdefghij/run'' port=5432 `,
-  );
+  expect(text).toContain(`primary_conninfo = 'host=''/srv/o\\\\''clock #1 {x}; %d/data/services/`);
 });
 
 test('PgBouncer gets the socket of the server as one quoted value', () => {
@@ -35,7 +33,7 @@ test('PgBouncer gets the socket of the server as one quoted value', () => {
     certificatePem: 'x',
   });
   expect(text).toContain(
-    "tsdb = host='/srv/o''clock #1 {x}; 100%/data/services/abcdefghij/run' port=5432 ",
+    "tsdb = host='/srv/o''clock #1 {x}; %d/data/services/abcdefghij/run' port=5432 ",
   );
 });
 

@@ -176,5 +176,6 @@ const fileOf = ({ fresh }: Pair): string => join(fresh.logs, 'definitions.dump')
 
 /** The name of a database is the tenant's: only as a quoted value it is never an address. */
 export function addressOf({ socket }: Pick<InstancePaths, 'socket'>, database: string): string {
-  return `host=${conninfoValue(socket)} port=${COPY_PORT} user=${ADMIN_ROLE} dbname=${conninfoValue(database)}`;
+  const [host, dbname] = [conninfoValue(socket), conninfoValue(database)];
+  return `host=${host} port=${COPY_PORT} user=${ADMIN_ROLE} dbname=${dbname}`;
 }
