@@ -16,6 +16,7 @@ import {
 } from '../host/image.ts';
 import { SMALLEST_STORE_BYTES } from '../host/image-create.ts';
 import { capabilitiesFinding } from '../host/root-privileges.ts';
+import { releasesBehind } from '../../../domain/postgres/minor-releases.ts';
 import { probeEgress } from '../host/egress.ts';
 import { RESERVE_AGAIN_PERCENT, RESERVE_RELEASE_PERCENT } from '../../../domain/disk.ts';
 import type { DiskUsage } from '../../engine.ts';
@@ -89,6 +90,7 @@ export async function doctor(
         `extensions: ${extensions.join(', ') || 'none of timescaledb, vector'}` +
         (timescaledb === null ? '' : ` (TimescaleDB: ${EDITION_NOTE[timescaledb]})`),
     })),
+    ...usable.flatMap((one) => minorVersion(one, new Date())),
     ...usable.map(readOnlySessions),
     ...tooOld.map(({ version, bin }): Finding => ({
       what: `PostgreSQL ${version}`,
@@ -125,6 +127,40 @@ export async function doctor(
       }),
     ),
   ];
+}
+
+/** Whether newer minor releases of an installed PostgreSQL are out, by their schedule. */
+export function minorVersion(
+  { version, major, source }: Pick<Installation, 'version' | 'major' | 'source'>,
+  now: Date,
+): Finding[] {
+  const behind = releasesBehind(version, now);
+  if (behind === null) return [];
+  const { releases, since } = behind;
+  const newer = releases === 1 ? 'a minor release is' : `${releases} minor releases are`;
+  return [
+    {
+      what: `PostgreSQL ${version}`,
+      state: 'note',
+      found: `at least ${newer} missing, since ${since}; they close security holes`,
+      remedy: newerMinor(source, `apt-get update && apt-get install postgresql-${major}`),
+    },
+  ];
+}
+
+/** @param packages the command that installs or updates those of the system */
+function newerMinor(source: Installation['source'], packages: string): string {
+  switch (source) {
+    case 'system':
+      return `${packages}; a maintenance window (HOWDAH_MAINTENANCE_WINDOW) restarts services on it`;
+    case 'linked':
+      return 'link a newer installation in its place, then restart Howdah';
+    case 'npm':
+      return (
+        `as root on Debian 13, or with the packages of PGDG: ${packages}; ` +
+        "the system's PostgreSQL comes before npm's"
+      );
+  }
 }
 
 /** Whether a client that asks for a session that cannot write gets one. */
