@@ -47,8 +47,20 @@ test.runIf(process.getuid?.() === 0)(
 /** Those that Docker leaves to root. */
 const OF_CONTAINERS = [
   '-all',
-  ...['chown', 'dac_override', 'fowner', 'fsetid', 'kill', 'setgid', 'setuid', 'setpcap'],
-  ...['net_bind_service', 'net_raw', 'sys_chroot', 'mknod', 'audit_write', 'setfcap'],
+  'chown',
+  'dac_override',
+  'fowner',
+  'fsetid',
+  'kill',
+  'setgid',
+  'setuid',
+  'setpcap',
+  'net_bind_service',
+  'net_raw',
+  'sys_chroot',
+  'mknod',
+  'audit_write',
+  'setfcap',
 ].join(',+');
 
 test.runIf(process.getuid?.() === 0)(
