@@ -1,6 +1,7 @@
 /** The address of a service, and how clients write it. */
 import type { Schemas } from '@howdah/client';
 import { uriOf } from '@howdah/contract/connect';
+import { quotedWord } from '@howdah/contract/shell';
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract/types';
 import type { Variables } from './output.ts';
 
@@ -48,7 +49,7 @@ export function clientHints({ ca }: Pick<Address, 'ca'>): string[] {
       ]
     : [
         'psql, psycopg and pg (Node) take this URL as it is.',
-        `  postgres.js  leave out &sslrootcert=…, and set NODE_EXTRA_CA_CERTS=${ca} in the environment`,
+        `  postgres.js  leave out &sslrootcert=…, and set NODE_EXTRA_CA_CERTS=${quotedWord(ca)} in the environment`,
       ];
 }
 

@@ -9,6 +9,8 @@ import { createProgram } from './program.ts';
 // A reader that stops early (`howdah service logs first | head`) is no error.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit();
+  // The terminal was closed: the control plane goes on without it.
+  if (error.code === 'EIO') return;
   throw error;
 });
 

@@ -1,4 +1,5 @@
 /** Output: data to stdout in the requested format, everything else to stderr. */
+import { quoted } from '@howdah/contract/shell';
 import { escapeInJson, makeVisible } from '@howdah/contract/text';
 import { randomUUID } from 'node:crypto';
 import { isatty } from 'node:tty';
@@ -182,16 +183,6 @@ export async function showAs(
         else process.stdout.write(`${line}\n`);
       }
   }
-}
-
-/** A shell word, quoted only if necessary. */
-export function quotedWord(text: string): string {
-  return /^[\w.@%+=:,/-]+$/.test(text) ? text : quoted(text);
-}
-
-/** A quoted word of a POSIX shell. */
-export function quoted(text: string): string {
-  return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 /**

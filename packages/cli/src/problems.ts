@@ -1,16 +1,35 @@
 /** Problems of services and their remedies, printed to stderr beside the tables. */
 import type { Schemas } from '@howdah/client';
 import { answered, type Connection } from './connection.ts';
-import { note, paintNote, quotedWord } from './output.ts';
+import { quotedWord } from '@howdah/contract/shell';
+import { note, paintNote } from './output.ts';
 
-type Service = Pick<Schemas['Service'], 'service_id' | 'name' | 'status' | 'warnings'>;
+type Service = Pick<
+  Schemas['Service'],
+  'service_id' | 'name' | 'status' | 'warnings' | 'region_code'
+>;
 type Operation = Pick<Schemas['Operation'], 'kind' | 'status' | 'error'>;
 
-/** Prints the warnings of services, and why an UNSTABLE one is not READY. */
+/** Prints the warnings of the regions that these services are in. */
+async function noteRegions(
+  { client, projectId }: Connection,
+  services: readonly Service[],
+): Promise<void> {
+  const params = { path: { project_id: projectId } };
+  const regions = await answered(client.GET('/projects/{project_id}/regions', { params }));
+  const isShown = ({ code, aliases }: (typeof regions)[number]): boolean =>
+    services.some(({ region_code: name }) => name === code || aliases.includes(name));
+  for (const region of regions.filter(isShown))
+    for (const { code, message } of region.warnings ?? [])
+      note(`${paintNote.yellow('warning')} region ${region.code} ${code}: ${message}`);
+}
+
+/** Prints the warnings of regions and services, and why an UNSTABLE one is not READY. */
 export async function noteProblems(
   connection: Connection,
   services: readonly Service[],
 ): Promise<void> {
+  if (services.length > 0) await noteRegions(connection, services);
   for (const service of services) {
     for (const { code, message } of service.warnings ?? [])
       note(`${paintNote.yellow('warning')} ${service.name} ${code}: ${message}`);

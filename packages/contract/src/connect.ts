@@ -49,7 +49,7 @@ export function placeOf({ host, port }: Pick<Target, 'host' | 'port'>): string {
  */
 export function uriOf(target: Target, password: string | null): string {
   // Generated passwords are URL-safe; others may not be.
-  const user = password === null ? ADMIN_ROLE : `${ADMIN_ROLE}:${encodeURIComponent(password)}`;
+  const user = password === null ? ADMIN_ROLE : `${ADMIN_ROLE}:${encoded(password)}`;
   return `postgres://${user}@${placeOf(target)}/${databaseOf(target)}?${modeOf(target)}`;
 }
 
@@ -106,8 +106,11 @@ const databaseOf = ({ database = DATABASE_NAME }: Target): string => database;
 
 function modeOf({ ca }: Target): string {
   if (ca === null) return 'sslmode=require';
-  return `sslmode=verify-full&sslrootcert=${encodeURIComponent(ca).replaceAll('%2F', '/')}`;
+  return `sslmode=verify-full&sslrootcert=${encoded(ca).replaceAll('%2F', '/')}`;
 }
+
+/** For a URI that stands in double quotes of a shell, where `!` may repeat an older command. */
+const encoded = (text: string): string => encodeURIComponent(text).replaceAll('!', '%21');
 
 /** A string of JavaScript, Java, Go, Python and Ruby: JSON's escapes are theirs too. */
 const quoted = (text: string): string => JSON.stringify(text);

@@ -6,6 +6,7 @@ import { homedir } from 'node:os';
 import { resolve } from 'node:path';
 import { Check, Default } from 'typebox/value';
 import { problemOfRegions } from './config-regions.ts';
+import { problemOfPath } from './lib/path-characters.ts';
 import { parseMaintenanceWindow, type MaintenanceWindow } from './config-maintenance.ts';
 import {
   describeSetting,
@@ -112,6 +113,7 @@ const RULES: readonly {
         ? null
         : `HOWDAH_PORT: found ${port}, which lies inside HOWDAH_PORT_RANGE ${first}-${last}; change one of them`,
   },
+  { of: ['HOWDAH_HOME'], problem: (settings) => problemOfPath(homeOf(settings)) },
   {
     of: ['HOWDAH_REGIONS', 'HOWDAH_HOME', 'HOWDAH_PORT', 'HOWDAH_PORT_RANGE'],
     problem: (settings) =>

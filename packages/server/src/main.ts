@@ -35,6 +35,7 @@ export { planInstall } from './engine/local/admin/install-extension.ts';
 export { createStore, describeData, resizeStore } from './engine/local/admin/data-place.ts';
 export { gigabytes } from './engine/local/host/image.ts';
 export { stopDatabases } from './engine/local/admin/stop-databases.ts';
+export { setInstallationUmask } from './lib/umask.ts';
 export { startTlsGateway, type TlsGateway } from './tls-gateway/gateway.ts';
 export { findProcess, signal, waitUntilGone } from './lib/processes.ts';
 export { forgetForeign } from './lib/environment.ts';

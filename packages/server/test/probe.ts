@@ -62,7 +62,8 @@ export { findNetworks, probeNetworks } from '../src/engine/local/network/network
 
 // engine/local/postgres
 export { configFiles, CONTROL_ROLE } from '../src/engine/local/postgres/files.ts';
-export { copyNpmFiles, type Installation } from '../src/engine/local/postgres/installations.ts';
+export { type Installation } from '../src/engine/local/postgres/installations.ts';
+export { copyNpmFiles } from '../src/engine/local/postgres/npm-copy.ts';
 export { createMonitor } from '../src/engine/local/postgres/monitor.ts';
 export {
   MEMBER,
@@ -121,9 +122,9 @@ export {
   signal,
   uidOf,
   waitUntilGone,
-  workingDirectoryOf,
 } from '../src/lib/processes.ts';
 export { run } from '../src/lib/run.ts';
+export { workingDirectoryOf } from '../src/lib/working-directories.ts';
 export { scramVerifier } from '../src/lib/scram.ts';
 export { sha256 } from '../src/lib/secret.ts';
 export {

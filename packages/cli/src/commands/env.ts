@@ -1,7 +1,8 @@
 import type { Command } from 'commander';
 import { verb } from '../command.ts';
 import { credentials } from '../connection.ts';
-import { quoted, say } from '../output.ts';
+import { quoted } from '@howdah/contract/shell';
+import { say } from '../output.ts';
 
 export function addEnv(program: Command): void {
   verb(program, 'env', {

@@ -4,6 +4,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { quotedWord } from '@howdah/contract/shell';
 import type { Command } from 'commander';
 import { Failure } from '../exit.ts';
 import { duration, paint, say } from '../output.ts';
@@ -38,7 +39,12 @@ async function up(options: Options): Promise<void> {
   // Before anything is created: a refused start leaves nothing behind.
   await refuseTakenPort(config);
   if (!config.localRegion) return runInCluster(server, config);
-  const { log, path: logPath } = server.openLog(config.home);
+  const { log, path: logPath, reopen } = server.openLog(config.home);
+  for (const name of REOPEN)
+    process.on(name, () => {
+      reopen();
+      log.info({ path: logPath, signal: name }, 'the control log was opened again');
+    });
   const plane = await server
     .startControlPlane(config, log, (step, ms) =>
       say(`${paint.green('✓')} ${step} ${paint.dim(duration(ms))}`),
@@ -80,6 +86,8 @@ async function runInCluster(server: Server, config: Config): Promise<void> {
   const log = server.openOutputLog();
   let end = async (): Promise<void> => undefined;
   const stop = (): void => void end().finally(() => process.exit(0));
+  // Standard output is the control log: there is nothing to open again.
+  for (const name of REOPEN) process.on(name, () => undefined);
   process.once('SIGINT', stop).once('SIGTERM', stop);
   try {
     const plane = await server.startControlPlane(config, log, (step, ms) =>
@@ -92,6 +100,12 @@ async function runInCluster(server: Server, config: Config): Promise<void> {
     throw error instanceof server.ConfigError ? new Failure(error.message, 'usage') : error;
   }
 }
+
+/**
+ * Programs that rotate logs send one of them. Without a handler, Node ends by SIGHUP and SIGUSR2,
+ * and opens a port for debuggers by SIGUSR1.
+ */
+const REOPEN = ['SIGHUP', 'SIGUSR1', 'SIGUSR2'] as const;
 
 type Listening = { host: string; port: number };
 
@@ -165,8 +179,9 @@ function greet(
   paths: { credentials: string; log: string },
 ): void {
   // The command is pasted into another terminal, which does not have this environment.
-  const setting = home === join(homedir(), '.howdah') ? '' : `HOWDAH_HOME='${home}' `;
-  const ca = apiUrl.startsWith('https:') ? ` --cacert '${join(home, 'ca', 'ca.pem')}'` : '';
+  const setting = home === join(homedir(), '.howdah') ? '' : `HOWDAH_HOME=${quotedWord(home)} `;
+  const authority = join(home, 'ca', 'ca.pem');
+  const ca = apiUrl.startsWith('https:') ? ` --cacert ${quotedWord(authority)}` : '';
   say(`
 ${paint.bold('Howdah is up.')}
   console      ${paint.cyan(consoleUrl)}
@@ -176,7 +191,7 @@ ${paint.bold('Howdah is up.')}
   log          ${paths.log}
 
 Make a database:
-  eval "$(${setting}${LAUNCHER} env)"
+  eval "$(${setting}${quotedWord(LAUNCHER)} env)"
   curl -s${ca} -H "Authorization: Bearer $HD_KEY" -H 'Content-Type: application/json' \\
     -d '{"name": "first"}' "$HD_PROJECT/services"
 

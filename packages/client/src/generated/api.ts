@@ -2814,6 +2814,16 @@ export interface components {
                 isolated: boolean;
                 note: string;
             };
+            /** @description what is wrong with the machine for all services; missing: nothing is */
+            warnings?: {
+                /**
+                 * @description for programs
+                 * @enum {string}
+                 */
+                code: "DISK" | "STORAGE" | "ARCHIVE" | "SNAPSHOT" | "VERIFICATION" | "REPOSITORY" | "REPLICA_MISSING" | "MEMORY" | "MINOR_VERSION" | "NOT_INSTALLED" | "CLUSTER_CHANGED";
+                /** @description for people: what is wrong, with figures, and what fixes it */
+                message: string;
+            }[];
             /**
              * @description how forks and snapshots are made here; copy is O(n) in the size
              * @enum {string}

@@ -96,6 +96,11 @@ function RegionCard({ region, cluster }: { region: Region; cluster: Cluster | un
         {cluster !== undefined && <ClusterFacts cluster={cluster} />}
         <Findings
           findings={[
+            ...(region.warnings ?? []).map(({ message }): Finding => ({
+              what: 'Warning',
+              state: 'note',
+              found: message,
+            })),
             ...region.service_types.map(({ service_type: type, versions, ...capability }) =>
               withOthers(capabilityOf(TYPE_NAMES[type], 'on PostgreSQL', capability), versions),
             ),

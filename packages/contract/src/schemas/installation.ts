@@ -2,6 +2,7 @@
 import { Type } from 'typebox';
 import { Named, StringEnum } from '../schema.ts';
 import { CLONE_METHODS, STORAGE_METHODS } from './backups.ts';
+import { WarningSchema } from './services.ts';
 import { REGIONAL_ACTIONS } from '../actions.ts';
 import { SERVICE_TYPES, VPC_METHODS } from '../types.ts';
 
@@ -23,6 +24,11 @@ export const RegionSchema = Named(
         description:
           'whether each service runs as an operating system user of its own, and what is in the way where it does not',
       },
+    ),
+    warnings: Type.Optional(
+      Type.Array(WarningSchema, {
+        description: 'what is wrong with the machine for all services; missing: nothing is',
+      }),
     ),
     clone_method: StringEnum(CLONE_METHODS, {
       description: 'how forks and snapshots are made here; copy is O(n) in the size',

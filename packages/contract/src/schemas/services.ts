@@ -13,10 +13,11 @@ import { SERVICE_STATUSES } from '../status.ts';
 import { ENVIRONMENTS, SERVICE_TYPES } from '../types.ts';
 
 /**
- * What a warning is about: the disk that services stand on, WAL that is not archived, a snapshot
- * not taken, a backup that did not verify itself, a repository that gets no backups, a replica that
- * is missing, processes ended by the memory limit, the quota of the service, a PostgreSQL that was
- * replaced or removed under a running server, a Cluster on Kubernetes that others have changed.
+ * What a warning is about: the disk of a region (at the region, not at its services), WAL that is
+ * not archived, a snapshot not taken, a backup that did not verify itself, a repository that gets
+ * no backups, a replica that is missing, processes ended by the memory limit, the quota of the
+ * service, a PostgreSQL that was replaced or removed under a running server, a Cluster on
+ * Kubernetes that others have changed.
  */
 export const WARNING_CODES = [
   'DISK',

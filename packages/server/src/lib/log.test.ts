@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, statSync, writeSync } from 'node:fs';
+import { mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -35,6 +35,17 @@ test('lines that find no space are dropped, and counted once there is space agai
   expect(lines[0]).toBe('"before"');
   expect(lines.at(-1)).toBe('"after"');
   expect(JSON.parse(lines.at(-2) ?? '')).toMatchObject({ level: 40, dropped: 2 });
+});
+
+test('a file that another program has moved away is followed by another one', async () => {
+  const path = join(directory, 'moved.log');
+  const file = createLogFile(path, 1e6, (fd, text, done) => done(null, writeSync(fd, text)));
+  file.write('"before"\n');
+  renameSync(path, `${path}.1`);
+  file.reopen();
+  file.write('"after"\n');
+  expect(readFileSync(path, 'utf8')).toBe('"after"\n');
+  expect(readFileSync(`${path}.1`, 'utf8')).toBe('"before"\n');
 });
 
 test('the file is put aside while it is written, and both stay small', async () => {

@@ -3,7 +3,8 @@
  *
  * A disk without space must not end the control plane: lines that cannot be written are dropped and
  * counted, and the count is written once there is space again. A file that is too large is renamed
- * to `control.log.1`, also while it is written.
+ * to `control.log.1`, also while it is written. A program that has moved the file away asks for
+ * another one by SIGHUP.
  */
 import { closeSync, mkdirSync, openSync, renameSync, statSync, write, writeSync } from 'node:fs';
 import { join } from 'node:path';
@@ -29,14 +30,17 @@ const ROTATE_BYTES = 20e6;
 const WAITING_BYTES = 4e6;
 
 /** @param rotateBytes the size from which the file is renamed */
-export function openLog(home: string, rotateBytes = ROTATE_BYTES): { log: Logger; path: string } {
+export function openLog(
+  home: string,
+  rotateBytes = ROTATE_BYTES,
+): { log: Logger; path: string; reopen: () => void } {
   const directory = join(home, 'logs');
   const path = join(directory, 'control.log');
   mkdirSync(home, { recursive: true, mode: 0o755 });
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const file = createLogFile(path, rotateBytes);
   process.once('exit', file.flush);
-  return { log: pino(OPTIONS, file), path };
+  return { log: pino(OPTIONS, file), path, reopen: file.reopen };
 }
 
 const OPTIONS = { redact: ['req.headers.authorization', '*.first_verifier', '*.password'] };
@@ -61,26 +65,7 @@ export function createLogFile(
   let waitingBytes = 0;
   let dropped = 0;
   let writing = false;
-  let fd: number | null = null;
-  let size = 0;
-
-  /** @returns null: the file cannot be opened now */
-  const open = (): number | null => {
-    if (fd !== null && size < rotateBytes) return fd;
-    try {
-      if (fd !== null) closeSync(fd);
-      fd = null;
-      size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
-      if (size >= rotateBytes) {
-        renameSync(path, `${path}.1`);
-        size = 0;
-      }
-      fd = openSync(path, 'a', 0o600);
-    } catch {
-      // No file is written; the lines are counted as dropped and the next line tries again.
-    }
-    return fd;
-  };
+  const file = createRotatedFile(path, rotateBytes);
 
   const takeWaiting = (): { text: string; lines: number } => {
     const lines = dropped === 0 ? waiting : [droppedLine(dropped), ...waiting];
@@ -94,14 +79,14 @@ export function createLogFile(
   const pump = (): void => {
     if (writing || waiting.length === 0) return;
     const { text, lines } = takeWaiting();
-    const to = open();
+    const to = file.open();
     if (to === null) {
       dropped += lines;
       return;
     }
     const bytes = Buffer.byteLength(text);
     writing = true;
-    size += bytes;
+    file.grow(bytes);
     writeFile(to, text, (error, written) => {
       writing = false;
       // A part of a line may be in the file: the next write begins with a newline.
@@ -120,15 +105,50 @@ export function createLogFile(
       waitingBytes += Buffer.byteLength(line);
       pump();
     },
+    /** Has the next line written to the file that has the path then: ours was moved away. */
+    reopen: file.reopen,
     /** Writes waiting lines at once: before the process ends. */
     flush: (): void => {
-      const to = waiting.length === 0 ? null : open();
+      const to = waiting.length === 0 ? null : file.open();
       if (to === null) return;
       try {
-        size += writeSync(to, takeWaiting().text);
+        file.grow(writeSync(to, takeWaiting().text));
       } catch {
         // There is no space, and nobody left to report it to.
       }
+    },
+  };
+}
+
+/** A file that is renamed once it is too large, and opened again once it was moved away. */
+function createRotatedFile(path: string, rotateBytes: number) {
+  let fd: number | null = null;
+  let size = 0;
+  let isMoved = false;
+  return {
+    /** @returns null: the file cannot be opened now */
+    open: (): number | null => {
+      if (fd !== null && size < rotateBytes && !isMoved) return fd;
+      try {
+        if (fd !== null) closeSync(fd);
+        fd = null;
+        isMoved = false;
+        size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+        if (size >= rotateBytes) {
+          renameSync(path, `${path}.1`);
+          size = 0;
+        }
+        fd = openSync(path, 'a', 0o600);
+      } catch {
+        // No file is written; the lines are counted as dropped and the next line tries again.
+      }
+      return fd;
+    },
+    grow: (bytes: number): void => {
+      size += bytes;
+    },
+    reopen: (): void => {
+      isMoved = true;
     },
   };
 }

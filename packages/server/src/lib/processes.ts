@@ -3,7 +3,7 @@
  * zombies and start times, without which a recycled pid or a `<defunct>` server looks alive
  * (docs/reliability.md, trap 1).
  */
-import { constants, lstatSync, readFileSync, readlinkSync, statSync } from 'node:fs';
+import { constants, lstatSync, readFileSync } from 'node:fs';
 import { lstat, open, readFile, readdir, type FileHandle } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -53,9 +53,18 @@ export async function argumentsOf(pid: number): Promise<string[]> {
 
 /** The user that a process runs as; null: it is gone, or about to change it. */
 export function uidOf(pid: number): number | null {
-  const [, real, effective, saved] =
-    /^Uid:\t(\d+)\t(\d+)\t(\d+)/m.exec(readNow(`/proc/${pid}/status`) ?? '') ?? [];
-  return real === undefined || real !== effective || real !== saved ? null : Number(real);
+  return idsOf(pid)?.uid ?? null;
+}
+
+/** The same with its group. */
+export function idsOf(pid: number): { uid: number; gid: number } | null {
+  const status = readNow(`/proc/${pid}/status`) ?? '';
+  const [uid, gid] = ['Uid', 'Gid'].map((which) => {
+    const ids = new RegExp(`^${which}:\\t(\\d+)\\t(\\d+)\\t(\\d+)`, 'm').exec(status) ?? [];
+    const [, real, effective, saved] = ids;
+    return real === undefined || real !== effective || real !== saved ? null : Number(real);
+  });
+  return uid == null || gid == null ? null : { uid, gid };
 }
 
 /**
@@ -68,22 +77,6 @@ export function isOwnersProcess(pid: number, directory: string): boolean {
   return uid !== null && uid === lstatSync(directory, { throwIfNoEntry: false })?.uid;
 }
 
-/**
- * The working directory of a process, if the directory has the same name for the process and for
- * us; null: the process is gone, another user's, or in a chroot where the
- * name means another directory.
- */
-export function workingDirectoryOf(pid: number): string | null {
-  try {
-    const [root, cwd] = [readlinkSync(`/proc/${pid}/root`), readlinkSync(`/proc/${pid}/cwd`)];
-    const directory = root !== '/' && cwd.startsWith(`${root}/`) ? cwd.slice(root.length) : cwd;
-    const [there, here] = [statSync(`/proc/${pid}/cwd`), statSync(directory)];
-    return there.dev === here.dev && there.ino === here.ino ? directory : null;
-  } catch {
-    return null;
-  }
-}
-
 /** The direct children of a process. */
 export async function childrenOf(pid: number): Promise<number[]> {
   return ((await readOrNull(`/proc/${pid}/task/${pid}/children`)) ?? '')
@@ -92,11 +85,16 @@ export async function childrenOf(pid: number): Promise<number[]> {
     .map(Number);
 }
 
-/** The memory of a process, with its share of shared pages; 0 when it is gone. */
+/**
+ * The memory of a process, with its share of shared pages; without them where the kernel does not
+ * show that share. 0 when it is gone.
+ */
 export async function proportionalBytes(pid: number): Promise<number> {
   // The kernel walks the process' page tables for it, which takes time: nothing must wait for it.
-  const rollup = await readFile(`/proc/${pid}/smaps_rollup`, 'utf8').catch(() => '');
-  return Number(/^Pss:\s+(\d+) kB/m.exec(rollup)?.[1] ?? 0) * 1024;
+  const rollup = await readFile(`/proc/${pid}/smaps_rollup`, 'utf8').catch((error: unknown) =>
+    isErrno(error, 'EACCES', 'EPERM') ? readNow(`/proc/${pid}/status`) : null,
+  );
+  return Number(/^(?:Pss|RssAnon):\s+(\d+) kB/m.exec(rollup ?? '')?.[1] ?? 0) * 1024;
 }
 
 /** All pids of the machine. */

@@ -1,6 +1,7 @@
 /**
- * Twice a minute, for each service of a region: what will become trouble, on the service where it
- * is seen and in the log of the control plane.
+ * Twice a minute, for a region and each of its services: what will become trouble, on the service
+ * where it is seen and in the control log. The disk is that of the region: only its document warns
+ * of it.
  */
 import type { Warning } from '@howdah/contract';
 import { diskWarning } from '../domain/disk.ts';
@@ -8,7 +9,7 @@ import type { Region } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
 import {
   listServicesThatMustRun,
-  listStoppedServicesWithOtherDiskWarning,
+  listStoppedServicesWithDiskWarning,
 } from '../store/service-lists.ts';
 import { changeService, lockService } from '../store/services.ts';
 import type { Log } from '../lib/log.ts';
@@ -18,20 +19,14 @@ const isSame = (some: readonly Warning[], others: readonly Warning[]): boolean =
   JSON.stringify(some) === JSON.stringify(others);
 
 export function createWatch(store: Store, { code, engine }: Region, log: Log, rounds: Rounds) {
-  const diskNow = async (): Promise<Warning | null> => diskWarning(await engine.storage.disk());
-
   /**
    * Looks at one service and brings its warnings up to date.
    *
    * @param known its warnings as they were a moment ago; null: they are not known. Most are the
    *   same ones: then nothing is locked, which for hundreds of services costs processor time
    */
-  const look = async (
-    id: string,
-    disk: Warning | null,
-    known: readonly Warning[] | null,
-  ): Promise<void> => {
-    const now = [...(disk === null ? [] : [disk]), ...(await engine.observe.warnings(id))];
+  const look = async (id: string, known: readonly Warning[] | null = null): Promise<void> => {
+    const now = await engine.observe.warnings(id);
     if (known === null || !isSame(known, now)) await show(id, () => now);
   };
 
@@ -62,26 +57,33 @@ export function createWatch(store: Store, { code, engine }: Region, log: Log, ro
   };
 
   const lookAtAll = async (closing: AbortSignal): Promise<void> => {
-    const disk = await diskNow();
+    await lookAtDisk();
     for (const { id, warnings } of await listServicesThatMustRun(store.db, code)) {
       if (closing.aborted) return;
-      await look(id, disk, warnings).catch((error: unknown) =>
+      await look(id, warnings).catch((error: unknown) =>
         log.warn({ service: id, err: error }, 'could not check for warnings'),
       );
     }
-    // Those that do not run stand on the same disk; what else they warn of stays as it was.
-    for (const id of await listStoppedServicesWithOtherDiskWarning(store.db, code, disk)) {
-      await show(id, (before) => [
-        ...(disk === null ? [] : [disk]),
-        ...before.filter(({ code }) => code !== 'DISK'),
-      ]);
-    }
+    // Older releases warned of the disk at each service.
+    for (const id of await listStoppedServicesWithDiskWarning(store.db, code))
+      await show(id, (before) => before.filter((one) => one.code !== 'DISK'));
   };
+
+  /** The warning of the region, which no service repeats: one line at its beginning and its end. */
+  const lookAtDisk = async (): Promise<void> => {
+    const disk = diskWarning(await engine.storage.disk());
+    if (disk !== null && !isDiskTight)
+      log.warn({ region: code, code: disk.code, warning: disk.message }, 'a region has a warning');
+    if (disk === null && isDiskTight)
+      log.info({ region: code, code: 'DISK' }, 'the warning of a region has ended');
+    isDiskTight = disk !== null;
+  };
+  let isDiskTight = false;
 
   const round = rounds.every('warnings', lookAtAll, log);
   return {
     start: round.start,
-    look: async (id: string): Promise<void> => look(id, await diskNow(), null),
+    look: (id: string): Promise<void> => look(id),
     close: round.close,
   };
 }

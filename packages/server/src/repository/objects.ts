@@ -1,4 +1,5 @@
 /** Objects of ours in a repository, below `howdah/`, encrypted like everything in it. */
+import { quotedWord } from '@howdah/contract/shell';
 import { randomBytes } from 'node:crypto';
 import { chown, readdir, stat } from 'node:fs/promises';
 import { noneOf } from '../lib/processes.ts';
@@ -57,7 +58,7 @@ async function prepareDirectory({ user }: PgBackRest, { storage }: Repository): 
   const found = await stat(directory).catch(noneOf('ENOENT', 'ENOTDIR'));
   if (found === null)
     throw new RepositoryProblem(
-      `the directory ${directory} does not exist: mount its disk, or make it (mkdir ${directory})`,
+      `the directory ${directory} does not exist: mount its disk, or make it (mkdir ${quotedWord(directory)})`,
     );
   if (user === null || found.uid === user.uid) return;
   const entries = (await readdir(directory).catch(noneOf('ENOTDIR'))) ?? [];

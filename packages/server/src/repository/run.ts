@@ -2,6 +2,7 @@
  * Runs pgBackRest: without a configuration file, with all options in its environment, as a user
  * that can read and otherwise change nothing of the machine, and with a low priority.
  */
+import { unescaped } from '../lib/mounts.ts';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { chown, mkdtemp, open, readFile, rm, statfs, type FileHandle } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -14,6 +15,7 @@ import {
   type PgBackRest,
   type Repository,
 } from './repository.ts';
+import { ownCapabilities } from '../lib/kernel-capabilities.ts';
 
 export type Call = {
   /** The command, and its arguments: nothing secret. */
@@ -190,13 +192,13 @@ const CONFINE = [
 
 /** The beginning of a command for root: nothing but these two directories can be written. */
 async function confinedTo(writable: readonly [string, string]): Promise<string[]> {
+  if (!ownCapabilities().has('CAP_SYS_ADMIN'))
+    throw new RepositoryProblem(
+      'data of another installation is restored in a mount namespace, which takes CAP_SYS_ADMIN: ' +
+        'start the container with --cap-add SYS_ADMIN',
+    );
   const mounts = (await readFile('/proc/self/mountinfo', 'utf8')).split('\n').slice(0, -1);
-  const paths = mounts.map((line) =>
-    // proc(5): spaces and the like are octal.
-    (line.split(' ')[4] ?? '').replaceAll(/\\(\d{3})/g, (_, digits: string) =>
-      String.fromCodePoint(Number.parseInt(digits, 8)),
-    ),
-  );
+  const paths = mounts.map((line) => unescaped(line.split(' ')[4] ?? ''));
   const namespace = ['unshare', '--mount', '--propagation', 'private', '--'];
   return [...namespace, 'sh', '-c', CONFINE, 'sh', ...writable, ...new Set(paths), '--'];
 }
@@ -210,7 +212,11 @@ function enclosed(
   { readsAll = false, isBackground = false }: Call,
   command: readonly string[],
 ): string[] {
-  const capabilities = readsAll ? '-all,+dac_read_search' : '-all';
+  const own = ownCapabilities();
+  // A container has only the stronger one.
+  const reading = own.has('CAP_DAC_READ_SEARCH') ? 'dac_read_search' : 'dac_override';
+  const capabilities = readsAll ? `-all,+${reading}` : '-all';
+  const sets = ['inh-caps', 'ambient-caps', ...(own.has('CAP_SETPCAP') ? ['bounding-set'] : [])];
   const as =
     user === null
       ? []
@@ -220,7 +226,7 @@ function enclosed(
           '--regid',
           String(user.gid),
           '--clear-groups',
-          ...['inh-caps', 'ambient-caps', 'bounding-set'].map((set) => `--${set}=${capabilities}`),
+          ...sets.map((set) => `--${set}=${capabilities}`),
         ];
   return [
     'setpriv',

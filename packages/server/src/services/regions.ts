@@ -8,6 +8,7 @@ import {
   type RegionalAction,
   type RegionDocument,
 } from '@howdah/contract';
+import { diskWarning } from '../domain/disk.ts';
 import type { Capabilities, TypeCapability } from '../engine/engine.ts';
 import type { Region, Regions } from '../engine/regions.ts';
 
@@ -55,8 +56,10 @@ export function refuseImpossible(
     throw new ApiError('UNAVAILABLE_HERE', `${subject}: ${possibility.why}`);
 }
 
-export function describeRegion({ code, aliases, engine }: Region): RegionDocument {
+export async function describeRegion({ code, aliases, engine }: Region): Promise<RegionDocument> {
   const { capabilities } = engine;
+  // Measured again for each answer: the disk of a service is that of its region.
+  const disk = diskWarning(await engine.storage.disk());
   return {
     code,
     aliases: [...aliases],
@@ -64,6 +67,7 @@ export function describeRegion({ code, aliases, engine }: Region): RegionDocumen
     isolation: capabilities.isolation,
     limits_enforced: capabilities.limitsEnforced,
     limits_note: capabilities.limitsNote,
+    ...(disk === null ? {} : { warnings: [disk] }),
     clone_method: capabilities.cloneMethod,
     fork_cost: capabilities.forkCost,
     sizes: SERVICE_SIZES.map(({ cpuMillis, memoryGbs }) => ({

@@ -231,30 +231,19 @@ export async function listReadyServices(
   return (await query.execute()).map(({ id }) => id);
 }
 
-/**
- * Services of a region that need not run, and whose disk warning differs from this one.
- *
- * @param disk the current warning of the disk; null: the disk has room
- */
-export async function listStoppedServicesWithOtherDiskWarning(
+/** Services of a region that need not run, and have a warning of the disk. */
+export async function listStoppedServicesWithDiskWarning(
   db: Db,
   region: string,
-  disk: Warning | null,
 ): Promise<string[]> {
-  let query = db
+  const rows = await db
     .selectFrom('services')
     .select('id')
     .where(isIn(region))
     .where(isOwned)
     .where('deleting', '=', false)
-    .where(isNoReplicaSet)
     .where('status', 'not in', ['READY', 'UNSTABLE'])
-    .where(
-      sql<boolean>`(select warning from jsonb_array_elements(warnings) as warning where warning ->> 'code' = 'DISK')
-                   is distinct from ${disk === null ? null : JSON.stringify(disk)}::jsonb`,
-    );
-  // The usual case. A service without warnings has no disk warning to take back.
-  if (disk === null) query = query.where(sql<boolean>`warnings <> '[]'`);
-  const rows = await query.execute();
+    .where(sql<boolean>`warnings @> '[{"code": "DISK"}]'`)
+    .execute();
   return rows.map(({ id }) => id);
 }

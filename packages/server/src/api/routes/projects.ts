@@ -136,7 +136,7 @@ export function projectRoutes(api: App, context: ApiContext): void {
         response: { 200: Type.Array(Ref(RegionSchema)) },
       },
     },
-    async () => regions.all.map(describeRegion),
+    () => Promise.all(regions.all.map(describeRegion)),
   );
 
   api.get(

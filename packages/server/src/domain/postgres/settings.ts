@@ -154,5 +154,10 @@ const LOGGING = {
 
 /** A value as a configuration file takes it. */
 export function quoted(value: string): string {
-  return `'${value.replaceAll("'", "''")}'`;
+  return `'${value.replaceAll('\\', '\\\\').replaceAll("'", "''")}'`;
+}
+
+/** A value in a connection string ([PG] 34.1.1.1), quoted only if necessary. */
+export function conninfoValue(value: string): string {
+  return /^[\w./-]+$/.test(value) ? value : `'${value.replaceAll(/[\\']/g, String.raw`\$&`)}'`;
 }

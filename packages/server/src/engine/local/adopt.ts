@@ -3,9 +3,10 @@
  * input: no link in it is followed, and nothing is changed. The reconciler then goes on as with any
  * service whose data is there (docs/decisions/0059-adopted-directories.md).
  */
-import { lstatSync, readdirSync, realpathSync, statSync, type Stats } from 'node:fs';
+import { lstatSync, readdirSync, realpathSync, type Stats } from 'node:fs';
 import { basename, dirname, isAbsolute, join, resolve } from 'node:path';
 import { allPids } from '../../lib/processes.ts';
+import { workingPlacesOf } from '../../lib/working-directories.ts';
 import { NotAdoptable, type Adoptable } from '../adoptable.ts';
 import type { Endpoint } from '../spec.ts';
 import type { InstancePaths, Layout } from './host/layout.ts';
@@ -186,22 +187,12 @@ async function describe(
  */
 async function assertUnused({ data }: InstancePaths): Promise<void> {
   const { dev, ino } = lstatSync(data);
-  for (const pid of await allPids()) {
-    const at = workingPlaceOf(pid);
-    if (at?.dev === dev && at.ino === ino)
+  for (const [pid, at] of await workingPlacesOf(await allPids())) {
+    if (at.dev === dev && at.ino === ino)
       throw new NotAdoptable(
         `process ${pid} works in its data, and is no server of this installation: stop the ` +
           'installation that has started it (howdah down --databases there), or the process',
       );
-  }
-}
-
-/** null: the process is gone, or another user's. */
-function workingPlaceOf(pid: number): Stats | null {
-  try {
-    return statSync(`/proc/${pid}/cwd`);
-  } catch {
-    return null;
   }
 }
 

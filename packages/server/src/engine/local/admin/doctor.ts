@@ -15,6 +15,8 @@ import {
   type ImagePaths,
 } from '../host/image.ts';
 import { SMALLEST_STORE_BYTES } from '../host/image-create.ts';
+import { capabilitiesFinding } from '../host/root-privileges.ts';
+import { releasesBehind } from '../../../domain/postgres/minor-releases.ts';
 import { probeEgress } from '../host/egress.ts';
 import { RESERVE_AGAIN_PERCENT, RESERVE_RELEASE_PERCENT } from '../../../domain/disk.ts';
 import type { DiskUsage } from '../../engine.ts';
@@ -45,6 +47,7 @@ import {
   whyNotIsolated,
 } from '../host/machine.ts';
 import { probeNetworks } from '../network/networks.ts';
+import { ownCapabilities } from '../../../lib/kernel-capabilities.ts';
 import { exists, isErrno } from '../../../lib/processes.ts';
 import { findSystemUser } from '../../../lib/system-users.ts';
 import { foreseeSandbox, type Namespaces } from '../host/sandbox.ts';
@@ -63,6 +66,7 @@ export async function doctor(
   return [
     { what: 'Node', state: 'ok', found: process.version },
     await privileges(),
+    ...(process.getuid?.() === 0 ? [capabilitiesFinding(ownCapabilities())] : []),
     namespaces === 'none'
       ? {
           what: 'PID namespaces',
@@ -86,6 +90,7 @@ export async function doctor(
         `extensions: ${extensions.join(', ') || 'none of timescaledb, vector'}` +
         (timescaledb === null ? '' : ` (TimescaleDB: ${EDITION_NOTE[timescaledb]})`),
     })),
+    ...usable.flatMap((one) => minorVersion(one, new Date())),
     ...usable.map(readOnlySessions),
     ...tooOld.map(({ version, bin }): Finding => ({
       what: `PostgreSQL ${version}`,
@@ -122,6 +127,40 @@ export async function doctor(
       }),
     ),
   ];
+}
+
+/** Whether newer minor releases of an installed PostgreSQL are out, by their schedule. */
+export function minorVersion(
+  { version, major, source }: Pick<Installation, 'version' | 'major' | 'source'>,
+  now: Date,
+): Finding[] {
+  const behind = releasesBehind(version, now);
+  if (behind === null) return [];
+  const { releases, since } = behind;
+  const newer = releases === 1 ? 'a minor release is' : `${releases} minor releases are`;
+  return [
+    {
+      what: `PostgreSQL ${version}`,
+      state: 'note',
+      found: `at least ${newer} missing, since ${since}; they close security holes`,
+      remedy: newerMinor(source, `apt-get update && apt-get install postgresql-${major}`),
+    },
+  ];
+}
+
+/** @param packages the command that installs or updates those of the system */
+function newerMinor(source: Installation['source'], packages: string): string {
+  switch (source) {
+    case 'system':
+      return `${packages}; a maintenance window (HOWDAH_MAINTENANCE_WINDOW) restarts services on it`;
+    case 'linked':
+      return 'link a newer installation in its place, then restart Howdah';
+    case 'npm':
+      return (
+        `as root on Debian 13, or with the packages of PGDG: ${packages}; ` +
+        "the system's PostgreSQL comes before npm's"
+      );
+  }
 }
 
 /** Whether a client that asks for a session that cannot write gets one. */

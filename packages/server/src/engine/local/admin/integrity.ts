@@ -2,6 +2,7 @@
  * The part of the integrity check that is about this machine: compares processes, ports,
  * directories and limits with the metadata database, both ways.
  */
+import { quotedWord } from '@howdah/contract/shell';
 import { basename } from 'node:path';
 import { ID_LENGTH } from '@howdah/contract';
 import type { Config } from '../../../config.ts';
@@ -143,7 +144,7 @@ function unknownServices({ knownIds, found }: Facts, { layout }: Site): string[]
     ...unknown(
       'directory',
       found.directories,
-      (id) => `: howdah adopt ${layout.service(id).root} makes it a service again`,
+      (id) => `: howdah adopt ${quotedWord(layout.service(id).root)} makes it a service again`,
     ),
     ...unknown('process', found.processes.map(serviceOf)),
     ...found.daemons.flatMap(({ id, name }) => unknown(name, [id])),

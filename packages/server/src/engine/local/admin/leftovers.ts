@@ -3,6 +3,8 @@
  * audit` and `howdah doctor`: shared memory, mount lists, cgroups, packet filters, networks of
  * VPCs, store images. Changes nothing.
  */
+import { unescaped } from '../../../lib/mounts.ts';
+import { quotedWord } from '@howdah/contract/shell';
 import { readlinkSync } from 'node:fs';
 import { lstat, readdir, realpath } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -11,6 +13,7 @@ import { listGroups, type Group } from '../host/limits.ts';
 import { findSystemUser } from '../../../lib/system-users.ts';
 import { groupName, SERVER_USERS } from '../host/machine.ts';
 import { strayNetworks } from '../network/networks.ts';
+import { ownCapabilities } from '../../../lib/kernel-capabilities.ts';
 import { allPids, exists, noneOf, openRegular, readOrNull } from '../../../lib/processes.ts';
 import { REGISTRY, type UidRange } from '../host/users.ts';
 
@@ -41,11 +44,9 @@ export async function findLeftovers(
   const segments = files.filter(({ name, uid }) => SEGMENT.test(name) && isOurs(uid));
   const gone = await Promise.all(tables.map(async ({ home }) => !(await exists(home))));
   return [
-    ...straySegments(
-      segments,
-      segments.length === 0 ? new Set() : await segmentsInUse(),
-      Date.now(),
-    ),
+    ...(segments.length === 0 || (isRoot && !ownCapabilities().has('CAP_SYS_PTRACE'))
+      ? [] // without this capability the kernel does not show which of them are in use
+      : straySegments(segments, await segmentsInUse(), Date.now())),
     ...strayLists(files, Date.now()),
     ...strayGroups(groups, await knownGroups(data, tables), Date.now()),
     ...tables
@@ -185,7 +186,7 @@ export function strayGroups(
     )
     .map(({ name, paths }) => ({
       found: `cgroup ${name} has no process and belongs to no installation that is known here`,
-      remedy: `find ${paths.join(' ')} -type d -delete`,
+      remedy: `find ${paths.map(quotedWord).join(' ')} -type d -delete`,
     }));
 }
 
@@ -249,10 +250,13 @@ export function strayImages(devices: readonly LoopFile[], mounts: string): Lefto
   return devices
     .filter(({ file }) => IMAGE.test(basename(file)))
     .map(({ device, file }) => {
-      const at = fields.filter((words) => words.includes(device)).map((words) => words[4] ?? '');
+      const at = fields
+        .filter((words) => words.includes(device))
+        .map((words) => unescaped(words[4] ?? ''));
       return {
         found: `${device} holds the store image ${file.replace(DELETED, '')}, which is deleted${at.length === 0 ? '' : `, and is mounted on ${at.join(', ')}`}`,
-        remedy: at.length === 0 ? `losetup --detach ${device}` : `umount ${at.join(' ')}`,
+        remedy:
+          at.length === 0 ? `losetup --detach ${device}` : `umount ${at.map(quotedWord).join(' ')}`,
       };
     });
 }

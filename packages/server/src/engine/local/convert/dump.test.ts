@@ -24,6 +24,6 @@ test('the schemas of a dump are restored apart, and what the superuser owns is l
 
 test('the name of a database cannot change the address', () => {
   expect(addressOf({ socket: '/run/it' }, String.raw`x' host='elsewhere\ `)).toBe(
-    String.raw`host='/run/it' port=5432 user=tsdbadmin dbname='x\' host=\'elsewhere\\ '`,
+    String.raw`host=/run/it port=5432 user=tsdbadmin dbname='x\' host=\'elsewhere\\ '`,
   );
 });

@@ -9,6 +9,7 @@
 import { join } from 'node:path';
 import { ADMIN_ROLE } from '@howdah/contract';
 import { escapeIdentifier, type Client } from 'pg';
+import { conninfoValue } from '../../../domain/postgres/settings.ts';
 import { runEnclosed } from '../host/enclosed.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
@@ -175,6 +176,6 @@ const fileOf = ({ fresh }: Pair): string => join(fresh.logs, 'definitions.dump')
 
 /** The name of a database is the tenant's: only as a quoted value it is never an address. */
 export function addressOf({ socket }: Pick<InstancePaths, 'socket'>, database: string): string {
-  const quoted = (value: string): string => `'${value.replaceAll(/[\\']/g, String.raw`\$&`)}'`;
-  return `host=${quoted(socket)} port=${COPY_PORT} user=${ADMIN_ROLE} dbname=${quoted(database)}`;
+  const [host, dbname] = [conninfoValue(socket), conninfoValue(database)];
+  return `host=${host} port=${COPY_PORT} user=${ADMIN_ROLE} dbname=${dbname}`;
 }

@@ -200,8 +200,7 @@ function followingConf(paths: InstancePaths, followed: Followed): string[] {
   return [
     'hot_standby = off',
     "wal_retrieve_retry_interval = '1s'",
-    // The file has escapes of its own.
-    `primary_conninfo = ${source.replaceAll('\\', '\\\\')}`,
+    `primary_conninfo = ${source}`,
     '',
   ];
 }

@@ -28,8 +28,12 @@ import {
   signal,
   waitUntilGone,
   type Process,
-  workingDirectoryOf,
 } from '../../../lib/processes.ts';
+import {
+  HIDDEN,
+  workingDirectoriesOf,
+  workingDirectoryOf,
+} from '../../../lib/working-directories.ts';
 import { chmod, chown, mkdir, open, rename, rm, truncate, writeFile } from './root-files.ts';
 import { lastLines, run } from '../../../lib/run.ts';
 import { encloseDaemon, type Encloser } from './sandbox.ts';
@@ -80,10 +84,12 @@ export async function pathOfProgram(name: ProgramName): Promise<string | null> {
  * releases wrote it into its own directory.
  */
 export async function findDaemon(paths: DaemonPaths): Promise<Process | null> {
-  const pid = Number(
-    (await readOrNull(paths.pidFile)) ?? readTextIfSafe(join(paths.root, 'pid')) ?? '0',
-  );
-  return pid === 0 || (await directoryOf(pid)) !== paths.root ? null : findProcess(pid);
+  const noted = await readOrNull(paths.pidFile);
+  const pid = Number(noted ?? readTextIfSafe(join(paths.root, 'pid')) ?? '0');
+  if (pid === 0 || !(await runsProgram(pid)) || !isOwnersProcess(pid, paths.root)) return null;
+  const at = workingDirectoryOf(pid);
+  // Where it is hidden, the pid file is enough, which only root can write.
+  return at === paths.root || (at === HIDDEN && noted !== null) ? findProcess(pid) : null;
 }
 
 /** The process of a daemon, which answers for it; none: it does not run. */
@@ -94,12 +100,14 @@ export async function pidsOf(paths: DaemonPaths): Promise<number[]> {
 
 /** Every daemon on the machine, of any installation: its directory and its first process. */
 export async function runningDaemons(): Promise<{ root: string; process: Process }[]> {
+  const pids = await allPids();
+  const isOne = await Promise.all(pids.map(runsProgram));
+  const directories = await workingDirectoriesOf(pids.filter((_, index) => isOne[index]));
   const found = await Promise.all(
-    (await allPids()).map(async (pid) => {
-      const root = await directoryOf(pid);
-      const process = root === null ? null : await findProcess(pid);
+    [...directories].map(async ([pid, root]) => {
+      const process = isOwnersProcess(pid, root) ? await findProcess(pid) : null;
       // HAProxy's first process has others below it.
-      return root === null || process === null || (await directoryOf(process.parentPid)) === root
+      return process === null || directories.get(process.parentPid) === root
         ? null
         : { root, process };
     }),
@@ -107,12 +115,10 @@ export async function runningDaemons(): Promise<{ root: string; process: Process
   return found.filter((daemon) => daemon !== null);
 }
 
-/** The working directory of a process that runs one of the programs; null for any other process. */
-async function directoryOf(pid: number): Promise<string | null> {
+/** Whether a process runs one of the programs. */
+async function runsProgram(pid: number): Promise<boolean> {
   const [program] = await argumentsOf(pid);
-  if (program === undefined || !(basename(program) in PROGRAMS)) return null;
-  const directory = workingDirectoryOf(pid);
-  return directory !== null && isOwnersProcess(pid, directory) ? directory : null;
+  return program !== undefined && basename(program) in PROGRAMS;
 }
 
 /** A program and its arguments. */

@@ -1,6 +1,7 @@
 /** Starts programs that outlive the control plane: PostgreSQL servers, PgBouncer and HAProxy. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { ownCapabilities } from '../../../lib/kernel-capabilities.ts';
 import type { Owner } from './owner.ts';
 import { open, rm } from './root-files.ts';
 import { openMounts, type Enclosure } from './sandbox.ts';
@@ -88,7 +89,8 @@ export function privileges(owner: Owner | null): string[] {
     '--clear-groups',
     '--no-new-privs',
     '--inh-caps=-all',
-    '--bounding-set=-all',
+    // Without CAP_SETPCAP it stays; a program without privileges cannot gain them from it.
+    ...(ownCapabilities().has('CAP_SETPCAP') ? ['--bounding-set=-all'] : []),
     '--',
   ];
 }

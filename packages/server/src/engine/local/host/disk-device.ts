@@ -1,4 +1,5 @@
 /** Which block device a path is stored on, as cgroups name it. */
+import { unescaped } from '../../../lib/mounts.ts';
 import { realpath, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { noneOf, readOrNull } from '../../../lib/processes.ts';
@@ -43,8 +44,8 @@ export function sourceOfMount(mounts: string, path: string): string | null {
   let best: { point: string; source: string } | null = null;
   for (const line of mounts.split('\n')) {
     const [fields = '', origin = ''] = line.split(' - ');
-    const point = unescape(fields.split(' ')[4] ?? '');
-    const source = unescape(origin.split(' ')[1] ?? '');
+    const point = unescaped(fields.split(' ')[4] ?? '');
+    const source = unescaped(origin.split(' ')[1] ?? '');
     const holds =
       point !== '' &&
       (path === point || path.startsWith(point.endsWith('/') ? point : `${point}/`));
@@ -52,11 +53,6 @@ export function sourceOfMount(mounts: string, path: string): string | null {
   }
   return best?.source ?? null;
 }
-
-const unescape = (field: string): string =>
-  field.replaceAll(/\\([0-7]{3})/g, (_, octal: string) =>
-    String.fromCharCode(Number.parseInt(octal, 8)),
-  );
 
 /** As glibc's gnu_dev_major and gnu_dev_minor take a device number apart. */
 const majorOf = (dev: bigint): bigint => ((dev >> 8n) & 0xfffn) | ((dev >> 32n) & 0xfffff000n);

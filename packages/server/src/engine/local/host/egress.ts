@@ -14,6 +14,7 @@ import { isIPv6 } from 'node:net';
 import { findAllowedIn } from './followed.ts';
 import { namespacePath } from '../network/listener.ts';
 import type { Layout } from './layout.ts';
+import { capabilitiesIn } from '../../../lib/kernel-capabilities.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import { run } from '../../../lib/run.ts';
 import { DEFAULT_UID_RANGE } from '../../../settings.ts';
@@ -201,16 +202,14 @@ export async function findLack(
 
 /** Whether a process may set rules in the network that we see. */
 async function canFilter(pid: number): Promise<boolean> {
-  const [, capabilities = '0'] =
-    /^CapEff:\t([0-9a-f]+)$/m.exec((await readOrNull(`/proc/${pid}/status`)) ?? '') ?? [];
-  if (((BigInt(`0x${capabilities}`) >> CAP_NET_ADMIN) & 1n) === 0n) return false;
+  const status = (await readOrNull(`/proc/${pid}/status`)) ?? '';
+  if (!capabilitiesIn(status).has('CAP_NET_ADMIN')) return false;
   try {
     return readlinkSync(`/proc/${pid}/ns/net`) === readlinkSync('/proc/self/ns/net');
   } catch {
     return false; // it has ended
   }
 }
-const CAP_NET_ADMIN = 12n;
 
 /**
  * The rules that a table lacks to refuse connections of these users; null: none.
@@ -264,7 +263,7 @@ function rulesOf(
   );
   return `table inet ${name}; delete table inet ${name};
 table inet ${name} {
-  comment "${home.replaceAll(/["\\\n]/g, '?').slice(0, 90)} in ${rootId()}";
+  comment "${home} in ${rootId()}";
   chain copies {
     type filter hook output priority -10; policy accept;
 ${marks.join('')}  }

@@ -1,6 +1,7 @@
 /** Where the local engine keeps what, below its data directory. The one place that knows. */
 import { readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { problemOfPath } from '../../../lib/path-characters.ts';
 
 export type InstancePaths = {
   /**
@@ -142,8 +143,13 @@ export function installationPlaces(root: string): Pick<Layout, 'installations' |
   return { installations: join(root, 'postgres'), modules: join(root, 'modules') };
 }
 
-/** @throws Error when the data directory's path is too long for the sockets below it */
+/**
+ * @throws Error when the data directory's path is too long for the sockets below it, or has a
+ *   character that a program cannot take
+ */
 export function createLayout(root: string): Layout {
+  const problem = problemOfPath(root);
+  if (problem !== null) throw new Error(problem);
   const services = join(root, 'services');
   const longest = instancePaths(join(services, 'abcdefghij', 'members', '10')).socket;
   const excess = Buffer.byteLength(longest) - SOCKET_DIRECTORY_MAX_BYTES;

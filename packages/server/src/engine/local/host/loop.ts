@@ -1,4 +1,5 @@
 /** Mounts images by loop devices, and lets go of them. */
+import { quotedWord } from '@howdah/contract/shell';
 import { stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -81,7 +82,7 @@ export async function unmount(directory: string): Promise<void> {
     } catch (error) {
       if (attempt === UNMOUNT_ATTEMPTS) {
         throw new Error(
-          `${directory} cannot be unmounted: ${error instanceof Error ? error.message : String(error)}; fuser -vm ${directory} shows who uses it`,
+          `${directory} cannot be unmounted: ${error instanceof Error ? error.message : String(error)}; fuser -vm ${quotedWord(directory)} shows who uses it`,
           { cause: error },
         );
       }

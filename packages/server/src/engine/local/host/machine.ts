@@ -13,9 +13,12 @@ import { findInstallations } from '../postgres/installations.ts';
 import { createLayout, type Layout } from './layout.ts';
 import { findLimits, probeLimits } from './limits.ts';
 import { probeNetworks } from '../network/networks.ts';
+import { ownCapabilities } from '../../../lib/kernel-capabilities.ts';
 import { exists, isErrno } from '../../../lib/processes.ts';
 import { keepReserve } from './reserve.ts';
 import { markerOf } from './marker.ts';
+import { ensureDirectory } from './root-files.ts';
+import { whyRootCannot } from './root-privileges.ts';
 import { run } from '../../../lib/run.ts';
 import { TUNING, type Tuning } from '../../../lib/tuning.ts';
 import { ensureSystemUser, findSystemUser } from '../../../lib/system-users.ts';
@@ -52,10 +55,13 @@ export async function prepareMachine(
   uidRange: UidRange = DEFAULT_UID_RANGE,
   tuning: Tuning = TUNING,
 ): Promise<Machine> {
-  const owner = process.getuid?.() === 0 ? await serverUser() : null;
+  const isRoot = process.getuid?.() === 0;
+  const why = isRoot ? whyRootCannot(ownCapabilities()) : null;
+  if (why !== null) throw new Error(why);
+  const owner = isRoot ? await serverUser() : null;
   const data = await makeDataDirectory(home);
   await attachImage(imagePaths(data));
-  await mkdir(data, { recursive: true, mode: 0o711 });
+  await ensureDirectory(data, 0o711);
   const layout = createLayout(await realpath(data));
   // A disk that is full already gives the space that the rest of the start may need.
   const { did: reserve } = await keepReserve(layout.root, tuning.reserveMaxBytes);
@@ -68,7 +74,7 @@ export async function prepareMachine(
     layout.spool,
     layout.copies,
   ]) {
-    await mkdir(directory, { recursive: true, mode: 0o711 });
+    await ensureDirectory(directory, 0o711);
   }
   // A start that was interrupted leaves its probe.
   for (const entry of await readdir(layout.templates)) {
@@ -241,8 +247,11 @@ export async function dataDirectory(home: string): Promise<string> {
   )
     return inside;
   if (await isOpenToOthers(home)) return inside;
-  return join('/var/lib/howdah', createHash('sha256').update(home).digest('hex').slice(0, 8));
+  return join(SHARED_DATA, createHash('sha256').update(home).digest('hex').slice(0, 8));
 }
+
+/** Where data is whose home is closed to others, of all installations on the machine. */
+const SHARED_DATA = '/var/lib/howdah';
 
 /**
  * Makes the parent of the data directory, and the link to it.
@@ -252,7 +261,8 @@ export async function dataDirectory(home: string): Promise<string> {
 export async function makeDataDirectory(home: string): Promise<string> {
   await mkdir(home, { recursive: true, mode: 0o755 });
   const data = await dataDirectory(home);
-  await mkdir(dirname(data), { recursive: true, mode: 0o711 });
+  if (dirname(data) === SHARED_DATA) await ensureDirectory(SHARED_DATA, 0o711);
+  else await mkdir(dirname(data), { recursive: true, mode: 0o711 });
   if (dirname(data) !== home && !(await exists(join(home, 'data'))))
     await symlink(data, join(home, 'data'));
   return join(await realpath(dirname(data)), basename(data));

@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs';
 import { readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { noneOf } from '../../../lib/processes.ts';
-import { mkdir, symlink, writeFile } from './root-files.ts';
+import { ensureDirectories, ensureDirectory, symlink, writeFile } from './root-files.ts';
 
 /** Where a root is assembled. */
 export const NEW_ROOT = '/sys';
@@ -30,8 +30,9 @@ export const ACCOUNT_FILES = ['passwd', 'group'] as const;
 
 /** Makes the directory of mount points. @returns the entries of the system */
 export async function makeRootfs(rootfs: string): Promise<string[]> {
+  await ensureDirectory(rootfs, 0o755);
   for (const directory of ['usr', 'proc', 'dev/shm', 'tmp', 'var/tmp', 'old'])
-    await mkdir(join(rootfs, directory), { recursive: true, mode: 0o755 });
+    await ensureDirectories(rootfs, directory, 0o755);
   await makeEtc(rootfs);
   for (const device of DEVICES) await writeFile(join(rootfs, 'dev', device), '', { flag: 'a' });
   const directories: string[] = [];
@@ -41,7 +42,7 @@ export async function makeRootfs(rootfs: string): Promise<string[]> {
     if (target !== null) {
       await symlink(target, mountPoint).catch(noneOf('EEXIST'));
     } else if (existsSync(join('/', name))) {
-      await mkdir(mountPoint, { recursive: true });
+      await ensureDirectory(mountPoint, 0o755);
       directories.push(join('/', name));
     }
   }
@@ -57,8 +58,7 @@ export async function makeRootfs(rootfs: string): Promise<string[]> {
 /** Makes the links to what /etc has now; what it gets later is seen after the next start. */
 async function makeEtc(rootfs: string): Promise<void> {
   const etc = join(rootfs, 'etc');
-  for (const directory of [etc, join(rootfs, SYSTEM_ETC)])
-    await mkdir(directory, { recursive: true, mode: 0o755 });
+  for (const directory of [etc, join(rootfs, SYSTEM_ETC)]) await ensureDirectory(directory, 0o755);
   for (const name of ACCOUNT_FILES) await writeFile(join(etc, name), '', { flag: 'a' });
   const present = new Set(await readdir(etc));
   for (const name of await readdir('/etc'))

@@ -23,6 +23,7 @@ import type { Size } from '@howdah/contract';
 import type { Installation } from '../postgres/installations.ts';
 import type { Layout } from './layout.ts';
 import { noneOf } from '../../../lib/processes.ts';
+import { ensureDirectories } from './root-files.ts';
 import { run } from '../../../lib/run.ts';
 import { ACCOUNT_FILES, EMPTY, entry, makeRootfs, MIB, NEW_ROOT, SYSTEM, tmpfs } from './rootfs.ts';
 
@@ -325,7 +326,7 @@ async function makeMountPoints(
   for (const target of targets) {
     if (target !== root && isBelow(target, [root])) continue;
     if (isBelow(target, [...EMPTY, ...SYSTEM])) continue;
-    await mkdir(join(rootfs, target), { recursive: true, mode: 0o755 });
+    await ensureDirectories(rootfs, target, 0o755);
   }
 }
 

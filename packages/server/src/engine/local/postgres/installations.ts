@@ -2,20 +2,10 @@
  * The PostgreSQL installations of this machine and which of them serves which add-ons: computed
  * from what is found, never guessed.
  */
-import {
-  access,
-  cp,
-  mkdir,
-  readdir,
-  readFile,
-  realpath,
-  rename,
-  rm,
-  symlink,
-} from 'node:fs/promises';
+import { access, readdir, readFile, realpath } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { basename, dirname, join } from 'node:path';
+import { dirname, join } from 'node:path';
 import {
   EXTENSION_OF_ADDON,
   OLDEST_PG_VERSION,
@@ -24,8 +14,10 @@ import {
   type TimescaledbEdition,
 } from '@howdah/contract';
 import type { Layout } from '../host/layout.ts';
-import { isErrno, readOrNull } from '../../../lib/processes.ts';
+import { isErrno } from '../../../lib/processes.ts';
 import { run } from '../../../lib/run.ts';
+import { ensureDirectory } from '../host/root-files.ts';
+import { ensureNpmCopy } from './npm-copy.ts';
 import { readOnlyModule, type ReadOnlyModule, type Source } from './read-only-module.ts';
 
 export type Installation = {
@@ -323,52 +315,11 @@ async function npmDirectory(copies: string, changes: boolean): Promise<string | 
       ? String(parsed.version)
       : 'unknown';
   const target = join(copies, `${NPM_PREFIX}${version}`);
-  if (!(await exists(target))) {
-    if (!changes) return join(native, 'bin');
-    const unfinished = `${target}.new`;
-    await rm(unfinished, { recursive: true, force: true });
-    await mkdir(copies, { recursive: true, mode: 0o755 });
-    await copyNpmFiles(native, unfinished);
-    await rename(unfinished, target);
-  }
+  if (changes) {
+    await ensureDirectory(copies, 0o755);
+    await ensureNpmCopy(native, target);
+  } else if (!(await exists(target))) return join(native, 'bin');
   return join(target, 'bin');
-}
-
-/** Copies the files of npm's PostgreSQL. @param native the directory of that name in the package */
-export async function copyNpmFiles(native: string, target: string): Promise<void> {
-  await cp(native, target, { recursive: true, verbatimSymlinks: true });
-  await linkLibraries(native, target);
-}
-
-/**
- * Makes the links between libraries that the package leaves to its install script, which npm may
- * refuse to run.
- */
-async function linkLibraries(native: string, target: string): Promise<void> {
-  const links: unknown = JSON.parse((await readOrNull(join(native, 'pg-symlinks.json'))) ?? '[]');
-  if (!Array.isArray(links)) return;
-  for (const link of links) {
-    const { source, target: name } = parseLink(link);
-    const path = join(target, name.replace(/^native\//, ''));
-    await rm(path, { force: true });
-    await symlink(basename(source), path);
-  }
-}
-
-function parseLink(link: unknown): { source: string; target: string } {
-  if (
-    typeof link === 'object' &&
-    link !== null &&
-    'source' in link &&
-    'target' in link &&
-    typeof link.source === 'string' &&
-    typeof link.target === 'string'
-  ) {
-    return { source: link.source, target: link.target };
-  }
-  throw new Error(
-    'pg-symlinks.json of the PostgreSQL that npm installed: expected a list of {source, target}',
-  );
 }
 
 /**

@@ -10,7 +10,7 @@ import { realpath } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { run } from '../../../lib/run.ts';
-import { mkdir, readFile, rename, rm } from '../host/root-files.ts';
+import { ensureDirectory, ensureMode, readFile, rename, rm } from '../host/root-files.ts';
 import { READ_ONLY_MODULE_SOURCE } from '../../../paths.ts';
 
 /**
@@ -86,8 +86,11 @@ async function compile(
   const source = await readFile(READ_ONLY_MODULE_SOURCE);
   const edition = createHash('sha256').update(source).digest('hex').slice(0, 12);
   const path = join(directory, `read-only-${name}-${edition}.so`);
-  if (existsSync(path)) return path;
-  await mkdir(directory, { recursive: true, mode: 0o755 });
+  if (existsSync(path)) {
+    await ensureMode(path, 0o755);
+    return path;
+  }
+  await ensureDirectory(directory, 0o755);
   const unfinished = `${path}.${process.pid}`;
   try {
     const options = ['-shared', '-fPIC', '-O2', `-I${headers}`, `-DHOWDAH_MAJOR=${major}`];
@@ -108,7 +111,9 @@ async function compile(
 /** A module that cannot be loaded would keep every server from starting. */
 async function assertLoads(postgres: string, module: string): Promise<void> {
   const { stderr } = await promisify(execFile)(postgres, ['--version'], {
-    env: { LD_PRELOAD: module, LD_BIND_NOW: '1' },
+    // Blanks and colons in a path would separate two modules.
+    cwd: dirname(module),
+    env: { LD_PRELOAD: `./${basename(module)}`, LD_BIND_NOW: '1' },
   });
   if (stderr !== '') throw new Error(`the module for read-only sessions does not load: ${stderr}`);
 }

@@ -3,7 +3,7 @@
  * primary waits for.
  */
 import type { InstancePaths } from '../host/layout.ts';
-import { quoted } from '../../../domain/postgres/settings.ts';
+import { conninfoValue, quoted } from '../../../domain/postgres/settings.ts';
 import { CONTROL_ROLE } from './files.ts';
 
 /** How the names of members begin, and those of nodes of read replica sets. */
@@ -57,7 +57,7 @@ export function replicationConf(
       : [
           // Over the Unix socket, in a directory of the servers' user alone: nothing to encrypt,
           // and half the work (docs/performance.md, 9.5).
-          `primary_conninfo = ${quoted(`host=${upstream.paths.socket} port=${upstream.port} user=${CONTROL_ROLE} application_name=${name}`)}`,
+          `primary_conninfo = ${quoted(conninfoOf(name, upstream))}`,
           `primary_slot_name = ${quoted(name)}`,
         ];
   return [
@@ -70,6 +70,11 @@ export function replicationConf(
     ...Object.entries(limits).map(([setting, value]) => `${setting} = ${value}`),
     '',
   ].join('\n');
+}
+
+function conninfoOf(name: string, { paths, port }: { paths: InstancePaths; port: number }): string {
+  const host = conninfoValue(paths.socket);
+  return `host=${host} port=${port} user=${CONTROL_ROLE} application_name=${name}`;
 }
 
 /** A quorum as PostgreSQL takes it. */

@@ -22,8 +22,12 @@ import {
   signal,
   waitUntilGone,
   type Process,
-  workingDirectoryOf,
 } from '../../../lib/processes.ts';
+import {
+  HIDDEN,
+  workingDirectoriesOf,
+  workingDirectoryOf,
+} from '../../../lib/working-directories.ts';
 import { chmod, chown, mkdir, rename, rm, writeFile } from '../host/root-files.ts';
 import { lastLines } from '../../../lib/run.ts';
 import { encloseServer, sharedMemoryBytes } from '../host/sandbox.ts';
@@ -121,8 +125,9 @@ async function isOf(pid: number, paths: InstancePaths): Promise<boolean> {
  * a PID namespace they went with it.
  */
 async function endOrphans(paths: InstancePaths): Promise<boolean> {
-  for (const pid of await allPids()) {
-    if (workingDirectoryOf(pid) !== paths.data || !isOwnersProcess(pid, paths.data)) continue;
+  const candidates = (await allPids()).filter((pid) => isOwnersProcess(pid, paths.data));
+  for (const [pid, directory] of await workingDirectoriesOf(candidates)) {
+    if (directory !== paths.data) continue;
     const orphan = await findProcess(pid);
     if (orphan?.command !== 'postgres') continue;
     signal(pid, 'SIGKILL');
@@ -157,15 +162,28 @@ async function serverAt(pid: number, paths: InstancePaths): Promise<Server | nul
   if (program?.endsWith('/postgres') !== true || flag !== '-D' || directory !== paths.data)
     return null;
   // A process that has just begun has another working directory, and is found a moment later.
-  if (workingDirectoryOf(pid) !== paths.data) return null;
+  const at = workingDirectoryOf(pid);
+  if (at !== HIDDEN && at !== paths.data) return null;
   if (!isOwnersProcess(pid, paths.data)) return null;
   const postmaster = await findProcess(pid);
   if (postmaster === null) return null;
+  // Asking as its user takes milliseconds, and servers are looked for all the time: our own record
+  // of what was started is enough.
+  if (at === HIDDEN && !(await isLaunched(postmaster, paths))) return null;
   return {
     postmaster,
     ...startedBy(rest),
     port: portOfServer(paths),
   };
+}
+
+/** Whether a process was started for an instance, by the pid file, which only root can write. */
+async function isLaunched(
+  { pid, parentPid }: Process,
+  { pidFile }: InstancePaths,
+): Promise<boolean> {
+  const noted = Number((await readOrNull(pidFile)) ?? '0');
+  return noted === pid || noted === parentPid;
 }
 
 /**
@@ -186,6 +204,7 @@ export async function runningPostmasters(): Promise<{ data: string; pid: number 
       args[0]?.endsWith('/postgres') === true && args[1] === '-D' && startedBy(args).size !== null,
   );
   const pids = new Set(servers.map(({ pid }) => pid));
+  const directories = await workingDirectoriesOf([...pids]);
   const tops = await Promise.all(
     servers.map(async ({ pid, args }) => {
       const found = await findProcess(pid);
@@ -194,7 +213,7 @@ export async function runningPostmasters(): Promise<{ data: string; pid: number 
       return found === null ||
         pids.has(found.parentPid) ||
         data === undefined ||
-        workingDirectoryOf(pid) !== data ||
+        directories.get(pid) !== data ||
         !isOwnersProcess(pid, data)
         ? undefined
         : { data, pid };

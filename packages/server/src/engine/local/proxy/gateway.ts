@@ -6,7 +6,7 @@
  * Its configuration never changes while it runs: its backend is configured over its admin socket. A new
  * gateway routes nowhere until then.
  */
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TypeCapability } from '../../engine.ts';
 import {
@@ -50,7 +50,8 @@ const ANSWER_DEADLINE_MS = 2000;
 /** Its group includes the pooler of a read replica set, which connects by a socket. */
 const MODE = 0o710;
 
-const adminSocket = (paths: DaemonPaths): string => join(paths.root, 'admin.sock');
+const ADMIN_SOCKET = 'admin.sock';
+const adminSocket = (paths: DaemonPaths): string => join(paths.root, ADMIN_SOCKET);
 
 /** Whether services can have a gateway here. */
 export async function gatewayCapability(): Promise<TypeCapability> {
@@ -64,12 +65,13 @@ export async function gatewayCapability(): Promise<TypeCapability> {
 }
 
 /**
- * The configuration of a gateway. Sessions, TLS included, are passed through unchanged. The control
+ * The configuration of a gateway. Its paths begin at the gateway's working directory, so that no
+ * character in the path of the installation has a meaning in HAProxy's language. Sessions, TLS included, are passed through unchanged. The control
  * plane itself may be unable to reach it, or not be allowed: it uses a socket of its own, for drills.
  */
 export function gatewayConfig(paths: DaemonPaths, listen: Listen): string {
-  return `${head(paths)}${frontend(paths, listen, 'members')}frontend control
-  bind unix@${ownSocket(paths, listen.port)} mode 600
+  return `${HEAD}${frontend(paths, listen, 'members')}frontend control
+  bind ${unixAddress('.', listen.port)} mode 600
   default_backend members
 backend members
   server primary 127.0.0.1:${NOWHERE}
@@ -95,10 +97,12 @@ export function setGatewayConfig(
 ${nodes.map((node) => `  server ${nodeServer(node.n)} ${address(node)} disabled`).join('\n')}
   server nowhere 127.0.0.1:${NOWHERE} backup
 `;
-  return `${head(paths)}${frontend(paths, listen, 'nodes')}frontend pooler
-  bind ${unixAddress(paths.root, listen.port)} mode 660
+  const socketOf = ({ port, socketDirectory }: GatewayNode): string =>
+    unixAddress(relative(paths.root, socketDirectory), port);
+  return `${HEAD}${frontend(paths, listen, 'nodes')}frontend pooler
+  bind ${unixAddress('.', listen.port)} mode 660
   default_backend sockets
-${backend('nodes', ({ port }) => `127.0.0.1:${port}`)}${backend('sockets', ({ port, socketDirectory }) => unixAddress(socketDirectory, port))}`;
+${backend('nodes', ({ port }) => `127.0.0.1:${port}`)}${backend('sockets', socketOf)}`;
 }
 
 const nodeServer = (n: number): string => `node${n}`;
@@ -106,9 +110,9 @@ const nodeServer = (n: number): string => `node${n}`;
 const unixAddress = (directory: string, port: number): string =>
   `unix@${directory}/.s.PGSQL.${port}`;
 
-const head = (paths: DaemonPaths): string => `# Written by Howdah; changes are overwritten.
+const HEAD = `# Written by Howdah; changes are overwritten.
 global
-  stats socket ${adminSocket(paths)} mode 600 level admin
+  stats socket unix@${ADMIN_SOCKET} mode 600 level admin
   maxconn 4096
   nbthread 1
   no strict-limits
@@ -134,16 +138,12 @@ const frontend = (
   backend: string,
 ): string => `frontend service
   bind ${address}:${port}
-  tcp-request connection reject unless { src -f ${allowedNetworksFile(paths)} }
+  tcp-request connection reject unless { src -f ${relative(paths.root, allowedNetworksFile(paths))} }
   default_backend ${backend}
 `;
 
 /** The allowed networks, a line each; changes for a running gateway are written here as well. */
 const allowedNetworksFile = (paths: DaemonPaths): string => `${paths.root}.allowed`;
-
-/** Named as the socket of a server, so that drivers find it. */
-const ownSocket = (paths: DaemonPaths, port: number): string =>
-  join(paths.root, `.s.PGSQL.${port}`);
 
 export type GatewaySeen = ListenerSeen & { running: boolean; routesToPort: number | null };
 
@@ -179,7 +179,7 @@ async function observeListener(
 ): Promise<ListenerSeen> {
   const { allowedNetworks } = listener;
   // A gateway that an older release started has no rule if all networks were allowed then.
-  const isRuled = await hasRule(paths);
+  const isRuled = (await findRule(paths)) !== null;
   const placed = (await runsInNetworkOf(pid, listener)) && (isRuled || allowedNetworks === null);
   // A gateway that does not answer reports no sessions either.
   const allowedNetworksCurrent =
@@ -187,14 +187,18 @@ async function observeListener(
   return { placed, allowedNetworksCurrent };
 }
 
-async function hasRule(paths: DaemonPaths): Promise<boolean> {
-  return ((await readOrNull(paths.conf)) ?? '').includes(allowedNetworksFile(paths));
+/**
+ * The name by which a gateway knows its allowed networks: an older release wrote the whole path.
+ * null: it has no such rule.
+ */
+async function findRule({ conf }: DaemonPaths): Promise<string | null> {
+  return /\{ src -f (\S+) \}/.exec((await readOrNull(conf)) ?? '')?.[1] ?? null;
 }
 
 /** The networks that a gateway lets in now. */
 async function currentNetworks(paths: DaemonPaths): Promise<string[]> {
   // "0x55… 10.1.0.0/16"
-  return (await command(paths, `show acl ${allowedNetworksFile(paths)}`))
+  return (await command(paths, `show acl ${await findRule(paths)}`))
     .split('\n')
     .flatMap((line) => /^0x\S+ (\S+)/.exec(line)?.[1] ?? []);
 }
@@ -236,10 +240,11 @@ export async function applyAllowedNetworks(
   const wanted: readonly string[] = allowedNetworks ?? ALL_NETWORKS;
   await writeAllowedNetworks(owner, paths, wanted);
   const now = await currentNetworks(paths);
+  const rule = await findRule(paths);
   for (const network of wanted.filter((one) => !now.includes(one)))
-    await command(paths, `add acl ${allowedNetworksFile(paths)} ${network}`);
+    await command(paths, `add acl ${rule} ${network}`);
   for (const network of now.filter((one) => !wanted.includes(one)))
-    await command(paths, `del acl ${allowedNetworksFile(paths)} ${network}`);
+    await command(paths, `del acl ${rule} ${network}`);
   const ended = await disallowedSessions(paths, allowedNetworks);
   for (const session of ended) await command(paths, `shutdown session ${session}`);
   return ended.length;
@@ -269,7 +274,9 @@ export async function prepareGateway(
   await writeAllowedNetworks(owner, paths, listener.allowedNetworks ?? ALL_NETWORKS);
   if ((await readOrNull(paths.conf)) === text) return;
   const program = await haproxy();
-  await replaceConfig(owner, paths.conf, text, (path) => run(program, ['-c', '-q', '-f', path]));
+  await replaceConfig(owner, paths.conf, text, (path) =>
+    run(program, ['-c', '-f', path], { cwd: paths.root }),
+  );
 }
 
 async function haproxy(): Promise<string> {
