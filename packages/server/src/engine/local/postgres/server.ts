@@ -29,6 +29,7 @@ import { lastLines } from '../../../lib/run.ts';
 import { encloseServer, sharedMemoryBytes } from '../host/sandbox.ts';
 import { emptyDirectory, readTextIfSafe, removeEntry } from '../host/service-files.ts';
 import { SERVICE_USER } from '../host/users.ts';
+import { trustedControls } from './trusted-extensions.ts';
 
 /** A server that runs. */
 export type Server = {
@@ -86,6 +87,7 @@ export async function launch(
       own: dirname(paths.marker),
       others,
       config: paths.config,
+      instead: await trustedControls(bin, machine.layout),
       sharedMemoryBytes: sharedMemoryBytes(start.size),
     }),
   });
