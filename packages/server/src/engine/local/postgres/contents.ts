@@ -4,7 +4,7 @@
  */
 import { ADMIN_ROLE, DATABASE_NAME, type AddonExtension } from '@howdah/contract';
 import { escapeIdentifier, type Client } from 'pg';
-import { adminRights } from '../../../domain/postgres/admin-role.ts';
+import { adminRights, GRANT_SIGNALS } from '../../../domain/postgres/admin-role.ts';
 import { REVOKE_WRITERS } from '../../statements/writers.ts';
 import { COPY_ROLE } from '../../moves.ts';
 import type { InstancePaths } from '../host/layout.ts';
@@ -122,6 +122,8 @@ export async function updateContents(at: At): Promise<void> {
     await client.query(CLOSE_COPY_ROLE);
     await client.query(
       `grant set on parameter ${ROLE_PARAMETER} to ${ADMIN_ROLE};
+       grant pg_monitor, pg_checkpoint to ${ADMIN_ROLE} with admin option;
+       ${GRANT_SIGNALS};
        alter role ${ADMIN_ROLE} createdb`,
     );
   });
@@ -160,7 +162,8 @@ export async function areContentsCurrent(monitor: Monitor, key: string): Promise
   const [row] = await monitor.query<{ current: boolean }>(
     key,
     `select pg_is_in_recovery()
-            or (exists (select from pg_roles where rolname = $1 and rolcreatedb)
+            or (exists (select from pg_roles where rolname = $1 and rolcreatedb
+                  and pg_has_role(oid, 'pg_signal_backend', 'member'))
                 and exists (select from pg_parameter_acl where parname = $2)
                 and not ${HAS_COPY_ROLE}
                 and not exists (select from pg_database d where ${IS_UNGUARDED})) as current`,
