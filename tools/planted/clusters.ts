@@ -226,4 +226,20 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     ],
     caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-set.test.ts` }] },
   },
+  {
+    name: 'reports-without-feedback',
+    breaks: ['read replica sets'],
+    effect: 'a VACUUM of the primary cancels reports on a read replica set',
+    edits: [
+      {
+        file: 'packages/server/src/domain/replica-set/purpose.ts',
+        from: "hot_standby_feedback: 'on',",
+        to: "hot_standby_feedback: 'off',",
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: 'packages/server/src/domain/replica-set/purpose.test.ts' }],
+    },
+  },
 ];

@@ -244,6 +244,48 @@ export const DATA_PLANTS: readonly Plant[] = [
     caughtBy: { gate: 'A', tests: [{ file: 'packages/cli/src/transfer/decode.test.ts' }] },
   },
   {
+    name: 'dollar-quotes-end-anywhere',
+    breaks: ['import'],
+    effect: 'an import takes a semicolon in the body of a function for the end of its statement',
+    edits: [
+      {
+        file: 'packages/cli/src/transfer/script/scan.ts',
+        from: "quote = { kind: 'dollar', tag: token };",
+        to: "quote = { kind: 'dollar', tag: '$' };",
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: 'packages/cli/src/transfer/script/scan.test.ts' }] },
+  },
+  {
+    name: 'passwords-of-roles-imported',
+    breaks: ['import'],
+    effect: 'an import runs statements that change roles, as they are in a dump',
+    edits: [
+      {
+        file: 'packages/cli/src/transfer/script/rules.ts',
+        from: "i('(?:ALTER|DROP) (?:ROLE|USER|GROUP) (?!MAPPING)'",
+        to: "i('DROP (?:ROLE|USER|GROUP) (?!MAPPING)'",
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: 'packages/cli/src/transfer/script/rules.test.ts' }] },
+  },
+  {
+    name: 'every-extension-trusted',
+    breaks: ['extensions'],
+    effect: 'owners of databases may create extensions whose scripts nobody has read',
+    edits: [
+      {
+        file: `${SERVER}/domain/postgres/extension-rules.ts`,
+        from: "export const TRUSTED = ['vector', 'pg_stat_statements'] as const;",
+        to: "export const TRUSTED = ['vector', 'pg_stat_statements', 'hypopg'] as const;",
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: `${SERVER}/engine/local/postgres/trusted-extensions.test.ts` }],
+    },
+  },
+  {
     name: 'unfinished-is-provisioned',
     breaks: ['adopt', 'create'],
     effect: 'a service whose create was interrupted counts as one with data',

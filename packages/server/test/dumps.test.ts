@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo } from './harness.ts';
 import { admin, cloud, rows, service, setUp, tearDown, twin, value } from './database-cloud.ts';
-import { createLayout, withSuperuserSession } from './probe.ts';
+import { createLayout, prepareMachine, withSuperuserSession } from './probe.ts';
 import { untilExpected } from './until.ts';
 
 beforeAll(setUp);
@@ -66,6 +66,16 @@ test('a dump holds nothing of ours, and restores without a message', async () =>
   await other.end();
 });
 
+test('the owner grants the roles of tools for monitoring, not of superusers', async () => {
+  await admin.query('create role monitor');
+  for (const role of ['pg_monitor', 'pg_signal_backend', 'pg_checkpoint', 'pg_read_all_data'])
+    await admin.query(`grant ${role} to monitor`);
+  await admin.query('checkpoint');
+  for (const role of ['pg_maintain', 'pg_create_subscription', 'pg_execute_server_program'])
+    await expect(admin.query(`grant ${role} to monitor`), role).rejects.toThrow();
+  await admin.query('drop role monitor');
+});
+
 test('the owner can create a database, work in it, and drop it', async () => {
   await admin.query('create database shadow');
   const shadow = await connectTo(cloud, service, service.initial_password, { database: 'shadow' });
@@ -81,6 +91,18 @@ test('the owner can create a database, work in it, and drop it', async () => {
     ),
   ).toEqual([{ may: false }]);
   await admin.query('drop role other');
+  // As tools for migrations do, in a database of their own and after a reset of the schema.
+  const { body } = await cloud.request('GET', `/services/${service.service_id}/extensions`);
+  const extensions: unknown[] = Array.isArray(body) ? body : [];
+  const found = extensions.find((one) => Object(one).name === 'pg_stat_statements');
+  const may = Object(found).statement !== undefined;
+  expect(may).toBe((await prepareMachine(cloud.home)).sandbox.way === 'mounts');
+  for (const statement of ['', 'drop schema public cascade; create schema public']) {
+    await shadow.query(statement);
+    const created = shadow.query('create extension pg_stat_statements schema public');
+    if (may) await created;
+    else await expect(created).rejects.toThrow('permission denied');
+  }
   await shadow.end();
   await admin.query('drop database shadow');
 });
@@ -116,12 +138,16 @@ test('a server of an older release gets its rights and its guard while it runs',
        end if;
      end $$`,
   );
-  await at('postgres', 'alter role tsdbadmin nocreatedb');
+  await at('postgres', 'alter role tsdbadmin nocreatedb; revoke pg_signal_backend from tsdbadmin');
   await cloud.up();
   const again = async () => {
     const client = await connectTo(cloud, service, service.initial_password);
     const seen = {
-      rights: await rows(client, 'select rolcreatedb from pg_roles where rolname = current_user'),
+      rights: await rows(
+        client,
+        `select rolcreatedb, pg_has_role('pg_signal_backend', 'member with admin option') as signals
+         from pg_roles where rolname = current_user`,
+      ),
       guard: await rows(client, triggers),
       functions: await rows(
         client,
@@ -133,7 +159,7 @@ test('a server of an older release gets its rights and its guard while it runs',
   };
   await untilExpected('all is as it was before the restore', async () =>
     expect(await again()).toEqual({
-      rights: [{ rolcreatedb: true }],
+      rights: [{ rolcreatedb: true, signals: true }],
       guard: before,
       functions: [{ gone: false }],
     }),

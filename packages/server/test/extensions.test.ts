@@ -131,6 +131,11 @@ test(
       expect([202, 400, 422], `${name}: ${JSON.stringify(answer.body)}`).toContain(answer.status);
       await cloud.until(service.service_id, 'READY');
     }
+    // And by SQL, in a schema of its own.
+    const sql = await tenant(service);
+    await sql.query('drop extension pg_stat_statements');
+    await sql.query('create extension pg_stat_statements schema public').catch(() => undefined);
+    await sql.end();
     expect(await sprungIn(cloud.home)).toEqual([]);
     // Those that are created belong to tsdbadmin, their objects do not.
     const owner = await tenant(service);

@@ -76,11 +76,10 @@ test.runIf(canRun)(
     expect(refused.code, refused.stderr).toBe(6);
     expect(refused.stderr).toContain('the storage quota of the service is 10 GB');
     expect(refused.stderr).toContain('--storage-gb 15');
-    // The note names a command that works once the cause is gone.
-    const [, id = ''] = /howdah import … --into (\w+)/.exec(refused.stderr) ?? [];
-    cloud.env['PGPASSWORD'] = passwordIn(refused.stdout);
-    const done = await cloud.cli('import', source.url, '--into', id);
-    delete cloud.env['PGPASSWORD'];
+    expect(refused.stderr).toContain('Nothing is left');
+    const list = await cloud.cli('service', 'list', '-o', 'json');
+    expect(list.stdout).not.toContain('small');
+    const done = await cloud.cli('import', source.url, '--name', 'small');
     expect(done.code, done.stderr).toBe(0);
     await app.end();
   },

@@ -196,6 +196,53 @@ export const BOOKS = `
     from generate_series(1, 20) i, generate_series(1, 300) j group by i;
   insert into moved values ('a', 1)`;
 
+/** Objects of a superuser, and an aggregate that is none of those. */
+export const OBSTACLES = `
+  create function upper_of(text) returns text language internal as 'upper';
+  create function at_most(int) returns int language sql leakproof as 'select $1';
+  create function join_two(text, text) returns text language sql as 'select $1 || $2';
+  create aggregate join_texts(text) (sfunc = join_two, stype = text);
+  create table secrets (i int);
+  alter table secrets enable row level security;
+  grant select on secrets to app;
+  create sequence numbers`;
+
+/** What pg_dumpall and other clouds write into their dumps. */
+export const ELSEWHERE = `-- PostgreSQL database cluster dump
+\\restrict a1
+DROP DATABASE IF EXISTS shop;
+CREATE ROLE postgres;
+ALTER ROLE postgres WITH SUPERUSER LOGIN PASSWORD 'md5a';
+CREATE ROLE app;
+ALTER ROLE app WITH LOGIN PASSWORD 'md5b';
+CREATE DATABASE shop;
+\\connect shop
+SET transaction_timeout = 0;
+SELECT pg_catalog.set_config('search_path', '', false);
+CREATE SCHEMA public;
+ALTER SCHEMA public OWNER TO postgres;
+COMMENT ON EXTENSION plpgsql IS 'x';
+CREATE TABLE public.t (a int, b text);
+ALTER TABLE public.t OWNER TO postgres;
+COPY public.t (a, b) FROM stdin;
+1\t'; COMMIT;
+2\t\\\\.
+\\.
+CREATE POLICY "own; rows" ON public.t FOR SELECT TO app USING ((a > 0));
+CREATE PUBLICATION all_rows FOR ALL TABLES;
+CREATE EVENT TRIGGER watch ON ddl_command_end EXECUTE FUNCTION public.f();
+GRANT SELECT ON TABLE public.t TO app;
+GRANT SELECT ON TABLE public.t TO postgres;
+ALTER DEFAULT PRIVILEGES FOR ROLE postgres IN SCHEMA public GRANT ALL ON TABLES TO app;
+SELECT pg_catalog.lo_create('16500');
+BEGIN;
+SELECT pg_catalog.lo_open('16500', 131072);
+SELECT pg_catalog.lowrite(0, '\\x6162');
+SELECT pg_catalog.lo_close(0);
+COMMIT;
+\\unrestrict a1
+`;
+
 /** Pays until it is stopped; each payment is one row of the ledger. */
 export async function startWriter(source: Source) {
   const client = await source.connect();

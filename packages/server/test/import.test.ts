@@ -20,7 +20,7 @@ import {
   untilPrinted,
   type Running,
 } from './import-cloud.ts';
-import { BOOKS, SHOP, startWriter } from './import-source.ts';
+import { BOOKS, ELSEWHERE, OBSTACLES, SHOP, startWriter } from './import-source.ts';
 import { untilExpected } from './until.ts';
 
 beforeAll(setUp);
@@ -254,8 +254,45 @@ describe('imports', () => {
     const list = await cloud.cli('service', 'list', '-o', 'json');
     expect(list.stdout).not.toContain('refused');
     await app.query('drop table "no key\n\u001b[2J"');
+    const root = await source.asRoot();
+    await root.query(OBSTACLES);
+    const dry = await cloud.cli('import', source.url, '--dry-run');
+    expect(dry.code).toBe(2);
+    for (const text of ['upper_of in the language internal', 'is LEAKPROOF', 'secrets', 'numbers'])
+      expect(dry.stderr).toContain(text);
+    expect(dry.stderr).not.toContain('join_texts');
+    await root.query('drop owned by root_of_source, app cascade').catch(() => undefined);
+    await root.query('drop function upper_of, at_most; drop table secrets; drop sequence numbers');
+    await root.end();
     await app.end();
   });
+
+  test.runIf(canRun)(
+    title('a dump of another cloud is imported by rule, with a list of what is left out'),
+    async () => {
+      const directory = await mkdtemp(join(tmpdir(), 'hd-dump-'));
+      const path = join(directory, 'elsewhere.sql');
+      await writeFile(path, ELSEWHERE);
+      const done = await cloud.cli('import', path, '--name', 'elsewhere');
+      expect(done.code, done.stderr).toBe(0);
+      for (const text of ['DROP DATABASE', 'ALTER ROLE app', 'CREATE SCHEMA public', 'PUBLICATION'])
+        expect(done.stderr).toContain(text);
+      expect(done.stderr).toContain("alter role app login password '…'");
+      expect(done.stderr).not.toContain('md5');
+      const client = await connectBy('elsewhere', passwordIn(done.stdout));
+      const { rows } = await client.query(`select (select sum(a)::int from t) as sum,
+        has_table_privilege('app', 't', 'select') as granted,
+        (select rolcanlogin from pg_roles where rolname = 'app') as login,
+        (select polname from pg_policy) as policy,
+        (select convert_from(lo_get(16500), 'UTF8')) as large`);
+      expect(rows).toEqual([
+        { sum: 3, granted: true, login: false, policy: 'own; rows', large: 'ab' },
+      ]);
+      await client.end();
+      await cloud.cli('service', 'delete', 'elsewhere');
+      await rm(directory, { recursive: true });
+    },
+  );
 
   test.runIf(canRun)(
     title('dumps are restored in one transaction, and run no commands'),
@@ -309,16 +346,20 @@ describe('imports', () => {
       const script = join(directory, 'script.sql');
       const mark = join(directory, 'mark');
       await writeFile(script, `create table t (i int);\n\\! touch ${mark}\n`);
-      const refused = await cloud.cli('import', script, '--name', 'scripted');
-      expect(refused.code).toBe(1);
-      expect(refused.stderr).toContain('is empty as before');
+      for (const dry of [['--dry-run'], []])
+        expect(await cloud.cli('import', script, '--name', 'scripted', ...dry)).toMatchObject({
+          code: 2,
+          stderr: expect.stringContaining('line 2: the command \\! of psql'),
+        });
       expect(existsSync(mark)).toBe(false);
-      await writeFile(script, 'create table t (i int);\n');
-      const client = await connectBy('scripted', passwordIn(refused.stdout));
-      expect((await client.query("select to_regclass('t') is null as gone")).rows).toEqual([
-        { gone: true },
-      ]);
-      await client.end();
+      // What only PostgreSQL finds leaves nothing either.
+      await writeFile(script, 'create table t (i int);\ncreate table t (i int);\n');
+      const failed = await cloud.cli('import', script, '--name', 'scripted');
+      expect(failed.code).toBe(1);
+      expect(failed.stderr).toContain('already exists');
+      expect(failed.stderr).toContain('Nothing is left');
+      const list = await cloud.cli('service', 'list', '-o', 'json');
+      expect(list.stdout).not.toContain('scripted');
       await app.end();
       await rm(directory, { recursive: true });
     },

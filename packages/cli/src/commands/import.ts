@@ -1,13 +1,16 @@
-import { EXTENSION_OF_ADDON, ADDONS, type Addon } from '@howdah/contract/types';
+import type { Addon } from '@howdah/contract/types';
 import type { Schemas } from '@howdah/client';
 import type { Command } from 'commander';
 import { countOf, given, noun, verb, type Printing, type Waiting } from '../command.ts';
 import { connect, type Connection } from '../connection.ts';
 import { exitOf, Failure } from '../exit.ts';
 import { findService, ofProject, readService } from '../find.ts';
-import { show, note, type View } from '../output.ts';
+import { follow } from '../follow.ts';
+import { show, note, paintNote, type View } from '../output.ts';
 import type { Dump } from '../transfer/files.ts';
-import type { Checked, Report } from '../transfer/import.ts';
+import type { Endpoint } from '../transfer/endpoint.ts';
+import type { Report } from '../transfer/import.ts';
+import type { Findings } from '../transfer/script/examine.ts';
 import { showCreated } from './service-create.ts';
 import { sizeOf, type Size } from './service-shared.ts';
 
@@ -64,35 +67,78 @@ async function startImport(source: string, options: ImportOptions): Promise<void
     throw new Failure(`--jobs: found ${jobs}; expected a whole number from 1 to 32`, 'usage');
   if ((options.name === undefined) === (options.into === undefined) && options.dryRun !== true)
     throw new Failure('give --name for a new service, or --into for one that is empty', 'usage');
-  if (isUrl(source)) {
-    const { checkSource, importInto } = await import('../transfer/import.ts');
-    const follow = options.follow === true;
-    const checked = await checkSource(endpointOfUrl(source), follow);
-    if (options.dryRun === true) return note('Nothing was done. The source can be imported.');
-    const connection = await connect();
-    const { service, password } = await serviceFor(connection, options, addonsOf(checked));
-    return importInto(connection, service, password, checked, { follow, jobs });
-  }
+  if (isUrl(source)) return importLive(endpointOfUrl(source), options, jobs);
   if (options.follow === true)
     throw new Failure('--follow needs a live database, postgres://…; found a file', 'usage');
   await importFile(source, options, jobs);
 }
 
+/** A source that was examined, and the service that it would go into. */
+type Into = { connection: Connection; service: Schemas['Service'] | null };
+
+/** A service of `--into` is looked at before anything is done. */
+async function findInto({ into, dryRun }: ImportOptions): Promise<Into> {
+  const connection = await connect({ dryRun: dryRun === true });
+  return { connection, service: into === undefined ? null : await findService(connection, into) };
+}
+
+async function importLive(source: Endpoint, options: ImportOptions, jobs: number): Promise<void> {
+  const { checkSource, importInto } = await import('../transfer/import.ts');
+  const { addonsFor, problemsOfExtensions, readOffers } = await import('../transfer/offers.ts');
+  const into = await findInto(options);
+  const follow = options.follow === true;
+  const checked = await checkSource(source, follow, async ({ extensions, major }) => {
+    const names = extensions.map(({ name }): [string, number] => [name, 0]);
+    const addons = addonsFor(extensions.map(({ name }) => name));
+    const offers = await readOffers(into.connection, into.service?.service_id ?? null, addons);
+    return [
+      ...problemsOfExtensions(names, offers, into.service?.name ?? null),
+      ...(offers.major !== null && offers.major < major
+        ? [
+            {
+              line: 0,
+              what: `the source runs PostgreSQL ${major}, a new service ${offers.major}`,
+              remedy: `create a service of PostgreSQL ${major}, and import --into it`,
+            },
+          ]
+        : []),
+    ];
+  });
+  if (options.dryRun === true) return note('Nothing was done. The source can be imported.');
+  const addons = addonsFor(checked.source.extensions.map(({ name }) => name));
+  await withService(into, options, addons, (service, password) =>
+    importInto(into.connection, service, password, checked, { follow, jobs }),
+  );
+}
+
 async function importFile(path: string, options: ImportOptions, jobs: number): Promise<void> {
-  const { examineDump } = await import('../transfer/files.ts');
+  const { examineContents, examineDump } = await import('../transfer/files.ts');
+  const { addonsFor, problemsOfExtensions, readOffers, refuse } =
+    await import('../transfer/offers.ts');
+  const { leftOutLines } = await import('../transfer/script/examine.ts');
+  const { step } = await import('../transfer/steps.ts');
   const dump = await examineDump(path);
+  const findings = await step('examine the dump', () => examineContents(dump));
+  for (const line of leftOutLines(findings)) note(`${paintNote.yellow('left out')} ${line}`);
+  const into = await findInto(options);
+  const addons = addonsFor(findings.extensions.keys());
+  const offers = await readOffers(into.connection, into.service?.service_id ?? null, addons);
+  const problems = [
+    ...findings.obstacles,
+    ...problemsOfExtensions(findings.extensions, offers, into.service?.name ?? null),
+  ];
+  if (problems.length > 0) refuse(path, problems);
   if (options.dryRun === true) return note(`Nothing was done. ${path} can be imported.`);
-  const connection = await connect();
-  const { service, password } = await serviceFor(connection, options, undefined);
-  await restoreDump(connection, service, password, dump, jobs);
+  await withService(into, options, addons.length === 0 ? undefined : addons, (service, password) =>
+    restoreDump(into.connection, service, password, { dump, findings, jobs }),
+  );
 }
 
 async function restoreDump(
   connection: Connection,
   service: Schemas['Service'],
   password: string | null,
-  dump: Dump,
-  jobs: number,
+  { dump, findings, jobs }: { dump: Dump; findings: Findings; jobs: number },
 ): Promise<void> {
   const { endpointOfService, open, withPassword } = await import('../transfer/endpoint.ts');
   const { importDump } = await import('../transfer/files.ts');
@@ -107,34 +153,20 @@ async function restoreDump(
   } finally {
     await client.end();
   }
-  try {
-    await importDump(dump, target, jobs);
-  } catch (error) {
-    const { service_id: id, name } = service;
-    note(
-      jobs > 1
-        ? `${name} (${id}) has a part of the dump: howdah service delete ${id}, and import again`
-        : `${name} (${id}) is empty as before. When the cause is gone: howdah import ` +
-            `${dump.path} --into ${id}. To give up: howdah service delete ${id}`,
-    );
-    throw error;
-  }
+  await importDump(dump, target, jobs, findings);
 }
 
-/** The add-ons whose extensions the source has. */
-function addonsOf({ source }: Checked): Addon[] {
-  const names = new Set(source.extensions.map(({ name }) => name));
-  return ADDONS.filter((addon) => names.has(EXTENSION_OF_ADDON[addon]));
-}
-
-/** The service to import into, and its password if only this answer has it. */
-async function serviceFor(
-  connection: Connection,
+/**
+ * Imports into a service. One that is created for that is deleted again if the import leaves
+ * nothing that it could continue from.
+ */
+async function withService(
+  { connection, service }: Into,
   options: ImportOptions,
   addons: Addon[] | undefined,
-): Promise<{ service: Schemas['Service']; password: string | null }> {
-  if (options.into !== undefined)
-    return { service: await findService(connection, options.into), password: null };
+  work: (service: Schemas['Service'], password: string | null) => Promise<void>,
+): Promise<void> {
+  if (service !== null) return work(service, null);
   const body = { name: options.name ?? '', ...sizeOf(options), ...given('addons', addons) };
   const made = await connection.client.POST('/projects/{project_id}/services', {
     params: ofProject(connection),
@@ -143,7 +175,20 @@ async function serviceFor(
   const waiting: Waiting = { output: 'table', wait: true };
   await showCreated(connection, made, waiting);
   const { service_id: id = '', initial_password: password = null } = made.data ?? {};
-  return { service: await readService(connection, id), password };
+  try {
+    await work(await readService(connection, id), password);
+  } catch (error) {
+    const { hasState } = await import('../transfer/state.ts');
+    if (!(await hasState(id))) {
+      const { response } = await connection.client.DELETE(
+        '/projects/{project_id}/services/{service_id}',
+        { params: { path: { ...ofProject(connection).path, service_id: id } } },
+      );
+      await follow(connection, response, waiting);
+      note(`Nothing is left: the service ${id}, which was created for this import, is deleted.`);
+    }
+    throw error;
+  }
 }
 
 function addResume(group: Command): void {

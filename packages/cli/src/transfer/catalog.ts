@@ -19,6 +19,8 @@ export type Table = {
   /** Why its updates and deletes could not be followed; null: they could. */
   cannotFollow: string | null;
   isReadable: boolean;
+  /** Whether policies hide rows from the user. */
+  isFiltered: boolean;
 };
 
 export type Named = { schema: string; name: string };
@@ -43,13 +45,17 @@ const relations = (kinds: string, joins = ''): string =>
    where c.relkind in (${kinds}) and ${USER_SCHEMA}
      and ${noExtension('pg_catalog.pg_class', 'c.oid')}`;
 
-type TableRow = Omit<Table, 'bytes' | 'isHypertable' | 'cannotFollow' | 'isReadable'> & {
+type TableRow = Omit<
+  Table,
+  'bytes' | 'isHypertable' | 'cannotFollow' | 'isReadable' | 'isFiltered'
+> & {
   bytes: string;
   identity: string;
   persistence: string;
   has_key: boolean;
   is_owned: boolean;
   is_readable: boolean;
+  is_filtered: boolean;
 };
 
 /** The tables with rows, largest first. */
@@ -70,12 +76,15 @@ export async function readTables(
          where i.indrelid = c.oid and i.indisprimary) as has_key,
        pg_catalog.pg_has_role(c.relowner, 'USAGE') as is_owned,
        pg_catalog.has_schema_privilege(n.oid, 'USAGE')
-         and pg_catalog.has_table_privilege(c.oid, 'SELECT') as is_readable
+         and pg_catalog.has_table_privilege(c.oid, 'SELECT') as is_readable,
+       pg_catalog.row_security_active(c.oid) as is_filtered
      from ${relations("'r'")} and c.relpersistence <> 't'
      order by pg_catalog.pg_table_size(c.oid) desc, c.oid`,
   );
   const known = new Set(hypertables.map(sqlOf));
-  return rows.map(({ bytes, identity, persistence, has_key, is_owned, is_readable, ...table }) => {
+  return rows.map((row) => {
+    const { bytes, identity, persistence, has_key, is_owned, is_readable, is_filtered, ...table } =
+      row;
     const isHypertable = known.has(sqlOf(table));
     const followable = { identity, persistence, has_key, is_owned, isHypertable };
     return {
@@ -84,6 +93,7 @@ export async function readTables(
       isHypertable,
       cannotFollow: whyNotFollowed(followable),
       isReadable: is_readable,
+      isFiltered: is_filtered,
     };
   });
 }
@@ -177,33 +187,14 @@ export async function readTimescale(client: ClientBase): Promise<Timescale | nul
   };
 }
 
-/** Names of objects that a service cannot have, by their kind. */
-export async function readImpossible(
-  client: ClientBase,
-): Promise<{ foreign: string[]; untrusted: string[]; triggers: string[]; servers: string[] }> {
-  const foreign = await client.query<Named>(
-    `select n.nspname as schema, c.relname as name from ${relations("'f'")} order by 1, 2`,
+/** Names of sequences whose values the user may not read. */
+export async function readClosedSequences(client: ClientBase): Promise<string[]> {
+  const { rows } = await client.query<Named>(
+    `select n.nspname as schema, c.relname as name from ${relations("'S'")}
+       and case when c.relkind = 'S'
+         then not pg_catalog.has_sequence_privilege(c.oid, 'SELECT') end order by 1, 2`,
   );
-  const untrusted = await client.query<Named>(
-    `select n.nspname as schema, p.proname || ' (' || l.lanname || ')' as name
-     from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-     join pg_catalog.pg_language l on l.oid = p.prolang
-     where not l.lanpltrusted and ${USER_SCHEMA} and ${noExtension('pg_catalog.pg_proc', 'p.oid')}
-     order by 1, 2`,
-  );
-  const triggers = await client.query<{ name: string }>(
-    `select t.evtname as name from pg_catalog.pg_event_trigger t
-     where ${noExtension('pg_catalog.pg_event_trigger', 't.oid')} order by 1`,
-  );
-  const servers = await client.query<{ name: string }>(
-    'select srvname as name from pg_catalog.pg_foreign_server order by 1',
-  );
-  return {
-    foreign: foreign.rows.map(shownOf),
-    untrusted: untrusted.rows.map(shownOf),
-    triggers: triggers.rows.map(({ name }) => name),
-    servers: servers.rows.map(({ name }) => name),
-  };
+  return rows.map(shownOf);
 }
 
 export type Extension = { name: string; schema: string; version: string };

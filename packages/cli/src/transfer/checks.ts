@@ -3,8 +3,8 @@ import { isReservedRole } from '@howdah/contract/types';
 import type { ClientBase } from 'pg';
 import { Failure } from '../exit.ts';
 import {
+  readClosedSequences,
   readExtensions,
-  readImpossible,
   readRoles,
   readSchemas,
   readServer,
@@ -16,12 +16,11 @@ import {
   type Table,
   type Timescale,
 } from './catalog.ts';
+import { examine, leftOutLines, type InTheWay, type Script } from './script/examine.ts';
 import { listed, sizeOf } from './steps.ts';
 
 /** The oldest PostgreSQL that sources may have: it has all columns of catalogs that are read. */
 const OLDEST = 12;
-
-type Impossible = Awaited<ReturnType<typeof readImpossible>>;
 
 export type Source = {
   server: Server;
@@ -31,6 +30,8 @@ export type Source = {
   schemas: string[];
   tables: Table[];
   timescale: Timescale | null;
+  /** Everything that is in the way. */
+  problems: InTheWay[];
   /** Texts about objects that are not imported, although the import works. */
   notes: string[];
 };
@@ -38,9 +39,14 @@ export type Source = {
 /**
  * Examines the source.
  *
- * @throws Failure usage with everything that is in the way
+ * @param readSchema the script of its schema, which the import would restore
+ * @throws Failure usage when it is too old to be examined
  */
-export async function examineSource(client: ClientBase, follow: boolean): Promise<Source> {
+export async function examineSource(
+  client: ClientBase,
+  follow: boolean,
+  readSchema: (major: number) => Promise<Script>,
+): Promise<Source> {
   const server = await readServer(client);
   const major = Math.floor(server.version / 10_000);
   if (major < OLDEST)
@@ -50,38 +56,53 @@ export async function examineSource(client: ClientBase, follow: boolean): Promis
     );
   const timescale = await readTimescale(client);
   const tables = await readTables(client, timescale?.hypertables ?? []);
-  const impossible = await readImpossible(client);
   const problems = [
-    ...problemsOf(tables, timescale, impossible),
-    ...(follow ? problemsOfFollowing(server, tables) : []),
+    ...problemsOf(tables, await readClosedSequences(client), timescale),
+    ...(follow ? problemsOfFollowing(server, tables).map(asProblem) : []),
   ];
-  if (problems.length > 0)
-    throw new Failure(
-      `the source cannot be imported${follow ? ' with --follow' : ''}; nothing was ` +
-        `done:\n${problems.map((one) => `  ${one}`).join('\n')}`,
-      'usage',
-    );
-  const [extensions, all] = [await readExtensions(client), await readRoles(client)];
-  const roles = all.filter((name) => !isReservedRole(name));
+  // pg_dump ends at the first table that it may not read.
+  const isDumped = tables.every(({ isReadable }) => isReadable);
+  const found = isDumped ? await examine(await readSchema(major)) : null;
   const notes = [
-    ...notesOf(impossible, timescale),
-    ...reservedNote(all.filter((name) => isReservedRole(name))),
+    ...(found === null ? [] : leftOutLines(found, NOT_IMPORTED)),
+    ...jobsOf(timescale),
   ];
+  const [extensions, named] = [await readExtensions(client), await readRoles(client)];
+  const roles = named.filter((name) => !isReservedRole(name));
+  notes.push(...reservedNote(named.filter((name) => isReservedRole(name))));
   const schemas = await readSchemas(client);
-  return { server, major, extensions, roles, schemas, tables, timescale, notes };
+  const all = [...problems, ...(found?.obstacles ?? []).map((one) => ({ ...one, line: 0 }))];
+  return { server, major, extensions, roles, schemas, tables, timescale, problems: all, notes };
 }
+
+/** What an import of a live database leaves out, and does not do in another way. */
+const NOT_IMPORTED = ['eventTrigger', 'foreign', 'owner'] as const;
+
+const asProblem = (text: string): InTheWay => {
+  const [what = '', ...remedy] = text.split(': ');
+  return { line: 0, what, remedy: remedy.join(': ') };
+};
 
 function problemsOf(
   tables: readonly Table[],
+  closed: readonly string[],
   timescale: Timescale | null,
-  { foreign, untrusted }: Impossible,
-): string[] {
+): InTheWay[] {
   const unreadable = tables.filter(({ isReadable }) => !isReadable).map(shownOf);
+  const filtered = tables.filter(({ isReadable, isFiltered }) => isReadable && isFiltered);
   const { aggregates, compressed } = timescale?.refused ?? { aggregates: [], compressed: [] };
   return [
-    ...refusal(unreadable, 'the user of the URL may not read', 'grant select on them'),
-    ...refusal(foreign, 'foreign tables', 'drop them, or import a dump without them'),
-    ...refusal(untrusted, 'functions in languages that only superusers may use', 'drop them'),
+    ...refusal(
+      unreadable,
+      'tables that the user of the URL may not read (the rest was not looked at)',
+      'grant select on them, and usage on their schemas',
+    ),
+    ...refusal(closed, 'sequences that the user of the URL may not read', 'grant select on them'),
+    ...refusal(
+      filtered.map(shownOf),
+      'tables of which policies hide rows from the user of the URL',
+      'name their owner or a superuser, or alter role … bypassrls',
+    ),
     ...refusal(
       aggregates,
       'continuous aggregates, which the Apache edition of TimescaleDB does not have',
@@ -125,8 +146,8 @@ function problemsOfFollowing(server: Server, tables: readonly Table[]): string[]
   ];
 }
 
-function refusal(names: readonly string[], what: string, remedy: string): string[] {
-  return names.length === 0 ? [] : [`${what}: ${listed(names)}; ${remedy}`];
+function refusal(names: readonly string[], what: string, remedy: string): InTheWay[] {
+  return names.length === 0 ? [] : [{ line: 0, what: `${what}: ${listed(names)}`, remedy }];
 }
 
 /** Roles that would take the names of ours: their privileges cannot be restored either. */
@@ -139,17 +160,9 @@ export const reservedNote = (roles: readonly string[]): string[] =>
           'rename them in the source to import them (alter role … rename to …)',
       ];
 
-function notesOf({ triggers, servers }: Impossible, timescale: Timescale | null): string[] {
+function jobsOf(timescale: Timescale | null): string[] {
   const jobs = timescale?.jobs ?? [];
-  return [
-    ...(triggers.length === 0
-      ? []
-      : [`event triggers are not imported, only superusers may create them: ${listed(triggers)}`]),
-    ...(servers.length === 0
-      ? []
-      : [`foreign servers are not imported, services connect to nobody: ${listed(servers)}`]),
-    ...(jobs.length === 0 ? [] : [`jobs of TimescaleDB are not imported: ${listed(jobs)}`]),
-  ];
+  return jobs.length === 0 ? [] : [`jobs of TimescaleDB: ${listed(jobs)}`];
 }
 
 /**
@@ -160,7 +173,7 @@ function notesOf({ triggers, servers }: Impossible, timescale: Timescale | null)
  */
 export async function examineTarget(
   client: ClientBase,
-  source: Pick<Source, 'major' | 'extensions' | 'server'>,
+  source: Pick<Source, 'major' | 'server'>,
   limitGb: number | null,
 ): Promise<void> {
   const { version } = await readServer(client);
@@ -170,18 +183,6 @@ export async function examineTarget(
       `the source runs PostgreSQL ${source.major}, the service ${major}: a service needs ` +
         'the same version or a newer one',
       'conflict',
-    );
-  const { rows } = await client.query<{ name: string }>(
-    'select name from pg_catalog.pg_available_extensions',
-  );
-  const available = new Set(rows.map(({ name }) => name));
-  const missing = source.extensions.map(({ name }) => name).filter((name) => !available.has(name));
-  if (missing.length > 0)
-    throw new Failure(
-      `this installation lacks extensions of the source: ${listed(missing)}; the ` +
-        `administrator installs their packages (postgresql-${major}-…), or drop them from the ` +
-        'source',
-      'unavailableHere',
     );
   const { bytes } = source.server;
   if (limitGb !== null && bytes > limitGb * 1e9)

@@ -30,6 +30,19 @@ import {
 import { applicationOf, archiveOf, listOf, saveState, type State } from './state.ts';
 import { messageOf, only, step, sizeOf } from './steps.ts';
 
+/** The service cannot have the schema of the source; no row was copied. */
+export class SchemaRefused extends Failure {}
+
+/** What pg_dump reads of a source. */
+export const SCHEMA_OPTIONS = [
+  '--schema-only',
+  '--no-tablespaces',
+  '--no-security-labels',
+  '--no-publications',
+  '--no-subscriptions',
+  '--exclude-schema=_timescaledb_*',
+] as const;
+
 /**
  * Copies the schema and all rows, from the beginning: nothing of an earlier attempt remains.
  *
@@ -53,12 +66,9 @@ export async function copyAll(state: State, source: Source, sessions: Sessions):
       await runProgram(
         dump,
         [
-          '--schema-only',
+          ...SCHEMA_OPTIONS,
           '--format=custom',
-          '--no-tablespaces',
-          '--no-security-labels',
           `--snapshot=${held.snapshot}`,
-          '--exclude-schema=_timescaledb_*',
           `--file=${archiveOf(now)}`,
         ],
         { variables: variablesOf(now.source, application) },
@@ -69,7 +79,11 @@ export async function copyAll(state: State, source: Source, sessions: Sessions):
     const entries = await entriesOf(now, program);
     await saveState(now);
     await step('restore the schema', () =>
-      restoreSchema(now, entries, restoring, source, sessions.target, state.begun),
+      restoreSchema(now, entries, restoring, source, sessions.target, state.begun).catch(
+        (error: unknown) => {
+          throw new SchemaRefused(messageOf(error));
+        },
+      ),
     );
     const openSource = async (): Promise<Client> => {
       const client = await open(now.source, application);

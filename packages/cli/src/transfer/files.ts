@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import {
+  type Entry,
   isEventTrigger,
   isExtension,
   isForeign,
@@ -21,7 +22,10 @@ import { readRelations } from './catalog.ts';
 import { open, variablesOf, type Endpoint } from './endpoint.ts';
 import { Failure } from '../exit.ts';
 import { note, paintNote } from '../output.ts';
-import { findNewest, findProgram, runProgram } from './programs.ts';
+import { findNewest, findProgram, outputOf, runProgram } from './programs.ts';
+import { noteRoles } from './roles.ts';
+import { examine, write, type Findings, type Script } from './script/examine.ts';
+import { makingRole, reporting } from './script/rules.ts';
 import { step, sizeOf } from './steps.ts';
 
 const APPLICATION = 'howdah import';
@@ -60,97 +64,150 @@ export async function examineDump(path: string): Promise<Dump> {
   }
 }
 
+/** The script of a dump, without its rows. @throws Failure when a program is missing */
+async function schemaOf(dump: Dump): Promise<Script> {
+  // The rows come in the import, by the same programs.
+  await findNewest('psql');
+  if (dump.kind === 'sql') return createReadStream(dump.path);
+  const { program } = await programFor(dump);
+  return outputOf(program, ['--schema-only', ...SCRIPT_OPTIONS, dump.path]);
+}
+
+const SCRIPT_OPTIONS = ['--file=-', '--no-owner', '--no-tablespaces'];
+
+/** An older pg_restore does not know the format; a newer one reads all archives. */
+async function programFor({ path }: Dump): Promise<{ program: string; hasHypertables: boolean }> {
+  const major = await versionOfArchive(await findNewest('pg_restore'), path);
+  const program = await findProgram('pg_restore', major);
+  const entries = await listEntries(program, path);
+  const hasHypertables = entries.some(({ what }) =>
+    what.startsWith('TABLE _timescaledb_internal '),
+  );
+  return { program, hasHypertables };
+}
+
+/** Reads all of a dump that can be in the way of its import. @throws Failure */
+export async function examineContents(dump: Dump): Promise<Findings> {
+  const findings = await examine(await schemaOf(dump));
+  if (dump.kind === 'archive' && (await programFor(dump)).hasHypertables)
+    findings.obstacles.push({
+      line: 0,
+      what: 'hypertables, which a dump restores only with rights that no tenant has',
+      remedy: 'import from the live database, postgres://…',
+    });
+  return findings;
+}
+
 /**
  * Restores a dump into an empty service. With one job it is one transaction: an import that is
  * interrupted leaves nothing.
  *
  * @throws Failure
  */
-export async function importDump(dump: Dump, target: Endpoint, jobs: number): Promise<void> {
+export async function importDump(
+  dump: Dump,
+  target: Endpoint,
+  jobs: number,
+  findings: Findings,
+): Promise<void> {
+  const there = await readThere(target);
+  const roles = [...findings.roles].filter((name) => !there.roles.has(name));
+  const left =
+    dump.kind === 'archive' && jobs > 1
+      ? await restoreInParallel(dump, target, jobs, { ...there, missing: roles })
+      : await step(dump.kind === 'sql' ? 'run the SQL' : 'restore the archive', async (report) => {
+          if (dump.bytes > 0) report(sizeOf(dump.bytes));
+          const tag = `howdah_${randomBytes(8).toString('hex')}`;
+          return runScript(
+            write(await scriptOf(dump), { roles, has: there.extensions, tag }),
+            target,
+            tag,
+          );
+        });
+  if (left !== '')
+    note(`${paintNote.yellow('warning')} privileges that could not be granted: ${left}`);
+  noteRoles(roles);
+  const client = await open(target, APPLICATION);
+  try {
+    await step('analyze', async () => void (await client.query('analyze')));
+    const names = await readRelations(client);
+    note(
+      `${paintNote.green('✓')} restored: ` +
+        `${names.length < 100 ? names.length : 'more than 100'} tables, views and sequences`,
+    );
+  } finally {
+    await client.end();
+  }
+}
+
+async function scriptOf(dump: Dump): Promise<Script> {
+  if (dump.kind === 'sql') return createReadStream(dump.path);
+  return outputOf((await programFor(dump)).program, [...SCRIPT_OPTIONS, dump.path]);
+}
+
+/** Several sessions restore an archive, in no transaction. */
+async function restoreInParallel(
+  { path, bytes }: Dump,
+  target: Endpoint,
+  jobs: number,
+  there: { extensions: ReadonlySet<string>; missing: readonly string[] },
+): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'howdah-import-'));
   try {
-    if (dump.kind === 'archive')
-      await importArchive(dump, target, jobs, join(directory, 'entries'));
-    else
-      await step('run the SQL', async (report) => {
-        report(sizeOf(dump.bytes));
-        await importSql(dump.path, target);
-      });
-    const client = await open(target, APPLICATION);
-    try {
-      await step('analyze', async () => void (await client.query('analyze')));
-      const names = await readRelations(client);
-      note(
-        `${paintNote.green('✓')} restored: ` +
-          `${names.length < 100 ? names.length : 'more than 100'} tables, views and sequences`,
-      );
-    } finally {
-      await client.end();
-    }
+    const { program } = await programFor({ path, bytes, kind: 'archive' });
+    const restoring = {
+      program,
+      archive: path,
+      target,
+      application: APPLICATION,
+      list: join(directory, 'entries'),
+    };
+    const isThere = ({ what }: Entry): boolean =>
+      [...there.extensions].some((name) => what.startsWith(`EXTENSION - ${name} `));
+    const entries = (await listEntries(program, path)).filter(
+      (entry) =>
+        !isEventTrigger(entry) &&
+        !isForeign(entry) &&
+        !isReplication(entry) &&
+        !isTimescaleData(entry) &&
+        !(isExtension(entry) && (isThere(entry) || entry.what.startsWith('COMMENT'))),
+    );
+    await makeRoles(target, there.missing);
+    await step('restore the archive', async (report) => {
+      report(`${entries.length} entries`);
+      const chosen = entries.filter((entry) => !isPrivilege(entry));
+      await restore(chosen, { ...restoring, args: [`--jobs=${jobs}`] });
+    });
+    const errors = await step('restore privileges', () =>
+      restorePrivileges(entries.filter(isPrivilege), { ...restoring, args: [] }),
+    );
+    return errors === 0 ? '' : String(errors);
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
 }
 
-async function importArchive(
-  { path, bytes }: Dump,
-  target: Endpoint,
-  jobs: number,
-  list: string,
-): Promise<void> {
-  // An older pg_restore does not know the format; a newer one reads all archives.
-  const major = await versionOfArchive(await findNewest('pg_restore'), path);
-  const program = await findProgram('pg_restore', major);
-  const entries = (await listEntries(program, path)).filter(
-    (entry) =>
-      !isEventTrigger(entry) &&
-      !isForeign(entry) &&
-      !isReplication(entry) &&
-      !isTimescaleData(entry),
-  );
-  const hypertables = entries.filter(({ what }) => what.startsWith('TABLE _timescaledb_internal '));
-  if (hypertables.length > 0)
-    throw new Failure(
-      'the archive has hypertables, which a dump restores only with rights that no tenant ' +
-        'has: import from the live database, postgres://…',
-      'usage',
-    );
-  const restoring = { program, archive: path, target, application: APPLICATION, list };
-  const args = jobs > 1 ? [`--jobs=${jobs}`] : ['--single-transaction'];
-  const known = await extensionsOf(target);
-  const isThere = ({ what }: { what: string }): boolean =>
-    known.some(
-      (name) =>
-        what.startsWith(`EXTENSION - ${name} `) || what.startsWith(`COMMENT - EXTENSION ${name} `),
-    );
-  await step('restore the archive', async (report) => {
-    report(
-      bytes === 0 ? `${entries.length} entries` : `${entries.length} entries, ${sizeOf(bytes)}`,
-    );
-    const chosen = entries.filter(
-      (entry) =>
-        !isPrivilege(entry) &&
-        !(isExtension(entry) && (isThere(entry) || entry.what.startsWith('COMMENT'))),
-    );
-    await restore(chosen, { ...restoring, args });
-  });
-  const errors = await step('restore privileges', () =>
-    restorePrivileges(entries.filter(isPrivilege), { ...restoring, args: [] }),
-  );
-  if (errors > 0)
-    note(
-      `${paintNote.yellow('warning')} ${errors} privileges could not be granted: a dump has ` +
-        'no roles. Create them, and grant again',
-    );
-}
-
-async function extensionsOf(target: Endpoint): Promise<string[]> {
+async function makeRoles(target: Endpoint, roles: readonly string[]): Promise<void> {
   const client = await open(target, APPLICATION);
   try {
-    const { rows } = await client.query<{ name: string }>(
-      'select extname as name from pg_catalog.pg_extension',
-    );
-    return rows.map(({ name }) => name);
+    for (const name of roles) await client.query(makingRole(name));
+  } finally {
+    await client.end();
+  }
+}
+
+/** The extensions and roles that a service has. */
+async function readThere(
+  target: Endpoint,
+): Promise<{ extensions: ReadonlySet<string>; roles: ReadonlySet<string> }> {
+  const client = await open(target, APPLICATION);
+  try {
+    const read = async (text: string): Promise<ReadonlySet<string>> =>
+      new Set((await client.query<{ name: string }>(text)).rows.map(({ name }) => name));
+    return {
+      extensions: await read('select extname as name from pg_catalog.pg_extension'),
+      roles: await read('select rolname as name from pg_catalog.pg_roles'),
+    };
   } finally {
     await client.end();
   }
@@ -158,60 +215,25 @@ async function extensionsOf(target: Endpoint): Promise<string[]> {
 
 /**
  * Runs a script in one transaction. psql runs it in its restricted mode, in which the script cannot
- * leave SQL: commands of psql run programs and write files on this machine.
+ * leave SQL: commands of psql run programs and write files on this machine. The transaction is
+ * ours: psql's own would be committed when this process is killed and the input ends.
+ *
+ * @returns privileges that could not be granted, for people
  */
-async function importSql(path: string, target: Endpoint): Promise<void> {
+async function runScript(script: Script, target: Endpoint, tag: string): Promise<string> {
+  const key = randomBytes(24).toString('hex');
+  const lines = async function* (): AsyncGenerator<Buffer | string> {
+    yield `\\restrict ${key}\nbegin;\n`;
+    yield* script;
+    yield `\n${reporting(tag)}commit;\n\\unrestrict ${key}\n`;
+  };
   const psql = await findNewest('psql');
   const args = ['--no-psqlrc', '--quiet', '--set=ON_ERROR_STOP=1', '--file=-'];
-  await runProgram(psql, args, {
+  const said = await runProgram(psql, args, {
     variables: variablesOf(target, APPLICATION),
-    input: Readable.from(restricted(path)),
+    input: Readable.from(lines()),
   });
-}
-
-/** The lines that pg_dump itself writes to restrict psql; the restriction around them is ours. */
-const OWN = /^\\restrict ([A-Za-z0-9]+)\r?$/;
-/** pg_dump writes its line before the first statement. */
-const HEADER_BYTES = 4000;
-
-/**
- * The script between the two commands that begin and end the restricted mode. The transaction is
- * ours: psql's own would be committed when this process is killed and the input ends.
- */
-async function* restricted(path: string): AsyncGenerator<Buffer | string> {
-  const key = randomBytes(24).toString('hex');
-  yield `\\restrict ${key}\nbegin;\n`;
-  const file = await openFile(path);
-  const begin = Buffer.alloc(HEADER_BYTES);
-  const { bytesRead } = await file.read(begin, 0, begin.length, 0);
-  await file.close();
-  const header = begin.toString('latin1', 0, bytesRead);
-  const line = header.split('\n').find((one) => OWN.test(one));
-  if (line === undefined) yield* createReadStream(path);
-  else yield* withoutLines(path, [line, line.replace('restrict', 'unrestrict')]);
-  yield `\ncommit;\n\\unrestrict ${key}\n`;
-}
-
-/** A file without two lines of it, each of which is there at most once. */
-async function* withoutLines(path: string, lines: readonly string[]): AsyncGenerator<Buffer> {
-  let rest = Buffer.alloc(0);
-  for await (const chunk of createReadStream(path)) {
-    const data = Buffer.concat([rest, chunk]);
-    const end = data.lastIndexOf('\n');
-    rest = data.subarray(end + 1);
-    yield without(data.subarray(0, end + 1), lines);
-  }
-  yield without(rest, lines);
-}
-
-function without(data: Buffer, lines: readonly string[]): Buffer {
-  let left = data;
-  for (const line of lines) {
-    const at = left.indexOf(`${line}\n`);
-    const isWhole = at === 0 || (at > 0 && left[at - 1] === 0x0a);
-    if (isWhole) left = Buffer.concat([left.subarray(0, at), left.subarray(at + line.length + 1)]);
-  }
-  return left;
+  return new RegExp(`WARNING: +${tag} (.*)`).exec(said)?.[1] ?? '';
 }
 
 export const EXPORT_FORMATS = ['custom', 'plain', 'tar', 'directory'] as const;

@@ -5,15 +5,25 @@ import type { Client } from 'pg';
 import type { Connection } from '../connection.ts';
 import { readRelations } from './catalog.ts';
 import { examineSource, examineTarget, type Source } from './checks.ts';
-import { copyAll, summaryOf } from './clone.ts';
-import { endpointOfService, nameOf, open, withPassword, type Endpoint } from './endpoint.ts';
+import { copyAll, SCHEMA_OPTIONS, SchemaRefused, summaryOf } from './clone.ts';
+import {
+  endpointOfService,
+  nameOf,
+  open,
+  variablesOf,
+  withPassword,
+  type Endpoint,
+} from './endpoint.ts';
 import { Failure } from '../exit.ts';
 import { finishCopy } from './finish.ts';
 import { readService } from '../find.ts';
 import { cutOver, downtimeOf, endFollowing, followSource, takeOver } from './follow.ts';
 import { quotedWord } from '@howdah/contract/shell';
 import { note, paintNote } from '../output.ts';
-import { findProgram } from './programs.ts';
+import { refuse } from './offers.ts';
+import { findProgram, outputOf } from './programs.ts';
+import { noteRoles } from './roles.ts';
+import type { InTheWay, Script } from './script/examine.ts';
 import { dropSlot, endOthers, readLag, readProgress, tryLock, type Sessions } from './slot.ts';
 import { applicationOf, loadState, removeState, saveState, type State } from './state.ts';
 import { listed, step, sizeOf } from './steps.ts';
@@ -26,14 +36,19 @@ export type Checked = { endpoint: Endpoint; source: Source };
 /**
  * Makes all checks that need no service.
  *
+ * @param problemsOf what else is in the way, by the extensions of the source and its version
  * @throws Failure with everything that is in the way
  */
-export async function checkSource(from: Endpoint, follow: boolean): Promise<Checked> {
+export async function checkSource(
+  from: Endpoint,
+  follow: boolean,
+  problemsOf: (source: Source) => Promise<InTheWay[]>,
+): Promise<Checked> {
   const endpoint = await withPassword(from, CHECKING);
   const source = await step('check the source', async (report) => {
     const client = await open(endpoint, CHECKING);
     try {
-      const found = await examineSource(client, follow);
+      const found = await examineSource(client, follow, (major) => schemaOf(endpoint, major));
       const { server, tables, extensions } = found;
       report(
         `PostgreSQL ${found.major}, ${tables.length} tables, ${sizeOf(server.bytes)}, ` +
@@ -45,9 +60,18 @@ export async function checkSource(from: Endpoint, follow: boolean): Promise<Chec
       await client.end();
     }
   });
-  for (const text of source.notes) note(`${paintNote.yellow('note')} ${text}`);
-  await findProgram('pg_dump', source.major);
+  for (const text of source.notes) note(`${paintNote.yellow('note')} not imported: ${text}`);
+  const problems = [...source.problems, ...(await problemsOf(source))];
+  if (problems.length > 0) refuse(`the source${follow ? ' with --follow' : ''}`, problems);
   return { endpoint, source };
+}
+
+/** The schema that an import would restore, as SQL. */
+async function schemaOf(endpoint: Endpoint, major: number): Promise<Script> {
+  await findProgram('pg_restore', major);
+  const program = await findProgram('pg_dump', major);
+  const variables = variablesOf(endpoint, CHECKING);
+  return outputOf(program, [...SCHEMA_OPTIONS, '--no-owner'], variables);
 }
 
 /** Imports into a service, and follows the source if that was asked for. @throws Failure */
@@ -77,17 +101,17 @@ export async function importInto(
     keys: [],
     skipped: [],
   };
-  await checkService(service, target, source, password !== null);
+  await checkService(service, target, source);
   await saveState(state);
-  await guarded(state, () => run(state, source));
+  await guarded(state, () => run(state, source), password !== null);
+  noteRoles(source.roles);
 }
 
-/** @param isNew whether the service was created for this import @throws Failure */
+/** @throws Failure */
 async function checkService(
   service: Schemas['Service'],
   target: Endpoint,
   source: Source,
-  isNew: boolean,
 ): Promise<void> {
   const client = await open(target, CHECKING);
   try {
@@ -95,15 +119,6 @@ async function checkService(
       await requireEmpty(client, service.name);
       await examineTarget(client, source, storageOf(service));
     });
-  } catch (error) {
-    const { service_id: id, name } = service;
-    // Nothing is kept that an import could be continued from.
-    if (isNew)
-      note(
-        `${name} (${id}) is empty. When the cause is gone: howdah import … --into ${id}. ` +
-          `To give up: howdah service delete ${id}`,
-      );
-    throw error;
   } finally {
     await client.end();
   }
@@ -141,11 +156,21 @@ async function requireService(connection: Connection, { service }: State): Promi
   await readService(connection, service.id);
 }
 
-/** Says in every failure how to go on. */
-async function guarded(state: State, work: () => Promise<void>): Promise<void> {
+/**
+ * Says in every failure how to go on.
+ *
+ * @param isNew whether the service was created for this import: if it cannot have the schema,
+ *   nothing is kept
+ */
+async function guarded(state: State, work: () => Promise<void>, isNew = false): Promise<void> {
   try {
     await work();
   } catch (error) {
+    if (isNew && error instanceof SchemaRefused) {
+      if (state.follow) await freeSource(state);
+      await removeState(state);
+      throw error;
+    }
     const name = quotedWord(state.service.name);
     note(
       `The service ${state.service.name} (${state.service.id}) stays as it is. When the ` +
@@ -164,7 +189,7 @@ async function run(begun: State, examined: Source | null): Promise<void> {
     await endLeftSessions(begun, sessions);
     let state = begun;
     if (state.stage === 'copy') {
-      const source = examined ?? (await examineSource(sessions.source, state.follow));
+      const source = examined ?? (await examineAgain(state, sessions.source));
       // A session that was killed may have begun more than it has written down.
       await saveState({ ...state, begun: true });
       state = await copyAll(state, source, sessions);
@@ -186,6 +211,13 @@ async function run(begun: State, examined: Source | null): Promise<void> {
     if ((await readProgress(sessions.target)) === null) return endFollowing(state, sessions);
     await followSource(state, sessions);
   });
+}
+
+/** The source may have got something since that is in the way. */
+async function examineAgain(state: State, source: Client): Promise<Source> {
+  const found = await examineSource(source, state.follow, (major) => schemaOf(state.source, major));
+  if (found.problems.length > 0) refuse('the source', found.problems);
+  return found;
 }
 
 /** The programs and sessions of a process that was killed may still work. */

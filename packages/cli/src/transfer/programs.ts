@@ -3,7 +3,7 @@ import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdir } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
-import type { Readable, Writable } from 'node:stream';
+import { PassThrough, type Readable, type Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { promisify } from 'node:util';
 import { Failure } from '../exit.ts';
@@ -87,16 +87,31 @@ export type Run = {
   output?: Writable;
 };
 
+/** What a program writes to its output. @throws ProgramFailure at the end, if it failed */
+export async function* outputOf(
+  path: string,
+  args: readonly string[],
+  variables: Readonly<Record<string, string>> = {},
+): AsyncGenerator<Buffer> {
+  const output = new PassThrough();
+  const running = runProgram(path, args, { variables, output });
+  // A program that does not start writes nothing, and its output would not end.
+  running.catch(() => output.end());
+  yield* output;
+  await running;
+}
+
 /**
  * Runs a program to its end.
  *
+ * @returns the last that it printed to stderr
  * @throws ProgramFailure with the first lines that it printed
  */
 export async function runProgram(
   path: string,
   args: readonly string[],
   { variables = {}, input, output }: Run = {},
-): Promise<void> {
+): Promise<string> {
   const child = spawn(path, args, {
     env: {
       PATH: process.env['PATH'] ?? '',
@@ -133,6 +148,7 @@ export async function runProgram(
       `${path} ended with ${child.exitCode ?? child.signalCode}: ${oneLine(stderr).slice(0, 1500)}`,
       lastWords,
     );
+  return lastWords;
 }
 
 function ignorePipe(error: unknown): void {

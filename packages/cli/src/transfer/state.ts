@@ -83,6 +83,9 @@ export async function loadState({ id, name }: { id: string; name: string }): Pro
   );
 }
 
+/** Whether an import into a service can be continued. */
+export const hasState = async (id: string): Promise<boolean> => (await readState(id)) !== null;
+
 async function readState(id: string): Promise<State | null> {
   try {
     const text = await readFile(join(directoryOf(id), 'state.json'), 'utf8');

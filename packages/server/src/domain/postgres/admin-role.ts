@@ -3,10 +3,10 @@ import { ADMIN_ROLE } from '@howdah/contract';
 
 /**
  * SQL that gives an existing role its rights, for a superuser, in any database: make and grant
- * roles, see all statistics, replicate logically. (A connection for that takes the commands of
- * physical replication too: all that they reach is its own server's. pg_hba.conf refuses the
- * connections that are for nothing else.) What it may not, because it is no superuser and belongs
- * to none of the roles for it: read or write the server's files, run programs, add untrusted
+ * roles, monitor the server, ask for checkpoints, replicate logically. (A connection for that takes
+ * the commands of physical replication too: all that they reach is its own server's. pg_hba.conf
+ * refuses the connections that are for nothing else.) What it may not, because it is no superuser
+ * and belongs to none of the roles for it: read or write the server's files, run programs, add untrusted
  * languages, change our settings or our role.
  */
 export function adminRights(): string[] {
@@ -17,8 +17,9 @@ export function adminRights(): string[] {
     `alter role ${admin} set createrole_self_grant = 'set, inherit'`,
     // Not pg_write_all_data: it covers tables of extensions, and TimescaleDB runs the jobs in its
     // table as their owner.
-    `grant pg_read_all_stats, pg_read_all_settings, pg_stat_scan_tables, pg_read_all_data
-     to ${admin} with admin option`,
+    // Not pg_maintain: it locks the catalogs of all databases, which every login reads.
+    `grant pg_read_all_stats, pg_read_all_settings, pg_stat_scan_tables, pg_read_all_data,
+     pg_monitor, pg_checkpoint to ${admin} with admin option`,
     'revoke all on database postgres, template1 from public',
     GRANT_LOGGING,
   ];
@@ -55,3 +56,9 @@ export const OPEN_MAINTENANCE: readonly string[] = [
 
 /** Whether the database `postgres` is open, in SQL of a superuser. */
 export const IS_MAINTENANCE_OPEN = `has_database_privilege('public', 'postgres', 'connect')`;
+
+/**
+ * The right to end sessions of other roles, and to grant it. Only where superusers alone end
+ * sessions that may not go on: on Kubernetes a role of ours does, whose session could be ended.
+ */
+export const GRANT_SIGNALS = `grant pg_signal_backend to ${ADMIN_ROLE} with admin option`;

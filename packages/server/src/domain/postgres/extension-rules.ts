@@ -74,6 +74,18 @@ const RULES: Readonly<Record<string, Rule>> = {
   earthdistance: refuse('its script finds functions of the owner of the database'),
 };
 
+/**
+ * Extensions that tenants may create by SQL in each of their databases, although their authors do
+ * not call them trusted: every service, or one of a type, begins with them. Their scripts, also
+ * those that update them, were read: what they call by name they have created before, with the same
+ * types of arguments, so a tenant's objects in the schema are no better match
+ * (docs/decisions/0087-trusted-extensions.md).
+ */
+export const TRUSTED = ['vector', 'pg_stat_statements'] as const;
+
+/** Whether PostgreSQL lets owners of databases create it, where servers see our control files. */
+export const isTrustedByUs = (name: string): boolean => TRUSTED.some((one) => one === name);
+
 /** Whether a service may have an extension. */
 export function judge({ name, trusted, superuser }: Facts): Rule {
   const rule = RULES[name];

@@ -9,7 +9,12 @@ import {
   readControlFiles,
   type ControlFile,
 } from './postgres/extension-files.ts';
-import { judge, needsPreload, ruleOfPlugin } from '../../domain/postgres/extension-rules.ts';
+import {
+  isTrustedByUs,
+  judge,
+  needsPreload,
+  ruleOfPlugin,
+} from '../../domain/postgres/extension-rules.ts';
 import { readCreated } from './postgres/extension-sql.ts';
 import { installationOf, missingFor, type Installation } from './postgres/installations.ts';
 import { findServer, phaseOf } from './postgres/server.ts';
@@ -17,17 +22,18 @@ import { primaryPaths } from './topology/instances.ts';
 
 export function createExtensions({ machine }: Pick<Local, 'machine'>): Extensions {
   const { usable } = machine.installations;
+  const seesOurs = machine.sandbox.way === 'mounts';
   return {
     installed: async () => {
       const packages = await packagesOfControlFiles();
-      return Promise.all(usable.map((installation) => describe(installation, packages)));
+      return Promise.all(usable.map((one) => describe(one, packages, seesOurs)));
     },
     of: async (id) => {
       const paths = primaryPaths(machine, id);
       const installation = installationOf(usable, await readMarker(paths), ANY);
       if (installation === null) throw new EngineUnavailable(missingFor(usable, [], null));
       const [all, created] = await Promise.all([
-        extensionsOfInstallation(installation, await packagesOfControlFiles()),
+        extensionsOfInstallation(installation, await packagesOfControlFiles(), seesOurs),
         createdIn(paths),
       ]);
       return all.map((extension) => ({ ...extension, ...stateOf(extension, created) }));
@@ -38,26 +44,32 @@ export function createExtensions({ machine }: Pick<Local, 'machine'>): Extension
 /** The marker of a service names its installation; one that is not there yet gets the preferred. */
 const ANY = { addons: [], major: null } as const;
 
-async function describe(installation: Installation, packages: ReadonlyMap<string, string>) {
+async function describe(
+  installation: Installation,
+  packages: ReadonlyMap<string, string>,
+  seesOurs: boolean,
+) {
   const { version, source, timescaledb: edition } = installation;
   return {
     postgres_version: version,
     source,
     ...(edition === null ? {} : { timescaledb_edition: edition }),
-    extensions: await extensionsOfInstallation(installation, packages),
+    extensions: await extensionsOfInstallation(installation, packages, seesOurs),
   };
 }
 
+/** @param seesOurs whether its servers see our control files */
 async function extensionsOfInstallation(
   installation: Installation,
   packages: ReadonlyMap<string, string>,
+  seesOurs: boolean,
 ): Promise<Extension[]> {
   const [files, plugins] = await Promise.all([
     readControlFiles(installation),
     findOutputPlugins(installation),
   ]);
   return [
-    ...files.map((file) => extensionOf(file, packageOf(file, installation, packages))),
+    ...files.map((file) => extensionOf(file, packageOf(file, installation, packages), seesOurs)),
     ...plugins.map((name) => pluginOf(name)),
   ].toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }
@@ -72,10 +84,10 @@ function packageOf(
     : (packages.get(`${directory}/${name}.control`) ?? null);
 }
 
-function extensionOf(file: ControlFile, packageName: string | null): Extension {
+function extensionOf(file: ControlFile, packageName: string | null, seesOurs: boolean): Extension {
   const { name, defaultVersion, comment, requires, versions, trusted, superuser, schema } = file;
   const { allowed, reason } = judge(file);
-  const canCreateItself = allowed && (trusted || !superuser);
+  const canCreateItself = allowed && (trusted || !superuser || (seesOurs && isTrustedByUs(name)));
   const into = !superuser && schema === null ? ` SCHEMA ${quote(name)}` : '';
   return {
     name,

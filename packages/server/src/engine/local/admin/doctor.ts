@@ -31,6 +31,7 @@ import {
   type Installation,
 } from '../postgres/installations.ts';
 import { LOGIN_TRIGGERS_SINCE } from '../postgres/read-only-sql.ts';
+import { untrustedControls } from '../postgres/trusted-extensions.ts';
 import { findLeftovers } from './leftovers.ts';
 import { replacedBinaries } from './replaced-binaries.ts';
 import { dataDirectories } from './sites.ts';
@@ -92,6 +93,7 @@ export async function doctor(
     })),
     ...usable.flatMap((one) => minorVersion(one, new Date())),
     ...usable.map(readOnlySessions),
+    ...(await Promise.all(usable.map((one) => extensionsEverywhere(one, namespaces)))).flat(),
     ...tooOld.map(({ version, bin }): Finding => ({
       what: `PostgreSQL ${version}`,
       state: 'note',
@@ -179,6 +181,25 @@ function readOnlySessions({ version, major, source, readOnly }: Installation): F
       ? {}
       : { remedy: './howdah up, as root on Debian 13, installs it; then restart the services' }),
   };
+}
+
+/** Whether owners can create in each database what services begin with. */
+async function extensionsEverywhere(
+  { version, bin }: Installation,
+  namespaces: Namespaces,
+): Promise<Finding[]> {
+  const controls = await untrustedControls(bin);
+  if (controls.length === 0 || (await foreseeSandbox(namespaces)).way === 'mounts') return [];
+  return [
+    {
+      what: `extensions of PostgreSQL ${version} in every database`,
+      state: 'note',
+      found:
+        `${controls.map(({ name }) => name).join(', ')}: tsdbadmin can create it in no database, ` +
+        'since there are no mount namespaces in which its control file is another one',
+      remedy: `printf 'trusted = true\\n' | tee -a ${controls.map(({ path }) => path).join(' ')}`,
+    },
+  ];
 }
 
 async function mountNamespaces(namespaces: Namespaces): Promise<Finding> {

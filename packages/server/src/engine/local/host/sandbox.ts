@@ -38,6 +38,9 @@ export type Sandbox =
 /** Whether `/` is a mount point, or a directory as in a chroot. */
 type Root = 'mount' | 'directory';
 
+/** A file that is seen at the place of another one, which exists. */
+export type SeenFile = { readonly source: string; readonly target: string };
+
 /** The files that a server or a program beside it sees besides the system. */
 export type View = {
   /** The program that is run; its installation is visible. */
@@ -48,6 +51,8 @@ export type View = {
   others: readonly string[];
   /** The directory of its passwd and group, where it has them. */
   config: string;
+  /** Files that it sees instead of those of the system or of its installation; default: none. */
+  instead?: readonly SeenFile[];
   sharedMemoryBytes: number;
 };
 
@@ -166,6 +171,9 @@ export async function encloseServer(machine: Encloser, view: View): Promise<Encl
     proc,
     tmpfs('/dev/shm', '1777', view.sharedMemoryBytes),
     ...(await entriesOf(machine, sandbox, view)),
+    ...(view.instead ?? []).map(({ source, target }) =>
+      entry(source, target, 'bind,ro,nosuid,nodev'),
+    ),
   ];
   const within = [
     ...inMounts(unshareFlags(namespaces), sandbox.root),

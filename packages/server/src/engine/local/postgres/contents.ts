@@ -7,6 +7,7 @@ import { escapeIdentifier, type Client } from 'pg';
 import {
   adminRights,
   GRANT_LOGGING,
+  GRANT_SIGNALS,
   IS_MAINTENANCE_OPEN,
   MAY_SET_LOGGING,
   OPEN_MAINTENANCE,
@@ -128,6 +129,8 @@ export async function updateContents(at: At): Promise<void> {
     await client.query(CLOSE_COPY_ROLE);
     await client.query(
       `grant set on parameter ${ROLE_PARAMETER} to ${ADMIN_ROLE};
+       grant pg_monitor, pg_checkpoint to ${ADMIN_ROLE} with admin option;
+       ${GRANT_SIGNALS};
        alter role ${ADMIN_ROLE} createdb`,
     );
     await client.query(REVOKE_WRITERS);
@@ -168,7 +171,8 @@ export async function areContentsCurrent(monitor: Monitor, key: string): Promise
   const [row] = await monitor.query<{ current: boolean }>(
     key,
     `select pg_is_in_recovery()
-            or (exists (select from pg_roles where rolname = $1 and rolcreatedb)
+            or (exists (select from pg_roles where rolname = $1 and rolcreatedb
+                  and pg_has_role(oid, 'pg_signal_backend', 'member'))
                 and exists (select from pg_parameter_acl where parname = $2)
                 and ${IS_MAINTENANCE_OPEN}
                 and ${MAY_SET_LOGGING}

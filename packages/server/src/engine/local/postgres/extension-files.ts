@@ -34,9 +34,9 @@ type Place = Pick<Installation, 'bin' | 'major'>;
 const NAME = new RegExp(EXTENSION_NAME_PATTERN);
 
 /** The control files of an installation, by name. */
-export async function readControlFiles({ bin, major }: Place): Promise<ControlFile[]> {
+export async function readControlFiles({ bin }: Pick<Place, 'bin'>): Promise<ControlFile[]> {
   const found = new Map<string, ControlFile>();
-  for (const share of shareDirectories(bin, major)) {
+  for (const share of shareDirectories(bin)) {
     const directory = join(share, 'extension');
     const files = await entriesOf(directory);
     for (const file of files.filter((entry) => entry.endsWith('.control'))) {

@@ -239,7 +239,7 @@ async function inspectAt(
   const major = Number.parseInt(version, 10);
   const extensions: AddonExtension[] = [];
   for (const extension of Object.values(EXTENSION_OF_ADDON)) {
-    for (const share of shareDirectories(bin, major)) {
+    for (const share of shareDirectories(bin)) {
       if (await exists(join(share, 'extension', `${extension}.control`)))
         extensions.push(extension);
     }
@@ -288,9 +288,10 @@ export async function entriesOf(directory: string): Promise<string[]> {
 }
 
 /** Where control files and other data of an installation may be. */
-export function shareDirectories(bin: string, major: number): string[] {
+export function shareDirectories(bin: string): string[] {
   return [
-    `/usr/share/postgresql/${major}`,
+    // Debian: /usr/lib/postgresql/17/bin.
+    join('/usr/share/postgresql', basename(dirname(bin))),
     join(dirname(bin), 'share'),
     join(dirname(bin), 'share', 'postgresql'),
   ].filter(

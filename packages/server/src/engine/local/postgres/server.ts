@@ -33,6 +33,7 @@ import { lastLines } from '../../../lib/run.ts';
 import { encloseServer, sharedMemoryBytes } from '../host/sandbox.ts';
 import { emptyDirectory, readTextIfSafe, removeEntry } from '../host/service-files.ts';
 import { SERVICE_USER } from '../host/users.ts';
+import { trustedControls } from './trusted-extensions.ts';
 
 /** A server that runs. */
 export type Server = {
@@ -90,6 +91,7 @@ export async function launch(
       own: dirname(paths.marker),
       others,
       config: paths.config,
+      instead: await trustedControls(bin, machine.layout),
       sharedMemoryBytes: sharedMemoryBytes(start.size),
     }),
   });

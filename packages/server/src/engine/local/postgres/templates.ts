@@ -34,7 +34,7 @@ import { PLAIN_START } from './server-start.ts';
 const TEMPLATE_BYTES = 120e6;
 
 /** Raised when the contents change, so that templates of older releases are recreated. */
-const TEMPLATE_EDITION = 4;
+const TEMPLATE_EDITION = 5;
 
 export type Template = { name: string; data: string };
 
