@@ -7,7 +7,7 @@ import type { Action } from '@howdah/contract/actions';
 import type { SetPurpose } from '@howdah/contract/types';
 import type { AuditOutcome } from '@howdah/contract/values';
 import { queryOptions } from '@tanstack/react-query';
-import { askName } from './ask-name.tsx';
+import { askName } from './ask-name.ts';
 import { body, client, exactClient } from './api.ts';
 
 export type Key = Schemas['Key'];

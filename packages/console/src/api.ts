@@ -7,7 +7,7 @@ import { visibleJson } from '@howdah/contract/text';
 import type { Action } from '@howdah/contract/actions';
 import { protectionOf } from '@howdah/contract/permissions';
 import { BASE_PATH, CONSOLE_HEADER, type Environment } from '@howdah/contract/types';
-import { askName } from './ask-name.tsx';
+import { askName } from './ask-name.ts';
 import { queryOptions } from '@tanstack/react-query';
 
 export type Service = Schemas['Service'];

@@ -16,7 +16,7 @@ import { QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
 import { setNonce } from 'get-nonce';
 import { createRoot } from 'react-dom/client';
-import { NameQuestion } from './ask-name.tsx';
+import { NameQuestion } from './components/NameQuestion.tsx';
 import { queryClient } from './live.ts';
 import { router } from './router.tsx';
 import { theme } from './theme.ts';

@@ -207,7 +207,7 @@ export const OBSTACLES = `
   grant select on secrets to app;
   create sequence numbers`;
 
-/** What pg_dumpall and other clouds write into their dumps. */
+/** A dump with the statements of pg_dumpall and of other clouds. */
 export const ELSEWHERE = `-- PostgreSQL database cluster dump
 \\restrict a1
 DROP DATABASE IF EXISTS shop;

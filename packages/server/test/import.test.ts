@@ -352,7 +352,7 @@ describe('imports', () => {
           stderr: expect.stringContaining('line 2: the command \\! of psql'),
         });
       expect(existsSync(mark)).toBe(false);
-      // What only PostgreSQL finds leaves nothing either.
+      // An error that only PostgreSQL finds leaves nothing either.
       await writeFile(script, 'create table t (i int);\ncreate table t (i int);\n');
       const failed = await cloud.cli('import', script, '--name', 'scripted');
       expect(failed.code).toBe(1);

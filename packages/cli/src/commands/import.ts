@@ -157,7 +157,7 @@ async function restoreDump(
 }
 
 /**
- * Imports into a service. One that is created for that is deleted again if the import leaves
+ * Imports into a service. A new service is deleted again if the import leaves
  * nothing that it could continue from.
  */
 async function withService(

@@ -75,7 +75,7 @@ export async function examineSource(
   return { server, major, extensions, roles, schemas, tables, timescale, problems: all, notes };
 }
 
-/** What an import of a live database leaves out, and does not do in another way. */
+/** Statements that an import of a live database leaves out, and does not replace. */
 const NOT_IMPORTED = ['eventTrigger', 'foreign', 'owner'] as const;
 
 const asProblem = (text: string): InTheWay => {

@@ -33,7 +33,7 @@ import { messageOf, only, step, sizeOf } from './steps.ts';
 /** The service cannot have the schema of the source; no row was copied. */
 export class SchemaRefused extends Failure {}
 
-/** What pg_dump reads of a source. */
+/** Options of pg_dump for the schema of a source. */
 export const SCHEMA_OPTIONS = [
   '--schema-only',
   '--no-tablespaces',

@@ -10,7 +10,7 @@ type Offer = Pick<Schemas['Extension'], 'name' | 'kind' | 'allowed' | 'reason' |
   state?: Schemas['ServiceExtension']['state'];
 };
 
-/** What a service has or can have. `major`: of its PostgreSQL; null: the service itself says it. */
+/** Extensions that a service has or can have. `major`: of its PostgreSQL; null: the service itself says it. */
 export type Offers = { major: number | null; extensions: readonly Offer[] };
 
 /** The add-ons whose extensions are asked for. */

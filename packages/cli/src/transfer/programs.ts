@@ -87,7 +87,7 @@ export type Run = {
   output?: Writable;
 };
 
-/** What a program writes to its output. @throws ProgramFailure at the end, if it failed */
+/** Runs a program and gives its output. @throws ProgramFailure at the end, if it failed */
 export async function* outputOf(
   path: string,
   args: readonly string[],

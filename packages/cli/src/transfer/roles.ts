@@ -1,4 +1,4 @@
-/** What a user has to do for the roles that an import has made. */
+/** Says which roles of an import need a password or a right from the user. */
 import { note, paintNote } from '../output.ts';
 import { listed } from './steps.ts';
 

@@ -16,7 +16,7 @@ export type Script = AsyncIterable<Buffer | string>;
 /** Something that keeps a script from being imported. `line` 0: of the script as a whole. */
 export type InTheWay = { line: number; what: string; remedy: string };
 
-/** What a script has. Texts are as people read them. */
+/** The findings of a script, in texts for people. */
 export type Findings = {
   obstacles: InTheWay[];
   /** How many statements are left out, and the first of them, by their reason. */
@@ -153,7 +153,7 @@ export type Writing = {
   tag: string;
 };
 
-/** What is run of a script that nothing is in the way of. */
+/** Gives the statements of a script that an import runs, once it has no obstacle. */
 export async function* write(script: Script, { roles, has, tag }: Writing): AsyncGenerator<Buffer> {
   yield Buffer.from(roles.map(makingRole).join(''));
   let isKept = true;

@@ -5,7 +5,7 @@
  */
 import { escapeIdentifier } from 'pg';
 
-/** What an import does with a statement. */
+/** The way in which an import treats a statement. */
 export type Verdict =
   | { readonly kind: 'keep' }
   /** Another text in its place. */
@@ -18,7 +18,7 @@ export type Verdict =
   /** `group`: a key of {@link LEFT_OUT}. */
   | { readonly kind: 'leave out'; readonly group: LeftOut }
   | { readonly kind: 'extension'; readonly name: string }
-  /** What follows belongs to another database. */
+  /** The statements after this one belong to another database. */
   | { readonly kind: 'connect'; readonly database: string }
   | Obstacle;
 
@@ -359,7 +359,7 @@ function rolesIn(list: string): string[] {
 
 // ── commands of psql ──
 
-/** Of no effect on what is imported. */
+/** Commands of psql that do not change the import. */
 const HARMLESS = /^\\(?:echo|qecho|warn|timing|pset|a|t|x|encoding|conninfo|errverbose|prompt)\b/;
 
 /** Decides about a command of psql: psql itself runs none of them. */

@@ -23,7 +23,7 @@ export type Part =
 /** No rule looks further into a statement. */
 const OUTLINE_CHARACTERS = 20_000;
 
-/** What begins or ends something. Names are tokens, since `$` and `E` may be part of them. */
+/** Tokens that begin or end a part. Names are tokens, since `$` and `E` may be part of them. */
 const TOKEN = new RegExp(
   [
     String.raw`[eE]?'|"`,
@@ -93,7 +93,7 @@ class Scanner {
     }
   }
 
-  /** What is left at the end of the script. */
+  /** Gives the part that is left at the end of the script. */
   *end(): Generator<Part> {
     const part = this.endStatement();
     if (part !== null) yield part;

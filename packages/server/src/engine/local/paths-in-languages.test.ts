@@ -29,7 +29,8 @@ test('PgBouncer gets the socket of the server as one quoted value', () => {
     version: '1.24.1',
     listen,
     allowedNetworks: null,
-    server: { paths, port: 5432, maxConnections: 100 },
+    databases: [],
+    server: { major: 18, paths, port: 5432, maxConnections: 100 },
     certificatePem: 'x',
   });
   expect(text).toContain(

@@ -5,7 +5,7 @@
 import { access, readdir, readFile, realpath } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import {
   EXTENSION_OF_ADDON,
   OLDEST_PG_VERSION,

@@ -38,7 +38,7 @@ test('an updated package has its new version at the next start', async () => {
   }
 });
 
-test('what its authors call trusted stays as it is', async () => {
+test('a control file that is trusted already stays as it is', async () => {
   await writeFile(control('vector'), "default_version = '1'\ntrusted = true\n");
   expect(await untrustedControls(bin())).toEqual([]);
 });
