@@ -1,19 +1,17 @@
 import { createClient, type ClientOptions, type HowdahClient } from '@howdah/client';
-import { findSettings, type Settings } from '@howdah/client/node';
+import { findApi, findSettings, readHome, type Settings } from '@howdah/client/node';
 import { existsSync } from 'node:fs';
-import type { IncomingMessage } from 'node:http';
-import { homedir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { readFile } from 'node:fs/promises';
-import { Readable } from 'node:stream';
 import { Failure } from './exit.ts';
 import { note, paintNote } from './output.ts';
+import { makeFetch } from './transport.ts';
 
 export type Connection = Settings & { client: HowdahClient };
 
-/** The installation's directory, unchecked. */
+/** The installation's directory, which need not exist. @throws EnvironmentError */
 export function homeDirectory(): string {
-  return resolve((process.env['HOWDAH_HOME'] || '~/.howdah').replace(/^~(?=\/|$)/, homedir()));
+  return readHome(process.env['HOWDAH_HOME']);
 }
 
 /**
@@ -38,13 +36,30 @@ export async function connect({
   return { ...found, client: createClient({ ...found, dryRun, retries, onWarning }) };
 }
 
+/** The API of the installation on this machine, whatever the environment says. */
+export async function connectHere(): Promise<Connection> {
+  const found = await reach(await credentials());
+  return { ...found, client: createClient({ ...found, onWarning }) };
+}
+
 /** An older server may not know an option of this command. */
 const onWarning = (text: string): void => note(paintNote.yellow(`warning: ${text}`));
 
 /** The options of a client of that API. @throws SettingsError */
 export async function access(): Promise<ClientOptions & Settings> {
-  const found = await findSettings();
-  return found.apiUrl.startsWith('https:') ? { ...found, fetch: await makeFetchByTls() } : found;
+  return reach(await findSettings());
+}
+
+/** The same without a project. @throws SettingsError */
+export async function accessApi(): Promise<ClientOptions> {
+  return reach(await findApi());
+}
+
+async function reach<Found extends { apiUrl: string }>(found: Found) {
+  const path = join(homeDirectory(), 'ca', 'ca.pem');
+  const ownCa = existsSync(path) ? await readFile(path, 'utf8') : null;
+  const fetch = makeFetch(found.apiUrl, ownCa, process.env);
+  return fetch === undefined ? found : { ...found, fetch };
 }
 
 /** The body of an answer that has one. */
@@ -62,41 +77,4 @@ export async function findCa(apiUrl: string): Promise<string | null> {
   // check.
   const own = existsSync(join(homeDirectory(), 'credentials.json')) ? await credentials() : null;
   return own?.apiUrl === apiUrl ? path : null;
-}
-
-/** The trusted CAs: the installation's own, and the public ones. */
-async function authorities(): Promise<string[]> {
-  const { rootCertificates } = await import('node:tls');
-  const path = join(homeDirectory(), 'ca', 'ca.pem');
-  // An API elsewhere may have a certificate of a public CA.
-  if (!existsSync(path)) return [...rootCertificates];
-  return [await readFile(path, 'utf8'), ...rootCertificates];
-}
-
-/** A fetch with our CA: Node's own fetch takes CAs only at the start of the process. */
-async function makeFetchByTls(): Promise<(request: Request) => Promise<Response>> {
-  const { request: httpsRequest } = await import('node:https');
-  const ca = await authorities();
-  return async (request) => {
-    const body = Buffer.from(await request.arrayBuffer());
-    const headers = Object.fromEntries(request.headers);
-    const incoming = await new Promise<IncomingMessage>((resolve, reject) => {
-      httpsRequest(
-        request.url,
-        { method: request.method, headers, ca, signal: request.signal },
-        resolve,
-      )
-        .on('error', (cause) => reject(new TypeError(`fetch failed: ${cause.message}`, { cause })))
-        .end(body);
-    });
-    const status = incoming.statusCode ?? 0;
-    const answered = Object.entries(incoming.headers).flatMap(([name, value]): [string, string][] =>
-      [value ?? []].flat().map((one) => [name, one]),
-    );
-    // Response must get no body for these statuses, but the connection is free only after the body
-    // is read.
-    const isEmpty = status === 204 || status === 304;
-    if (isEmpty) incoming.resume();
-    return new Response(isEmpty ? null : Readable.toWeb(incoming), { status, headers: answered });
-  };
 }

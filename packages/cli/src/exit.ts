@@ -4,7 +4,7 @@
  */
 import type { ErrorCode } from '@howdah/contract/errors';
 import { HowdahError, NoAnswerError } from '@howdah/client';
-import { SettingsError } from '@howdah/client/node';
+import { EnvironmentError, SettingsError } from '@howdah/client/node';
 import { CommanderError } from 'commander';
 
 export const EXIT_CODES = {
@@ -65,6 +65,7 @@ export class Failure extends Error {
 export function exitOf(error: unknown): Exit {
   if (error instanceof Failure) return error.exit;
   if (error instanceof CommanderError) return error.exitCode === 0 ? 'done' : 'usage'; // help and version end well
+  if (error instanceof EnvironmentError) return 'usage';
   if (error instanceof NoAnswerError || error instanceof SettingsError) return 'noConnection';
   if (!(error instanceof HowdahError)) return 'failed';
   if (error.code === 'DRY_RUN') return 'refused';

@@ -14,11 +14,13 @@ type Operation = Schemas['Operation'];
 type Step = Operation['steps'][number];
 
 const POLL_MS = 100;
+/** Without --timeout, a wait for an operation that fails all this time ends. */
+const FAILING_MS = 600_000;
 
 /**
  * Waits for the operation that an answer names, if it names one and `--no-wait` is not given.
  *
- * @throws Failure when it failed, when it is failing and tried again, and when the time is over
+ * @throws Failure when it failed, and when the time is over
  */
 export async function follow(
   connection: Connection,
@@ -61,6 +63,7 @@ async function followOperation(
   const deadline = performance.now() + (timeout ?? Infinity) * 1000;
   const params = { path: { project_id: connection.projectId, operation_id: operationId } };
   const list = stepList();
+  let [shownError, failingSinceMs] = ['', Infinity];
   for (;;) {
     const operation = await answered(
       connection.client.GET('/projects/{project_id}/operations/{operation_id}', { params }),
@@ -69,12 +72,19 @@ async function followOperation(
     const { kind, status, error } = operation;
     if (status === 'succeeded') return;
     if (status === 'failed') throw new Failure(`${kind} failed: ${error ?? 'no reason was given'}`);
-    if (error !== undefined)
-      throw new Failure(`${kind} is failing and is being tried again: ${error}`);
-    if (performance.now() > deadline) {
+    const nowMs = performance.now();
+    // The control plane tries again until it succeeds: a failure so far is no end.
+    if (error !== undefined && error !== shownError)
+      note(`${paintNote.yellow('warning')} ${kind} is failing and is being tried again: ${error}`);
+    shownError = error ?? '';
+    failingSinceMs = error === undefined ? Infinity : Math.min(failingSinceMs, nowMs);
+    const isGivenUp = timeout === undefined && nowMs - failingSinceMs > FAILING_MS;
+    if (nowMs > deadline || isGivenUp) {
       list.clear();
+      const state = error === undefined ? 'still runs' : 'is still being tried again';
+      const seconds = Math.round(timeout ?? FAILING_MS / 1000);
       throw new Failure(
-        `${kind} still runs after ${Math.round(timeout ?? 0)} s: howdah operation get ${operationId}`,
+        `${kind} ${state} after ${seconds} s, and continues: howdah operation get ${operationId}`,
         'timedOut',
       );
     }

@@ -1,5 +1,5 @@
 /** `howdah …`: the command line. */
-import { DryRunError, HowdahError, NoAnswerError, type Schemas } from '@howdah/client';
+import { DryRunError, HowdahError, isUntrusted, NoAnswerError, type Schemas } from '@howdah/client';
 import { CommanderError } from 'commander';
 import { inOurWords } from './api-words.ts';
 import { EXIT_CODES, exitOf } from './exit.ts';
@@ -17,6 +17,8 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 let asked: Record<string, unknown> = {};
 const program = createProgram().hook('preAction', (_program, command) => {
   asked = command.opts();
+  const { ca }: { ca?: unknown } = command.optsWithGlobals();
+  if (typeof ca === 'string') process.env['HD_CA'] = ca;
 });
 
 try {
@@ -46,5 +48,13 @@ async function showPlan(plan: Schemas['DryRun']): Promise<void> {
 function messageOf(error: unknown): string {
   const text = error instanceof Error ? error.message : String(error);
   const message = error instanceof HowdahError ? inOurWords(text) : text;
-  return error instanceof NoAnswerError ? `${message} (howdah status, howdah up)` : message;
+  return error instanceof NoAnswerError ? `${message}${hintOf(error)}` : message;
+}
+
+/** The command or the option that helps. */
+function hintOf(error: NoAnswerError): string {
+  if (error.code === 'ECONNREFUSED') return ' (howdah status, howdah up)';
+  return isUntrusted(error)
+    ? '; name the file of the CA: --ca FILE, or HD_CA or NODE_EXTRA_CA_CERTS in the environment'
+    : '';
 }

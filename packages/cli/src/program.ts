@@ -2,7 +2,7 @@
  * All commands. Most are a thin layer over the typed client; up, down, status, doctor, audit, store
  * and …-control work on this machine.
  */
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
 import { addAdopt } from './commands/adopt.ts';
 import { addAllowList } from './commands/allow-list.ts';
 import { addAudit } from './commands/audit.ts';
@@ -99,7 +99,19 @@ export function createProgram(): Command {
     program.commandsGroup(title);
     for (const add of adds) add(program);
   }
+  offerCa(program, false);
   return program;
+}
+
+/** Before the command and after it. */
+function offerCa(command: Command, isHidden: boolean): void {
+  command.addOption(
+    new Option(
+      '--ca <file>',
+      'PEM file of a CA to trust beside the others, for an API with TLS; also HD_CA',
+    ).hideHelp(isHidden),
+  );
+  for (const child of command.commands) offerCa(child, true);
 }
 
 function exitCodes(): string {

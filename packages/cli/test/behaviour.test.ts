@@ -88,9 +88,12 @@ test('an operation that fails, one that stalls and one beyond --timeout have the
   const stuck = await api({
     getOperation: { status: 200, body: { ...running, error: 'the disk is full' } },
   });
-  expect(await stuck.run('service', 'stop', 'orders')).toMatchObject({
-    code: 1,
-    stderr: expect.stringContaining('is being tried again'),
+  expect(await stuck.run('service', 'stop', 'orders', '--timeout', '0')).toMatchObject({
+    code: 7,
+    stdout: '',
+    stderr: expect.stringMatching(
+      /^(.*\n)*warning resize is failing and is being tried again: the disk is full\n(.*\n)*error .*tried again after 0 s/,
+    ),
   });
   const slow = await api({ getOperation: { status: 200, body: running } });
   expect(await slow.run('service', 'stop', 'orders', '--timeout', '0')).toMatchObject({

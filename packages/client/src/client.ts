@@ -1,5 +1,5 @@
 import createFetchClient, { type Client } from 'openapi-fetch';
-import { DryRunError, errorOf } from './errors.ts';
+import { DryRunError, errorOf, HowdahError, reasonOfForeign } from './errors.ts';
 import type { components, paths } from './generated/api.ts';
 import { createRetryingFetch } from './retry.ts';
 
@@ -46,6 +46,8 @@ export function createClient({
 }: ClientOptions): HowdahClient {
   const client = createFetchClient<paths>({
     baseUrl: apiUrl,
+    // Over a redirect, the key is lost or goes to somebody else.
+    redirect: 'manual',
     headers: { ...(key === undefined ? {} : { Authorization: `Bearer ${key}` }), ...headers },
     fetch: createRetryingFetch(retries, fetch ?? ((request) => globalThis.fetch(request))),
   });
@@ -60,6 +62,8 @@ export function createClient({
     },
     onResponse: async ({ response }) => {
       if (!response.ok) throw await errorOf(response);
+      if (response.headers.get('Content-Type')?.startsWith('text/html') === true)
+        throw new HowdahError(response.status, 'UNKNOWN', reasonOfForeign(response), undefined);
       const [, warning] = WARNING.exec(response.headers.get('Warning') ?? '') ?? [];
       if (warning !== undefined) onWarning?.(warning);
       // A caller that requested a change must not believe that it was made.

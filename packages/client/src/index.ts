@@ -4,6 +4,6 @@
  * need files or the environment.
  */
 export { createClient, type ClientOptions, type HowdahClient, type Schemas } from './client.ts';
-export { DryRunError, errorOf, HowdahError, NoAnswerError } from './errors.ts';
+export { DryRunError, errorOf, HowdahError, isUntrusted, NoAnswerError } from './errors.ts';
 export { followEvents, type FollowOptions } from './events.ts';
 export { waitFor, WaitError, type Target, type WaitOptions } from './wait.ts';

@@ -4,9 +4,24 @@
  */
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { homedir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { createClient, type ClientOptions, type HowdahClient } from './client.ts';
+import {
+  EnvironmentError,
+  isSameOrigin,
+  readApi,
+  readHome,
+  readKey,
+  readProject,
+} from './environment.ts';
+
+export {
+  EnvironmentError,
+  problemOfHome,
+  readHome,
+  readSettings,
+  readText,
+} from './environment.ts';
 
 export type Settings = { apiUrl: string; key: string; projectId: string };
 
@@ -39,28 +54,12 @@ export async function connect(
   return { ...found, client };
 }
 
-/** The settings of {@link connect}. @throws SettingsError */
+/** The settings of {@link connect}. @throws SettingsError; EnvironmentError */
 export async function findSettings(
   given: Partial<Settings> = {},
   env: NodeJS.ProcessEnv = process.env,
 ): Promise<Settings> {
-  const { HD_API, HD_KEY, HD_PROJECT } = env;
-  const known = {
-    apiUrl: given.apiUrl ?? HD_API,
-    key: given.key ?? HD_KEY,
-    projectId: given.projectId ?? HD_PROJECT?.replace(/^.*\//, ''),
-  };
-  if (isComplete(known)) return known;
-  const path = join(
-    resolve((env['HOWDAH_HOME'] || '~/.howdah').replace(/^~(?=\/|$)/, homedir())),
-    'credentials.json',
-  );
-  const file = await readCredentials(path);
-  const all = {
-    apiUrl: known.apiUrl ?? file.apiUrl,
-    key: known.key ?? file.key,
-    projectId: known.projectId ?? file.projectId,
-  };
+  const { all, path } = await gather(given, env);
   if (isComplete(all)) return all;
   const missing = Object.entries(all).flatMap(([name, value]) =>
     value === undefined ? [name] : [],
@@ -70,7 +69,50 @@ export async function findSettings(
   );
 }
 
+/** The API and the key alone: a key knows its project. @throws SettingsError; EnvironmentError */
+export async function findApi(
+  env: NodeJS.ProcessEnv = process.env,
+): Promise<Pick<Settings, 'apiUrl' | 'key'>> {
+  const { projectId: _any, ...found } = await findSettings({ projectId: '' }, env);
+  return found;
+}
+
+async function gather(
+  given: Partial<Settings>,
+  env: NodeJS.ProcessEnv,
+): Promise<{ all: Found; path: string }> {
+  const project = given.projectId === undefined ? readProject(env['HD_PROJECT']) : undefined;
+  const known = {
+    apiUrl: given.apiUrl ?? readApi(env['HD_API']),
+    key: given.key ?? readKey(env['HD_KEY']),
+    projectId: given.projectId ?? project?.id,
+  };
+  const path = join(readHome(env['HOWDAH_HOME']), 'credentials.json');
+  const file = isComplete(known) ? NOTHING : await readCredentials(path);
+  const apiUrl = known.apiUrl ?? file.apiUrl;
+  const api = apiUrl ?? '';
+  // A key is sent to the API that it is of, and to no other.
+  const isTheirs = file.apiUrl !== undefined && isSameOrigin(file.apiUrl, api);
+  if (known.key === undefined && file.key !== undefined && !isTheirs)
+    throw new EnvironmentError(
+      `HD_KEY: is not set, and HD_API names ${api}; the key in ${path} is of ${file.apiUrl}: set HD_KEY too`,
+    );
+  const named = project?.apiOrigin ?? null;
+  if (named !== null && apiUrl !== undefined && !isSameOrigin(named, apiUrl))
+    throw new EnvironmentError(
+      `HD_PROJECT: is a project of ${named}, and the API is ${apiUrl}; set HD_API, HD_KEY and HD_PROJECT from one installation (eval "$(howdah env)"), or HD_PROJECT to the id alone`,
+    );
+  const all = {
+    apiUrl,
+    key: known.key ?? file.key,
+    projectId: known.projectId ?? file.projectId,
+  };
+  return { all, path };
+}
+
 type Found = { [Name in keyof Settings]: string | undefined };
+
+const NOTHING: Found = { apiUrl: undefined, key: undefined, projectId: undefined };
 
 const isComplete = (found: Found): found is Settings =>
   Object.values(found).every((value) => value !== undefined);
@@ -88,8 +130,7 @@ async function readJson(path: string): Promise<unknown> {
 }
 
 async function readCredentials(path: string): Promise<Found> {
-  const nothing: Found = { apiUrl: undefined, key: undefined, projectId: undefined };
-  if (!existsSync(path)) return nothing;
+  if (!existsSync(path)) return NOTHING;
   const parsed = await readJson(path);
   const textAt = (name: string): string | undefined => {
     const value: unknown =

@@ -30,7 +30,7 @@ export function createRetryingFetch(
       });
       const failed = answer instanceof NoAnswerError;
       if (!failed && !WORTH_ANOTHER_TRY.includes(answer.status)) return answer;
-      if (left === 0) {
+      if (left === 0 || (failed && answer.isFinal)) {
         if (failed) throw answer;
         return answer;
       }

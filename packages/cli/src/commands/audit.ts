@@ -1,3 +1,4 @@
+import { readText } from '@howdah/client/node';
 import type { Command } from 'commander';
 import { verb } from '../command.ts';
 import { homeDirectory } from '../connection.ts';
@@ -13,7 +14,7 @@ export function addAudit(program: Command): void {
     const home = homeDirectory();
     const problems = await server.checkIntegrity({
       home,
-      databaseUrl: process.env['HOWDAH_DATABASE_URL'] || null,
+      databaseUrl: readText('HOWDAH_DATABASE_URL', process.env['HOWDAH_DATABASE_URL']) || null,
     });
     problems.push(...(await server.checkMachine({ home })));
     // No contradiction: they are no part of the findings.

@@ -1,7 +1,6 @@
 import { once } from 'node:events';
-import type { ClientOptions } from '@howdah/client';
 import type { Command } from 'commander';
-import { access } from '../connection.ts';
+import { accessApi } from '../connection.ts';
 import { verb } from '../command.ts';
 import { Failure } from '../exit.ts';
 
@@ -14,7 +13,7 @@ export function addMcp(program: Command): void {
     .option('--port <port>', 'the port with --http', '8091')
     .action(async ({ http, port }: { http?: true; port: string }) => {
       const { serveOverHttp, serveOverStdio } = await loadMcp();
-      const options = await settings();
+      const options = await accessApi();
       if (http === undefined) return serveOverStdio(options);
       const { key: _ours, ...api } = options;
       const { url, close } = await serveOverHttp(api, portOf(port)).catch((error: unknown) => {
@@ -33,18 +32,6 @@ export function addMcp(program: Command): void {
 async function loadMcp(): Promise<typeof import('@howdah/mcp')> {
   const bundle: string = new URL('../../mcp/dist/mcp.js', import.meta.url).href;
   return import(bundle);
-}
-
-/** An agent may use its own key, and an installation elsewhere. */
-async function settings(): Promise<ClientOptions> {
-  const { HD_API: apiUrl, HD_KEY: key } = process.env;
-  if (apiUrl !== undefined && key !== undefined) return { apiUrl, key };
-  const { projectId: _found, ...found } = await access();
-  return {
-    ...found,
-    ...(apiUrl === undefined ? {} : { apiUrl }),
-    ...(key === undefined ? {} : { key }),
-  };
 }
 
 function portOf(text: string): number {

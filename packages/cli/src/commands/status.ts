@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { placeOf } from '@howdah/contract/connect';
 import { endpointOf } from '../address.ts';
 import { verb } from '../command.ts';
-import { connect, homeDirectory } from '../connection.ts';
+import { connectHere, homeDirectory } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { listServices } from '../find.ts';
 import { say, table } from '../output.ts';
@@ -20,7 +20,7 @@ export function addStatus(program: Command): void {
         'noConnection',
       );
     say(`The control plane runs: ${control.apiUrl} (process ${control.pid})`);
-    const connection = await connect();
+    const connection = await connectHere();
     const services = await listServices(connection);
     if (services.length === 0) say('No services yet: howdah service create --name first');
     else {

@@ -4,6 +4,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { problemOfHome, readSettings as readVariables } from '@howdah/client/node';
 import { quotedWord } from '@howdah/contract/shell';
 import type { Command } from 'commander';
 import { Failure } from '../exit.ts';
@@ -162,7 +163,10 @@ function readSettings(server: Server, options: Options) {
         return value === undefined ? [] : [[name, value === true ? 'yes' : value]];
       }),
     );
-    return server.readConfig(process.env, flags);
+    const config = server.readConfig(readVariables(process.env), flags);
+    const problem = problemOfHome(config.home);
+    if (problem !== null) throw new Failure(problem, 'usage');
+    return config;
   } catch (error) {
     if (error instanceof server.ConfigError) throw new Failure(error.message, 'usage');
     throw error;
