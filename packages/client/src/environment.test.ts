@@ -32,10 +32,10 @@ test.each([
 });
 
 test('a key is taken without its line end, and never shown', () => {
-  expect(readKey('public:secret\r\n')).toBe('public:secret');
+  expect(readKey('public:hidden\r\n')).toBe('public:hidden');
   expect(readKey(undefined)).toBeUndefined();
-  for (const text of ['', 'public', 'Bearer public:secret', 'public: secret', "'public:secret'"])
-    expect(() => readKey(text), text).toThrow(/^HD_KEY: (?!.*secret)/);
+  for (const text of ['', 'public', 'Bearer public:hidden', 'public: hidden', "'public:hidden'"])
+    expect(() => readKey(text), text).toThrow(/^HD_KEY: (?!.*hidden)/);
 });
 
 test('a project is an id, or an address that ends with it', () => {
