@@ -90,23 +90,20 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await openService(page, service);
     await page.getByRole('button', { name: 'Stop' }).click();
     await page.getByText('Paused', { exact: true }).waitFor();
-    await page
-      .getByRole('navigation', { name: 'Service' })
-      .getByRole('link', { name: 'Settings' })
-      .click();
-    await page.getByLabel('New password', { exact: true }).fill('long enough');
-    const set = page.getByRole('button', { name: 'Set', exact: true });
+    const tabs = page.getByRole('navigation', { name: 'Service' });
+    await tabs.getByRole('link', { name: 'Availability' }).click();
+    const switchOver = page.getByRole('button', { name: 'Switch over' });
     // The reason is for those who come by key, too.
-    await page.keyboard.press('Tab');
-    expect(await set.evaluate('document.activeElement.textContent')).toBe('Set');
+    await switchOver.focus();
+    expect(await switchOver.evaluate('document.activeElement.textContent')).toBe('Switch over');
     const said = await page.getByRole('tooltip').first().textContent();
     const refused = await installation.request(
       'POST',
-      `/services/${service.service_id}/updatePassword`,
-      { password: 'long enough' },
+      `/services/${service.service_id}/switchover`,
     );
     expect(refused.body).toEqual(expect.objectContaining({ message: said }));
 
+    await tabs.getByRole('link', { name: 'Settings' }).click();
     await page.getByRole('button', { name: 'Delete…' }).click();
     await page.getByRole('dialog').getByRole('textbox').fill('resting');
     await page.getByRole('button', { name: 'Delete the service' }).click();
