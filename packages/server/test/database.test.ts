@@ -66,7 +66,6 @@ const FORBIDDEN = [
   ['grant pg_execute_server_program to tsdbadmin', '42501'],
   ['grant pg_read_server_files to tsdbadmin', '42501'],
   ['grant pg_write_server_files to tsdbadmin', '42501'],
-  ['grant pg_signal_backend to tsdbadmin', '42501'],
   ['grant pg_write_all_data to tsdbadmin', '42501'],
   ['alter database tsdb rename to other', '(42501|0A000|55006)'],
   ['drop database tsdb', '55006'],
