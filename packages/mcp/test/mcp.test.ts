@@ -91,9 +91,11 @@ test('storage is set at creation and resized without a restart; purge removes a 
     expect((await call('resize_service', { service: 'purged' })).data).toMatchObject({
       code: 'REFUSED',
     });
-    expect((await call('resize_service', { service: 'purged', storage_gb: 4 })).data).toMatchObject(
-      { status: 'READY', storage_gb: 4 },
-    );
+    const confirmed = { service: 'purged', storage_gb: 4, confirm: 'purged' };
+    expect((await call('resize_service', confirmed)).data).toMatchObject({
+      status: 'READY',
+      storage_gb: 4,
+    });
 
     const id = made.data['service_id'];
     expect(

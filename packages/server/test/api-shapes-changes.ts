@@ -98,16 +98,19 @@ async function expectResize(id: string): Promise<void> {
   await reach(id, 'READY', 'UPGRADING');
 }
 
+/** The service is PROD. */
+const CONFIRMED = new URLSearchParams({ confirm: 'while RESUMING' }).toString();
+
 async function expectRestart(id: string): Promise<void> {
   await metadata.holdingReconciler(async () => {
-    const first = await call('POST', `/services/${id}/restart`);
+    const first = await call('POST', `/services/${id}/restart?${CONFIRMED}`);
     expect(first).toMatchObject({ status: 202, body: { service_id: id, status: 'UPGRADING' } });
     expect((await call('GET', `/operations/${operationOf(first)}`)).body).toMatchObject({
       kind: 'restart',
       status: 'queued',
     });
     for (const action of ['restart', 'start', 'stop'])
-      expect(await call('POST', `/services/${id}/${action}`), action).toMatchObject({
+      expect(await call('POST', `/services/${id}/${action}?${CONFIRMED}`), action).toMatchObject({
         status: 400,
         body: { code: 'INVALID_STATE', message: expect.stringContaining('UPGRADING') },
       });
@@ -301,8 +304,8 @@ test('a start that fails makes the service UNSTABLE with the reason, allows the 
     expect(
       await call('POST', `/services/${id}/updatePassword`, { password: 'long-enough' }),
     ).toMatchObject({
-      status: 400,
-      body: { code: 'INVALID_STATE' },
+      status: 503,
+      body: { code: 'UNAVAILABLE' },
     });
     const repaired = await call('POST', `/services/${id}/start`);
     expect(repaired).toMatchObject({ status: 202, body: { status: 'RESUMING' } });

@@ -218,6 +218,7 @@ test('a statement that fails is in the server log, and a search finds it', async
     severity: 'ERROR',
     timestamp: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
     message: expect.stringMatching(/does not exist\nSTATEMENT: select howdah_no_such_column/),
+    origin: expect.objectContaining({ user_name: 'tsdbadmin', database_name: 'tsdb' }),
   });
   expect(await logs('search=howdah_no_such_column&severities=FATAL')).toEqual([]);
   expect(await logs('search=howdah_no_such_column&search=nowhere')).toEqual([]);

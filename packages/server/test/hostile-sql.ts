@@ -142,7 +142,6 @@ export const FORBIDDEN: readonly string[] = [
   `alter role howdah set search_path = ${TRAP}`,
   `alter role all set search_path = ${TRAP}`,
   `alter database postgres set search_path = ${TRAP}`,
-  'grant connect on database postgres to public',
   'alter role howdah_pooler password $$x$$',
   `alter function pg_catalog.now() set search_path = ${TRAP}`,
   'create access method a type table handler heap_tableam_handler',

@@ -275,7 +275,12 @@ describe('imports', () => {
       await writeFile(path, ELSEWHERE);
       const done = await cloud.cli('import', path, '--name', 'elsewhere');
       expect(done.code, done.stderr).toBe(0);
-      for (const text of ['DROP DATABASE', 'ALTER ROLE app', 'CREATE SCHEMA public', 'PUBLICATION'])
+      for (const text of [
+        'DROP DATABASE',
+        'CREATE ROLE app',
+        'CREATE SCHEMA public',
+        'PUBLICATION',
+      ])
         expect(done.stderr).toContain(text);
       expect(done.stderr).toContain("alter role app login password '…'");
       expect(done.stderr).not.toContain('md5');

@@ -153,7 +153,8 @@ const OLDER_SERVERS = [
     primary_member = coalesce(
       (select server from recorded_primaries p where p.service_id = s.id), 0)`,
   'drop table server_ports, recorded_primaries, simulated_documents',
-  'alter table services drop column nodes, drop column has_gateway, drop column switchover',
+  `alter table services drop column nodes, drop column has_gateway, drop column switchover,
+    drop column purpose`,
 ];
 
 const OLDER_NAMES = [

@@ -4,6 +4,7 @@ import { ApiError, parseSize, type Size, type SizeInput } from '@howdah/contract
 import { DISK_FULL_PERCENT } from '../domain/disk.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { NoPortLeft, type Listener } from '../engine/addresses.ts';
+import { EngineUnavailable } from '../engine/engine.ts';
 import type { Region, Regions } from '../engine/regions.ts';
 import type { Endpoint } from '../engine/spec.ts';
 import type { Store } from '../store/database.ts';
@@ -11,7 +12,6 @@ import type { Db, Tx } from '../store/tables.ts';
 import { howItGoes } from '../store/operations.ts';
 import { createPortLedger, isAnotherProjectOutside } from '../store/regions.ts';
 import { amendAnswer, type Caller, type Outcome } from './change.ts';
-import { reachEngine } from './service-rules.ts';
 
 /** A change that was waited for. */
 export type Done = Outcome & { message: string };
@@ -91,7 +91,11 @@ export async function poolerColumns(
   tx: Tx,
 ): Promise<ServiceChange> {
   if (status === 'READY') {
-    const why = await reachEngine(() => region.engine.sql.whyNoPooler(parent ?? id));
+    // The operation asks a server again that does not answer now, and shows why it does not.
+    const why = await region.engine.sql.whyNoPooler(parent ?? id).catch((error: unknown) => {
+      if (error instanceof EngineUnavailable) return null;
+      throw error;
+    });
     if (why !== null) throw new ApiError('INVALID_STATE', `cannot enablePooler: ${why}`);
   }
   if (port !== null) return { pooler: true };
