@@ -34,7 +34,7 @@ describe.skipIf(CHROMIUM === null)(`actions of a service in Chromium${NO_CHROMIU
     other.page.setDefaultTimeout(PATIENCE_MS);
     await logIn(other.context, { ...installation, key: `${key?.public_key}:${key?.secret_key}` });
     await openService(other.page, service);
-    const refused = other.page.getByRole('button', { name: 'Stop…' });
+    const refused = other.page.getByRole('button', { name: 'Stop', exact: true });
     expect(await refused.getAttribute('aria-disabled')).toBe('true');
     await refused.hover({ force: true });
     await other.page.getByRole('tooltip').filter({ hasText: 'PROD' }).waitFor();
@@ -42,9 +42,9 @@ describe.skipIf(CHROMIUM === null)(`actions of a service in Chromium${NO_CHROMIU
 
     const { page } = await enter();
     await openService(page, service);
-    await page.getByRole('button', { name: 'Stop…' }).click();
-    const dialog = page.getByRole('dialog', { name: 'Stop in production' });
-    const stop = dialog.getByRole('button', { name: 'Stop the service' });
+    await page.getByRole('button', { name: 'Stop', exact: true }).click();
+    const dialog = page.getByRole('dialog', { name: 'in production is PROD' });
+    const stop = dialog.getByRole('button', { name: 'Continue' });
     await dialog.getByRole('textbox').fill('in productio');
     expect(await stop.getAttribute('aria-disabled')).toBe('true');
     expect((await installation.operations(service.service_id)).map(({ kind }) => kind)).toEqual([
