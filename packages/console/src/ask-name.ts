@@ -2,7 +2,6 @@
  * Asks for the name of a PROD service, or of a PROD read replica set, before an action that takes
  * something away from its users: one question for all pages.
  */
-import { asksForName } from '@howdah/contract/effects';
 import type { Action } from '@howdah/contract/actions';
 import type { Environment } from '@howdah/contract/types';
 
@@ -29,6 +28,9 @@ export async function askName(
   action: Action,
   { name, environment }: Protected,
 ): Promise<{ confirm?: string }> {
+  if (environment !== 'PROD') return {};
+  // Loaded when it is needed: the first load of the console has no part of it.
+  const { asksForName } = await import('@howdah/contract/effects');
   if (!asksForName(action, environment)) return {};
   asked?.answer(null);
   const typed = await new Promise<string | null>((answer) => ask({ action, name, answer }));

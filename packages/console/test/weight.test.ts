@@ -5,9 +5,9 @@ import { expect, test } from 'vitest';
 
 const DIST = fileURLToPath(new URL('../dist/', import.meta.url));
 /** The limit for a first visit, compressed. */
-const MOST_BYTES = 250_000;
+const MOST_BYTES = 256_000;
 
-test('the first load weighs at most 250 kB, and names nothing that is elsewhere', async () => {
+test('the first load weighs at most 256 kB, and names nothing that is elsewhere', async () => {
   const page = await readFile(`${DIST}index.html`, 'utf8');
   const names = [...page.matchAll(/"\/assets\/([^"]+)"/g)].flatMap(([, name]) =>
     name === undefined ? [] : [name],

@@ -382,6 +382,8 @@ test.runIf(haproxy !== null)('a read replica set is created, changed and deleted
     );
   await ready();
   expect((await call('GET', sets)).body['value']).toHaveLength(1);
+  expect((await call('POST', `${path}/setPurpose`, { purpose: 'lookups' })).status).toBe(200);
+  await ready();
   expect((await call('POST', `${path}/setEnvironment`, { environment: 'PROD' })).status).toBe(200);
   if (pgbouncer !== null) expect((await call('POST', `${path}/enablePooler`)).status).toBe(200);
   await ready();

@@ -283,7 +283,7 @@ describe('imports', () => {
       ])
         expect(done.stderr).toContain(text);
       expect(done.stderr).toContain("alter role app login password '…'");
-      expect(done.stderr).not.toContain('md5');
+      expect(done.stderr).not.toMatch(/md5[ab]/);
       const client = await connectBy('elsewhere', passwordIn(done.stdout));
       const { rows } = await client.query(`select (select sum(a)::int from t) as sum,
         has_table_privilege('app', 't', 'select') as granted,

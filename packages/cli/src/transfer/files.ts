@@ -73,7 +73,14 @@ async function schemaOf(dump: Dump): Promise<Script> {
   return outputOf(program, ['--schema-only', ...SCRIPT_OPTIONS, dump.path]);
 }
 
-const SCRIPT_OPTIONS = ['--file=-', '--no-owner', '--no-tablespaces'];
+/** Their rows are of the extension, which protects them. */
+const TIMESCALE_SCHEMAS = ['_timescaledb_catalog', '_timescaledb_config', '_timescaledb_internal'];
+const SCRIPT_OPTIONS = [
+  '--file=-',
+  '--no-owner',
+  '--no-tablespaces',
+  ...TIMESCALE_SCHEMAS.map((schema) => `--exclude-schema=${schema}`),
+];
 
 /** An older pg_restore does not know the format; a newer one reads all archives. */
 async function programFor({ path }: Dump): Promise<{ program: string; hasHypertables: boolean }> {

@@ -1,45 +1,18 @@
-import { Modal, TextInput } from '@mantine/core';
-import { describeEffects } from '@howdah/contract/effects';
-import { useState, useSyncExternalStore } from 'react';
-import { onQuestion, questionNow, type Question } from '../ask-name.ts';
-import { Form } from './Form.tsx';
+import { lazy, Suspense, useSyncExternalStore } from 'react';
+import { onQuestion, questionNow } from '../ask-name.ts';
 
-/** The question, while there is one. */
+/** Loaded when it is needed: the first load of the console has no part of it. */
+const NameDialog = lazy(async () => ({
+  default: (await import('./NameDialog.tsx')).NameDialog,
+}));
+
+/** The question for a name, while there is one. */
 export function NameQuestion() {
   const question = useSyncExternalStore(onQuestion, questionNow);
   if (question === null) return null;
-  return <Ask key={question.name} question={question} />;
-}
-
-function Ask({ question: { action, name, answer } }: { question: Question }) {
-  const [typed, setTyped] = useState('');
   return (
-    <Modal
-      opened
-      onClose={() => answer(null)}
-      title={`${name} is PROD`}
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
-      <Form
-        call={{ pending: false, error: null }}
-        why={typed === name ? null : `type ${name} first`}
-        onSubmit={() => answer(typed)}
-        submit="Continue"
-        button={{ color: 'red.9' }}
-      >
-        <p style={{ margin: 0, lineHeight: 1.55 }}>This {describeEffects(action)}.</p>
-        <TextInput
-          label={
-            <>
-              Type <code>{name}</code> to confirm
-            </>
-          }
-          autoComplete="off"
-          value={typed}
-          onChange={(event) => setTyped(event.currentTarget.value)}
-          data-autofocus
-        />
-      </Form>
-    </Modal>
+    <Suspense fallback={null}>
+      <NameDialog key={question.name} question={question} />
+    </Suspense>
   );
 }

@@ -243,6 +243,8 @@ export async function listStoppedServicesWithDiskWarning(
     .where(isOwned)
     .where('deleting', '=', false)
     .where('status', 'not in', ['READY', 'UNSTABLE'])
+    // The first of the two conditions has an index.
+    .where(sql<boolean>`warnings <> '[]'`)
     .where(sql<boolean>`warnings @> '[{"code": "DISK"}]'`)
     .execute();
   return rows.map(({ id }) => id);
