@@ -15,7 +15,7 @@ const SAMPLES: Readonly<Record<string, string>> = {
   'Sentences of the API and its services': 'List all services, oldest first',
   'Descriptions of the contract': 'nothing but waiting',
   'Command line': 'Stop the control plane; the databases keep running unless --databases is given.',
-  'Errors of the client': 'the server answered {status}',
+  'Errors of the client': 'service {service_id} no longer exists, and will not become {target}',
   'Tools of the MCP server': 'List services',
   'Web console': 'Page not found',
 };
