@@ -95,8 +95,11 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     const switchOver = page.getByRole('button', { name: 'Switch over' });
     // The reason is for those who come by key, too.
     await switchOver.focus();
+    await page.keyboard.press('Shift+Tab');
+    await page.keyboard.press('Tab');
     expect(await switchOver.evaluate('document.activeElement.textContent')).toBe('Switch over');
-    const said = await page.getByRole('tooltip').first().textContent();
+    const reason = page.getByRole('tooltip').filter({ hasText: 'cannot switchover' });
+    const said = await reason.textContent();
     const refused = await installation.request(
       'POST',
       `/services/${service.service_id}/switchover`,
