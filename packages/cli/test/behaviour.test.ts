@@ -231,6 +231,6 @@ test('get --wait returns when no operation is under way, and shows the service o
   expect([code, stdout.includes('READY')]).toEqual([0, true]);
   expect(stderr).toContain('✓ start PostgreSQL');
   expect(called.filter((call) => call === 'getOperation').length).toBe(2);
-  // Its region may have warnings.
+  // The region of a service may have warnings.
   expect(called.slice(-2)).toEqual(['getService', 'listRegions']);
 });

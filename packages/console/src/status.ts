@@ -79,7 +79,7 @@ export function whyDenied(
   return denialOfKey(me, permissionOfAction(action), {
     environment:
       set?.metadata.environment ??
-      // Its own tag: those of its sets stay.
+      // The tag of the service itself: those of its sets stay.
       (action === 'setEnvironment' ? service.metadata.environment : protectionOfService(service)),
     createdBy: service.created_by ?? null,
   });

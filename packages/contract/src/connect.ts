@@ -109,7 +109,7 @@ function modeOf({ ca }: Target): string {
   return `sslmode=verify-full&sslrootcert=${encoded(ca).replaceAll('%2F', '/')}`;
 }
 
-/** For a URI that stands in double quotes of a shell, where `!` may repeat an older command. */
+/** For a URI within double quotes of a shell, where `!` may repeat an older command. */
 const encoded = (text: string): string => encodeURIComponent(text).replaceAll('!', '%21');
 
 /** A string of JavaScript, Java, Go, Python and Ruby: JSON's escapes are theirs too. */

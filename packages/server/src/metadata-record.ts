@@ -8,7 +8,7 @@ import { firstKeyPath, readCredentials, readJson } from './installation.ts';
 import { writeDurably } from './lib/durable.ts';
 import { isErrno } from './lib/processes.ts';
 
-/** Its URL, which may hold a password; null: a PostgreSQL of our own. */
+/** The URL of the database, which may hold a password; null: a PostgreSQL of our own. */
 export type MetadataPlace = string | null;
 
 /** `project` is the operator's: the database is recognised by it, wherever it moves. */

@@ -30,7 +30,7 @@ async function settingsOf(client: Client): Promise<Settings> {
   return new Map(rows.map(({ name, setting }) => [name, setting]));
 }
 
-/** The names in the first column of the tables of the page; `*` stands for any end. */
+/** The names in the first column of the tables of the page; `*` means any end. */
 async function wantedDifferences(): Promise<RegExp[]> {
   const page = await readFile(new URL('../../../docs/settings.md', import.meta.url), 'utf8');
   const local = page.split('## On Kubernetes')[0] ?? '';
@@ -86,7 +86,7 @@ test('a service differs from a cluster of the same initdb only as documented', a
     ([name]) => found.get(name) !== plain.get(name) && !wanted.some((one) => one.test(name)),
   );
   expect(differences).toEqual([]);
-  // A row that stands for nothing would hide a difference of tomorrow.
+  // A row without a difference would hide one of tomorrow.
   expect(wanted.length).toBeGreaterThan(40);
   const { rows } = await client.query("select to_tsvector('The houses')::text as words");
   expect(rows).toEqual([{ words: "'hous':2" }]);

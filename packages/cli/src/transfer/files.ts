@@ -73,7 +73,7 @@ async function schemaOf(dump: Dump): Promise<Script> {
   return outputOf(program, ['--schema-only', ...SCRIPT_OPTIONS, dump.path]);
 }
 
-/** Their rows are of the extension, which protects them. */
+/** Schemas whose rows belong to the extension timescaledb, which protects them. */
 const TIMESCALE_SCHEMAS = ['_timescaledb_catalog', '_timescaledb_config', '_timescaledb_internal'];
 const SCRIPT_OPTIONS = [
   '--file=-',

@@ -89,7 +89,7 @@ export async function changeWithoutEngine(
 ): Promise<Outcome> {
   return makeChange(context.store, caller, async (tx) => {
     const { service, operation } = await lockOwnService(tx, caller, id);
-    // Its own tag: those of its sets stay.
+    // The tag of the service itself: those of its sets stay.
     refuseByRole(caller, action, service.environment);
     if (ALLOWED[service.status][action] !== 'accept')
       throw new ApiError('INVALID_STATE', refusal(action, service.status));

@@ -53,7 +53,7 @@ export async function setPassword(
           'the cluster: howdah region doctor',
       );
     if (asked % (BLOCKERS_EVERY_MS / PASSWORD_POLL_MS) === 0)
-      await inSession(region, id, (client) => client.query(END_BLOCKERS)).catch(() => undefined);
+      await inSession(region, id, (client) => client.query(END_BLOCKERS)).catch(failed);
     await sleep(PASSWORD_POLL_MS);
   }
   if (!keepSessions) await endOlderSessions(region, [id, ...sets], failed);
@@ -91,7 +91,7 @@ async function endOlderSessions(
         inSession(region, id, (client) => client.query(END_SESSIONS, [since])).catch(failed);
       if (since === undefined) return () => Promise.resolve();
       await end();
-      // Its clients have logged in already, and pgbouncer compares their passwords then only.
+      // PgBouncer compares passwords at a login only: clients of before keep their sessions.
       await restartPooler(region, id).catch(failed);
       return end;
     }),

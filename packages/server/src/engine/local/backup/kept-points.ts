@@ -2,7 +2,7 @@
  * The points in time that stay when archived WAL gives way to the quota. The password of a database
  * is enough to write WAL without end, which would remove every point from before. So a snapshot
  * from before the growth and the WAL after it stay for a set time, and the WAL of the growth goes.
- * They count towards the quota: the service becomes read-only before they are removed
+ * Kept points count towards the quota: the service becomes read-only before they are removed
  * (docs/decisions/0089-kept-points.md).
  */
 import { dirname, join } from 'node:path';

@@ -42,7 +42,7 @@ export async function clearForSingleUser(paths: InstancePaths): Promise<void> {
   await removeEntry(join(paths.data, 'postmaster.pid'));
 }
 
-/** It reads a statement from each line. */
+/** PostgreSQL in single-user mode reads a statement from each line. */
 export const inOneLine = (sql: string): string => sql.replaceAll(/\s*\n\s*/g, ' ');
 
 /**
