@@ -1,6 +1,6 @@
 import { Modal, TextInput, type ButtonProps } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
-import { useState, type ReactNode } from 'react';
+import { useState, type ComponentProps, type ReactNode } from 'react';
 import { Form } from './Form.tsx';
 import { ActionButton } from './ui.tsx';
 import { useCall } from './use-call.tsx';
@@ -51,19 +51,29 @@ export function ConfirmName({
 
 /** The contents of the dialog. They are empty again each time it opens. */
 function Contents({ name, submit, call, onDone, children }: Ending) {
-  const [typed, setTyped] = useState('');
   const { run, pending, error } = useCall(call, {
     quiet: true,
     ...(onDone === undefined ? {} : { onDone: () => onDone() }),
   });
   return (
-    <Form
-      call={{ pending, error }}
-      why={typed === name ? null : `type ${name} first`}
-      onSubmit={() => run()}
-      submit={submit}
-      button={{ color: 'red.9' }}
-    >
+    <NameForm name={name} submit={submit} call={{ pending, error }} onSubmit={() => run()}>
+      {children}
+    </NameForm>
+  );
+}
+
+/** A form that can be sent once the name is typed. */
+export function NameForm({
+  name,
+  children,
+  ...form
+}: Pick<ComponentProps<typeof Form>, 'call' | 'submit' | 'onSubmit'> & {
+  name: string;
+  children: ReactNode;
+}) {
+  const [typed, setTyped] = useState('');
+  return (
+    <Form {...form} why={typed === name ? null : `type ${name} first`} button={{ color: 'red.9' }}>
       <p style={{ margin: 0, lineHeight: 1.55 }}>{children}</p>
       <TextInput
         label={

@@ -1,12 +1,10 @@
-import { Modal, TextInput } from '@mantine/core';
+import { Modal } from '@mantine/core';
 import { describeEffects } from '@howdah/contract/effects';
-import { useState } from 'react';
 import type { Question } from '../ask-name.ts';
-import { Form } from './Form.tsx';
+import { NameForm } from './ConfirmName.tsx';
 
 /** Asks for the name, with what the action does. */
 export function NameDialog({ question: { action, name, answer } }: { question: Question }) {
-  const [typed, setTyped] = useState('');
   return (
     <Modal
       opened
@@ -14,26 +12,14 @@ export function NameDialog({ question: { action, name, answer } }: { question: Q
       title={`${name} is PROD`}
       closeButtonProps={{ 'aria-label': 'Close' }}
     >
-      <Form
+      <NameForm
+        name={name}
         call={{ pending: false, error: null }}
-        why={typed === name ? null : `type ${name} first`}
-        onSubmit={() => answer(typed)}
+        onSubmit={() => answer(name)}
         submit="Continue"
-        button={{ color: 'red.9' }}
       >
-        <p style={{ margin: 0, lineHeight: 1.55 }}>This {describeEffects(action)}.</p>
-        <TextInput
-          label={
-            <>
-              Type <code>{name}</code> to confirm
-            </>
-          }
-          autoComplete="off"
-          value={typed}
-          onChange={(event) => setTyped(event.currentTarget.value)}
-          data-autofocus
-        />
-      </Form>
+        This {describeEffects(action)}.
+      </NameForm>
     </Modal>
   );
 }

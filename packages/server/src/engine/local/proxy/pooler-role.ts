@@ -1,6 +1,6 @@
 /** Makes the role of a pooler in its server, and the function that gives it verifiers. */
 import { DATABASE_NAME } from '@howdah/contract';
-import { DatabaseError, type Client } from 'pg';
+import type { Client } from 'pg';
 import type { InstancePaths } from '../host/layout.ts';
 import {
   LOOKUP_BODY,
@@ -9,6 +9,7 @@ import {
   POOLER_SCHEMA,
   VERIFIER_FUNCTION,
 } from '../../pooler/lookup.ts';
+import { isWithoutDatabase } from '../postgres/databases.ts';
 import { withSuperuserSession } from '../postgres/superuser.ts';
 import { parseLsn } from '../postgres/wal.ts';
 
@@ -57,10 +58,6 @@ export async function createPoolerRole(
     return parseLsn(rows[0]?.lsn ?? '');
   });
 }
-
-/** Whether its owner has dropped or closed the database meanwhile. */
-const isWithoutDatabase = (error: unknown): boolean =>
-  error instanceof DatabaseError && ['3D000', '55000'].includes(error.code ?? '');
 
 async function listOthers(client: Client): Promise<string[]> {
   const { rows } = await client.query<{ name: string }>(
