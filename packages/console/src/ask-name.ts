@@ -23,7 +23,12 @@ function ask(question: Question | null): void {
   changed();
 }
 
-/** @returns the query of the call @throws Error when the name was not typed */
+/** The user has closed the question: nothing was asked of the API, and there is nothing to show. */
+export class NotConfirmed extends Error {
+  override readonly name = 'NotConfirmed';
+}
+
+/** @returns the query of the call @throws NotConfirmed */
 export async function askName(
   action: Action,
   { name, environment }: Protected,
@@ -33,9 +38,19 @@ export async function askName(
   const { asksForName } = await import('@howdah/contract/effects');
   if (!asksForName(action, environment)) return {};
   asked?.answer(null);
-  const typed = await new Promise<string | null>((answer) => ask({ action, name, answer }));
-  ask(null);
-  if (typed !== name) throw new Error('nothing was changed: the name was not typed');
+  const typed = await new Promise<string | null>((resolve) => {
+    const question: Question = {
+      action,
+      name,
+      answer: (text) => {
+        // Another question may have taken the place of this one.
+        if (asked === question) ask(null);
+        resolve(text);
+      },
+    };
+    ask(question);
+  });
+  if (typed !== name) throw new NotConfirmed('the name was not typed');
   return { confirm: name };
 }
 

@@ -1,5 +1,6 @@
 import { notifications } from '@mantine/notifications';
 import { useMutation } from '@tanstack/react-query';
+import { NotConfirmed } from '../ask-name.ts';
 import { useRefresh } from '../live.ts';
 import { ErrorText } from './ui.tsx';
 
@@ -18,7 +19,7 @@ export function useCall<A extends unknown[], T>(
     mutationFn: (args: A) => call(...args),
     onSuccess: (answer) => onDone?.(answer),
     onError: (error) => {
-      if (!quiet)
+      if (!quiet && !(error instanceof NotConfirmed))
         notifications.show({
           color: 'red',
           title: 'Request failed',
@@ -31,7 +32,7 @@ export function useCall<A extends unknown[], T>(
   return {
     run: (...args: A) => mutation.mutate(args),
     pending: mutation.isPending,
-    error: mutation.error,
+    error: mutation.error instanceof NotConfirmed ? null : mutation.error,
     reset: mutation.reset,
   };
 }
