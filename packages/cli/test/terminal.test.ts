@@ -189,7 +189,7 @@ test('colour and the live list of steps are for terminals only', async () => {
       return { status: 200, body: ++looks < 5 ? running : OPERATION };
     },
   });
-  const { code, text } = await onTerminal('howdah service stop orders --yes', env);
+  const { code, text } = await onTerminal('howdah service stop orders --confirm orders', env);
   expect(code).toBe(0);
   // The steps under way, each drawn over the last one, and then the finished steps.
   expect(

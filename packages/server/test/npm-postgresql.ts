@@ -19,16 +19,12 @@ export async function putPostgresql(version: string, directory: string): Promise
   if (!existsSync(kept)) {
     await mkdir(CACHE, { recursive: true });
     const unfinished = await mkdtemp(`${kept}-`);
-    await run('npm', [
-      'install',
-      '--prefix',
-      unfinished,
-      '--no-save',
-      '--no-audit',
-      '--no-fund',
-      '--ignore-scripts',
-      `${PACKAGE}@${version}`,
-    ]);
+    const quiet = ['--no-save', '--no-audit', '--no-fund', '--ignore-scripts'];
+    // The registry, proxy and certificates of this machine may be settings of the environment.
+    await run('npm', ['install', '--prefix', unfinished, ...quiet, `${PACKAGE}@${version}`], {
+      env: process.env,
+      deadlineMs: 600_000,
+    });
     // Another test may have fetched it meanwhile.
     await rename(unfinished, kept).catch(() => rm(unfinished, { recursive: true }));
   }
