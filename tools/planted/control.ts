@@ -378,4 +378,36 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     ],
     caughtBy: { gate: 'A', tests: [{ file: 'packages/server/test/fleet.test.ts' }] },
   },
+  {
+    name: 'home-made-again',
+    breaks: ['stop and start'],
+    effect: 'a metadata database whose directory is gone is made again, and is empty',
+    edits: [
+      {
+        file: `${SERVER}/metadata-database.ts`,
+        from: '      if (!(await exists(root))) throw new Error(`${root} is missing`);\n',
+        to: '',
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: 'packages/server/test/lost-home.test.ts', name: 'not made again' }],
+    },
+  },
+  {
+    name: 'name-twice',
+    breaks: ['create', 'fork'],
+    effect: 'of simultaneous calls for a unique name, several make a service',
+    edits: [
+      {
+        file: `${SERVER}/store/service-names.ts`,
+        from: '  await sql`select ${lock}`.execute(tx);\n',
+        to: '  void lock;\n',
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: 'packages/server/test/service-names.test.ts', name: 'simultaneous calls' }],
+    },
+  },
 ];

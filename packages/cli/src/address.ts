@@ -31,6 +31,14 @@ export function poolerOf({
   return pool && { host: inside?.host ?? pool.endpoint.host, port: pool.endpoint.port };
 }
 
+/** From where a service in a VPC is reached; null: from everywhere. */
+export function whoConnects({ vpc_endpoint: inside }: Reached): string | null {
+  return inside === undefined
+    ? null
+    : `only clients in the VPC ${inside.vpc_id} and in its peers can connect: docs/vpc.md says ` +
+        'how a machine or a container joins it; howdah query reads from everywhere';
+}
+
 /** The URL with the strictest possible check of the server's certificate. */
 export function urlOf(address: Address): string {
   return uriOf(address, address.password ?? null);

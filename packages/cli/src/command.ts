@@ -67,6 +67,16 @@ const SHARED = {
       'the name of what is changed, instead of the question; PROD needs it without a terminal',
     ),
   ],
+  again: () => [
+    new Option(
+      '--if-absent',
+      'when a service of this name exists, wait for that one and show it; default: an error',
+    ),
+    new Option(
+      '--idempotency-key <key>',
+      'a name for the call: with it, a repeated call gets the first answer and makes nothing new',
+    ),
+  ],
   limit: () => [
     new Option(
       '--limit <number>',
@@ -85,6 +95,8 @@ export type Listing = Printing & { limit: number };
 export type Changing = Printing & { dryRun?: true };
 /** Options of a command that waits for its operation. */
 export type Waiting = Changing & { wait: boolean; timeout?: number };
+/** Options of a command that makes a service, and may be run again. */
+export type Repeatable = Waiting & { ifAbsent?: true; idempotencyKey?: string };
 /** Options of a command that stops or deletes something. */
 export type Destroying = { dryRun?: true; yes?: true };
 /** Options of a command that takes something away from the users of a service. */

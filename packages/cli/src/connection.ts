@@ -31,9 +31,11 @@ export async function credentials(): Promise<Settings> {
 export async function connect({
   dryRun = false,
   retries = 4,
-}: Pick<ClientOptions, 'dryRun' | 'retries'> = {}): Promise<Connection> {
+  idempotencyKey,
+}: Pick<ClientOptions, 'dryRun' | 'retries' | 'idempotencyKey'> = {}): Promise<Connection> {
   const found = await access();
-  return { ...found, client: createClient({ ...found, dryRun, retries, onWarning }) };
+  const how = idempotencyKey === undefined ? {} : { idempotencyKey };
+  return { ...found, client: createClient({ ...found, dryRun, retries, onWarning, ...how }) };
 }
 
 /** The API of the installation on this machine, whatever the environment says. */

@@ -307,8 +307,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   listPeerings: ok([peering]),
   createPeering: made({
     ...peering,
-    status: 'invalid',
-    error_message: 'no such VPC',
+    status: 'pending',
     provisioned_id: undefined,
   }),
   getPeering: ok(peering),

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { OPERATION, type Answer } from './answers.ts';
-import { PLAIN_SERVICE, SERVICE } from './examples.ts';
+import { peering, PLAIN_SERVICE, SERVICE } from './examples.ts';
 import { HOWDAH, howdah, type Outcome } from './api.ts';
 import { api, bin, ok, setUp, tearDown } from './behaviour-shell.ts';
 import { untilExpected } from '../../server/test/until.ts';
@@ -298,4 +298,20 @@ test('completion prints nothing without an API', async () => {
     HOWDAH_HOME: join(bin, 'none'),
   });
   expect(outcome).toEqual({ code: 0, stdout: '', stderr: '' });
+});
+
+test('a peering that reaches nothing fails, and a pending one says what is missing', async () => {
+  const create = ['peering', 'create', 'office', '--peer', '1999'];
+  const invalid = { ...peering, status: 'invalid', error_message: 'there is no VPC 1999' };
+  const wrong = await api({ createPeering: { status: 201, body: invalid } });
+  const refused = await wrong.run(...create);
+  expect(refused.code).toBe(5);
+  expect(refused.stderr).toContain('there is no VPC 1999');
+  expect(refused.stderr).toContain(`howdah peering delete office ${peering.id}`);
+  const pending = await api({
+    createPeering: { status: 201, body: { ...peering, status: 'pending' } },
+  });
+  const asked = await pending.run(...create, '--project', 'zzzzzzzzzz');
+  expect(asked.code).toBe(0);
+  expect(asked.stderr).toContain('howdah peering create 1999 --peer');
 });

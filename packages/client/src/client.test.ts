@@ -242,8 +242,9 @@ test('waitFor ends after its timeout with the last status, or with the signal of
   const { apiUrl } = await serve(service('UPGRADING'));
   const client = createClient({ apiUrl });
   const of = { project_id: 'p', service_id: 's' };
-  await expect(waitFor(client, of, 'READY', { timeoutMs: 200 })).rejects.toThrow(
-    'service s is UPGRADING after 0.2 s, not READY',
+  // Long enough for one answer on a machine that is busy.
+  await expect(waitFor(client, of, 'READY', { timeoutMs: 3000 })).rejects.toThrow(
+    'service s is UPGRADING after 3 s, not READY',
   );
   await expect(
     waitFor(client, of, 'READY', { signal: AbortSignal.abort(new Error('enough')) }),

@@ -22,6 +22,8 @@ export type ClientOptions = {
    * Whether every change is a dry run: its call throws {@link DryRunError}, and nothing is done.
    */
   dryRun?: boolean;
+  /** The Idempotency-Key of each POST, for a client that makes one; default: a new one for each. */
+  idempotencyKey?: string;
   /** Gets what the API warns of in its answers, such as fields that it does not know. */
   onWarning?: (text: string) => void;
   /** Replaces the platform's fetch, for example by one that trusts the CA of the installation. */
@@ -41,6 +43,7 @@ export function createClient({
   headers,
   retries = 4,
   dryRun = false,
+  idempotencyKey,
   onWarning,
   fetch,
 }: ClientOptions): HowdahClient {
@@ -54,7 +57,7 @@ export function createClient({
   client.use({
     onRequest: ({ request }) => {
       if (request.method === 'POST' && !request.headers.has(IDEMPOTENCY_KEY))
-        request.headers.set(IDEMPOTENCY_KEY, newKey());
+        request.headers.set(IDEMPOTENCY_KEY, idempotencyKey ?? newKey());
       if (!dryRun || request.method === 'GET') return undefined;
       const url = new URL(request.url);
       url.searchParams.set('dry_run', 'true');

@@ -1,21 +1,24 @@
 /** Starts and stops a control plane; everything that the command line uses of the server. */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
 import { openApiTls } from './api/tls.ts';
 import type { Config } from './config.ts';
 import { assemble } from './control-plane.ts';
 import { prepareMachine } from './engine/local/host/machine.ts';
+import { endOrphans, removeKernelParts } from './engine/local/host/orphans.ts';
 import { certificateHosts } from './engine/local/index.ts';
 import { consoleLink } from './first-key.ts';
 import { apiUrl, findControl, recoveryPath, refuseMissingFiles } from './installation.ts';
 import { exists } from './lib/processes.ts';
+import { findLost, rememberPlaces, type Place } from './lib/places.ts';
 import { createRounds } from './lib/rounds.ts';
 import { TUNING, type RoundName, type Tuning } from './lib/tuning.ts';
 import { openCertificateAuthority, type CertificateAuthority } from './lib/tls.ts';
 import { findMetadataPlace } from './metadata-record.ts';
 import { openStandby, type Standby } from './standby.ts';
-import { closeAll, timer, type Closers, type Progress } from './startup.ts';
+import { closeAll, timer, type Closers, type Progress, type Startup } from './startup.ts';
 import { AlreadyRunning } from './store/connections.ts';
 import type { Store } from './store/database.ts';
 
@@ -46,6 +49,11 @@ export type ControlPlane = {
   consoleLink: () => Promise<string>;
   /** Runs all rounds of a name now. @returns when each has run. @throws Error: there is none */
   runRound: (name: RoundName) => Promise<void>;
+  /**
+   * Resolves with a sentence when a directory of the installation is gone, or something else has
+   * its path. The process must end then, without `close`, which would write there.
+   */
+  lost: Promise<string>;
   /** Ends the control plane. The databases go on. */
   close: () => Promise<void>;
 };
@@ -89,11 +97,59 @@ export async function startControlPlane(
     throw error;
   });
   return {
+    lost: config.localRegion ? watchPlaces(startup) : new Promise<string>(() => undefined),
     apiUrl: apiUrl(config),
     consoleLink: () => linkOr(store, config, log),
     runRound: rounds.run,
     close: () => closeAll(closers),
   };
+}
+
+/** Looks whether the directories of the installation are still where they were. */
+function watchPlaces(startup: Startup): Promise<string> {
+  const { config, machine, rounds, closers } = startup;
+  const paths = [
+    config.home,
+    join(config.home, 'secrets.key'),
+    ...(machine === null ? [] : [machine.layout.root, machine.layout.services]),
+    ...config.regions.map(({ directory }) => directory),
+  ];
+  return new Promise((resolve) => {
+    const known = rememberPlaces(paths);
+    const round = rounds.every('places', async () => {
+      const lost = await findLost(await known);
+      if (lost !== null) void endLost(startup, lost).then(resolve);
+    });
+    closers.push(() => round.close());
+    round.start();
+  });
+}
+
+/** A removal that is under way takes a while until the last server has no directory. */
+const REMOVAL_LOOKS = 5;
+const REMOVAL_LOOK_MS = 1000;
+
+/** Ends what goes on without its files. @returns a sentence for the user */
+async function endLost({ machine, rounds, log }: Startup, { path }: Place): Promise<string> {
+  rounds.endAll();
+  const ended = [];
+  for (let look = 0; look < REMOVAL_LOOKS && machine !== null; look += 1) {
+    ended.push(...(await endOrphans(machine.layout.root)));
+    await sleep(REMOVAL_LOOK_MS);
+  }
+  if (machine !== null)
+    await removeKernelParts(machine).catch((error: unknown) =>
+      log.warn(
+        { err: error },
+        'networks, packet filters or control groups stay: howdah audit lists them',
+      ),
+    );
+  const problem =
+    `${path} is gone, or another directory has its place. The control plane ends, and leaves the ` +
+    'path alone: mount or move it back and run howdah up; if it was removed, howdah audit of ' +
+    'another installation lists what is left of it on this machine.';
+  log.error({ path, ended }, problem);
+  return problem;
 }
 
 /** Other control planes have the same certificate authority, so clients trust its answers too. */

@@ -135,6 +135,9 @@ export async function watchStore(machine: Machine, templates: Templates, log: Fa
   const tryToRevive = async (): Promise<void> => {
     try {
       log.warn({}, 'the metadata database died or hangs: starting it again');
+      // Made again, it would be empty: every service would be gone from the list.
+      const { root } = machine.layout.store;
+      if (!(await exists(root))) throw new Error(`${root} is missing`);
       if (monitor.silentMs(id) !== null) await killStore(machine);
       await ensureStoreRunning(machine, templates);
       await monitor.connect(id, machine.layout.store, 5432);

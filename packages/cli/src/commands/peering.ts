@@ -4,6 +4,7 @@ import { noun, verb, type Changing, type Destroying, type Printing } from '../co
 import { confirm } from '../confirm.ts';
 import { answered, connect, type Connection } from '../connection.ts';
 import { findVpc, pathOfVpc } from '../find.ts';
+import { Failure } from '../exit.ts';
 import { note, show, showList } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
 import { PEERING_VIEW } from '../views-network.ts';
@@ -74,6 +75,18 @@ export function addPeering(program: Command): void {
         connection.client.POST('/projects/{project_id}/vpcs/{vpc_id}/peerings', { params, body }),
       );
       await show(options.output, made, PEERING_VIEW);
+      if (made.status === 'invalid')
+        throw new Failure(
+          `the peering ${made.id} reaches nothing: ` +
+            `${made.error_message ?? 'no reason was given'}; remove it: howdah peering delete ${vpc} ${made.id}`,
+          'conflict',
+        );
+      if (made.status === 'pending')
+        note(
+          `the owner of ${peer} has to ask for it too, with a key of the project ` +
+            `${body.peer_account_id}: howdah peering create ${peer} --peer ${params.path.vpc_id} ` +
+            `--project ${connection.projectId}`,
+        );
     });
 
   verb(peering, 'delete <vpc> <peering>', {

@@ -5,7 +5,15 @@ import { simulationNote } from '@howdah/contract/simulated';
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract/types';
 import { CLIENTS, isClientName, programOf } from '@howdah/contract/connect';
 import type { Command } from 'commander';
-import { clientHints, endpointOf, poolerOf, urlOf, variablesOf, type Address } from '../address.ts';
+import {
+  clientHints,
+  endpointOf,
+  poolerOf,
+  urlOf,
+  variablesOf,
+  whoConnects,
+  type Address,
+} from '../address.ts';
 import { verb, type Printing } from '../command.ts';
 import { connect, findCa } from '../connection.ts';
 import { Failure } from '../exit.ts';
@@ -38,9 +46,14 @@ export function addPsql(program: Command): void {
           throw new Failure('psql is not installed: apt-get install postgresql-client');
         }),
       ]);
+      const who = whoConnects(service);
+      if (code === NO_CONNECTION && who !== null) note(who);
       process.exitCode = typeof code === 'number' ? code : 1;
     });
 }
+
+/** The exit code of psql without a connection. */
+const NO_CONNECTION = 2;
 
 export function addUrl(program: Command): void {
   verb(program, 'url <service>', {
@@ -78,7 +91,9 @@ const unknownClient = (client: string): string =>
 
 function hintsOf(service: Schemas['Service'], address: Address): string[] {
   const simulated = simulationNote(service);
-  return simulated === null ? clientHints(address) : [simulated];
+  const who = whoConnects(service);
+  const hints = simulated === null ? clientHints(address) : [simulated];
+  return who === null ? hints : [who, ...hints];
 }
 
 /** The endpoint of a service, or that of its pooler. @throws Failure usage when it has none */

@@ -1,4 +1,4 @@
-import type { Schemas } from '@howdah/client';
+import { HowdahError, type Schemas } from '@howdah/client';
 import {
   ADDONS,
   DATABASE_NAME,
@@ -9,19 +9,27 @@ import {
 import { simulationNote } from '@howdah/contract/simulated';
 import { Option, type Command } from 'commander';
 import { placeOf } from '@howdah/contract/connect';
-import { clientHints, endpointOf, poolerOf, urlOf } from '../address.ts';
-import { countOf, given, listOf, verb, type Waiting } from '../command.ts';
+import { clientHints, endpointOf, poolerOf, urlOf, whoConnects } from '../address.ts';
+import { countOf, given, listOf, verb, type Repeatable, type Waiting } from '../command.ts';
 import { connect, findCa, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
-import { findDeleted, findPath, findVpc, ofProject } from '../find.ts';
-import { follow } from '../follow.ts';
+import {
+  findDeleted,
+  findPath,
+  findService,
+  findVpc,
+  listServices,
+  ofProject,
+  readService,
+} from '../find.ts';
+import { follow, followService } from '../follow.ts';
 import { momentIfGiven, MOMENTS } from '../moment.ts';
-import { say, showAs } from '../output.ts';
+import { note, say, show, showAs } from '../output.ts';
 import { serviceView } from '../views.ts';
-import { change, CHANGES, environmentOf, sizeOf, type Size } from './service-shared.ts';
+import { change, CHANGES, CREATES, environmentOf, sizeOf, type Size } from './service-shared.ts';
 
 type Service = Schemas['Service'];
-type CreateOptions = Waiting &
+type CreateOptions = Repeatable &
   Size & {
     name: string;
     addons?: string;
@@ -34,7 +42,7 @@ type CreateOptions = Waiting &
     pooler?: true;
     vpc?: string;
   };
-type ForkOptions = Waiting &
+type ForkOptions = Repeatable &
   Size & {
     name?: string;
     lastSnapshot?: true;
@@ -54,7 +62,7 @@ function addCreate(service: Command): void {
   verb(service, 'create', {
     does: 'Create a service, wait until it is ready and print how to connect.',
     example: 'howdah service create --name orders --addons time-series,ai --cpu-millis 1000',
-    takes: CHANGES,
+    takes: CREATES,
   })
     .requiredOption('--name <name>', '1 to 128 characters')
     .option(
@@ -80,6 +88,7 @@ function addCreate(service: Command): void {
       const connection = await connect(options);
       const body = {
         name: options.name,
+        unique_name: true,
         ...sizeOf(options),
         ...given('addons', options.addons === undefined ? undefined : addonsOf(options.addons)),
         ...given('service_type', options.type),
@@ -100,11 +109,12 @@ function addCreate(service: Command): void {
           options.sync === undefined ? undefined : countOf('--sync', options.sync),
         ),
       };
-      const made = await connection.client.POST('/projects/{project_id}/services', {
-        params: ofProject(connection),
-        body,
-      });
-      await showCreated(connection, made, options);
+      const make = () =>
+        connection.client.POST('/projects/{project_id}/services', {
+          params: ofProject(connection),
+          body,
+        });
+      await makeOnce(connection, options.name, options, make);
     });
 }
 
@@ -112,9 +122,9 @@ function addFork(service: Command): void {
   verb(service, 'fork <service>', {
     does: 'Fork a service: as it is now, as of its last snapshot, or as it was at a point in time.',
     example: 'howdah service fork orders --at -5m --name before-the-migration',
-    takes: CHANGES,
+    takes: CREATES,
   })
-    .option('--name <name>', 'default: the name of the parent and "-fork"')
+    .option('--name <name>', 'default: the name of the parent and "-fork", with a number if in use')
     .option('--last-snapshot', 'from the last snapshot')
     .option(
       '--at <time>',
@@ -139,15 +149,17 @@ function addFork(service: Command): void {
         ...sizeOf(options),
         ...given('target_time', momentIfGiven('--at', options.at)),
         ...given('name', options.name),
+        unique_name: options.name !== undefined,
         ...given('environment_tag', environmentOf(options.environment)),
         ...given('pg_version', options.pgVersion),
       };
       const of = await findPath(connection, name);
-      const made = await connection.client.POST(
-        '/projects/{project_id}/services/{service_id}/forkService',
-        { ...of, body },
-      );
-      await showCreated(connection, made, options);
+      const make = () =>
+        connection.client.POST('/projects/{project_id}/services/{service_id}/forkService', {
+          ...of,
+          body,
+        });
+      await makeOnce(connection, options.name, options, make);
     });
 }
 
@@ -168,6 +180,35 @@ function addRestore(service: Command): void {
 }
 
 /**
+ * Makes a service and shows it. With `--if-absent`, a service that has the name already is shown in
+ * place of a new one, once no operation of it is running.
+ */
+export async function makeOnce(
+  connection: Connection,
+  name: string | undefined,
+  options: Repeatable,
+  make: () => Promise<{ data?: Service; response: Response }>,
+): Promise<void> {
+  if (options.ifAbsent === true && name === undefined)
+    throw new Failure('--if-absent: give the name as well, with --name', 'usage');
+  let made;
+  try {
+    made = await make();
+  } catch (error) {
+    const isUsed = error instanceof HowdahError && error.code === 'CONFLICT';
+    const found = isUsed ? (await listServices(connection)).filter((one) => one.name === name) : [];
+    if (options.ifAbsent !== true || found.length === 0) throw error;
+    const { service_id: id } = await findService(connection, String(name));
+    note(`${id} is called ${name} already; its password was shown when it was made`);
+    if (options.wait) await followService(connection, id, options.timeout);
+    const view = serviceView(await findCa(connection.apiUrl));
+    await show(options.output, await readService(connection, id), view);
+    return;
+  }
+  await showCreated(connection, made, options);
+}
+
+/**
  * Waits for a new service and prints how to connect. Only the answer to create and fork has the
  * password.
  */
@@ -185,12 +226,12 @@ export async function showCreated(
     say(
       `${data.service_type} ${data.service_id} at ${placeOf(endpointOf(data))}. Its password is shown only once:`,
     );
+    const who = whoConnects(data);
+    if (who !== null) say(who);
     say(`  psql "${urlOf(address)}"`);
     const simulated = simulationNote(data);
     for (const line of simulated === null ? clientHints(address) : [simulated]) say(line);
     sayPooler(data);
-    if (data.vpc_endpoint !== undefined)
-      say(`reachable from the VPC ${data.vpc_endpoint.vpc_id} only`);
   };
   try {
     await follow(connection, response, options);

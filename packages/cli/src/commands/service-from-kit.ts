@@ -3,15 +3,15 @@ import { readFile } from 'node:fs/promises';
 import { text as readAll } from 'node:stream/consumers';
 import type { Schemas } from '@howdah/client';
 import type { Command } from 'commander';
-import { given, verb, type Waiting } from '../command.ts';
+import { given, verb, type Repeatable } from '../command.ts';
 import { connect } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { ofProject } from '../find.ts';
 import { momentIfGiven, MOMENTS } from '../moment.ts';
-import { showCreated } from './service-create.ts';
-import { CHANGES, environmentOf, sizeOf, type Size } from './service-shared.ts';
+import { makeOnce } from './service-create.ts';
+import { CREATES, environmentOf, sizeOf, type Size } from './service-shared.ts';
 
-type Options = Waiting &
+type Options = Repeatable &
   Size & { name?: string; at?: string; environment?: string; region?: string };
 
 export function addCreateFromKit(service: Command): void {
@@ -21,7 +21,7 @@ export function addCreateFromKit(service: Command): void {
       'recovery kit, which is only read. With --dry-run and no service it lists those that there ' +
       'are. Needs an admin key of the operator project.',
     example: 'howdah service create-from-kit production-kit.json orders --name orders-staging',
-    takes: CHANGES,
+    takes: CREATES,
   })
     .option('--name <name>', 'default: the name of the service there')
     .option('--at <time>', `as it was at this time: ${MOMENTS}; default: the newest state`)
@@ -33,19 +33,21 @@ export function addCreateFromKit(service: Command): void {
     .action(async (file: string, wanted: string | undefined, options: Options) => {
       const kit = await readKit(file);
       const connection = await connect(options);
-      const made = await connection.client.POST('/projects/{project_id}/services/fromKit', {
-        params: ofProject(connection),
-        body: {
-          kit,
-          ...sizeOf(options),
-          ...given('service', wanted),
-          ...given('name', options.name),
-          ...given('target_time', momentIfGiven('--at', options.at)),
-          ...given('region_code', options.region),
-          ...given('environment_tag', environmentOf(options.environment)),
-        },
-      });
-      await showCreated(connection, made, options);
+      const make = () =>
+        connection.client.POST('/projects/{project_id}/services/fromKit', {
+          params: ofProject(connection),
+          body: {
+            kit,
+            ...sizeOf(options),
+            ...given('service', wanted),
+            ...given('name', options.name),
+            unique_name: options.name !== undefined,
+            ...given('target_time', momentIfGiven('--at', options.at)),
+            ...given('region_code', options.region),
+            ...given('environment_tag', environmentOf(options.environment)),
+          },
+        });
+      await makeOnce(connection, options.name, options, make);
     });
 }
 

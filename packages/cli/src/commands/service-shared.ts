@@ -20,6 +20,8 @@ export type Call = (
 ) => Promise<{ data?: unknown; response: Response }>;
 
 export const CHANGES = ['output', 'dryRun', 'wait'] as const;
+/** The options of commands that make a service. */
+export const CREATES = [...CHANGES, 'again'] as const;
 /** The options of changes that a PROD service is protected from. */
 export const PROTECTED_CHANGES = [...CHANGES, 'confirm'] as const;
 

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { problemOfHome, readSettings as readVariables } from '@howdah/client/node';
 import { quotedWord } from '@howdah/contract/shell';
 import type { Command } from 'commander';
-import { Failure } from '../exit.ts';
+import { EXIT_CODES, Failure } from '../exit.ts';
 import { duration, paint, say } from '../output.ts';
 import { verb } from '../command.ts';
 import { SETTINGS } from '../generated/settings.ts';
@@ -77,6 +77,11 @@ async function up(options: Options): Promise<void> {
   };
   process.on('SIGINT', () => void stop());
   process.on('SIGTERM', () => void stop());
+  void plane.lost.then((problem) => {
+    if (stopping) return;
+    process.stderr.write(`error ${problem}\n`);
+    process.exit(EXIT_CODES.failed);
+  });
 }
 
 /**

@@ -2051,6 +2051,8 @@ export interface components {
         CreateService: {
             /** @description 1 to 128 characters */
             name: string;
+            /** @description true: refused with 409 when the project has a service of this name */
+            unique_name?: boolean;
             /** @description time-series → TIMESCALEDB, ai → VECTOR, both → TIMESCALEDB with vector, none → POSTGRES */
             addons?: ("time-series" | "ai")[];
             /**
@@ -2099,8 +2101,10 @@ export interface components {
             fork_strategy: "NOW" | "LAST_SNAPSHOT" | "PITR";
             /** @description date-time, to the microsecond; for PITR, and only there */
             target_time?: string;
-            /** @description 1 to 128 characters; default: the name of the parent and "-fork" */
+            /** @description 1 to 128 characters; default: the name of the parent and "-fork", with a number if in use */
             name?: string;
+            /** @description true: refused with 409 when the project has a service of this name */
+            unique_name?: boolean;
             /** @description thousandths of a core, or "shared"; default: the size of the parent */
             cpu_millis?: string | number;
             /** @description gigabytes, or "shared"; default: the size of the parent */
@@ -2433,6 +2437,8 @@ export interface components {
             service?: string;
             /** @description 1 to 128 characters; default: its name there */
             name?: string;
+            /** @description true: refused with 409 when the project has a service of this name */
+            unique_name?: boolean;
             /** @description date-time, to the microsecond: its state at this moment; default: the newest */
             target_time?: string;
             /** @description a region of this installation */

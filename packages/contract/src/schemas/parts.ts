@@ -23,6 +23,11 @@ export const name = (description: string) =>
     description,
   });
 
+/** Scripts that are run again, and people who call services by their name, want one of a name. */
+export const uniqueName = Type.Boolean({
+  description: 'true: refused with 409 when the project has a service of this name',
+});
+
 /** A number of a request: clients send digits as a string or an integer. */
 export const sizeInput = (description: string, shared: boolean) =>
   Type.Union(

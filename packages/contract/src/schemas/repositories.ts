@@ -5,7 +5,16 @@ import { OffMachineVerificationSchema } from './verifications.ts';
 import { VISIBLE_PATTERN } from '../text.ts';
 import { ENVIRONMENTS } from '../types.ts';
 import { REPOSITORY_TYPES, RETENTION_DAYS } from '../values.ts';
-import { closed, count, dateTime, moment, name, sizeInput, storageGb } from './parts.ts';
+import {
+  closed,
+  count,
+  dateTime,
+  moment,
+  name,
+  sizeInput,
+  storageGb,
+  uniqueName,
+} from './parts.ts';
 
 /** The most repositories of an installation. */
 export const MAX_REPOSITORIES = 4;
@@ -137,6 +146,7 @@ export const CreateFromKitBody = Named(
       kit: Ref(RecoveryKitSchema),
       service: text('the service in the repository, by its id or name; only a dry run needs none'),
       name: Type.Optional(name('1 to 128 characters; default: its name there')),
+      unique_name: Type.Optional(uniqueName),
       target_time: Type.Optional(
         Type.String({
           maxLength: 64,

@@ -10,6 +10,7 @@ import {
   sizeInput,
   storageGb,
   syncReplicaCount,
+  uniqueName,
   vpcId,
 } from './parts.ts';
 import { OPERATION_KINDS } from '../status.ts';
@@ -20,6 +21,7 @@ export const CreateServiceBody = Named(
   'CreateService',
   Type.Object({
     name: name('1 to 128 characters'),
+    unique_name: Type.Optional(uniqueName),
     addons: Type.Optional(
       Type.Array(StringEnum(ADDONS), {
         uniqueItems: true,
@@ -64,7 +66,12 @@ export const ForkBody = Named(
         description: 'date-time, to the microsecond; for PITR, and only there',
       }),
     ),
-    name: Type.Optional(name('1 to 128 characters; default: the name of the parent and "-fork"')),
+    name: Type.Optional(
+      name(
+        '1 to 128 characters; default: the name of the parent and "-fork", with a number if in use',
+      ),
+    ),
+    unique_name: Type.Optional(uniqueName),
     cpu_millis: Type.Optional(
       sizeInput('thousandths of a core, or "shared"; default: the size of the parent', true),
     ),

@@ -87,6 +87,10 @@ export function createRounds(intervals: Tuning['rounds'], log: Log) {
       if (named.length === 0) throw new Error(`no round of the name ${name} is open`);
       await Promise.all(named.map(({ round }) => round.run()));
     },
+    /** Begins no further run of any round; those in progress go on. */
+    endAll: (): void => {
+      for (const { round } of open) void round.close(0);
+    },
     /** The figures of each name of which a round was made. */
     figures: (): readonly RoundFigures[] => [...figures.values()],
   };

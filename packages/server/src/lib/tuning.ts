@@ -40,6 +40,7 @@ export const ROUNDS = {
   webhooks: { everyMs: SECOND_MS, why: 'new events are notified; this finds retries' },
   exports: { everyMs: 5 * SECOND_MS, why: 'samples are taken once a minute' },
   apiCertificates: { everyMs: HOUR_MS, why: 'certificates are renewed days before they end' },
+  places: { everyMs: 5 * SECOND_MS, why: 'a home that is gone must not be made again' },
   metadataSessions: { everyMs: 3 * SECOND_MS, why: 'a dead session is found within 30 s' },
 
   // For servers on this machine, in `engine/local/`.

@@ -35,6 +35,7 @@ import { refuseFullDisk, refuseSecondProject, sizeOrRefuse } from './common.ts';
 import { insertServiceAtEndpoint } from './create-service.ts';
 import { refuseMissingLibraries } from './extensions.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
+import { refuseUsedName } from './names.ts';
 import { regionOrRefuse } from './regions.ts';
 import { refusing, type RepositoryContext } from './repositories.ts';
 import { repositoryOf, sealRepository } from './repository-secrets.ts';
@@ -109,6 +110,7 @@ export async function createServiceFromKit(
   return makeChange(store, caller, async (tx) => {
     await refuseWithoutAnswer(region);
     await refuseSecondProject(tx, regions, region, caller.projectId);
+    await refuseUsedName(tx, caller.projectId, change.name, body.unique_name);
     await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, 1) });
     const made = { addons, major: backup.major, size, origin: null };
     const fresh = await insertServiceAtEndpoint(region, tx, made);

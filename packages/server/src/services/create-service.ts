@@ -24,6 +24,7 @@ import {
 } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
+import { refuseUsedName } from './names.ts';
 import { defaultAddons } from '../domain/service/default-addons.ts';
 import { replicaCountsOrRefuse } from './replicas.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
@@ -59,6 +60,7 @@ export async function createService(
   return makeChange(context.store, caller, async (tx) => {
     await refuseWithoutAnswer(region);
     await refuseSecondProject(tx, regions, region, caller.projectId);
+    await refuseUsedName(tx, caller.projectId, body.name, body.unique_name);
     await keepWithinLimits(tx, caller.projectId, {
       services: 1,
       ...weightOf(size, replicas.replica_count + 1),

@@ -1,12 +1,5 @@
 /** Forks services. */
-import {
-  ALLOWED,
-  ApiError,
-  type Backups,
-  type ForkBody,
-  NAME_MAX_CHARACTERS,
-  refusal,
-} from '@howdah/contract';
+import { ALLOWED, ApiError, type Backups, type ForkBody, refusal } from '@howdah/contract';
 import { chooseRepository } from '../domain/service/fork-source.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
@@ -20,6 +13,7 @@ import { refuseFullDisk, refuseSecondProject, sizeOrRefuse } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { insertServiceAtEndpoint } from './create-service.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
+import { nameOfFork, refuseUsedName } from './names.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
 import { type Accepted, lockOwnService, refuseMoved } from './service-rules.ts';
 import { readUsedStorageGb, storageOrRefuse } from './storage-quota.ts';
@@ -66,6 +60,8 @@ export async function forkService(
       sharedAllowed: true,
     });
     await refuseSecondProject(tx, regions, region, caller.projectId);
+    const name = body.name ?? (await nameOfFork(tx, caller.projectId, parent.name));
+    await refuseUsedName(tx, caller.projectId, name, body.unique_name);
     await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, 1) });
     const { addons } = parent;
     const major = majorOfFork(region, parent, body);
@@ -77,9 +73,6 @@ export async function forkService(
       caller,
       null,
     );
-    const name =
-      body.name ??
-      `${[...parent.name].slice(0, NAME_MAX_CHARACTERS - FORK_SUFFIX.length).join('')}${FORK_SUFFIX}`;
     const change = {
       project_id: caller.projectId,
       region_alias: parent.region_alias,
@@ -210,8 +203,6 @@ async function targetOfFork(
   }
   return { targetTime: ms > latestMs ? window.latest : targetTime };
 }
-
-const FORK_SUFFIX = '-fork';
 
 /** How far a client's clock may be ahead. */
 const CLOCK_SKEW_MS = 5000;
