@@ -70,6 +70,7 @@ const OPTIONS: Readonly<Record<string, string>> = {
   cidr_blocks: '--cidr',
   expires_at: '--expires',
   bucket_seconds: '--bucket-seconds',
+  'force=true': '--force',
 };
 
 const OF_OPERATION = /\bGET \/projects\/\S+\/operations\/(\S+)/g;

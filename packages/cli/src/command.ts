@@ -51,6 +51,9 @@ const SHARED = {
       .choices(FORMATS)
       .default('table' as const),
   ],
+  force: () => [
+    new Option('--force', 'accept a size that is more than the machine, or the largest node, has'),
+  ],
   dryRun: () => [new Option('--dry-run', 'report what would be done, and do nothing')],
   wait: () => [
     new Option('--wait', 'wait until the operation ends, and report each step').default(true),

@@ -18,6 +18,9 @@ import type { Environment, ServiceType } from '@howdah/contract/types';
 import type { Me, Operation, Service } from './api.ts';
 import type { ReplicaSet } from './api-project.ts';
 
+/** Beside a size that has no room. */
+export const NO_ROOM = 'more than the machine has';
+
 export type Tone = 'good' | 'busy' | 'bad' | 'idle';
 
 const LOOK: Record<LiveStatus, { tone: Tone; label: string }> = {

@@ -33,6 +33,9 @@ export function defaultStorageGb(size: Size): number {
   return size === 'shared' ? 10 : Math.max(10, 5 * size.memoryGbs);
 }
 
+/** The largest server that a machine, or a node of a cluster, has room for. */
+export type Capacity = Readonly<{ cpuMillis: number; memoryBytes: number }>;
+
 /** A number of a request: digits as a string or an integer; `shared` on create and fork. */
 export type SizeInput = string | number | undefined;
 

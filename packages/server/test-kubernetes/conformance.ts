@@ -56,7 +56,7 @@ describe('promises', () => {
     extensions: {},
     poolerImage: '',
   };
-  const capabilities = capabilitiesOf(settings, { snapshots: true, archive: null });
+  const capabilities = capabilitiesOf(settings, { snapshots: true, archive: null }, null);
   const names = new Set(PROMISES.map(({ name }) => name));
   for (const name of [...NOT_KEPT.keys(), ...LARGE])
     if (!names.has(name)) throw new Error(`there is no promise ${name}`);

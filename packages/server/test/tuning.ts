@@ -4,8 +4,14 @@ import { TUNING, type RoundName, type Tuning } from './probe.ts';
 /** A part of the tuning: what it does not name is as users have it. */
 export type TestTuning = Partial<Omit<Tuning, 'rounds'>> & { rounds?: Partial<Tuning['rounds']> };
 
-/** Several installations of tests run side by side, on disks that may be small. */
-const SMALL = { reserveMaxBytes: 64 * 1024 ** 2 };
+/**
+ * Several installations of tests run side by side, on disks that may be small, and on machines that
+ * are smaller than the sizes which tests ask for.
+ */
+const SMALL = {
+  reserveMaxBytes: 64 * 1024 ** 2,
+  capacity: { cpuMillis: 64_000, memoryBytes: 256 * 1024 ** 3 },
+};
 
 /** Rounds that find what nothing reported; 3 s instead of 30 s. */
 const HURRIED: readonly RoundName[] = ['deaths', 'dueVerifications', 'warnings', 'vpcs'];

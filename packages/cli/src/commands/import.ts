@@ -43,6 +43,7 @@ function addStart(group: Command): void {
       'before and a comparison of all rows after. The password of the source comes from ' +
       'the URL, PGPASSWORD, ~/.pgpass or the prompt.',
     example: 'howdah import start postgres://app@db.example.com/shop --name shop --follow',
+    takes: ['force'],
     isDefault: true,
   })
     .option('--name <name>', 'create a service with this name')

@@ -33,8 +33,10 @@ type CreateOptions = Waiting & {
   cpuMillis: string;
   memoryGbs: string;
   purpose: string;
+  force?: true;
 };
-type ResizeOptions = Waiting & Confirming & { cpuMillis?: string; memoryGbs?: string };
+type ResizeOptions = Waiting &
+  Confirming & { cpuMillis?: string; memoryGbs?: string; force?: true };
 
 const SET_PATH = '/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}';
 
@@ -74,7 +76,7 @@ export function addReplicaSet(program: Command): void {
   verb(set, 'create <service>', {
     does: 'Create a read replica set, wait until its nodes serve and print how to connect.',
     example: 'howdah replica-set create orders --name readers --nodes 2',
-    takes: ['output', 'dryRun', 'wait'],
+    takes: ['output', 'dryRun', 'wait', 'force'],
   })
     .requiredOption('--name <name>', '1 to 128 characters')
     .option('--nodes <number>', '1 to 10', '1')
@@ -86,7 +88,7 @@ export function addReplicaSet(program: Command): void {
   verb(set, 'resize <service> <set>', {
     does: 'Change the size of the nodes, one after the other.',
     example: 'howdah replica-set resize orders readers --cpu-millis 1000',
-    takes: ['output', 'dryRun', 'wait', 'confirm'],
+    takes: ['output', 'dryRun', 'wait', 'confirm', 'force'],
   })
     .option('--cpu-millis <number>', 'thousandths of a core')
     .option('--memory-gbs <number>', 'gigabytes')
@@ -94,6 +96,7 @@ export function addReplicaSet(program: Command): void {
       const body = {
         ...given('cpu_millis', options.cpuMillis),
         ...given('memory_gbs', options.memoryGbs),
+        ...given('force', options.force),
       };
       await change(service, name, 'changeReplicaSet', options, (client, of) =>
         client.POST(`${SET_PATH}/resize`, { ...of, body }),
@@ -184,6 +187,7 @@ async function create(service: string, options: CreateOptions): Promise<void> {
     cpu_millis: options.cpuMillis,
     memory_gbs: options.memoryGbs,
     purpose: oneOf('--purpose', SET_PURPOSES, options.purpose),
+    ...given('force', options.force),
   };
   const of = await findPath(connection, service);
   const { data, response } = await connection.client.POST(

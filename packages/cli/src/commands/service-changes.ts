@@ -204,7 +204,7 @@ function addResize(service: Command): void {
   verb(service, 'resize <service>', {
     does: 'Change the size of a service.',
     example: 'howdah service resize orders --cpu-millis 2000',
-    takes: PROTECTED_CHANGES,
+    takes: [...PROTECTED_CHANGES, 'force'],
   })
     .option('--cpu-millis <number>', 'thousandths of a core')
     .option('--memory-gbs <number>', 'gigabytes')

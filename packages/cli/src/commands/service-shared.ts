@@ -21,11 +21,16 @@ export type Call = (
 
 export const CHANGES = ['output', 'dryRun', 'wait'] as const;
 /** The options of commands that make a service. */
-export const CREATES = [...CHANGES, 'again'] as const;
+export const CREATES = [...CHANGES, 'again', 'force'] as const;
 /** The options of changes that a PROD service is protected from. */
 export const PROTECTED_CHANGES = [...CHANGES, 'confirm'] as const;
 
-export type Size = { cpuMillis?: string; memoryGbs?: string; storageGb?: string };
+export type Size = {
+  cpuMillis?: string;
+  memoryGbs?: string;
+  storageGb?: string;
+  force?: true;
+};
 
 /** Changes a service; for a PROD one, after its name was repeated where the action needs that. */
 export async function changeFound(
@@ -78,8 +83,9 @@ export async function change(
   );
 }
 
-export function sizeOf({ cpuMillis, memoryGbs, storageGb }: Size) {
+export function sizeOf({ cpuMillis, memoryGbs, storageGb, force }: Size) {
   return {
+    ...given('force', force),
     ...given('cpu_millis', cpuMillis),
     ...given('memory_gbs', memoryGbs),
     ...given(

@@ -2080,6 +2080,11 @@ export interface components {
             environment_tag?: "DEV" | "PROD";
             /** @description with a connection pooler */
             enable_pooler?: boolean;
+            /**
+             * @description accept a size that is more than the machine, or the largest node, has
+             * @default false
+             */
+            force?: boolean;
             /** @description the VPC that the service is created in; without one, its endpoint is open to all */
             vpc_id?: string;
         };
@@ -2120,6 +2125,11 @@ export interface components {
              * @enum {string}
              */
             environment_tag?: "DEV" | "PROD";
+            /**
+             * @description accept a size that is more than the machine, or the largest node, has
+             * @default false
+             */
+            force?: boolean;
         };
         CreateReadReplicaSet: {
             /** @description 1 to 128 characters */
@@ -2136,6 +2146,11 @@ export interface components {
              * @enum {string}
              */
             purpose?: "reports" | "lookups";
+            /**
+             * @description accept a size that is more than the machine, or the largest node, has
+             * @default false
+             */
+            force?: boolean;
         };
         SetPurpose: {
             /**
@@ -2152,6 +2167,11 @@ export interface components {
             memory_gbs?: string | number;
             /** @description gigabytes of disk for each of its servers, not less than it takes; alone it needs no restart */
             storage_gb?: number;
+            /**
+             * @description accept a size that is more than the machine, or the largest node, has
+             * @default false
+             */
+            force?: boolean;
         };
         RunBackup: {
             /** @description all data, not only what has changed since the last backup; default: false */
@@ -2454,6 +2474,11 @@ export interface components {
              * @enum {string}
              */
             environment_tag?: "DEV" | "PROD";
+            /**
+             * @description accept a size that is more than the machine, or the largest node, has
+             * @default false
+             */
+            force?: boolean;
         };
         OffMachineVerification: {
             /**
@@ -2840,7 +2865,23 @@ export interface components {
             sizes: {
                 cpu_millis: number;
                 memory_gbs: number;
+                /** @description false: it is more than the machine has, and refused without force */
+                has_room: boolean;
             }[];
+            /** @description what the machine has, or the largest node of the cluster; a larger size is refused without force; absent: it is not known, and no size is refused */
+            capacity?: {
+                cpu_millis: number;
+                memory_bytes: number;
+            };
+            /** @description the sizes of all services of the region together, those of other projects and paused ones too; for keys of the operator project only */
+            committed?: {
+                servers: number;
+                cpu_millis: number;
+                memory_gbs: number;
+                storage_gb: number;
+                /** @description what there is less of, in words; absent: nothing */
+                over?: string;
+            };
             service_types: {
                 /** @enum {string} */
                 service_type: "TIMESCALEDB" | "POSTGRES" | "VECTOR";
@@ -6476,6 +6517,8 @@ export interface operations {
     createService: {
         parameters: {
             query?: {
+                /** @description true: accept a size that is more than the machine, or the largest node, has */
+                force?: "true" | "false";
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
@@ -7101,6 +7144,8 @@ export interface operations {
     forkService: {
         parameters: {
             query?: {
+                /** @description true: accept a size that is more than the machine, or the largest node, has */
+                force?: "true" | "false";
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
@@ -9157,6 +9202,8 @@ export interface operations {
     resizeService: {
         parameters: {
             query?: {
+                /** @description true: accept a size that is more than the machine, or the largest node, has */
+                force?: "true" | "false";
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
@@ -16046,6 +16093,8 @@ export interface operations {
     createReplicaSet: {
         parameters: {
             query?: {
+                /** @description true: accept a size that is more than the machine, or the largest node, has */
+                force?: "true" | "false";
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
@@ -16512,6 +16561,8 @@ export interface operations {
     resizeReplicaSet: {
         parameters: {
             query?: {
+                /** @description true: accept a size that is more than the machine, or the largest node, has */
+                force?: "true" | "false";
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
@@ -19782,6 +19833,8 @@ export interface operations {
     createServiceFromKit: {
         parameters: {
             query?: {
+                /** @description true: accept a size that is more than the machine, or the largest node, has */
+                force?: "true" | "false";
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */

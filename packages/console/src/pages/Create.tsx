@@ -32,7 +32,7 @@ import { useCall } from '../components/use-call.tsx';
 import { cores } from '../format.ts';
 import { useFindRegion, useRegions } from '../live.ts';
 import { useMe } from '../session.ts';
-import { TYPE_NAMES, whyNotOperate, whyReadOnly } from '../status.ts';
+import { NO_ROOM, TYPE_NAMES, whyNotOperate, whyReadOnly } from '../status.ts';
 import { cliOf, curlOf } from '../snippets.ts';
 import { RegionCard, StorageCard, VersionCard } from './create-cards.tsx';
 import classes from './create.module.css';
@@ -229,8 +229,13 @@ function CreateForm({ regions }: { regions: readonly [Region, ...Region[]] }) {
         >
           <Radio.Group aria-label="Size" value={form.size} onChange={(size) => change({ size })}>
             <div className={classes.sizes}>
-              {region.sizes.map(({ cpu_millis: cpu, memory_gbs: memory }) => (
-                <Choice key={cpu} value={String(cpu)} title={cores(cpu)}>
+              {region.sizes.map(({ cpu_millis: cpu, memory_gbs: memory, has_room: hasRoom }) => (
+                <Choice
+                  key={cpu}
+                  value={String(cpu)}
+                  title={cores(cpu)}
+                  why={hasRoom ? null : `${memory} GB: ${NO_ROOM}`}
+                >
                   {memory} GB
                 </Choice>
               ))}

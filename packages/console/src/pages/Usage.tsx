@@ -1,9 +1,11 @@
 import { RETENTION_DAYS } from '@howdah/contract/values';
 import { useQuery } from '@tanstack/react-query';
+import type { Region } from '../api.ts';
 import { projectQuery } from '../api-project.ts';
 import { Load } from '../components/Load.tsx';
 import { Ago, Card, PageHead } from '../components/ui.tsx';
 import { cores, days } from '../format.ts';
+import { useRegions } from '../live.ts';
 import { useMe } from '../session.ts';
 import classes from './service/service.module.css';
 
@@ -20,7 +22,10 @@ export function Usage() {
   const query = useQuery({ ...projectQuery(project.id), refetchInterval: 5000 });
   return (
     <>
-      <PageHead title="Usage" about="What this project uses, and its limits." />
+      <PageHead
+        title="Usage"
+        about="What this project uses, its limits, and what the machines have."
+      />
       <Load query={query}>
         {({ name, created, used, limits }) => (
           <Card
@@ -63,6 +68,41 @@ export function Usage() {
           </Card>
         )}
       </Load>
+      <Load query={useRegions()}>
+        {(regions) => regions.map((region) => <Machine key={region.code} region={region} />)}
+      </Load>
     </>
+  );
+}
+
+/** What the machine of a region has, and for operators what the sizes of its services are. */
+function Machine({ region: { code, capacity, committed } }: { region: Region }) {
+  if (capacity === undefined) return null;
+  const { cpu_millis: cpu, memory_bytes: memory } = capacity;
+  const rows = [
+    { label: 'CPU', has: cores(cpu), of: committed && cores(committed.cpu_millis) },
+    {
+      label: 'Memory',
+      has: `${Math.round(memory / 1024 ** 3)} GB`,
+      of: committed && `${committed.memory_gbs} GB`,
+    },
+  ];
+  return (
+    <Card title={`Machine of ${code}`} hint="a larger size is refused">
+      <div className={classes.meters}>
+        {rows.map(({ label, has, of }) => (
+          <div key={label} className={`${classes.meterHead} num`}>
+            <span>{label}</span>
+            <span>{of === undefined ? has : `${of} in the sizes of all services, of ${has}`}</span>
+          </div>
+        ))}
+        {committed?.over !== undefined && (
+          <p className={classes.hint}>
+            The sizes of the services are more than there is: {committed.over}. They work until they
+            use it at the same time.
+          </p>
+        )}
+      </div>
+    </Card>
   );
 }

@@ -34,7 +34,43 @@ export const RegionSchema = Named(
       description: 'how forks and snapshots are made here; copy is O(n) in the size',
     }),
     fork_cost: Type.String({ description: 'the same in words' }),
-    sizes: Type.Array(Type.Object({ cpu_millis: Type.Integer(), memory_gbs: Type.Integer() })),
+    sizes: Type.Array(
+      Type.Object({
+        cpu_millis: Type.Integer(),
+        memory_gbs: Type.Integer(),
+        has_room: Type.Boolean({
+          description: 'false: it is more than the machine has, and refused without force',
+        }),
+      }),
+    ),
+    capacity: Type.Optional(
+      Type.Object(
+        { cpu_millis: Type.Integer(), memory_bytes: Type.Integer() },
+        {
+          description:
+            'what the machine has, or the largest node of the cluster; a larger size is refused ' +
+            'without force; absent: it is not known, and no size is refused',
+        },
+      ),
+    ),
+    committed: Type.Optional(
+      Type.Object(
+        {
+          servers: Type.Integer(),
+          cpu_millis: Type.Integer(),
+          memory_gbs: Type.Integer(),
+          storage_gb: Type.Integer(),
+          over: Type.Optional(
+            Type.String({ description: 'what there is less of, in words; absent: nothing' }),
+          ),
+        },
+        {
+          description:
+            'the sizes of all services of the region together, those of other projects and paused ' +
+            'ones too; for keys of the operator project only',
+        },
+      ),
+    ),
     service_types: Type.Array(
       Type.Object({
         service_type: StringEnum(SERVICE_TYPES),

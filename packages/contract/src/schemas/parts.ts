@@ -41,6 +41,13 @@ export const sizeInput = (description: string, shared: boolean) =>
 export const storageGb = (description: string) =>
   Type.Integer({ minimum: STORAGE_GB.min, maximum: STORAGE_GB.max, description });
 
+export const force = Type.Optional(
+  Type.Boolean({
+    default: false,
+    description: 'accept a size that is more than the machine, or the largest node, has',
+  }),
+);
+
 export const pgVersion = (description: string) =>
   Type.String({
     pattern: '^(1[6-9]|[2-9][0-9])$',

@@ -2,7 +2,7 @@
 import { Type } from 'typebox';
 import { Named, Ref, StringEnum } from '../schema.ts';
 import { EndpointSchema, PoolerSchema, VpcEndpointSchema } from './errors-and-endpoints.ts';
-import { ignored, name, sizeInput } from './parts.ts';
+import { force, ignored, name, sizeInput } from './parts.ts';
 import { REPLICA_SET_STATUSES } from '../status.ts';
 import { ENVIRONMENTS, MAX_NODES, MAX_NODES_OF_SERVICE, SET_PURPOSES } from '../types.ts';
 
@@ -81,6 +81,7 @@ export const CreateReplicaSetBody = Named(
     cpu_millis: sizeInput('thousandths of a core, of each node', false),
     memory_gbs: sizeInput('gigabytes, of each node', false),
     purpose: Type.Optional(purpose),
+    force,
   }),
 );
 

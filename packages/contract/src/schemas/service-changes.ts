@@ -3,6 +3,7 @@ import { Type } from 'typebox';
 import { Named, StringEnum } from '../schema.ts';
 import {
   closed,
+  force,
   name,
   NO_CONTROL_CHARACTERS,
   pgVersion,
@@ -48,6 +49,7 @@ export const CreateServiceBody = Named(
     ),
     environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
     enable_pooler: Type.Optional(Type.Boolean({ description: 'with a connection pooler' })),
+    force,
     vpc_id: Type.Optional(
       vpcId('the VPC that the service is created in; without one, its endpoint is open to all'),
     ),
@@ -88,6 +90,7 @@ export const ForkBody = Named(
       pgVersion('that of the parent, or a newer one that the data is copied into; not with PITR'),
     ),
     environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
+    force,
   }),
 );
 
@@ -105,6 +108,7 @@ export const ResizeBody = Named(
         'gigabytes of disk for each of its servers, not less than it takes; alone it needs no restart',
       ),
     ),
+    force,
   }),
 );
 

@@ -92,6 +92,7 @@ export function callerOf(request: FastifyRequest): Caller {
     role: key.role,
     projectId: key.project_id,
     confirm: confirmedName(request),
+    force: isForced(request),
     dryRun,
     once,
     audit: auditNoteOf(request),
@@ -170,6 +171,16 @@ function confirmedName({ query, body }: FastifyRequest): string | null {
     }
   return null;
 }
+
+/** Calls that take it have it in the query and in their body; the schema of each has its values. */
+const isForced = ({ query, body }: FastifyRequest): boolean =>
+  [query, body].some(
+    (place) =>
+      typeof place === 'object' &&
+      place !== null &&
+      'force' in place &&
+      (place.force === 'true' || place.force === true),
+  );
 
 /** No other value is accepted: a misspelled parameter must not change anything. */
 function asksForDryRun(query: unknown): boolean {

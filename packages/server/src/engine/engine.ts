@@ -10,6 +10,7 @@
 import type {
   Addon,
   Backups,
+  Capacity,
   CloneMethod,
   ForkStrategy,
   InstalledExtensions,
@@ -113,10 +114,18 @@ export type Capabilities = {
   isolation: { isolated: boolean; note: string };
   limitsEnforced: boolean;
   limitsNote: string;
+  /** The largest server that has room here; null: any size has, or it is not known yet. */
+  room: Room | null;
   /** How forks and snapshots are made; `forkCost` explains the cost. */
   cloneMethod: CloneMethod;
   forkCost: string;
 };
+/**
+ * The largest server that a region has room for. `place`: that of the figures, in words; `isNode`:
+ * whether it is one node of a cluster, where a pod that is larger by any amount never starts.
+ */
+export type Room = Capacity & { place: string; isNode: boolean };
+
 /** `note`: what is missing of it, in words. */
 export type TypeCapability = { version: string; note?: string } | { missing: string };
 

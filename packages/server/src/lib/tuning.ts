@@ -2,6 +2,7 @@
  * How often everything runs, and the few other figures of the product that are no settings of
  * users. The control plane gets them as an argument; tests pass their own.
  */
+import type { Capacity } from '@howdah/contract';
 
 const SECOND_MS = 1000;
 const MINUTE_MS = 60 * SECOND_MS;
@@ -53,6 +54,7 @@ export const ROUNDS = {
 
   // For each region on Kubernetes, in `engine/kubernetes/`.
   snapshotClasses: { everyMs: 30 * SECOND_MS, why: 'classes come and go with drivers, rarely' },
+  nodeCapacity: { everyMs: 30 * SECOND_MS, why: 'a new node is used within a minute' },
   certificates: { everyMs: 6 * HOUR_MS, why: 'certificates are renewed days before they end' },
   archives: { everyMs: 20 * SECOND_MS, why: 'WAL that is not archived is shown within minutes' },
   archiveSizes: { everyMs: 20 * SECOND_MS, why: 'a new archive gets a size; others each hour' },
@@ -80,6 +82,8 @@ export type Tuning = Readonly<{
   verifyAgainMs: number;
   /** The largest size of the file that keeps disk space for the control plane. */
   reserveMaxBytes: number;
+  /** What the machine counts as having; null: what it has. */
+  capacity: Capacity | null;
 }>;
 
 /** The tuning of the product. */
@@ -89,4 +93,5 @@ export const TUNING: Tuning = {
   repositoryTimeoutSeconds: 15,
   verifyAgainMs: 10 * SECOND_MS,
   reserveMaxBytes: 1024 ** 3,
+  capacity: null,
 };

@@ -16,7 +16,7 @@ import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeColumns, sizeOf } from '../domain/service/spec.ts';
 import { scramVerifier } from '../lib/scram.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
-import { type Done, sizeOrRefuse } from './common.ts';
+import { type Done, readSize, refuseLargeQuota, refuseWithoutRoom } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { protectionOfRow, refuseUnconfirmed } from './permissions.ts';
@@ -129,23 +129,25 @@ async function refuseTooMany(tx: Tx, service: ServiceRow): Promise<void> {
 export async function resizeService(
   context: ControlContext,
   caller: Caller,
-  { key: id, region_code: region }: ServicePlace,
+  { key: id, region_code: code }: ServicePlace,
   body: ResizeBody,
 ): Promise<Accepted> {
   const { cpu_millis: cpuMillis, memory_gbs: memoryGbs, storage_gb: asked } = body;
+  const region = context.regions.of(code);
   // A change of the quota alone is allowed for shared services too.
   const onlyStorage = asked !== undefined && cpuMillis === undefined && memoryGbs === undefined;
-  const wanted = onlyStorage
-    ? null
-    : sizeOrRefuse(cpuMillis, memoryGbs, { fallback: null, sharedAllowed: false });
-  const usedGb = asked === undefined ? 0 : await readUsedStorageGb(context.regions.of(region), id);
+  const wanted = onlyStorage ? null : readSize(body, { fallback: null, sharedAllowed: false });
+  await refuseLargeQuota(region, caller, asked);
+  const usedGb = asked === undefined ? 0 : await readUsedStorageGb(region, id);
   const decide = async (service: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
     const size = wanted ?? sizeOf(service);
     const storage_gb =
       asked === undefined
         ? service.storage_gb
         : storageOrRefuse(asked, asked < service.storage_gb ? usedGb : 0);
-    if (sameSize(sizeOf(service), size) && storage_gb === service.storage_gb) return null;
+    const isSameSize = sameSize(sizeOf(service), size);
+    if (isSameSize && storage_gb === service.storage_gb) return null;
+    if (!isSameSize) refuseWithoutRoom(region, caller, size);
     const [before, after] = [sizeOf(service), size].map((one) =>
       weightOf(one, service.replica_count + 1),
     );

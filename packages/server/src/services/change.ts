@@ -21,6 +21,8 @@ export type Caller = {
   projectId: string;
   /** The name of the service, as the caller repeats it to confirm the change; null: not given. */
   confirm: string | null;
+  /** Whether a size is accepted that has no room on its machine. */
+  force: boolean;
   /** Whether the change is rolled back after it was checked. */
   dryRun: boolean;
   /** The Idempotency-Key of the call; null: it has none. */

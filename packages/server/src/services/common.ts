@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError, parseSize, type Size, type SizeInput } from '@howdah/contract';
 import { DISK_FULL_PERCENT } from '../domain/disk.ts';
+import { whyNoDisk, whyNoRoom } from '../domain/service/capacity.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { NoPortLeft, type Listener } from '../engine/addresses.ts';
 import { EngineUnavailable } from '../engine/engine.ts';
@@ -70,14 +71,62 @@ function isShared({ engine, singleProject }: Region): boolean {
   return singleProject && !engine.capabilities.isolation.isolated;
 }
 
-export function sizeOrRefuse(
-  cpuMillis: SizeInput,
-  memoryGbs: SizeInput,
-  rules: Parameters<typeof parseSize>[2],
+/** The size in a request. */
+type AskedSize = { cpu_millis?: SizeInput; memory_gbs?: SizeInput };
+type SizeRules = Parameters<typeof parseSize>[2];
+
+/** @throws ApiError INVALID_REQUEST */
+export function readSize(
+  { cpu_millis: cpuMillis, memory_gbs: memoryGbs }: AskedSize,
+  rules: SizeRules,
 ): Size {
   const parsed = parseSize(cpuMillis, memoryGbs, rules);
   if ('problem' in parsed) throw new ApiError('INVALID_REQUEST', parsed.problem);
   return parsed.size;
+}
+
+/**
+ * The size of a new server. A size that is not in the request is a default, or that of a parent,
+ * and is not refused for want of room.
+ *
+ * @throws ApiError INVALID_REQUEST; UNAVAILABLE_HERE when it has no room and is not forced
+ */
+export function sizeOrRefuse(
+  region: Region,
+  caller: Pick<Caller, 'force'>,
+  asked: AskedSize,
+  rules: SizeRules,
+): Size {
+  const size = readSize(asked, rules);
+  const isAsked = asked.cpu_millis !== undefined || asked.memory_gbs !== undefined;
+  if (isAsked) refuseWithoutRoom(region, caller, size);
+  return size;
+}
+
+/** @throws ApiError UNAVAILABLE_HERE when a size has no room in a region and is not forced */
+export function refuseWithoutRoom(
+  { code, engine }: Region,
+  { force }: Pick<Caller, 'force'>,
+  size: Size,
+): void {
+  const why = force ? null : whyNoRoom(size, engine.capabilities.room, code);
+  if (why !== null) throw new ApiError('UNAVAILABLE_HERE', why);
+}
+
+/**
+ * Refuses a quota that the whole disk could not hold.
+ *
+ * @param asked the quota in a request; undefined: it has none
+ * @throws ApiError UNAVAILABLE_HERE
+ */
+export async function refuseLargeQuota(
+  { code, engine }: Region,
+  { force }: Pick<Caller, 'force'>,
+  asked: number | undefined,
+): Promise<void> {
+  if (asked === undefined || force) return;
+  const why = whyNoDisk(asked, (await engine.storage.disk()).totalBytes, code);
+  if (why !== null) throw new ApiError('UNAVAILABLE_HERE', why);
 }
 
 /**

@@ -31,7 +31,7 @@ import { makeDue } from '../store/leases.ts';
 import { beginOperation } from '../store/operations.ts';
 import { changeService } from '../store/services.ts';
 import { type Caller, type DryRunNotes, makeChange, type Outcome } from './change.ts';
-import { refuseFullDisk, refuseSecondProject, sizeOrRefuse } from './common.ts';
+import { refuseFullDisk, refuseLargeQuota, refuseSecondProject, sizeOrRefuse } from './common.ts';
 import { insertServiceAtEndpoint } from './create-service.ts';
 import { refuseMissingLibraries } from './extensions.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
@@ -83,10 +83,8 @@ export async function createServiceFromKit(
   const { of, backup } = backupOrRefuse(service, found, target);
   const { addons, preload } = service;
   await refuseUnsupported(region, program, service, backup.major);
-  const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, {
-    fallback: DEFAULT_SIZE,
-    sharedAllowed: true,
-  });
+  const size = sizeOrRefuse(region, caller, body, { fallback: DEFAULT_SIZE, sharedAllowed: true });
+  await refuseLargeQuota(region, caller, body.storage_gb);
   const storageGb = storageOrRefuse(
     body.storage_gb ?? storageLike(service),
     backup.dataBytes / 1e9,

@@ -18,6 +18,7 @@ import { type Caller, makeChange } from './change.ts';
 import {
   poolerColumns,
   refuseFullDisk,
+  refuseLargeQuota,
   refuseSecondProject,
   reserveEndpoint,
   sizeOrRefuse,
@@ -44,7 +45,7 @@ export async function createService(
 ): Promise<Accepted> {
   const { regions } = context;
   const { region, alias } = regionOrRefuse(regions, body.region_code);
-  const { addons, major, size, replicas } = await specOrRefuse(region, body);
+  const { addons, major, size, replicas } = await specOrRefuse(region, caller, body);
   const initialPassword = newPassword();
   const verifier = await scramVerifier(initialPassword);
   const change = {
@@ -95,12 +96,10 @@ export async function createService(
 /**
  * Checks what a create asks for against its region: type, version, size, replicas, disk, pooler.
  */
-async function specOrRefuse(region: Region, body: CreateServiceBody) {
+async function specOrRefuse(region: Region, caller: Caller, body: CreateServiceBody) {
   const addons = chooseAddons(region, body);
-  const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, {
-    fallback: DEFAULT_SIZE,
-    sharedAllowed: true,
-  });
+  const size = sizeOrRefuse(region, caller, body, { fallback: DEFAULT_SIZE, sharedAllowed: true });
+  await refuseLargeQuota(region, caller, body.storage_gb);
   const replicas = replicaCountsOrRefuse(
     region,
     body.replica_count ?? 0,

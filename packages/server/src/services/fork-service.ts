@@ -9,7 +9,7 @@ import { newPassword } from '../lib/ids.ts';
 import { parseMoment } from '../lib/moment.ts';
 import { scramVerifier } from '../lib/scram.ts';
 import { type Caller, makeChange } from './change.ts';
-import { refuseFullDisk, refuseSecondProject, sizeOrRefuse } from './common.ts';
+import { refuseFullDisk, refuseLargeQuota, refuseSecondProject, sizeOrRefuse } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { insertServiceAtEndpoint } from './create-service.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
@@ -45,6 +45,7 @@ export async function forkService(
     })),
   };
   await refuseFullDisk(region, 'forks');
+  await refuseLargeQuota(region, caller, body.storage_gb);
   const usedGb = await readUsedStorageGb(region, parentId);
   const initialPassword = newPassword();
   const verifier = await scramVerifier(initialPassword);
@@ -55,10 +56,8 @@ export async function forkService(
       throw new ApiError('INVALID_STATE', refusal(action, parent.status));
     const why = region.engine.lifecycle.whyNotForked(parentId, body.fork_strategy);
     if (why !== null) throw new ApiError('INVALID_STATE', `cannot ${action}: ${why}`);
-    const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, {
-      fallback: sizeOf(parent),
-      sharedAllowed: true,
-    });
+    const fallback = sizeOf(parent);
+    const size = sizeOrRefuse(region, caller, body, { fallback, sharedAllowed: true });
     await refuseSecondProject(tx, regions, region, caller.projectId);
     const name = body.name ?? (await nameOfFork(tx, caller.projectId, parent.name));
     await refuseUsedName(tx, caller.projectId, name, body.unique_name);

@@ -1,9 +1,11 @@
 /** Moves of services to other regions. */
 import { ALLOWED, ApiError, refusal, type MoveBody } from '@howdah/contract';
+import { describeCapacity, hasRoom } from '../domain/service/capacity.ts';
 import { whyNotMoved } from '../domain/service/move.ts';
 import type { MovedData, MoveTarget } from '../engine/moves.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Move, ServiceRow } from '../domain/service/row.ts';
+import { sizeOf } from '../domain/service/spec.ts';
 import { newId } from '../lib/ids.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, besideUnderWay } from '../store/operations.ts';
@@ -56,6 +58,7 @@ export async function moveService(
     const reasons = [
       ...whyNotMoved(service, postgres, data, target),
       ...whyNotLimited(service, to),
+      ...whyTooLarge(service, to),
     ];
     if (reasons.length > 0)
       throw new ApiError(
@@ -95,6 +98,16 @@ function whyNotLimited(
   return list === null || allowed.possible
     ? []
     : [`it has an allow list; detach it first, or choose another region: ${allowed.why}`];
+}
+
+/** A copy has the size of the service. */
+function whyTooLarge(service: ServiceRow, { code, engine }: Region): string[] {
+  const [size, { room }] = [sizeOf(service), engine.capabilities];
+  if (room === null || size === 'shared' || hasRoom(size, room)) return [];
+  return [
+    `its size ${size.cpuMillis}/${size.memoryGbs} is more than ${room.place} of the region ${code} ` +
+      `has, ${describeCapacity(room)}; resize it first`,
+  ];
 }
 
 /** The former server of the last move is where the state of the next one would be. */

@@ -9,7 +9,8 @@ import {
   type RegionDocument,
 } from '@howdah/contract';
 import { diskWarning } from '../domain/disk.ts';
-import type { Capabilities, TypeCapability } from '../engine/engine.ts';
+import { hasRoom, overcommitment, type Committed } from '../domain/service/capacity.ts';
+import type { Capabilities, DiskUsage, TypeCapability } from '../engine/engine.ts';
 import type { Region, Regions } from '../engine/regions.ts';
 
 /** A region, and the alias by which a request names it; null: its code, or no name. */
@@ -56,10 +57,15 @@ export function refuseImpossible(
     throw new ApiError('UNAVAILABLE_HERE', `${subject}: ${possibility.why}`);
 }
 
-export async function describeRegion({ code, aliases, engine }: Region): Promise<RegionDocument> {
+/** @param all the sizes of all services together, by region; null: the caller may not know them */
+export async function describeRegion(
+  { code, aliases, engine }: Region,
+  all: ReadonlyMap<string, Committed> | null,
+): Promise<RegionDocument> {
   const { capabilities } = engine;
   // Measured again for each answer: the disk of a service is that of its region.
-  const disk = diskWarning(await engine.storage.disk());
+  const usage = await engine.storage.disk();
+  const disk = diskWarning(usage);
   return {
     code,
     aliases: [...aliases],
@@ -70,10 +76,15 @@ export async function describeRegion({ code, aliases, engine }: Region): Promise
     ...(disk === null ? {} : { warnings: [disk] }),
     clone_method: capabilities.cloneMethod,
     fork_cost: capabilities.forkCost,
-    sizes: SERVICE_SIZES.map(({ cpuMillis, memoryGbs }) => ({
-      cpu_millis: cpuMillis,
-      memory_gbs: memoryGbs,
+    sizes: SERVICE_SIZES.map((size) => ({
+      cpu_millis: size.cpuMillis,
+      memory_gbs: size.memoryGbs,
+      has_room: hasRoom(size, capabilities.room),
     })),
+    ...describeRoom(capabilities.room),
+    ...(all === null
+      ? {}
+      : { committed: describeCommitted(all.get(code) ?? NOTHING, capabilities, usage) }),
     service_types: SERVICE_TYPES.map((type) => ({
       service_type: type,
       ...availability(capabilities.types[type]),
@@ -106,4 +117,19 @@ function availability(capability: TypeCapability) {
         ...(capability.note === undefined ? {} : { note: capability.note }),
       }
     : { available: false, reason: capability.missing };
+}
+
+const NOTHING: Committed = { servers: 0, cpu_millis: 0, memory_gbs: 0, storage_gb: 0 };
+
+const describeRoom = (room: Capabilities['room']): Pick<RegionDocument, 'capacity'> =>
+  room === null ? {} : { capacity: { cpu_millis: room.cpuMillis, memory_bytes: room.memoryBytes } };
+
+/** A cluster has more nodes than its largest one: what it has less of is not known. */
+function describeCommitted(
+  committed: Committed,
+  { room }: Capabilities,
+  { totalBytes }: DiskUsage,
+): NonNullable<RegionDocument['committed']> {
+  const over = room === null || room.isNode ? null : overcommitment(committed, room, totalBytes);
+  return { ...committed, ...(over === null ? {} : { over }) };
 }

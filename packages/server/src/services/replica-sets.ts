@@ -16,9 +16,8 @@ import {
   type Environment,
   type OperationKind,
   type ReadReplicaSetDetail,
+  type ResizeBody,
   type SetPurpose,
-  type Size,
-  type SizeInput,
 } from '@howdah/contract';
 import { notifyVpcs } from '../store/notifications.ts';
 import type { Tx } from '../store/tables.ts';
@@ -37,6 +36,8 @@ import {
   poolerColumns,
   refuseFullDisk,
   reserveEndpoint,
+  readSize,
+  refuseWithoutRoom,
   sizeOrRefuse,
   untilDone,
   type Done,
@@ -62,7 +63,7 @@ export async function createReplicaSet(
 ): Promise<Outcome> {
   const { store, regions } = context;
   const region = regions.of(region_code);
-  const size = nodeSize(body.cpu_millis, body.memory_gbs);
+  const size = sizeOrRefuse(region, caller, body, NODE_RULES);
   refuseImpossible(region, 'createReplicaSet', 'read replica set');
   await refuseFullDisk(region, 'read replica sets');
   return makeChange(store, caller, async (tx) => {
@@ -181,13 +182,13 @@ export async function resizeReplicaSet(
   context: ControlContext,
   caller: Caller,
   path: SetPath,
-  cpuMillis: SizeInput,
-  memoryGbs: SizeInput,
+  body: Pick<ResizeBody, 'cpu_millis' | 'memory_gbs'>,
 ): Promise<Done> {
-  const size = nodeSize(cpuMillis, memoryGbs);
+  const size = readSize(body, NODE_RULES);
   const wanted = size === 'shared' ? size : `${size.cpuMillis}/${size.memoryGbs}`;
   const decide = async (set: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
     if (sameSize(sizeOf(set), size)) return null;
+    refuseWithoutRoom(context.regions.of(set.region_code), caller, size);
     const [before, after] = [weightOf(sizeOf(set), set.nodes), weightOf(size, set.nodes)];
     await keepWithinLimits(tx, caller.projectId, {
       cpu_millis: after.cpu_millis - before.cpu_millis,
@@ -315,10 +316,5 @@ export function replicaSetNotFound(id: string): ApiError {
   );
 }
 
-function nodeSize(cpuMillis: SizeInput, memoryGbs: SizeInput): Size {
-  return sizeOrRefuse(cpuMillis, memoryGbs, {
-    fallback: null,
-    sharedAllowed: false,
-    sizes: NODE_SIZES,
-  });
-}
+/** The rules of the size of a node. */
+const NODE_RULES = { fallback: null, sharedAllowed: false, sizes: NODE_SIZES } as const;

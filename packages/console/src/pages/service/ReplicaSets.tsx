@@ -10,9 +10,9 @@ import { Form, NameInput } from '../../components/Form.tsx';
 import { ActionButton, Card, CopyButton, Denied, Empty, Pill } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { cores } from '../../format.ts';
-import { useThisService, useWhyImpossible } from '../../live.ts';
+import { useFindRegion, useThisService, useWhyImpossible } from '../../live.ts';
 import { useMe } from '../../session.ts';
-import { whyDenied, whyNot, type Tone } from '../../status.ts';
+import { NO_ROOM, whyDenied, whyNot, type Tone } from '../../status.ts';
 import availability from './availability.module.css';
 import classes from './service.module.css';
 
@@ -23,10 +23,16 @@ const TONE: Record<ReplicaSet['status'], Tone> = {
   deleting: 'busy',
   error: 'bad',
 };
-const SIZES = NODE_SIZES.map(({ cpuMillis, memoryGbs }) => ({
-  value: String(cpuMillis),
-  label: `${cores(cpuMillis)}, ${memoryGbs} GB`,
-}));
+/** The sizes of nodes; those that the region of the service has no room for cannot be chosen. */
+function useSizes(): { value: string; label: string; disabled: boolean }[] {
+  const sizes = useFindRegion()(useThisService().region_code)?.sizes ?? [];
+  const hasRoom = (cpu: number) => sizes.find((one) => one.cpu_millis === cpu)?.has_room !== false;
+  return NODE_SIZES.map(({ cpuMillis, memoryGbs }) => ({
+    value: String(cpuMillis),
+    label: `${cores(cpuMillis)}, ${memoryGbs} GB${hasRoom(cpuMillis) ? '' : `: ${NO_ROOM}`}`,
+    disabled: !hasRoom(cpuMillis),
+  }));
+}
 
 export function ReplicaSets({ sets }: { sets: readonly ReplicaSet[] }) {
   const denied = whyDenied('createReplicaSet', useThisService(), useMe());
@@ -126,6 +132,7 @@ function Resize({ set }: { set: ReplicaSet }) {
   const service = useThisService();
   const now = String(set.cpu_millis);
   const [size, setSize] = useState(now);
+  const sizes = useSizes();
   const resize = useCall(setCalls(me.project.id, service.service_id).resize, { quiet: true });
   const why =
     whyNot('changeReplicaSet', service, me) ??
@@ -145,7 +152,7 @@ function Resize({ set }: { set: ReplicaSet }) {
         description="one node after the other: the endpoint stays open where there are several"
         value={size}
         onChange={(event) => setSize(event.currentTarget.value)}
-        data={SIZES}
+        data={sizes.map((one) => (one.value === now ? { ...one, disabled: false } : one))}
       />
     </Form>
   );
@@ -194,6 +201,7 @@ function NewSet() {
   const [nodes, setNodes] = useState(1);
   const [cpu, setCpu] = useState('500');
   const impossible = useWhyImpossible(service);
+  const sizes = useSizes();
   const create = useCall(
     () =>
       setCalls(me.project.id, service.service_id).create({
@@ -229,7 +237,7 @@ function NewSet() {
           label="Size of each"
           value={cpu}
           onChange={(event) => setCpu(event.currentTarget.value)}
-          data={SIZES}
+          data={sizes}
         />
       </Form>
     </div>

@@ -19,7 +19,7 @@ import { useCall } from '../../components/use-call.tsx';
 import { bytes, cores } from '../../format.ts';
 import { useFindRegion, useThisService } from '../../live.ts';
 import { useMe } from '../../session.ts';
-import { whyNot } from '../../status.ts';
+import { NO_ROOM, whyNot } from '../../status.ts';
 import classes from './service.module.css';
 import { Upgrade } from './Upgrade.tsx';
 
@@ -154,9 +154,11 @@ function Resize({ service }: { service: Service }) {
           onChange={(event) => setSize(event.currentTarget.value)}
           data={[
             ...(now === undefined ? [{ value: '', label: 'shared' }] : []),
-            ...sizes.map(({ cpu_millis: cpu, memory_gbs: memory }) => ({
+            ...sizes.map(({ cpu_millis: cpu, memory_gbs: memory, has_room: hasRoom }) => ({
               value: String(cpu),
-              label: `${cores(cpu)}, ${memory} GB`,
+              label: `${cores(cpu)}, ${memory} GB${hasRoom ? '' : `: ${NO_ROOM}`}`,
+              // It keeps the size that it has.
+              disabled: !hasRoom && cpu !== now,
             })),
           ]}
           style={{ flex: '1 1 150px' }}

@@ -12,6 +12,7 @@ import {
 import { Type } from 'typebox';
 import { createProject, readProject, setProject } from '../../services/projects.ts';
 import { describeRegion } from '../../services/regions.ts';
+import { readCommitted } from '../../store/committed.ts';
 import { listProjects } from '../../store/projects.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
@@ -136,7 +137,10 @@ export function projectRoutes(api: App, context: ApiContext): void {
         response: { 200: Type.Array(Ref(RegionSchema)) },
       },
     },
-    () => Promise.all(regions.all.map(describeRegion)),
+    async ({ key }) => {
+      const all = key.operator ? await readCommitted(store.db) : null;
+      return Promise.all(regions.all.map((region) => describeRegion(region, all)));
+    },
   );
 
   api.get(

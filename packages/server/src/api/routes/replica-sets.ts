@@ -24,7 +24,7 @@ import {
 import { listReplicaSets } from '../../store/replica-sets.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
-import { accepted, ofService } from './schemas.ts';
+import { accepted, ForceQuery, ofService } from './schemas.ts';
 
 const ofSet = Type.Object({
   project_id: Type.String(),
@@ -70,6 +70,7 @@ export function replicaSetRoutes(api: App, context: ApiContext): void {
           'Read-only nodes that follow the service, behind one endpoint, which the answer contains. Users and passwords are those of the service.',
         tags: ['read replica sets'],
         params: ofService,
+        querystring: ForceQuery,
         body: Ref(CreateReplicaSetBody),
         response: { 202: Ref(ReadReplicaSetSchema) },
       },
@@ -119,23 +120,16 @@ export function replicaSetRoutes(api: App, context: ApiContext): void {
         description: 'One node after the other; the others keep accepting connections.',
         tags: ['read replica sets'],
         params: ofSet,
+        querystring: ForceQuery,
         body: Ref(ResizeBody),
         response: { 202: Ref(MessageBody) },
       },
     },
-    async (request, reply) => {
-      const { cpu_millis: cpuMillis, memory_gbs: memoryGbs } = request.body;
-      return answer(
+    async (request, reply) =>
+      answer(
         reply,
-        await resizeReplicaSet(
-          context,
-          callerOf(request),
-          pathOf(request.params),
-          cpuMillis,
-          memoryGbs,
-        ),
-      );
-    },
+        await resizeReplicaSet(context, callerOf(request), pathOf(request.params), request.body),
+      ),
   );
 
   for (const [action, change] of [

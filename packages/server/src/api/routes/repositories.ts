@@ -19,7 +19,7 @@ import {
 } from '../../services/repositories.ts';
 import { answer, callerOf } from '../changes.ts';
 import type { ApiContext, App } from '../context.ts';
-import { ofProject } from './schemas.ts';
+import { ForceQuery, ofProject } from './schemas.ts';
 
 const ofRepository = Type.Object({ repository_id: Type.String() });
 const tags = ['repositories'];
@@ -143,6 +143,7 @@ export function repositoryRoutes(api: App, context: ApiContext): void {
           'contains.',
         tags,
         params: ofProject,
+        querystring: ForceQuery,
         body: Ref(CreateFromKitBody),
         response: { 202: Ref(ServiceSchema) },
       },

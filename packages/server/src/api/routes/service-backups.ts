@@ -23,7 +23,7 @@ import { readBackupRetention, setBackupRetention } from '../../services/backup-r
 import { listBackups, readBackups } from '../../services/service-reads.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
-import { ofService } from './schemas.ts';
+import { ForceQuery, ofService } from './schemas.ts';
 
 const VerifyQuery = Type.Object({
   repository: Type.Optional(
@@ -44,6 +44,7 @@ export function backupRoutes(api: App, context: ApiContext): void {
           'The answer contains the final endpoint and the initial password of the fork, which no other answer contains.',
         tags: ['backups'],
         params: ofService,
+        querystring: ForceQuery,
         body: Ref(ForkBody),
         response: { 202: Ref(ServiceSchema) },
       },

@@ -33,7 +33,7 @@ import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
 import { paging, sendList } from '../paging.ts';
 import { sendText } from '../reply.ts';
-import { ofProject, ofService } from './schemas.ts';
+import { ForceQuery, ofProject, ofService } from './schemas.ts';
 import { backupRoutes } from './service-backups.ts';
 import { highAvailabilityRoutes } from './service-ha.ts';
 import { networkRoutes } from './service-network.ts';
@@ -109,6 +109,7 @@ function lifeRoutes(api: App, context: ApiContext): void {
           'The answer contains the final endpoint and the initial password, which no other answer contains.',
         tags: ['services'],
         params: ofProject,
+        querystring: ForceQuery,
         body: Ref(CreateServiceBody),
         response: { 202: Ref(ServiceSchema) },
       },
@@ -234,6 +235,7 @@ function powerRoutes(api: App, context: ApiContext): void {
         summary: 'Resize a service',
         tags: ['services'],
         params: ofService,
+        querystring: ForceQuery,
         body: Ref(ResizeBody),
         response: { 202: Ref(ServiceSchema) },
       },

@@ -34,13 +34,13 @@ test('a refusal names the extension that is missing, and where it is', () => {
 
 test('the cost of a fork is that of a snapshot where the cluster has them', () => {
   const costOf = (snapshots: boolean) =>
-    capabilitiesOf(REGION, { snapshots, archive: null }).forkCost;
+    capabilitiesOf(REGION, { snapshots, archive: null }, null).forkCost;
   expect(costOf(true)).toContain('takes a snapshot');
   expect(costOf(false)).toContain('by pg_basebackup, after a checkpoint');
 });
 
 test('each type has the versions that it can have', () => {
-  const { types, versions } = capabilitiesOf(REGION, { snapshots: true, archive: null });
+  const { types, versions } = capabilitiesOf(REGION, { snapshots: true, archive: null }, null);
   expect(types).toMatchObject({ TIMESCALEDB: { major: 17 }, VECTOR: { major: 18 } });
   expect(versions.VECTOR.map((one) => 'version' in one)).toEqual([true, true, false]);
 });

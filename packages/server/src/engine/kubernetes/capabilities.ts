@@ -1,7 +1,13 @@
 /** The kinds of services that a cluster can run, and the actions that it cannot do. */
 import type { Addon } from '@howdah/contract';
 import { extensionsOf } from '../../domain/postgres/extensions-of.ts';
-import type { Capabilities, MajorCapability, Possibility, PostgresCapability } from '../engine.ts';
+import type {
+  Capabilities,
+  MajorCapability,
+  Possibility,
+  PostgresCapability,
+  Room,
+} from '../engine.ts';
 import type { ObjectStore } from '../object-store.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
 import { poolerVersion } from './manifests/pooler.ts';
@@ -53,7 +59,12 @@ export type Keeping = Readonly<{
   archive: ObjectStore | null;
 }>;
 
-export function capabilitiesOf(settings: Settings, { snapshots, archive }: Keeping): Capabilities {
+/** @param room on the largest node; null: it is not known */
+export function capabilitiesOf(
+  settings: Settings,
+  { snapshots, archive }: Keeping,
+  room: Room | null,
+): Capabilities {
   const typeOf = (addons: readonly Addon[]) => supports(settings, addons, null);
   const versionsOf = (addons: readonly Addon[]): MajorCapability[] =>
     majorsOf(settings, []).map((major) => ({ ...supports(settings, addons, major), major }));
@@ -102,6 +113,7 @@ export function capabilitiesOf(settings: Settings, { snapshots, archive }: Keepi
       note: 'each server is a pod, and each project has a namespace',
     },
     limitsEnforced: true,
+    room,
     limitsNote: 'by Kubernetes: requests and limits of a pod are equal, but for the shared size',
     cloneMethod: 'copy',
     forkCost: snapshots ? SNAPSHOT_COST : COPY_COST,

@@ -22,6 +22,7 @@ import { createLogKeeper } from './logs/keeper.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
 import { publicEndpoint } from './manifests/route.ts';
 import { createMoves } from './moves.ts';
+import { keepRoom } from './nodes.ts';
 import { createObserving } from './observing.ts';
 import { createNetworkGuard } from './networks.ts';
 import { setPassword } from './password.ts';
@@ -89,6 +90,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     objectStore: options.objectStore,
     retentionDays: Math.max(1, Math.ceil(options.backups.windowMs / DAY_MS)),
   };
+  const nodes = keepRoom(kube, rounds);
   const archiver = createArchiver(reach, rounds, failed);
   const guard = createNetworkGuard(reach, failed);
   const region: Region = {
@@ -108,10 +110,11 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
   const statements = createStatements(region);
   return {
     get capabilities() {
-      return capabilitiesOf(settings, {
+      const keeping = {
         snapshots: 'name' in snapshotClass.current(),
         archive: cache.hasPlugin() !== false ? options.objectStore() : null,
-      });
+      };
+      return capabilitiesOf(settings, keeping, nodes.room());
     },
     lifecycle: createLifecycle(region),
     addresses: {
@@ -133,7 +136,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     moves: createMoves(region),
     simulation: null,
     close: async () => {
-      const parts = [certificates, snapshotClass, archiver, statements, guard];
+      const parts = [certificates, snapshotClass, nodes, archiver, statements, guard];
       for (const part of [...parts, failovers, logKeeper, cache, kube]) await part.close();
     },
   };

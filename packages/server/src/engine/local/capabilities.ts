@@ -95,6 +95,7 @@ export function capabilitiesOf(machine: Machine, gateway: TypeCapability): Capab
     },
     limitsEnforced: limits.kind !== 'none',
     limitsNote: limitsNote(limits),
+    room: { ...machine.capacity, place: 'the machine', isNode: false },
     cloneMethod,
     forkCost: CLONE_COST[cloneMethod],
   };

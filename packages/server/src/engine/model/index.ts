@@ -234,6 +234,7 @@ const CAPABILITIES: Capabilities = {
   isolation: { isolated: true, note: SIMULATED },
   limitsEnforced: true,
   limitsNote: SIMULATED,
+  room: null,
   cloneMethod: 'reflink',
   forkCost: SIMULATED,
 };

@@ -4,6 +4,7 @@ import { dirname } from 'node:path';
 import { ADDONS_OF_TYPE, OLDEST_PG_VERSION, SERVICE_TYPES, type Finding } from '@howdah/contract';
 import { lookUpPgBackRest, PGBACKREST_REMEDY } from '../../../repository/pgbackrest.ts';
 import { offMachineOf } from '../capabilities.ts';
+import { capacityFinding } from './capacity.ts';
 import { CLONE_COST, probeCloneMethod } from '../host/clone.ts';
 import {
   fileSystemOf,
@@ -78,6 +79,7 @@ export async function doctor(
     await mountNamespaces(namespaces),
     await isolation(namespaces, uidRange),
     ...(await disks(home)),
+    await capacityFinding(home),
     {
       what: 'size limits',
       state: limits.kind === 'none' ? 'note' : 'ok',

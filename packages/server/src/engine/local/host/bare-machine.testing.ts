@@ -6,6 +6,7 @@ import type { Machine } from './machine-record.ts';
 export function bareMachine(layout: Layout): Machine {
   return {
     tuning: TUNING,
+    capacity: { cpuMillis: 2000, memoryBytes: 8 * 1024 ** 3 },
     layout,
     owner: null,
     isolation: { isolated: false, why: 'a test' },

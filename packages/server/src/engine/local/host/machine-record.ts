@@ -2,7 +2,7 @@
  * The abilities of this machine, as one record that the local engine works with. `machine.ts` finds
  * them out.
  */
-import type { CloneMethod } from '@howdah/contract';
+import type { Capacity, CloneMethod } from '@howdah/contract';
 import type { Tuning } from '../../../lib/tuning.ts';
 import type { PgBackRest } from '../../../repository/repository.ts';
 import type { NetworkAbility } from '../network/networks.ts';
@@ -25,6 +25,7 @@ export type Site = {
 
 export type Machine = Site & {
   tuning: Tuning;
+  capacity: Capacity;
   /** The user that servers run as if the control plane is root; null: its own user. */
   owner: Owner | null;
   /** Whether each service has a user of its own. */

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { mkdir, readdir, readlink, realpath, rm, stat, symlink } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { probeCloneMethod } from './clone.ts';
+import { measureCapacity } from './capacity.ts';
 import { findProgram } from './daemon.ts';
 import { probeEgress, type EgressAbility } from './egress.ts';
 import { findPgBackRest } from '../../../repository/pgbackrest.ts';
@@ -98,6 +99,7 @@ export async function prepareMachine(
   const isolation = await isolate(layout, namespaces, sandbox, uidRange);
   return {
     tuning,
+    capacity: tuning.capacity ?? (await measureCapacity()),
     layout,
     owner,
     isolation,

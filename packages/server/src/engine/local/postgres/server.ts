@@ -7,6 +7,7 @@ import { launchDetached } from '../host/detached.ts';
 import { LOCAL_LISTENER, launchOptionsOf } from '../network/listener.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { readLogs } from './logs.ts';
+import { withRemedy } from './start-problem.ts';
 import { argumentsOfStart, startedBy, type Start, type Started } from './server-start.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/owner.ts';
@@ -309,18 +310,26 @@ export async function stopServer(
 export async function whyItEnded(paths: InstancePaths, launchedMs: number): Promise<string> {
   const started = (await readEnd(paths.startLog)) ?? '';
   const early = started.split('\n').findLast((line) => /(FATAL|PANIC): /.test(line));
-  return early ?? (await lastFatal(paths, launchedMs)) ?? (lastLines(started) || 'it said nothing');
+  const why =
+    early ??
+    (await lastEntry(paths, launchedMs, ['FATAL', 'PANIC'])) ??
+    // The end of a process that the kernel kills is no error of its own.
+    (await lastEntry(paths, launchedMs, ['LOG'], 'was terminated by signal 9'));
+  if (why !== null) return withRemedy(why, started);
+  return (
+    lastLines(started) ||
+    'it said nothing; if the kernel has killed it, journalctl -k --grep oom shows why'
+  );
 }
 
-async function lastFatal(paths: InstancePaths, launchedMs: number): Promise<string | null> {
-  const query = {
-    sinceMs: launchedMs,
-    untilMs: null,
-    cursor: null,
-    search: [],
-    severities: ['FATAL', 'PANIC'],
-    limit: 1,
-  };
+async function lastEntry(
+  paths: InstancePaths,
+  sinceMs: number,
+  severities: readonly string[],
+  text?: string,
+): Promise<string | null> {
+  const search = text === undefined ? [] : [text];
+  const query = { sinceMs, untilMs: null, cursor: null, search, severities, limit: 1 };
   const { entries } = await readLogs(paths.logs, query).catch(() => ({ entries: [] }));
   return entries[0]?.message.replaceAll('\n', '; ') ?? null;
 }

@@ -4,6 +4,7 @@
  */
 import type { BeginStep, Seen, ShowProgress, Verdict } from '../../engine.ts';
 import { NotYet, Refused } from '../host/not-yet.ts';
+import { reasonOf } from '../postgres/start-problem.ts';
 import type { ActiveStep } from './apply.ts';
 import type { Step } from './decide.ts';
 
@@ -70,7 +71,7 @@ async function performStep(
     const seen = { ...before, reachable: isReachableAfter(true), present: true };
     return { did: name, detail, seen, outcome: 'again', waitMs: 0 };
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = reasonOf(error);
     if (error instanceof NotYet)
       return { did: null, detail: reason, seen: before, outcome: 'again', waitMs: NOT_YET_MS };
     const isFinal = error instanceof Refused;

@@ -1,0 +1,51 @@
+/** What the sizes of the services of a region take together. */
+import { sql } from 'kysely';
+import { Client, type ClientConfig } from 'pg';
+import type { Committed } from '../domain/service/capacity.ts';
+import type { Db } from './tables.ts';
+
+type Row = Committed & { region_code: string };
+
+/** Paused services count: no start of one is refused. A spare has the size of the next create. */
+const COMMITTED = `
+  select region_code,
+         sum(servers)::int as servers,
+         coalesce(sum(cpu_millis * servers), 0)::float8 as cpu_millis,
+         coalesce(sum(memory_gbs * servers), 0)::float8 as memory_gbs,
+         sum(storage_gb * servers)::float8 as storage_gb
+  from (
+    select region_code, cpu_millis, memory_gbs, storage_gb,
+           case when parent_id is null then replica_count + 1 else nodes end as servers
+    from services
+    where project_id is not null and deleted_at is null
+  ) as sized
+  group by region_code`;
+
+/** The doctor has other findings. */
+const CONNECT_WITHIN_MS = 3000;
+
+/** By the code of the region; one without services is missing. */
+export async function readCommitted(db: Db): Promise<ReadonlyMap<string, Committed>> {
+  return byRegion((await sql<Row>`${sql.raw(COMMITTED)}`.execute(db)).rows);
+}
+
+/** The same, whether or not the control plane runs. @throws Error: the database does not answer */
+export async function readCommittedOf(
+  connection: ClientConfig,
+): Promise<ReadonlyMap<string, Committed>> {
+  const client = new Client({
+    ...connection,
+    application_name: 'howdah doctor',
+    connectionTimeoutMillis: CONNECT_WITHIN_MS,
+  });
+  client.on('error', () => undefined); // the running statement fails with it
+  await client.connect();
+  try {
+    return byRegion((await client.query<Row>(COMMITTED)).rows);
+  } finally {
+    await client.end();
+  }
+}
+
+const byRegion = (rows: readonly Row[]): ReadonlyMap<string, Committed> =>
+  new Map(rows.map(({ region_code: code, ...committed }) => [code, committed]));
