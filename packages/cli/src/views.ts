@@ -78,7 +78,10 @@ export const DELETED_VIEW: View<Schemas['DeletedService']> = {
     ['DELETED', ({ deleted }) => relative(deleted)],
     [
       'RESTORABLE UNTIL',
-      ({ restorable_until: until }) => (until === undefined ? '' : dateAndDistance(until)),
+      ({ restorable_until: until, restore_at_risk: isAtRisk }) =>
+        until === undefined
+          ? ''
+          : `${dateAndDistance(until)}${isAtRisk ? ', earlier if the disk fills' : ''}`,
     ],
     ['FROM', ({ repository }) => (repository === undefined ? 'this machine' : repository)],
   ],

@@ -87,7 +87,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
       isolation: { isolated: true, note: 'a user for each service' },
       clone_method: 'copy',
       fork_cost: 'a full copy',
-      sizes: [{ cpu_millis: 500, memory_gbs: 2 }],
+      sizes: [{ cpu_millis: 500, memory_gbs: 2, has_room: true }],
       service_types: [
         {
           service_type: 'POSTGRES',
@@ -135,6 +135,8 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
       created_by: 'HD3ci',
       deleted: AT,
       restorable_until: '2026-02-01T12:00:00.000Z',
+      restore_note: 'earlier if the disk fills',
+      restore_at_risk: false,
     },
   ]),
   listMembers: ok([

@@ -31,6 +31,8 @@ export const EventSchema = Named(
           'service.status: from, status; service.warnings: warnings, all of now; ' +
           'operation.started: kind, requested_by; operation.step: step; ' +
           'operation.failing: error, it is tried again; operation.finished: status, error; ' +
+          'service.restore_at_risk: name, restorable_until, used_percent, purged_at_percent, a ' +
+          'deleted service that may be purged before its time, since the disk fills; once; ' +
           'service.purged: name, reason, a deleted service that cannot be restored any more; ' +
           'service.vpc: from, vpc_id, the VPCs that it is to leave and to join; ' +
           'disk.reserve: region_code, state (released: the disk was full; ' +
@@ -145,7 +147,9 @@ export const AuditEntrySchema = Named(
       description:
         'operationId of this document; removeRecoveryPoints and removeWal: the control plane ' +
         'itself removed moments that could be restored, since the service grew beyond its ' +
-        'storage_gb, or the disk was full',
+        'storage_gb, or the disk was full; purgeOnFullDisk: it removed the data of a deleted ' +
+        'service from the machine before the time for a restore was over, since the disk was ' +
+        'nearly full',
     }),
     method: Type.String(),
     path: Type.String(),

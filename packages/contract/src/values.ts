@@ -32,13 +32,15 @@ export const TIGER_SERIES_FUNCTIONS = {
 /**
  * Types of events. `operation.step` comes when a step begins and when it ends (`finished`), for fast
  * steps only at the end. In packages/server/migrations, 0009_events.sql, 0011_vpc_events.sql and
- * 0024_allow_lists.sql write the events; service.purged comes from store/services.ts; disk.reserve,
- * which only the operator's project gets, from store/events.ts.
+ * 0024_allow_lists.sql write the events; service.purged comes from store/services.ts;
+ * service.restore_at_risk and disk.reserve, which only the operator's project gets, from
+ * store/events.ts.
  */
 export const EVENT_TYPES = [
   'service.status',
   'service.warnings',
   'service.vpc',
+  'service.restore_at_risk',
   'service.purged',
   'operation.started',
   'operation.step',

@@ -83,7 +83,10 @@ function createTasks({ config, store, log, rounds }: Control, region: Region) {
     sampler: createSampler(store, region, log, rounds, warnings.look),
     warnings,
     maintenance: createMaintenance(store, region, log, rounds, config.maintenanceWindow),
-    storage: createStorageGuard(store, region, log, rounds, warnings.look),
+    storage: createStorageGuard(store, region, log, rounds, {
+      warn: warnings.look,
+      restoreWindowMs: config.restoreWindowMs,
+    }),
     shipper: createShipper(tools),
     backups: createBackups(tools),
     verifier: createVerifier({

@@ -25,14 +25,13 @@ export function addEnds(service: Command): void {
     const confirmed = await confirmService(connection, found, 'delete', options);
     const what = `the ${metadata.environment} service ${name} (${id}) with all its data`;
     if (confirmed === undefined) await confirm(`Delete ${what}?`, options);
-    const { response } = await connection.client.DELETE(
+    const { data, response } = await connection.client.DELETE(
       '/projects/{project_id}/services/{service_id}',
       { params: { ...pathOf(connection, id), query: given('confirm', confirmed) } },
     );
     await follow(connection, response, options);
-    note(
-      `${name} is ${options.wait ? 'deleted' : 'being deleted'}; howdah service restore ${id} restores it as long as its data is kept`,
-    );
+    const restore = data?.restore_note ?? `howdah service restore ${id} restores it`;
+    note(`${name} is ${options.wait ? 'deleted' : 'being deleted'}; ${restore}`);
   });
 
   verb(service, 'purge <service>', {

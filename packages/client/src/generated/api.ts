@@ -2045,6 +2045,8 @@ export interface components {
             resources: components["schemas"]["Resource"][];
             /** @description problems that need attention; absent when there are none */
             warnings?: components["schemas"]["Warning"][];
+            /** @description for how long it can be restored, and what may end that time earlier; in the answer to delete only */
+            restore_note?: string;
             /** @description fields of the request that this call does not know; they had no effect */
             ignored?: string[];
         };
@@ -3482,13 +3484,13 @@ export interface components {
             /** @description digits; later events have greater ones; send the last one as Last-Event-ID */
             id: string;
             /** @enum {string} */
-            type: "service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list";
+            type: "service.status" | "service.warnings" | "service.vpc" | "service.restore_at_risk" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list";
             /**
              * Format: date-time
              * @description when it was committed
              */
             timestamp: string;
-            /** @description service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is to leave and to join; disk.reserve: region_code, state (released: the disk was full; held: it is there again), bytes; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message; allow_list.status: description, cidr_blocks, status (created, changed, deleted); service.allow_list: from, allow_list_id, the allow lists that it had and has */
+            /** @description service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.restore_at_risk: name, restorable_until, used_percent, purged_at_percent, a deleted service that may be purged before its time, since the disk fills; once; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is to leave and to join; disk.reserve: region_code, state (released: the disk was full; held: it is there again), bytes; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message; allow_list.status: description, cidr_blocks, status (created, changed, deleted); service.allow_list: from, allow_list_id, the allow lists that it had and has */
             data: {
                 service_id?: string;
                 operation_id?: string;
@@ -3503,13 +3505,13 @@ export interface components {
             /** @description http or https, without user and password */
             url: string;
             /** @description of events; default: all */
-            types?: ("service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list")[];
+            types?: ("service.status" | "service.warnings" | "service.vpc" | "service.restore_at_risk" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list")[];
         };
         Webhook: {
             id: string;
             url: string;
             /** @description of events that are delivered; empty: all */
-            types: ("service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list")[];
+            types: ("service.status" | "service.warnings" | "service.vpc" | "service.restore_at_risk" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list")[];
             /**
              * Format: date-time
              * @description when it was made; later events are delivered
@@ -3523,7 +3525,7 @@ export interface components {
             /** @description the header webhook-id: the same for each attempt */
             message_id: string;
             /** @enum {string} */
-            type: "service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list";
+            type: "service.status" | "service.warnings" | "service.vpc" | "service.restore_at_risk" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list";
             /**
              * @description failed: every attempt failed; POST …/redeliver tries again
              * @enum {string}
@@ -3562,7 +3564,7 @@ export interface components {
             public_key: string | null;
             /** @description from where */
             address: string;
-            /** @description operationId of this document; removeRecoveryPoints and removeWal: the control plane itself removed moments that could be restored, since the service grew beyond its storage_gb, or the disk was full */
+            /** @description operationId of this document; removeRecoveryPoints and removeWal: the control plane itself removed moments that could be restored, since the service grew beyond its storage_gb, or the disk was full; purgeOnFullDisk: it removed the data of a deleted service from the machine before the time for a restore was over, since the disk was nearly full */
             call: string;
             method: string;
             path: string;
@@ -3633,6 +3635,10 @@ export interface components {
              * @description its data is removed then, or earlier when the disk is nearly full; or its backups, if they are in a repository only
              */
             restorable_until?: string;
+            /** @description what may end that time earlier; absent: nothing, since its backups are in a repository */
+            restore_note?: string;
+            /** @description whether the disk is so full that this may happen soon */
+            restore_at_risk: boolean;
             /** @description the name of the repository that it is restored from; absent: its data is on this machine */
             repository?: string;
         };

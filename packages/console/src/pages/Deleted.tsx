@@ -46,8 +46,21 @@ export function Deleted() {
                   { title: 'Deleted', show: ({ deleted: at }) => <Ago iso={at} /> },
                   {
                     title: 'Restorable until',
-                    show: ({ restorable_until: until }) =>
-                      until === undefined ? '–' : <Until iso={until} />,
+                    show: ({
+                      restorable_until: until,
+                      restore_note: note,
+                      restore_at_risk: isAtRisk,
+                    }) => (
+                      <>
+                        {until === undefined ? '–' : <Until iso={until} />}
+                        {note !== undefined && (
+                          <div className={isAtRisk ? ui.strong : ui.muted}>
+                            {isAtRisk && 'At risk: '}
+                            {note}
+                          </div>
+                        )}
+                      </>
+                    ),
                   },
                   {
                     title: 'From',

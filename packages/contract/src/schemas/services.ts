@@ -122,6 +122,13 @@ export const ServiceSchema = Named(
         description: 'problems that need attention; absent when there are none',
       }),
     ),
+    restore_note: Type.Optional(
+      Type.String({
+        description:
+          'for how long it can be restored, and what may end that time earlier; in the answer to ' +
+          'delete only',
+      }),
+    ),
     ignored,
   }),
 );
@@ -180,6 +187,15 @@ export const DeletedServiceSchema = Named(
           'they are in a repository only',
       ),
     ),
+    restore_note: Type.Optional(
+      Type.String({
+        description:
+          'what may end that time earlier; absent: nothing, since its backups are in a repository',
+      }),
+    ),
+    restore_at_risk: Type.Boolean({
+      description: 'whether the disk is so full that this may happen soon',
+    }),
     repository: Type.Optional(
       Type.String({
         description:

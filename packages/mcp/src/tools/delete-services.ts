@@ -36,10 +36,13 @@ function addDeleteService(server: McpServer, cloud: Cloud): void {
       const named = await findService(cloud, args.service);
       await refuseDenied(cloud, permissionOfAction('delete'), subjectOf(named));
       const found = confirmed(named, args.confirm);
-      const { response } = await client.DELETE('/projects/{project_id}/services/{service_id}', {
-        params: { path: pathOf(found), query: askedAs(args).query },
-        signal,
-      });
+      const { data, response } = await client.DELETE(
+        '/projects/{project_id}/services/{service_id}',
+        {
+          params: { path: pathOf(found), query: askedAs(args).query },
+          signal,
+        },
+      );
       const { done } = await settle(
         cloud,
         found,
@@ -49,7 +52,7 @@ function addDeleteService(server: McpServer, cloud: Cloud): void {
       );
       return {
         summary: done
-          ? `${found.name} (${found.service_id}) is deleted; restore_service can restore it for a while.`
+          ? `${found.name} (${found.service_id}) is deleted; restore_service can restore it for a while. ${data?.restore_note ?? ''}`.trim()
           : `${found.name} is being deleted.`,
         data: {
           service_id: found.service_id,

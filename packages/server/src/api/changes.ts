@@ -101,16 +101,18 @@ export function callerOf(request: FastifyRequest): Caller {
 
 /** The answer to a change, as its route declares it: nothing, a message or a document. */
 export function answer(reply: FastifyReply, outcome: Outcome): FastifyReply {
-  const { operationId, doc, message, initialPassword } = outcome;
+  const { operationId, doc, message, initialPassword, restoreNote } = outcome;
   const { status, empty } = declaredAnswer(reply);
   nameOperation(reply, operationId);
   if (empty) return sendNothing(reply, status);
   if (doc === undefined)
     return sendText(reply, status, JSON.stringify({ message: message ?? underWay(operationId) }));
-  // The document is an object: the password goes in as its last member.
-  const secret =
-    initialPassword === undefined ? '' : `,"initial_password":${JSON.stringify(initialPassword)}`;
-  return sendText(reply, status, `${doc.slice(0, -1)}${secret}}`);
+  // The document is an object: these go in as its last members.
+  const more = { initial_password: initialPassword, restore_note: restoreNote };
+  const last = Object.entries(more).flatMap(([name, value]) =>
+    value === undefined ? [] : [`,"${name}":${JSON.stringify(value)}`],
+  );
+  return sendText(reply, status, `${doc.slice(0, -1)}${last.join('')}}`);
 }
 
 /** The answer to a change that was only asked about. */

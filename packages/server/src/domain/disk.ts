@@ -1,6 +1,6 @@
 /** The thresholds of a full disk: for warnings, and for work that would fill it further. */
 import type { Warning } from '@howdah/contract';
-import type { DiskPressure, DiskUsage } from '../engine/engine.ts';
+import { UNKNOWN_DISK_BYTES, type DiskPressure, type DiskUsage } from '../engine/disk.ts';
 
 /** From here on services have a warning. */
 export const DISK_TIGHT_PERCENT = 85;
@@ -18,6 +18,40 @@ export const RESERVE_AGAIN_PERCENT = 95;
 
 /** With less than this on a full disk, no service may grow, in bytes. */
 const SCARCE_BYTES = 128e6;
+
+/** What may end the time for a restore of a deleted service early. */
+export type RestoreRisk = Readonly<{ isHigh: boolean; note: string }>;
+
+/** @returns null: a region without a disk of its own, where nothing ends it */
+export function restoreRisk({ usedPercent, totalBytes }: DiskUsage): RestoreRisk | null {
+  if (totalBytes === UNKNOWN_DISK_BYTES) return null;
+  return {
+    isHigh: usedPercent >= DISK_TIGHT_PERCENT,
+    note:
+      `earlier if the disk fills: from ${PURGE_PERCENT} % on, deleted services are removed from ` +
+      'it, the oldest first, and those whose backups are in no repository are lost; it is ' +
+      `${Math.floor(usedPercent)} % full`,
+  };
+}
+
+const HOUR_MS = 3_600_000;
+
+/**
+ * For how long a service can be restored after its deletion, in words.
+ *
+ * @param restoreWindowMs 0: it cannot
+ */
+export function describeRestore(
+  id: string,
+  restoreWindowMs: number,
+  risk: RestoreRisk | null,
+): string {
+  if (restoreWindowMs === 0)
+    return 'nobody can restore it afterwards: HOWDAH_RESTORE_HOURS of this installation is 0';
+  const hours = Math.round((restoreWindowMs / HOUR_MS) * 10) / 10;
+  const time = `howdah service restore ${id} restores it for ${hours} hours`;
+  return risk === null ? time : `${time}; its data is gone ${risk.note}`;
+}
 
 /** How full the disk counts; a disk that was full stays so until it is below 95 %. */
 export function diskPressure(

@@ -82,7 +82,10 @@ async function callsOf(name: RoundName, services: number): Promise<Record<string
   const rounds: Rounds = createRounds(TUNING.rounds, QUIET);
   createWatch(store, region, QUIET, rounds);
   createSampler(store, region, QUIET, rounds, async () => undefined);
-  createStorageGuard(store, region, QUIET, rounds, async () => undefined);
+  createStorageGuard(store, region, QUIET, rounds, {
+    warn: async () => undefined,
+    restoreWindowMs: 0,
+  });
   await rounds.run(name);
   expect(rounds.figures().find((one) => one.name === name)).toMatchObject({ failures: 0 });
   return Object.fromEntries(calls);

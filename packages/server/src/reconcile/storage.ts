@@ -4,12 +4,12 @@
  * question to the metadata database: on a full disk, that database may wait for it.
  */
 import { randomUUID } from 'node:crypto';
-import { diskPressure, PURGE_PERCENT } from '../domain/disk.ts';
+import { DISK_TIGHT_PERCENT, diskPressure, PURGE_PERCENT } from '../domain/disk.ts';
 import type { DiskPressure, DiskUsage, Relief } from '../engine/engine.ts';
 import type { Region } from '../engine/regions.ts';
 import { recordRemoval, type Removal } from '../store/audit-log.ts';
 import type { Store } from '../store/database.ts';
-import { reportReserve } from '../store/events.ts';
+import { reportReserve, reportRestoreRisk } from '../store/events.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, HOWDAH } from '../store/operations.ts';
 import {
@@ -37,6 +37,8 @@ type Guard = {
   readonly region: Region;
   readonly log: Log;
   readonly warn: (id: string) => Promise<void>;
+  /** For how long deleted services can be restored. */
+  readonly restoreWindowMs: number;
   pressure: DiskPressure;
   looked: { atMs: number; usedBytes: number; tookMs: number };
   /** The services and their quotas when the metadata database last answered. */
@@ -55,13 +57,14 @@ export function createStorageGuard(
   region: Region,
   log: Log,
   rounds: Rounds,
-  warn: (id: string) => Promise<void>,
+  { warn, restoreWindowMs }: Pick<Guard, 'warn' | 'restoreWindowMs'>,
 ) {
   const guard: Guard = {
     store,
     region,
     log,
     warn,
+    restoreWindowMs,
     pressure: 'none',
     looked: { atMs: 0, usedBytes: 0, tookMs: 0 },
     known: [],
@@ -81,6 +84,11 @@ async function look(guard: Guard, closing: AbortSignal): Promise<void> {
   const usedBytes = disk.totalBytes - disk.freeBytes;
   guard.pressure = diskPressure(disk, guard.pressure);
   // Quotas are enforced without the metadata database too: a full disk may be what ended it.
+  // Before the first purge: a disk may fill within a second.
+  if (disk.usedPercent >= DISK_TIGHT_PERCENT)
+    await reportRisk(guard, disk).catch((error: unknown) =>
+      guard.log.warn({ err: error }, 'the risk of deleted services was not reported; trying again'),
+    );
   if (disk.usedPercent >= PURGE_PERCENT)
     await purgeOldest(guard, disk).catch((error: unknown) =>
       guard.log.warn({ err: error }, 'no deleted service could be purged; trying again'),
@@ -143,6 +151,23 @@ async function report(guard: Guard): Promise<void> {
   guard.unreported = null;
 }
 
+/** Reports that deleted services may be purged early, each once. */
+async function reportRisk(
+  { store, region, log, restoreWindowMs }: Guard,
+  { usedPercent }: DiskUsage,
+): Promise<void> {
+  const reported = await reportRestoreRisk(store.db, region.code, {
+    usedPercent,
+    purgedAtPercent: PURGE_PERCENT,
+    restorableMs: restoreWindowMs,
+  });
+  for (const id of reported)
+    log.warn(
+      { service: id, usedPercent },
+      `the disk fills: a deleted service is purged early from ${PURGE_PERCENT} % on`,
+    );
+}
+
 /** Purges the service that was deleted first, although it could still be restored. */
 async function purgeOldest(
   { store, region, log }: Pick<Guard, 'store' | 'region' | 'log'>,
@@ -161,6 +186,8 @@ async function purgeOldest(
       { service: id, usedPercent },
       'the disk is nearly full: a deleted service is purged before the time for a restore is over',
     );
+    const removal = { id: randomUUID(), count: 1, lastAt: new Date() };
+    await recordRemoval(tx, id, 'purgeOnFullDisk', removal, HOWDAH);
     if (kept === null) return purgeDeleted(tx, locked.service, 'disk full');
     await endRestoreTime(tx, locked.service, kept);
     await notifyService(tx, id);

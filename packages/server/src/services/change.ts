@@ -51,6 +51,8 @@ export type Outcome = {
   services?: readonly KitService[];
   /** The size before a resize: the steps of a dry run depend on it. */
   sizeBefore?: Size;
+  /** Added to the document of the answer to a delete: for how long it can be restored. */
+  restoreNote?: string;
   /** Added to the document of the answer, and stored nowhere. */
   initialPassword?: string;
 };

@@ -1,5 +1,6 @@
 /** Deletes, purges and restores services. */
 import { ApiError, protectionOf, type ReadReplicaSet } from '@howdah/contract';
+import { describeRestore, restoreRisk } from '../domain/disk.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
 import type { Restorable } from '../engine/engine.ts';
@@ -106,12 +107,17 @@ async function restoredFrom(
   };
 }
 
-export function deleteService(
-  context: ControlContext,
+/** The answer, and that to a dry run, say for how long the service can be restored. */
+export async function deleteService(
+  context: ControlContext & { restoreWindowMs: number },
   caller: Caller,
-  id: string,
+  { key: id, region_code: code }: ServicePlace,
 ): Promise<Accepted> {
-  return changeUnderRules(context, caller, id, 'delete', () => ({ deleting: true }), 'delete');
+  const { storage } = context.regions.of(code).engine;
+  const note = describeRestore(id, context.restoreWindowMs, restoreRisk(await storage.disk()));
+  const begin = () => ({ deleting: true });
+  const done = await changeUnderRules(context, caller, id, 'delete', begin, 'delete', note);
+  return { ...done, restoreNote: note };
 }
 
 /**

@@ -64,15 +64,16 @@ export type Removal = { id: string; count: number; lastAt: Date };
 export async function recordRemoval(
   db: Db,
   serviceId: string,
-  call: 'removeRecoveryPoints' | 'removeWal',
+  call: 'removeRecoveryPoints' | 'removeWal' | 'purgeOnFullDisk',
   { id, count, lastAt }: Removal,
   by: string,
 ): Promise<void> {
+  const ofBackups = call === 'purgeOnFullDisk' ? '' : '/backups';
   await sql`
     insert into audit_log
       (project_id, public_key, address, call, method, path, service_id, status, request_id)
     select project_id, ${by}, ${by}, ${call}, 'DELETE',
-      '/projects/' || project_id || '/services/' || id || '/backups', id, 200, ${id}::uuid
+      '/projects/' || project_id || '/services/' || id || ${ofBackups}, id, 200, ${id}::uuid
     from services where id = ${serviceId} and project_id is not null
     on conflict (request_id) do nothing`.execute(db);
   if (count > 1) await raiseAuditCounts(db, [{ requestId: id, count, lastAt }]);

@@ -113,3 +113,39 @@ export async function reportReserve(
            and coalesce(doc::json #>> '{data,region_code}', ${LOCAL_REGION}) = ${region}
          order by seq desc limit 1), 'held')`.execute(db);
 }
+
+/** How many services one call reports. */
+const REPORTED_AT_ONCE = 100;
+
+/**
+ * Reports, once for each deletion, that deleted services of a region may be purged before their
+ * time for a restore is over. Those that only a repository has are not affected.
+ *
+ * @param facts `restorableMs`: for how long they could be restored
+ * @returns those that were reported
+ */
+export async function reportRestoreRisk(
+  db: Db,
+  region: string,
+  facts: { usedPercent: number; purgedAtPercent: number; restorableMs: number },
+): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    with reported as (
+      update services set risk_reported_of = deleted_at
+      where id = any (array(
+        select id from services
+        where region_code = ${region} and deleted_at is not null and project_id is not null
+          and parent_id is null and kept is null and not purge
+          and risk_reported_of is distinct from deleted_at
+        order by deleted_at
+        limit ${REPORTED_AT_ONCE}
+        for update skip locked))
+      returning id, project_id, name, deleted_at)
+    select id, emit_event(project_id, 'service.restore_at_risk', json_build_object(
+      'service_id', id, 'name', name,
+      'restorable_until', utc_text(deleted_at + ${`${facts.restorableMs} ms`}::interval),
+      'used_percent', ${Math.floor(facts.usedPercent)}::int,
+      'purged_at_percent', ${facts.purgedAtPercent}::int))
+    from reported`.execute(db);
+  return rows.map(({ id }) => id);
+}

@@ -107,6 +107,7 @@ export async function listDeletedServices(db: Db, projectId: string) {
   return db
     .selectFrom('services')
     .select(['id', 'name', 'service_type', 'environment', 'created_by', 'deleted_at', 'kept'])
+    .select('region_code')
     .select((row) =>
       row
         .selectFrom('repositories')

@@ -244,7 +244,7 @@ function Delete({ service }: { service: Service }) {
         <div className={`${classes.row} ${classes.between}`}>
           <p className={classes.hint}>
             Its processes end and its endpoint closes. It can be restored for a while, with its data
-            and password: see Deleted.
+            and password: see Deleted. That time ends earlier if the disk fills.
           </p>
           <ConfirmName
             label="Delete…"

@@ -153,12 +153,12 @@ function lifeRoutes(api: App, context: ApiContext): void {
     },
     async (request, reply) => {
       const { purge } = request.query;
-      const [caller, id] = [callerOf(request), request.service.key];
+      const [caller, { service }] = [callerOf(request), request];
       return answer(
         reply,
         purge === 'true'
-          ? await purgeService(context, caller, id)
-          : await deleteService(context, caller, id),
+          ? await purgeService(context, caller, service.key)
+          : await deleteService(context, caller, service),
       );
     },
   );

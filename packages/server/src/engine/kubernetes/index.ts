@@ -6,6 +6,7 @@ import type { Rounds } from '../../lib/rounds.ts';
 import type { CertificateAuthority } from '../../lib/tls.ts';
 import { takeUsablePort } from '../addresses.ts';
 import type { ForkStrategy } from '@howdah/contract';
+import { UNKNOWN_DISK_BYTES } from '../disk.ts';
 import type { Engine, Observing } from '../engine.ts';
 import type { ObjectStore } from '../object-store.ts';
 import type { KeptLogs } from '../kept-logs.ts';
@@ -249,12 +250,14 @@ const NO_EXTENSIONS: Engine['extensions'] = {
   of: async () => [],
 };
 
-/** A storage class has no size: a volume that cannot be had says so in its own pod. */
-const UNKNOWN_BYTES = Number.MAX_SAFE_INTEGER;
-
 function createStorage({ cache }: Region): Engine['storage'] {
   return {
-    disk: async () => ({ totalBytes: UNKNOWN_BYTES, freeBytes: UNKNOWN_BYTES, usedPercent: 0 }),
+    // A storage class has no size: a volume that cannot be had says so in its own pod.
+    disk: async () => ({
+      totalBytes: UNKNOWN_DISK_BYTES,
+      freeBytes: UNKNOWN_DISK_BYTES,
+      usedPercent: 0,
+    }),
     shared: async () => null,
     // Its volume, which cannot become smaller.
     usedBytes: async (id) => (cache.cluster(id)?.desired?.storageGb ?? 0) * 1e9,
