@@ -70,7 +70,10 @@ async function followOperation(
     );
     list.update(operation);
     const { kind, status, error } = operation;
-    if (status === 'succeeded') return;
+    if (status === 'succeeded') {
+      for (const line of notCarriedLines(operation.not_carried, 'was not carried over')) note(line);
+      return;
+    }
     if (status === 'failed') throw new Failure(`${kind} failed: ${error ?? 'no reason was given'}`);
     const nowMs = performance.now();
     // The control plane tries again until it succeeds: a failure so far is no end.
@@ -129,3 +132,7 @@ function stepList() {
 export function tookMs({ started, finished }: Step): number {
   return Date.parse(finished ?? started) - Date.parse(started);
 }
+
+/** What an operation leaves behind. @param how the rest of the first line */
+export const notCarriedLines = (left: readonly string[] | undefined, how: string): string[] =>
+  left === undefined ? [] : [`this ${how}:`, ...left.map((line) => `  - ${line}`)];

@@ -3,6 +3,7 @@ import { DryRunError, HowdahError, isUntrusted, NoAnswerError, type Schemas } fr
 import { CommanderError } from 'commander';
 import { inOurWords } from './api-words.ts';
 import { EXIT_CODES, exitOf } from './exit.ts';
+import { notCarriedLines } from './follow.ts';
 import { FORMATS, note, paintNote, say, showAs } from './output.ts';
 import { createProgram } from './program.ts';
 
@@ -35,8 +36,9 @@ try {
 async function showPlan(plan: Schemas['DryRun']): Promise<void> {
   const format = FORMATS.find((known) => known === asked['output']) ?? 'table';
   await showAs(format, plan, 'plan', () => {
-    const { operation, note: said } = plan;
+    const { operation, note: said, not_carried: left } = plan;
     if (said !== undefined) say(said);
+    for (const line of notCarriedLines(left, 'would not be carried over')) say(line);
     if (operation === null) return say('Nothing was done. There would be no operation.');
     say(
       `Nothing was done. It would ${operation.kind}${operation.service_id === null ? '' : ` ${operation.service_id}`}:`,

@@ -168,16 +168,18 @@ export function linesOf(
     error,
     steps,
     remaining_seconds: remaining,
+    not_carried: left = [],
   }: Schemas['Operation'],
   keyName: NameOf,
 ): string[] {
-  const left = remaining === undefined ? '' : `, about ${duration(remaining * 1000)} more`;
+  const more = remaining === undefined ? '' : `, about ${duration(remaining * 1000)} more`;
   return [
-    `${created} ${kind} ${status}${left}, requested by ${keyName(requested_by)}${error === undefined ? '' : `: ${error}`}`,
+    `${created} ${kind} ${status}${more}, requested by ${keyName(requested_by)}${error === undefined ? '' : `: ${error}`}`,
     ...steps.map((step) => {
       const took = step.finished === null ? 'under way' : duration(tookMs(step));
       return `  ${step.name} ${took}${step.detail === null ? '' : `, ${step.detail}`}`;
     }),
+    ...left.map((line) => `  not carried over: ${line}`),
   ];
 }
 

@@ -380,6 +380,25 @@ export async function listInKit(
   throw new Error('the server made a dry run in earnest');
 }
 
+/** What a fork would not have of its service: a dry run says it. */
+export const forkLossesQuery = (project: string, id: string, body: Schemas['ForkService']) =>
+  queryOptions({
+    queryKey: ['fork losses', project, id, body],
+    queryFn: async ({ signal }): Promise<string[]> => {
+      try {
+        await dryClient.POST('/projects/{project_id}/services/{service_id}/forkService', {
+          params: { path: { project_id: project, service_id: id } },
+          body,
+          signal,
+        });
+      } catch (error) {
+        if (error instanceof DryRunError) return error.answer.not_carried ?? [];
+        throw error;
+      }
+      throw new Error('the server made a dry run in earnest');
+    },
+  });
+
 export const createFromKit = (project: string, request: Schemas['CreateServiceFromKit']) =>
   created(
     client.POST('/projects/{project_id}/services/fromKit', {

@@ -2719,6 +2719,8 @@ export interface components {
             }[];
             /** @description why it failed, or why its last attempt did and is being retried */
             error?: string;
+            /** @description what its result does not have of the service, in words; absent: nothing */
+            not_carried?: string[];
             /**
              * Format: date-time
              * @description when it was accepted
@@ -3418,6 +3420,8 @@ export interface components {
             response_status: number;
             /** @description what it would do beside its steps, in words */
             note?: string;
+            /** @description what the result would not have of the service, in words; absent: nothing */
+            not_carried?: string[];
             /** @description of createServiceFromKit without a service: those in the repository */
             services?: {
                 /** @description its id there */

@@ -29,6 +29,11 @@ export const OperationSchema = Named(
         description: 'why it failed, or why its last attempt did and is being retried',
       }),
     ),
+    not_carried: Type.Optional(
+      Type.Array(Type.String(), {
+        description: 'what its result does not have of the service, in words; absent: nothing',
+      }),
+    ),
     created: dateTime('when it was accepted'),
     finished: Type.Union([dateTime('when it ended'), Type.Null()]),
     remaining_seconds: Type.Optional(

@@ -273,6 +273,11 @@ export const DryRunSchema = Named(
     note: Type.Optional(
       Type.String({ description: 'what it would do beside its steps, in words' }),
     ),
+    not_carried: Type.Optional(
+      Type.Array(Type.String(), {
+        description: 'what the result would not have of the service, in words; absent: nothing',
+      }),
+    ),
     services: Type.Optional(
       Type.Array(KitServiceSchema, {
         description: 'of createServiceFromKit without a service: those in the repository',

@@ -125,6 +125,7 @@ export function answerDryRun(
     dry_run: true,
     response_status: declaredAnswer(reply).status,
     ...(note === undefined ? {} : { note }),
+    ...(planned?.notCarried == null ? {} : { not_carried: [...planned.notCarried] }),
     ...(services === undefined ? {} : { services: [...services] }),
     operation:
       planned === null

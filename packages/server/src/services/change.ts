@@ -78,6 +78,8 @@ export type Planned = {
   spec: ServiceSpec;
   running: boolean;
   sizeBefore: Size;
+  /** What its result would not have of the service, in words; null: nothing. */
+  notCarried: readonly string[] | null;
 };
 
 /** The notes of a dry run, beside its steps. */
@@ -134,5 +136,6 @@ async function plannedBy(tx: Tx, { operationId, sizeBefore }: Outcome): Promise<
     spec,
     running: locked.service.reachable,
     sizeBefore: sizeBefore ?? spec.size,
+    notCarried: operation.not_carried,
   };
 }

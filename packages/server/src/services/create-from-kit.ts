@@ -36,6 +36,7 @@ import { insertServiceAtEndpoint } from './create-service.ts';
 import { refuseMissingLibraries } from './extensions.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseUsedName } from './names.ts';
+import { keepNotCarried } from './not-carried.ts';
 import { regionOrRefuse } from './regions.ts';
 import { refusing, type RepositoryContext } from './repositories.ts';
 import { repositoryOf, sealRepository } from './repository-secrets.ts';
@@ -114,6 +115,7 @@ export async function createServiceFromKit(
     const fresh = await insertServiceAtEndpoint(region, tx, made);
     const subject = { id: fresh.id, project_id: caller.projectId };
     const operation = await beginOperation(tx, subject, 'create', caller, null);
+    await keepNotCarried(tx, operation.id, { kind: 'createFromKit' }, null);
     const row = await changeService(tx, fresh, change, operation);
     await makeDue(tx, row.id);
     return { doc: row.doc, operationId: operation.id, initialPassword, ...note };

@@ -9,6 +9,7 @@ import { type Caller, makeChange } from './change.ts';
 import { reserveEndpoint } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
+import { keepNotCarried } from './not-carried.ts';
 import { describeSource, findSource, recoveryFrom } from './recover-service.ts';
 import {
   type Accepted,
@@ -52,6 +53,7 @@ export async function restoreService(
     const lost = service.kept === null ? {} : await restoredFrom(tx, region, service, source);
     await refuseWithoutAnswer(region);
     const next = await beginOperation(tx, service, 'restore', caller, null);
+    await keepNotCarried(tx, next.id, { kind: 'restore' }, service);
     const row = await changeService(
       tx,
       service,
@@ -116,7 +118,7 @@ export async function deleteService(
   const { storage } = context.regions.of(code).engine;
   const note = describeRestore(id, context.restoreWindowMs, restoreRisk(await storage.disk()));
   const begin = () => ({ deleting: true });
-  const done = await changeUnderRules(context, caller, id, 'delete', begin, 'delete', note);
+  const done = await changeUnderRules(context, caller, id, 'delete', begin, 'delete', { note });
   return { ...done, restoreNote: note };
 }
 

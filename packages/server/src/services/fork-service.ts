@@ -14,6 +14,7 @@ import type { ControlContext } from './context.ts';
 import { insertServiceAtEndpoint } from './create-service.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { nameOfFork, refuseUsedName } from './names.ts';
+import { keepNotCarried } from './not-carried.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
 import { type Accepted, lockOwnService, refuseMoved } from './service-rules.ts';
 import { readUsedStorageGb, storageOrRefuse } from './storage-quota.ts';
@@ -72,11 +73,16 @@ export async function forkService(
       caller,
       null,
     );
+    const environment = body.environment_tag ?? 'DEV';
+    const newMajor = major === parent.pg_version ? null : major;
+    const { place } = region.engine.moves;
+    const asked = { strategy: body.fork_strategy, environment, newMajor, place };
+    await keepNotCarried(tx, operation.id, { kind: 'fork', ...asked }, parent);
     const change = {
       project_id: caller.projectId,
       region_alias: parent.region_alias,
       name,
-      environment: body.environment_tag ?? 'DEV',
+      environment,
       created: new Date(),
       created_by: caller.publicKey,
       first_verifier: verifier,

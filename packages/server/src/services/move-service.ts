@@ -16,6 +16,7 @@ import type { Tx } from '../store/tables.ts';
 import { type Caller, makeChange } from './change.ts';
 import { refuseSecondProject, reserveEndpoint } from './common.ts';
 import type { ControlContext } from './context.ts';
+import { keepNotCarried } from './not-carried.ts';
 import { protectionOfRow, refuseByRole, refuseUnconfirmed } from './permissions.ts';
 import { regionOrRefuse } from './regions.ts';
 import {
@@ -83,6 +84,7 @@ export async function moveService(
       withheld: false,
     };
     const next = await beginOperation(tx, service, 'move', caller, operation);
+    await keepNotCarried(tx, next.id, { kind: 'move' }, service);
     const row = await changeService(tx, service, { move, attempt: 0 }, next);
     await makeDue(tx, id);
     return { doc: row.doc, operationId: next.id, note: noteOf(to, data) };

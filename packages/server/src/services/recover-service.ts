@@ -39,7 +39,7 @@ export async function recoverService(
       return { ...recoveryFrom(service, source), power: 'running' };
     },
     'recover',
-    describeSource(source),
+    { note: describeSource(source), leaving: { kind: 'recover' } },
   );
   return accepted;
 }

@@ -6,8 +6,10 @@ import type { Region } from '../engine/regions.ts';
 import type { Caller } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
+import { readSlots } from './not-carried.ts';
 import { refuseImpossible } from './regions.ts';
 import { type Accepted, changeUnderRules } from './service-rules.ts';
+import type { ServicePlace } from '../store/service-documents.ts';
 import type { Tx } from '../store/tables.ts';
 
 /** Checks the counts of a request. */
@@ -68,35 +70,33 @@ export function refuseWithoutReplicas(service: ServiceRow, action: 'switchover' 
     );
 }
 
-export function switchOver(context: ControlContext, caller: Caller, id: string): Promise<Accepted> {
-  return changeUnderRules(
-    context,
-    caller,
-    id,
-    'switchover',
-    (service) => {
-      refuseWithoutReplicas(service, 'switchover');
-      return { switchover: true };
-    },
-    'switchover',
-  );
-}
-
-export function startDrill(
+export async function switchOver(
   context: ControlContext,
   caller: Caller,
-  id: string,
+  { key: id, region_code: code }: ServicePlace,
+): Promise<Accepted> {
+  const decide = (service: ServiceRow): ServiceChange => {
+    refuseWithoutReplicas(service, 'switchover');
+    return { switchover: true };
+  };
+  const slots = await readSlots(context.regions.of(code), id);
+  return changeUnderRules(context, caller, id, 'switchover', decide, 'switchover', {
+    leaving: { kind: 'switchover', slots },
+  });
+}
+
+export async function startDrill(
+  context: ControlContext,
+  caller: Caller,
+  { key: id, region_code: code }: ServicePlace,
   kind: DrillKind,
 ): Promise<Accepted> {
-  return changeUnderRules(
-    context,
-    caller,
-    id,
-    'drill',
-    (service) => {
-      refuseWithoutReplicas(service, 'drill');
-      return { drill: kind };
-    },
-    'drill',
-  );
+  const decide = (service: ServiceRow): ServiceChange => {
+    refuseWithoutReplicas(service, 'drill');
+    return { drill: kind };
+  };
+  const slots = await readSlots(context.regions.of(code), id);
+  return changeUnderRules(context, caller, id, 'drill', decide, 'drill', {
+    leaving: { kind, slots },
+  });
 }

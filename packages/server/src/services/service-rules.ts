@@ -1,11 +1,13 @@
 /** The rules that every change of a service follows. */
 import { type Action, ALLOWED, ApiError, type OperationKind, refusal } from '@howdah/contract';
+import type { Leaving } from '../domain/service/not-carried.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
 import { EngineUnavailable } from '../engine/engine.ts';
 import { RegionNotServed, type Region } from '../engine/regions.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
+import { keepNotCarried } from './not-carried.ts';
 import { protectionOfRow, refuseByRole, refuseUnconfirmed } from './permissions.ts';
 import { isRegional, refuseImpossible } from './regions.ts';
 import { makeDue } from '../store/leases.ts';
@@ -21,7 +23,7 @@ export type Accepted = Outcome & { doc: string };
  * records the change and its operation.
  *
  * @param decide returns what changes; null: nothing
- * @param note what a dry run says beside the steps
+ * @param said `note`: what a dry run says beside the steps; `leaving`: what is left behind
  */
 export async function changeUnderRules(
   context: ControlContext,
@@ -30,7 +32,7 @@ export async function changeUnderRules(
   action: Action,
   decide: (service: ServiceRow, tx: Tx) => ServiceChange | null | Promise<ServiceChange | null>,
   kind: OperationKind,
-  note?: string,
+  { note, leaving }: { note?: string; leaving?: Leaving } = {},
 ): Promise<Accepted> {
   return makeChange(context.store, caller, async (tx) => {
     const { service, operation } = await lockOwnService(tx, caller, id);
@@ -47,6 +49,7 @@ export async function changeUnderRules(
     if (changed === null) return { doc: service.doc, operationId: null };
     await refuseWithoutAnswer(region);
     const next = await beginOperation(tx, service, kind, caller, operation);
+    if (leaving !== undefined) await keepNotCarried(tx, next.id, leaving, service);
     // An operation that takes the place of another ends what that one was asked for.
     const request = { creates_extension: null, drops_extension: null };
     const row = await changeService(tx, service, { ...request, ...changed, attempt: 0 }, next);

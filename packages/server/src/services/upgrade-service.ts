@@ -10,6 +10,7 @@ import type { Tx } from '../store/tables.ts';
 import { type Caller, makeChange } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { refuseFullDisk } from './common.ts';
+import { readSlots } from './not-carried.ts';
 import { protectionOfRow, refuseByRole } from './permissions.ts';
 import { type Accepted, changeUnderRules, lockOwnService } from './service-rules.ts';
 
@@ -51,7 +52,8 @@ async function upgrade(
     'nobody can connect while the data is copied, which takes as long as a dump and a restore: ' +
     'with try, a copy shows how long. The former data is kept for as long as a deleted service: ' +
     'undo brings it back. Points in time before the upgrade cannot be reached after it.';
-  return changeUnderRules(context, caller, id, 'upgrade', decide, 'upgrade', note);
+  const leaving = { kind: 'upgrade', slots: await readSlots(region, id) } as const;
+  return changeUnderRules(context, caller, id, 'upgrade', decide, 'upgrade', { note, leaving });
 }
 
 /** Tries an upgrade beside the service. While one is tried, another call returns its operation. */
@@ -105,7 +107,10 @@ async function undoUpgrade(
   const note =
     'the data from before the upgrade comes back, with its snapshots and its WAL; what was ' +
     'written since then is lost. Nobody can connect meanwhile.';
-  return changeUnderRules(context, caller, id, 'undoUpgrade', decide, 'undoUpgrade', note);
+  return changeUnderRules(context, caller, id, 'undoUpgrade', decide, 'undoUpgrade', {
+    note,
+    leaving: { kind: 'undoUpgrade' },
+  });
 }
 
 /** @throws ApiError when the data cannot become that of the version */

@@ -111,6 +111,19 @@ export async function besideUnderWay(
   return row ?? null;
 }
 
+/** Records what an operation does not carry over. */
+export async function recordNotCarried(
+  tx: Tx,
+  id: string,
+  lines: readonly string[],
+): Promise<void> {
+  await tx
+    .updateTable('operations')
+    .set({ not_carried: [...lines] })
+    .where('id', '=', id)
+    .execute();
+}
+
 /** Whether an operation has not ended. */
 export async function isUnderWay(db: Db, id: string): Promise<boolean> {
   return (

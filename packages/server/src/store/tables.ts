@@ -129,7 +129,7 @@ export interface Tables {
     | 'read_replica_sets'
     | 'warnings'
   >;
-  operations: TableOf<OperationRow, 'created', 'steps' | 'request'>;
+  operations: TableOf<OperationRow, 'created' | 'not_carried', 'steps' | 'request'>;
   vpcs: {
     /** A bigint, which is read as text. */
     id: Generated<string>;

@@ -27,6 +27,7 @@ import {
 import { useMe } from '../../session.ts';
 import { whyDenied, whyNot } from '../../status.ts';
 import create from '../create.module.css';
+import { ForkLosses } from './ForkLosses.tsx';
 import { ForkVersion } from './ForkVersion.tsx';
 import { OffMachine } from './OffMachine.tsx';
 import { Recover } from './Recover.tsx';
@@ -195,6 +196,7 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
         {strategy !== 'PITR' && (
           <ForkVersion service={service} version={version} onChange={setVersion} />
         )}
+        {why === null && <ForkLosses service={service} strategy={strategy} version={version} />}
       </Form>
     </Card>
   );

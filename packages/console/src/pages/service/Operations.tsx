@@ -85,6 +85,22 @@ function One({ operation }: { operation: Operation }) {
         </span>
       </div>
       <Steps operation={operation} shownAbove={useProblem()?.problem} />
+      <NotCarried operation={operation} />
     </article>
+  );
+}
+
+/** What the result of an operation does not have of its service. */
+function NotCarried({ operation: { not_carried: left = [] } }: { operation: Operation }) {
+  if (left.length === 0) return null;
+  return (
+    <details className={classes.hint}>
+      <summary>Not carried over: {left.length}</summary>
+      <ul>
+        {left.map((line) => (
+          <li key={line}>{line}</li>
+        ))}
+      </ul>
+    </details>
   );
 }

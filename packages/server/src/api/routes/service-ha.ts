@@ -41,7 +41,7 @@ export function highAvailabilityRoutes(api: App, context: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(reply, await switchOver(context, callerOf(request), request.service.key)),
+      answer(reply, await switchOver(context, callerOf(request), request.service)),
   );
 
   api.post(
@@ -61,7 +61,7 @@ export function highAvailabilityRoutes(api: App, context: ApiContext): void {
     async (request, reply) =>
       answer(
         reply,
-        await startDrill(context, callerOf(request), request.service.key, request.body.kind),
+        await startDrill(context, callerOf(request), request.service, request.body.kind),
       ),
   );
 }

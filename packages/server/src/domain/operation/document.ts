@@ -14,6 +14,7 @@ export function operationDocument(
     status: row.status,
     requested_by: row.requested_by,
     steps: row.steps,
+    ...(row.not_carried === null ? {} : { not_carried: row.not_carried }),
     ...(row.error === null ? {} : { error: row.error }),
     created: row.created.toISOString(),
     finished: row.finished === null ? null : row.finished.toISOString(),

@@ -17,6 +17,8 @@ export type OperationRow = {
   steps: OperationStep[];
   /** The request, where the row of the service does not say it; null: it says all. */
   request: OperationRequest | null;
+  /** What it does not carry over, in words for users; null: nothing, or it makes no copy. */
+  not_carried: string[] | null;
   error: string | null;
   created: Date;
   finished: Date | null;

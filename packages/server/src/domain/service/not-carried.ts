@@ -1,0 +1,149 @@
+/**
+ * What the result of an operation does not have of its service, in words for users: said by a dry
+ * run, and kept with the operation. The only table of it.
+ */
+import type { Environment, ForkStrategy } from '@howdah/contract';
+import type { Moves } from '../../engine/moves.ts';
+import type { ServiceRow } from './row.ts';
+
+/** The facts of the service that something is made of. */
+export type Carried = Pick<
+  ServiceRow,
+  | 'backup_retention_days'
+  | 'environment'
+  | 'kept'
+  | 'metric_exporter_id'
+  | 'pooler'
+  | 'read_replica_sets'
+  | 'replica_count'
+  | 'status'
+>;
+
+/** The operations that leave something behind, and what they were asked for. */
+export type Leaving =
+  | {
+      kind: 'fork';
+      strategy: ForkStrategy;
+      environment: Environment;
+      newMajor: number | null;
+      /** Where it runs; the operator of a cluster has each copy recover. */
+      place: Moves['place'];
+    }
+  | { kind: 'createFromKit' }
+  | { kind: 'restore' | 'recover' | 'undoUpgrade' | 'move' }
+  | { kind: 'upgrade' | 'switchover' | 'failover'; slots: readonly string[] };
+
+/** Tenants choose the names of slots and sets, and how many there are. */
+const NAMES_SHOWN = 5;
+
+const STATISTICS = 'the counters of pg_stat_… and pg_stat_statements, which begin again at zero';
+const UNLOGGED = 'the rows of unlogged tables, and the values of unlogged sequences';
+const SLOTS = 'replication slots, logical and physical: consumers create them again';
+const LOGS = 'server logs and metrics from before';
+const POINTS = 'snapshots and points in time from before';
+const OWN_PASSWORD =
+  'the password of tsdbadmin: it has another one; all other roles keep their passwords';
+const PLANNER =
+  'statistics of the planner: ANALYZE makes new ones, by the settings of the new version';
+
+/** @param service null: it belongs to another installation, and its settings are not read */
+export function notCarriedBy(leaving: Leaving, service: Carried | null): string[] {
+  switch (leaving.kind) {
+    case 'fork':
+      return ofFork(leaving, service);
+    case 'createFromKit':
+      return [
+        OWN_PASSWORD,
+        'connection pooler, standbys, read replica sets, VPC, allow list, exporter, environment ' +
+          'and backup retention: those of the other installation',
+        SLOTS,
+        UNLOGGED,
+        STATISTICS,
+        LOGS,
+        POINTS,
+      ];
+    case 'restore':
+      // A service whose data is still on its machine comes back with all that it had.
+      return service === null || service.kept === null
+        ? []
+        : [...ofSets(service), SLOTS, UNLOGGED, STATISTICS, 'server logs from before', POINTS];
+    case 'recover':
+      return [
+        'writes after the last one whose WAL is left: the present data is set aside',
+        SLOTS,
+        UNLOGGED,
+        STATISTICS,
+      ];
+    case 'upgrade':
+      return [namedSlots(leaving.slots), STATISTICS, PLANNER, POINTS_OF_UPGRADE];
+    case 'undoUpgrade':
+      return [
+        'everything that was written since the upgrade',
+        'snapshots and points in time since the upgrade',
+      ];
+    case 'move':
+      return [
+        'the host and port of its endpoint: clients need the new ones',
+        STATISTICS,
+        'server logs from before',
+        POINTS,
+      ];
+    case 'switchover':
+    case 'failover':
+      return [namedSlots(leaving.slots), UNLOGGED, STATISTICS];
+  }
+}
+
+const POINTS_OF_UPGRADE =
+  'snapshots and points in time from before: an undo of the upgrade brings them back, for as long ' +
+  'as the former data is kept';
+
+type Fork = Extract<Leaving, { kind: 'fork' }>;
+
+function ofFork(
+  { strategy, environment, newMajor, place }: Fork,
+  parent: Carried | null,
+): string[] {
+  // A copy of the files of a server that was shut down recovers nothing, and has both.
+  const lies = strategy === 'NOW' && place === 'machine' && parent?.status === 'PAUSED';
+  return [
+    OWN_PASSWORD,
+    ...(parent === null ? [] : ofSettings(parent)),
+    ...(parent !== null && parent.environment !== environment
+      ? [`its environment ${parent.environment}: the fork is ${environment}`]
+      : []),
+    SLOTS,
+    ...(lies ? [] : [UNLOGGED]),
+    ...(lies && newMajor === null ? [] : [STATISTICS]),
+    ...(newMajor === null ? [] : [PLANNER]),
+    LOGS,
+    POINTS,
+  ];
+}
+
+/** What belongs to the service beside its data. VPC, allow list and libraries are carried over. */
+function ofSettings(parent: Carried): string[] {
+  const { pooler, replica_count: replicas, metric_exporter_id: exporter } = parent;
+  const { backup_retention_days: days } = parent;
+  return [
+    ...(pooler ? ['its connection pooler'] : []),
+    ...(replicas > 0 ? [`its ${replicas === 1 ? 'standby' : `${replicas} standbys`}`] : []),
+    ...ofSets(parent),
+    ...(exporter === null ? [] : ['its exporter of metrics']),
+    ...(days === null ? [] : [`its own backup retention of ${days} days`]),
+  ];
+}
+
+const ofSets = ({ read_replica_sets: sets }: Carried): string[] =>
+  sets.length === 0 ? [] : [`its read replica sets: ${shown(sets.map(({ name }) => name))}`];
+
+const namedSlots = (slots: readonly string[]): string =>
+  slots.length === 0
+    ? SLOTS
+    : `its replication slots ${shown(slots)}: consumers create them again, and read their tables again`;
+
+function shown(names: readonly string[]): string {
+  const some = names.slice(0, NAMES_SHOWN).map((name) => name.slice(0, 64));
+  const more = names.length > NAMES_SHOWN ? ` and ${names.length - NAMES_SHOWN} more` : '';
+  return `${some.join(', ')}${more}`;
+}
