@@ -379,6 +379,72 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     caughtBy: { gate: 'A', tests: [{ file: 'packages/server/test/fleet.test.ts' }] },
   },
   {
+    name: 'size-without-room',
+    breaks: ['create', 'resize'],
+    effect: 'a size that is larger than the machine is accepted',
+    edits: [
+      {
+        file: 'packages/server/src/services/common.ts',
+        from: 'const why = force ? null : whyNoRoom(',
+        to: 'const why = force || size !== null ? null : whyNoRoom(',
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: 'packages/server/test/capacity.test.ts', name: 'is refused by each call' }],
+    },
+  },
+  {
+    name: 'unannounced-purge',
+    breaks: ['undelete', 'events'],
+    effect: 'no event says that a deleted service may be purged early',
+    edits: [
+      {
+        file: 'packages/server/src/reconcile/storage.ts',
+        from: 'if (disk.usedPercent >= DISK_TIGHT_PERCENT)',
+        to: 'if (disk.usedPercent >= 10 * DISK_TIGHT_PERCENT)',
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: 'packages/server/test/restore-risk.test.ts' }],
+    },
+  },
+  {
+    name: 'purge-without-entry',
+    breaks: ['undelete', 'audit log'],
+    effect: 'an early purge is not in the audit log',
+    edits: [
+      {
+        file: 'packages/server/src/reconcile/storage.ts',
+        from: "await recordRemoval(tx, id, 'purgeOnFullDisk', removal, HOWDAH);",
+        to: "void [recordRemoval, id, 'purgeOnFullDisk', removal, HOWDAH];",
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: 'packages/server/test/restore-risk.test.ts' }],
+    },
+  },
+  {
+    name: 'unsaid-loss',
+    breaks: ['fork', 'switchover'],
+    effect: 'an operation does not say what it leaves behind',
+    edits: [
+      {
+        file: 'packages/server/src/services/not-carried.ts',
+        from: 'if (lines.length > 0) await',
+        to: 'if (lines.length > 99) await',
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [
+        { file: 'packages/server/test/not-carried.test.ts', name: 'running service|switchover' },
+      ],
+    },
+  },
+  {
     name: 'home-made-again',
     breaks: ['stop and start'],
     effect: 'a metadata database whose directory is gone is made again, and is empty',

@@ -133,6 +133,6 @@ export function tookMs({ started, finished }: Step): number {
   return Date.parse(finished ?? started) - Date.parse(started);
 }
 
-/** What an operation leaves behind. @param how the rest of the first line */
+/** The lines that say what an operation leaves behind. @param how the rest of the first line */
 export const notCarriedLines = (left: readonly string[] | undefined, how: string): string[] =>
   left === undefined ? [] : [`this ${how}:`, ...left.map((line) => `  - ${line}`)];

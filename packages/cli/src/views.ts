@@ -173,8 +173,9 @@ export function linesOf(
   keyName: NameOf,
 ): string[] {
   const more = remaining === undefined ? '' : `, about ${duration(remaining * 1000)} more`;
+  const why = error === undefined ? '' : `: ${error}`;
   return [
-    `${created} ${kind} ${status}${more}, requested by ${keyName(requested_by)}${error === undefined ? '' : `: ${error}`}`,
+    `${created} ${kind} ${status}${more}, requested by ${keyName(requested_by)}${why}`,
     ...steps.map((step) => {
       const took = step.finished === null ? 'under way' : duration(tookMs(step));
       return `  ${step.name} ${took}${step.detail === null ? '' : `, ${step.detail}`}`;

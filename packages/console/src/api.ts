@@ -380,7 +380,7 @@ export async function listInKit(
   throw new Error('the server made a dry run in earnest');
 }
 
-/** What a fork would not have of its service: a dry run says it. */
+/** The parts of its service that a fork would not have: a dry run names them. */
 export const forkLossesQuery = (project: string, id: string, body: Schemas['ForkService']) =>
   queryOptions({
     queryKey: ['fork losses', project, id, body],

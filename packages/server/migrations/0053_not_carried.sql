@@ -1,3 +1,3 @@
--- What an operation did not carry over, in words for users; null: nothing, or it makes no copy.
+-- The parts of its service that the result of an operation does not have, in words for users; null: none.
 
 alter table operations add column not_carried text[];

@@ -26,14 +26,14 @@ const calls = (): [path: string, body: object][] => [
   [`/services/${service.service_id}/replicaSets`, { name: 'readers', nodes: 1 }],
 ];
 
-test('every call that takes a size refuses one that is more than the machine has, a dry run too', async () => {
+test('a size that is more than the machine has is refused by each call, and by its dry run', async () => {
   for (const [path, body] of calls())
     for (const query of ['', '?dry_run=true']) {
       const answer = await cloud.request('POST', `${path}${query}`, { ...body, ...TOO_LARGE });
       expect(answer, path).toMatchObject({ status: 422, body: { code: 'UNAVAILABLE_HERE' } });
       expect(answer.body).toMatchObject({
         message: expect.stringMatching(
-          /4000\/16 is more than the machine of the region \S+ has, 2 CPU and 7.5 GB of memory.*Choose 2000\/8.*force=true/,
+          /4000\/16 is more than the machine of .* 2 CPU and 7.5 GB of memory.*2000\/8.*force=true/,
         ),
       });
     }

@@ -1,4 +1,4 @@
-/** A disk that fills ends the time for a restore early: said beforehand, and recorded afterwards. */
+/** A disk that fills ends the time for a restore early: announced, and recorded afterwards. */
 import { execFile } from 'node:child_process';
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -59,9 +59,9 @@ describe.runIf(possible)('a deleted service on a disk that fills', () => {
   const listed = async () => (await cloud.request('GET', '/deletedServices')).body;
   const round = () => cloud.round('storage');
 
-  test('the answer to a delete, and that to its dry run, say what ends the time early', async () => {
+  test('the answers to a delete and to its dry run say what ends the time early', async () => {
     const note = expect.stringMatching(
-      /restores it for 24 hours; its data is gone earlier if the disk fills: from 90 % on.*it is \d+ % full/,
+      /it for 24 hours; its data is gone earlier if the disk fills: from 90 %.* \d+ % full/,
     );
     const dry = await cloud.request('DELETE', `${path()}?dry_run=true`);
     expect(dry.body).toMatchObject({ note });
@@ -77,7 +77,7 @@ describe.runIf(possible)('a deleted service on a disk that fills', () => {
     expect(await events()).toEqual([]);
   });
 
-  test('from 85 % on, one event for each deletion says it, and so do the list and the command', async () => {
+  test('from 85 % on, one event for each deletion says it, and so does the list', async () => {
     const reported = {
       type: 'service.restore_at_risk',
       data: {

@@ -75,7 +75,7 @@ export function Usage() {
   );
 }
 
-/** What the machine of a region has, and for operators what the sizes of its services are. */
+/** The size of the machine of a region, and for operators the sizes of its services together. */
 function Machine({ region: { code, capacity, committed } }: { region: Region }) {
   if (capacity === undefined) return null;
   const { cpu_millis: cpu, memory_bytes: memory } = capacity;

@@ -66,8 +66,8 @@ export const RegionSchema = Named(
         },
         {
           description:
-            'the sizes of all services of the region together, those of other projects and paused ' +
-            'ones too; for keys of the operator project only',
+            'the sizes of all services of the region together, those of other projects and ' +
+            'paused ones too; for keys of the operator project only',
         },
       ),
     ),

@@ -52,7 +52,8 @@ function addDeleteService(server: McpServer, cloud: Cloud): void {
       );
       return {
         summary: done
-          ? `${found.name} (${found.service_id}) is deleted; restore_service can restore it for a while. ${data?.restore_note ?? ''}`.trim()
+          ? `${found.name} (${found.service_id}) is deleted; restore_service can restore it for a ` +
+            `while. ${data?.restore_note ?? ''}`.trim()
           : `${found.name} is being deleted.`,
         data: {
           service_id: found.service_id,

@@ -19,7 +19,7 @@ export const RESERVE_AGAIN_PERCENT = 95;
 /** With less than this on a full disk, no service may grow, in bytes. */
 const SCARCE_BYTES = 128e6;
 
-/** What may end the time for a restore of a deleted service early. */
+/** Whether the time for a restore of a deleted service may soon end early, and by what. */
 export type RestoreRisk = Readonly<{ isHigh: boolean; note: string }>;
 
 /** @returns null: a region without a disk of its own, where nothing ends it */

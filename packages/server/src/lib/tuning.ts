@@ -82,7 +82,7 @@ export type Tuning = Readonly<{
   verifyAgainMs: number;
   /** The largest size of the file that keeps disk space for the control plane. */
   reserveMaxBytes: number;
-  /** What the machine counts as having; null: what it has. */
+  /** The processors and the memory that the machine counts as having; null: those that it has. */
   capacity: Capacity | null;
 }>;
 

@@ -78,7 +78,7 @@ export type Planned = {
   spec: ServiceSpec;
   running: boolean;
   sizeBefore: Size;
-  /** What its result would not have of the service, in words; null: nothing. */
+  /** The parts of the service that its result would not have, in words; null: none. */
   notCarried: readonly string[] | null;
 };
 

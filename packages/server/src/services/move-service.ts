@@ -107,8 +107,8 @@ function whyTooLarge(service: ServiceRow, { code, engine }: Region): string[] {
   const [size, { room }] = [sizeOf(service), engine.capabilities];
   if (room === null || size === 'shared' || hasRoom(size, room)) return [];
   return [
-    `its size ${size.cpuMillis}/${size.memoryGbs} is more than ${room.place} of the region ${code} ` +
-      `has, ${describeCapacity(room)}; resize it first`,
+    `its size ${size.cpuMillis}/${size.memoryGbs} is more than ${room.place} of the region ` +
+      `${code} has, ${describeCapacity(room)}; resize it first`,
   ];
 }
 

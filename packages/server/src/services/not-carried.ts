@@ -1,4 +1,4 @@
-/** Records what an operation does not carry over, for its dry run and for those who read it later. */
+/** Records what an operation does not carry over, for its dry run and for later readers. */
 import { notCarriedBy, type Carried, type Leaving } from '../domain/service/not-carried.ts';
 import { EngineUnavailable } from '../engine/engine.ts';
 import type { Region } from '../engine/regions.ts';

@@ -1,4 +1,4 @@
-/** What the sizes of the services of a region take together. */
+/** The sizes of the services of a region together. */
 import { sql } from 'kysely';
 import { Client, type ClientConfig } from 'pg';
 import type { Committed } from '../domain/service/capacity.ts';

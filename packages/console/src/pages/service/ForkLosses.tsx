@@ -1,4 +1,4 @@
-/** What a fork would not have of its service. */
+/** The parts of its service that a fork would not have. */
 import type { ForkStrategy } from '@howdah/contract/values';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';

@@ -90,7 +90,7 @@ function One({ operation }: { operation: Operation }) {
   );
 }
 
-/** What the result of an operation does not have of its service. */
+/** The parts of its service that the result of an operation does not have. */
 function NotCarried({ operation: { not_carried: left = [] } }: { operation: Operation }) {
   if (left.length === 0) return null;
   return (

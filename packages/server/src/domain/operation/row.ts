@@ -17,7 +17,7 @@ export type OperationRow = {
   steps: OperationStep[];
   /** The request, where the row of the service does not say it; null: it says all. */
   request: OperationRequest | null;
-  /** What it does not carry over, in words for users; null: nothing, or it makes no copy. */
+  /** The parts that it does not carry over, in words for users; null: none. */
   not_carried: string[] | null;
   error: string | null;
   created: Date;

@@ -24,7 +24,7 @@ test('a size has room if neither its processors nor its memory are more than the
   expect(hasRoom(half, machine(4, 8))).toBe(false);
 });
 
-test('the memory that a kernel keeps for itself takes no size from a machine, and does from a node', () => {
+test('memory that a kernel keeps takes no size from a machine, and does from a node', () => {
   const size = { cpuMillis: 4000, memoryGbs: 16 };
   expect(hasRoom(size, machine(4, 15.5))).toBe(true);
   expect(hasRoom(size, node(4, 15.5))).toBe(false);

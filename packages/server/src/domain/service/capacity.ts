@@ -46,10 +46,10 @@ export function whyNoRoom(size: Size, room: Room | null, region: string): string
   if (room === null || size === 'shared' || hasRoom(size, room)) return null;
   const { cpuMillis, memoryGbs } = largestSize(room);
   return (
-    `cpu_millis, memory_gbs: ${size.cpuMillis}/${size.memoryGbs} is more than ${room.place} of the ` +
-    `region ${region} has, ${describeCapacity(room)}. Choose ${cpuMillis}/${memoryGbs} or a ` +
-    'smaller size, or use a larger machine; with force=true it is accepted, and its server may not ' +
-    'start'
+    `cpu_millis, memory_gbs: ${size.cpuMillis}/${size.memoryGbs} is more than ${room.place} of ` +
+    `the region ${region} has, ${describeCapacity(room)}. Choose ${cpuMillis}/${memoryGbs} or a ` +
+    'smaller size, or use a larger machine; with force=true it is accepted, and its server may ' +
+    'not start'
   );
 }
 
@@ -59,8 +59,8 @@ export function whyNoDisk(storageGb: number, totalBytes: number, region: string)
   if (storageGb <= totalGb) return null;
   return (
     `storage_gb: ${storageGb} is more than the disk of the region ${region} has, ${totalGb} GB. ` +
-    'Choose less, or use a larger disk; with force=true it is accepted, and the disk is full before ' +
-    'the quota is reached'
+    'Choose less, or use a larger disk; with force=true it is accepted, and the disk is full ' +
+    'before the quota is reached'
   );
 }
 

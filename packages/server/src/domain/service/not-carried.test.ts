@@ -21,7 +21,7 @@ const FORK = {
 const listOf = (leaving: Leaving, service: Partial<Carried> = {}) =>
   notCarriedBy(leaving, { ...PLAIN, ...service }).join('\n');
 
-test('a fork names what its parent has and it does not get, and nothing that the parent lacks', () => {
+test('a fork names what it does not get of its parent, and nothing that the parent lacks', () => {
   const parts: [Partial<Carried>, string][] = [
     [{ pooler: true }, 'connection pooler'],
     [{ replica_count: 1 }, 'its standby'],

@@ -1,6 +1,6 @@
 /**
- * What the result of an operation does not have of its service, in words for users: said by a dry
- * run, and kept with the operation. The only table of it.
+ * The only table of the parts of a service that the result of an operation does not have, in words
+ * for users. A dry run answers with them, and the operation keeps them.
  */
 import type { Environment, ForkStrategy } from '@howdah/contract';
 import type { Moves } from '../../engine/moves.ts';
@@ -95,8 +95,8 @@ export function notCarriedBy(leaving: Leaving, service: Carried | null): string[
 }
 
 const POINTS_OF_UPGRADE =
-  'snapshots and points in time from before: an undo of the upgrade brings them back, for as long ' +
-  'as the former data is kept';
+  'snapshots and points in time from before: an undo of the upgrade brings them back, for as ' +
+  'long as the former data is kept';
 
 type Fork = Extract<Leaving, { kind: 'fork' }>;
 
@@ -121,7 +121,7 @@ function ofFork(
   ];
 }
 
-/** What belongs to the service beside its data. VPC, allow list and libraries are carried over. */
+/** The parts of a service beside its data. VPC, allow list and libraries are carried over. */
 function ofSettings(parent: Carried): string[] {
   const { pooler, replica_count: replicas, metric_exporter_id: exporter } = parent;
   const { backup_retention_days: days } = parent;
@@ -140,7 +140,8 @@ const ofSets = ({ read_replica_sets: sets }: Carried): string[] =>
 const namedSlots = (slots: readonly string[]): string =>
   slots.length === 0
     ? SLOTS
-    : `its replication slots ${shown(slots)}: consumers create them again, and read their tables again`;
+    : `its replication slots ${shown(slots)}: consumers create them again, and read their tables ` +
+      'again';
 
 function shown(names: readonly string[]): string {
   const some = names.slice(0, NAMES_SHOWN).map((name) => name.slice(0, 64));

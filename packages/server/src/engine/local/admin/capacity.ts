@@ -25,14 +25,19 @@ export async function capacityFinding(home: string): Promise<Finding> {
     return { what, state: 'ok', found: `${has}; the sizes of services are not known now` };
   const { sum, diskBytes } = committed;
   const over = overcommitment(sum, capacity, diskBytes);
-  const sizes = `the sizes of the services are ${sum.cpu_millis / 1000} CPU, ${sum.memory_gbs} GB of memory and ${sum.storage_gb} GB of disk`;
+  const sizes =
+    `the sizes of the services are ${sum.cpu_millis / 1000} CPU, ${sum.memory_gbs} GB of memory ` +
+    `and ${sum.storage_gb} GB of disk`;
   if (over === null) return { what, state: 'ok', found: `${has}; ${sizes}` };
   return {
     what,
     state: 'note',
-    found: `${has}; ${sizes} together: more than there is (${over}). They work until they use it at the same time`,
+    found:
+      `${has}; ${sizes} together: more than there is (${over}). They work until they use it at ` +
+      'the same time',
     remedy:
-      'resize or delete services (howdah service resize NAME), or use a larger machine; howdah metrics shows what a service uses',
+      'resize or delete services (howdah service resize NAME), or use a larger machine; howdah ' +
+      'metrics shows what a service uses',
   };
 }
 

@@ -39,7 +39,7 @@ test('too few huge pages are told from too little memory by the hint', () => {
   expect(withRemedy(message, `${message}\n${hint}`)).toContain('vm.nr_hugepages');
 });
 
-test('what a tenant writes into a message is no cause, and gets into no remedy', () => {
+test('text of a tenant in a message is no cause, and gets into no remedy', () => {
   const forged = 'could not create semaphores: No space left on device';
   for (const message of [
     `FATAL:  database "${forged}" does not exist`,

@@ -1,8 +1,9 @@
 /**
  * What a machine lacks when a server or a step fails for want of it, and the command that adds it.
  *
- * A log may hold texts of tenants, like the name of a database that somebody asked for. So a message
- * is recognised by its beginning, which is PostgreSQL's, and nothing of it gets into a remedy.
+ * A log may hold texts of tenants, like the name of a database that somebody asked for. So a
+ * message is recognised by its beginning, which is PostgreSQL's, and nothing of it gets into a
+ * remedy.
  */
 
 type Want = Readonly<{ lacks: string; remedy: string }>;
@@ -128,7 +129,8 @@ export function reasonOf(error: unknown): string {
   const [code, syscall]: unknown[] = [Reflect.get(error, 'code'), Reflect.get(error, 'syscall')];
   const isErrno = typeof code === 'string' && typeof syscall === 'string';
   // A socket that is busy answers EAGAIN, and too many watches are ENOSPC.
-  const isOther = (code === 'EAGAIN' && !/^spawn/.test(String(syscall))) || syscall === 'watch';
+  const isOther =
+    (code === 'EAGAIN' && !String(syscall).startsWith('spawn')) || syscall === 'watch';
   const want = isErrno && !isOther ? ERRNOS[code] : undefined;
   return join(error.message, want ?? wantOf(error.message));
 }
