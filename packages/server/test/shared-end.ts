@@ -9,20 +9,27 @@ import { promisify } from 'node:util';
 const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));
 const run = promisify(execFile);
 
-/** @returns ends them. @throws Error with what the integrity check found, or a stop that failed */
+/** @returns ends them. @throws AggregateError: what the integrity check found, a stop that failed */
 export default async function setUp(): Promise<() => Promise<void>> {
   const directory = await mkdtemp(join(tmpdir(), 'hd-shared-'));
   process.env['TEST_SHARED'] = directory;
   return async () => {
-    for (const name of await readdir(directory)) await end(join(directory, name));
+    const ended = [];
+    for (const name of await readdir(directory))
+      ended.push(...(await Promise.allSettled([end(join(directory, name))])));
     await rm(directory, { recursive: true });
+    const failed = ended.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []));
+    if (failed.length > 0) throw new AggregateError(failed, failed.map(String).join('\n'));
   };
 }
 
 /** @param path of the file with the environment of an installation */
 async function end(path: string): Promise<void> {
   const env: Record<string, string> = JSON.parse(await readFile(path, 'utf8'));
-  await run(process.execPath, [HOWDAH, 'audit'], { env });
-  await run(process.execPath, [HOWDAH, 'down', '--databases'], { env });
-  await rm(env['HOWDAH_HOME'] ?? '', { recursive: true });
+  try {
+    await run(process.execPath, [HOWDAH, 'audit'], { env });
+  } finally {
+    await run(process.execPath, [HOWDAH, 'down', '--databases'], { env });
+    await rm(env['HOWDAH_HOME'] ?? '', { recursive: true });
+  }
 }
