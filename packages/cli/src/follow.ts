@@ -108,9 +108,7 @@ function stepList() {
     clear();
     const done = steps.filter((step) => step.finished !== null);
     for (const step of done.slice(shown)) {
-      // The last finished step of a failing operation is the one that failed.
-      const mark =
-        error !== undefined && step === done.at(-1) ? paintNote.red('✗') : paintNote.green('✓');
+      const mark = step.outcome === 'failed' ? paintNote.red('✗') : paintNote.green('✓');
       note(
         `${mark} ${step.name} ${paintNote.dim(`${duration(tookMs(step))}${step.detail === null ? '' : `, ${step.detail}`}`)}`,
       );

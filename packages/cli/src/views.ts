@@ -158,6 +158,16 @@ export const operationView = (
   ],
 });
 
+const HOW_IT_WENT: Record<
+  Schemas['Operation']['steps'][number]['outcome'],
+  (took: string) => string
+> = {
+  running: () => 'under way',
+  ok: (took) => took,
+  failed: (took) => `failed after ${took}`,
+  interrupted: () => 'interrupted',
+};
+
 /** The lines of an operation and its steps. */
 export function linesOf(
   {
@@ -177,8 +187,7 @@ export function linesOf(
   return [
     `${created} ${kind} ${status}${more}, requested by ${keyName(requested_by)}${why}`,
     ...steps.map((step) => {
-      const took = step.finished === null ? 'under way' : duration(tookMs(step));
-      return `  ${step.name} ${took}${step.detail === null ? '' : `, ${step.detail}`}`;
+      return `  ${step.name} ${HOW_IT_WENT[step.outcome](duration(tookMs(step)))}${step.detail === null ? '' : `, ${step.detail}`}`;
     }),
     ...left.map((line) => `  not carried over: ${line}`),
   ];

@@ -23,7 +23,7 @@ export const SERVICE = {
   service_id: 'linltu4hxx',
   project_id: 'n765kku04j',
   allow_list_id: 'list2allow',
-  metric_exporter_id: 'exporter01',
+  metric_exporter_id: '6f1c9f0e-4f7d-4a0e-9d0c-2f6f7f1b8a11',
   name: 'orders',
   service_type: 'TIMESCALEDB',
   status: 'READY',
@@ -80,18 +80,28 @@ export const operation = {
       name: 'stop PostgreSQL',
       started: AT,
       finished: '2026-01-31T12:00:00.048Z',
+      outcome: 'ok',
       detail: 'for its new size',
     },
     {
       name: 'write configuration',
       started: '2026-01-31T12:00:00.050Z',
       finished: '2026-01-31T12:00:00.062Z',
+      outcome: 'ok',
       detail: null,
+    },
+    {
+      name: 'start PostgreSQL',
+      started: '2026-01-31T12:00:00.062Z',
+      finished: '2026-01-31T12:00:00.069Z',
+      outcome: 'failed',
+      detail: 'the port is taken',
     },
     {
       name: 'start PostgreSQL',
       started: '2026-01-31T12:00:00.070Z',
       finished: '2026-01-31T12:00:01.270Z',
+      outcome: 'ok',
       detail: 'accepting connections',
     },
   ],
@@ -108,7 +118,7 @@ export const allowList = {
 };
 
 export const exporter = {
-  exporter_id: 'exporter01',
+  exporter_id: '6f1c9f0e-4f7d-4a0e-9d0c-2f6f7f1b8a11',
   project_id: 'n765kku04j',
   name: 'grafana',
   type: 'PROMETHEUS_REMOTE_WRITE',

@@ -130,7 +130,13 @@ const operation = (kind: Operation['kind'], error?: string): Operation => ({
   created: '2026-01-01T00:00:00Z',
   finished: null,
   steps: [
-    { name: 'start PostgreSQL', started: '2026-01-01T00:00:00Z', finished: null, detail: null },
+    {
+      name: 'start PostgreSQL',
+      started: '2026-01-01T00:00:00Z',
+      finished: null,
+      outcome: 'running' as const,
+      detail: null,
+    },
   ],
   ...(error === undefined ? {} : { error }),
 });

@@ -135,6 +135,10 @@ export const CANCEL: Record<OperationKind, 'always' | 'queued' | { no: string }>
 export const OPERATION_STATUSES = ['queued', 'running', 'succeeded', 'failed'] as const;
 export type OperationStatus = (typeof OPERATION_STATUSES)[number];
 
+/** How a step of an operation went; interrupted: another change came first, or a cancel. */
+export const STEP_OUTCOMES = ['running', 'ok', 'failed', 'interrupted'] as const;
+export type StepOutcome = (typeof STEP_OUTCOMES)[number];
+
 /** The unfinished operation of a service, as far as its status depends on it. */
 export type UnderWay = {
   kind: OperationKind;

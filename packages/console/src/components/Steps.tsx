@@ -1,5 +1,5 @@
 /** The steps of an operation, while it runs and after it. */
-import { Check, LoaderCircle, X } from 'lucide-react';
+import { Check, LoaderCircle, Minus, X } from 'lucide-react';
 import type { Operation } from '../api.ts';
 import { duration, roughly } from '../format.ts';
 import { useRemainingSeconds } from '../live.ts';
@@ -13,7 +13,12 @@ function withTries(steps: readonly Step[]): (Step & { tries: number })[] {
   const shown: (Step & { tries: number })[] = [];
   for (const step of steps) {
     const last = shown.at(-1);
-    if (last !== undefined && last.name === step.name && last.detail === step.detail)
+    if (
+      last !== undefined &&
+      last.name === step.name &&
+      last.outcome === step.outcome &&
+      last.detail === step.detail
+    )
       shown.splice(-1, 1, { ...step, tries: last.tries + 1 });
     else shown.push({ ...step, tries: 1 });
   }
@@ -30,8 +35,8 @@ export function Steps({
 }) {
   const { steps, status, error } = operation;
   const remaining = useRemainingSeconds(operation);
-  const isError = ({ name, detail }: Step): boolean =>
-    error !== undefined && error === `${name}: ${detail}`;
+  // Only to write the text once; which step failed is its outcome.
+  const isError = ({ name, detail }: Step): boolean => error === `${name}: ${detail}`;
   const isShown = error === shownAbove || steps.some(isError);
   return (
     <ol className={classes.steps} aria-live={operation.finished === null ? 'polite' : 'off'}>
@@ -43,7 +48,7 @@ export function Steps({
       )}
       {withTries(steps).map((step, index) => (
         <li key={`${step.name} ${index}`} className={classes.step}>
-          <Outcome step={step} failed={isError(step)} ended={status === 'failed'} />
+          <Outcome of={step.outcome} />
           <span>
             {step.name}
             {step.tries > 1 && (
@@ -55,8 +60,9 @@ export function Steps({
           </span>
           <span className={`${classes.stepTime} num`}>
             {duration(
-              (step.finished === null ? Date.now() : Date.parse(step.finished)) -
-                Date.parse(step.started),
+              (step.outcome === 'running'
+                ? Date.now()
+                : Date.parse(step.finished ?? step.started)) - Date.parse(step.started),
             )}
           </span>
         </li>
@@ -75,12 +81,22 @@ export function Steps({
   );
 }
 
-/** @param ended whether the operation has failed, so that an unfinished step has too */
-function Outcome({ step, failed, ended }: { step: Step; failed: boolean; ended: boolean }) {
-  if (failed || (step.finished === null && ended))
-    return <X size={16} color="var(--bad)" aria-label="failed" />;
-  if (step.finished !== null) return <Check size={16} color="var(--good)" aria-label="done" />;
-  return (
-    <LoaderCircle size={16} className={classes.spin} color="var(--busy)" aria-label="in progress" />
-  );
+function Outcome({ of: outcome }: { of: Step['outcome'] }) {
+  switch (outcome) {
+    case 'running':
+      return (
+        <LoaderCircle
+          size={16}
+          className={classes.spin}
+          color="var(--busy)"
+          aria-label="in progress"
+        />
+      );
+    case 'ok':
+      return <Check size={16} color="var(--good)" aria-label="done" />;
+    case 'failed':
+      return <X size={16} color="var(--bad)" aria-label="failed" />;
+    case 'interrupted':
+      return <Minus size={16} color="var(--muted)" aria-label="interrupted" />;
+  }
 }

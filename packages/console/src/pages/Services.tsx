@@ -18,7 +18,7 @@ import {
 import { cores } from '../format.ts';
 import { useHasRegions, useProblems, useServiceNames, useServices } from '../live.ts';
 import { useMe } from '../session.ts';
-import { lookOf, TYPE_NAMES, whyReadOnly, type Tone } from '../status.ts';
+import { lookOf, partsOf, TYPE_NAMES, whyReadOnly, type Tone } from '../status.ts';
 import { ROW_PX, useRowsInSight } from '../rows.ts';
 import { forkTree, type Placed } from '../tree.ts';
 import classes from './services.module.css';
@@ -196,12 +196,12 @@ function List({ placed }: { placed: readonly Placed[] }) {
   const { first, end } = useRowsInSight(list, placed.length);
   const names = useServiceNames();
   return (
-    <>
+    <div className={classes.columns}>
       <div className={classes.head} aria-hidden>
         <span>Name</span>
         <span>Status</span>
         <span>Size</span>
-        <span>Endpoint</span>
+        <span className={classes.endpoint}>Endpoint</span>
         <span>Type</span>
       </div>
       <ul
@@ -222,7 +222,7 @@ function List({ placed }: { placed: readonly Placed[] }) {
           </li>
         ))}
       </ul>
-    </>
+    </div>
   );
 }
 
@@ -237,6 +237,7 @@ function Row({ service, depth, parentName }: Placed & { parentName: string | und
     warnings,
   } = service;
   const hasRegions = useHasRegions();
+  const parts = partsOf(service).join(', ');
   const { cpu_millis: cpu, memory_gbs: memory } = resources[0]?.spec ?? {};
   // In a VPC the public endpoint accepts no connections.
   const { host, port } = service.vpc_endpoint ?? service.endpoint;
@@ -257,6 +258,7 @@ function Row({ service, depth, parentName }: Placed & { parentName: string | und
           <div className={classes.sub}>
             <span className="mono">{id}</span>
             {hasRegions && ` · ${service.region_code}`}
+            {parts !== '' && <span className={classes.inRow}> · {parts}</span>}
             {parent !== undefined && ` · fork of ${parentName ?? parent.service_id}`}
           </div>
         </div>
@@ -267,10 +269,15 @@ function Row({ service, depth, parentName }: Placed & { parentName: string | und
       <div className={`${classes.wide} num`}>
         {cpu === undefined ? 'shared' : `${cores(cpu)} · ${memory} GB`}
       </div>
-      <div className={`${classes.wide} ${classes.sub} mono`}>
+      <div className={`${classes.wide} ${classes.endpoint} ${classes.sub} mono`}>
         {host}:{port}
       </div>
-      <div className={`${classes.wide} ${classes.sub}`}>{TYPE_NAMES[type]}</div>
+      <div className={classes.wide}>
+        <div className={classes.sub}>{TYPE_NAMES[type]}</div>
+        <div className={classes.sub} title={parts}>
+          {parts}
+        </div>
+      </div>
     </Link>
   );
 }

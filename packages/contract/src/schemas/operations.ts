@@ -2,12 +2,17 @@
 import { Type } from 'typebox';
 import { Named, StringEnum } from '../schema.ts';
 import { dateTime } from './parts.ts';
-import { OPERATION_KINDS, OPERATION_STATUSES } from '../status.ts';
+import { OPERATION_KINDS, OPERATION_STATUSES, STEP_OUTCOMES } from '../status.ts';
 
 export const OperationStepSchema = Type.Object({
   name: Type.String(),
   started: dateTime('when it began'),
   finished: Type.Union([dateTime('when it ended'), Type.Null()]),
+  outcome: StringEnum(STEP_OUTCOMES, {
+    description:
+      'failed: it did not work, and may be tried again as a further step; interrupted: it never ' +
+      'ended, since another change came first or the operation was cancelled',
+  }),
   detail: Type.Union([Type.String(), Type.Null()], {
     description: 'what was done, or why it did not work',
   }),

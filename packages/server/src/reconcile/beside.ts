@@ -1,6 +1,7 @@
 /** Performs operations that run beside all others, and do not change their service. */
 import type { OperationStep } from '@howdah/contract';
 import type { OperationRow } from '../domain/operation/row.ts';
+import { begunStep, endOfStep } from '../domain/operation/steps.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import type { RunStep } from '../engine/run-step.ts';
 import type { Log } from '../lib/log.ts';
@@ -94,24 +95,19 @@ function stepsOf(
       if (!signal.aborted) log.warn({ operation: id, err: error }, 'could not show a step');
     });
   return async (name, run) => {
-    const step: OperationStep = {
-      name,
-      started: new Date().toISOString(),
-      finished: null,
-      detail: null,
-    };
+    const step = begunStep(name);
     steps.push(step);
     await save();
     try {
-      step.detail = await run((line) => {
+      const detail = await run((line) => {
         step.detail = line;
         void save();
       });
+      Object.assign(step, endOfStep('ok', detail));
     } catch (error) {
-      step.detail = messageOf(error);
+      Object.assign(step, endOfStep('failed', messageOf(error)));
       throw error;
     } finally {
-      step.finished = new Date().toISOString();
       if (!signal.aborted) await save();
     }
   };

@@ -1,4 +1,5 @@
 /** Writes the state of a move to the metadata database, beside the usual results of steps. */
+import { endOfStep } from '../domain/operation/steps.ts';
 import type { Move } from '../domain/service/row.ts';
 import { givenBack, lockLeased, makeDue } from '../store/leases.ts';
 import { progressOperation } from '../store/operations.ts';
@@ -51,7 +52,7 @@ export async function handOver(
   detail: string,
 ): Promise<void> {
   const open = work.steps.at(-1);
-  if (open?.finished === null) Object.assign(open, { finished: new Date().toISOString(), detail });
+  if (open?.finished === null) Object.assign(open, endOfStep('ok', detail));
   await store.db.transaction().execute(async (tx) => {
     const { service, operation } = await lockLeased(tx, work.id, work.token, work.operation);
     const { move } = service;

@@ -2,6 +2,7 @@
 import type { OperationRow } from '../domain/operation/row.ts';
 import { deadlineMs } from '../domain/operation/deadline.ts';
 import { problemOfSettledOperation } from '../domain/operation/settled.ts';
+import { endOfStep } from '../domain/operation/steps.ts';
 import { backoffMs } from '../domain/service/backoff.ts';
 import { msUntilNotKept } from '../domain/service/move-progress.ts';
 import { msUntilRestoreIsOver, mustBeRemoved } from '../domain/service/removal.ts';
@@ -90,7 +91,7 @@ export async function record(
 ): Promise<Work | null> {
   const open = work.steps.at(-1);
   if (verdict.did !== null && open?.finished === null)
-    Object.assign(open, { finished: new Date().toISOString(), detail: verdict.detail });
+    Object.assign(open, endOfStep(verdict.outcome === 'failed' ? 'failed' : 'ok', verdict.detail));
   const isPastDeadline =
     work.operation !== null &&
     Date.now() - work.operation.created.getTime() > deadlineMs(work.operation.kind, work.service);

@@ -2,6 +2,7 @@
  * Has the engine make one step towards the desired state of a service, and shows a long step
  * meanwhile.
  */
+import { begunStep } from '../domain/operation/steps.ts';
 import type { BeginStep, Verdict } from '../engine/engine.ts';
 import { moveOnce } from './move.ts';
 import { askOwnEngine } from './own-step.ts';
@@ -34,7 +35,7 @@ export async function takeStep(context: ReconcilerContext, work: Work): Promise<
     }
     // Tried again after a wait: still the same step.
     if (isOpen) return;
-    work.steps.push({ name, started: new Date().toISOString(), finished: null, detail: null });
+    work.steps.push(begunStep(name));
     show = setTimeout(save, SHOW_AFTER_MS);
   };
   try {

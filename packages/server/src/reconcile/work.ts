@@ -1,6 +1,5 @@
 /** The service that a reconciler works on, under the lease that it holds. */
-import type { OperationStep } from '@howdah/contract';
-import type { OperationRow } from '../domain/operation/row.ts';
+import type { OperationRow, RecordedStep } from '../domain/operation/row.ts';
 import { isRestoreOver } from '../domain/service/removal.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { serviceStatus } from '../domain/service/status.ts';
@@ -40,7 +39,7 @@ export type Work = {
   token: string;
   service: ServiceRow;
   operation: OperationRow | null;
-  steps: OperationStep[];
+  steps: RecordedStep[];
   savedAtMs: number;
 };
 

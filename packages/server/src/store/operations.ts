@@ -5,10 +5,9 @@ import {
   type BesideKind,
   type OperationKind,
   type OperationStatus,
-  type OperationStep,
 } from '@howdah/contract';
 import { sql } from 'kysely';
-import type { OperationRequest, OperationRow } from '../domain/operation/row.ts';
+import type { OperationRequest, OperationRow, RecordedStep } from '../domain/operation/row.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { newId } from '../lib/ids.ts';
 import type { AuditNote } from './audit-log.ts';
@@ -159,7 +158,7 @@ export async function recordOperation(
   service: Pick<ServiceRow, 'id' | 'project_id'>,
   kind: OperationKind,
   requester: Requester,
-  steps: readonly OperationStep[] = [],
+  steps: readonly RecordedStep[] = [],
 ): Promise<string> {
   const row = await insertOperation(tx, service, requester, {
     kind,
@@ -177,7 +176,7 @@ export async function endOperation(
   id: string,
   status: 'succeeded' | 'failed',
   error: string | null,
-  steps?: readonly OperationStep[],
+  steps?: readonly RecordedStep[],
 ): Promise<void> {
   await db
     .updateTable('operations')
@@ -220,7 +219,7 @@ export async function pruneOperations(db: Db, keptMs: number): Promise<boolean> 
 export async function progressOperation(
   db: Db,
   id: string,
-  steps: readonly OperationStep[],
+  steps: readonly RecordedStep[],
   error: string | null,
 ): Promise<OperationRow> {
   return db

@@ -319,7 +319,7 @@ function Rehearsal({
             Drill…
           </ActionButton>
         </div>
-        {measured?.finished != null && (
+        {measured?.outcome === 'ok' && (
           <Notice tone="good">
             <p>
               The last drill, <Ago iso={measured.started} />: {measured.detail}

@@ -7,14 +7,17 @@ import {
   type ClientName,
 } from '@howdah/contract/connect';
 import { simulationNote } from '@howdah/contract/simulated';
+import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState, type ReactNode } from 'react';
 import { BASE, passwordOf, type Service } from '../../api.ts';
+import { networksQuery } from '../../api-project.ts';
 import { Steps } from '../../components/Steps.tsx';
 import { ServiceName } from '../../components/names.tsx';
 import { Ago, Card, Code, Facts, Notice, Waiting } from '../../components/ui.tsx';
 import { bytes, cores } from '../../format.ts';
 import { useOperations, useProblem, useThisService, useVpcName } from '../../live.ts';
+import { useMe } from '../../session.ts';
 import { shellQuoted, UNKNOWN_PASSWORD } from '../../snippets.ts';
 import { kindLabel } from '../../status.ts';
 import classes from './service.module.css';
@@ -74,6 +77,9 @@ function Connect({ service }: { service: Service }) {
             <p>{simulated}</p>
           </Notice>
         )}
+        {service.vpc_endpoint !== undefined && (
+          <WhoConnects vpc={service.vpc_endpoint.vpc_id} name={service.name} />
+        )}
         {password !== undefined && (
           <Notice tone="busy">
             <p>Save the password below now: only this tab shows it, until you close it.</p>
@@ -118,6 +124,37 @@ function Connect({ service }: { service: Service }) {
         )}
       </div>
     </Card>
+  );
+}
+
+/** Says from where a service in a VPC is reached, before a line that fails anywhere else. */
+function WhoConnects({ vpc, name }: { vpc: string; name: string }) {
+  const { project } = useMe();
+  const { data: vpcs } = useQuery(networksQuery(project.id));
+  const found = vpcs?.find(({ id }) => id === vpc);
+  const peers = (found?.peerings ?? []).filter(({ status }) => status === 'active');
+  const others = vpcs?.filter(({ id }) => peers.some(({ peer_vpc_id: peer }) => peer === id)) ?? [];
+  const named = [
+    ...others.map((other) => `${other.name} (${other.cidr})`),
+    // VPCs of other projects have no names here.
+    ...peers
+      .map(({ peer_vpc_id: id }) => id)
+      .filter((id) => !others.some((other) => other.id === id)),
+  ];
+  return (
+    <Notice tone="busy">
+      <p>
+        Only clients in the VPC {found === undefined ? vpc : `${found.name} (${found.cidr})`}
+        {named.length === 0
+          ? ' can connect: it has no active peering.'
+          : ` and in its peers can connect: ${named.join(', ')}.`}
+      </p>
+      <p>
+        From anywhere else, the connection below does not work: docs/vpc.md says how a machine or a
+        container joins the VPC. <code>howdah query {shellQuoted(name)} …</code> reads from
+        everywhere, through the API.
+      </p>
+    </Notice>
   );
 }
 

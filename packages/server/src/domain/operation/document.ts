@@ -1,6 +1,7 @@
 /** The document of an operation, as the API returns it. */
 import type { Operation } from '@howdah/contract';
 import type { OperationRow } from './row.ts';
+import { stepDocument } from './steps.ts';
 
 /** @param remainingSeconds an estimate; null: unknown */
 export function operationDocument(
@@ -13,7 +14,7 @@ export function operationDocument(
     service_id: row.service_id,
     status: row.status,
     requested_by: row.requested_by,
-    steps: row.steps,
+    steps: row.steps.map((step, index) => stepDocument(row, step, index === row.steps.length - 1)),
     ...(row.not_carried === null ? {} : { not_carried: row.not_carried }),
     ...(row.error === null ? {} : { error: row.error }),
     created: row.created.toISOString(),

@@ -7,6 +7,9 @@ import type { OperationKind, OperationStatus, OperationStep } from '@howdah/cont
  */
 export type OperationRequest = { full: boolean } | { repository: true } | { major: number };
 
+/** A step as it is recorded; those of older versions have no outcome. */
+export type RecordedStep = Omit<OperationStep, 'outcome'> & Partial<Pick<OperationStep, 'outcome'>>;
+
 export type OperationRow = {
   id: string;
   project_id: string | null;
@@ -14,7 +17,7 @@ export type OperationRow = {
   kind: OperationKind;
   status: OperationStatus;
   requested_by: string;
-  steps: OperationStep[];
+  steps: RecordedStep[];
   /** The request, where the row of the service does not say it; null: it says all. */
   request: OperationRequest | null;
   /** The parts that it does not carry over, in words for users; null: none. */

@@ -1,13 +1,12 @@
 /** Whether an operation succeeded, once its service has its desired state. */
-import type { OperationStep } from '@howdah/contract';
 import type { ServiceRow } from '../service/row.ts';
-import type { OperationRow } from './row.ts';
+import type { OperationRow, RecordedStep } from './row.ts';
 import { DRILL_STEP } from '../../engine/engine.ts';
 
 /** Why the operation of a settled service failed; null: it succeeded. */
 export function problemOfSettledOperation(
   kind: OperationRow['kind'],
-  steps: readonly OperationStep[],
+  steps: readonly RecordedStep[],
   { upgrade, move }: Pick<ServiceRow, 'upgrade' | 'move'>,
 ): string | null {
   if (kind === 'move' && move?.state === 'abort') return move.problem;

@@ -74,7 +74,7 @@ async function takeOver(model: Model, spec: ServiceSpec): Promise<Successor> {
   const steps: OperationStep[] = [];
   const note = (name: string, startedMs: number, detail: string): void => {
     const [started, finished] = [startedMs, realMs()].map((ms) => new Date(ms).toISOString());
-    steps.push({ name, started: started ?? '', finished: finished ?? null, detail });
+    steps.push({ name, started: started ?? '', finished: finished ?? null, outcome: 'ok', detail });
   };
   note('fence', realMs(), `nothing of member ${from} is left`);
   const times = { nowMs: clock.nowMs(), cooldownMs: policy.failoverCooldownMs };

@@ -3,6 +3,7 @@
  * operator decides by itself, so a primary is recorded once it is seen.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { endOfStep } from '../../../domain/operation/steps.ts';
 import type { ClusterRecords } from '../../records.ts';
 import type { Cache } from '../cache.ts';
 import { HEALTHY, phaseOf } from './decide.ts';
@@ -151,8 +152,7 @@ async function followFailover(
         {
           name: STEPS.failOver,
           started: started.toISOString(),
-          finished: new Date().toISOString(),
-          detail,
+          ...endOfStep(why === null ? 'ok' : 'failed', detail),
         },
       ],
       why,

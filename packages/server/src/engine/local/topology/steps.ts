@@ -1,5 +1,6 @@
 /** The steps of work that is recorded as a whole, when all of it is done. */
 import type { OperationStep } from '@howdah/contract';
+import { begunStep, endOfStep } from '../../../domain/operation/steps.ts';
 
 /** Notes steps that are recorded when all is done. */
 export function createSteps() {
@@ -10,9 +11,9 @@ export function createSteps() {
       work: () => Promise<T>,
       detail: (result: T) => string,
     ): Promise<T> => {
-      const started = new Date().toISOString();
+      const step = begunStep(name);
       const result = await work();
-      steps.push({ name, started, finished: new Date().toISOString(), detail: detail(result) });
+      steps.push({ ...step, ...endOfStep('ok', detail(result)) });
       return result;
     },
     done: (): OperationStep[] => steps,
