@@ -69,6 +69,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   logout: nothing,
   identifyAnalytics: ok({ status: 'success' }),
   trackAnalytics: ok({ status: 'success' }),
+  sendFeedback: ok({ status: 'success' }),
   beginSession: { ...nothing, cookie: 'howdah=0123abcd; Path=/; HttpOnly' },
   openLink: { ...nothing, cookie: 'howdah=4567cdef; Path=/; HttpOnly' },
   createLink: made({ path: '/login#0IZJ5ZOSPcPc2mmGPZlj6X6kt4u9-YsMY3UxK9D82GM', expires: AT }),
@@ -169,10 +170,17 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
       type: 'FULL',
       started_at: AT,
       finished_at: AT,
+      duration_seconds: 0,
       size_bytes: 90_000_000,
-      regions: [{ region_code: 'local' }],
+      regions: [
+        { region_code: 'local', status: 'FINISHED' },
+        { region_code: 'offsite', status: 'FINISHED' },
+      ],
     },
   ]),
+  listBackupRegions: ok([{ region_code: 'offsite', created: AT }]),
+  addBackupRegion: ok({ region_code: 'offsite', created: AT }),
+  removeBackupRegion: nothing,
   getBackupStatus: ok(backups),
   getBackupRetention: ok(retention),
   setBackupRetention: ok({
@@ -269,6 +277,15 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
     elapsed_ms: 3,
   }),
   listSeries: ok(['connections', 'cpu_millis']),
+  describeSeries: ok([
+    {
+      name: 'connections',
+      description: 'connections of clients',
+      unit: 'connections',
+      labels: ['node', 'role'],
+      functions: ['last', 'max', 'p99'],
+    },
+  ]),
   querySeries: ok([
     {
       labels: { state: 'active' },

@@ -104,7 +104,7 @@ export function whyNot(
   return ALLOWED[status][action] === 'accept' ? null : refusal(action, status);
 }
 
-/** What a service has beside its server, in words for a list. */
+/** The parts of a service beside its server, in words for a list. */
 export function partsOf({
   ha_replicas: { replica_count: standbys },
   connection_pooler: pooler,

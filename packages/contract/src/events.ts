@@ -2,7 +2,7 @@
 import { Type } from 'typebox';
 import { ERROR_CODES } from './errors.ts';
 import { Named, StringEnum } from './schema.ts';
-import { closed } from './schemas/parts.ts';
+import { closed, httpUrl } from './schemas/parts.ts';
 import { VISIBLE_PATTERN } from './text.ts';
 import { AUDIT_OUTCOMES, DELIVERY_STATUSES, EVENT_TYPES } from './values.ts';
 
@@ -66,6 +66,7 @@ export const CreateWebhookBody = Named(
         minLength: 1,
         maxLength: 2048,
         pattern: VISIBLE_PATTERN,
+        ...httpUrl,
         description: 'http or https, without user and password',
       }),
       types: Type.Optional(

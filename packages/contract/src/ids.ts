@@ -26,3 +26,10 @@ export function idFromBytes(bytes: Uint8Array): string | null {
 export function isId(value: string): boolean {
   return /^[a-z0-9]{10}$/.test(value);
 }
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** Whether a string has the shape of an exporter's id: a UUID, or an id that it had before. */
+export function isExporterId(value: string): boolean {
+  return UUID.test(value) || isId(value);
+}

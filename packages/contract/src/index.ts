@@ -8,6 +8,7 @@ export * from './effects.ts';
 export * from './errors.ts';
 export * from './events.ts';
 export * from './ids.ts';
+export * from './network-patterns.ts';
 export * from './permissions.ts';
 export * from './schema.ts';
 export * from './schemas.ts';

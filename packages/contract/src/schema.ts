@@ -34,3 +34,17 @@ export function oldSpelling<T extends TSchema>(schema: T, goName: string): TUnsa
   const inner = '$ref' in schema ? { allOf: [schema] } : schema;
   return Type.Unsafe<Type.Static<T>>({ ...inner, deprecated: true, 'x-go-name': goName });
 }
+
+/** Facts of a string for generators of requests. */
+export type DocumentedFacts = {
+  pattern?: string;
+  format?: 'date-time' | 'uri';
+};
+
+/**
+ * Facts that the OpenAPI document shows beside a schema. Requests are checked by the service, whose
+ * errors say more than a pattern that does not match.
+ */
+export const documented = (facts: DocumentedFacts): { 'x-documented': DocumentedFacts } => ({
+  'x-documented': facts,
+});

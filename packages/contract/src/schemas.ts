@@ -14,6 +14,8 @@ import {
   UpdateAllowListBody,
 } from './schemas/allow-lists.ts';
 import {
+  BackupRegionBody,
+  BackupRegionSchema,
   BackupRetentionSchema,
   BackupSchema,
   BackupsSchema,
@@ -54,10 +56,12 @@ import {
 } from './schemas/keys.ts';
 import {
   AnalyticsSchema,
+  FeedbackBody,
   LogsSchema,
   QueryBody,
   QueryResultSchema,
   SeriesBody,
+  SeriesDetailsSchema,
   SeriesSchema,
 } from './schemas/monitoring.ts';
 import { OperationSchema } from './schemas/operations.ts';
@@ -148,6 +152,8 @@ export const NAMED_SCHEMAS = [
   VerificationSchema,
   BackupsSchema,
   BackupSchema,
+  BackupRegionSchema,
+  BackupRegionBody,
   BackupRetentionSchema,
   SetBackupRetentionBody,
   RepositorySchema,
@@ -172,6 +178,7 @@ export const NAMED_SCHEMAS = [
   LogsSchema,
   SeriesBody,
   SeriesSchema,
+  SeriesDetailsSchema,
   QueryBody,
   QueryResultSchema,
   RegionSchema,
@@ -211,6 +218,7 @@ export const NAMED_SCHEMAS = [
   IssuingUserSchema,
   ApiKeyInfoSchema,
   AuthInfoSchema,
+  FeedbackBody,
   AnalyticsSchema,
   EventSchema,
   CreateWebhookBody,

@@ -136,3 +136,6 @@ function editDistance(from: string, to: string): number {
   }
   return row[to.length] ?? 0;
 }
+
+/** The code of a region, or another name that it has. */
+export const REGION_CODE_PATTERN = '^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$';

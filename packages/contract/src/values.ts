@@ -15,19 +15,26 @@ export type DrillKind = (typeof DRILL_KINDS)[number];
 export const PROJECT_LIMITS = ['services', 'replica_sets', 'cpu_millis', 'memory_gbs'] as const;
 export type ProjectLimit = (typeof PROJECT_LIMITS)[number];
 
-/** How the samples inside one bucket of a series are combined; rate: their increase per second. */
-export const SERIES_FUNCTIONS = ['last', 'avg', 'min', 'max', 'sum', 'rate'] as const;
+/**
+ * How the samples inside one bucket of a series are combined. rate: their increase per second;
+ * min_total and max_total: the extremes of the sum over all servers, which is one series.
+ */
+export const SERIES_FUNCTIONS = [
+  'last',
+  'avg',
+  'min',
+  'max',
+  'sum',
+  'rate',
+  'increase',
+  'count',
+  'min_total',
+  'max_total',
+  'p50',
+  'p90',
+  'p99',
+] as const;
 export type SeriesFunction = (typeof SERIES_FUNCTIONS)[number];
-
-/** The same by the names that Tiger Cloud gives them. */
-export const TIGER_SERIES_FUNCTIONS = {
-  LAST: 'last',
-  AVG: 'avg',
-  MIN: 'min',
-  MAX: 'max',
-  SUM: 'sum',
-  RATE: 'rate',
-} as const satisfies Record<string, SeriesFunction>;
 
 /**
  * Types of events. `operation.step` comes when a step begins and when it ends (`finished`), for fast
@@ -76,7 +83,7 @@ export const REPOSITORY_TYPES = ['s3', 'azure', 'gcs', 'sftp', 'path'] as const;
 export type RepositoryType = (typeof REPOSITORY_TYPES)[number];
 
 /** How long backups are kept in a repository, in days. */
-export const RETENTION_DAYS = { min: 1, max: 90, default: 14 } as const;
+export const RETENTION_DAYS = { min: 1, max: 180, default: 14 } as const;
 
 export const DELIVERY_STATUSES = ['pending', 'delivered', 'failed'] as const;
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];

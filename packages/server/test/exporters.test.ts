@@ -204,7 +204,7 @@ test('a scrape needs the login of the exporter; a kept secret goes to no other U
   const id = await exporterOf('PROMETHEUS_METRICS', { username: 'prom', password: SECRET });
   const shown = await ask(200, 'PATCH', `/exporters/${id}`, {
     type: 'PROMETHEUS_METRICS',
-    config: { username: 'prom', include_pg_metrics: true },
+    config: { username: 'prom', enable_pg_metrics: true },
   });
   const endpoint = textOf(Reflect.get(Object(shown), 'config'), 'endpoint');
   const scrape = (login: string) =>

@@ -48,6 +48,17 @@ export function addAuth(program: Command): void {
     note('no session to end: the command line uses a key');
   });
 
+  verb(program, 'feedback <message>', {
+    does: 'Send a message to the operator, who finds it in the control log.',
+    example: "howdah feedback 'the disk is full again'",
+    takes: ['output'],
+  }).action(async (message: string, { output }: Printing) => {
+    const { client } = await connect();
+    const body = { message, source: 'cli', os: process.platform };
+    const answer = await answered(client.POST('/feedback', { body }));
+    await showAs(output, answer, 'feedback', () => say('sent'));
+  });
+
   const analytics = noun(
     program,
     'analytics',

@@ -29,6 +29,7 @@ const BACKUP_VIEW: View<Schemas['Backup']> = {
     ['TYPE', ({ type }) => type],
     ['FINISHED', ({ finished_at: at }) => relative(at)],
     ['SIZE', ({ size_bytes: bytes }) => `${Math.round(bytes / 1e6)} MB`],
+    ['WHERE', ({ regions }) => regions.map(({ region_code: code }) => code).join(', ')],
   ],
 };
 
@@ -36,7 +37,7 @@ export function addBackup(program: Command): void {
   const backup = noun(program, 'backup', 'Show, take and verify the backups of services.');
 
   verb(backup, 'list <service>', {
-    does: 'List the snapshots of a service.',
+    does: 'List the snapshots of a service, and its backups in repositories.',
     example: 'howdah backup list orders',
     takes: ['output'],
   }).action(async (name: string, { output }: Printing) => {
@@ -85,6 +86,8 @@ export function addBackup(program: Command): void {
     );
     await showAs(options.output, retention, 'retention', () => sayRetention(retention));
   });
+
+  addRegions(backup);
 
   verb(backup, 'status <service>', {
     does: 'Show the snapshots of a service, whether they were verified, and the times that can be restored.',
@@ -238,4 +241,51 @@ function offMachineVerificationOf({
 
 function distanceOf(moment: string | null): string {
   return moment === null ? 'none yet' : dateAndDistance(moment);
+}
+
+/** The calls of Tiger Cloud for further regions of backups: here, repositories of all services. */
+function addRegions(backup: Command): void {
+  const path = '/projects/{project_id}/services/{service_id}/backup-regions';
+
+  verb(backup, 'regions <service>', {
+    does: 'List the repositories that have the backups of a service.',
+    example: 'howdah backup regions orders',
+    takes: ['output'],
+  }).action(async (name: string, { output }: Printing) => {
+    const connection = await connect();
+    const found = await answered(connection.client.GET(path, await findPath(connection, name)));
+    await showAs(output, found, 'region', () =>
+      table(
+        ['REPOSITORY', 'ADDED'],
+        found.map((one) => [one.region_code, one.created]),
+      ),
+    );
+  });
+
+  verb(backup, 'add-region <service> <repository>', {
+    does: 'Check that a repository has the backups of a service, as each has those of all.',
+    example: 'howdah backup add-region orders offsite',
+    takes: ['output'],
+  }).action(async (name: string, repository: string, { output }: Printing) => {
+    const connection = await connect();
+    const { params } = await findPath(connection, name);
+    const found = await answered(
+      connection.client.POST(path, { params, body: { region_code: repository } }),
+    );
+    await showAs(output, found, 'region', () =>
+      say(`${found.region_code} has the backups of ${name}`),
+    );
+  });
+
+  verb(backup, 'remove-region <service> <repository>', {
+    does: 'Refused: a repository has the backups of all services; howdah repo remove is for all.',
+    example: 'howdah backup remove-region orders offsite',
+    takes: [],
+  }).action(async (name: string, repository: string) => {
+    const connection = await connect();
+    const { params } = await findPath(connection, name);
+    await connection.client.DELETE(`${path}/{region_code}`, {
+      params: { path: { ...params.path, region_code: repository } },
+    });
+  });
 }

@@ -38,6 +38,26 @@ export function addMetrics(program: Command): void {
     await showAs(output, series, 'series', () => series.forEach((one) => say(one)));
   });
 
+  verb(metrics, 'describe <service>', {
+    does: 'Describe the series: what is measured, and in which unit.',
+    example: 'howdah metrics describe orders',
+    takes: ['output'],
+  }).action(async (name: string, { output }: Printing) => {
+    const connection = await connect();
+    const found = await answered(
+      connection.client.GET(
+        '/projects/{project_id}/services/{service_id}/metrics/details',
+        await findPath(connection, name),
+      ),
+    );
+    await showAs(output, found, 'series', () =>
+      table(
+        ['SERIES', 'UNIT', 'MEASURES'],
+        found.map((one) => [one.name, one.unit, one.description]),
+      ),
+    );
+  });
+
   verb(metrics, 'query <service> <series>', {
     does: 'Show a series over a period; default: the last hour.',
     example: 'howdah metrics query orders connections --fn max --bucket-seconds 300',

@@ -112,7 +112,7 @@ function withLimits(command: Command): Command {
     .option('--memory-gbs <number>', 'gigabytes of all services together; none: no limit')
     .option(
       '--backup-retention-days <number>',
-      'longest backup retention that services may get; none: 90 days',
+      'longest backup retention that services may get; none: 180 days',
     );
 }
 

@@ -37,6 +37,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/feedback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a message to the operator
+         * @description It is a line of the control log, with the key that sent it.
+         */
+        post: operations["sendFeedback"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/analytics/identify": {
         parameters: {
             query?: never;
@@ -350,6 +370,44 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/projects/{project_id}/services/{service_id}/backup-regions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the repositories that have the backups of a service */
+        get: operations["listBackupRegions"];
+        put?: never;
+        /**
+         * Have the backups of a service in a repository
+         * @description A repository has the backups of all services, so this changes nothing. It is for clients that expect a call for each service.
+         */
+        post: operations["addBackupRegion"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{project_id}/services/{service_id}/backup-regions/{region_code}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Refused: a repository has the backups of all services */
+        delete: operations["removeBackupRegion"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/projects/{project_id}/services/{service_id}/forkService": {
         parameters: {
             query?: never;
@@ -377,7 +435,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the snapshots, newest first */
+        /** List the snapshots and the backups in repositories, newest first */
         get: operations["listBackups"];
         put?: never;
         post?: never;
@@ -836,6 +894,23 @@ export interface paths {
         };
         /** List the available series */
         get: operations["listSeries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{project_id}/services/{service_id}/metrics/details": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Describe the available series: unit, labels, functions */
+        get: operations["describeSeries"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2010,7 +2085,10 @@ export interface components {
             vpcEndpoint?: components["schemas"]["VpcEndpoint"];
             /** @description the allow list of its endpoint; it has no effect while it is in a VPC */
             allow_list_id?: string;
-            /** @description the exporter that gets its samples */
+            /**
+             * Format: uuid
+             * @description the exporter that gets its samples
+             */
             metric_exporter_id?: string;
             /**
              * Format: password
@@ -2064,6 +2142,7 @@ export interface components {
             service_type?: "TIMESCALEDB" | "POSTGRES" | "VECTOR";
             /** @description the major version of PostgreSQL, 16 or newer; default: as the region chooses for the type; GET /regions lists them */
             pg_version?: string;
+            /** @description default: the first region */
             region_code?: string;
             /** @description HA replicas, 0 to 2 */
             replica_count?: number;
@@ -2271,13 +2350,13 @@ export interface components {
             problem: string | null;
         };
         Backup: {
-            /** @description the id of the snapshot */
+            /** @description the id of the snapshot, or of the backup in a repository */
             label: string;
             /**
-             * @description each snapshot is complete
+             * @description each snapshot is complete; INCREMENTAL: in a repository only
              * @enum {string}
              */
-            type: "FULL";
+            type: "FULL" | "INCREMENTAL";
             /**
              * Format: date-time
              * @description its state is that of this moment
@@ -2288,12 +2367,29 @@ export interface components {
              * @description the same: a snapshot is taken at once
              */
             finished_at: string;
+            /** @description 0: a snapshot is taken at once */
+            duration_seconds: number;
             /** @description to the megabyte, with what is shared */
             size_bytes: number;
-            /** @description where it is: in the region of its service */
+            /** @description where it is: in the region of its service, in repositories by their names */
             regions: {
                 region_code: string;
+                /** @enum {string} */
+                status: "FINISHED";
             }[];
+        };
+        BackupRegion: {
+            /** @description the name of the repository */
+            region_code: string;
+            /**
+             * Format: date-time
+             * @description when the repository was added
+             */
+            created: string;
+        };
+        AddBackupRegion: {
+            /** @description the name of a repository */
+            region_code: string;
         };
         BackupRetention: {
             /** @enum {string} */
@@ -2316,7 +2412,7 @@ export interface components {
              * @enum {string}
              */
             type?: "TIME";
-            /** @description for how many days the repositories keep the backups of the service, 1 to 90; null: as each repository says */
+            /** @description for how many days the repositories keep the backups of the service, 1 to 180; null: as each repository says */
             retention_days: number | null;
         };
         Repository: {
@@ -2714,6 +2810,11 @@ export interface components {
                  */
                 started: string;
                 finished: string | null;
+                /**
+                 * @description failed: it did not work, and may be tried again as a further step; interrupted: it never ended, since another change came first or the operation was cancelled
+                 * @enum {string}
+                 */
+                outcome: "running" | "ok" | "failed" | "interrupted";
                 /** @description what was done, or why it did not work */
                 detail: string | null;
             }[];
@@ -2774,13 +2875,13 @@ export interface components {
              * @description end, exclusive
              */
             to: string;
-            /** @description default 60; at most the 30 days for which samples are kept */
+            /** @description default: a minute for up to an hour, an hour for up to 30 days, else a day; at most the 30 days for which samples are kept */
             bucket_seconds?: number;
             /**
-             * @description last, avg, min, max, sum, rate, or in capitals as Tiger Cloud has them; rate: the increase per second, counted from zero after each decrease
+             * @description last, avg, min, max, sum, rate, increase, count, min_total, max_total, p50, p90, p99, or in capitals as Tiger Cloud has them; increase: counted from zero after each decrease, rate: the same per second; min_total, max_total: of the sum over all servers
              * @default last
              */
-            fn?: ("last" | "avg" | "min" | "max" | "sum" | "rate") | ("LAST" | "AVG" | "MIN" | "MAX" | "SUM" | "RATE");
+            fn?: ("last" | "avg" | "min" | "max" | "sum" | "rate" | "increase" | "count" | "min_total" | "max_total" | "p50" | "p90" | "p99") | ("LAST" | "AVG" | "MIN" | "MAX" | "SUM" | "RATE" | "INCREASE" | "COUNT" | "MIN_TOTAL" | "MAX_TOTAL" | "P50" | "P90" | "P99");
             filters?: {
                 key: string;
                 value: string;
@@ -2799,6 +2900,16 @@ export interface components {
                 time: string;
                 value: number | null;
             }[];
+        };
+        SeriesDetails: {
+            name: string;
+            description: string;
+            /** @enum {string} */
+            unit: "millicores" | "bytes" | "connections" | "1/s" | "seconds";
+            /** @description by which series can be filtered */
+            labels: string[];
+            /** @description how values can be combined; also in capitals */
+            functions: ("last" | "avg" | "min" | "max" | "sum" | "rate" | "increase" | "count" | "min_total" | "max_total" | "p50" | "p90" | "p99")[];
         };
         Query: {
             /** @description one statement that only reads; $1, $2, … are the parameters */
@@ -3156,6 +3267,7 @@ export interface components {
             name: string;
             /** @description private IPv4 addresses, /16 to /28, like 10.1.0.0/16 */
             cidr: string;
+            /** @description of its services */
             region_code: string;
         };
         RenameVpc: {
@@ -3238,6 +3350,10 @@ export interface components {
             allow_list_id: string;
         };
         Exporter: {
+            /**
+             * Format: uuid
+             * @description of this exporter
+             */
             exporter_id: string;
             project_id: string;
             name: string;
@@ -3258,6 +3374,11 @@ export interface components {
                 /** @description OTLP_METRICS: the headers that are sent */
                 header_names?: string[];
                 /** @description kept for clients of Tiger Cloud; statistics of tables are not sampled */
+                enable_pg_metrics?: boolean;
+                /**
+                 * @deprecated
+                 * @description the same, old spelling
+                 */
                 include_pg_metrics?: boolean;
             };
             last_success?: string | null;
@@ -3278,7 +3399,10 @@ export interface components {
             region_code: string;
             /** @description what the type needs */
             config: {
-                /** @description PROMETHEUS_REMOTE_WRITE, OTLP_METRICS: http or https, without user and password */
+                /**
+                 * Format: uri
+                 * @description PROMETHEUS_REMOTE_WRITE, OTLP_METRICS: http or https, without user and password
+                 */
                 url?: string;
                 /** @description for Basic authentication, without a colon */
                 username?: string;
@@ -3291,6 +3415,11 @@ export interface components {
                     [key: string]: string;
                 };
                 /** @description kept for clients of Tiger Cloud; statistics of tables are not sampled */
+                enable_pg_metrics?: boolean;
+                /**
+                 * @deprecated
+                 * @description the same, old spelling
+                 */
                 include_pg_metrics?: boolean;
             };
         };
@@ -3304,7 +3433,10 @@ export interface components {
             type?: "PROMETHEUS_METRICS" | "PROMETHEUS_REMOTE_WRITE" | "OTLP_METRICS" | "DATADOG_METRICS" | "CLOUDWATCH_METRICS" | "CLOUDWATCH_LOGS" | "AZURE_MONITOR_METRICS";
             /** @description what the type needs */
             config?: {
-                /** @description PROMETHEUS_REMOTE_WRITE, OTLP_METRICS: http or https, without user and password */
+                /**
+                 * Format: uri
+                 * @description PROMETHEUS_REMOTE_WRITE, OTLP_METRICS: http or https, without user and password
+                 */
                 url?: string;
                 /** @description for Basic authentication, without a colon */
                 username?: string;
@@ -3317,6 +3449,11 @@ export interface components {
                     [key: string]: string;
                 };
                 /** @description kept for clients of Tiger Cloud; statistics of tables are not sampled */
+                enable_pg_metrics?: boolean;
+                /**
+                 * @deprecated
+                 * @description the same, old spelling
+                 */
                 include_pg_metrics?: boolean;
             };
         };
@@ -3338,7 +3475,7 @@ export interface components {
             cpu_millis?: number | null;
             /** @description gigabytes of all services and their replicas together; null: no limit */
             memory_gbs?: number | null;
-            /** @description the longest backup retention of its own that a service may get, in days; services that have one keep it; null: 90 */
+            /** @description the longest backup retention of its own that a service may get, in days; services that have one keep it; null: 180 */
             backup_retention_days?: number | null;
         };
         ProjectDetails: {
@@ -3480,6 +3617,16 @@ export interface components {
             /** @deprecated */
             apiKey: components["schemas"]["ApiKeyInfo"];
         };
+        Feedback: {
+            /** @description what the operator reads */
+            message: string;
+            /** @description the program that it was written in: cli, mcp */
+            source?: string;
+            /** @description of this program */
+            version?: string;
+            /** @description that the program runs on */
+            os?: string;
+        };
         AnalyticsAnswer: {
             /** @enum {string} */
             status: "success";
@@ -3506,7 +3653,10 @@ export interface components {
             };
         };
         CreateWebhook: {
-            /** @description http or https, without user and password */
+            /**
+             * Format: uri
+             * @description http or https, without user and password
+             */
             url: string;
             /** @description of events; default: all */
             types?: ("service.status" | "service.warnings" | "service.vpc" | "service.restore_at_risk" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list")[];
@@ -3819,6 +3969,159 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    sendFeedback: {
+        parameters: {
+            query?: {
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Feedback"];
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AnalyticsAnswer"];
+                };
             };
             /** @description INVALID_REQUEST, INVALID_STATE */
             400: {
@@ -7022,6 +7325,459 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Service"];
                 };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    listBackupRegions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                service_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackupRegion"][];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    addBackupRegion: {
+        parameters: {
+            query?: {
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
+            header?: never;
+            path: {
+                project_id: string;
+                service_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AddBackupRegion"];
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackupRegion"];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    removeBackupRegion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                service_id: string;
+                region_code: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description never */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description INVALID_REQUEST, INVALID_STATE */
             400: {
@@ -11156,11 +11912,13 @@ export interface operations {
     getServiceLogs: {
         parameters: {
             query?: {
+                /** @description the number of the server; default: the primary */
                 node?: string;
                 /** @description only entries at or after this date-time */
                 since?: string;
                 /** @description only entries before this date-time */
                 until?: string;
+                /** @description from last_cursor of the page before */
                 cursor?: string;
                 search?: string | string[];
                 severities?: string | string[];
@@ -11330,6 +12088,155 @@ export interface operations {
                 };
                 content: {
                     "application/json": string[];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    describeSeries: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                service_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SeriesDetails"][];
                 };
             };
             /** @description INVALID_REQUEST, INVALID_STATE */

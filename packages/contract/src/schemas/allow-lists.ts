@@ -1,12 +1,18 @@
 /** Schemas of allow lists: the networks whose clients may connect to a service. */
 import { Type } from 'typebox';
-import { Named } from '../schema.ts';
+import { NETWORK_PATTERN } from '../network-patterns.ts';
+import { documented, Named } from '../schema.ts';
 import { VISIBLE_PATTERN } from '../text.ts';
 import { MAX_CIDR_BLOCKS } from '../types.ts';
 import { dateTime, ignored, name } from './parts.ts';
 
 const cidrBlocks = Type.Array(
-  Type.String({ minLength: 1, maxLength: 64, pattern: VISIBLE_PATTERN }),
+  Type.String({
+    minLength: 1,
+    maxLength: 64,
+    pattern: VISIBLE_PATTERN,
+    ...documented({ pattern: NETWORK_PATTERN }),
+  }),
   {
     minItems: 1,
     maxItems: MAX_CIDR_BLOCKS,

@@ -1,6 +1,7 @@
 /** Schemas of backups. */
 import { Type } from 'typebox';
 import { Named, Ref, StringEnum } from '../schema.ts';
+import { NAME_MAX_CHARACTERS } from '../types.ts';
 import { RETENTION_DAYS } from '../values.ts';
 import { closed, dateTime, moment } from './parts.ts';
 import { OffMachineSchema } from './repositories.ts';
@@ -110,25 +111,55 @@ export const BackupsSchema = Named(
 
 export type Backups = Type.Static<typeof BackupsSchema>;
 
+/** Tiger Cloud has further states of a copy; a copy is listed here once it is complete. */
+const BACKUP_COPY_STATUSES = ['FINISHED'] as const;
+
 /**
- * A snapshot as Tiger Cloud lists backups, and how long they are kept.
- * Source: what the Tiger Cloud plugin of github.com/Infrawrench/Infrawrench reads and writes.
+ * A backup as Tiger Cloud lists them, and how long they are kept.
+ * Sources: what the Tiger Cloud plugin of github.com/Infrawrench/Infrawrench reads and writes; the
+ * schemas Backup and BackupRegionState in openapi.yaml of github.com/timescale/tiger-cli (f93dac5).
  */
 export const BackupSchema = Named(
   'Backup',
   Type.Object({
-    label: Type.String({ description: 'the id of the snapshot' }),
-    type: StringEnum(['FULL'], { description: 'each snapshot is complete' }),
+    label: Type.String({ description: 'the id of the snapshot, or of the backup in a repository' }),
+    type: StringEnum(['FULL', 'INCREMENTAL'], {
+      description: 'each snapshot is complete; INCREMENTAL: in a repository only',
+    }),
     started_at: dateTime('its state is that of this moment'),
     finished_at: dateTime('the same: a snapshot is taken at once'),
+    duration_seconds: Type.Integer({ minimum: 0, description: '0: a snapshot is taken at once' }),
     size_bytes: Type.Integer({ description: 'to the megabyte, with what is shared' }),
-    regions: Type.Array(Type.Object({ region_code: Type.String() }), {
-      description: 'where it is: in the region of its service',
-    }),
+    regions: Type.Array(
+      Type.Object({ region_code: Type.String(), status: StringEnum(BACKUP_COPY_STATUSES) }),
+      { description: 'where it is: in the region of its service, in repositories by their names' },
+    ),
   }),
 );
 
 export type Backup = Type.Static<typeof BackupSchema>;
+
+/** A repository, where Tiger Cloud has another region for the backups of a service. */
+export const BackupRegionSchema = Named(
+  'BackupRegion',
+  Type.Object({
+    region_code: Type.String({ description: 'the name of the repository' }),
+    created: dateTime('when the repository was added'),
+  }),
+);
+
+export type BackupRegion = Type.Static<typeof BackupRegionSchema>;
+
+export const BackupRegionBody = Named(
+  'AddBackupRegion',
+  Type.Object({
+    region_code: Type.String({
+      minLength: 1,
+      maxLength: NAME_MAX_CHARACTERS,
+      description: 'the name of a repository',
+    }),
+  }),
+);
 
 export const RunBackupBody = Named(
   'RunBackup',

@@ -1,16 +1,23 @@
 /** Schemas of exporters: receivers of the metrics of services. */
 import { Type } from 'typebox';
-import { Named, StringEnum } from '../schema.ts';
+import { Named, oldSpelling, StringEnum } from '../schema.ts';
 import { VISIBLE_PATTERN } from '../text.ts';
 import { EXPORTER_TYPES, REFUSED_EXPORTER_TYPES } from '../values.ts';
-import { dateTime, ignored, moment, name } from './parts.ts';
+import { dateTime, httpUrl, ignored, moment, name, regionCode } from './parts.ts';
 
 const text = (maxLength: number, description: string) =>
   Type.String({ minLength: 1, maxLength, pattern: VISIBLE_PATTERN, description });
 
-const includePgMetrics = Type.Boolean({
+const enablePgMetrics = Type.Boolean({
   description: 'kept for clients of Tiger Cloud; statistics of tables are not sampled',
 });
+
+const includePgMetrics = oldSpelling(
+  Type.Boolean({ description: 'the same, old spelling' }),
+  'IncludePgMetricsDeprecated',
+);
+
+export const exporterId = (description: string) => Type.String({ format: 'uuid', description });
 
 export const ExporterConfigSchema = Type.Object({
   endpoint: Type.Optional(
@@ -21,13 +28,14 @@ export const ExporterConfigSchema = Type.Object({
   header_names: Type.Optional(
     Type.Array(Type.String(), { description: 'OTLP_METRICS: the headers that are sent' }),
   ),
+  enable_pg_metrics: Type.Optional(enablePgMetrics),
   include_pg_metrics: Type.Optional(includePgMetrics),
 });
 
 export const ExporterSchema = Named(
   'Exporter',
   Type.Object({
-    exporter_id: Type.String(),
+    exporter_id: exporterId('of this exporter'),
     project_id: Type.String(),
     name: Type.String(),
     type: StringEnum(EXPORTER_TYPES),
@@ -49,7 +57,14 @@ export type Exporter = Type.Static<typeof ExporterSchema>;
 const config = Type.Object(
   {
     url: Type.Optional(
-      text(2048, 'PROMETHEUS_REMOTE_WRITE, OTLP_METRICS: http or https, without user and password'),
+      Type.String({
+        minLength: 1,
+        maxLength: 2048,
+        pattern: VISIBLE_PATTERN,
+        ...httpUrl,
+        description:
+          'PROMETHEUS_REMOTE_WRITE, OTLP_METRICS: http or https, without user and password',
+      }),
     ),
     username: Type.Optional(text(128, 'for Basic authentication, without a colon')),
     password: Type.Optional(text(256, 'for Basic authentication; no answer shows it')),
@@ -62,6 +77,7 @@ const config = Type.Object(
         description: 'OTLP_METRICS: further headers; no answer shows their values',
       }),
     ),
+    enable_pg_metrics: Type.Optional(enablePgMetrics),
     include_pg_metrics: Type.Optional(includePgMetrics),
   },
   { description: 'what the type needs' },
@@ -78,7 +94,7 @@ export const CreateExporterBody = Named(
   Type.Object({
     name: name('1 to 128 characters'),
     type,
-    region_code: Type.String({ maxLength: 64, description: 'of its services' }),
+    region_code: regionCode('of its services'),
     config,
   }),
 );

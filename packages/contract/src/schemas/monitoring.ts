@@ -1,9 +1,9 @@
 /** Schemas of logs, metrics and statements. */
 import { Type } from 'typebox';
-import { Named, oldSpelling, StringEnum } from '../schema.ts';
+import { documented, Named, oldSpelling, StringEnum } from '../schema.ts';
 import { closed, dateTime } from './parts.ts';
 import { DATABASE_NAME } from '../types.ts';
-import { SERIES_FUNCTIONS, TIGER_SERIES_FUNCTIONS } from '../values.ts';
+import { SERIES_FUNCTIONS } from '../values.ts';
 
 /** The session that wrote a line, as PostgreSQL's structured logs have it. */
 const LogOriginSchema = Type.Object({
@@ -75,27 +75,39 @@ export const TIGER_SERIES = {
   timescale_cloud_database_num_connections: 'connections',
 } as const satisfies Record<string, SeriesName | 'cpu_limit_millis' | 'memory_limit_bytes'>;
 
-const tigerFunctions = Object.keys(TIGER_SERIES_FUNCTIONS);
+const ALL_SERIES = [...SERIES_NAMES, ...Object.keys(TIGER_SERIES)];
+
+/** The same by the names that Tiger Cloud gives them. */
+const tigerFunctions = SERIES_FUNCTIONS.map((fn) => fn.toUpperCase());
 
 export const SeriesBody = Named(
   'SeriesQuery',
   Type.Object(
     {
-      name: Type.String({ maxLength: 64, description: 'one of available-series' }),
+      name: Type.String({
+        maxLength: 64,
+        ...documented({ pattern: `^(${ALL_SERIES.join('|')})$` }),
+        description: 'one of available-series',
+      }),
       from: dateTime('begin, inclusive'),
       to: dateTime('end, exclusive'),
       bucket_seconds: Type.Optional(
         Type.Integer({
           minimum: 60,
           maximum: 2_592_000,
-          description: 'default 60; at most the 30 days for which samples are kept',
+          description:
+            'default: a minute for up to an hour, an hour for up to 30 days, else a day; at most ' +
+            'the 30 days for which samples are kept',
         }),
       ),
       // One enumeration with both would have the same constant twice in generated clients.
       fn: Type.Optional(
         Type.Union([StringEnum(SERIES_FUNCTIONS), StringEnum(tigerFunctions)], {
           default: 'last',
-          description: `${SERIES_FUNCTIONS.join(', ')}, or in capitals as Tiger Cloud has them; rate: the increase per second, counted from zero after each decrease`,
+          description:
+            `${SERIES_FUNCTIONS.join(', ')}, or in capitals as Tiger Cloud has them; increase: ` +
+            'counted from zero after each decrease, rate: the same per second; min_total, ' +
+            'max_total: of the sum over all servers',
         }),
       ),
       filters: Type.Optional(
@@ -128,6 +140,25 @@ export const SeriesSchema = Named(
     ),
   }),
 );
+
+export const SERIES_UNITS = ['millicores', 'bytes', 'connections', '1/s', 'seconds'] as const;
+
+export type SeriesUnit = (typeof SERIES_UNITS)[number];
+
+export const SeriesDetailsSchema = Named(
+  'SeriesDetails',
+  Type.Object({
+    name: Type.String(),
+    description: Type.String(),
+    unit: StringEnum(SERIES_UNITS),
+    labels: Type.Array(Type.String(), { description: 'by which series can be filtered' }),
+    functions: Type.Array(StringEnum(SERIES_FUNCTIONS), {
+      description: 'how values can be combined; also in capitals',
+    }),
+  }),
+);
+
+export type SeriesDetails = Type.Static<typeof SeriesDetailsSchema>;
 
 /** The most rows of one answer, and the longest time that a statement may take. */
 export const QUERY_MAX_ROWS = 10_000;
@@ -197,6 +228,20 @@ export const QueryResultSchema = Named(
 );
 
 export type QueryResult = Type.Static<typeof QueryResultSchema>;
+
+export const FeedbackBody = Named(
+  'Feedback',
+  Type.Object({
+    message: Type.String({ minLength: 1, maxLength: 8192, description: 'what the operator reads' }),
+    source: Type.Optional(
+      Type.String({ maxLength: 64, description: 'the program that it was written in: cli, mcp' }),
+    ),
+    version: Type.Optional(Type.String({ maxLength: 64, description: 'of this program' })),
+    os: Type.Optional(Type.String({ maxLength: 64, description: 'that the program runs on' })),
+  }),
+);
+
+export type FeedbackBody = Type.Static<typeof FeedbackBody>;
 
 export const AnalyticsSchema = Named(
   'AnalyticsAnswer',

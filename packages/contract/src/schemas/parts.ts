@@ -1,7 +1,8 @@
 /** Parts that schemas of several resources share. Not exported from the package. */
 import { Type } from 'typebox';
+import { documented } from '../schema.ts';
 import { STORAGE_GB } from '../sizes.ts';
-import { VISIBLE_PATTERN } from '../text.ts';
+import { REGION_CODE_PATTERN, VISIBLE_PATTERN } from '../text.ts';
 import { MAX_REPLICAS, NAME_MAX_CHARACTERS, OLDEST_PG_VERSION } from '../types.ts';
 
 export const NO_CONTROL_CHARACTERS = '^[^\\u0000-\\u001f\\u007f-\\u009f]*$';
@@ -86,3 +87,17 @@ export const limit = (description: string) =>
       description: `${description}; null: no limit`,
     }),
   );
+
+/** The code of a region of this installation, or another name that it has (an alias). */
+export const regionCode = (description: string) =>
+  Type.String({
+    maxLength: 64,
+    ...documented({ pattern: REGION_CODE_PATTERN }),
+    description,
+  });
+
+/** http or https, without user and password. */
+export const httpUrl = documented({
+  format: 'uri',
+  pattern: '^https?://(\\[[0-9A-Fa-f:.]+\\]|[^\\s@:/?#\\[\\]]+)(:[0-9]{1,5})?([/?#][^\\s]*)?$',
+});

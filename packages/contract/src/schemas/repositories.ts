@@ -12,6 +12,7 @@ import {
   force,
   moment,
   name,
+  regionCode,
   sizeInput,
   storageGb,
   uniqueName,
@@ -155,9 +156,7 @@ export const CreateFromKitBody = Named(
             'date-time, to the microsecond: its state at this moment; default: the newest',
         }),
       ),
-      region_code: Type.Optional(
-        Type.String({ maxLength: 64, description: 'a region of this installation' }),
-      ),
+      region_code: Type.Optional(regionCode('a region of this installation')),
       cpu_millis: Type.Optional(sizeInput('thousandths of a core, or "shared"', true)),
       memory_gbs: Type.Optional(sizeInput('gigabytes, or "shared"', true)),
       storage_gb: Type.Optional(

@@ -1,12 +1,13 @@
 /** Bodies of the calls that create and change services. */
 import { Type } from 'typebox';
-import { Named, StringEnum } from '../schema.ts';
+import { documented, Named, StringEnum } from '../schema.ts';
 import {
   closed,
   force,
   name,
   NO_CONTROL_CHARACTERS,
   pgVersion,
+  regionCode,
   replicaCount,
   sizeInput,
   storageGb,
@@ -37,7 +38,7 @@ export const CreateServiceBody = Named(
     pg_version: Type.Optional(
       pgVersion('default: as the region chooses for the type; GET /regions lists them'),
     ),
-    region_code: Type.Optional(Type.String({ maxLength: 64 })),
+    region_code: Type.Optional(regionCode('default: the first region')),
     replica_count: Type.Optional(replicaCount),
     sync_replica_count: Type.Optional(syncReplicaCount),
     cpu_millis: Type.Optional(sizeInput('thousandths of a core, or "shared"', true)),
@@ -83,9 +84,7 @@ export const ForkBody = Named(
     storage_gb: Type.Optional(
       storageGb('gigabytes of disk, not less than its data takes; default: as the parent'),
     ),
-    region_code: Type.Optional(
-      Type.String({ maxLength: 64, description: 'the region of the parent, by any of its names' }),
-    ),
+    region_code: Type.Optional(regionCode('the region of the parent, by any of its names')),
     pg_version: Type.Optional(
       pgVersion('that of the parent, or a newer one that the data is copied into; not with PITR'),
     ),
@@ -122,6 +121,7 @@ export const AdoptBody = Named(
         minLength: 1,
         maxLength: 4096,
         pattern: NO_CONTROL_CHARACTERS,
+        ...documented({ pattern: '^/[^\\u0000-\\u001f\\u007f-\\u009f]*$' }),
         description:
           'the absolute path of a directory of a service that the metadata database does not ' +
           'know, on the machine of the installation',
@@ -189,10 +189,7 @@ export type UpgradeBody = Type.Static<typeof UpgradeBody>;
 export const MoveBody = Named(
   'MoveService',
   Type.Object({
-    region_code: Type.String({
-      maxLength: 64,
-      description: 'another region; GET /projects/{project_id}/regions lists them',
-    }),
+    region_code: regionCode('another region; GET /projects/{project_id}/regions lists them'),
   }),
 );
 

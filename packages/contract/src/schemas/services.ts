@@ -8,6 +8,7 @@ import {
   VpcEndpointSchema,
 } from './errors-and-endpoints.ts';
 import { dateTime, ignored } from './parts.ts';
+import { exporterId } from './exporters.ts';
 import { ReadReplicaSetSchema } from './replica-sets.ts';
 import { SERVICE_STATUSES } from '../status.ts';
 import { ENVIRONMENTS, SERVICE_TYPES } from '../types.ts';
@@ -82,9 +83,7 @@ export const ServiceSchema = Named(
         description: 'the allow list of its endpoint; it has no effect while it is in a VPC',
       }),
     ),
-    metric_exporter_id: Type.Optional(
-      Type.String({ description: 'the exporter that gets its samples' }),
-    ),
+    metric_exporter_id: Type.Optional(exporterId('the exporter that gets its samples')),
     initial_password: Type.Optional(
       Type.String({ format: 'password', description: 'in the answer to create only' }),
     ),

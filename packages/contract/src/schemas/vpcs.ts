@@ -1,7 +1,8 @@
 /** Schemas of VPCs and peerings. */
 import { Type } from 'typebox';
-import { Named, StringEnum } from '../schema.ts';
-import { ignored, name, vpcId } from './parts.ts';
+import { VPC_CIDR_PATTERN } from '../network-patterns.ts';
+import { documented, Named, StringEnum } from '../schema.ts';
+import { ignored, name, regionCode, vpcId } from './parts.ts';
 import { VISIBLE_PATTERN } from '../text.ts';
 import { PEERING_STATUSES } from '../types.ts';
 
@@ -24,9 +25,10 @@ export const CreateVpcBody = Named(
     name: name('1 to 128 characters'),
     cidr: Type.String({
       maxLength: 64,
+      ...documented({ pattern: VPC_CIDR_PATTERN }),
       description: 'private IPv4 addresses, /16 to /28, like 10.1.0.0/16',
     }),
-    region_code: Type.String({ maxLength: 64 }),
+    region_code: regionCode('of its services'),
   }),
 );
 

@@ -25,19 +25,13 @@ import { answerAgain, answerDryRun, answerKept, nameCall } from './changes.ts';
 import { limitChanges } from './change-limit.ts';
 import { compileOnFirstUse } from './compilers.ts';
 import { limitConnections, limitPipelining } from './connections.ts';
-import {
-  consolePages,
-  consoleSessions,
-  createSessions,
-  isVisit,
-  sendPage,
-  type Sessions,
-} from './console.ts';
+import { consolePages, consoleSessions, createSessions, type Sessions } from './console.ts';
 import type { ApiContext, App, HttpSettings } from './context.ts';
 import { createHostCheck } from './hosts.ts';
-import { createErrorHandler, sendError, type ErrorHandler } from './errors.ts';
+import { createErrorHandler, type ErrorHandler } from './errors.ts';
 import { createMetrics } from './metrics.ts';
 import { refuseUnknownParameters } from './parameters.ts';
+import { refuseUnknownRoutes } from './unknown-routes.ts';
 import { allowListRoutes } from './routes/allow-lists.ts';
 import { auditLogRoutes } from './routes/audit-log.ts';
 import { authRoutes } from './routes/auth.ts';
@@ -257,42 +251,6 @@ function acceptJson(app: App): void {
       new ApiError(
         'UNSUPPORTED_MEDIA_TYPE',
         `Content-Type: found ${request.headers['content-type']}; a body must be sent as application/json`,
-      ),
-    );
-  });
-}
-
-/** 404 for paths that do not exist, 405 with the allowed methods for those that do. */
-function refuseUnknownRoutes(app: App): void {
-  const routes: { method: string; pattern: RegExp }[] = [];
-  app.addHook('onRoute', ({ method, url }) => {
-    const pattern = new RegExp(
-      `^${url.replaceAll(/[.*+?^$()|[\]\\{}]/g, '\\$&').replaceAll(/:[a-z_]+/g, '[^/]+')}/?$`,
-    );
-    for (const one of [method].flat()) routes.push({ method: one, pattern });
-  });
-  app.setNotFoundHandler((request, reply) => {
-    const path = request.url.split('?')[0] ?? '';
-    const methods = [
-      ...new Set(routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method)),
-    ];
-    // The patterns allow a slash at the end, but no route has one: such a path is unknown.
-    if (methods.length > 0 && !methods.includes(request.method)) {
-      void reply.header('Allow', methods.join(', '));
-      return sendError(
-        reply,
-        new ApiError(
-          'METHOD_NOT_ALLOWED',
-          `${request.method} is not allowed on ${path.slice(0, 200)}; allowed: ${methods.join(', ')}`,
-        ),
-      );
-    }
-    if (isVisit(request)) return sendPage(reply, 404);
-    return sendError(
-      reply,
-      new ApiError(
-        'NOT_FOUND',
-        `no such path: ${request.method} ${path.slice(0, 200)}; ${BASE_PATH}/openapi.json lists all`,
       ),
     );
   });

@@ -17,7 +17,7 @@ export function compileOnFirstUse(app: App): void {
     verbose: true,
     validateSchema: false,
     // For generators of clients; without it Ajv refuses the schema of a query that has it.
-    keywords: ['x-go-name'],
+    keywords: ['x-go-name', 'x-documented'],
   };
   const validatorOf = AjvCompiler()(named, { customOptions });
   const serializerOf = SerializerSelector()(named);

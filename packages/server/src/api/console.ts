@@ -217,6 +217,19 @@ const PAGES = [
   '/project/*',
 ] as const;
 
+/**
+ * Pages of Tiger Cloud's console that its command line opens or prints, and the page here. There
+ * are no users to log in: a login needs a key, and the page of keys makes one.
+ */
+const PAGES_OF_TIGER: readonly (readonly [path: string, here: string])[] = [
+  ['/dashboard', '/services'],
+  ['/dashboard/*', '/services'],
+  ['/dashboard/services/:service_id', '/services/'],
+  ['/dashboard/settings', '/project/keys'],
+  ['/oauth/authorize', '/project/keys'],
+  ['/oauth/code/success', '/services'],
+];
+
 const TYPES: Record<string, string> = {
   '.js': 'text/javascript; charset=utf-8',
   '.css': 'text/css; charset=utf-8',
@@ -271,6 +284,10 @@ export function consolePages(app: App): void {
   const assets = createAssets();
 
   for (const page of PAGES) app.get(page, open, (_request, reply) => sendPage(reply));
+  for (const [path, here] of PAGES_OF_TIGER)
+    app.get<{ Params: { service_id?: string } }>(path, open, (request, reply) =>
+      reply.redirect(`${here}${encodeURIComponent(request.params.service_id ?? '')}`),
+    );
 
   app.get(
     '/assets/:name',

@@ -1,14 +1,15 @@
 /** The OpenAPI document, made from the routes. Generated and committed; the server serves the committed file. */
 import {
   BASE_PATH,
+  documented,
   DryRunSchema,
   ERROR_CODES,
   ERROR_STATUS,
   ErrorBody,
   permissionOf,
   PORTABLE_VISIBLE_PATTERN,
-  type CallName,
   Ref,
+  type CallName,
   VISIBLE_PATTERN,
 } from '@howdah/contract';
 import swagger from '@fastify/swagger';
@@ -87,9 +88,12 @@ export async function createOpenApiDocument({ dryRuns = true } = {}): Promise<ob
 
 /** Test tools in other languages make values from the patterns. */
 const withPortablePatterns = (document: object): object =>
-  JSON.parse(JSON.stringify(document), (key, value: unknown) =>
-    key === 'pattern' && value === VISIBLE_PATTERN ? PORTABLE_VISIBLE_PATTERN : value,
-  );
+  JSON.parse(JSON.stringify(document), (key, value: unknown) => {
+    if (key === 'pattern' && value === VISIBLE_PATTERN) return PORTABLE_VISIBLE_PATTERN;
+    if (typeof value !== 'object' || value === null || !('x-documented' in value)) return value;
+    const { 'x-documented': facts, ...schema } = value;
+    return Object.assign(schema, facts);
+  });
 
 const PARTS: readonly (string | symbol)[] = ['store', 'regions'] satisfies (keyof ApiContext)[];
 
@@ -198,6 +202,7 @@ const IDEMPOTENCY_KEY = {
       type: 'string',
       minLength: 1,
       maxLength: 255,
+      ...documented({ pattern: '^[!-~]+$' }),
       description:
         'repeat a call with the same key within 24 hours: the change is made once, with the same answer',
     },

@@ -1,27 +1,36 @@
 /** Lists: a page where a limit is asked for, else everything; what does not fit into one page is streamed. */
-import { ApiError } from '@howdah/contract';
+import { ApiError, documented } from '@howdah/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import { sendStream, sendText } from './reply.ts';
 
+/** The formats of a cursor: a number, or a moment and an id. */
+export const CURSORS = {
+  number: /^[0-9]{1,18}$/,
+  position: /^[0-9]{1,17}-[a-z0-9]{10}$/,
+} as const;
+
 /** The members of a list's query. */
-export const paging = {
+export const paging = (cursors: keyof typeof CURSORS) => ({
   limit: Type.Optional(
     Type.String({
       pattern: '^(0*[1-9][0-9]{0,2}|1000)$',
       description: 'at most so many, 1 to 1000; the header Link names the next page',
     }),
   ),
-  cursor: Type.Optional(Type.String({ maxLength: 64, description: 'from the header Link' })),
-};
+  cursor: Type.Optional(
+    Type.String({
+      maxLength: 64,
+      ...documented({ pattern: CURSORS[cursors].source }),
+      description: 'from the header Link',
+    }),
+  ),
+});
 type PagingQuery = { limit?: string; cursor?: string };
 
 /** json: finished documents, separated by commas. next: where the page after this one begins; null: this is the last. */
 export type Page = { json: string; next: string | null };
-
-/** The formats of a cursor: a number, or a moment and an id. */
-export const CURSORS = { number: /^[0-9]{1,18}$/, position: /^[0-9]{1,17}-[a-z0-9]{10}$/ } as const;
 
 /** Rows read at a time for a list without a limit. Lists up to here are answered in one piece. */
 const ROWS = 1024;

@@ -1,7 +1,7 @@
 /** Changes of exporters, and of the services that they are attached to. */
 import {
   ApiError,
-  isId,
+  isExporterId,
   MAX_EXPORTERS,
   REFUSED_EXPORTER_TYPES,
   type CreateExporterBody,
@@ -39,7 +39,7 @@ export async function findExporterOrRefuse(
   projectId: string,
   id: string,
 ): Promise<ExporterRow> {
-  const found = isId(id) ? await findExporter(db, projectId, id) : null;
+  const found = isExporterId(id) ? await findExporter(db, projectId, id) : null;
   if (found === null) throw exporterNotFound(id);
   return found;
 }
@@ -71,10 +71,20 @@ const invalid = (message: string): ApiError => new ApiError('INVALID_REQUEST', `
 
 /** The fields of the configuration that each type has. */
 const FIELDS: Record<ExporterType, readonly (keyof ExporterConfig)[]> = {
-  PROMETHEUS_METRICS: ['username', 'password', 'include_pg_metrics'],
-  PROMETHEUS_REMOTE_WRITE: ['url', 'username', 'password', 'bearer_token', 'include_pg_metrics'],
-  OTLP_METRICS: ['url', 'headers', 'include_pg_metrics'],
+  PROMETHEUS_METRICS: ['username', 'password', 'enable_pg_metrics'],
+  PROMETHEUS_REMOTE_WRITE: ['url', 'username', 'password', 'bearer_token', 'enable_pg_metrics'],
+  OTLP_METRICS: ['url', 'headers', 'enable_pg_metrics'],
 };
+
+/** A configuration with the names that fields have now. */
+function currentNames({ include_pg_metrics: old, ...config }: ExporterConfig): ExporterConfig {
+  const { enable_pg_metrics: enabled = old } = config;
+  if (old !== undefined && enabled !== old)
+    throw invalid(
+      `include_pg_metrics: found ${old} beside enable_pg_metrics: ${enabled}, its name now`,
+    );
+  return { ...config, ...(enabled === undefined ? {} : { enable_pg_metrics: enabled }) };
+}
 
 /**
  * Checks the configuration of an exporter.
@@ -83,18 +93,19 @@ const FIELDS: Record<ExporterType, readonly (keyof ExporterConfig)[]> = {
  */
 async function configOrRefuse(
   type: ExporterType,
-  config: ExporterConfig,
+  given: ExporterConfig,
   allowed: BlockList,
   kept: ExporterSecrets,
 ): Promise<Checked> {
+  const config = currentNames(given);
   const foreign = Object.keys(config).find((name) => !FIELDS[type].some((own) => own === name));
   if (foreign !== undefined)
     throw invalid(`${foreign}: the type ${type} takes ${FIELDS[type].join(', ')}`);
-  const { url, username, password, bearer_token, headers, include_pg_metrics } = config;
+  const { url, username, password, bearer_token, headers, enable_pg_metrics } = config;
   const shown: PublicConfig = {
     ...(url === undefined ? {} : { url: await urlOrRefuse(url, allowed) }),
     ...(username === undefined ? {} : { username: usernameOrRefuse(username) }),
-    ...(include_pg_metrics === undefined ? {} : { include_pg_metrics }),
+    ...(enable_pg_metrics === undefined ? {} : { enable_pg_metrics }),
   };
   if (type !== 'PROMETHEUS_METRICS' && url === undefined)
     throw invalid('url: missing; it is where samples are pushed to');
@@ -200,9 +211,9 @@ export async function updateExporter(
       ? null
       : await configOrRefuse(before.type, mergedConfig(before, config), allowed, mayKeep);
   return makeChange(store, caller, async (tx) => {
-    const locked = await lockExporter(tx, caller.projectId, id, 'update');
+    const locked = await lockExporter(tx, caller.projectId, before.id, 'update');
     if (locked === null) throw exporterNotFound(id);
-    const changed = await updateExporterRow(tx, id, {
+    const changed = await updateExporterRow(tx, before.id, {
       name: name ?? locked.name,
       config: checked === null ? locked.config : checked.shown,
       secret: checked === null ? locked.secret : sealSecrets(sealer, checked.secrets),
@@ -213,12 +224,12 @@ export async function updateExporter(
 
 /** A configuration with what it leaves out as it was. A token takes the place of a username. */
 function mergedConfig({ config: before }: ExporterRow, config: ExporterConfig): ExporterConfig {
-  const { url, username, include_pg_metrics } = before;
+  const { url, username, enable_pg_metrics } = before;
   return {
     ...(url === undefined ? {} : { url }),
     ...(username === undefined || config.bearer_token !== undefined ? {} : { username }),
-    ...(include_pg_metrics === undefined ? {} : { include_pg_metrics }),
-    ...config,
+    ...(enable_pg_metrics === undefined ? {} : { enable_pg_metrics }),
+    ...currentNames(config),
   };
 }
 
@@ -266,11 +277,11 @@ export function attachToExporter(
   { store, regions }: WebhookContext,
   caller: Caller,
   id: string,
-  exporterId: string,
+  wanted: string,
 ): Promise<Outcome> {
   return makeChange(store, caller, async (tx) => {
     const { service, operation } = await lockOwnService(tx, caller, id);
-    await findExporterOrRefuse(tx, caller.projectId, exporterId);
+    const { id: exporterId } = await findExporterOrRefuse(tx, caller.projectId, wanted);
     const exporter = await lockExporter(tx, caller.projectId, exporterId, 'share');
     if (exporter === null) throw exporterNotFound(exporterId);
     if (exporter.region_code !== service.region_code)
@@ -292,11 +303,11 @@ export function detachFromExporter(
   { store }: WebhookContext,
   caller: Caller,
   id: string,
-  exporterId: string,
+  wanted: string,
 ): Promise<Outcome> {
   return makeChange(store, caller, async (tx) => {
     const { service, operation } = await lockOwnService(tx, caller, id);
-    await findExporterOrRefuse(tx, caller.projectId, exporterId);
+    const { id: exporterId } = await findExporterOrRefuse(tx, caller.projectId, wanted);
     const found = service.metric_exporter_id;
     if (found !== exporterId)
       throw new ApiError(

@@ -15,15 +15,17 @@ import {
   type SeriesFunction,
   type SeriesBody,
 } from '@howdah/contract';
+import { backupsIn } from '../domain/backup-list.ts';
 import { SYSTEM_DATABASES } from '../domain/postgres/databases.ts';
 import { offMachineDocument } from '../domain/repository/document.ts';
+import { bucketFor } from '../domain/series.ts';
 import { BadCursor, type LogPage, type LogQuery, StatementRefused } from '../engine/engine.ts';
 import type { ControlContext } from './context.ts';
 import { refuseImpossible } from './regions.ts';
 import { reachEngine } from './service-rules.ts';
 import { readRecord } from '../store/engine-records.ts';
 import { listRepositories } from '../store/repositories.ts';
-import { readSeries } from '../store/samples.ts';
+import { readSeries, sampledNodes, TOTAL_NODE } from '../store/samples.ts';
 import type { ServiceDoc, ServicePlace } from '../store/service-documents.ts';
 import { readOwnRetention } from '../store/services.ts';
 
@@ -96,15 +98,12 @@ export async function readMetricSeries(
       'INVALID_REQUEST',
       `name: found ${JSON.stringify(body.name)}; allowed: ${AVAILABLE_SERIES.join(', ')}`,
     );
-  const [fromMs, toMs, bucketSeconds] = [
-    Date.parse(body.from),
-    Date.parse(body.to),
-    body.bucket_seconds ?? 60,
-  ];
+  const [fromMs, toMs] = [Date.parse(body.from), Date.parse(body.to)];
   // A leap second is a valid date-time that parses to NaN, so the comparison must be written in
   // this way.
   if (!(fromMs < toMs))
     throw new ApiError('INVALID_REQUEST', `from: ${body.from} is not before to: ${body.to}`);
+  const bucketSeconds = body.bucket_seconds ?? bucketFor(toMs - fromMs);
   const buckets = Math.ceil((toMs - fromMs) / (bucketSeconds * 1000));
   if (buckets > MAX_BUCKETS) {
     const least = Math.ceil((toMs - fromMs) / 1000 / MAX_BUCKETS);
@@ -113,32 +112,33 @@ export async function readMetricSeries(
       `bucket_seconds: found ${bucketSeconds}, which makes ${buckets} points; at most ${MAX_BUCKETS} are answered: take ${least} or more`,
     );
   }
-  const span = {
-    name,
-    from: new Date(fromMs),
-    to: new Date(toMs),
-    bucketSeconds,
-    fn: functionOf(body.fn ?? 'last'),
-  };
-  const found = await readSeries(context.store.db, id, span);
+  const fn = functionOf(body.fn ?? 'last');
+  const span = { from: new Date(fromMs), to: new Date(toMs) };
+  const { db } = context.store;
+  const primary = parent === null ? ((await readRecord(db, id))?.primary ?? 0) : null;
+  const labelsOf = (node: number) => ({
+    node: String(node),
+    role: node === primary ? 'primary' : 'replica',
+  });
+  const isAsked = (node: number): boolean => hasLabels(labelsOf(node), body.filters ?? []);
+  const sampled = await sampledNodes(db, id, span);
+  // Services without samples return an empty series. The nodes of a set begin with 1.
+  const nodes = (sampled.length === 0 ? [primary ?? 1] : sampled).filter(isAsked);
+  const isTotal = fn === 'min_total' || fn === 'max_total';
+  const found = await readSeries(db, id, { name, ...span, bucketSeconds, fn, nodes, isTotal });
   const times = Array.from({ length: buckets }, (_, index) =>
     new Date(fromMs + index * bucketSeconds * 1000).toISOString(),
   );
-  const { db } = context.store;
-  const primary = parent === null ? ((await readRecord(db, id))?.primary ?? 0) : null;
-  // Services without samples return an empty series. The nodes of a set begin with 1.
-  const nodes = found.size === 0 ? [primary ?? 1] : [...found.keys()];
-  return nodes
-    .map((node) => ({
-      labels: { node: String(node), role: node === primary ? 'primary' : 'replica' },
-      data: times.map((time, index) => ({ time, value: found.get(node)?.get(index) ?? null })),
-    }))
-    .filter(({ labels }) =>
-      (body.filters ?? []).every(
-        ({ key, value }) => Object.hasOwn(labels, key) && Reflect.get(labels, key) === value,
-      ),
-    );
+  const dataOf = (node: number) =>
+    times.map((time, index) => ({ time, value: found.get(node)?.get(index) ?? null }));
+  if (isTotal) return nodes.length === 0 ? [] : [{ labels: {}, data: dataOf(TOTAL_NODE) }];
+  return nodes.map((node) => ({ labels: labelsOf(node), data: dataOf(node) }));
 }
+
+const hasLabels = (labels: Readonly<Record<string, string>>, filters: Filters): boolean =>
+  filters.every(({ key, value }) => Object.hasOwn(labels, key) && labels[key] === value);
+
+type Filters = NonNullable<SeriesBody['filters']>;
 
 function functionOf(fn: string): SeriesFunction {
   const name = fn.toLowerCase();
@@ -165,22 +165,20 @@ export async function readBackups(
   };
 }
 
-/** The snapshots of a service, in the form of Tiger Cloud. */
+/** The backups of a service, in the form of Tiger Cloud. */
 export async function listBackups(
-  { regions }: ControlContext,
+  { store, regions }: ControlContext,
   { key: id, region_code: region, doc }: ServiceDoc,
 ): Promise<Backup[]> {
-  const { snapshots } = await regions.of(region).engine.backups.describe(id);
+  const { backups, offMachine } = regions.of(region).engine;
   // The document shows the region by the name that the service was asked for.
   const { region_code }: Pick<Service, 'region_code'> = JSON.parse(doc);
-  return snapshots.map(({ id: label, taken, storage_mb }) => ({
-    label,
-    type: 'FULL',
-    started_at: taken,
-    finished_at: taken,
-    size_bytes: storage_mb * 1_000_000,
-    regions: [{ region_code }],
+  const states = await offMachine.describe(id);
+  const copies = (await listRepositories(store.db)).map(({ id: repository, name }) => ({
+    name,
+    backups: states.get(repository)?.backups ?? [],
   }));
+  return backupsIn(region_code, (await backups.describe(id)).snapshots, copies);
 }
 
 export function readServers(

@@ -3,10 +3,10 @@
  * `exported_until` of each service on: there is no other queue.
  */
 import type { ExporterType } from '@howdah/contract';
+import { randomUUID } from 'node:crypto';
 import { type Selectable, sql } from 'kysely';
 import type { PublicConfig } from '../domain/exporter/document.ts';
 import type { ExportedSample } from '../domain/exporter/figures.ts';
-import { newId } from '../lib/ids.ts';
 import { PRIMARY } from './engine-records.ts';
 import type { Db, Tables, Tx } from './tables.ts';
 
@@ -27,25 +27,26 @@ export async function listExporters(db: Db, projectId: string): Promise<Exporter
     .execute();
 }
 
+/** @param id its id, or the one that it had before */
 export async function findExporter(
   db: Db,
   projectId: string,
   id: string,
 ): Promise<ExporterRow | null> {
-  const row = await db
-    .selectFrom('exporters')
-    .selectAll()
-    .where('project_id', '=', projectId)
-    .where('id', '=', id)
-    .executeTakeFirst();
+  const row = await exporterById(db, id).where('project_id', '=', projectId).executeTakeFirst();
   return row ?? null;
 }
 
 /** The exporter with this id in any project: its endpoint is reached without a key. */
 export async function readExporter(db: Db, id: string): Promise<ExporterRow | null> {
-  const row = await db.selectFrom('exporters').selectAll().where('id', '=', id).executeTakeFirst();
-  return row ?? null;
+  return (await exporterById(db, id).executeTakeFirst()) ?? null;
 }
+
+const exporterById = (db: Db, id: string) =>
+  db
+    .selectFrom('exporters')
+    .selectAll()
+    .where((where) => where.or([where('id', '=', id), where('former_id', '=', id)]));
 
 /** Locks an exporter for the transaction. `share`: it stays; `update`: no service gets it. */
 export async function lockExporter(
@@ -89,7 +90,8 @@ export async function insertExporter(tx: Tx, exporter: NewExporter): Promise<Exp
   return tx
     .insertInto('exporters')
     .values({
-      id: newId(),
+      id: randomUUID(),
+      former_id: null,
       ...exporter,
       config: JSON.stringify(exporter.config),
       last_success: null,

@@ -66,6 +66,11 @@ export async function pruneSamples(db: Db): Promise<boolean> {
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }
 
+const percentile = (part: number) => sql`percentile_cont(${part}) within group (order by value)`;
+
+/** A counter that decreases has begun again at zero. */
+const INCREASE = sql`sum(case when change < 0 then value else change end)`;
+
 /** Combines `value`, and its `change` since the sample before, in a bucket of some seconds. */
 const AGGREGATE: Record<SeriesFunction, (bucketSeconds: number) => ReturnType<typeof sql>> = {
   avg: () => sql`avg(value)`,
@@ -73,7 +78,14 @@ const AGGREGATE: Record<SeriesFunction, (bucketSeconds: number) => ReturnType<ty
   max: () => sql`max(value)`,
   sum: () => sql`sum(value)`,
   last: () => sql`(array_agg(value order by at desc))[1]`,
-  rate: (seconds) => sql`sum(case when change < 0 then value else change end) / ${seconds}::float8`,
+  min_total: () => sql`min(value)`,
+  max_total: () => sql`max(value)`,
+  count: () => sql`nullif(count(value), 0)`,
+  p50: () => percentile(0.5),
+  p90: () => percentile(0.9),
+  p99: () => percentile(0.99),
+  increase: () => INCREASE,
+  rate: (seconds) => sql`${INCREASE} / ${seconds}::float8`,
 };
 
 /** The limits of a service's size are no samples: they are the same for each of them. */
@@ -88,6 +100,38 @@ function isLimit(name: SeriesColumn): name is keyof typeof LIMITS {
   return Object.hasOwn(LIMITS, name);
 }
 
+/** The servers of a service that have samples in a span. */
+export async function sampledNodes(
+  db: Db,
+  serviceId: string,
+  { from, to }: Pick<SeriesQuery, 'from' | 'to'>,
+): Promise<number[]> {
+  const rows = await db
+    .selectFrom('samples')
+    .select('node')
+    .distinct()
+    .where('service_id', '=', serviceId)
+    .where('at', '>=', from)
+    .where('at', '<', to)
+    .orderBy('node')
+    .execute();
+  return rows.map(({ node }) => node);
+}
+
+export type SeriesQuery = {
+  name: SeriesColumn;
+  from: Date;
+  to: Date;
+  bucketSeconds: number;
+  fn: SeriesFunction;
+  nodes: readonly number[];
+  /** Whether to add up the values of the nodes at each moment, as {@link TOTAL_NODE}. */
+  isTotal: boolean;
+};
+
+/** Stands for all nodes of a service. */
+export const TOTAL_NODE = 0;
+
 /**
  * For each node, a value for every bucket of a span that has samples; buckets begin at whole
  * multiples of their length since `from`.
@@ -95,9 +139,9 @@ function isLimit(name: SeriesColumn): name is keyof typeof LIMITS {
 export async function readSeries(
   db: Db,
   serviceId: string,
-  query: { name: SeriesColumn; from: Date; to: Date; bucketSeconds: number; fn: SeriesFunction },
+  query: SeriesQuery,
 ): Promise<Map<number, Map<number, number | null>>> {
-  const { name, from, to, bucketSeconds } = query;
+  const { name, from, to, bucketSeconds, nodes, isTotal } = query;
   const column = isLimit(name) ? LIMITS[name] : sql.ref(name);
   const { rows } = await sql<{ node: number; bucket: number; value: number | null }>`
     select node, bucket, (${AGGREGATE[query.fn](bucketSeconds)})::float8 as value
@@ -105,8 +149,12 @@ export async function readSeries(
       select node, at, value, value - lag(value) over (partition by node order by at) as change,
              floor(extract(epoch from at - ${from}::timestamptz) / ${bucketSeconds})::int as bucket
       from (
-        select node, at, ${column}::float8 as value from samples
+        select ${isTotal ? sql.lit(TOTAL_NODE) : sql.ref('node')} as node, at,
+          ${isTotal ? sql`sum(${column}::float8)` : sql`${column}::float8`} as value
+        from samples
         where service_id = ${serviceId} and at >= ${from} and at < ${to}
+          and node = any(${[...nodes]}::int[])
+        ${isTotal ? sql`group by at` : sql``}
       ) as taken
     ) as changing
     group by node, bucket order by node`.execute(db);

@@ -210,6 +210,7 @@ export interface Tables {
   };
   exporters: {
     id: string;
+    former_id: string | null;
     project_id: string;
     region_code: string;
     region_alias: string | null;

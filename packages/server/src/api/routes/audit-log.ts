@@ -1,4 +1,11 @@
-import { ApiError, AUDIT_OUTCOMES, AuditEntrySchema, Ref, StringEnum } from '@howdah/contract';
+import {
+  ApiError,
+  AUDIT_OUTCOMES,
+  AuditEntrySchema,
+  documented,
+  Ref,
+  StringEnum,
+} from '@howdah/contract';
 import { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import { parseMoment } from '../../lib/moment.ts';
@@ -11,14 +18,17 @@ import { ofProject } from './schemas.ts';
 
 const word = (description: string) =>
   Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$', description }));
+const moment = (description: string) =>
+  Type.Optional(Type.String({ ...documented({ format: 'date-time' }), description }));
+
 const filters = {
   service_id: word('id of a service'),
   operation_id: word('id of an operation'),
   public_key: word('public half of a key'),
   call: word('operationId of the call, like createService'),
   outcome: Type.Optional(StringEnum(AUDIT_OUTCOMES)),
-  since: Type.Optional(Type.String({ description: 'only entries at or after this date-time' })),
-  until: Type.Optional(Type.String({ description: 'only entries before this date-time' })),
+  since: moment('only entries at or after this date-time'),
+  until: moment('only entries before this date-time'),
 };
 type FilterQuery = {
   service_id?: string;
@@ -42,7 +52,7 @@ export function auditLogRoutes(api: App, { store }: ApiContext): void {
           'Every call that may change something, allowed or refused. The contents of requests are not kept.',
         tags: ['audit'],
         params: ofProject,
-        querystring: Type.Object({ ...paging, ...filters }),
+        querystring: Type.Object({ ...paging('number'), ...filters }),
         response: { 200: Type.Array(Ref(AuditEntrySchema)) },
       },
     },

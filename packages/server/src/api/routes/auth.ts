@@ -1,5 +1,6 @@
-import { AnalyticsSchema, AuthInfoSchema, Ref } from '@howdah/contract';
+import { AnalyticsSchema, ApiError, AuthInfoSchema, FeedbackBody, Ref } from '@howdah/contract';
 import { Type } from 'typebox';
+import { createAllowance } from '../allowance.ts';
 import type { App } from '../context.ts';
 import type { Sessions } from '../console.ts';
 import { sendNothing } from '../reply.ts';
@@ -10,6 +11,10 @@ const OWNER = {
   name: 'Owner of this installation',
   email: 'owner@howdah.local',
 } as const;
+
+/** The control log is for everybody's events: a key cannot fill it. */
+const FEEDBACK_PER_MINUTE = 10;
+const MINUTE_MS = 60_000;
 
 export function authRoutes(api: App, sessions: Sessions): void {
   api.get(
@@ -52,6 +57,36 @@ export function authRoutes(api: App, sessions: Sessions): void {
     async (request, reply) => {
       await sessions.end(request, reply);
       return sendNothing(reply, 204);
+    },
+  );
+
+  const allowance = createAllowance(FEEDBACK_PER_MINUTE, MINUTE_MS);
+  api.post(
+    '/feedback',
+    {
+      schema: {
+        operationId: 'sendFeedback',
+        summary: 'Send a message to the operator',
+        description: 'It is a line of the control log, with the key that sent it.',
+        tags: ['auth'],
+        body: Ref(FeedbackBody),
+        response: { 200: Ref(AnalyticsSchema) },
+      },
+    },
+    async ({ key: { key, project_id: project }, body: { message, ...sender }, log }, reply) => {
+      const waitMs = allowance.waitMs(key);
+      if (waitMs > 0) {
+        const seconds = Math.ceil(waitMs / 1000);
+        void reply.header('Retry-After', seconds);
+        throw new ApiError(
+          'RATE_LIMITED',
+          `feedback: this key has sent ${FEEDBACK_PER_MINUTE} messages within a minute, the most ` +
+            `that are allowed; wait ${seconds} s`,
+        );
+      }
+      allowance.spend(key);
+      log.info({ feedback: message, sender, key, project }, 'feedback');
+      return { status: 'success' as const };
     },
   );
 

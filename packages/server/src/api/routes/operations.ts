@@ -28,7 +28,7 @@ export function operationRoutes(api: App, context: ApiContext): void {
         tags: ['operations'],
         params: ofProject,
         querystring: Type.Object({
-          ...paging,
+          ...paging('position'),
           service_id: Type.Optional(Type.String({ maxLength: 64 })),
           kind: Type.Optional(StringEnum(OPERATION_KINDS)),
           status: Type.Optional(StringEnum(OPERATION_STATUSES)),

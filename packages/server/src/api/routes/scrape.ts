@@ -1,5 +1,5 @@
 /** The endpoint at which a Prometheus of users scrapes an exporter, with Basic authentication. */
-import { ApiError, isId } from '@howdah/contract';
+import { ApiError, isExporterId } from '@howdah/contract';
 import { scrapePath } from '../../domain/exporter/document.ts';
 import { EXPOSITION_TYPE, expositionOf } from '../../domain/exporter/text.ts';
 import { openSecrets } from '../../export/secrets.ts';
@@ -28,7 +28,7 @@ export function scrapeRoute(
     { config: { public: true }, schema: { hide: true } },
     async (request, reply) => {
       const { exporter_id: id } = request.params;
-      const exporter = isId(id) ? await readExporter(store.db, id) : null;
+      const exporter = isExporterId(id) ? await readExporter(store.db, id) : null;
       const login = exporter === null ? null : loginOf(exporter);
       const presented = basicOf(request.headers.authorization);
       const matches = isSecret(presented ?? '', login ?? NO_HASH);

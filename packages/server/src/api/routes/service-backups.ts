@@ -1,5 +1,7 @@
 /** Backups of a service, forks from them, and the restore of a deleted service. */
 import {
+  BackupRegionBody,
+  BackupRegionSchema,
   BackupRetentionSchema,
   BackupSchema,
   BackupsSchema,
@@ -19,6 +21,11 @@ import { restoreService } from '../../services/delete-service.ts';
 import { recoverService } from '../../services/recover-service.ts';
 import { upgradeService } from '../../services/upgrade-service.ts';
 import { forkService } from '../../services/fork-service.ts';
+import {
+  backupRegionOrRefuse,
+  listBackupRegions,
+  refuseToRemove,
+} from '../../services/backup-regions.ts';
 import { readBackupRetention, setBackupRetention } from '../../services/backup-retention.ts';
 import { listBackups, readBackups } from '../../services/service-reads.ts';
 import type { ApiContext, App } from '../context.ts';
@@ -33,7 +40,58 @@ const VerifyQuery = Type.Object({
   ),
 });
 
+/** Tiger Cloud's regions for backups: here, the repositories. No call changes anything. */
+function backupRegionRoutes(api: App, context: ApiContext): void {
+  const path = '/projects/:project_id/services/:service_id/backup-regions';
+  api.get(
+    path,
+    {
+      schema: {
+        operationId: 'listBackupRegions',
+        summary: 'List the repositories that have the backups of a service',
+        tags: ['backups'],
+        params: ofService,
+        response: { 200: Type.Array(Ref(BackupRegionSchema)) },
+      },
+    },
+    async (request) => listBackupRegions(context, request.service),
+  );
+
+  api.post(
+    path,
+    {
+      schema: {
+        operationId: 'addBackupRegion',
+        summary: 'Have the backups of a service in a repository',
+        description:
+          'A repository has the backups of all services, so this changes nothing. It is for ' +
+          'clients that expect a call for each service.',
+        tags: ['backups'],
+        params: ofService,
+        body: Ref(BackupRegionBody),
+        response: { 200: Ref(BackupRegionSchema) },
+      },
+    },
+    async (request) => backupRegionOrRefuse(context, request.service, request.body.region_code),
+  );
+
+  api.delete(
+    `${path}/:region_code`,
+    {
+      schema: {
+        operationId: 'removeBackupRegion',
+        summary: 'Refused: a repository has the backups of all services',
+        tags: ['backups'],
+        params: Type.Object({ ...ofService.properties, region_code: Type.String() }),
+        response: { 204: Type.Null({ description: 'never' }) },
+      },
+    },
+    async (request) => refuseToRemove(context, request.service, request.params.region_code),
+  );
+}
+
 export function backupRoutes(api: App, context: ApiContext): void {
+  backupRegionRoutes(api, context);
   api.post(
     '/projects/:project_id/services/:service_id/forkService',
     {
@@ -58,7 +116,7 @@ export function backupRoutes(api: App, context: ApiContext): void {
     {
       schema: {
         operationId: 'listBackups',
-        summary: 'List the snapshots, newest first',
+        summary: 'List the snapshots and the backups in repositories, newest first',
         tags: ['backups'],
         params: ofService,
         response: { 200: Type.Array(Ref(BackupSchema)) },

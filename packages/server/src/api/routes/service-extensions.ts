@@ -3,6 +3,8 @@ import {
   EnableExtensionBody,
   InstalledExtensionsSchema,
   Ref,
+  documented,
+  REGION_CODE_PATTERN,
   ServiceExtensionSchema,
   ServiceSchema,
 } from '@howdah/contract';
@@ -33,7 +35,11 @@ export function extensionRoutes(api: App, context: ApiContext): void {
         params: ofProject,
         querystring: Type.Object({
           region_code: Type.Optional(
-            Type.String({ maxLength: 64, description: 'default: the first region' }),
+            Type.String({
+              maxLength: 64,
+              ...documented({ pattern: REGION_CODE_PATTERN }),
+              description: 'default: the first region',
+            }),
           ),
         }),
         response: { 200: Type.Array(Ref(InstalledExtensionsSchema)) },

@@ -1,13 +1,16 @@
 /** Reads from a running service: logs, metrics and read-only statements. */
 import {
+  documented,
   LogsSchema,
   QueryBody,
   QueryResultSchema,
   Ref,
   SeriesBody,
+  SeriesDetailsSchema,
   SeriesSchema,
 } from '@howdah/contract';
 import { Type } from 'typebox';
+import { SERIES_DETAILS } from '../../domain/series.ts';
 import {
   AVAILABLE_SERIES,
   readLogPage,
@@ -26,11 +29,21 @@ const oneOrMore = Type.Optional(
   ]),
 );
 
+const moment = (description: string) =>
+  Type.Optional(Type.String({ ...documented({ format: 'date-time' }), description }));
+
 const LogsQuery = Type.Object({
-  node: Type.Optional(Type.String()),
-  since: Type.Optional(Type.String({ description: 'only entries at or after this date-time' })),
-  until: Type.Optional(Type.String({ description: 'only entries before this date-time' })),
-  cursor: Type.Optional(Type.String({ maxLength: 200 })),
+  node: Type.Optional(
+    Type.String({
+      ...documented({ pattern: '^(0|[1-9][0-9]?)?$' }),
+      description: 'the number of the server; default: the primary',
+    }),
+  ),
+  since: moment('only entries at or after this date-time'),
+  until: moment('only entries before this date-time'),
+  cursor: Type.Optional(
+    Type.String({ maxLength: 200, description: 'from last_cursor of the page before' }),
+  ),
   search: oneOrMore,
   severities: oneOrMore,
 });
@@ -94,6 +107,21 @@ function metricRoutes(api: App, context: ApiContext): void {
       },
     },
     async () => AVAILABLE_SERIES,
+  );
+
+  api.get(
+    '/projects/:project_id/services/:service_id/metrics/details',
+    {
+      config: { setsToo: true },
+      schema: {
+        operationId: 'describeSeries',
+        summary: 'Describe the available series: unit, labels, functions',
+        tags: ['metrics'],
+        params: ofService,
+        response: { 200: Type.Array(Ref(SeriesDetailsSchema)) },
+      },
+    },
+    async () => SERIES_DETAILS,
   );
 
   api.post(

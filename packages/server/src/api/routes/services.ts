@@ -52,7 +52,7 @@ const DeleteQuery = Type.Object({
 });
 
 const ServicesQuery = Type.Object({
-  ...paging,
+  ...paging('position'),
   status: Type.Optional(
     StringEnum(SERVICE_STATUSES, { description: 'only those with this status' }),
   ),

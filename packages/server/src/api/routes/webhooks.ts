@@ -99,7 +99,7 @@ export function webhookRoutes(api: App, context: ApiContext): void {
         tags: ['webhooks'],
         params: ofWebhook,
         querystring: Type.Object({
-          ...paging,
+          ...paging('number'),
           status: Type.Optional(StringEnum(DELIVERY_STATUSES)),
         }),
         response: { 200: Type.Array(Ref(DeliverySchema)) },

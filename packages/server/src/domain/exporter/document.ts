@@ -6,7 +6,7 @@ export type PublicConfig = {
   url?: string;
   username?: string;
   header_names?: string[];
-  include_pg_metrics?: boolean;
+  enable_pg_metrics?: boolean;
 };
 
 type ExporterColumns = {
@@ -27,6 +27,7 @@ export const scrapePath = (id: string): string => `/exporters/${id}/metrics`;
 
 /** @param origin of the API as the caller reaches it: https://howdah.example.com:8080 */
 export function exporterDocument(row: ExporterColumns, origin: string): Exporter {
+  const { enable_pg_metrics: enabled } = row.config;
   const isScraped = row.type === 'PROMETHEUS_METRICS';
   return {
     exporter_id: row.id,
@@ -35,7 +36,11 @@ export function exporterDocument(row: ExporterColumns, origin: string): Exporter
     type: row.type,
     region_code: row.region_alias ?? row.region_code,
     created: row.created.toISOString(),
-    config: { ...row.config, ...(isScraped ? { endpoint: `${origin}${scrapePath(row.id)}` } : {}) },
+    config: {
+      ...row.config,
+      ...(enabled === undefined ? {} : { include_pg_metrics: enabled }),
+      ...(isScraped ? { endpoint: `${origin}${scrapePath(row.id)}` } : {}),
+    },
     ...(isScraped ? {} : { last_success: row.last_success?.toISOString() ?? null }),
     ...(row.last_error === null
       ? {}

@@ -20,7 +20,7 @@ test('a step that failed stays failed, whatever its operation says later', () =>
     }
 });
 
-test('a step without an end is running only while its operation is, and nothing followed it', () => {
+test('a step without an end runs only while its operation does, and nothing followed it', () => {
   const open = begunStep('stop PostgreSQL');
   expect(stepDocument(under, open, true).outcome).toBe('running');
   expect(stepDocument(under, open, false).outcome).toBe('interrupted');

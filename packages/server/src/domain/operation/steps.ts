@@ -11,7 +11,7 @@ export const begunStep = (name: string): OperationStep => ({
   detail: null,
 });
 
-/** What changes in the record of a step that ends now. */
+/** The change of the record of a step that ends now. */
 export const endOfStep = (
   outcome: Extract<StepOutcome, 'ok' | 'failed'>,
   detail: string | null,
