@@ -31,6 +31,8 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   environment: 'DEV or PROD',
   purpose: 'reports or lookups',
   url: 'http or https',
+  address: 'of the API; default: HD_API, else the installation on this machine',
+  'user-code': 'the code that the program shows',
   token: 'the token of a link that howdah console printed',
   'psql-options': 'passed to psql unchanged',
   shell: 'bash, zsh or fish',

@@ -1,5 +1,5 @@
 import { createClient, type ClientOptions, type HowdahClient } from '@howdah/client';
-import { findApi, findSettings, readHome, type Settings } from '@howdah/client/node';
+import { findApi, findSettings, readApi, readHome, type Settings } from '@howdah/client/node';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { readFile } from 'node:fs/promises';
@@ -55,6 +55,17 @@ export async function access(): Promise<ClientOptions & Settings> {
 /** The same without a project. @throws SettingsError */
 export async function accessApi(): Promise<ClientOptions> {
   return reach(await findApi());
+}
+
+/**
+ * The API at an address, for calls without a key; default: the one that the environment names, else
+ * the installation on this machine.
+ *
+ * @throws EnvironmentError, SettingsError
+ */
+export async function accessWithoutKey(address: string | undefined): Promise<ClientOptions> {
+  const named = readApi(address ?? process.env['HD_API']);
+  return reach({ apiUrl: named ?? (await credentials()).apiUrl });
 }
 
 async function reach<Found extends { apiUrl: string }>(found: Found) {

@@ -18,6 +18,7 @@ import {
 export {
   EnvironmentError,
   problemOfHome,
+  readApi,
   readHome,
   readSettings,
   readText,

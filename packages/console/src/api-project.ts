@@ -97,6 +97,29 @@ export const projectQuery = (project: string) =>
       body(client.GET('/projects/{project_id}', { params: ofProject(project), signal })),
   });
 
+// ── logins of programs ───────────────────────────────────────────────────────────────────────────
+
+export const deviceQuery = (code: string) =>
+  queryOptions({
+    queryKey: ['device', code],
+    queryFn: ({ signal }) =>
+      body(client.POST('/auth/device/find', { body: { user_code: code }, signal })),
+    retry: false,
+    staleTime: Infinity,
+    gcTime: 0,
+  });
+
+export const startDevice = (request: Schemas['StartLogin']) =>
+  body(client.POST('/auth/device', { body: request }));
+
+export async function approveDevice(request: Schemas['ApproveLogin']): Promise<void> {
+  await client.POST('/auth/device/approve', { body: request });
+}
+
+export async function denyDevice(code: string): Promise<void> {
+  await client.POST('/auth/device/deny', { body: { user_code: code } });
+}
+
 // ── webhooks ─────────────────────────────────────────────────────────────────────────────────────
 
 export const webhooksQuery = (project: string) =>

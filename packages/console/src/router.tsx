@@ -17,6 +17,21 @@ const login = createRoute({
   path: '/login',
   component: lazyRouteComponent(() => import('./shell/Login.tsx'), 'Login'),
 });
+const device = createRoute({
+  getParentRoute: () => rootRoute,
+  path: '/device',
+  component: lazyRouteComponent(() => import('./shell/Device.tsx'), 'Device'),
+});
+const authorize = createRoute({
+  getParentRoute: () => rootRoute,
+  path: '/oauth/authorize',
+  component: lazyRouteComponent(() => import('./shell/Device.tsx'), 'Authorize'),
+});
+const authorized = createRoute({
+  getParentRoute: () => rootRoute,
+  path: '/oauth/code/success',
+  component: lazyRouteComponent(() => import('./shell/Device.tsx'), 'Authorized'),
+});
 const shell = createRoute({ getParentRoute: () => rootRoute, id: 'shell', component: Shell });
 
 const index = createRoute({
@@ -151,6 +166,9 @@ const settings = createRoute({
 export const router = createRouter({
   routeTree: rootRoute.addChildren([
     login,
+    device,
+    authorize,
+    authorized,
     shell.addChildren([
       index,
       services,

@@ -22,6 +22,7 @@ export * from './schemas/simulation.ts';
 export * from './simulated.ts';
 export * from './schemas/keys.ts';
 export * from './schemas/kubernetes-regions.ts';
+export * from './schemas/logins.ts';
 export * from './schemas/monitoring.ts';
 export * from './schemas/operations.ts';
 export * from './schemas/projects.ts';

@@ -55,6 +55,15 @@ import {
   OpenLinkBody,
 } from './schemas/keys.ts';
 import {
+  ApproveLoginBody,
+  CollectLoginBody,
+  DeviceLoginSchema,
+  LoginKeySchema,
+  LoginRequestSchema,
+  StartLoginBody,
+  UserCodeBody,
+} from './schemas/logins.ts';
+import {
   AnalyticsSchema,
   FeedbackBody,
   LogsSchema,
@@ -228,6 +237,13 @@ export const NAMED_SCHEMAS = [
   AuditEntrySchema,
   OpenLinkBody,
   ConsoleLinkSchema,
+  StartLoginBody,
+  DeviceLoginSchema,
+  CollectLoginBody,
+  LoginKeySchema,
+  UserCodeBody,
+  LoginRequestSchema,
+  ApproveLoginBody,
   MemberSchema,
   DeletedServiceSchema,
 ] as const;

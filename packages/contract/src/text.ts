@@ -139,3 +139,10 @@ function editDistance(from: string, to: string): number {
 
 /** The code of a region, or another name that it has. */
 export const REGION_CODE_PATTERN = '^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$';
+
+/**
+ * Where a browser may return to after a login: the program that began it is on the machine of the
+ * browser, so no other machine gets a code.
+ */
+export const LOOPBACK_PATTERN =
+  '^http://(localhost|127\\.0\\.0\\.1|\\[::1\\])(:[1-9][0-9]{0,4})?(/[A-Za-z0-9._~/-]{0,200})?$';

@@ -43,6 +43,10 @@ test('auth/info works in both spellings and schemes; projects, logout and analyt
     { id: cloud.projectId, name: expect.any(String) },
   ]);
   expect((await callApi('POST', '/auth/logout')).status).toBe(204);
+  expect(await callApi('POST', '/feedback', { message: 'well done' })).toMatchObject({
+    status: 200,
+    body: { status: 'success' },
+  });
   for (const name of ['identify', 'track'])
     for (const body of [undefined, {}, { event: 'x', properties: { deep: [1] } }, ''])
       expect(await callApi('POST', `/analytics/${name}`, body)).toMatchObject({
@@ -72,7 +76,7 @@ test('projects and keys are created, changed and read', async () => {
     status: 200,
     body: { limits: { ...limits, backup_retention_days: 30 } },
   });
-  for (const wrong of [0, 91])
+  for (const wrong of [0, 181])
     expect(await callApi('POST', at('/setLimits'), { backup_retention_days: wrong })).toMatchObject(
       { status: 400, body: { code: 'INVALID_REQUEST' } },
     );
@@ -345,6 +349,23 @@ test('a console session begins with a key, or with a link that works once', asyn
   const [, token] = /#(.+)$/.exec(String(link.body['path'])) ?? [];
   expect((await callApi('POST', '/auth/sessions/open', { token })).status).toBe(204);
   expect((await callApi('POST', '/auth/sessions/open', { token })).status).toBe(401);
+});
+
+test('a program gets a key when its login is approved, and none when it is denied', async () => {
+  const start = async () => (await callApi('POST', '/auth/device', { client_name: 'shapes' })).body;
+  const first = await start();
+  const user = { user_code: first['user_code'] };
+  const collect = () =>
+    callApi('POST', '/auth/device/token', { device_code: first['device_code'] });
+  expect((await collect()).status).toBe(400);
+  expect((await callApi('POST', '/auth/device/find', user)).body).toMatchObject(user);
+  const approved = await callApi('POST', '/auth/device/approve', { ...user, role: 'viewer' });
+  expect(approved.status).toBe(200);
+  const got = await collect();
+  expect(got).toMatchObject({ status: 200, body: { token_type: 'Bearer', role: 'viewer' } });
+  expect((await call('DELETE', `/keys/${String(got.body['public_key'])}`)).status).toBe(204);
+  const { user_code: denied } = await start();
+  expect((await callApi('POST', '/auth/device/deny', { user_code: denied })).status).toBe(200);
 });
 
 test('webhooks, their deliveries and the audit log answer', async () => {

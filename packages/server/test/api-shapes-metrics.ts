@@ -24,7 +24,11 @@ test('series have a point for each bucket', async () => {
   ]);
   const span = { from: '2026-01-01T00:00:00Z', to: '2026-01-01T01:00:30Z' };
   for (const [query, points] of [
-    [{ name: 'connections', ...span }, 61],
+    [{ name: 'connections', ...span, bucket_seconds: 60 }, 61],
+    // As long as the range asks for: a minute up to an hour, an hour up to 30 days, then a day.
+    [{ name: 'connections', ...span }, 2],
+    [{ name: 'connections', from: span.from, to: '2026-01-01T01:00:00Z' }, 60],
+    [{ name: 'connections', from: span.from, to: '2026-03-01T00:00:00Z' }, 59],
     [{ name: 'connections', ...span, bucket_seconds: 600, fn: 'max' }, 7],
     [
       {
@@ -74,11 +78,16 @@ test('series refuse wrong spans, buckets, functions and names', async () => {
     [{ name: 'connections', ...span, bucket_seconds: 59 }, 'bucket_seconds'],
     [{ name: 'connections', ...span, bucket_seconds: 1e300 }, 'bucket_seconds'],
     [
-      { name: 'connections', from: '2020-01-01T00:00:00Z', to: '2026-01-01T00:00:00Z' },
+      {
+        name: 'connections',
+        from: '2020-01-01T00:00:00Z',
+        to: '2026-01-01T00:00:00Z',
+        bucket_seconds: 60,
+      },
       'bucket_seconds',
     ],
     [{ name: 'connections', ...span, fn: 'median' }, 'avg, min, max'],
-    [{ name: 'connections', ...span, fn: 'P99' }, 'rate'],
+    [{ name: 'connections', ...span, fn: 'P95' }, 'rate'],
     [{ name: 'timescale_cloud_database_qps', ...span }, 'timescale_cloud_database_num_connections'],
     [{ name: 'connections', from: 'x', to: 'y' }, 'date-time'],
   ] as const)
@@ -92,11 +101,12 @@ test('series refuse wrong spans, buckets, functions and names', async () => {
   await remove(id);
 });
 
-test('series are combined as asked, by the names of Tiger Cloud too', async () => {
+/** A service with samples of two servers, a minute apart. */
+async function sampled() {
   const { id } = await create({ name: 'sampled', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
   const from = new Date('2026-01-01T00:00:00Z');
-  // A minute apart, on two servers; the second value of the first server is a decrease.
+  // The second value of the first server is a decrease.
   for (const [node, connections] of [
     [0, [10, 4, 16, 19]],
     [1, [1, 1, 1, 1]],
@@ -124,11 +134,17 @@ test('series are combined as asked, by the names of Tiger Cloud too', async () =
         ...body,
       })
     ).body['value'];
-  const series = (role: string, node: number, ...values: (number | null)[]) => ({
-    labels: { node: String(node), role },
-    data: values.map((value) => ({ time: expect.any(String), value })),
-  });
-  const primaryOnly = { filters: [{ key: 'role', value: 'primary' }] };
+  return { id, read };
+}
+
+const series = (role: string, node: number, ...values: (number | null)[]) => ({
+  labels: { node: String(node), role },
+  data: values.map((value) => ({ time: expect.any(String), value })),
+});
+const primaryOnly = { filters: [{ key: 'role', value: 'primary' }] };
+
+test('series are combined as asked', async () => {
+  const { id, read } = await sampled();
   for (const [fn, ...values] of [
     [undefined, 4, 19],
     ['LAST', 4, 19],
@@ -139,11 +155,29 @@ test('series are combined as asked, by the names of Tiger Cloud too', async () =
     ['SUM', 14, 35],
     // Counted from zero after the decrease: 4 in the first bucket, 12 and 3 in the second.
     ['RATE', 4 / 120, 15 / 120],
+    ['INCREASE', 4, 15],
+    ['COUNT', 2, 2],
+    ['P50', 7, 17.5],
+    ['P90', 9.4, 18.7],
+    ['P99', 9.94, 18.97],
   ] as const)
     expect(
       await read({ name: 'connections', ...(fn === undefined ? {} : { fn }), ...primaryOnly }),
       fn,
     ).toEqual([series('primary', 0, ...values)]);
+  // The sum over all servers is 11 and 5 in the first bucket, 17 and 20 in the second.
+  for (const [fn, ...values] of [
+    ['MIN_TOTAL', 5, 17],
+    ['MAX_TOTAL', 11, 20],
+  ] as const)
+    expect(await read({ name: 'connections', fn }), fn).toMatchObject([
+      { data: values.map((value) => ({ value })) },
+    ]);
+  await remove(id);
+});
+
+test('series have the names of Tiger Cloud too, and each is described', async () => {
+  const { id, read } = await sampled();
   for (const [name, value] of [
     ['timescale_cloud_system_cpu_usage_millicores', 250],
     ['timescale_cloud_system_cpu_total_millicores', 500],
@@ -163,5 +197,9 @@ test('series are combined as asked, by the names of Tiger Cloud too', async () =
   ).toEqual([series('replica', 1, 1, 1)]);
   for (const key of ['ordinal', 'constructor'])
     expect(await read({ name: 'connections', filters: [{ key, value: '0' }] })).toEqual([]);
+  const details = await call('GET', `/services/${id}/metrics/details`);
+  expect(details.body['value']).toContainEqual(
+    expect.objectContaining({ name: 'connections', unit: 'connections' }),
+  );
   await remove(id);
 });

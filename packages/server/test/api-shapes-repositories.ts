@@ -154,10 +154,10 @@ test('the backup retention of a service is shown, and refused without a reposito
   const none = await call('PUT', path, { retention_days: null });
   expect(none).toMatchObject({ status: 200, body: kept });
   expect(none.headers.get('Operation-Id')).toBeNull();
-  for (const wrong of [0, 91, 1.5, '30', -1])
+  for (const wrong of [0, 181, 1.5, '30', -1])
     expect(await call('PUT', path, { retention_days: wrong })).toMatchObject({
       status: 400,
-      body: { code: 'INVALID_REQUEST', message: expect.stringContaining('1 to 90') },
+      body: { code: 'INVALID_REQUEST', message: expect.stringContaining('1 to 180') },
     });
   for (const wrong of [{}, { type: 'COUNT', retention_days: 30 }])
     expect((await call('PUT', path, wrong)).status).toBe(400);
@@ -183,6 +183,15 @@ async function setRetention(id: string): Promise<void> {
     window: { days: 3 },
     own_retention_days: 30,
     off_machine: [{ repository: 'offsite', retention_days: 30 }],
+  });
+  const regions = `/services/${id}/backup-regions`;
+  const offsite = { region_code: 'offsite' };
+  expect((await call('GET', regions)).body).toMatchObject({ value: [offsite] });
+  expect(await call('POST', regions, offsite)).toMatchObject({ status: 200, body: offsite });
+  // Each repository has the backups of all services.
+  expect(await call('DELETE', `${regions}/offsite`)).toMatchObject({
+    status: 422,
+    body: { code: 'UNAVAILABLE_HERE', message: expect.stringContaining('howdah repo remove') },
   });
   await limitRetention(path);
   expect((await call('PUT', path, { retention_days: null })).body).toMatchObject({
@@ -211,7 +220,7 @@ async function limitRetention(path: string): Promise<void> {
   expect((await call('PUT', path, { retention_days: 30 })).status).toBe(200);
   expect((await call('PUT', path, { retention_days: 20 })).status).toBe(200);
   expect((await limit(null)).status).toBe(200);
-  expect((await call('PUT', path, { retention_days: 90 })).status).toBe(200);
+  expect((await call('PUT', path, { retention_days: 180 })).status).toBe(200);
 }
 
 test('a paused service is restored from its backups, one that runs is not', async () => {

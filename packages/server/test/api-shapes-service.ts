@@ -275,10 +275,21 @@ test('backups are listed as Tiger Cloud does; calls without effect are refused',
       type: 'FULL',
       started_at: taken,
       finished_at: taken,
+      duration_seconds: 0,
       size_bytes: expect.any(Number),
-      regions: [{ region_code: 'us-west-2' }],
+      regions: [{ region_code: 'us-west-2', status: 'FINISHED' }],
     },
   ]);
+  const regions = `/services/${id}/backup-regions`;
+  expect(await call('GET', regions)).toMatchObject({ status: 200, body: { value: [] } });
+  for (const [method, path, body] of [
+    ['POST', regions, { region_code: 'eu-central-1' }],
+    ['DELETE', `${regions}/eu-central-1`, undefined],
+  ] as const)
+    expect(await call(method, path, body)).toMatchObject({
+      status: 404,
+      body: { message: expect.stringContaining('howdah repo add') },
+    });
   for (const [method, path, part] of [
     ['POST', 'enableDataTiering', 'storage_gb'],
     ['GET', 'tags', 'setEnvironment'],

@@ -80,7 +80,7 @@ describe.runIf(pgBackRest !== null)('a repository of 30 days', () => {
   test('restores a deleted service for its own retention, which is longer', async () => {
     const gone = await made('gone');
     const { service_id: id } = gone;
-    expect(await cloud.cli('backup', 'set-retention', 'gone', '90')).toMatchObject({ code: 0 });
+    expect(await cloud.cli('backup', 'set-retention', 'gone', '180')).toMatchObject({ code: 0 });
     expect(await cloud.cli('backup', 'run', 'gone')).toMatchObject({ code: 0 });
     // The WAL with its password may still be on the machine alone.
     const madeMs = Date.now();
@@ -95,8 +95,8 @@ describe.runIf(pgBackRest !== null)('a repository of 30 days', () => {
     await untilExpected('the data of the service is removed from this machine', async () =>
       expect(await readdir(services)).not.toContain(id),
     );
-    await untilExpected('the deleted service has 90 days left', async () =>
-      expect(await daysLeft(id)).toBe(90),
+    await untilExpected('the deleted service has 180 days left', async () =>
+      expect(await daysLeft(id)).toBe(180),
     );
 
     // 40 days pass, and the repository is tidied.
@@ -111,12 +111,12 @@ describe.runIf(pgBackRest !== null)('a repository of 30 days', () => {
       'the repository has the data of the control plane after its restart',
       async () => expect(await controlSavedMs()).toBeGreaterThan(restartedMs),
     );
-    expect(await daysLeft(id)).toBe(50);
+    expect(await daysLeft(id)).toBe(140);
     expect(await cloud.cli('service', 'restore', 'gone')).toMatchObject({ code: 0 });
     const client = await connectTo(cloud, await cloud.get(id), gone.initial_password);
     await client.end();
     // It has it still.
-    expect((await cloud.cli('backup', 'retention', 'gone')).stdout).toContain('offsite: 90 days');
+    expect((await cloud.cli('backup', 'retention', 'gone')).stdout).toContain('offsite: 180 days');
   });
 });
 

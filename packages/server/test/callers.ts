@@ -15,6 +15,8 @@ export type Row = {
   reads?: true;
   /** Whether the operator's admin keys reach it in every project. */
   everywhere?: true;
+  /** Answered without a key. */
+  open?: true;
   /** A good body. */
   body?: object;
   /** The answer to a dry run on a running service of one's own, where that is not 200. */
@@ -31,6 +33,16 @@ export const CALLERS: Record<string, Row> = {
   createLink: { needs: 'session', own: 201 },
   // The link is not valid, for any caller.
   openLink: { needs: 'read', own: 401, body: { token: 'x'.repeat(43) } },
+  startDeviceLogin: { needs: 'read', open: true, body: { client_name: 'made' } },
+  // Nobody began a login with that code, and none waits with the other.
+  collectDeviceLogin: { needs: 'read', own: 401, body: { device_code: 'x'.repeat(43) } },
+  findDeviceLogin: { needs: 'read', own: 404, body: { user_code: 'BCDF-GHJK' } },
+  approveDeviceLogin: {
+    needs: 'admin',
+    own: 404,
+    body: { user_code: 'BCDF-GHJK', role: 'viewer' },
+  },
+  denyDeviceLogin: { needs: 'admin', own: 404, body: { user_code: 'BCDF-GHJK' } },
   listProjects: { needs: 'read' },
   createProject: { needs: 'operator', body: { name: 'made' } },
   getProject: { needs: 'read', everywhere: true },
@@ -199,6 +211,7 @@ export function expectedStatus(
   project: 'own' | 'others' | 'random',
   ids: IdKind,
 ): number {
+  if (row.open === true) return row.own ?? 200;
   if (UNAUTHENTICATED.some((kind) => kind === caller)) return 401;
   const operator = caller === 'operator';
   if (row.needs === 'operator' && !operator) return 403;
@@ -272,6 +285,11 @@ export const RESTRICTED: Record<string, Restricted> = {
   beginSession: { fork: 'yes', other: 'yes', dryRunOnly: 'no' },
   createLink: { fork: 'yes', other: 'yes', dryRunOnly: 'no' },
   openLink: READ,
+  startDeviceLogin: READ,
+  collectDeviceLogin: READ,
+  findDeviceLogin: READ,
+  approveDeviceLogin: NO_FORK,
+  denyDeviceLogin: NO_FORK,
   listProjects: READ,
   createProject: { fork: 'no', other: 'no', dryRunOnly: 'no' },
   getProject: READ,

@@ -49,6 +49,7 @@ const CLASSES: Record<string, 'fixed' | 'capped' | 'pruned'> = {
   kubernetes_regions: 'capped',
   kysely_migration: 'fixed',
   kysely_migration_lock: 'fixed',
+  login_requests: 'pruned',
   operations: 'pruned',
   peerings: 'capped',
   projects: 'capped',
@@ -96,6 +97,12 @@ const FILL: Record<string, (old: boolean, count: number) => string> = {
     select 't' || ${old} || i, 'session', 'HDkfalse' || i % 1000, now() ${old ? '-' : '+'} interval '1 hour' from generate_series(1, ${n}) i`,
   kept_answers: (old, n) => `insert into kept_answers (public_key, lookup, request, sealed, created)
     select 'HDkfalse' || i % 1000, ('${old}' || i)::bytea, '', '', now() - interval '${old ? '25' : '23'} hours' from generate_series(1, ${n}) i`,
+  login_requests: (
+    old,
+    n,
+  ) => `insert into login_requests (code_hash, user_code, client_name, address, expires_at)
+    select 'l' || ${old} || i, 'l' || ${old} || i, 'c', '::1', now() ${old ? '-' : '+'} interval '1 hour'
+    from generate_series(1, ${n}) i`,
   kept_logs: (
     old,
     n,

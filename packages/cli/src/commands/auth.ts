@@ -3,13 +3,14 @@ import { noun, verb, type Printing } from '../command.ts';
 import { answered, connect } from '../connection.ts';
 import { note, say, show, showAs } from '../output.ts';
 import { AUTH_VIEW } from '../views.ts';
+import { addLogin } from './auth-login.ts';
 
-/** The key in use, and sessions of the web console, which are cookies. */
+/** The key in use, sessions of the web console, which are cookies, and logins of programs. */
 export function addAuth(program: Command): void {
   const auth = noun(
     program,
     'auth',
-    'Show the key in use, and open and end sessions of the web console.',
+    'Show the key in use, log in, approve logins, and open and end sessions of the web console.',
   );
 
   verb(auth, 'info', {
@@ -47,6 +48,8 @@ export function addAuth(program: Command): void {
     await client.POST('/auth/logout');
     note('no session to end: the command line uses a key');
   });
+
+  addLogin(auth);
 
   verb(program, 'feedback <message>', {
     does: 'Send a message to the operator, who finds it in the control log.',

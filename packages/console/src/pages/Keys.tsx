@@ -1,4 +1,4 @@
-import { Checkbox, Input, NativeSelect, SegmentedControl } from '@mantine/core';
+import { Checkbox, Input, SegmentedControl } from '@mantine/core';
 import { denialOfKeys, ROLE_SUMMARIES } from '@howdah/contract/permissions';
 import { ROLES, type Role } from '@howdah/contract/types';
 import { useQuery } from '@tanstack/react-query';
@@ -9,21 +9,12 @@ import { Confirm } from '../components/Confirm.tsx';
 import { Fields, Form, NameInput } from '../components/Form.tsx';
 import { Load } from '../components/Load.tsx';
 import { Rows } from '../components/Rows.tsx';
+import { expiryOf, LifetimeInput } from '../components/Lifetime.tsx';
 import { Secret } from '../components/Secret.tsx';
 import { Ago, Card, Denied, Empty, PageHead, Pill, Until } from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
 import { useMe } from '../session.ts';
 import ui from './project.module.css';
-
-const DAY_MS = 86_400_000;
-const LIFETIMES = {
-  '0': 'never',
-  '1': 'in a day',
-  '7': 'in a week',
-  '30': 'in 30 days',
-  '90': 'in 90 days',
-  '365': 'in a year',
-};
 
 export function Keys() {
   const me = useMe();
@@ -56,9 +47,7 @@ function NewKey() {
       createKey(project.id, {
         name: name.trim(),
         role,
-        ...(days === '0'
-          ? {}
-          : { expires_at: new Date(Date.now() + Number(days) * DAY_MS).toISOString() }),
+        ...expiryOf(days),
         ...(forkOnly ? { fork_only: true } : {}),
         ...(dryRunOnly ? { dry_run_only: true } : {}),
       }),
@@ -76,12 +65,7 @@ function NewKey() {
       <Form call={create} why={notYet} onSubmit={() => create.run()} submit="Create the key">
         <Fields>
           <NameInput label="Name" placeholder="ci" value={name} onChange={setName} />
-          <NativeSelect
-            label="Expires"
-            value={days}
-            onChange={(event) => setDays(event.currentTarget.value)}
-            data={Object.entries(LIFETIMES).map(([value, label]) => ({ value, label }))}
-          />
+          <LifetimeInput days={days} onChange={setDays} />
           <div>
             <Input.Label component="div">Role</Input.Label>
             <SegmentedControl<Role>

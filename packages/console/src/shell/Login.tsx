@@ -18,13 +18,19 @@ const linkToken = window.location.pathname === '/login' ? window.location.hash.s
 if (linkToken !== '') window.history.replaceState(null, '', '/login');
 let opening: Promise<unknown> | null = null;
 
+/** The page of the login. */
 export function Login() {
   const navigate = useNavigate();
+  return <LoginForm onEntered={() => navigate({ to: '/services', replace: true })} />;
+}
+
+/** The login, before any page. */
+export function LoginForm({ onEntered }: { onEntered: () => Promise<void> }) {
   const [key, setKey] = useState('');
   const enter = async (call: Promise<unknown>): Promise<void> => {
     await call;
     await queryClient.fetchQuery({ ...meQuery, staleTime: 0 });
-    await navigate({ to: '/services', replace: true });
+    await onEntered();
   };
   const byLink = useMutation({
     // The token is used once, although React may render twice.

@@ -127,8 +127,11 @@ export const BackupSchema = Named(
       description: 'each snapshot is complete; INCREMENTAL: in a repository only',
     }),
     started_at: dateTime('its state is that of this moment'),
-    finished_at: dateTime('the same: a snapshot is taken at once'),
-    duration_seconds: Type.Integer({ minimum: 0, description: '0: a snapshot is taken at once' }),
+    finished_at: dateTime('when its last copy was complete'),
+    duration_seconds: Type.Integer({
+      minimum: 0,
+      description: 'of the slowest copy to a repository; 0: a snapshot is taken at once',
+    }),
     size_bytes: Type.Integer({ description: 'to the megabyte, with what is shared' }),
     regions: Type.Array(
       Type.Object({ region_code: Type.String(), status: StringEnum(BACKUP_COPY_STATUSES) }),

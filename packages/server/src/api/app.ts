@@ -39,6 +39,7 @@ import { eventRoutes } from './routes/events.ts';
 import { exporterRoutes } from './routes/exporters.ts';
 import { installationRoutes } from './routes/installation.ts';
 import { keyRoutes } from './routes/keys.ts';
+import { loginRoutes, oauthRoutes } from './routes/logins.ts';
 import { memberRoutes } from './routes/members.ts';
 import { operationRoutes } from './routes/operations.ts';
 import { projectRoutes } from './routes/projects.ts';
@@ -115,6 +116,8 @@ export async function createApp(
   scrapeRoute(app, context);
   const sessions = createSessions(context.store);
   consolePages(app);
+  // Its bodies are forms, which no other route takes.
+  await app.register(async (oauth: App) => oauthRoutes(oauth, context));
   await app.register(async (api: App) => apiRoutes(api, context, sessions, log), {
     prefix: BASE_PATH,
   });
@@ -147,6 +150,7 @@ function apiRoutes(
   api.addHook('onSend', reportIgnoredFields);
   authRoutes(api, sessions);
   consoleSessions(api, sessions);
+  loginRoutes(api, context);
   projectRoutes(api, context);
   keyRoutes(api, context);
   serviceRoutes(api, context);

@@ -210,6 +210,9 @@ export function consoleSessions(api: App, sessions: Sessions): void {
 const PAGES = [
   '/',
   '/login',
+  '/device',
+  '/oauth/authorize',
+  '/oauth/code/success',
   '/create',
   '/services',
   '/services/*',
@@ -218,16 +221,14 @@ const PAGES = [
 ] as const;
 
 /**
- * Pages of Tiger Cloud's console that its command line opens or prints, and the page here. There
- * are no users to log in: a login needs a key, and the page of keys makes one.
+ * Pages of Tiger Cloud's console that its command line prints, and the page here. It opens those of
+ * the login too, which have the same addresses here.
  */
 const PAGES_OF_TIGER: readonly (readonly [path: string, here: string])[] = [
   ['/dashboard', '/services'],
   ['/dashboard/*', '/services'],
   ['/dashboard/services/:service_id', '/services/'],
   ['/dashboard/settings', '/project/keys'],
-  ['/oauth/authorize', '/project/keys'],
-  ['/oauth/code/success', '/services'],
 ];
 
 const TYPES: Record<string, string> = {

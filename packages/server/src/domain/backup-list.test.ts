@@ -20,7 +20,7 @@ test('a copy of a snapshot is not listed twice; a backup without its snapshot is
     ],
     [
       { name: 'offsite', backups: [stored(MIDDLE, 'incr'), stored(OLD, 'full')] },
-      { name: 'second', backups: [stored(MIDDLE, 'full')] },
+      { name: 'second', backups: [{ ...stored(MIDDLE, 'full'), durationSeconds: 90 }] },
       { name: 'empty', backups: [] },
     ],
   );
@@ -34,6 +34,12 @@ test('a copy of a snapshot is not listed twice; a backup without its snapshot is
     ['s2', 'FULL', ['local', 'offsite', 'second']],
     [`stored ${OLD}`, 'FULL', ['offsite']],
   ]);
+  // The slowest copy: 90 s to the second repository.
+  expect(listed[1]).toMatchObject({
+    started_at: MIDDLE,
+    finished_at: '2026-11-02T00:01:30.000Z',
+    duration_seconds: 90,
+  });
   expect(listed[0]).toEqual({
     label: 's3',
     type: 'FULL',

@@ -17,26 +17,39 @@ export function backupsIn(
   repositories: readonly Copies[],
 ): Backup[] {
   const found = new Map<number, Backup>();
-  const add = (backup: Omit<Backup, 'regions' | 'duration_seconds'>, place: string): void => {
-    const atMs = Date.parse(backup.started_at);
-    const before = found.get(atMs) ?? { ...backup, duration_seconds: 0, regions: [] };
-    const regions = [...before.regions, { region_code: place, status: 'FINISHED' as const }];
-    found.set(atMs, { ...before, regions });
+  const add = (backup: Omit<Backup, 'regions' | 'finished_at'>, place: string): void => {
+    const startedMs = Date.parse(backup.started_at);
+    const before = found.get(startedMs) ?? { ...backup, regions: [] };
+    const seconds = Math.max(before.duration_seconds, backup.duration_seconds);
+    found.set(startedMs, {
+      ...before,
+      duration_seconds: seconds,
+      finished_at: new Date(startedMs + seconds * 1000).toISOString(),
+      regions: [...before.regions, { region_code: place, status: 'FINISHED' as const }],
+    });
   };
   for (const { id: label, taken, storage_mb } of snapshots)
-    add({ label, type: 'FULL', ...at(taken), size_bytes: storage_mb * 1_000_000 }, region);
+    add(
+      {
+        label,
+        type: 'FULL',
+        started_at: taken,
+        duration_seconds: 0,
+        size_bytes: storage_mb * 1_000_000,
+      },
+      region,
+    );
   for (const { name, backups } of repositories)
-    for (const { label, takenMs, type, storageBytes } of backups)
+    for (const { label, takenMs, type, storageBytes, durationSeconds = 0 } of backups)
       add(
         {
           label,
           type: type === 'full' ? 'FULL' : 'INCREMENTAL',
-          ...at(new Date(takenMs).toISOString()),
+          started_at: new Date(takenMs).toISOString(),
+          duration_seconds: durationSeconds,
           size_bytes: storageBytes,
         },
         name,
       );
   return [...found.entries()].toSorted(([a], [b]) => b - a).map(([, backup]) => backup);
 }
-
-const at = (taken: string) => ({ started_at: taken, finished_at: taken });

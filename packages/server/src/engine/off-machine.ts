@@ -18,7 +18,14 @@ export type OffMachineVerification = Verification & {
 /** The backups of a service in a repository. */
 export type OffMachineState = {
   /** Newest first. */
-  backups: { label: string; takenMs: number; type: 'full' | 'incr'; storageBytes: number }[];
+  backups: {
+    label: string;
+    takenMs: number;
+    type: 'full' | 'incr';
+    storageBytes: number;
+    /** The time of the copy; undefined: unknown. */
+    durationSeconds?: number | undefined;
+  }[];
   /** The first moment that the service can be restored to; null: none yet. */
   earliestMs: number | null;
   /** Every commit up to this moment is in the repository; null: none yet. */

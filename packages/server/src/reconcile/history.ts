@@ -10,6 +10,7 @@ import { pruneDeliveries, pruneEvents } from '../store/events.ts';
 import { pruneAnswers } from '../store/kept-answers.ts';
 import { pruneKeptLogs } from '../store/kept-logs.ts';
 import { pruneKeys } from '../store/keys.ts';
+import { pruneLogins } from '../store/logins.ts';
 import { pruneOperations } from '../store/operations.ts';
 import { pruneSamples } from '../store/samples.ts';
 import type { Log } from '../lib/log.ts';
@@ -23,6 +24,7 @@ export const PRUNINGS: Record<string, (db: Db, historyMs: number) => Promise<boo
   console_tokens: pruneTokens,
   kept_answers: pruneAnswers,
   kept_logs: pruneKeptLogs,
+  login_requests: pruneLogins,
   deliveries: pruneDeliveries,
   events: pruneEvents,
   samples: pruneSamples,

@@ -16,9 +16,10 @@ import {
   insertKey,
   listKeys,
   revokeKey,
+  type NewKey,
 } from '../store/keys.ts';
 import { lockLimits } from '../store/projects.ts';
-import type { Db } from '../store/tables.ts';
+import type { Db, Tx } from '../store/tables.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { readProject } from './projects.ts';
@@ -32,17 +33,7 @@ export function createKey(
 ): Promise<Outcome> {
   return makeChange(store, caller, async (tx) => {
     await readProject(tx, projectId);
-    await lockLimits(tx, projectId);
-    if ((await countKeys(tx, projectId, MAX_KEYS)) >= MAX_KEYS)
-      throw new ApiError(
-        'LIMIT_EXCEEDED',
-        `keys: the project has ${MAX_KEYS}, the most that are allowed; those that were revoked or have expired count for ${ENDED_KEYS_KEPT_DAYS} days: revoke keys that are not needed, or use one that there is`,
-      );
-    const secret = newSecret();
-    const key = await insertKey(tx, {
-      publicKey: newPublicKey(),
-      secretHash: sha256(secret),
-      projectId,
+    const made = await addKey(tx, projectId, {
       name: body.name,
       role: body.role,
       createdBy: caller.publicKey,
@@ -50,8 +41,34 @@ export function createKey(
       dryRunOnly: body.dry_run_only ?? false,
       forkOnly: body.fork_only ?? false,
     });
-    return { operationId: null, doc: JSON.stringify({ ...key, secret_key: secret }) };
+    return { operationId: null, doc: JSON.stringify(made) };
   });
+}
+
+/**
+ * Adds a key to a project. Its secret is in the result only.
+ *
+ * @throws ApiError LIMIT_EXCEEDED
+ */
+export async function addKey(
+  tx: Tx,
+  projectId: string,
+  key: Omit<NewKey, 'publicKey' | 'secretHash' | 'projectId'>,
+): Promise<Key & { secret_key: string }> {
+  await lockLimits(tx, projectId);
+  if ((await countKeys(tx, projectId, MAX_KEYS)) >= MAX_KEYS)
+    throw new ApiError(
+      'LIMIT_EXCEEDED',
+      `keys: the project has ${MAX_KEYS}, the most that are allowed; those that were revoked or have expired count for ${ENDED_KEYS_KEPT_DAYS} days: revoke keys that are not needed, or use one that there is`,
+    );
+  const secret = newSecret();
+  const made = await insertKey(tx, {
+    ...key,
+    publicKey: newPublicKey(),
+    secretHash: sha256(secret),
+    projectId,
+  });
+  return { ...made, secret_key: secret };
 }
 
 /** Revokes a key, unless it is the last admin key that does not expire. */
@@ -108,7 +125,8 @@ export function newSecret(): string {
   return randomBytes(32).toString('base64url');
 }
 
-function futureMoment(text: string): Date {
+/** @throws ApiError INVALID_REQUEST */
+export function futureMoment(text: string): Date {
   const at = new Date(text);
   if (!(at.getTime() > Date.now()))
     throw new ApiError(

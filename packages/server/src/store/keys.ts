@@ -197,3 +197,20 @@ export async function isKeyValid(db: Db, publicKey: string): Promise<boolean> {
     .executeTakeFirst();
   return row !== undefined;
 }
+
+/** The project of a key that may make keys now; null: it may not, or has ended. */
+export async function findApprover(tx: Tx, publicKey: string): Promise<string | null> {
+  const row = await tx
+    .selectFrom('api_keys')
+    .select('project_id')
+    .where('public_key', '=', publicKey)
+    .where('role', '=', 'admin')
+    .where('dry_run_only', '=', false)
+    .where('fork_only', '=', false)
+    .where('revoked_at', 'is', null)
+    .where((where) =>
+      where.or([where('expires_at', 'is', null), where('expires_at', '>', sql<Date>`now()`)]),
+    )
+    .executeTakeFirst();
+  return row?.project_id ?? null;
+}

@@ -85,6 +85,20 @@ export interface Tables {
     public_key: string;
     expires_at: Moment;
   };
+  login_requests: {
+    code_hash: string;
+    user_code: string;
+    client_name: string;
+    address: string;
+    code_challenge: string | null;
+    redirect_uri: string | null;
+    approved: boolean | null;
+    answered_by: string | null;
+    role: Role | null;
+    key_expires_at: Moment | null;
+    created: Generated<Date>;
+    expires_at: Moment;
+  };
   regions: { code: string; last_port: number };
   simulated_documents: {
     region_code: string;

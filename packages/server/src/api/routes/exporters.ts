@@ -7,7 +7,6 @@ import {
   Ref,
   UpdateExporterBody,
 } from '@howdah/contract';
-import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { exporterDocument } from '../../domain/exporter/document.ts';
 import {
@@ -21,13 +20,11 @@ import {
 import { listExporters } from '../../store/exporters.ts';
 import { answer, callerOf } from '../changes.ts';
 import type { ApiContext, App } from '../context.ts';
+import { originOf } from '../origin.ts';
 import { ofProject, ofService } from './schemas.ts';
 
 const ofExporter = Type.Object({ project_id: Type.String(), exporter_id: Type.String() });
 const tags = ['exporters'];
-
-/** The address by which the caller reaches the API; createHostCheck has checked its name. */
-const originOf = ({ protocol, host }: FastifyRequest): string => `${protocol}://${host}`;
 
 export function exporterRoutes(api: App, context: ApiContext): void {
   readingRoutes(api, context);

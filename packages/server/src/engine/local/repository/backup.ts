@@ -121,7 +121,7 @@ export async function refreshBackups(
 ): Promise<void> {
   const backups = await listBackups(context, stanzaOf(id, state.upgrade), repository);
   state.backups = backups.map(
-    ({ label, snapshot, takenMs, firstWal, isInitial, type, storageBytes }) => ({
+    ({ label, snapshot, takenMs, firstWal, isInitial, type, storageBytes, durationSeconds }) => ({
       label,
       snapshot,
       takenMs,
@@ -129,6 +129,7 @@ export async function refreshBackups(
       isInitial,
       type,
       storageBytes,
+      durationSeconds,
     }),
   );
   endGaps(state);

@@ -151,11 +151,18 @@ function parseBackup(backup: unknown, databases: readonly unknown[]): StoredBack
     isInitial: parsed.kind === 'initial',
     type: property(backup, 'type') === 'full' ? 'full' : 'incr',
     storageBytes: Number(property(property(info, 'repository'), 'delta') ?? 0),
+    durationSeconds: durationOf(property(backup, 'timestamp')),
     dataBytes,
     facts: parsed,
     backupLabel: typeof label === 'string' ? decode(label) : null,
     major,
   };
+}
+
+/** The seconds between the two moments of pgBackRest; undefined: they are none. */
+function durationOf(timestamp: unknown): number | undefined {
+  const seconds = Number(property(timestamp, 'stop')) - Number(property(timestamp, 'start'));
+  return Number.isSafeInteger(seconds) && seconds >= 0 ? seconds : undefined;
 }
 
 const POSITION = /^[0-9A-F]{1,8}\/[0-9A-F]{1,8}$/;

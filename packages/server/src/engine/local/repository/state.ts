@@ -29,6 +29,8 @@ export type OffMachineBackup = {
   type: 'full' | 'incr';
   /** The size of its addition to the repository. */
   storageBytes: number;
+  /** The time of the copy; undefined: an older release did not note it. */
+  durationSeconds?: number | undefined;
 };
 
 /**
@@ -216,12 +218,13 @@ export async function describeState(paths: InstancePaths, before: ShipState): Pr
   if (wal !== undefined && (await isBeyondGap(paths, state, wal))) noteGap(state);
   const found = pending.flatMap((name) => statEntry(join(paths.archive, name)) ?? []);
   return {
-    backups: state.backups.map(({ label, snapshot, takenMs, type, storageBytes }) => ({
+    backups: state.backups.map(({ label, snapshot, takenMs, type, storageBytes, ...more }) => ({
       label,
       snapshot,
       takenMs,
       type,
       storageBytes,
+      durationSeconds: more.durationSeconds,
     })),
     earliestMs: state.backups.at(-1)?.takenMs ?? null,
     safeToMs: state.safeToMs,
