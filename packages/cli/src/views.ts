@@ -1,6 +1,7 @@
 /** The table columns and detail lines of each kind of thing. */
 import type { Schemas } from '@howdah/client';
 import { placeOf } from '@howdah/contract/connect';
+import { partsOf } from '@howdah/contract/service-parts';
 import { endpointOf, poolerOf, variablesOf } from './address.ts';
 import { tookMs } from './follow.ts';
 import { dateAndDistance, relative } from './moment.ts';
@@ -22,6 +23,7 @@ export const serviceView = (
     ['STATUS', ({ status }) => status],
     ['CPU', ({ resources }) => coresOf(resources[0]?.spec.cpu_millis)],
     ['MEMORY', ({ resources }) => memoryOf(resources[0]?.spec.memory_gbs)],
+    ['WITH', (service) => partsOf(service).join(', ')],
     ['ENDPOINT', (service) => placeOf(endpointOf(service))],
   ],
   details: [

@@ -297,7 +297,7 @@ test('every command that prints data does so in every format, and every change c
     const changes =
       one.changes ??
       ROUTES.some(({ operationId, changes: yes }) => yes && operationId === one.call);
-    const isDeletion = / (delete|remove|purge|revoke|set-password)$/.test(name);
+    const isDeletion = / (delete|remove|remove-region|purge|revoke|set-password)$/.test(name);
     expect([name, takes(command, '--output'), takes(command, '--dry-run')]).toEqual([
       name,
       !isDeletion,

@@ -104,24 +104,6 @@ export function whyNot(
   return ALLOWED[status][action] === 'accept' ? null : refusal(action, status);
 }
 
-/** The parts of a service beside its server, in words for a list. */
-export function partsOf({
-  ha_replicas: { replica_count: standbys },
-  connection_pooler: pooler,
-  read_replica_sets: { length: sets },
-  vpc_endpoint: inside,
-}: Pick<
-  Service,
-  'ha_replicas' | 'connection_pooler' | 'read_replica_sets' | 'vpc_endpoint'
->): string[] {
-  return [
-    ...(standbys === 0 ? [] : [standbys === 1 ? 'HA' : `HA with ${standbys}`]),
-    ...(pooler === undefined ? [] : ['pooler']),
-    ...(sets === 0 ? [] : [sets === 1 ? 'replica set' : `${sets} replica sets`]),
-    ...(inside === undefined ? [] : ['VPC']),
-  ];
-}
-
 /** A problem of a service, and its remedy. */
 export type Problem = { problem: string; remedy: string };
 

@@ -29,11 +29,15 @@ export function addLogin(auth: Command): void {
     note(`Open ${login.verification_uri} in a browser and approve the code ${login.user_code}`);
     note(`(waiting for ${Math.round(login.expires_in / 60)} minutes)`);
     const key = await collect(client, login);
-    await showAs(output, { ...key, api_url: apiUrl }, 'login', () => {
-      const project = `${apiUrl}/projects/${key.project_id}`;
-      const variables = { HD_API: apiUrl, HD_PROJECT: project, HD_KEY: key.access_token };
+    const variables = {
+      HD_API: apiUrl,
+      HD_PROJECT: `${apiUrl}/projects/${key.project_id}`,
+      HD_KEY: key.access_token,
+    };
+    const asTable = (): void => {
       for (const [name, value] of Object.entries(variables)) say(`export ${name}=${quoted(value)}`);
-    });
+    };
+    await showAs(output, { ...key, api_url: apiUrl }, 'login', asTable, variables);
   });
 
   addAnswers(auth);

@@ -1,4 +1,5 @@
 import { Button, NativeSelect, TextInput } from '@mantine/core';
+import { partsOf } from '@howdah/contract/service-parts';
 import type { Environment as EnvironmentTag, ServiceType } from '@howdah/contract/types';
 import { ButtonLink } from '../components/links.tsx';
 import { Link } from '@tanstack/react-router';
@@ -18,7 +19,7 @@ import {
 import { cores } from '../format.ts';
 import { useHasRegions, useProblems, useServiceNames, useServices } from '../live.ts';
 import { useMe } from '../session.ts';
-import { lookOf, partsOf, TYPE_NAMES, whyReadOnly, type Tone } from '../status.ts';
+import { lookOf, TYPE_NAMES, whyReadOnly, type Tone } from '../status.ts';
 import { ROW_PX, useRowsInSight } from '../rows.ts';
 import { forkTree, type Placed } from '../tree.ts';
 import classes from './services.module.css';
