@@ -23,7 +23,19 @@ const VPC_SIZES = [
 /** A private network, from /16 to /28, without a bit beyond it: 10.1.0.0/16. */
 export const VPC_CIDR_PATTERN = `^(10\\.${OCTET}|172\\.(1[6-9]|2[0-9]|3[01])|192\\.168)\\.(${VPC_SIZES.join('|')})$`;
 
+export const IPV4 = `${OCTET}(\\.${OCTET}){3}`;
+
+const GROUP = '[0-9A-Fa-f]{1,4}';
+const groups = (most: number): string =>
+  most === 0 ? '' : `(${GROUP}(:${GROUP}){0,${most - 1}})?`;
+/** Eight groups; or so many before `::`, and at most seven altogether. */
+const IPV6 = [
+  `(${GROUP}:){7}${GROUP}`,
+  `::${groups(7)}`,
+  ...range(1, 7).map((count) => `(${GROUP}:){${count}}:${groups(7 - count)}`),
+].join('|');
+export const IPV6_IN_URL = `\\[(${IPV6})\\]`;
+
 /** A network, IPv4 or IPv6. That no bit is beyond it is not part of the pattern. */
 export const NETWORK_PATTERN =
-  `^(${OCTET}(\\.${OCTET}){3}/(3[0-2]|[12]?[0-9])|` +
-  '[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*/(12[0-8]|1[01][0-9]|[1-9]?[0-9]))$';
+  `^(${IPV4}/(3[0-2]|[12]?[0-9])|` + `(${IPV6})/(12[0-8]|1[01][0-9]|[1-9]?[0-9]))$`;

@@ -35,10 +35,11 @@ export function oldSpelling<T extends TSchema>(schema: T, goName: string): TUnsa
   return Type.Unsafe<Type.Static<T>>({ ...inner, deprecated: true, 'x-go-name': goName });
 }
 
-/** Facts of a string for generators of requests. */
+/** Facts of a string, or of the names of a map, for generators of requests. */
 export type DocumentedFacts = {
   pattern?: string;
   format?: 'date-time' | 'uri';
+  propertyNames?: { pattern: string };
 };
 
 /**

@@ -66,9 +66,14 @@ function text(schema: Schema): fc.Arbitrary<string> {
   const pattern = typeof schema['pattern'] === 'string' ? new RegExp(schema['pattern'], 'u') : null;
   const free = fc.string({ unit: fc.constantFrom(...CHARACTERS), minLength, maxLength });
   if (pattern === null || pattern.test('a 🐘')) return free;
-  return fc
-    .stringMatching(new RegExp(pattern.source))
-    .filter((made) => made.length >= minLength && made.length <= maxLength);
+  return (
+    fc
+      .stringMatching(new RegExp(pattern.source))
+      // A pattern may need more characters than free texts get here.
+      .filter(
+        (made) => made.length >= minLength && made.length <= numberOr(schema['maxLength'], 1000),
+      )
+  );
 }
 
 function array(schema: Schema): fc.Arbitrary<unknown[]> {
@@ -80,11 +85,17 @@ function array(schema: Schema): fc.Arbitrary<unknown[]> {
   return schema['uniqueItems'] === true ? fc.uniqueArray(item, lengths) : fc.array(item, lengths);
 }
 
+/** Names of a map. */
+function namesOf({ propertyNames: names }: Schema): fc.Arbitrary<string> {
+  const pattern = isObject(names) && typeof names['pattern'] === 'string' ? names['pattern'] : null;
+  return fc.stringMatching(pattern === null ? /^[a-z0-9]{1,8}$/ : new RegExp(pattern));
+}
+
 function object(schema: Schema): fc.Arbitrary<unknown> {
   const { additionalProperties: values } = schema;
   // A map: the document names no keys.
   if (isObject(values))
-    return fc.dictionary(fc.stringMatching(/^[a-z0-9]{1,8}$/), valid(values), {
+    return fc.dictionary(namesOf(schema), valid(values), {
       minKeys: numberOr(schema['minProperties'], 0),
       maxKeys: numberOr(schema['maxProperties'], 8),
     });

@@ -163,7 +163,7 @@ const OLDER_NAMES = [
   `alter table deliveries add constraint deliveries_status_check
     check (status in ('pending', 'delivered', 'dead'))`,
   'alter table services drop column metric_exporter_id, drop column exported_until',
-  'drop table exporters, kept_logs',
+  'drop table exporters, kept_logs, login_requests',
   'drop trigger service_allow_list_changed on services',
   `alter table services drop constraint services_allowed_networks_check,
     drop column allow_list_id`,

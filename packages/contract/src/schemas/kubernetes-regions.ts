@@ -1,6 +1,6 @@
 /** Schemas of regions on Kubernetes. */
 import { Type } from 'typebox';
-import { Named, StringEnum } from '../schema.ts';
+import { documented, Named, StringEnum } from '../schema.ts';
 import { VISIBLE_PATTERN } from '../text.ts';
 import { ADDON_EXTENSIONS } from '../types.ts';
 import { closed, dateTime } from './parts.ts';
@@ -18,19 +18,24 @@ const port = (description: string) => Type.Integer({ minimum: 1, maximum: 65_535
 const text = (description: string, maxLength = 253) =>
   Type.String({ minLength: 1, maxLength, pattern: VISIBLE_PATTERN, description });
 
+const MAJOR_VERSION = '^(1[6-9]|[2-9][0-9])$';
+/** The generator of the OpenAPI document loses the pattern of names. */
+const majorVersions = documented({ propertyNames: { pattern: MAJOR_VERSION } });
+
 const images = Type.Record(
-  Type.String({ pattern: '^(1[6-9]|[2-9][0-9])$' }),
+  Type.String({ pattern: MAJOR_VERSION }),
   Type.String({ maxLength: 512, pattern: '^[!-~]+$', description: 'an image' }),
   {
     description: 'the image of PostgreSQL for each major version, for CloudNativePG',
     minProperties: 1,
     maxProperties: 8,
+    ...majorVersions,
     ...closed,
   },
 );
 
 const extensions = Type.Record(
-  Type.String({ pattern: '^(1[6-9]|[2-9][0-9])$' }),
+  Type.String({ pattern: MAJOR_VERSION }),
   Type.Array(StringEnum(ADDON_EXTENSIONS), {
     maxItems: ADDON_EXTENSIONS.length,
     uniqueItems: true,
@@ -40,6 +45,7 @@ const extensions = Type.Record(
       'the extensions of each image beside the contributed modules, for services of the types ' +
       'TIMESCALEDB (timescaledb) and VECTOR (vector)',
     maxProperties: 8,
+    ...majorVersions,
     ...closed,
   },
 );

@@ -1,5 +1,6 @@
 /** Parts that schemas of several resources share. Not exported from the package. */
 import { Type } from 'typebox';
+import { IPV4, IPV6_IN_URL } from '../network-patterns.ts';
 import { documented } from '../schema.ts';
 import { STORAGE_GB } from '../sizes.ts';
 import { REGION_CODE_PATTERN, VISIBLE_PATTERN } from '../text.ts';
@@ -96,8 +97,15 @@ export const regionCode = (description: string) =>
     description,
   });
 
-/** http or https, without user and password. */
+/** A name, whose last part begins with a letter, or an address. */
+const LABEL = '[A-Za-z0-9]([A-Za-z0-9-]{0,30}[A-Za-z0-9])?';
+const HOST = `(${IPV6_IN_URL}|${IPV4}|(${LABEL}\\.){0,3}[A-Za-z]([A-Za-z0-9-]{0,30}[A-Za-z0-9])?)`;
+
+/**
+ * http or https, without user and password. The server takes more than the pattern says, such as a
+ * query, but nothing that it says is refused for its form.
+ */
 export const httpUrl = documented({
   format: 'uri',
-  pattern: '^https?://(\\[[0-9A-Fa-f:.]+\\]|[^\\s@:/?#\\[\\]]+)(:[0-9]{1,5})?([/?#][^\\s]*)?$',
+  pattern: `^https?://${HOST}(:[1-9][0-9]{0,3})?(/[A-Za-z0-9._~/-]{0,200})?$`,
 });

@@ -1,6 +1,6 @@
 /** Schemas of repositories: where backups are kept off the machine. */
 import { Type } from 'typebox';
-import { Named, Ref, StringEnum } from '../schema.ts';
+import { documented, Named, Ref, StringEnum } from '../schema.ts';
 import { OffMachineVerificationSchema } from './verifications.ts';
 import { VISIBLE_PATTERN } from '../text.ts';
 import { ENVIRONMENTS } from '../types.ts';
@@ -152,6 +152,7 @@ export const CreateFromKitBody = Named(
       target_time: Type.Optional(
         Type.String({
           maxLength: 64,
+          ...documented({ format: 'date-time' }),
           description:
             'date-time, to the microsecond: its state at this moment; default: the newest',
         }),

@@ -66,6 +66,7 @@ export const ForkBody = Named(
     target_time: Type.Optional(
       Type.String({
         maxLength: 64,
+        ...documented({ format: 'date-time' }),
         description: 'date-time, to the microsecond; for PITR, and only there',
       }),
     ),

@@ -1,4 +1,4 @@
-import { ApiError, EventSchema, Ref } from '@howdah/contract';
+import { ApiError, EventSchema, Ref, documented } from '@howdah/contract';
 import { Type } from 'typebox';
 import type { ApiContext, App } from '../context.ts';
 import { CURSORS } from '../paging.ts';
@@ -9,6 +9,7 @@ const EventsQuery = Type.Object({
   last_event_id: Type.Optional(
     Type.String({
       maxLength: 64,
+      ...documented({ pattern: '^[0-9]{0,15}$' }),
       description: 'instead of the header Last-Event-ID',
       'x-go-name': 'LastEventIdInQuery',
     }),
