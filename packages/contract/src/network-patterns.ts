@@ -36,6 +36,8 @@ const IPV6 = [
 ].join('|');
 export const IPV6_IN_URL = `\\[(${IPV6})\\]`;
 
+const SIZE_4 = '(3[0-2]|[12]?[0-9])';
+const SIZE_6 = '(12[0-8]|1[01][0-9]|[1-9]?[0-9])';
+
 /** A network, IPv4 or IPv6. That no bit is beyond it is not part of the pattern. */
-export const NETWORK_PATTERN =
-  `^(${IPV4}/(3[0-2]|[12]?[0-9])|` + `(${IPV6})/(12[0-8]|1[01][0-9]|[1-9]?[0-9]))$`;
+export const NETWORK_PATTERN = `^(${IPV4}/${SIZE_4}|(${IPV6})/${SIZE_6})$`;

@@ -44,6 +44,8 @@ async function post(
     },
     body: JSON.stringify(body),
   });
+  // An answer without a key is public otherwise.
+  expect(response.headers.get('cache-control')).toBe('no-store');
   const text = await response.text();
   return { status: response.status, body: text === '' ? {} : JSON.parse(text) };
 }

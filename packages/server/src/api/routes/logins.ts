@@ -75,6 +75,7 @@ export function loginRoutes(api: App, context: ApiContext): void {
     },
     async (request, reply) => {
       refuseMany(request, reply);
+      void reply.header('Cache-Control', 'no-store');
       const started = await startLogin(context.store, request.body, request.ip);
       const page = `${originOf(request)}${DEVICE_PAGE}`;
       return {
@@ -115,7 +116,8 @@ function collectRoute(api: App, context: ApiContext): void {
         response: { 200: Ref(LoginKeySchema) },
       },
     },
-    async (request) => {
+    async (request, reply) => {
+      void reply.header('Cache-Control', 'no-store');
       const collected = await collectLogin(context, request.body, callOf(request));
       if (typeof collected !== 'string') return collected;
       if (collected === 'expired_token' && !failures.note(request.ip))
