@@ -2217,12 +2217,16 @@ export interface components {
             resources: components["schemas"]["Resource"][];
             /** @description problems that need attention; absent when there are none */
             warnings?: components["schemas"]["Warning"][];
+            /** @description for how long it can be restored, and what may end that time earlier; in the answer to delete only */
+            restore_note?: string;
             /** @description fields of the request that this call does not know; they had no effect */
             ignored?: string[];
         };
         CreateService: {
             /** @description 1 to 128 characters */
             name: string;
+            /** @description true: refused with 409 when the project has a service of this name */
+            unique_name?: boolean;
             /** @description time-series → TIMESCALEDB, ai → VECTOR, both → TIMESCALEDB with vector, none → POSTGRES */
             addons?: ("time-series" | "ai")[];
             /**
@@ -2251,6 +2255,11 @@ export interface components {
             environment_tag?: "DEV" | "PROD";
             /** @description with a connection pooler */
             enable_pooler?: boolean;
+            /**
+             * @description accept a size that is more than the machine, or the largest node, has
+             * @default false
+             */
+            force?: boolean;
             /** @description the VPC that the service is created in; without one, its endpoint is open to all */
             vpc_id?: string;
         };
@@ -2275,8 +2284,10 @@ export interface components {
              * @description date-time, to the microsecond; for PITR, and only there
              */
             target_time?: string;
-            /** @description 1 to 128 characters; default: the name of the parent and "-fork" */
+            /** @description 1 to 128 characters; default: the name of the parent and "-fork", with a number if in use */
             name?: string;
+            /** @description true: refused with 409 when the project has a service of this name */
+            unique_name?: boolean;
             /** @description thousandths of a core, or "shared"; default: the size of the parent */
             cpu_millis?: string | number;
             /** @description gigabytes, or "shared"; default: the size of the parent */
@@ -2292,6 +2303,11 @@ export interface components {
              * @enum {string}
              */
             environment_tag?: "DEV" | "PROD";
+            /**
+             * @description accept a size that is more than the machine, or the largest node, has
+             * @default false
+             */
+            force?: boolean;
         };
         CreateReadReplicaSet: {
             /** @description 1 to 128 characters */
@@ -2308,6 +2324,11 @@ export interface components {
              * @enum {string}
              */
             purpose?: "reports" | "lookups";
+            /**
+             * @description accept a size that is more than the machine, or the largest node, has
+             * @default false
+             */
+            force?: boolean;
         };
         SetPurpose: {
             /**
@@ -2324,6 +2345,11 @@ export interface components {
             memory_gbs?: string | number;
             /** @description gigabytes of disk for each of its servers, not less than it takes; alone it needs no restart */
             storage_gb?: number;
+            /**
+             * @description accept a size that is more than the machine, or the largest node, has
+             * @default false
+             */
+            force?: boolean;
         };
         RunBackup: {
             /** @description all data, not only what has changed since the last backup; default: false */
@@ -2626,6 +2652,8 @@ export interface components {
             service?: string;
             /** @description 1 to 128 characters; default: its name there */
             name?: string;
+            /** @description true: refused with 409 when the project has a service of this name */
+            unique_name?: boolean;
             /**
              * Format: date-time
              * @description date-time, to the microsecond: its state at this moment; default: the newest
@@ -2644,6 +2672,11 @@ export interface components {
              * @enum {string}
              */
             environment_tag?: "DEV" | "PROD";
+            /**
+             * @description accept a size that is more than the machine, or the largest node, has
+             * @default false
+             */
+            force?: boolean;
         };
         OffMachineVerification: {
             /**
@@ -2887,6 +2920,8 @@ export interface components {
             }[];
             /** @description why it failed, or why its last attempt did and is being retried */
             error?: string;
+            /** @description what its result does not have of the service, in words; absent: nothing */
+            not_carried?: string[];
             /**
              * Format: date-time
              * @description when it was accepted
@@ -3045,7 +3080,23 @@ export interface components {
             sizes: {
                 cpu_millis: number;
                 memory_gbs: number;
+                /** @description false: it is more than the machine has, and refused without force */
+                has_room: boolean;
             }[];
+            /** @description what the machine has, or the largest node of the cluster; a larger size is refused without force; absent: it is not known, and no size is refused */
+            capacity?: {
+                cpu_millis: number;
+                memory_bytes: number;
+            };
+            /** @description the sizes of all services of the region together, those of other projects and paused ones too; for keys of the operator project only */
+            committed?: {
+                servers: number;
+                cpu_millis: number;
+                memory_gbs: number;
+                storage_gb: number;
+                /** @description what there is less of, in words; absent: nothing */
+                over?: string;
+            };
             service_types: {
                 /** @enum {string} */
                 service_type: "TIMESCALEDB" | "POSTGRES" | "VECTOR";
@@ -3606,6 +3657,8 @@ export interface components {
             response_status: number;
             /** @description what it would do beside its steps, in words */
             note?: string;
+            /** @description what the result would not have of the service, in words; absent: nothing */
+            not_carried?: string[];
             /** @description of createServiceFromKit without a service: those in the repository */
             services?: {
                 /** @description its id there */
@@ -3682,13 +3735,13 @@ export interface components {
             /** @description digits; later events have greater ones; send the last one as Last-Event-ID */
             id: string;
             /** @enum {string} */
-            type: "service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list";
+            type: "service.status" | "service.warnings" | "service.vpc" | "service.restore_at_risk" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list";
             /**
              * Format: date-time
              * @description when it was committed
              */
             timestamp: string;
-            /** @description service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is to leave and to join; disk.reserve: region_code, state (released: the disk was full; held: it is there again), bytes; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message; allow_list.status: description, cidr_blocks, status (created, changed, deleted); service.allow_list: from, allow_list_id, the allow lists that it had and has */
+            /** @description service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.restore_at_risk: name, restorable_until, used_percent, purged_at_percent, a deleted service that may be purged before its time, since the disk fills; once; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is to leave and to join; disk.reserve: region_code, state (released: the disk was full; held: it is there again), bytes; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message; allow_list.status: description, cidr_blocks, status (created, changed, deleted); service.allow_list: from, allow_list_id, the allow lists that it had and has */
             data: {
                 service_id?: string;
                 operation_id?: string;
@@ -3706,13 +3759,13 @@ export interface components {
              */
             url: string;
             /** @description of events; default: all */
-            types?: ("service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list")[];
+            types?: ("service.status" | "service.warnings" | "service.vpc" | "service.restore_at_risk" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list")[];
         };
         Webhook: {
             id: string;
             url: string;
             /** @description of events that are delivered; empty: all */
-            types: ("service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list")[];
+            types: ("service.status" | "service.warnings" | "service.vpc" | "service.restore_at_risk" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list")[];
             /**
              * Format: date-time
              * @description when it was made; later events are delivered
@@ -3726,7 +3779,7 @@ export interface components {
             /** @description the header webhook-id: the same for each attempt */
             message_id: string;
             /** @enum {string} */
-            type: "service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list";
+            type: "service.status" | "service.warnings" | "service.vpc" | "service.restore_at_risk" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list";
             /**
              * @description failed: every attempt failed; POST …/redeliver tries again
              * @enum {string}
@@ -3765,7 +3818,7 @@ export interface components {
             public_key: string | null;
             /** @description from where */
             address: string;
-            /** @description operationId of this document; removeRecoveryPoints and removeWal: the control plane itself removed moments that could be restored, since the service grew beyond its storage_gb, or the disk was full */
+            /** @description operationId of this document; removeRecoveryPoints and removeWal: the control plane itself removed moments that could be restored, since the service grew beyond its storage_gb, or the disk was full; purgeOnFullDisk: it removed the data of a deleted service from the machine before the time for a restore was over, since the disk was nearly full */
             call: string;
             method: string;
             path: string;
@@ -3910,6 +3963,10 @@ export interface components {
              * @description its data is removed then, or earlier when the disk is nearly full; or its backups, if they are in a repository only
              */
             restorable_until?: string;
+            /** @description what may end that time earlier; absent: nothing, since its backups are in a repository */
+            restore_note?: string;
+            /** @description whether the disk is so full that this may happen soon */
+            restore_at_risk: boolean;
             /** @description the name of the repository that it is restored from; absent: its data is on this machine */
             repository?: string;
         };
@@ -7722,6 +7779,8 @@ export interface operations {
     createService: {
         parameters: {
             query?: {
+                /** @description true: accept a size that is more than the machine, or the largest node, has */
+                force?: "true" | "false";
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
@@ -8800,6 +8859,8 @@ export interface operations {
     forkService: {
         parameters: {
             query?: {
+                /** @description true: accept a size that is more than the machine, or the largest node, has */
+                force?: "true" | "false";
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
@@ -10856,6 +10917,8 @@ export interface operations {
     resizeService: {
         parameters: {
             query?: {
+                /** @description true: accept a size that is more than the machine, or the largest node, has */
+                force?: "true" | "false";
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
@@ -17896,6 +17959,8 @@ export interface operations {
     createReplicaSet: {
         parameters: {
             query?: {
+                /** @description true: accept a size that is more than the machine, or the largest node, has */
+                force?: "true" | "false";
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
@@ -18362,6 +18427,8 @@ export interface operations {
     resizeReplicaSet: {
         parameters: {
             query?: {
+                /** @description true: accept a size that is more than the machine, or the largest node, has */
+                force?: "true" | "false";
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
@@ -21632,6 +21699,8 @@ export interface operations {
     createServiceFromKit: {
         parameters: {
             query?: {
+                /** @description true: accept a size that is more than the machine, or the largest node, has */
+                force?: "true" | "false";
                 /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
