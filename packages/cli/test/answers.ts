@@ -375,6 +375,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   addRegion: made(kubernetesRegion),
   setObjectStore: ok(kubernetesRegion),
   setImages: ok(kubernetesRegion),
+  setPlacement: ok(kubernetesRegion),
   examineRegion: ok([
     { what: 'Kubernetes', state: 'ok', found: 'v1.36.3' },
     {

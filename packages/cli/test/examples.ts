@@ -191,6 +191,13 @@ export const kubernetesRegion = {
   images: { '17': 'ghcr.io/cloudnative-pg/postgresql:17-standard-trixie' },
   extensions: { '17': ['vector' as const] },
   pooler_image: 'ghcr.io/cloudnative-pg/pgbouncer:1.25.1',
+  placement: {
+    node_selector: { pool: 'db' },
+    topology_spread: [{ topology_key: 'topology.kubernetes.io/zone' }],
+  },
+  service_placements: {},
+  wal_storage_class: null,
+  image_pull_registries: [],
   object_store: {
     endpoint: 'https://s3.example.com',
     bucket: 'backups',

@@ -68,6 +68,11 @@ const CALLS: readonly Row[] = [
   },
   row('examineRegion', 'region doctor kube'),
   row('setImages', 'region set-images kube --image 17=pg:17 --extensions 17=timescaledb,vector'),
+  row(
+    'setPlacement',
+    'region set-placement kube --node-selector pool=db --toleration dedicated=db:NoSchedule spot ' +
+      '--spread zone node=required --priority-class db --service orders',
+  ),
   row('removeRegion', 'region remove kube'),
   row('listKeys', 'key list'),
   row('createKey', 'key create --name ci --expires 2027-01-31T12:00:00Z --fork-only'),

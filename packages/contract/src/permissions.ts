@@ -106,6 +106,7 @@ export const ACCESS = {
   listKubernetesRegions: 'operatorRead',
   addRegion: 'operator',
   setImages: 'operator',
+  setPlacement: 'operator',
   removeRegion: 'operator',
   setObjectStore: 'operator',
   examineRegion: 'operatorRead',

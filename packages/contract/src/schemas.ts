@@ -91,8 +91,10 @@ import {
 import {
   AddRegionBody,
   KubernetesRegionSchema,
+  PlacementSchema,
   SetObjectStoreBody,
   SetImagesBody,
+  SetPlacementBody,
 } from './schemas/kubernetes-regions.ts';
 import {
   CreateFromKitBody,
@@ -175,6 +177,8 @@ export const NAMED_SCHEMAS = [
   AddRegionBody,
   SetObjectStoreBody,
   SetImagesBody,
+  PlacementSchema,
+  SetPlacementBody,
   UpdatePasswordBody,
   SetEnvironmentBody,
   RenameBody,

@@ -10,6 +10,7 @@ import {
 } from './engine/kubernetes/api/kubeconfig.ts';
 import { examineObjectStore } from './engine/kubernetes/doctor-store.ts';
 import { countClusters, examineCluster, findNodeHost } from './engine/kubernetes/doctor.ts';
+import { examinePlacement } from './engine/kubernetes/doctor-placement.ts';
 import { examineGateway, findRoutedRegion } from './engine/kubernetes/doctor-gateway.ts';
 import { createKubernetesEngine, type KubernetesEngineOptions } from './engine/kubernetes/index.ts';
 import type { ObjectStore } from './engine/object-store.ts';
@@ -83,7 +84,7 @@ export function createKubernetesRegions(
           : error;
       }),
     useStore: (row) => void stores.set(row.code, openObjectStore(sealer, row)),
-    useImages: (row) => void rows.set(row.code, row),
+    useSettings: (row) => void rows.set(row.code, row),
     close: async (code) => {
       regions.remove(code);
       rows.delete(code);
@@ -102,6 +103,7 @@ export function createKubernetesRegions(
     examine: async (row) =>
       withCluster(accessOrFail(sealer, row), async (kube) => [
         ...(await examineCluster(kube, row.storage_class, `howdah-${row.code}`)),
+        ...(await examinePlacement(kube, row)),
         ...(row.domain === null ? [] : await examineGateway(kube, row.domain)),
         ...(await examineObjectStore(kube, {
           code: row.code,
@@ -140,6 +142,17 @@ async function openRegion(
       },
       get poolerImage() {
         return current().pooler_image;
+      },
+      placementOf: (...ids) => {
+        const { placement, service_placements: own } = current();
+        return Object.assign({}, placement, ...ids.map((id) => own[id]));
+      },
+      get walStorageClass() {
+        return current().wal_storage_class;
+      },
+      get imagePull() {
+        const { image_pull_sealed: sealed } = current();
+        return sealed === null ? null : { config: sealer.open(sealed) };
       },
     },
     connection: await connectionOf(accessOrFail(sealer, row)),

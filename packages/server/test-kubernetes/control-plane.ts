@@ -84,6 +84,7 @@ test('a cluster gets its own control plane by its manifests, and a service', asy
   await cli(
     ...`region add kube --ports 30100-30199 --storage-class ${storageClass}`.split(' '),
     ...`--host ${host} --image 17=${image} --pooler-image ${poolerImage()}`.split(' '),
+    ...'--node-selector kubernetes.io/os=linux --priority-class system-cluster-critical'.split(' '),
   );
   const notes = ['nodes'];
   if (realOperatorFiles === null || realPluginFiles !== null)

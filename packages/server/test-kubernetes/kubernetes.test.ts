@@ -4,6 +4,7 @@ import { setUp, tearDown } from './cloud.ts';
 import './conformance.ts';
 import './faults.ts';
 import './pressure.ts';
+import './placement.ts';
 import './kills.ts';
 import './logs.ts';
 import './forks.ts';

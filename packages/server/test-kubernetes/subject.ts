@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client, DatabaseError } from 'pg';
 import { Type } from 'typebox';
-import type { Size } from '@howdah/contract';
+import type { Placement, Size } from '@howdah/contract';
 import {
   type Engine,
   newId,
@@ -83,14 +83,20 @@ type SubjectOptions = Readonly<{
   size?: Size;
   /** The object store of the region; null: it has none. */
   store?: ObjectStore | null;
+  /** Where its pods run; default: anywhere. */
+  placement?: Placement;
+  /** The storage class of a volume for WAL; null: WAL is with the data. */
+  walStorageClass?: string | null;
 }>;
 
 /** @param image of PostgreSQL @param pooler of PgBouncer @param size of new services */
 export async function createKubernetesSubject(
   rig: Rig,
   api: Api,
-  { image = rig.image, pooler = poolerImage(), size = SHARED, store = null }: SubjectOptions = {},
+  options: SubjectOptions = {},
 ): Promise<KubernetesSubject> {
+  const { image = rig.image, pooler = poolerImage(), size = SHARED, store = null } = options;
+  const { placement = {}, walStorageClass = null } = options;
   const directory = await mkdtemp(join(tmpdir(), 'hd-'));
   const authority = await openCertificateAuthority(directory);
   const [projectId, changed] = [newId(), new Set<string>()];
@@ -101,6 +107,9 @@ export async function createKubernetesSubject(
     storageClass: rig.storageClass,
     images: { [MAJOR]: image },
     poolerImage: pooler,
+    placementOf: () => placement,
+    walStorageClass,
+    imagePull: null,
   };
   const [records, logs] = [createMemoryRecords({ take }), createMemoryLogs()];
   const make = (): Engine =>

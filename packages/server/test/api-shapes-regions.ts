@@ -74,7 +74,9 @@ test('a region on Kubernetes is added, examined, used and removed', async () => 
       500,
     );
   kubernetes.refuseClusters(noWebhook);
-  expect(await callApi('DELETE', `${services}/${id}`)).toMatchObject(refused);
+  // What cannot be undone is not accepted where a delete is refused.
+  for (const query of ['', '?purge=true', '?purge=true&dry_run=true'])
+    expect(await callApi('DELETE', `${services}/${id}${query}`)).toMatchObject(refused);
   kubernetes.refuseClusters(null);
   expect(await callApi('DELETE', '/regions/kube')).toMatchObject({
     status: 409,
@@ -189,6 +191,62 @@ test('the images of a region are set, and those that services need stay', async 
     body: enough,
   });
   await callApi('DELETE', `${services}/${String(made.body['service_id'])}?purge=true`);
+  await untilExpected('the region can be deleted', async () =>
+    expect((await callApi('DELETE', '/regions/kube')).status).toBe(204),
+  );
+});
+
+test('where pods run is set for a region, or for a service of it, and is shown', async () => {
+  const { kubeconfig } = kubernetes;
+  const auths = JSON.stringify({ auths: { 'registry.example.com': { auth: 'dTpw' } } });
+  const placement = { node_selector: { pool: 'db' }, priority_class: 'databases' };
+  expect(
+    await callApi('POST', '/regions', {
+      ...{ code: 'kube', kubeconfig, placement, wal_storage_class: 'fast' },
+      image_pull_secret: auths,
+    }),
+  ).toMatchObject({
+    status: 201,
+    body: {
+      placement,
+      service_placements: {},
+      wal_storage_class: 'fast',
+      image_pull_registries: ['registry.example.com'],
+    },
+  });
+  const set = (body: object, query = '') => callApi('PUT', `/regions/kube/placement${query}`, body);
+  const twice = [{ topology_key: 'zone' }, { topology_key: 'zone' }];
+  for (const [body, message] of [
+    [{ placement: { topology_spread: twice } }, 'two rules have the key zone'],
+    [{ placement: { node_selector: { 'a b': 'x' } } }, 'a b'],
+    [{ service_id: 'abcde12345' }, 'expected that of the service'],
+    [{ service_id: 'abcde12345', placement: {}, wal_storage_class: null }, 'of the region'],
+    [{ image_pull_secret: '{"auths":{"quay.io":{}}}' }, 'no credentials of quay.io'],
+    [{ image_pull_secret: 'dTpw' }, 'expected the config.json'],
+  ] as const)
+    expect(await set(body)).toMatchObject({
+      status: 400,
+      body: { message: expect.stringContaining(message) },
+    });
+  expect(await set({ service_id: 'abcde12345', placement: {} })).toMatchObject({ status: 404 });
+  const services = `/projects/${cloud.projectId}/services`;
+  const made = await callApi('POST', services, { name: 'a', region_code: 'kube', addons: [] });
+  const id = String(made.body['service_id']);
+  const own = { topology_spread: [{ topology_key: 'zone', required: true }] };
+  await set({ service_id: id, placement: {} }, '?dry_run=true');
+  expect(await set({ service_id: id, placement: own })).toMatchObject({
+    status: 200,
+    body: { placement, service_placements: { [id]: own }, wal_storage_class: 'fast' },
+  });
+  expect(await set({ image_pull_secret: null, wal_storage_class: null })).toMatchObject({
+    status: 200,
+    body: { placement, wal_storage_class: null, image_pull_registries: [] },
+  });
+  expect(await set({ service_id: id, placement: {} })).toMatchObject({
+    body: { service_placements: {} },
+  });
+  expect(JSON.stringify((await callApi('GET', '/regions')).body)).not.toContain('dTpw');
+  await callApi('DELETE', `${services}/${id}?purge=true`);
   await untilExpected('the region can be deleted', async () =>
     expect((await callApi('DELETE', '/regions/kube')).status).toBe(204),
   );

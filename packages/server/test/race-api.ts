@@ -114,7 +114,7 @@ export async function openRaceApi(
         open: notRaced,
         tryStore: notRaced,
         useStore: notRaced,
-        useImages: notRaced,
+        useSettings: notRaced,
         close: notRaced,
       },
       events: createEventHub(store),

@@ -13,6 +13,7 @@ import { note, say, showAs, showList } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
 import { FINDING_VIEW, REGION_VIEW } from '../views.ts';
 import { KUBERNETES_REGION_VIEW } from '../views-region.ts';
+import { addPlacement, placing, placementOf, readPullSecret, type Placing } from './placement.ts';
 
 type Adding = Changing & {
   kubeconfig?: string;
@@ -24,7 +25,7 @@ type Adding = Changing & {
   image?: readonly string[];
   extensions?: readonly string[];
   poolerImage?: string;
-};
+} & Placing;
 
 type Storing = Changing & {
   s3: string;
@@ -69,11 +70,13 @@ export function addRegion(program: Command): void {
 
 /** The commands of regions on Kubernetes. */
 function addClusters(region: Command): void {
-  verb(region, 'add <code>', {
-    does: 'Add a Kubernetes cluster with CloudNativePG as a region (docs/kubernetes.md).',
-    example: 'howdah region add kube --kubeconfig kube.yaml --host db.example.com',
-    takes: ['output', 'dryRun'],
-  })
+  placing(
+    verb(region, 'add <code>', {
+      does: 'Add a Kubernetes cluster with CloudNativePG as a region (docs/kubernetes.md).',
+      example: 'howdah region add kube --kubeconfig kube.yaml --host db.example.com',
+      takes: ['output', 'dryRun'],
+    }),
+  )
     .option('--kubeconfig <file>', 'with its certificates and keys in it, - for standard input')
     .option('--context <name>', 'a context of the kubeconfig; default: its current one')
     .option('--host <host>', 'at which clients reach the nodes; default: that of the first node')
@@ -152,6 +155,8 @@ function addClusters(region: Command): void {
       });
     });
 
+  addPlacement(region);
+
   verb(region, 'clusters', {
     does: 'List the regions on Kubernetes with their clusters.',
     example: 'howdah region clusters',
@@ -191,6 +196,9 @@ async function bodyOf(code: string, options: Adding): Promise<Schemas['AddRegion
     ...given('storage_class', storageClass),
     ...given('images', image === undefined ? undefined : imagesOf(image)),
     ...moreImagesOf(options),
+    ...given('placement', placementOf(options)),
+    ...given('wal_storage_class', options.walStorageClass),
+    ...given('image_pull_secret', await readPullSecret(options)),
   };
 }
 

@@ -1832,6 +1832,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/regions/{region_code}/placement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set on which nodes the pods of a region on Kubernetes run
+         * @description Needs an admin key of the operator project. It is for servers, poolers, read replica sets and the pods that verify backups. Fields that are left out stay. Servers get another placement with their next restart, resize or start, and their pooler with them.
+         */
+        put: operations["setPlacement"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/regions/{region_code}": {
         parameters: {
             query?: never;
@@ -2140,7 +2160,7 @@ export interface components {
              * @description for programs
              * @enum {string}
              */
-            code: "DISK" | "STORAGE" | "ARCHIVE" | "SNAPSHOT" | "VERIFICATION" | "REPOSITORY" | "REPLICA_MISSING" | "MEMORY" | "MINOR_VERSION" | "NOT_INSTALLED" | "CLUSTER_CHANGED";
+            code: "DISK" | "STORAGE" | "ARCHIVE" | "SNAPSHOT" | "VERIFICATION" | "REPOSITORY" | "REPLICA_MISSING" | "MEMORY" | "MINOR_VERSION" | "NOT_INSTALLED" | "CLUSTER_CHANGED" | "REGION_AWAY";
             /** @description for people: what is wrong, with figures, and what fixes it */
             message: string;
         };
@@ -2763,6 +2783,15 @@ export interface components {
             };
             /** @description the image of PgBouncer, with its version as the tag: REPOSITORY:1.25.1 */
             pooler_image: string;
+            placement: components["schemas"]["Placement"];
+            /** @description the fields that services have in place of those of the region, by their ids */
+            service_placements: {
+                [key: string]: components["schemas"]["Placement"];
+            };
+            /** @description of the volume for WAL of new services; null: WAL is with the data */
+            wal_storage_class: string | null;
+            /** @description the registries of images whose credentials are set; answers never have those */
+            image_pull_registries: string[];
             /** @description where WAL and base backups of its services are kept; null: nowhere */
             object_store: {
                 /** @description of an S3 server: https://HOST or https://HOST:PORT */
@@ -2814,6 +2843,11 @@ export interface components {
             };
             /** @description the image of PgBouncer, with its version as the tag: REPOSITORY:1.25.1 */
             pooler_image?: string;
+            placement?: components["schemas"]["Placement"];
+            /** @description the storage class of a second volume of new services, for their WAL; they have no snapshots */
+            wal_storage_class?: string;
+            /** @description the credentials of registries of images, as the config.json of docker or podman: {"auths":{"HOST":{"auth":"…"}}} */
+            image_pull_secret?: string;
         };
         SetObjectStore: {
             /** @description of an S3 server: https://HOST or https://HOST:PORT */
@@ -2842,6 +2876,44 @@ export interface components {
             };
             /** @description the image of PgBouncer, with its version as the tag: REPOSITORY:1.25.1 */
             pooler_image?: string;
+        };
+        Placement: {
+            /** @description labels that a node must have */
+            node_selector?: {
+                [key: string]: string;
+            };
+            /** @description taints of nodes that are no obstacle */
+            tolerations?: {
+                /** @description of the taint */
+                key: string;
+                /** @description of the taint; absent: any */
+                value?: string;
+                /**
+                 * @description of the taint; absent: any
+                 * @enum {string}
+                 */
+                effect?: "NoSchedule" | "PreferNoSchedule" | "NoExecute";
+            }[];
+            /** @description how the servers of one service are spread over nodes */
+            topology_spread?: {
+                /** @description the label of nodes whose values are the places, like topology.kubernetes.io/zone */
+                topology_key: string;
+                /** @description by how many servers two places may differ; default: 1 */
+                max_skew?: number;
+                /** @description whether a server waits that cannot be placed so; default: false, it is placed all the same */
+                required?: boolean;
+            }[];
+            /** @description the PriorityClass of pods */
+            priority_class?: string;
+        };
+        SetPlacement: {
+            placement?: components["schemas"]["Placement"];
+            /** @description a service or read replica set of the region, whose fields come before those of the region; absent: the region */
+            service_id?: string;
+            /** @description null: WAL is with the data */
+            wal_storage_class?: string | null;
+            /** @description null: it is removed */
+            image_pull_secret?: string | null;
         };
         UpdatePassword: {
             /** @description 8 to 128 characters without control characters */
@@ -22179,6 +22251,163 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["SetImages"];
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KubernetesRegion"];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    setPlacement: {
+        parameters: {
+            query?: {
+                /** @description true: nothing is changed; the answer describes the change */
+                dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
+            header?: never;
+            path: {
+                region_code: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetPlacement"];
             };
         };
         responses: {

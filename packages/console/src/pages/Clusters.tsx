@@ -91,6 +91,35 @@ function FormButton({
   );
 }
 
+type Row = [string, ReactNode];
+
+/** Where pods run, as far as it is set: `howdah region set-placement` does that. */
+function placeRows(
+  {
+    node_selector: labels,
+    tolerations,
+    topology_spread: spread,
+    priority_class,
+  }: Cluster['placement'],
+  services: number,
+): Row[] {
+  const texts: [string, string][] = [
+    [
+      'Nodes',
+      Object.entries(labels ?? {})
+        .map(([key, value]) => `${key}=${value}`)
+        .join(', '),
+    ],
+    ['Tolerations', (tolerations ?? []).map(({ key, value }) => [key, value].join('=')).join(', ')],
+    ['Spread over', (spread ?? []).map(({ topology_key: key }) => key).join(', ')],
+    ['Priority class', priority_class ?? ''],
+    ['Services with another placement', services === 0 ? '' : `${services}`],
+  ];
+  return texts
+    .filter(([, text]) => text !== '')
+    .map(([name, text]): Row => [name, <span className="mono">{text}</span>]);
+}
+
 const factsOf = ({
   server,
   host,
@@ -101,6 +130,10 @@ const factsOf = ({
   images,
   extensions,
   pooler_image: pooler,
+  placement,
+  service_placements: services,
+  wal_storage_class: walClass,
+  image_pull_registries: registries,
   object_store: store,
 }: Cluster): [string, ReactNode][] => [
   ['API', <span className="mono">{server}</span>],
@@ -118,6 +151,9 @@ const factsOf = ({
     </>,
   ]),
   ['PgBouncer', <span className="mono">{pooler}</span>],
+  ...placeRows(placement, Object.keys(services).length),
+  ...(walClass === null ? [] : [['Storage class of WAL', walClass] satisfies Row]),
+  ...(registries.length === 0 ? [] : [['Image pull secret', registries.join(', ')] satisfies Row]),
   [
     'Object store',
     store === null ? (

@@ -1,6 +1,6 @@
 /** Schemas of regions on Kubernetes. */
 import { Type } from 'typebox';
-import { documented, Named, StringEnum } from '../schema.ts';
+import { documented, Named, Ref, StringEnum } from '../schema.ts';
 import { VISIBLE_PATTERN } from '../text.ts';
 import { ADDON_EXTENSIONS } from '../types.ts';
 import { closed, dateTime } from './parts.ts';
@@ -56,6 +56,113 @@ const poolerImage = Type.String({
   description: 'the image of PgBouncer, with its version as the tag: REPOSITORY:1.25.1',
 });
 
+/** The form of the keys of labels and taints in Kubernetes, and of values. */
+const KEY_PATTERN = '^([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$';
+const VALUE_PATTERN = '^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$';
+const NAME_PATTERN = '^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$';
+
+const className = (description: string) => Type.String({ pattern: NAME_PATTERN, description });
+const labelKey = (description: string) => Type.String({ pattern: KEY_PATTERN, description });
+const labelValue = (description: string) => Type.String({ pattern: VALUE_PATTERN, description });
+
+export const PlacementSchema = Named(
+  'Placement',
+  Type.Object(
+    {
+      node_selector: Type.Optional(
+        Type.Record(Type.String({ pattern: KEY_PATTERN }), labelValue('the value of the label'), {
+          description: 'labels that a node must have',
+          maxProperties: 16,
+          ...closed,
+        }),
+      ),
+      tolerations: Type.Optional(
+        Type.Array(
+          Type.Object(
+            {
+              key: labelKey('of the taint'),
+              value: Type.Optional(labelValue('of the taint; absent: any')),
+              effect: Type.Optional(
+                StringEnum(['NoSchedule', 'PreferNoSchedule', 'NoExecute'], {
+                  description: 'of the taint; absent: any',
+                }),
+              ),
+            },
+            closed,
+          ),
+          { description: 'taints of nodes that are no obstacle', maxItems: 16 },
+        ),
+      ),
+      topology_spread: Type.Optional(
+        Type.Array(
+          Type.Object(
+            {
+              topology_key: labelKey(
+                'the label of nodes whose values are the places, like topology.kubernetes.io/zone',
+              ),
+              max_skew: Type.Optional(
+                Type.Integer({
+                  minimum: 1,
+                  maximum: 10,
+                  description: 'by how many servers two places may differ; default: 1',
+                }),
+              ),
+              required: Type.Optional(
+                Type.Boolean({
+                  description:
+                    'whether a server waits that cannot be placed so; default: false, it is ' +
+                    'placed all the same',
+                }),
+              ),
+            },
+            closed,
+          ),
+          { description: 'how the servers of one service are spread over nodes', maxItems: 4 },
+        ),
+      ),
+      priority_class: Type.Optional(className('the PriorityClass of pods')),
+    },
+    closed,
+  ),
+);
+export type Placement = Type.Static<typeof PlacementSchema>;
+
+const walClass = className(
+  'the storage class of a second volume of new services, for their WAL; they have no snapshots',
+);
+const pullSecret = Type.String({
+  minLength: 2,
+  maxLength: 65_536,
+  description:
+    'the credentials of registries of images, as the config.json of docker or podman: ' +
+    '{"auths":{"HOST":{"auth":"…"}}}',
+});
+
+export const SetPlacementBody = Named(
+  'SetPlacement',
+  Type.Object(
+    {
+      placement: Type.Optional(Ref(PlacementSchema)),
+      service_id: Type.Optional(
+        Type.String({
+          pattern: '^[a-z0-9]{10}$',
+          description:
+            'a service or read replica set of the region, whose fields come before those of the ' +
+            'region; absent: the region',
+        }),
+      ),
+      wal_storage_class: Type.Optional(
+        Type.Union([walClass, Type.Null()], { description: 'null: WAL is with the data' }),
+      ),
+      image_pull_secret: Type.Optional(
+        Type.Union([pullSecret, Type.Null()], { description: 'null: it is removed' }),
+      ),
+    },
+    closed,
+  ),
+);
+export type SetPlacementBody = Type.Static<typeof SetPlacementBody>;
+
 export const AddRegionBody = Named(
   'AddRegion',
   Type.Object(
@@ -97,6 +204,9 @@ export const AddRegionBody = Named(
       images: Type.Optional(images),
       extensions: Type.Optional(extensions),
       pooler_image: Type.Optional(poolerImage),
+      placement: Type.Optional(Ref(PlacementSchema)),
+      wal_storage_class: Type.Optional(walClass),
+      image_pull_secret: Type.Optional(pullSecret),
     },
     closed,
   ),
@@ -177,6 +287,16 @@ export const KubernetesRegionSchema = Named(
     images,
     extensions,
     pooler_image: poolerImage,
+    placement: Ref(PlacementSchema),
+    service_placements: Type.Record(Type.String(), Ref(PlacementSchema), {
+      description: 'the fields that services have in place of those of the region, by their ids',
+    }),
+    wal_storage_class: Type.Union([walClass, Type.Null()], {
+      description: 'of the volume for WAL of new services; null: WAL is with the data',
+    }),
+    image_pull_registries: Type.Array(Type.String(), {
+      description: 'the registries of images whose credentials are set; answers never have those',
+    }),
     object_store: Type.Union(
       [
         Type.Object({

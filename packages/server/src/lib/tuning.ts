@@ -56,6 +56,11 @@ export const ROUNDS = {
   snapshotClasses: { everyMs: 30 * SECOND_MS, why: 'classes come and go with drivers, rarely' },
   nodeCapacity: { everyMs: 30 * SECOND_MS, why: 'a new node is used within a minute' },
   certificates: { everyMs: 6 * HOUR_MS, why: 'certificates are renewed days before they end' },
+  clusterAnswers: {
+    everyMs: 10 * SECOND_MS,
+    why: 'a region that is away is shown within a minute',
+  },
+  pullSecrets: { everyMs: 30 * SECOND_MS, why: 'other credentials are used by pods that start' },
   archives: { everyMs: 20 * SECOND_MS, why: 'WAL that is not archived is shown within minutes' },
   archiveSizes: { everyMs: 20 * SECOND_MS, why: 'a new archive gets a size; others each hour' },
   keptLogs: { everyMs: MINUTE_MS, why: 'Kubernetes rotates the log of a busy pod in minutes' },

@@ -34,6 +34,7 @@ import { makeChange, type Caller, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { gatewayTaken, portsOf, refuseDomain } from './region-domain.ts';
 import { imagesOf, POOLER_IMAGE, refuseNeeded } from './region-images.ts';
+import { refusePlacement, sealedRegistries } from './region-registries.ts';
 import { findRegion } from './regions.ts';
 
 /** How a cluster is reached; null: by the service account of the pod. */
@@ -73,8 +74,8 @@ export type KubernetesRegionContext = ControlContext & {
     tryStore: (store: ObjectStore, readOnly: boolean) => Promise<void>;
     /** Has a region keep WAL and base backups in the bucket that is set. */
     useStore: (row: KubernetesRegionRow) => void;
-    /** Has a region use the images that are set. */
-    useImages: (row: KubernetesRegionRow) => void;
+    /** Has a region use the images and the placement that are set. */
+    useSettings: (row: KubernetesRegionRow) => void;
     /** Ends serving a region. */
     close: (code: string) => Promise<void>;
   };
@@ -86,7 +87,7 @@ export async function describeKubernetesRegions({
   return (await listKubernetesRegions(store.db)).map(documentOf);
 }
 
-function documentOf(row: KubernetesRegionRow): KubernetesRegionDocument {
+export function documentOf(row: KubernetesRegionRow): KubernetesRegionDocument {
   const { code, server, host, domain, first_port, last_port, storage_class, pooler_image } = row;
   const { object_store: store } = row;
   const created = row.created.toISOString();
@@ -103,6 +104,10 @@ function documentOf(row: KubernetesRegionRow): KubernetesRegionDocument {
       Object.entries(row.extensions).map(([major, names]) => [major, [...names]]),
     ),
     pooler_image,
+    placement: row.placement,
+    service_placements: { ...row.service_placements },
+    wal_storage_class: row.wal_storage_class,
+    image_pull_registries: [...row.image_pull_registries],
     object_store: store === null ? null : storeDocument(store),
     created,
   };
@@ -118,6 +123,8 @@ export async function addRegion(
   const { first_port, last_port } = portsOf(body);
   refuseTaken(context, body.code);
   const { images, extensions } = imagesOf(body);
+  const pullSecret = body.image_pull_secret ?? null;
+  refusePlacement(body.placement ?? {});
   const access = accessOf(body);
   const probed = await clusters.probe(access, body.code);
   if (probed.clusters > 0)
@@ -145,6 +152,9 @@ export async function addRegion(
       images: JSON.stringify(images),
       extensions: JSON.stringify(extensions),
       pooler_image: body.pooler_image ?? POOLER_IMAGE,
+      placement: JSON.stringify(body.placement ?? {}),
+      wal_storage_class: body.wal_storage_class ?? null,
+      ...sealedRegistries(clusters.sealer, pullSecret),
     });
     await insertRegion(tx, body.code, first_port);
     return { operationId: null, doc: JSON.stringify(documentOf(row)) };
@@ -175,7 +185,7 @@ export async function setImages(
   });
   const row = await findKubernetesRegion(store.db, code);
   if (row === null || caller.dryRun) return set;
-  clusters.useImages(row);
+  clusters.useSettings(row);
   // A settled service is looked at once an hour.
   await store.db.transaction().execute(async (tx) => {
     for (const id of await listPooled(tx, code)) await makeDue(tx, id);
@@ -344,7 +354,10 @@ async function refuseUsed(tx: Tx, code: string): Promise<void> {
     throw new ApiError('CONFLICT', `the region ${code} has ${vpcs} VPCs; delete them first`);
 }
 
-function rowOrRefuse(rows: readonly KubernetesRegionRow[], code: string): KubernetesRegionRow {
+export function rowOrRefuse(
+  rows: readonly KubernetesRegionRow[],
+  code: string,
+): KubernetesRegionRow {
   const row = rows.find((one) => one.code === code);
   if (row !== undefined) return row;
   throw new ApiError(

@@ -69,6 +69,44 @@ export async function updateImages(
     .executeTakeFirstOrThrow();
 }
 
+type PlacementColumns = Pick<
+  Insertable<Tables['kubernetes_regions']>,
+  | 'placement'
+  | 'service_placements'
+  | 'wal_storage_class'
+  | 'image_pull_sealed'
+  | 'image_pull_registries'
+>;
+
+export async function updatePlacement(
+  tx: Tx,
+  code: string,
+  columns: PlacementColumns,
+): Promise<KubernetesRegionRow> {
+  return tx
+    .updateTable('kubernetes_regions')
+    .set(columns)
+    .where('code', '=', code)
+    .returningAll()
+    .executeTakeFirstOrThrow();
+}
+
+/** Those of some services and read replica sets that are in a region. */
+export async function listServicesIn(
+  tx: Tx,
+  region: string,
+  ids: readonly string[],
+): Promise<string[]> {
+  if (ids.length === 0) return [];
+  const rows = await tx
+    .selectFrom('services')
+    .select('id')
+    .where('region_code', '=', region)
+    .where('id', 'in', ids)
+    .execute();
+  return rows.map(({ id }) => id);
+}
+
 /** The versions and add-ons of the services of a region, deleted and arriving ones included. */
 export async function listImageNeeds(
   tx: Tx,

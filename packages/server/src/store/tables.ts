@@ -6,6 +6,7 @@ import type {
   EventType,
   ExporterType,
   PeeringStatus,
+  Placement,
   RepositoryType,
   Role,
 } from '@howdah/contract';
@@ -206,6 +207,16 @@ export interface Tables {
     /** Those of each image beside the contributed modules. */
     extensions: ColumnType<Readonly<Record<string, readonly AddonExtension[]>>, string, string>;
     pooler_image: string;
+    /** On which nodes the pods of its services run. */
+    placement: ColumnType<Placement, string | undefined, string>;
+    /** What services have in place of that, by their ids. */
+    service_placements: ColumnType<Readonly<Record<string, Placement>>, string | undefined, string>;
+    /** The storage class of a volume for WAL of new services; null: WAL is with the data. */
+    wal_storage_class: string | null;
+    /** The credentials of registries of images, encrypted; null: none are set. */
+    image_pull_sealed: Buffer | null;
+    /** The registries of those. */
+    image_pull_registries: ColumnType<readonly string[], string | undefined, string>;
     /** Without secrets; null: none is set. */
     object_store: ColumnType<
       ObjectStorePlace | null,

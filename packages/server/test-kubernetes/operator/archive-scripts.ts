@@ -37,6 +37,7 @@ ends = [(datetime.fromisoformat(one["end_time_iso"]), one["backup_id"]) for one 
 print(max(one for one in ends if one[0] <= target)[1])')
 barman-cloud-restore $store "$DESTINATION" "$ARCHIVE_SOURCE" "$backup" "$data"
 chmod 700 "$data"
+move_wal
 rm -rf "$data/log"
 cat >"$data/double.conf" <<END
 restore_command = 'barman-cloud-wal-restore $store $DESTINATION $ARCHIVE_SOURCE %f %p'

@@ -37,6 +37,13 @@ const DATA_SOURCE = Type.Object({
   name: Type.String(),
 });
 
+const STORAGE = Type.Object({
+  size: Type.String(),
+  storageClass: Type.Optional(Type.String()),
+  pvcTemplate: Type.Optional(Type.Object({ accessModes: Type.Array(Type.String()) })),
+});
+export type Storage = Static<typeof STORAGE>;
+
 const PLUGIN = Type.Object({
   name: Type.Literal('barman-cloud.cloudnative-pg.io'),
   parameters: Type.Object({ barmanObjectName: Type.String(), serverName: Type.String() }),
@@ -59,11 +66,17 @@ export const CLUSTER = Type.Object({
     instances: Type.Number(),
     imageName: Type.String(),
     inheritedMetadata: Type.Object({ labels: TEXTS }),
-    storage: Type.Object({
-      size: Type.String(),
-      storageClass: Type.Optional(Type.String()),
-      pvcTemplate: Type.Optional(Type.Object({ accessModes: Type.Array(Type.String()) })),
-    }),
+    storage: STORAGE,
+    walStorage: Type.Optional(STORAGE),
+    affinity: Type.Optional(
+      Type.Object({
+        nodeSelector: Type.Optional(TEXTS),
+        tolerations: Type.Optional(Type.Array(Type.Unknown())),
+      }),
+    ),
+    topologySpreadConstraints: Type.Optional(Type.Array(Type.Unknown())),
+    priorityClassName: Type.Optional(Type.String()),
+    imagePullSecrets: Type.Optional(Type.Array(KEY)),
     resources: Type.Unknown(),
     postgresql: Type.Object({
       parameters: TEXTS,
@@ -241,6 +254,9 @@ export const clusterPath = ({ metadata: { namespace, name } }: Cluster): string 
 /** The name of the pod and of the volume of a server. @param ordinal from 1 */
 export const serverName = ({ metadata }: Cluster, ordinal: number): string =>
   `${metadata.name}-${ordinal}`;
+
+/** The volume for WAL of a server: specs.GetPVCName of CloudNativePG. */
+export const walClaim = (server: string): string => `${server}-wal`;
 
 /** The number of the server that a pod or a volume belongs to; null: it is that of a job. */
 export function ordinalOf({ metadata }: Pod | Claim): number | null {

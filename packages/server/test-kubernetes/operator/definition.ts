@@ -59,6 +59,7 @@ const spec = object(
     imageName: text,
     inheritedMetadata: object({ labels: textMap, annotations: textMap }),
     storage,
+    walStorage: storage,
     resources: object({ requests: quantities, limits: quantities }),
     postgresql: object({
       parameters: textMap,
@@ -153,7 +154,22 @@ const spec = object(
         ),
       }),
     }),
-    affinity: object({ enablePodAntiAffinity: yes, podAntiAffinityType: text }),
+    affinity: object({
+      enablePodAntiAffinity: yes,
+      podAntiAffinityType: text,
+      nodeSelector: textMap,
+      tolerations: list(
+        object({ key: text, operator: text, value: text, effect: text }, { required: ['key'] }),
+      ),
+    }),
+    topologySpreadConstraints: list(
+      object(
+        { topologyKey: text, maxSkew: number, whenUnsatisfiable: text, labelSelector: anything },
+        { required: ['topologyKey', 'maxSkew', 'whenUnsatisfiable'] },
+      ),
+    ),
+    priorityClassName: text,
+    imagePullSecrets: list(object({ name: text }, { required: ['name'] })),
     primaryUpdateStrategy: text,
     primaryUpdateMethod: text,
     startDelay: number,
@@ -179,6 +195,11 @@ const spec = object(
           '!has(self.postgresql) || !has(self.postgresql.synchronous) || ' +
           'self.postgresql.synchronous.number < self.instances',
         message: 'the number of synchronous standbys must be less than that of the instances',
+      },
+      {
+        // validateWalStorageChange of cluster_webhook.go of CloudNativePG.
+        rule: '!has(oldSelf.walStorage) || has(self.walStorage)',
+        message: 'walStorage cannot be disabled once configured',
       },
       {
         // docs/cloudnativepg.md, fact 44.

@@ -9,7 +9,9 @@ import {
   isReplica,
   serverName,
   sourceOf,
+  walClaim,
   type Cluster,
+  type Storage,
 } from './cluster.ts';
 import { ARCHIVE, RESTORE } from './archive-scripts.ts';
 import {
@@ -149,30 +151,49 @@ export function servicesOf(cluster: Cluster): (Named & Readonly<{ spec: object }
   return [...own, ...more];
 }
 
-/** @param status of a standby, which clones the primary by itself: `ready` */
-export function claimOf(
+/**
+ * The volumes of a server: that of its data, and that of its WAL if it has one.
+ *
+ * @param status of a standby, which clones the primary by itself: `ready`
+ */
+export function claimsOf(
   cluster: Cluster,
   ordinal: number,
   status: 'initializing' | 'ready',
-): object {
-  const { size, storageClass, pvcTemplate } = cluster.spec.storage;
-  const labels = { 'cnpg.io/pvcRole': 'PG_DATA' };
+): object[] {
+  const { storage, walStorage } = cluster.spec;
+  const name = serverName(cluster, ordinal);
   const dataSource = cluster.spec.bootstrap.recovery?.volumeSnapshots?.storage;
-  return {
+  const wal =
+    walStorage === undefined
+      ? []
+      : [
+          {
+            metadata: metadataOf(cluster, walClaim(name), { 'cnpg.io/pvcRole': 'PG_WAL' }),
+            spec: claimSpec(walStorage),
+          },
+        ];
+  const data = {
     metadata: {
-      ...metadataOf(cluster, serverName(cluster, ordinal), labels),
+      ...metadataOf(cluster, name, { 'cnpg.io/pvcRole': 'PG_DATA' }),
       annotations: { [CLAIM_STATUS]: status },
     },
     spec: {
-      // docs/cloudnativepg.md, fact 45.
-      accessModes: pvcTemplate?.accessModes ?? ['ReadWriteOnce'],
-      resources: { requests: { storage: size } },
-      ...(storageClass === undefined ? {} : { storageClassName: storageClass }),
+      ...claimSpec(storage),
       // Those of standbys begin empty: docs/cloudnativepg.md, fact 25.
       ...(dataSource === undefined || status === 'ready' ? {} : { dataSource }),
     },
   };
+  // That of the data last: it is looked for.
+  return [...wal, data];
 }
+
+const claimSpec = ({ size, storageClass, pvcTemplate }: Storage): object => ({
+  // docs/cloudnativepg.md, fact 45.
+  accessModes: pvcTemplate?.accessModes ?? ['ReadWriteOnce'],
+  resources: { requests: { storage: size } },
+  ...(storageClass === undefined ? {} : { storageClassName: storageClass }),
+});
 
 /**
  * The job that makes the data of the first server. Each failure makes another pod, as for the jobs
@@ -251,8 +272,21 @@ export function templateOf({ metadata, spec }: Cluster): string {
     metadata.annotations?.[RESTARTED],
     // The plugin is a container of the pod: internal/cnpgi/operator/lifecycle.go of it.
     spec.plugins,
+    placeOf(spec),
   ]);
 }
+
+/** Where its pods run: pkg/specs/pods.go and podspec_diff.go of CloudNativePG. */
+const placeOf = ({
+  affinity,
+  topologySpreadConstraints,
+  priorityClassName,
+}: Cluster['spec']): object => ({
+  ...(affinity?.nodeSelector === undefined ? {} : { nodeSelector: affinity.nodeSelector }),
+  ...(affinity?.tolerations === undefined ? {} : { tolerations: affinity.tolerations }),
+  ...(topologySpreadConstraints === undefined ? {} : { topologySpreadConstraints }),
+  ...(priorityClassName === undefined ? {} : { priorityClassName }),
+});
 
 const conninfoOf = (parameters: Readonly<Record<string, string>>): string =>
   Object.entries(parameters)
@@ -293,8 +327,12 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
     SOURCE: source === null ? undefined : conninfoOf(source.connectionParameters),
     REPLICA: isReplica(cluster) ? 'yes' : 'no',
   };
+  const hasWalVolume = spec.walStorage !== undefined;
   return {
     hostname: server,
+    ...placeOf(spec),
+    // CloudNativePG has them in the service account of its pods.
+    ...(spec.imagePullSecrets === undefined ? {} : { imagePullSecrets: spec.imagePullSecrets }),
     securityContext: POD_SECURITY,
     terminationGracePeriodSeconds: 30,
     enableServiceLinks: false,
@@ -314,6 +352,7 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
         ],
         volumeMounts: [
           { name: 'data', mountPath: '/var/lib/postgresql/data' },
+          ...(hasWalVolume ? [{ name: 'wal', mountPath: '/var/lib/postgresql/wal' }] : []),
           { name: 'temporary', mountPath: '/tmp' },
           { name: 'memory', mountPath: '/dev/shm' },
           { name: 'config', mountPath: '/config' },
@@ -330,6 +369,9 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
     ],
     volumes: [
       { name: 'data', persistentVolumeClaim: { claimName: server } },
+      ...(hasWalVolume
+        ? [{ name: 'wal', persistentVolumeClaim: { claimName: walClaim(server) } }]
+        : []),
       { name: 'temporary', emptyDir: {} },
       { name: 'memory', emptyDir: { medium: 'Memory' } },
       { name: 'config', configMap: { name: settingsName(cluster) } },

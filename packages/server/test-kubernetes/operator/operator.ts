@@ -19,6 +19,7 @@ import {
   ordinalOf,
   POD,
   SECRET,
+  walClaim,
   type Claim,
   type Cluster,
   type Job,
@@ -238,6 +239,10 @@ function seenOf(cluster: Cluster, { pods, claims, jobs, secrets }: Listed): Seen
   return {
     cluster,
     claims: volumes,
+    walClaims: kept.filter(
+      ({ metadata }) =>
+        metadata.namespace === namespace && names.map(walClaim).includes(metadata.name),
+    ),
     job:
       jobs.find((one) => one.metadata.namespace === namespace && one.metadata.name === jobName) ??
       null,

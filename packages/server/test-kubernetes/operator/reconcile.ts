@@ -14,6 +14,7 @@ import {
   ordinalOf,
   pathIn,
   serverName,
+  walClaim,
   type Claim,
   type Cluster,
   type Condition,
@@ -21,7 +22,7 @@ import {
 } from './cluster.ts';
 import {
   CLAIM_STATUS,
-  claimOf,
+  claimsOf,
   clientAuthorityName,
   firstJob,
   metadataOf,
@@ -63,10 +64,8 @@ export async function makeObjects(api: Api, cluster: Cluster): Promise<void> {
   });
   // A Cluster that lost its first server in a change of the primary does not get it back.
   if (cluster.status?.currentPrimary === undefined)
-    await api.create(
-      pathIn(namespace, 'persistentvolumeclaims'),
-      claimOf(cluster, 1, 'initializing'),
-    );
+    for (const claim of claimsOf(cluster, 1, 'initializing'))
+      await api.create(pathIn(namespace, 'persistentvolumeclaims'), claim);
 }
 
 const AUTHORITY = Type.Object({
@@ -105,14 +104,8 @@ export type RoundFaults = Readonly<{
 
 export async function reconcile(tools: Tools, seen: Seen, faults: RoundFaults): Promise<void> {
   const { api } = tools;
-  const { cluster, claims } = seen;
-  const { namespace } = cluster.metadata;
-  const { size } = cluster.spec.storage;
-  for (const { metadata, spec } of claims)
-    if (spec.resources.requests.storage !== size)
-      await api.merge(pathIn(namespace, 'persistentvolumeclaims', metadata.name), {
-        spec: { resources: { requests: { storage: size } } },
-      });
+  const { cluster } = seen;
+  await growVolumes(api, seen);
   await renewVolumes(api, seen);
   const wanted = cluster.metadata.annotations?.[HIBERNATION] === 'on';
   const status = wanted ? await hibernate(api, seen, faults) : await run(tools, seen);
@@ -122,6 +115,19 @@ export async function reconcile(tools: Tools, seen: Seen, faults: RoundFaults): 
     ...status,
     ...(phase === null ? {} : { phase }),
   });
+}
+
+async function growVolumes(api: Api, { cluster, claims, walClaims }: Seen): Promise<void> {
+  const { metadata, spec: wanted } = cluster;
+  const sized = [
+    ...claims.map((claim) => [claim, wanted.storage.size] as const),
+    ...walClaims.map((claim) => [claim, wanted.walStorage?.size] as const),
+  ];
+  for (const [claim, size] of sized)
+    if (size !== undefined && claim.spec.resources.requests.storage !== size)
+      await api.merge(pathIn(metadata.namespace, 'persistentvolumeclaims', claim.metadata.name), {
+        spec: { resources: { requests: { storage: size } } },
+      });
 }
 
 /** The primary of a Cluster whose status has none yet, once its pod is there. */
@@ -243,10 +249,8 @@ async function scale(api: Api, { cluster, claims, servers }: Seen): Promise<Stat
   if (claims.length === instances) return null;
   if (claims.length < instances) {
     const ordinals = claims.map((claim) => ordinalOf(claim) ?? 0);
-    await api.create(
-      pathIn(namespace, 'persistentvolumeclaims'),
-      claimOf(cluster, Math.max(...ordinals) + 1, 'ready'),
-    );
+    for (const claim of claimsOf(cluster, Math.max(...ordinals) + 1, 'ready'))
+      await api.create(pathIn(namespace, 'persistentvolumeclaims'), claim);
     return changing(PHASES.joining);
   }
   const current = currentPrimary(cluster);
@@ -254,6 +258,8 @@ async function scale(api: Api, { cluster, claims, servers }: Seen): Promise<Stat
   if (last === undefined) return null;
   const { name } = last.metadata;
   await api.remove(pathIn(namespace, 'persistentvolumeclaims', name));
+  if (cluster.spec.walStorage !== undefined)
+    await api.remove(pathIn(namespace, 'persistentvolumeclaims', walClaim(name)));
   for (const pod of servers) if (pod.metadata.name === name) await api.remove(podPath(pod));
   return changing(PHASES.waiting);
 }

@@ -30,6 +30,15 @@ fi
 load_libraries() {
   grep '^shared_preload_libraries = ' /config/postgresql.conf >"$data/double.conf"
 }
+# restoreCustomWalDir of pkg/management/postgres/restore.go of CloudNativePG.
+wal=/var/lib/postgresql/wal
+move_wal() {
+  if [ ! -d $wal ] || [ -L "$data/pg_wal" ]; then return; fi
+  rm -rf $wal/pg_wal
+  cp -a "$data/pg_wal" $wal/pg_wal
+  rm -rf "$data/pg_wal"
+  ln -s $wal/pg_wal "$data/pg_wal"
+}
 # Without a wait for standbys, which may have no primary yet.
 set_password() {
   echo "set log_statement = none; set synchronous_commit = local;" \\
@@ -43,6 +52,7 @@ rm -rf "$data"
 # What is lost with the machine is lost with the cluster of a test: nothing is flushed.
 initdb --no-sync --pgdata="$data" --username=postgres --data-checksums --encoding="$ENCODING" \\
   --lc-collate="$COLLATE" --lc-ctype="$CTYPE" --auth=trust >/dev/null
+move_wal
 echo "include 'double.conf'" >>"$data/postgresql.conf"
 load_libraries
 pg_ctl --pgdata="$data" --wait --silent \\
@@ -69,6 +79,7 @@ pg_ctl --pgdata="$data" --wait --silent --mode=fast stop
 export const COPY = `${COMMON}
 rm -rf "$data"
 pg_basebackup --pgdata="$data" --no-sync --checkpoint=fast --dbname="$source"
+move_wal
 # As CloudNativePG makes the file of a server that it has not made (fact 37).
 grep --quiet double.conf "$data/postgresql.conf" 2>/dev/null ||
   echo "include 'double.conf'" >"$data/postgresql.conf"
@@ -89,6 +100,7 @@ pg_ctl --pgdata="$data" --wait --silent --mode=fast stop
  */
 export const RECOVER = `${COMMON}
 rm -rf "$data/postmaster.pid" "$data/log"
+move_wal
 load_libraries
 pg_ctl --pgdata="$data" --wait --silent \\
   --options="-c listen_addresses='' -c unix_socket_directories=/tmp" start
@@ -121,6 +133,7 @@ clone() {
   touch "$data.new/standby.signal"
   rm -rf "$data" "$data.new/log"
   mv "$data.new" "$data"
+  move_wal
 }
 # PostgreSQL refuses a standby that has less of these than its primary.
 at_least_as_primary() {

@@ -30,6 +30,8 @@ export type Seen = Readonly<{
   cluster: Cluster;
   /** The volumes of its servers, in the order of their numbers. */
   claims: readonly Claim[];
+  /** Their volumes for WAL, if they have any. */
+  walClaims: readonly Claim[];
   job: Job | null;
   /** The pods of its servers, in the same order. */
   servers: readonly Pod[];

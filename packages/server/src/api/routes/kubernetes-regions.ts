@@ -6,6 +6,7 @@ import {
   Ref,
   SetObjectStoreBody,
   SetImagesBody,
+  SetPlacementBody,
 } from '@howdah/contract';
 import { Type } from 'typebox';
 import {
@@ -16,6 +17,7 @@ import {
   setObjectStore,
   setImages,
 } from '../../services/kubernetes-regions.ts';
+import { setPlacement } from '../../services/region-placement.ts';
 import { answer, callerOf } from '../changes.ts';
 import type { ApiContext, App } from '../context.ts';
 
@@ -74,6 +76,31 @@ export function kubernetesRegionRoutes(api: App, context: ApiContext): void {
     async (request, reply) => {
       const { params, body } = request;
       return answer(reply, await setImages(context, callerOf(request), params.region_code, body));
+    },
+  );
+
+  api.put(
+    '/regions/:region_code/placement',
+    {
+      schema: {
+        operationId: 'setPlacement',
+        summary: 'Set on which nodes the pods of a region on Kubernetes run',
+        description:
+          `${OPERATORS} It is for servers, poolers, read replica sets and the pods that verify ` +
+          'backups. Fields that are left out stay. Servers get another placement with their next ' +
+          'restart, resize or start, and their pooler with them.',
+        tags,
+        params: ofRegion,
+        body: Ref(SetPlacementBody),
+        response: { 200: Ref(KubernetesRegionSchema) },
+      },
+    },
+    async (request, reply) => {
+      const { params, body } = request;
+      return answer(
+        reply,
+        await setPlacement(context, callerOf(request), params.region_code, body),
+      );
     },
   );
 

@@ -1,4 +1,5 @@
 /** An engine for tests, with a cluster that keeps objects and a server that answers to logins. */
+import type { Placement } from '@howdah/contract';
 import { QUIET } from '../../lib/log.ts';
 import { createRounds } from '../../lib/rounds.ts';
 import { TUNING } from '../../lib/tuning.ts';
@@ -53,6 +54,12 @@ export type Cloud = {
   domain: string | null;
   /** The images of PostgreSQL of the region, by major version. */
   images: Readonly<Record<number, string>>;
+  /** Where pods run: of the region by '', of services by their ids. */
+  placed: Readonly<Record<string, Placement>>;
+  /** The storage class of a volume for WAL of new services; null: WAL is with the data. */
+  walStorageClass: string | null;
+  /** The credentials of registries; null: none are set. */
+  imagePull: Readonly<{ config: string | null }> | null;
   /** The ids of services that the engine has reported as changed. */
   readonly changed: readonly string[];
   /** Another engine on the same cluster. */
@@ -90,6 +97,13 @@ export async function openCloud(
         },
         extensions: { 17: ['timescaledb', 'vector'] },
         poolerImage: 'pgbouncer:1.25.1',
+        placementOf: (...ids) => Object.assign({}, ...['', ...ids].map((id) => cloud.placed[id])),
+        get walStorageClass() {
+          return cloud.walStorageClass;
+        },
+        get imagePull() {
+          return cloud.imagePull;
+        },
       },
       connection: readKubeconfig(kubeconfig, null),
       mayWrite: () => cloud.mayWrite,
@@ -114,6 +128,9 @@ export async function openCloud(
     store: null,
     domain: null,
     images: { 17: 'postgres:17' },
+    placed: {},
+    walStorageClass: null,
+    imagePull: null,
     changed,
     openEngine: () => openEngine(),
     close: async () => {

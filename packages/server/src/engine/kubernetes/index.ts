@@ -12,6 +12,7 @@ import type { ObjectStore } from '../object-store.ts';
 import type { KeptLogs } from '../kept-logs.ts';
 import type { ClusterRecords } from '../records.ts';
 import { whyNoChanges } from './admission.ts';
+import { keepAnswers } from './answers.ts';
 import { createKube } from './api/client.ts';
 import type { Connection } from './api/kubeconfig.ts';
 import { createArchiver } from './archiver.ts';
@@ -27,6 +28,7 @@ import { keepRoom } from './nodes.ts';
 import { createObserving } from './observing.ts';
 import { createNetworkGuard } from './networks.ts';
 import { setPassword } from './password.ts';
+import { keepPullSecrets } from './pull-secrets.ts';
 import { newMemory, type Region } from './region.ts';
 import { newestSnapshot } from './service/backup-state.ts';
 import { askChallenge } from './service/challenge.ts';
@@ -36,7 +38,7 @@ import type { ClusterState } from './service/observed.ts';
 import { planOf } from './service/plan.ts';
 import { removeOnce } from './service/remove.ts';
 import { endpointOf } from './service/routes.ts';
-import { whyNotBackedUp } from './service/snapshots.ts';
+import { WAL_VOLUME, whyNotBackedUp } from './service/snapshots.ts';
 import { createStatements, type Statements } from './statements.ts';
 import { keepSnapshotClass, nameOf } from './storage-classes.ts';
 import { nextVerified } from './verification.ts';
@@ -92,12 +94,14 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     retentionDays: Math.max(1, Math.ceil(options.backups.windowMs / DAY_MS)),
   };
   const nodes = keepRoom(kube, rounds);
+  const answers = keepAnswers(reach, rounds);
   const archiver = createArchiver(reach, rounds, failed);
   const guard = createNetworkGuard(reach, failed);
   const region: Region = {
     ...reach,
     records,
     failovers,
+    answers,
     keptLogs: options.keptLogs,
     logKeeper,
     snapshotClass: snapshotClass.current,
@@ -108,6 +112,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     archiveProblem: archiver.problem,
   };
   const certificates = keepCertificates(region, rounds, failed);
+  const pullSecrets = keepPullSecrets(region, rounds, failed);
   const statements = createStatements(region);
   return {
     get capabilities() {
@@ -137,7 +142,16 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     moves: createMoves(region),
     simulation: null,
     close: async () => {
-      const parts = [certificates, snapshotClass, nodes, archiver, statements, guard];
+      const parts = [
+        answers,
+        certificates,
+        pullSecrets,
+        snapshotClass,
+        nodes,
+        archiver,
+        statements,
+        guard,
+      ];
       for (const part of [...parts, failovers, logKeeper, cache, kube]) await part.close();
     },
   };
@@ -165,6 +179,8 @@ function whyNotForked(
 ): string | null {
   // The call has examined the window.
   if (strategy === 'PITR') return null;
+  const hasWalVolume = cache.cluster(parent)?.walClass != null;
+  if (strategy === 'LAST_SNAPSHOT' && hasWalVolume) return `${WAL_VOLUME}: use PITR or NOW`;
   if (strategy === 'LAST_SNAPSHOT' && 'missing' in snapshotClass())
     return 'its region has no snapshots of volumes (howdah region doctor says why): use PITR';
   if (strategy === 'LAST_SNAPSHOT')
@@ -172,6 +188,7 @@ function whyNotForked(
       ? 'it has no snapshot yet: the first one is taken a minute or two after it is READY'
       : null;
   const isPaused = cache.cluster(parent)?.desired?.running === false;
+  if (isPaused && hasWalVolume) return `the service is PAUSED, and ${WAL_VOLUME}; start it first`;
   if (!isPaused || 'name' in snapshotClass()) return null;
   return (
     'the service is PAUSED, and its region has no snapshots of volumes (howdah region doctor ' +

@@ -17,6 +17,7 @@ const ROLE = Type.Object({
 const TO_EXAMINE = [
   'nodes: list',
   'storageclasses.storage.k8s.io: list',
+  'priorityclasses.scheduling.k8s.io: get',
   'volumesnapshotclasses.snapshot.storage.k8s.io: list',
   'customresourcedefinitions.apiextensions.k8s.io: get',
 ];

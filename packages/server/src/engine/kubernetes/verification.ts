@@ -148,6 +148,8 @@ async function restore(
     major,
     storageGb,
     storageClass: settings.storageClass,
+    placement: settings.placementOf(id),
+    pulls: settings.imagePull !== null,
   };
   if (toMs !== null) {
     const limits = asSettings(limitsOfAnySize({ size: null, major, preload, storageGb }));

@@ -23,6 +23,12 @@ export const KINDS = {
     plural: 'persistentvolumeclaims',
     namespaced: true,
   },
+  priorityClass: {
+    apiVersion: 'scheduling.k8s.io/v1',
+    kind: 'PriorityClass',
+    plural: 'priorityclasses',
+    namespaced: false,
+  },
   storageClass: {
     apiVersion: 'storage.k8s.io/v1',
     kind: 'StorageClass',

@@ -4,7 +4,13 @@
  * Whatever is left out here keeps the default of the operator, which may change with its version:
  * what matters is set.
  */
-import { ADMIN_ROLE, DATABASE_NAME, type AddonExtension, type Size } from '@howdah/contract';
+import {
+  ADMIN_ROLE,
+  DATABASE_NAME,
+  type AddonExtension,
+  type Placement,
+  type Size,
+} from '@howdah/contract';
 import { ownExtensionStatements } from '../../../domain/postgres/own-extension.ts';
 import { COPY_ROLE } from '../../moves.ts';
 import type { Endpoint } from '../../spec.ts';
@@ -26,6 +32,8 @@ import { CONTROL_SQL, controlRole, networkRules, trafficPolicy } from './network
 import { POOLER_DATABASE_SQL, POOLER_SQL, POOLER_TEMPLATE_SQL, poolerRole } from './pooler-role.ts';
 import { READER_DATABASE_SQL, READER_SQL, READER_TEMPLATE_SQL, readerRole } from './reader.ts';
 import { archiverOf, pointInTimeOf } from './object-store.ts';
+import { walVolumeGb } from './parameters.ts';
+import { nodesOf, priorityOf, pullsOf, spreadOf } from './placement.ts';
 import { backupsOf, recoveryOf } from './snapshots.ts';
 
 /** The annotation by which a Cluster is stopped, with its volumes kept. */
@@ -54,6 +62,12 @@ export type RegionSettings = Readonly<{
   host: string;
   /** The domain of services at the TLS gateway; null: services have ports of the nodes. */
   domain: string | null;
+  /** Where pods run of a service, or of a set with the fields of its service before its own. */
+  placementOf: (...ids: readonly string[]) => Placement;
+  /** The storage class of a volume for WAL of new services; null: WAL is with the data. */
+  walStorageClass: string | null;
+  /** The credentials of registries; null: none are set. `config` is null if it is unreadable. */
+  imagePull: Readonly<{ config: string | null }> | null;
 }>;
 
 /** The servers of a Cluster, be it that of a service or of a read replica set. */
@@ -62,8 +76,13 @@ export type ServersInput = Readonly<{
   projectId: string;
   region: Pick<RegionSettings, 'code' | 'storageClass'>;
   image: string;
+  placement: Placement;
+  /** Whether its images are pulled by the credentials of the region. */
+  pulls: boolean;
   size: Size;
   storageGb: number;
+  /** The storage class of its volumes for WAL; null: WAL is with the data. */
+  walClass: string | null;
   running: boolean;
   /** The port at which all nodes listen for it; null: it is behind the TLS gateway. */
   nodePort: number | null;
@@ -204,12 +223,28 @@ export function serversOf(input: ServersInput, name: string): object {
       resizeInUseVolumes: true,
       ...volumesOf(region),
     },
+    ...(input.walClass === null
+      ? {}
+      : {
+          walStorage: {
+            size: `${walVolumeGb(input.storageGb)}G`,
+            resizeInUseVolumes: true,
+            ...volumesOf({ storageClass: input.walClass }),
+          },
+        }),
     resources: resourcesOf(input.size),
     enableSuperuserAccess: false,
     // Signed by us: the operator would need the key of the authority in this namespace, where the
     // service account of each server may read it.
     certificates: { serverCASecret: AUTHORITY_SECRET, serverTLSSecret: certificateSecret(name) },
-    affinity: { enablePodAntiAffinity: true, podAntiAffinityType: 'preferred' },
+    affinity: {
+      enablePodAntiAffinity: true,
+      podAntiAffinityType: 'preferred',
+      ...nodesOf(input.placement),
+    },
+    ...spreadOf(input.placement, name),
+    ...priorityOf(input.placement),
+    ...pullsOf(region.code, input.pulls),
     primaryUpdateStrategy: 'unsupervised',
     // The operator's defaults are for sites where minutes do not matter.
     startDelay: 3600,

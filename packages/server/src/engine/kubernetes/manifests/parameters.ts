@@ -40,3 +40,9 @@ export function keptWal(storageGb: number): string {
   const volumeMb = storageGb * 1000;
   return `${Math.floor(Math.max(volumeMb / 16, Math.min(512, volumeMb / 8)))}MB`;
 }
+
+/**
+ * The size of a volume for WAL. It has room for all WAL that the settings of a server of this size
+ * keep, and for some that waits for the archive.
+ */
+export const walVolumeGb = (storageGb: number): number => Math.max(2, Math.ceil(storageGb / 2));

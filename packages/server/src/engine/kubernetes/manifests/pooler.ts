@@ -4,6 +4,7 @@
  * (docs/decisions/0062-poolers-on-kubernetes.md).
  */
 import { createHash } from 'node:crypto';
+import type { Placement } from '@howdah/contract';
 import { hostRules, poolerConf, poolLimits } from '../../pooler/conf.ts';
 import { POOLER_ROLE } from '../../pooler/lookup.ts';
 import { READER_ROLE } from '../../statements/reader-role.ts';
@@ -23,6 +24,7 @@ import {
   ROLE_LABEL,
 } from './names.ts';
 import { GUARD_ROLE } from './networks.ts';
+import { nodesOf, priorityOf, pullsOf } from './placement.ts';
 import { USERS_FILE } from './secrets.ts';
 
 /** The annotation with the hash of the manifests that were written. */
@@ -36,7 +38,10 @@ export type PoolerInput = Readonly<{
   server: string;
   roleSecret: string;
   projectId: string;
-  region: RegionSettings;
+  region: Pick<RegionSettings, 'code' | 'poolerImage'>;
+  placement: Placement;
+  /** Whether its image is pulled by the credentials of the region. */
+  pulls: boolean;
   /** The port at which all nodes listen for it; null: it is behind the TLS gateway. */
   nodePort: number | null;
   running: boolean;
@@ -192,6 +197,9 @@ function podSpec(input: PoolerInput): object {
     networks === null ? [] : [secret('client', poolerCertificate(cluster), ['tls.crt', 'tls.key'])];
   const mounts = ['config', 'role', 'tls', 'authority', ...client.map(({ name }) => name)];
   return {
+    ...nodesOf(input.placement),
+    ...priorityOf(input.placement),
+    ...pullsOf(region.code, input.pulls),
     automountServiceAccountToken: false,
     enableServiceLinks: false,
     terminationGracePeriodSeconds: 5,

@@ -3,7 +3,7 @@
  * until the operator calls it healthy, then its volume is the copy. No client can log in, no code
  * of the tenant runs in it, and it archives nothing.
  */
-import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract';
+import { ADMIN_ROLE, DATABASE_NAME, type Placement } from '@howdah/contract';
 import type { Manifest } from '../api/client.ts';
 import { KINDS } from '../api/kinds.ts';
 import { HIBERNATION, volumesOf } from './cluster.ts';
@@ -19,6 +19,7 @@ import {
   VERIFICATION_LABEL,
 } from './names.ts';
 import { pointInTimeOf } from './object-store.ts';
+import { nodesOf, priorityOf, pullsOf } from './placement.ts';
 
 /** Room for WAL that the service has removed meanwhile: its volume may be full. */
 const WAL_GB = 2;
@@ -33,6 +34,9 @@ export type RecoveredInput = Readonly<{
   major: number;
   storageGb: number;
   storageClass: string | null;
+  placement: Placement;
+  /** Whether its image is pulled by the credentials of the region. */
+  pulls: boolean;
   /** Settings that a recovery needs at least as large as the server had them. */
   limits: Readonly<Record<string, string>>;
   /** The moment up to which the archive is recovered, as PostgreSQL takes it. */
@@ -73,6 +77,9 @@ function specOf(input: RecoveredInput, name: string): object {
       size: `${storageGb + WAL_GB}G`,
       ...volumesOf(input),
     },
+    affinity: nodesOf(input.placement),
+    ...priorityOf(input.placement),
+    ...pullsOf(input.region, input.pulls),
     // It takes what services leave.
     resources: { requests: { cpu: '50m', memory: '256Mi' }, limits: { memory: '1Gi' } },
     enableSuperuserAccess: false,

@@ -4,6 +4,7 @@
  * gone in the end, with the volume that is made of a snapshot. The data is of a tenant, so nothing
  * of its configuration is obeyed, and no server but this one is reached by a session in it.
  */
+import type { Placement } from '@howdah/contract';
 import { KINDS } from '../api/kinds.ts';
 import {
   clusterName,
@@ -13,6 +14,7 @@ import {
   VERIFICATION_LABEL,
   verificationPod,
 } from './names.ts';
+import { nodesOf, priorityOf, pullsOf } from './placement.ts';
 
 export type VerificationInput = Readonly<{
   id: string;
@@ -27,6 +29,9 @@ export type VerificationInput = Readonly<{
   volume: Readonly<{ snapshot: string }> | Readonly<{ claim: string }>;
   storageGb: number;
   storageClass: string | null;
+  placement: Placement;
+  /** Whether its image is pulled by the credentials of the region. */
+  pulls: boolean;
 }>;
 
 /** The container whose output has the results. */
@@ -175,6 +180,9 @@ function podSpec(input: VerificationInput): object {
     PGOPTIONS: optionsOf(major),
   };
   return {
+    ...nodesOf(input.placement),
+    ...priorityOf(input.placement),
+    ...pullsOf(input.region, input.pulls),
     restartPolicy: 'Never',
     activeDeadlineSeconds: WITHIN_S,
     terminationGracePeriodSeconds: 0,

@@ -43,7 +43,15 @@ import {
 } from './snapshots.ts';
 import { whyUnread } from './object-store.ts';
 import { STEPS } from './steps.ts';
-import { again, CONNECT_AGAIN_MS, failed, OBSTACLE_MS, overdue, STEP_MS } from './verdicts.ts';
+import {
+  again,
+  AWAY_MS,
+  CONNECT_AGAIN_MS,
+  failed,
+  OBSTACLE_MS,
+  overdue,
+  STEP_MS,
+} from './verdicts.ts';
 
 /** Makes one step towards the spec. */
 export async function convergeOnce(
@@ -59,11 +67,13 @@ export async function convergeOnce(
     region.cache.staleWhy() ??
     whyUnread(region, spec, observed.cluster) ??
     whyBackupUnknown(region, spec, observed.cluster);
-  if (stale !== null)
+  if (stale !== null) {
+    region.answers.ask();
     return (
-      overdue(region, spec.id, 'read the cluster', OBSTACLE_MS, { seen, why: stale }) ??
+      overdue(region, spec.id, 'read the cluster', AWAY_MS, { seen, why: stale }) ??
       again(seen, stale)
     );
+  }
   const { projectId } = spec;
   if (projectId === null)
     return { did: null, detail: null, seen, outcome: 'failed', reason: NO_SPARES, isFinal: true };
@@ -97,6 +107,7 @@ export async function convergeOnce(
 
 async function knownOf(region: Region, spec: Owned, { cluster }: Observed): Promise<Known> {
   const { reached, waiting, failovers, records, snapshotClass } = region;
+  const { placementOf, imagePull, walStorageClass } = region.settings;
   const { id, ha } = spec;
   const waits = waiting.get(id);
   return {
@@ -106,6 +117,11 @@ async function knownOf(region: Region, spec: Owned, { cluster }: Observed): Prom
     isSwitchoverAsked: ha?.switchover === true && (await records.read(id))?.switchover === true,
     // A class that is gone for a moment changes no Cluster.
     snapshotClass: nameOf(snapshotClass()) ?? cluster?.desired?.snapshotClass ?? null,
+    placed: {
+      placement: placementOf(spec.set?.parent ?? id, id),
+      pulls: imagePull !== null,
+      walClass: walStorageClass,
+    },
     canArchive: region.objectStore() !== null && region.cache.hasPlugin() === true,
     hasArchive: region.cache.archive(id) !== null,
     archiveProblem: region.archiveProblem(id),

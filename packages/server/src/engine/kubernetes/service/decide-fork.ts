@@ -43,7 +43,8 @@ export function decideSnapshot(
     const detail = `of the volume of ${id}${of === 'backup' ? ', which runs' : ''}`;
     return found.isAwaited ? taken(of, detail) : null;
   }
-  const primary = parent !== null && isStopped(parent) ? parent.primary : null;
+  const isWhole = parent !== null && isStopped(parent) && parent.walClass === null;
+  const primary = isWhole ? parent.primary : null;
   if (snapshotClass !== null && primary !== null)
     return { kind: 'snapshot', name: STEPS.snapshot, parent: id, primary };
   if (why !== null) return wait(STEPS.create, why, true);

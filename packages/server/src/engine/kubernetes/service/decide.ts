@@ -15,7 +15,7 @@ import {
   type PoolerStep,
 } from './decide-pooler.ts';
 import { changeOf, isRestartAsked, restartWhy, type Change } from './change.ts';
-import { desiredOf, restartMarkOf, type Desired } from './desired.ts';
+import { desiredOf, placedAt, restartMarkOf, type Desired, type Placed } from './desired.ts';
 import { decideSnapshot, type ForkStep } from './decide-fork.ts';
 import { fewOf } from './foreign-fields.ts';
 import { sourceOf, whyNotCopied } from './fork.ts';
@@ -66,6 +66,8 @@ export type Known = Readonly<{
   isSwitchoverAsked: boolean;
   /** The class for snapshots of volumes; null: there is none. */
   snapshotClass: string | null;
+  /** Where the region has its pods run now, and the storage class of new volumes for WAL. */
+  placed: Placed;
   /** Whether the region has an object store, and its cluster the plugin for it. */
   canArchive: boolean;
   /** Whether it has an ObjectStore. */
@@ -127,6 +129,34 @@ export function decide(spec: ServiceSpec, observed: Observed, known: Known): Ste
 const STOPPED = 'a move to another region has stopped it';
 
 function wantedOf(spec: ServiceSpec, observed: Observed, known: Known): Desired {
+  const { cluster } = observed;
+  const desired = contentOf(spec, observed, known);
+  const { placed } = known;
+  // A volume that is made of a snapshot has the WAL that it needs.
+  const isRestored = desired.snapshot !== undefined;
+  const walClass = cluster === null ? (isRestored ? null : placed.walClass) : cluster.walClass;
+  return placedAt(desired, { ...keptPlace(cluster?.desired ?? null, desired, placed), walClass });
+}
+
+/**
+ * Where its pods run. Another place would replace them, so it begins with a start that is due
+ * anyway, as another image does.
+ */
+function keptPlace(
+  before: Desired | null,
+  desired: Desired,
+  placed: Omit<Placed, 'walClass'>,
+): Omit<Placed, 'walClass'> {
+  const goesOn =
+    before !== null &&
+    (!desired.running || (before.running && restartWhy(before, desired) === null));
+  return goesOn
+    ? { placement: before.placement ?? {}, pulls: before.pulls === true }
+    : { placement: placed.placement, pulls: placed.pulls };
+}
+
+/** All of the desired state but where its pods run. */
+function contentOf(spec: ServiceSpec, observed: Observed, known: Known): Desired {
   const { cluster, servers, parent } = observed;
   const before = cluster?.desired ?? null;
   // It archives nothing: its service does.
@@ -136,8 +166,12 @@ function wantedOf(spec: ServiceSpec, observed: Observed, known: Known): Desired 
   const started = { ...desiredOf(spec), ...(targetTime === undefined ? {} : { targetTime }) };
   const hasStarted = cluster?.awaited === null && isUp(cluster, servers, started);
   const source = sourceOf(spec, observed, hasStarted);
+  // Snapshots of two volumes are not of one moment.
+  const hasWalVolume =
+    cluster === null ? known.placed.walClass !== null : cluster.walClass !== null;
+  const snapshotClass = hasWalVolume && source?.snapshot == null ? null : known.snapshotClass;
   const desiredWith = (archives: boolean): Desired =>
-    desiredOf(spec, source, known.snapshotClass, archives);
+    desiredOf(spec, source, snapshotClass, archives);
   // A copy archives nothing while it follows. Then it gets its archive like any other service.
   if (spec.move?.as === 'copy') return desiredWith(false);
   return desiredWith(archives(before, known, desiredWith(false)));

@@ -3,7 +3,7 @@
  * this and not with the fields of the Cluster: the operator and its webhook complete those.
  */
 import { createHash } from 'node:crypto';
-import { SET_PURPOSES, StringEnum } from '@howdah/contract';
+import { PlacementSchema, SET_PURPOSES, StringEnum, type Placement } from '@howdah/contract';
 import { Type, type Static } from 'typebox';
 import { Value } from 'typebox/value';
 import { loadedLibraries } from '../../../domain/postgres/extensions-of.ts';
@@ -52,6 +52,12 @@ const DESIRED = Type.Object({
   targetTime: Type.Optional(Type.String()),
   /** Whether its WAL is archived in the object store of the region; absent: it is not. */
   archives: Type.Optional(Type.Literal(true)),
+  /** Where its pods run; absent: anywhere. */
+  placement: Type.Optional(PlacementSchema),
+  /** Whether its images are pulled by the credentials of the region; absent: without any. */
+  pulls: Type.Optional(Type.Literal(true)),
+  /** The storage class of its volumes for WAL; absent: WAL is with the data. */
+  walClass: Type.Optional(Type.String()),
 });
 
 export type Desired = Static<typeof DESIRED>;
@@ -98,6 +104,20 @@ export function desiredOf(
     ...(spec.move?.as === 'copy' ? { source: spec.move.source } : {}),
   };
 }
+
+/** The nodes, credentials and volumes of a Cluster beside its spec. */
+export type Placed = Readonly<{
+  placement: Placement;
+  pulls: boolean;
+  walClass: string | null;
+}>;
+
+export const placedAt = (desired: Desired, { placement, pulls, walClass }: Placed): Desired => ({
+  ...desired,
+  ...(Object.keys(placement).length === 0 ? {} : { placement }),
+  ...(pulls ? { pulls } : {}),
+  ...(walClass === null ? {} : { walClass }),
+});
 
 /**
  * Another value restarts all servers. Those of a set are restarted for other networks too, which

@@ -29,6 +29,7 @@ const state = (change: Partial<ClusterState> = {}): ClusterState => ({
   awaited: null,
   phase: HEALTHY,
   phaseReason: null,
+  walClass: null,
   image: 'pg:17',
   instances: 2,
   ready: 2,

@@ -35,6 +35,7 @@ import {
 import { NETWORKS_SETTING, networksVersion } from '../manifests/networks.ts';
 import { ARCHIVE_TIMEOUT } from '../manifests/object-store.ts';
 import { clusterParameters, keptWal } from '../manifests/parameters.ts';
+import { pullSecret, pullSecretManifest } from '../manifests/placement.ts';
 import { publicEndpoint } from '../manifests/route.ts';
 import {
   authorityManifest,
@@ -77,6 +78,7 @@ export async function writeObjects(
     place(KINDS.secret, AUTHORITY_SECRET),
     authorityManifest(projectId, authority.certificatePem),
   );
+  await writePullSecret(region, projectId);
   await ensureCertificate(region, { name: clusterName(spec.id), id: spec.id, projectId });
   // Once: another password may be in it by now.
   if (
@@ -116,6 +118,7 @@ function clusterInput(region: Region, spec: ServiceSpec, projectId: string, desi
     projectId,
     region: region.settings,
     image: imageFor(region, spec.id, major, desired),
+    ...placeOf(desired),
     size,
     storageGb,
     replicas: desired.replicas,
@@ -145,6 +148,26 @@ function clusterInput(region: Region, spec: ServiceSpec, projectId: string, desi
     targetTime: desired.targetTime ?? null,
     desired: writeDesired(desired),
   };
+}
+
+/** The place of a Cluster in the form of its manifest. */
+export const placeOf = ({ placement, pulls, walClass }: Desired) => ({
+  placement: placement ?? {},
+  pulls: pulls === true,
+  walClass: walClass ?? null,
+});
+
+/** Writes the credentials of registries that pods of a project may need. */
+export async function writePullSecret(
+  { kube, settings: { code, imagePull } }: Pick<Region, 'kube' | 'settings'>,
+  projectId: string,
+): Promise<void> {
+  // Unreadable: what is there stays.
+  if (imagePull?.config == null) return;
+  await kube.apply(
+    placesIn(projectId)(KINDS.secret, pullSecret(code)),
+    pullSecretManifest(code, projectId, imagePull.config),
+  );
 }
 
 /**

@@ -21,6 +21,7 @@ export const CLUSTER_OBJECT = Type.Object({
   spec: Type.Object({
     instances: Type.Number(),
     imageName: Type.Optional(Type.String()),
+    walStorage: Type.Optional(Type.Object({ storageClass: Type.Optional(Type.String()) })),
     managed: Type.Optional(
       Type.Object({
         services: Type.Optional(
@@ -179,6 +180,8 @@ export type ClusterState = Readonly<{
   phaseReason: string | null;
   /** The image of PostgreSQL; null: the default of the operator. */
   image: string | null;
+  /** The storage class of its volumes for WAL, which it keeps; null: WAL is with the data. */
+  walClass: string | null;
   instances: number;
   ready: number;
   /** Whether all servers were stopped as asked. */
@@ -230,6 +233,7 @@ export function clusterState({ metadata, spec, status }: ClusterObject): Cluster
     phase: status?.phase ?? null,
     phaseReason: status?.phaseReason ?? null,
     image: spec.imageName ?? null,
+    walClass: spec.walStorage?.storageClass ?? null,
     instances: spec.instances,
     ready: status?.readyInstances ?? 0,
     hibernated: hibernation?.status === 'True',

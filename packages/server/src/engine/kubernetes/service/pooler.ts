@@ -59,6 +59,8 @@ function desiredPooler(
     roleSecret: poolerName(clusterName(set?.parent ?? id)),
     projectId,
     region: settings,
+    placement: cluster.desired?.placement ?? {},
+    pulls: cluster.desired?.pulls === true,
     nodePort: settings.domain === null ? pooler.port : null,
     running: mustRun(spec),
     networks: spec.allowedNetworks,

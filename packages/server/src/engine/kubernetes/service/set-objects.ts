@@ -11,7 +11,7 @@ import { setManifest } from '../manifests/set.ts';
 import type { Region } from '../region.ts';
 import { restartMarkOf, writeDesired } from './desired.ts';
 import { asSettings } from './limits.ts';
-import { ensureCertificate, imageFor, listPlaces, type ManifestOf } from './objects.ts';
+import { ensureCertificate, imageFor, listPlaces, placeOf, type ManifestOf } from './objects.ts';
 
 /**
  * Writes what the servers of a set need beside its Cluster.
@@ -39,6 +39,7 @@ export const setManifestOf: ManifestOf = (region, spec, desired) => {
     projectId,
     region: settings,
     image: imageFor(region, id, major, desired),
+    ...placeOf(desired),
     size,
     storageGb,
     running: desired.running,

@@ -72,11 +72,16 @@ export const whyBackupUnknown = (
     ? 'the cluster has not listed its backups yet'
     : null;
 
+/** Why a service has no snapshots. */
+export const WAL_VOLUME =
+  'its WAL has a volume of its own, and snapshots of two volumes are not of one moment';
+
 /** Why the operator cannot take a snapshot of a service that runs; null: it can. */
 export function whyNotBackedUp({ cache }: Region, id: string | undefined): string | null {
   if (id === undefined) return null;
   if (cache.knowsBackups() === false) return 'the backups of its cluster cannot be listed';
   if (isBusy(cache.backups(id))) return 'a base backup of it is under way';
+  if (cache.cluster(id)?.walClass != null) return WAL_VOLUME;
   return cache.cluster(id)?.desired?.snapshotClass === undefined
     ? 'its Cluster has no class for snapshots yet'
     : null;
