@@ -32,6 +32,7 @@ export const WARNING_CODES = [
   'MINOR_VERSION',
   'NOT_INSTALLED',
   'CLUSTER_CHANGED',
+  'REGION_AWAY',
 ] as const;
 
 export const WarningSchema = Named(

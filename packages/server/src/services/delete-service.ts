@@ -135,7 +135,6 @@ export function purgeService(
     if (locked === null || locked.service.project_id !== caller.projectId)
       throw serviceNotFound(id);
     const { service, operation } = locked;
-    context.regions.of(service.region_code);
     if (
       protectionOf(service.environment, service.read_replica_sets) === 'PROD' &&
       caller.confirm !== service.name
@@ -144,12 +143,14 @@ export function purgeService(
         'INVALID_REQUEST',
         `confirm: a PROD service is purged only with its name: ${JSON.stringify(service.name)}`,
       );
+    if (service.purge) return { doc: service.doc, operationId: operation?.id ?? null };
+    // It cannot be undone: it is not accepted where a delete, which can be, is refused.
+    await refuseWithoutAnswer(context.regions.of(service.region_code));
     if (service.deleted_at !== null) {
       const operationId = await recordOperation(tx, service, 'delete', caller);
       await purgeDeleted(tx, service, 'requested');
       return { doc: service.doc, operationId };
     }
-    if (service.purge) return { doc: service.doc, operationId: operation?.id ?? null };
     // A running delete goes on; its service cannot be restored afterwards.
     const next =
       operation?.kind === 'delete'

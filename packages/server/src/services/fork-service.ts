@@ -16,7 +16,12 @@ import { keepWithinLimits, weightOf } from './limits.ts';
 import { nameOfFork, refuseUsedName } from './names.ts';
 import { keepNotCarried } from './not-carried.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
-import { type Accepted, lockOwnService, refuseMoved } from './service-rules.ts';
+import {
+  type Accepted,
+  lockOwnService,
+  refuseMoved,
+  refuseWithoutAnswer,
+} from './service-rules.ts';
 import { readUsedStorageGb, storageOrRefuse } from './storage-quota.ts';
 import { useAllowList } from './allow-lists.ts';
 import { joinVpc } from './vpcs.ts';
@@ -65,6 +70,7 @@ export async function forkService(
     await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, 1) });
     const { addons } = parent;
     const major = majorOfFork(region, parent, body);
+    await refuseWithoutAnswer(region);
     const fresh = await insertServiceAtEndpoint(region, tx, { addons, major, size, origin });
     const operation = await beginOperation(
       tx,

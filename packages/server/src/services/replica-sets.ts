@@ -47,7 +47,7 @@ import { makeChange, type Caller, type Outcome } from './change.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseByRole, refuseUnconfirmed } from './permissions.ts';
 import { refuseImpossible } from './regions.ts';
-import { lockOwnService, refuseMoved } from './service-rules.ts';
+import { lockOwnService, refuseMoved, refuseWithoutAnswer } from './service-rules.ts';
 
 /** The ids that name a set in a path. */
 export type SetPath = { serviceId: string; setId: string };
@@ -76,6 +76,7 @@ export async function createReplicaSet(
       replica_sets: 1,
       ...weightOf(size, body.nodes),
     });
+    await refuseWithoutAnswer(region);
     const id = newId();
     const endpoint = await reserveEndpoint(tx, region, { id, poolerOf: null });
     const fresh = await insertSpare(tx, {
@@ -170,6 +171,7 @@ async function changeSet(
       refuseUnconfirmed(caller, 'changeReplicaSet', set.name, set.environment);
     const changed = await decide(set, tx);
     if (changed === null) return { operationId: null, message: words(false) };
+    await refuseWithoutAnswer(context.regions.of(set.region_code));
     const next = await beginOperation(tx, set, kind, caller, null);
     await changeService(tx, set, { ...changed, attempt: 0 }, next);
     await makeDue(tx, set.id);
@@ -280,6 +282,7 @@ export function deleteReplicaSet(
     if (set.deleting) return { operationId: operation?.id ?? null };
     if (allow(parent, 'deleteReplicaSet') === 'underway')
       return { operationId: operation?.id ?? null };
+    await refuseWithoutAnswer(context.regions.of(set.region_code));
     const next = await beginOperation(tx, set, 'delete', caller, operation);
     await changeService(tx, set, { deleting: true, attempt: 0 }, next);
     await makeDue(tx, set.id);

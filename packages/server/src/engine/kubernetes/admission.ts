@@ -31,7 +31,10 @@ export async function tryWrite(kube: Kube, withinMs: number): Promise<void> {
 }
 
 /** Why a change would not begin now, in words for tenants; null: it would. */
-export async function whyNoChanges({ kube, cache }: Region): Promise<string | null> {
+export async function whyNoChanges({
+  kube,
+  cache,
+}: Pick<Region, 'kube' | 'cache'>): Promise<string | null> {
   // A region that was just added is still being read.
   const listed = cache.ready().catch(() => undefined);
   await Promise.race([listed, sleep(WITHIN_MS, undefined, { ref: false })]);

@@ -1,3 +1,4 @@
+import type { Away } from './answers.ts';
 import { expect, test } from 'vitest';
 import { isDue, isStuck, listOutdated, problemOf, whyNotArchived } from './backups.ts';
 import { backupState, type BackupState } from './service/backup-state.ts';
@@ -81,7 +82,7 @@ test('a backup that does not end is a problem, and after a day it is stuck', () 
 
 test('a service that is not archived says why, and a read replica set says nothing', () => {
   const store = { id: 's', sinceMs: 0, endpoint: '', bucket: '', region: '', keyId: '' };
-  const whyNot = (desired: Desired, isSet = true) =>
+  const whyNot = (desired: Desired, isSet = true, away: Away | null = null) =>
     whyNotArchived(
       {
         cache: {
@@ -89,6 +90,7 @@ test('a service that is not archived says why, and a read replica set says nothi
           hasPlugin: () => true,
           backups: () => [failed(0), failedBase(1)],
         },
+        answers: { away: () => away, ask: () => undefined },
         objectStore: () => (isSet ? { ...store, key: '', caPem: null } : null),
       },
       { problem: () => null },
@@ -96,6 +98,12 @@ test('a service that is not archived says why, and a read replica set says nothi
     );
   const desired = desiredOf(SPEC);
   expect(whyNot(desired)).toContain('restart it');
+  // Nothing is known of the store then.
+  const away = { why: '', isClusterSeen: false, lastMs: null };
+  expect(whyNot(desired, true, away)).toBeNull();
+  expect(whyNot({ ...desired, archives: true }, true, away)).toBe(
+    'its Kubernetes cluster does not answer, so it is not known how far it is archived',
+  );
   expect(whyNot({ ...desired, archives: true })).toBe('no base backup was taken: no room');
   expect(whyNot({ ...desired, archives: true }, false)).toContain('cannot be read');
   expect(whyNot(desired, false)).toBeNull();

@@ -18,6 +18,7 @@ import { windowOf } from './service/archive-state.ts';
 import { placesIn } from './service/objects.ts';
 import type { ClusterState } from './service/observed.ts';
 import { nameOf } from './storage-classes.ts';
+import { NO_ANSWER } from './unavailable.ts';
 import { removeVerification, verifyBackup } from './verification.ts';
 
 export type SnapshotPolicy = Pick<BackupPolicy, 'windowMs' | 'snapshotEveryMs'>;
@@ -123,19 +124,24 @@ const UNREADABLE =
   'the key of the object store of its region cannot be read, so it has no new base backups, and ' +
   'its window ends; an administrator finds the reason with howdah region doctor';
 
-type ArchiveReading = Pick<Region, 'objectStore'> & {
+type ArchiveReading = Pick<Region, 'objectStore' | 'answers'> & {
   readonly cache: Pick<Cache, 'cluster' | 'hasPlugin' | 'backups'>;
 };
 
 /** Why a service is not backed up in the object store of its region; null: no reason is known. */
 export function whyNotArchived(
-  { cache, objectStore }: ArchiveReading,
+  { cache, objectStore, answers }: ArchiveReading,
   archiver: Archiving,
   id: string,
 ): string | null {
   const desired = cache.cluster(id)?.desired;
   // A read replica set has its data from its service, which is archived.
   if (desired?.running !== true || desired.set !== undefined) return null;
+  // Nothing is known of the archive then, whatever the store does.
+  if (answers.away()?.isClusterSeen === false)
+    return desired.archives === true
+      ? `${NO_ANSWER}, so it is not known how far it is archived`
+      : null;
   // A store that was set stays set.
   if (objectStore() === null) return desired.archives === true ? UNREADABLE : null;
   if (cache.hasPlugin() === false) return NO_PLUGIN;

@@ -1,6 +1,7 @@
 /** The state of services, as users read it. */
 import type { Member, ReplicaState, Warning } from '@howdah/contract';
 import type { Observing } from '../engine.ts';
+import type { Away } from './answers.ts';
 import type { Archiver } from './archiver.ts';
 import { problemOf, whyNotArchived } from './backups.ts';
 import { podTag } from './logs/lines.ts';
@@ -22,6 +23,7 @@ export function createObserving(region: Region, archiver: Pick<Archiver, 'proble
   return {
     readLagLimit,
     warnings: async (id) => [
+      ...awayWarnings(region.answers.away()),
       ...warningsOf(found(id)),
       ...snapshotWarnings(cache.backups(id)),
       ...archiveWarnings(whyNotArchived(region, archiver, id)),
@@ -144,6 +146,17 @@ function snapshotWarnings(backups: readonly BackupState[]): Warning[] {
 
 const archiveWarnings = (message: string | null): Warning[] =>
   message === null ? [] : [{ code: 'ARCHIVE', message }];
+
+/** What else is shown of a service is as it was then. */
+function awayWarnings(away: Away | null): Warning[] {
+  if (away === null) return [];
+  const since = away.lastMs === null ? null : new Date(away.lastMs).toISOString();
+  const seen = away.isClusterSeen
+    ? 'changes wait, and nothing is repaired'
+    : 'what is shown is as it was last seen';
+  const when = since === null ? '' : ` since ${since}`;
+  return [{ code: 'REGION_AWAY', message: `${away.why}${when}: ${seen}` }];
+}
 
 const changeWarnings = (id: string, fields: readonly string[]): Warning[] =>
   fields.length === 0

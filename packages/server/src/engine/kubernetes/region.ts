@@ -1,6 +1,7 @@
 /** A region on Kubernetes: its cluster, and what the engine knows of it. */
 import type { CertificateAuthority } from '../../lib/tls.ts';
 import type { Kube } from './api/client.ts';
+import type { Answers } from './answers.ts';
 import type { Cache } from './cache.ts';
 import type { RegionSettings } from './manifests/cluster.ts';
 import type { Observing } from '../engine.ts';
@@ -20,6 +21,8 @@ export type Region = Readonly<{
   failovers: Failovers;
   /** The server logs that are kept beyond their pods. */
   keptLogs: KeptLogs;
+  /** Whether its API server and its operator answer. */
+  answers: Answers;
   logKeeper: Pick<LogKeeper, 'keepBefore'>;
   /** The class for snapshots of its volumes, as it was a moment ago. */
   snapshotClass: () => SnapshotClass;

@@ -6,7 +6,7 @@ import type { Region } from '../region.ts';
 import { endArchive } from './archive-removal.ts';
 import { findLeftovers } from './objects.ts';
 import { STEPS } from './steps.ts';
-import { again, failed, RETRY_MS } from './verdicts.ts';
+import { again, AWAY_MS, failed, overdue, RETRY_MS, STEP_MS, waitForCluster } from './verdicts.ts';
 
 /**
  * Makes one step towards the removal.
@@ -33,10 +33,13 @@ export async function removeOnce(
   region.changedByOthers.delete(id);
   region.takenBack.delete(id);
   const stale = cache.staleWhy();
-  if (stale !== null) return again(seen, stale);
+  if (stale !== null)
+    return (
+      overdue(region, id, 'read the cluster', AWAY_MS, { seen, why: stale }) ?? again(seen, stale)
+    );
   // The pooler ends with its owner, the Cluster.
   if (cluster?.leaving === true || (cluster === null && isEnding))
-    return again(seen, 'its pods are ending');
+    return waitForCluster(region, id, STEPS.remove, STEP_MS, { seen, why: 'its pods are ending' });
   const name = parent === null ? clusterName(id) : setName(id);
   try {
     const left = await findLeftovers(region, id, name);

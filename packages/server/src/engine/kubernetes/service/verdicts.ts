@@ -1,11 +1,14 @@
 /** The verdicts of steps that wait or fail. */
 import { EngineUnavailable, type Seen, type Verdict } from '../../engine.ts';
 import { KubeError } from '../api/errors.ts';
+import type { Away } from '../answers.ts';
 import type { Region } from '../region.ts';
 import { STEPS } from './steps.ts';
 
 /** How soon a step that could not be made is tried again. */
 export const RETRY_MS = 1000;
+/** A cluster or operator that is away is shown within 10 s. */
+export const AWAY_MS = 8000;
 /** Something that keeps a step from being made is shown once it has lasted this long. */
 export const OBSTACLE_MS = 15_000;
 /** CloudNativePG may take this long for a step before it is shown that it does not end. */
@@ -43,6 +46,30 @@ export function overdue(
   return { did: null, detail: why, seen, outcome: 'failed', reason: `${what}: ${why}` };
 }
 
+/**
+ * Waits for what the cluster does by itself. One that is away does nothing, which is shown soon.
+ *
+ * @param limitMs how long it may take while the cluster and its operator answer
+ */
+export function waitForCluster(
+  { waiting, answers }: Pick<Region, 'waiting' | 'answers'>,
+  id: string,
+  what: string,
+  limitMs: number,
+  { seen, why, waitMs }: { seen: Seen; why: string; waitMs?: number },
+): Verdict {
+  answers.ask();
+  const away = answers.away();
+  const [shown, withinMs] =
+    away === null ? [why, limitMs] : [waitsFor(away), Math.min(limitMs, AWAY_MS)];
+  return (
+    overdue({ waiting }, id, what, withinMs, { seen, why: shown }) ?? again(seen, shown, waitMs)
+  );
+}
+
+const waitsFor = ({ why, isClusterSeen }: Away): string =>
+  `it waits for ${isClusterSeen ? 'the operator of its cluster' : 'its cluster'}: ${why}`;
+
 /** Kubernetes says so of a server-side apply; a version that is too old is another conflict. */
 const CONFLICT = /: Apply failed with \d+ conflicts?:/;
 
@@ -63,7 +90,7 @@ export function failed(
   // A drill is not repeated.
   if (isTemporary && name !== STEPS.drill) {
     const [limitMs, waitMs] =
-      name === STEPS.connect ? [CONNECT_MS, CONNECT_AGAIN_MS] : [OBSTACLE_MS, RETRY_MS];
+      name === STEPS.connect ? [CONNECT_MS, CONNECT_AGAIN_MS] : [AWAY_MS, RETRY_MS];
     return overdue(region, id, name, limitMs, { seen, why }) ?? again(seen, why, waitMs);
   }
   return { did: name, detail: why, seen, outcome: 'failed', reason: `${name}: ${why}` };

@@ -5,24 +5,24 @@ import { namespaceOf } from '../manifests/names.ts';
 import type { Region } from '../region.ts';
 import { explainCrash } from './crash.ts';
 import type { Step } from './decide.ts';
-import { again, OBSTACLE_MS, overdue, STEP_MS } from './verdicts.ts';
+import { OBSTACLE_MS, STEP_MS, waitForCluster } from './verdicts.ts';
 
 /** A copy of a parent's data may take longer, by this for each gigabyte of the volume. */
 const COPY_GIGABYTE_MS = 20_000;
 
 /** Waits for what CloudNativePG does, and fails the step once that lasts too long. */
 export async function waitFor(
-  { kube, waiting }: Pick<Region, 'kube' | 'waiting'>,
+  region: Pick<Region, 'kube' | 'waiting' | 'answers'>,
   spec: ServiceSpec & { readonly projectId: string },
   { what, why, isObstacle, waitMs }: Extract<Step, { kind: 'wait' }>,
   seen: Seen,
 ): Promise<Verdict> {
   const limitMs = isObstacle ? OBSTACLE_MS : limitOf(spec);
-  const late = (reason: string) =>
-    overdue({ waiting }, spec.id, what, limitMs, { seen, why: reason });
-  if (late(why) === null) return again(seen, why, waitMs);
-  const explained = await explainCrash(kube, namespaceOf(spec.projectId), why);
-  return late(explained) ?? again(seen, explained, waitMs);
+  const verdict = (reason: string): Verdict =>
+    waitForCluster(region, spec.id, what, limitMs, { seen, why: reason, waitMs });
+  const first = verdict(why);
+  if (first.outcome !== 'failed') return first;
+  return verdict(await explainCrash(region.kube, namespaceOf(spec.projectId), why));
 }
 
 /** How long CloudNativePG may take for a step. */
