@@ -144,6 +144,8 @@ export type WalEnd = bigint | 'shutdown';
 export type CopyPosition = {
   /** Whether it still follows: false: somebody has promoted it. */
   isFollowing: boolean;
+  /** Whether its operator restarts it soon, with the settings of a server that was promoted. */
+  awaitsRestart: boolean;
   replayed: bigint;
   /** Whether its WAL ends with the shutdown of its service, and all of it is on its disk. */
   hasShutdown: boolean;

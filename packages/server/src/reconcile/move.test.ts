@@ -129,7 +129,28 @@ test('an owner gets the functions back after an examination without a switch', a
   expect(asked).toEqual(['local converge', 'give back']);
 });
 
-test.each(['moved', 'kept'])(
+/** A service of the region kube that has been handed over to this machine. */
+function arriving(state: 'moved' | 'kept', retire: () => Promise<void>, awaitsRestart: boolean) {
+  const converge = async () => ({ outcome: 'settled', seen: { reachable: true } });
+  const position = async () => ({ isFollowing: false, awaitsRestart });
+  const of = (code: string) => ({
+    engine: {
+      lifecycle: { converge },
+      moves: code === 'kube' ? { from: { retire } } : { to: { position, finish: async () => {} } },
+    },
+  });
+  const until = state === 'kept' ? new Date(Date.now() + 60_000).toISOString() : null;
+  const switched = new Date().toISOString();
+  const move = { ...MOVE, from: 'kube', to: 'local', state, until, switched };
+  const one = moving(move, {}, (service) => service);
+  Object.assign(one.work.service, { power: 'running', vpc_id: null, upgrade: null, kept: null });
+  Object.assign(one.work.service, { parent_id: null, project_id: 'project', recovery: null });
+  Object.assign(one.work.service, MOVE.endpoint);
+  Object.assign(one.context, { regions: { of }, region: of('local') });
+  return one;
+}
+
+test.each(['moved', 'kept'] as const)(
   'a service whose move is %s does not wait for its former cluster to give up its pods',
   async (state) => {
     const tried: unknown[] = [];
@@ -137,22 +158,7 @@ test.each(['moved', 'kept'])(
       tried.push(asked);
       throw new Error('its Kubernetes cluster does not answer');
     };
-    const converge = async () => ({ outcome: 'settled', seen: { reachable: true } });
-    const position = async () => ({ isFollowing: false });
-    const of = (code: string) => ({
-      engine: {
-        lifecycle: { converge },
-        moves:
-          code === 'kube' ? { from: { retire } } : { to: { position, finish: async () => {} } },
-      },
-    });
-    const until = state === 'kept' ? new Date(Date.now() + 60_000).toISOString() : null;
-    const move = { ...MOVE, from: 'kube', to: 'local', state, until };
-    const one = moving(move, {}, (service) => service);
-    Object.assign(one.work.service, { power: 'running', vpc_id: null, upgrade: null, kept: null });
-    Object.assign(one.work.service, { parent_id: null, project_id: 'project', recovery: null });
-    Object.assign(one.work.service, MOVE.endpoint);
-    Object.assign(one.context, { regions: { of }, region: of('local') });
+    const one = arriving(state, retire, false);
     const verdict = await moveOnce(one.context, one.work, one.begin);
     expect(verdict).toMatchObject(
       state === 'moved' ? { did: 'begin to accept writes' } : Object(null),
@@ -161,6 +167,14 @@ test.each(['moved', 'kept'])(
     expect(tried).toEqual([['id', { former: MOVE.source, current: MOVE.endpoint }]]);
   },
 );
+
+test('a move ends once its copy was restarted with the settings of a primary', async () => {
+  const one = arriving('moved', async () => undefined, true);
+  expect(await moveOnce(one.context, one.work, one.begin)).toMatchObject({
+    outcome: 'again',
+    detail: 'its server is restarted with the settings of a primary',
+  });
+});
 
 test('a copy on a machine is not forgotten while its region is not served', async () => {
   const { RegionNotServed } = await import('../engine/regions.ts');

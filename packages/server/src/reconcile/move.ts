@@ -9,6 +9,7 @@ import {
   isClose,
   isKeptTimeOver,
   isLost,
+  isRestartLate,
   isSuperseded,
   isSwitchOver,
   silentFrom,
@@ -255,6 +256,8 @@ async function abort({ context, work }: Moving, problem: string, seen: Seen) {
   return again(seen, null, problem);
 }
 
+const RESTARTING = 'its server is restarted with the settings of a primary';
+
 /** Promotes the copy, which is the service from now on. */
 async function arrive(moving: Moving): Promise<Verdict | null> {
   const { context, work, move, begin, target, to } = moving;
@@ -266,8 +269,11 @@ async function arrive(moving: Moving): Promise<Verdict | null> {
   if (own.outcome !== 'settled') return own;
   if (service.power === 'running' && !service.deleting) {
     await begin(MOVE_STEPS.end, own.seen);
-    const { isFollowing } = await to.position(id);
+    const { isFollowing, awaitsRestart } = await to.position(id);
     if (isFollowing) return again(own.seen, null, 'it is being promoted', SWITCH_POLL_MS);
+    // Otherwise the service would end a moment after it has arrived, without a reason.
+    if (awaitsRestart && !isRestartLate(move, Date.now()))
+      return again(own.seen, null, RESTARTING, SWITCH_POLL_MS);
   }
   const outage = describeOutage(move, Date.now());
   await to.finish(spec);

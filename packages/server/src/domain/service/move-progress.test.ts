@@ -46,6 +46,7 @@ test.each<[string, Partial<SwitchSeen>, string]>([
     end: 100n,
     replayed: 0n,
     isFollowing: true,
+    awaitsRestart: false,
     hasShutdown: false,
     isOver: false,
   };

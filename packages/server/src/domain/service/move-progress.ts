@@ -61,6 +61,13 @@ export function decideSwitch(seen: SwitchSeen): 'hand over' | 'wait' | 'abort' {
 export const isSwitchOver = ({ switched }: Move, nowMs: number): boolean =>
   switched !== null && nowMs - Date.parse(switched) >= SWITCH_WITHIN_MS;
 
+/** An operator that is away restarts nothing, and the service accepts writes meanwhile. */
+const RESTARTED_WITHIN_MS = 300_000;
+
+/** Whether a promoted copy is no longer waited for to be restarted by its operator. */
+export const isRestartLate = ({ switched }: Move, nowMs: number): boolean =>
+  switched !== null && nowMs - Date.parse(switched) >= RESTARTED_WITHIN_MS;
+
 /** How long nobody could write, in words. */
 export const describeOutage = ({ switched }: Move, nowMs: number): string =>
   switched === null

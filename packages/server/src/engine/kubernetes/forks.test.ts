@@ -272,16 +272,31 @@ test('a backup that does not end is given up, and one that cannot begin is not t
   await untilRemoved(cloud, fork.id);
   expect(cloud.fake.objects.has(BACKUP)).toBe(false);
   // CloudNativePG takes one backup at a time, and a base backup may take hours.
-  cloud.fake.put(BACKUP.replace('fork123456-online', `${ID}-1-base`), {
-    metadata: { labels: { 'howdah.io/service': ID, 'howdah.io/region': 'kube' } },
-    spec: { cluster: { name: `s-${ID}` }, method: 'plugin' },
-  });
+  putBaseBackup(creationTimestamp);
   await until(async () => {
     const plan = cloud.engine.lifecycle.plan('fork', fork, false, fork.size);
     return plan[0] === 'create Cluster';
   });
   expect(await untilStep(cloud, fork, 'create Cluster')).toEqual(['create Cluster']);
 });
+
+test('a fork waits for a base backup that has just begun, as that of a new service', async () => {
+  const { fork } = await runningParent();
+  putBaseBackup(new Date().toISOString());
+  await until(async () => cloud.engine.lifecycle.plan('fork', fork, false, fork.size).length > 3);
+  await untilBackUp(fork);
+  expect(cloud.fake.objects.has(BACKUP)).toBe(true);
+});
+
+function putBaseBackup(creationTimestamp: string): void {
+  cloud.fake.put(BACKUP.replace('fork123456-online', `${ID}-1-base`), {
+    metadata: {
+      labels: { 'howdah.io/service': ID, 'howdah.io/region': 'kube' },
+      creationTimestamp,
+    },
+    spec: { cluster: { name: `s-${ID}` }, method: 'plugin' },
+  });
+}
 
 test('a fork that is removed while its parent is backed up leaves nothing', async () => {
   const { fork } = await runningParent();

@@ -212,14 +212,22 @@ export function rolesOf(copy: string, control: string): MoveRoles {
 }
 
 async function readPosition(region: Region, id: string) {
-  const [found] = await ask<{ isFollowing: boolean; replayed: string | null }>(
+  // CloudNativePG has `always` in a replica cluster, and restarts a promoted server for `on`
+  // (docs/cloudnativepg.md, fact 37).
+  const [found] = await ask<{
+    isFollowing: boolean;
+    awaitsRestart: boolean;
+    replayed: string | null;
+  }>(
     region,
     id,
     `select pg_catalog.pg_is_in_recovery() as "isFollowing",
+       pg_catalog.current_setting('archive_mode') = 'always' as "awaitsRestart",
        pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_last_wal_replay_lsn(), '0/0')::text as replayed`,
   );
   return {
     isFollowing: found?.isFollowing !== false,
+    awaitsRestart: found?.awaitsRestart === true,
     replayed: BigInt(found?.replayed ?? 0),
     // The position is enough.
     hasShutdown: false,

@@ -102,9 +102,17 @@ const OF_ANOTHER = 'its primary has changed meanwhile';
 /** Whether CloudNativePG is not at it any more. */
 export const isEnded = ({ isTaken, problem }: BackupState): boolean => isTaken || problem !== null;
 
-/** Whether a base backup is under way, which may take hours: one backup is taken at a time. */
-export const isBusy = (backups: readonly BackupState[]): boolean =>
-  backups.some((backup) => backup.kind === 'base' && !isEnded(backup));
+/** That of a small service ends within this time, and a snapshot begins after it. */
+const SHORT_MS = 60_000;
+
+/**
+ * Whether a base backup is under way that may take hours: one backup is taken at a time. A snapshot
+ * waits for one that has just begun, as the first one of a new service.
+ */
+export const isBusy = (backups: readonly BackupState[], nowMs: number): boolean =>
+  backups.some(
+    (backup) => backup.kind === 'base' && !isEnded(backup) && nowMs - backup.askedMs > SHORT_MS,
+  );
 
 /** @param backups newest first @returns null: none is taken */
 export const newestSnapshot = (backups: readonly BackupState[]): string | null =>

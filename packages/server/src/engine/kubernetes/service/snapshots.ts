@@ -80,7 +80,7 @@ export const WAL_VOLUME =
 export function whyNotBackedUp({ cache }: Region, id: string | undefined): string | null {
   if (id === undefined) return null;
   if (cache.knowsBackups() === false) return 'the backups of its cluster cannot be listed';
-  if (isBusy(cache.backups(id))) return 'a base backup of it is under way';
+  if (isBusy(cache.backups(id), Date.now())) return 'a base backup of it is under way';
   if (cache.cluster(id)?.walClass != null) return WAL_VOLUME;
   return cache.cluster(id)?.desired?.snapshotClass === undefined
     ? 'its Cluster has no class for snapshots yet'

@@ -90,11 +90,16 @@ async function prepare(
   await topology.renewEgress();
 }
 
-const GONE: CopyPosition = { isFollowing: false, replayed: 0n, hasShutdown: false };
+const GONE: CopyPosition = { isFollowing: false, awaitsRestart: false, replayed: 0n, hasShutdown: false };
 
 async function readPosition({ machine }: Place, id: string): Promise<CopyPosition> {
   const paths = machine.layout.copy(id);
   if (!hasCopy(machine, id) || readBegun(paths) !== null) return GONE;
   const shutdown = existsSync(paths.data) ? await findShutdown(paths.data) : null;
-  return { isFollowing: true, replayed: shutdown ?? 0n, hasShutdown: shutdown !== null };
+  return {
+    isFollowing: true,
+    awaitsRestart: false,
+    replayed: shutdown ?? 0n,
+    hasShutdown: shutdown !== null,
+  };
 }
