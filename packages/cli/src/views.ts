@@ -85,7 +85,7 @@ export const DELETED_VIEW: View<Schemas['DeletedService']> = {
           ? ''
           : `${dateAndDistance(until)}${isAtRisk ? ', earlier if the disk fills' : ''}`,
     ],
-    ['FROM', ({ repository }) => (repository === undefined ? 'this machine' : repository)],
+    ['FROM', ({ repository }) => (repository === undefined ? 'its region' : repository)],
   ],
 };
 

@@ -2,7 +2,7 @@
 
 alter table kubernetes_regions
   add column placement jsonb not null default '{}',
-  -- What services have in place of that, by their ids.
+  -- The fields that services have in place of those, by their ids.
   add column service_placements jsonb not null default '{}',
   -- Null: WAL is in the volume of the data.
   add column wal_storage_class text,

@@ -1,5 +1,5 @@
 /** Opens and closes the regions on Kubernetes, at a start and while the control plane runs. */
-import { ApiError } from '@howdah/contract';
+import { ApiError, type Finding } from '@howdah/contract';
 import { createKube, type Kube } from './engine/kubernetes/api/client.ts';
 import { KubeError } from './engine/kubernetes/api/errors.ts';
 import {
@@ -100,19 +100,21 @@ export function createKubernetesRegions(
         clusters: await countClusters(kube, code),
         routed: await findRoutedRegion(kube),
       })),
-    examine: async (row) =>
-      withCluster(accessOrFail(sealer, row), async (kube) => [
-        ...(await examineCluster(kube, row.storage_class, `howdah-${row.code}`)),
-        ...(await examinePlacement(kube, row)),
-        ...(row.domain === null ? [] : await examineGateway(kube, row.domain)),
-        ...(await examineObjectStore(kube, {
-          code: row.code,
-          isSet: row.object_store !== null,
-          store: openObjectStore(sealer, row),
-        })),
-      ]),
+    examine: (row) => examine(sealer, row),
   };
 }
+
+const examine = async (sealer: Sealer, row: KubernetesRegionRow): Promise<Finding[]> =>
+  withCluster(accessOrFail(sealer, row), async (kube) => [
+    ...(await examineCluster(kube, row.storage_class, `howdah-${row.code}`)),
+    ...(await examinePlacement(kube, row)),
+    ...(row.domain === null ? [] : await examineGateway(kube, row.domain)),
+    ...(await examineObjectStore(kube, {
+      code: row.code,
+      isSet: row.object_store !== null,
+      store: openObjectStore(sealer, row),
+    })),
+  ]);
 
 type Opening = Pick<KubernetesEngineOptions, 'objectStore' | 'changed'> &
   Readonly<{

@@ -138,6 +138,11 @@ describe.concurrent('an archive', () => {
     return withSubject((subject) => forkOfMoment(subject, store), { store });
   });
 
+  testWithPlugin('a Cluster that somebody has deleted comes back, with its password', () => {
+    const store = s3().newStore();
+    return withSubject((subject) => deletedAndBack(subject, store), { store });
+  });
+
   testWithPlugin(
     'a store that is away stops no service, and gets what has waited',
     { tags: 'slow' },
@@ -327,6 +332,35 @@ async function archivesOnceRestarted(subject: KubernetesSubject): Promise<void> 
   const { latest } = await windowOf(subject, spec);
   await settle(subject, paused(restarted));
   expect((await windowOf(subject, spec)).latest).toBe(latest);
+  await removeAll(subject, spec.id);
+  expect(await filesOf(store, spec)).toEqual([]);
+}
+
+/** It goes on in its archive: what is committed after the recovery can be forked too. */
+async function deletedAndBack(subject: KubernetesSubject, store: ObjectStore): Promise<void> {
+  const spec = await subject.newSpec();
+  await settle(subject, spec);
+  await untilStored(store, spec);
+  await backUp(subject, spec);
+  await subject.insertRows(spec, 100);
+  await archivedTo(subject, spec, await momentIn(subject, spec));
+  await operator().api.remove(pathOf(subject, spec));
+  const known = { ...spec, provisioned: true };
+  await untilExpected('it says what brings it back', async () => {
+    const { engine } = subject;
+    const verdict = await engine.lifecycle.converge(known, async () => undefined);
+    expect(JSON.stringify(verdict)).toContain('howdah service recover');
+    expect(await engine.backups.restorable(spec.id, [])).toMatchObject({ isLost: true });
+  });
+  const recovery = { id: 'recovery12', repository: null, at: null };
+  const { steps } = await settle(subject, { ...known, recovery });
+  expect(steps).toEqual(['create Cluster', 'start PostgreSQL', 'end the recovery', 'connect']);
+  expect(await subject.countRows(spec)).toBe(100);
+  await subject.insertRows(spec, 1);
+  await archivedTo(subject, known, await momentIn(subject, spec));
+  await settle(subject, paused(known));
+  await settle(subject, known);
+  expect(await subject.countRows(spec)).toBe(101);
   await removeAll(subject, spec.id);
   expect(await filesOf(store, spec)).toEqual([]);
 }

@@ -72,8 +72,8 @@ test('a service is placed as its region says, with its WAL on a volume of its ow
     ...'-o jsonpath={.spec.resources.requests.storage}'.split(' '),
   );
   expect(stdout).toBe('6G');
-  const synchronous = `${SUPERUSER} --tuples-only --command='select count(*) from pg_stat_replication'`;
-  expect((await rig().exec({ metadata }, synchronous)).trim()).toBe('1');
+  const count = "--tuples-only --command='select count(*) from pg_stat_replication'";
+  expect((await rig().exec({ metadata }, `${SUPERUSER} ${count}`)).trim()).toBe('1');
   for (const { id } of [fork, spec]) {
     await removeAll(subject, id);
     expect(await subject.leftovers(id)).toEqual([]);

@@ -89,27 +89,29 @@ type SubjectOptions = Readonly<{
   walStorageClass?: string | null;
 }>;
 
-/** @param image of PostgreSQL @param pooler of PgBouncer @param size of new services */
+const settingsOf = (rig: Rig, options: SubjectOptions) => ({
+  host: rig.host,
+  ...PORTS,
+  storageClass: rig.storageClass,
+  images: { [MAJOR]: options.image ?? rig.image },
+  poolerImage: options.pooler ?? poolerImage(),
+  placementOf: () => options.placement ?? {},
+  walStorageClass: options.walStorageClass ?? null,
+  imagePull: null,
+});
+
 export async function createKubernetesSubject(
   rig: Rig,
   api: Api,
   options: SubjectOptions = {},
 ): Promise<KubernetesSubject> {
-  const { image = rig.image, pooler = poolerImage(), size = SHARED, store = null } = options;
-  const { placement = {}, walStorageClass = null } = options;
+  const { size = SHARED, store = null } = options;
   const directory = await mkdtemp(join(tmpdir(), 'hd-'));
   const authority = await openCertificateAuthority(directory);
   const [projectId, changed] = [newId(), new Set<string>()];
   const settings = {
     code: `suite-${projectId}`,
-    host: rig.host,
-    ...PORTS,
-    storageClass: rig.storageClass,
-    images: { [MAJOR]: image },
-    poolerImage: pooler,
-    placementOf: () => placement,
-    walStorageClass,
-    imagePull: null,
+    ...settingsOf(rig, options),
   };
   const [records, logs] = [createMemoryRecords({ take }), createMemoryLogs()];
   const make = (): Engine =>

@@ -74,7 +74,7 @@ test('a region on Kubernetes is added, examined, used and removed', async () => 
       500,
     );
   kubernetes.refuseClusters(noWebhook);
-  // What cannot be undone is not accepted where a delete is refused.
+  // A purge cannot be undone: it is not accepted where a delete is refused.
   for (const query of ['', '?purge=true', '?purge=true&dry_run=true'])
     expect(await callApi('DELETE', `${services}/${id}${query}`)).toMatchObject(refused);
   kubernetes.refuseClusters(null);
@@ -202,7 +202,10 @@ test('where pods run is set for a region, or for a service of it, and is shown',
   const placement = { node_selector: { pool: 'db' }, priority_class: 'databases' };
   expect(
     await callApi('POST', '/regions', {
-      ...{ code: 'kube', kubeconfig, placement, wal_storage_class: 'fast' },
+      code: 'kube',
+      kubeconfig,
+      placement,
+      wal_storage_class: 'fast',
       image_pull_secret: auths,
     }),
   ).toMatchObject({

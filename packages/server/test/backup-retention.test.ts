@@ -56,7 +56,7 @@ describe.runIf(pgBackRest !== null)('a repository of 30 days', () => {
     const set = await cloud.cli('backup', 'set-retention', 'short', '1');
     expect(set).toMatchObject({ code: 0, stdout: expect.stringContaining(': 1 day, set for') });
     const shown = await cloud.cli('backup', 'retention', 'long');
-    expect(shown.stdout).toBe('on its machine: 3 days\noffsite: 30 days\n');
+    expect(shown.stdout).toBe('in its region: 3 days\noffsite: 30 days\n');
     for (const name of ['short', 'long', 'short', 'long'])
       expect(await cloud.cli('backup', 'run', name, '--full')).toMatchObject({ code: 0 });
     // On a slow machine a service has had a first backup of itself by now.

@@ -152,11 +152,11 @@ export function addBackup(program: Command): void {
 }
 
 function sayRetention({ local_days: localDays, repositories, ...retention }: Retention): void {
-  say(`on its machine: ${daysOf(localDays)}`);
+  say(`in its region: ${daysOf(localDays)}`);
   const whose = retention.own_retention_days === null ? '' : ', set for the service';
   for (const { repository, retention_days: days } of repositories)
     say(`${repository}: ${daysOf(days)}${whose}`);
-  if (repositories.length === 0) say('off its machine: there is no repository');
+  if (repositories.length === 0) say('in repositories: there is none');
 }
 
 const daysOf = (days: number): string => (days === 1 ? '1 day' : `${days} days`);
@@ -175,7 +175,7 @@ function sayBackups({
   unprotected,
 }: Backups): void {
   say(
-    `on its machine: any moment from ${distanceOf(earliest)} to ${distanceOf(latest)}; ` +
+    `in its region: any moment from ${distanceOf(earliest)} to ${distanceOf(latest)}; ` +
       `kept for ${daysOf(days)}; archive ${archiveMb} MB`,
   );
   for (const { after, before, because } of gaps)

@@ -3138,7 +3138,7 @@ export interface components {
                  * @description for programs
                  * @enum {string}
                  */
-                code: "DISK" | "STORAGE" | "ARCHIVE" | "SNAPSHOT" | "VERIFICATION" | "REPOSITORY" | "REPLICA_MISSING" | "MEMORY" | "MINOR_VERSION" | "NOT_INSTALLED" | "CLUSTER_CHANGED";
+                code: "DISK" | "STORAGE" | "ARCHIVE" | "SNAPSHOT" | "VERIFICATION" | "REPOSITORY" | "REPLICA_MISSING" | "MEMORY" | "MINOR_VERSION" | "NOT_INSTALLED" | "CLUSTER_CHANGED" | "REGION_AWAY";
                 /** @description for people: what is wrong, with figures, and what fixes it */
                 message: string;
             }[];

@@ -332,8 +332,10 @@ export interface Observing {
 
 /** The backups that lost data is restored from. */
 export type Restorable = {
-  /** null: those of this machine. */
+  /** null: those of this machine, or of its region. */
   repository: { id: string; name: string } | null;
+  /** Where those of its region are; absent: on this machine. */
+  place?: string;
   /** Commits up to this moment come back. */
   latestMs: number;
   /** About how long it takes; null: moments. */
@@ -343,6 +345,9 @@ export type Restorable = {
   /** The data that comes back, if it is not that of the last upgrade: a repository has none yet. */
   before?: { upgrade: string | null; major: number };
 };
+
+/** Why data is not restored from backups, in words for users. */
+export class NotRestorable extends Error {}
 
 /** The backups of a service that are on its machine. */
 export type LocalBackups = Omit<Backups, 'storage' | 'own_retention_days' | 'off_machine'>;
@@ -354,6 +359,8 @@ export interface BackupKeeping {
   /**
    * The backups that lost data of a service is restored from; null: there are none. It is the data
    * of one of these upgrades, the desired one first; null: of none.
+   *
+   * @throws NotRestorable when there is another reason; EngineUnavailable
    */
   restorable(id: string, upgrades: readonly (string | null)[]): Promise<Restorable | null>;
   /**

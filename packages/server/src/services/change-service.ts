@@ -78,7 +78,10 @@ export async function refuseWithoutRepository(
   { region_code: region }: ServiceRow,
   asked: string,
 ): Promise<void> {
-  refuseImpossible(regions.of(region), 'runBackup', asked);
+  const found = regions.of(region);
+  const { offMachine } = found.engine.capabilities;
+  if ('missing' in offMachine)
+    throw new ApiError('UNAVAILABLE_HERE', `${asked}: ${offMachine.missing}`);
   if ((await listRepositories(tx)).length === 0)
     throw new ApiError(
       'UNAVAILABLE_HERE',
@@ -98,7 +101,11 @@ export async function runBackup(
 ): Promise<Done> {
   return makeChange(context.store, caller, async (tx) => {
     const { service } = await lockOwnService(tx, caller, id);
-    await refuseWithoutRepository(tx, context, service, 'runBackup');
+    const region = context.regions.of(service.region_code);
+    refuseImpossible(region, 'runBackup');
+    // A region on Kubernetes has backups of its own, and no repository.
+    const isOfRegion = 'missing' in region.engine.capabilities.offMachine;
+    if (!isOfRegion) await refuseWithoutRepository(tx, context, service, 'runBackup');
     const underWay = await besideUnderWay(tx, id, 'runBackup');
     if (underWay === null && ALLOWED[service.status].runBackup !== 'accept')
       throw new ApiError('INVALID_STATE', refusal('runBackup', service.status));
@@ -106,7 +113,9 @@ export async function runBackup(
     const operation =
       underWay ?? (await beginOperation(tx, service, 'runBackup', caller, null, { full }));
     return {
-      message: `the newest snapshot is being backed up: operation ${operation.id}`,
+      message: isOfRegion
+        ? `a backup is being taken in the region: operation ${operation.id}`
+        : `the newest snapshot is being backed up: operation ${operation.id}`,
       operationId: operation.id,
     };
   });

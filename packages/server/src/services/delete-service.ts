@@ -3,7 +3,7 @@ import { ApiError, protectionOf, type ReadReplicaSet } from '@howdah/contract';
 import { describeRestore, restoreRisk } from '../domain/disk.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
-import type { Restorable } from '../engine/engine.ts';
+import { EngineUnavailable, NotRestorable, type Restorable } from '../engine/engine.ts';
 import type { Region } from '../engine/regions.ts';
 import { type Caller, makeChange } from './change.ts';
 import { reserveEndpoint } from './common.ts';
@@ -116,20 +116,59 @@ export async function deleteService(
   { key: id, region_code: code }: ServicePlace,
 ): Promise<Accepted> {
   const { storage } = context.regions.of(code).engine;
-  const note = describeRestore(id, context.restoreWindowMs, restoreRisk(await storage.disk()));
+  const restoreNote = describeRestore(
+    id,
+    context.restoreWindowMs,
+    restoreRisk(await storage.disk()),
+  );
+  const archive = await noteOfArchive(context, code, id, 'when it can no longer be restored');
+  const note = archive === undefined ? restoreNote : `${restoreNote}. ${archive}`;
   const begin = () => ({ deleting: true });
   const done = await changeUnderRules(context, caller, id, 'delete', begin, 'delete', { note });
-  return { ...done, restoreNote: note };
+  return { ...done, restoreNote };
+}
+
+/** Whether nothing but backups is left of a service that nobody has deleted by Howdah. */
+async function isOnlyArchived({ regions }: ControlContext, code: string, id: string) {
+  const { capabilities, backups } = regions.of(code).engine;
+  if (capabilities.engine !== 'kubernetes') return false;
+  try {
+    return (await backups.restorable(id, []))?.isLost === true;
+  } catch (error) {
+    if (error instanceof NotRestorable || error instanceof EngineUnavailable) return false;
+    throw error;
+  }
+}
+
+/** The note on the archive that goes with a service; undefined: it has none. */
+async function noteOfArchive(
+  { regions }: ControlContext,
+  code: string,
+  id: string,
+  when: string,
+): Promise<string | undefined> {
+  const { capabilities, backups } = regions.of(code).engine;
+  if (capabilities.engine !== 'kubernetes') return undefined;
+  const { window, archive_mb: megabytes } = await backups.describe(id);
+  if (window.latest === null && megabytes === 0) return undefined;
+  const reach = window.latest === null ? '' : `, which reaches up to ${window.latest},`;
+  return (
+    `Its archive in the object store of the region${reach} is removed too, ${when}: fork the ` +
+    'service first to keep the data.'
+  );
 }
 
 /**
  * Deletes a service without the time for a restore, or ends that time for a deleted one.
  */
-export function purgeService(
+export async function purgeService(
   context: ControlContext,
   caller: Caller,
-  id: string,
+  { key: id, region_code: code }: ServicePlace,
 ): Promise<Accepted> {
+  const note = await noteOfArchive(context, code, id, 'at once');
+  const noted = note === undefined ? {} : { note };
+  const isLost = await isOnlyArchived(context, code, id);
   return makeChange(context.store, caller, async (tx) => {
     const locked = await lockService(tx, id);
     if (locked === null || locked.service.project_id !== caller.projectId)
@@ -143,13 +182,20 @@ export function purgeService(
         'INVALID_REQUEST',
         `confirm: a PROD service is purged only with its name: ${JSON.stringify(service.name)}`,
       );
+    if (isLost && !caller.dryRun && caller.confirm !== service.name)
+      throw new ApiError(
+        'INVALID_REQUEST',
+        'confirm: the Cluster of the service is gone, and its archive in the object store of the ' +
+          'region is all that is left. Bring it back (howdah service recover), or purge it with ' +
+          `its name: ${JSON.stringify(service.name)}`,
+      );
     if (service.purge) return { doc: service.doc, operationId: operation?.id ?? null };
     // It cannot be undone: it is not accepted where a delete, which can be, is refused.
     await refuseWithoutAnswer(context.regions.of(service.region_code));
     if (service.deleted_at !== null) {
       const operationId = await recordOperation(tx, service, 'delete', caller);
       await purgeDeleted(tx, service, 'requested');
-      return { doc: service.doc, operationId };
+      return { doc: service.doc, operationId, ...noted };
     }
     // A running delete goes on; its service cannot be restored afterwards.
     const next =
@@ -158,6 +204,6 @@ export function purgeService(
         : await beginOperation(tx, service, 'delete', caller, operation);
     const row = await changeService(tx, service, { deleting: true, purge: true, attempt: 0 }, next);
     await makeDue(tx, id);
-    return { doc: row.doc, operationId: next.id };
+    return { doc: row.doc, operationId: next.id, ...noted };
   });
 }

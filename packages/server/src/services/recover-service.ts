@@ -2,7 +2,7 @@
 import { ApiError } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { upgradesOf, withDataOf } from '../domain/service/upgrades.ts';
-import type { Restorable } from '../engine/engine.ts';
+import { NotRestorable, type Restorable } from '../engine/engine.ts';
 import { newId } from '../lib/ids.ts';
 import { RepositoryProblem } from '../repository/repository.ts';
 import { forgetPrimary } from '../store/engine-records.ts';
@@ -10,7 +10,7 @@ import type { ServicePlace } from '../store/service-documents.ts';
 import { readUpgrades } from '../store/services.ts';
 import type { Caller } from './change.ts';
 import type { ControlContext } from './context.ts';
-import { type Accepted, changeUnderRules } from './service-rules.ts';
+import { type Accepted, changeUnderRules, reachEngine } from './service-rules.ts';
 
 /**
  * Restores the data of a service from the newest state of its backups. Its present data is set
@@ -63,9 +63,11 @@ export async function findSource(
 ): Promise<Restorable> {
   try {
     const upgrades = upgradesOf(await readUpgrades(context.store.db, id));
-    const found = await context.regions.of(code).engine.backups.restorable(id, upgrades);
+    const { backups } = context.regions.of(code).engine;
+    const found = await reachEngine(() => backups.restorable(id, upgrades));
     if (found !== null) return found;
   } catch (error) {
+    if (error instanceof NotRestorable) throw new ApiError('INVALID_STATE', error.message);
     if (!(error instanceof RepositoryProblem)) throw error;
     throw new ApiError('UNAVAILABLE', error.message);
   }
@@ -77,8 +79,9 @@ export async function findSource(
 }
 
 /** Says for a dry run which state comes back. */
-export function describeSource({ repository, latestMs, seconds, before }: Restorable): string {
-  const where = repository === null ? 'this machine' : `the repository ${repository.name}`;
+export function describeSource(source: Restorable): string {
+  const { repository, latestMs, seconds, before, place = 'this machine' } = source;
+  const where = repository === null ? place : `the repository ${repository.name}`;
   const duration = seconds === null ? '' : ` It takes about ${seconds} s.`;
   const version =
     before === undefined

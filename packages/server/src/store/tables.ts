@@ -209,7 +209,7 @@ export interface Tables {
     pooler_image: string;
     /** On which nodes the pods of its services run. */
     placement: ColumnType<Placement, string | undefined, string>;
-    /** What services have in place of that, by their ids. */
+    /** The fields that services have in place of those, by their ids. */
     service_placements: ColumnType<Readonly<Record<string, Placement>>, string | undefined, string>;
     /** The storage class of a volume for WAL of new services; null: WAL is with the data. */
     wal_storage_class: string | null;

@@ -25,13 +25,14 @@ exec barman-cloud-wal-archive --gzip $store "$DESTINATION" "$SERVER_NAME" "$1"
  */
 export const RESTORE = `${COMMON}${STORE}
 rm -rf "$data"
-[ "$ARCHIVES" = no ] ||
+[ "$ARCHIVES" = no ] || [ "\${SKIP_EMPTY:-}" = enabled ] ||
   barman-cloud-check-wal-archive $store "$DESTINATION" "$SERVER_NAME"
 backup=$(barman-cloud-backup-list --format json $store "$DESTINATION" "$ARCHIVE_SOURCE" |
   python3 -c '
 import json, os, sys
 from datetime import datetime
-target = datetime.fromisoformat(os.environ["TARGET_TIME"].replace("Z", "+00:00"))
+latest = "9999-12-31T00:00:00Z"
+target = datetime.fromisoformat((os.environ.get("TARGET_TIME") or latest).replace("Z", "+00:00"))
 done = [one for one in json.load(sys.stdin)["backups_list"] if one["status"] == "DONE"]
 ends = [(datetime.fromisoformat(one["end_time_iso"]), one["backup_id"]) for one in done]
 print(max(one for one in ends if one[0] <= target)[1])')
@@ -41,7 +42,8 @@ move_wal
 rm -rf "$data/log"
 cat >"$data/double.conf" <<END
 restore_command = 'barman-cloud-wal-restore $store $DESTINATION $ARCHIVE_SOURCE %f %p'
-recovery_target_time = '$(echo "$TARGET_TIME" | sed 's/Z$/+00/')'
+$([ -z "\${TARGET_TIME:-}" ] ||
+  echo "recovery_target_time = '$(echo "$TARGET_TIME" | sed 's/Z$/+00/')'")
 recovery_target_action = promote
 hot_standby = off
 END

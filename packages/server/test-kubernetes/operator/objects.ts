@@ -281,12 +281,19 @@ const placeOf = ({
   affinity,
   topologySpreadConstraints,
   priorityClassName,
+  imagePullSecrets,
 }: Cluster['spec']): object => ({
+  // CloudNativePG has them in the service account of its pods.
+  ...(imagePullSecrets === undefined ? {} : { imagePullSecrets }),
   ...(affinity?.nodeSelector === undefined ? {} : { nodeSelector: affinity.nodeSelector }),
   ...(affinity?.tolerations === undefined ? {} : { tolerations: affinity.tolerations }),
   ...(topologySpreadConstraints === undefined ? {} : { topologySpreadConstraints }),
   ...(priorityClassName === undefined ? {} : { priorityClassName }),
 });
+
+/** A part of a pod whose WAL has a volume of its own. */
+const walOf = ({ walStorage }: Cluster['spec'], part: object): object[] =>
+  walStorage === undefined ? [] : [part];
 
 const conninfoOf = (parameters: Readonly<Record<string, string>>): string =>
   Object.entries(parameters)
@@ -324,15 +331,14 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
     ARCHIVES: archiverOf(cluster) === null ? 'no' : 'yes',
     ARCHIVE_SOURCE: archive?.serverName,
     TARGET_TIME: archive?.targetTime,
+    // docs/cloudnativepg.md, fact 47.
+    SKIP_EMPTY: cluster.metadata.annotations?.['cnpg.io/skipEmptyWalArchiveCheck'],
     SOURCE: source === null ? undefined : conninfoOf(source.connectionParameters),
     REPLICA: isReplica(cluster) ? 'yes' : 'no',
   };
-  const hasWalVolume = spec.walStorage !== undefined;
   return {
     hostname: server,
     ...placeOf(spec),
-    // CloudNativePG has them in the service account of its pods.
-    ...(spec.imagePullSecrets === undefined ? {} : { imagePullSecrets: spec.imagePullSecrets }),
     securityContext: POD_SECURITY,
     terminationGracePeriodSeconds: 30,
     enableServiceLinks: false,
@@ -352,7 +358,7 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
         ],
         volumeMounts: [
           { name: 'data', mountPath: '/var/lib/postgresql/data' },
-          ...(hasWalVolume ? [{ name: 'wal', mountPath: '/var/lib/postgresql/wal' }] : []),
+          ...walOf(spec, { name: 'wal', mountPath: '/var/lib/postgresql/wal' }),
           { name: 'temporary', mountPath: '/tmp' },
           { name: 'memory', mountPath: '/dev/shm' },
           { name: 'config', mountPath: '/config' },
@@ -369,9 +375,7 @@ function podSpec(cluster: Cluster, server: string, container: object): object {
     ],
     volumes: [
       { name: 'data', persistentVolumeClaim: { claimName: server } },
-      ...(hasWalVolume
-        ? [{ name: 'wal', persistentVolumeClaim: { claimName: walClaim(server) } }]
-        : []),
+      ...walOf(spec, { name: 'wal', persistentVolumeClaim: { claimName: walClaim(server) } }),
       { name: 'temporary', emptyDir: {} },
       { name: 'memory', emptyDir: { medium: 'Memory' } },
       { name: 'config', configMap: { name: settingsName(cluster) } },

@@ -153,12 +153,12 @@ function lifeRoutes(api: App, context: ApiContext): void {
     },
     async (request, reply) => {
       const { purge } = request.query;
-      const [caller, { service }] = [callerOf(request), request];
+      const [caller, place] = [callerOf(request), request.service];
       return answer(
         reply,
         purge === 'true'
-          ? await purgeService(context, caller, service.key)
-          : await deleteService(context, caller, service),
+          ? await purgeService(context, caller, place)
+          : await deleteService(context, caller, place),
       );
     },
   );

@@ -7,8 +7,11 @@ import { Type } from 'typebox';
 import type { Kube, Manifest } from './api/client.ts';
 import { KubeError } from './api/errors.ts';
 import { KINDS } from './api/kinds.ts';
-import type { Region } from './region.ts';
+import type { Cache } from './cache.ts';
 import { NO_ANSWER } from './unavailable.ts';
+
+/** The parts of a region that are asked. */
+export type Asked = Readonly<{ kube: Kube; cache: Pick<Cache, 'ready' | 'staleWhy'> }>;
 
 /** A user waits for this answer. */
 const WITHIN_MS = 3000;
@@ -31,10 +34,7 @@ export async function tryWrite(kube: Kube, withinMs: number): Promise<void> {
 }
 
 /** Why a change would not begin now, in words for tenants; null: it would. */
-export async function whyNoChanges({
-  kube,
-  cache,
-}: Pick<Region, 'kube' | 'cache'>): Promise<string | null> {
+export async function whyNoChanges({ kube, cache }: Asked): Promise<string | null> {
   // A region that was just added is still being read.
   const listed = cache.ready().catch(() => undefined);
   await Promise.race([listed, sleep(WITHIN_MS, undefined, { ref: false })]);

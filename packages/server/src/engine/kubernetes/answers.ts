@@ -3,11 +3,10 @@
  * that is cut off, and an operator that is away leaves all objects as they are: both are asked.
  */
 import type { Round, Rounds } from '../../lib/rounds.ts';
-import { whyNoChanges } from './admission.ts';
-import type { Region } from './region.ts';
+import { whyNoChanges, type Asked } from './admission.ts';
 import { NO_ANSWER } from './unavailable.ts';
 
-/** What does not answer, and when it was last known to; ms since the epoch. */
+/** The part of a region that does not answer, and when it last did; ms since the epoch. */
 export type Away = Readonly<{
   why: string;
   /** Whether the API server answers, so that objects are known as they are. */
@@ -27,10 +26,7 @@ const ASK_AGAIN_MS = 1000;
 /** A single answer that is late says nothing: the machine may be busy. */
 const FAILURES = 2;
 
-export function keepAnswers(
-  region: Pick<Region, 'kube' | 'cache'>,
-  rounds: Rounds,
-): Answers & Pick<Round, 'close'> {
+export function keepAnswers(region: Asked, rounds: Rounds): Answers & Pick<Round, 'close'> {
   let why: string | null = null;
   let failures = 0;
   let lastMs: number | null = null;

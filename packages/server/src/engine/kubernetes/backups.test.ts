@@ -98,7 +98,7 @@ test('a service that is not archived says why, and a read replica set says nothi
     );
   const desired = desiredOf(SPEC);
   expect(whyNot(desired)).toContain('restart it');
-  // Nothing is known of the store then.
+  // Nothing is known of its archive then.
   const away = { why: '', isClusterSeen: false, lastMs: null };
   expect(whyNot(desired, true, away)).toBeNull();
   expect(whyNot({ ...desired, archives: true }, true, away)).toBe(

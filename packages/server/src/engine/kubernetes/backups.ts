@@ -5,7 +5,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Verification } from '@howdah/contract';
 import type { BackupPolicy } from '../../config.ts';
-import type { Engine, LocalBackups } from '../engine.ts';
+import {
+  EngineUnavailable,
+  NotRestorable,
+  type Engine,
+  type LocalBackups,
+  type Restorable,
+} from '../engine.ts';
 import { KINDS } from './api/kinds.ts';
 import type { Archiver } from './archiver.ts';
 import type { Cache } from './cache.ts';
@@ -47,7 +53,7 @@ export function createBackups(
   const verifying = new Set<string>();
   return {
     describe: async (id) => describe(region, policy, archiver, id),
-    restorable: async () => null,
+    restorable: async (id) => restorable(region, id),
     keep: async (id, { removes }) => {
       if (!verifying.has(id)) await removeLeft(region, id);
       return keep(region, policy, archiver, id, removes);
@@ -100,6 +106,35 @@ function describe(
   return described;
 }
 
+/**
+ * The archive that a service is made of whose Cluster somebody has deleted.
+ *
+ * @throws NotRestorable, EngineUnavailable
+ */
+function restorable({ cache, objectStore, answers }: Region, id: string): Restorable {
+  if (cache.staleWhy() !== null || answers.away()?.isClusterSeen === false)
+    throw new EngineUnavailable(NO_ANSWER);
+  const cluster = cache.cluster(id);
+  if (cluster?.leaving === false)
+    throw new NotRestorable(
+      'its Cluster is there, so nothing is restored in its place: fork it at a moment ' +
+        '(howdah service fork --at), or restart it',
+    );
+  const window = windowOf(cache.archive(id), objectStore());
+  if (window === null)
+    throw new NotRestorable(
+      'the object store of its region has no archive of it that is known: restore its Cluster and ' +
+        'volumes by a backup of the Kubernetes cluster, or delete it',
+    );
+  return {
+    repository: null,
+    place: 'the object store of its region',
+    latestMs: window.latestMs,
+    seconds: null,
+    isLost: true,
+  };
+}
+
 /** The newest verification of any backup; null: there was none. */
 function lastVerification(backups: readonly BackupState[]): Verification | null {
   const found = backups.flatMap(({ verification }) =>
@@ -137,7 +172,7 @@ export function whyNotArchived(
   const desired = cache.cluster(id)?.desired;
   // A read replica set has its data from its service, which is archived.
   if (desired?.running !== true || desired.set !== undefined) return null;
-  // Nothing is known of the archive then, whatever the store does.
+  // Nothing is known of the archive then, whatever the bucket does.
   if (answers.away()?.isClusterSeen === false)
     return desired.archives === true
       ? `${NO_ANSWER}, so it is not known how far it is archived`

@@ -100,7 +100,7 @@ export function capabilitiesOf(
       attachToAllowList: networks,
       verifyBackup:
         snapshots || archive !== null ? POSSIBLE : { possible: false, why: NO_VERIFICATION },
-      runBackup: { possible: false, why: NO_BACKUP_NOW },
+      runBackup: snapshots || archive !== null ? POSSIBLE : { possible: false, why: NO_BACKUP_NOW },
       createReplicaSet: POSSIBLE,
       query: POSSIBLE,
       enableExtension: { possible: false, why: NO_EXTENSIONS },
@@ -122,8 +122,8 @@ export function capabilitiesOf(
 
 /** In the words of an answer to a user. */
 const NO_BACKUP_NOW =
-  'repositories do not serve regions on Kubernetes: a snapshot, and a base backup in the object ' +
-  'store of the region, are taken once a day';
+  'the region has no object store (howdah region object-store), and its cluster no snapshots of ' +
+  'volumes (howdah region doctor says why), so there is nowhere to back a service up to';
 /** No superuser of ours is in these services, and a script of an extension needs one. */
 const NO_EXTENSIONS =
   'no region on Kubernetes creates extensions afterwards; create one that PostgreSQL trusts by ' +
@@ -156,7 +156,9 @@ const COPY_COST =
   'it, by its size: the cluster has no snapshots of volumes (howdah region doctor says why)';
 const REPLICAS =
   'the operator chooses the primary, which has the endpoint; replicas have no port for reads, ' +
-  'and their lag is not known';
+  'and their lag is not known. Where all replicas are synchronous, as the only one, writes wait ' +
+  'after a failover or a switchover until the former primary is back, a minute or two: have one ' +
+  'more replica than synchronous ones';
 const VPC =
   "address: a service in a VPC refuses clients whose address is none of the VPC's or its peers', " +
   'and answers at the node of its primary only';

@@ -106,7 +106,7 @@ async function examineNodes(
         what,
         state: 'note',
         found: text,
-        remedy: `add nodes with other values of ${few[0]}: servers cannot be spread over fewer than 2`,
+        remedy: `add nodes with other values of ${few[0]}: servers are not spread over one`,
       };
 }
 

@@ -16,6 +16,7 @@ import { keepAnswers } from './answers.ts';
 import { createKube } from './api/client.ts';
 import type { Connection } from './api/kubeconfig.ts';
 import { createArchiver } from './archiver.ts';
+import { backUpNow } from './backup-now.ts';
 import { createBackups, DAY_MS, type SnapshotPolicy } from './backups.ts';
 import { createCache } from './cache.ts';
 import { capabilitiesOf, supports } from './capabilities.ts';
@@ -123,20 +124,12 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
       return capabilitiesOf(settings, keeping, nodes.room());
     },
     lifecycle: createLifecycle(region),
-    addresses: {
-      // Kubernetes refuses a Service whose port another one has; those are outside of our range.
-      reserve: async (ports, { id, poolerOf }) =>
-        settings.domain === null
-          ? { host: poolerOf ?? settings.host, port: await takeUsablePort(ports, async () => true) }
-          : publicEndpoint(settings.domain, id, poolerOf === null ? 'servers' : 'pooler'),
-      isCurrent: ({ host }) =>
-        settings.domain === null ? host === settings.host : host.endsWith(`.${settings.domain}`),
-    },
+    addresses: createAddresses(settings),
     sql: createSql(region, statements, failed),
     extensions: NO_EXTENSIONS,
     observe: createObserving(region, archiver),
     backups: createBackups(region, options.backups, archiver),
-    offMachine: OFF_MACHINE,
+    offMachine: createOffMachine(region),
     storage: createStorage(region),
     networks: { converge: async () => [] },
     moves: createMoves(region),
@@ -156,6 +149,16 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     },
   };
 }
+
+const createAddresses = (settings: RegionSettings): Engine['addresses'] => ({
+  // Kubernetes refuses a Service whose port another one has; those are outside of our range.
+  reserve: async (ports, { id, poolerOf }) =>
+    settings.domain === null
+      ? { host: poolerOf ?? settings.host, port: await takeUsablePort(ports, async () => true) }
+      : publicEndpoint(settings.domain, id, poolerOf === null ? 'servers' : 'pooler'),
+  isCurrent: ({ host }) =>
+    settings.domain === null ? host === settings.host : host.endsWith(`.${settings.domain}`),
+});
 
 /** Whether PostgreSQL answers at the endpoint of a Cluster. */
 async function answersAt(
@@ -248,19 +251,18 @@ function createSql(
 
 const NO_OFF_MACHINE = 'services on Kubernetes have no backups in repositories';
 
-const OFF_MACHINE: Engine['offMachine'] = {
+/** The backups that somebody asks for are those of the region. */
+const createOffMachine = (region: Region): Engine['offMachine'] => ({
   ship: async () => ({ states: new Map(), more: false, isBackupDue: false }),
   describe: async () => new Map(),
-  backUp: async () => {
-    throw new Error(NO_OFF_MACHINE);
-  },
+  backUp: (id, _wanted, runStep, signal) => backUpNow(region, id, runStep, signal),
   verify: async () => {
     throw new Error(NO_OFF_MACHINE);
   },
   findForeign: async () => {
     throw new Error(NO_OFF_MACHINE);
   },
-};
+});
 
 const NO_EXTENSIONS: Engine['extensions'] = {
   installed: async () => [],

@@ -147,7 +147,7 @@ function snapshotWarnings(backups: readonly BackupState[]): Warning[] {
 const archiveWarnings = (message: string | null): Warning[] =>
   message === null ? [] : [{ code: 'ARCHIVE', message }];
 
-/** What else is shown of a service is as it was then. */
+/** All else that is shown of a service is as it was then. */
 function awayWarnings(away: Away | null): Warning[] {
   if (away === null) return [];
   const since = away.lastMs === null ? null : new Date(away.lastMs).toISOString();
@@ -183,8 +183,10 @@ export function warningsOf(found: Found | null): Warning[] {
   const running = replicasOf(found).filter(({ node }) => isRunning(found, node)).length;
   const missing = desired.replicas - running;
   if (missing <= 0) return [];
-  const { replicas } = desired;
-  const message = `${missing} of ${replicas} standbys do not run; CloudNativePG repairs this`;
+  const { replicas, sync } = desired;
+  const writes = running < sync ? `, and writes wait until ${sync} of them run` : '';
+  const message =
+    `${missing} of ${replicas} standbys do not run; CloudNativePG repairs this` + writes;
   return [{ code: 'REPLICA_MISSING', message }];
 }
 

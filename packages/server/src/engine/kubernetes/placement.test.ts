@@ -90,7 +90,8 @@ test('a read replica set is placed as its service, unless it says otherwise', as
   await untilStep(cloud, parent, 'settled');
   cloud.placed = { '': REGION, [ID]: { node_selector: { pool: 'fast' } } };
   const id = 'fghij67890';
-  const set = { ...parent, id, set: { parent: ID, nodes: 1 }, firstVerifier: null };
+  const follows = { parent: ID, nodes: 1, purpose: 'lookups' } as const;
+  const set = { ...parent, id, set: follows, firstVerifier: null };
   await untilStep(cloud, set, 'create Cluster');
   const path = clusterOf(id).replace(`s-${id}`, `r-${id}`);
   expect(fieldsOf(path)).toMatchObject({

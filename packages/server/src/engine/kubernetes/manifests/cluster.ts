@@ -47,6 +47,9 @@ export const RESTARTED = 'kubectl.kubernetes.io/restartedAt';
 /** The desired state when the Cluster was last written, as JSON: see `desired.ts`. */
 export const DESIRED = 'howdah.io/desired';
 
+/** All that an archive has, in place of a moment. */
+export const LATEST = 'latest';
+
 /** Settings of a region. */
 export type RegionSettings = Readonly<{
   code: string;
@@ -119,7 +122,15 @@ export type ClusterInput = ServersInput &
     archives: boolean;
     /** The moment whose data it gets, of its parent's archive; null: none. */
     targetTime: string | null;
+    /** Whether it goes on in an archive that has files. */
+    keepsArchive: boolean;
   }>;
+
+/**
+ * Another timeline begins in the archive of a service that was restored. Otherwise CloudNativePG
+ * archives only where there is nothing.
+ */
+const ARCHIVE_GOES_ON = { 'cnpg.io/skipEmptyWalArchiveCheck': 'enabled' } as const;
 
 /**
  * A former primary connects to this database of the new one, and follows it only then; users may
@@ -133,8 +144,13 @@ const STANDBY_SQL: readonly string[] = [
 export function clusterManifest(input: ClusterInput): Manifest {
   const { id, replicas } = input;
   const name = clusterName(id);
+  const head = headOf(input, name);
+  const { annotations } = head.metadata;
   return {
-    ...headOf(input, name),
+    ...head,
+    ...(input.keepsArchive
+      ? { metadata: { ...head.metadata, annotations: { ...annotations, ...ARCHIVE_GOES_ON } } }
+      : {}),
     spec: {
       ...serversOf(input, name),
       instances: 1 + replicas,
@@ -286,7 +302,8 @@ function bootstrapOf(input: ClusterInput): object {
     };
   if (snapshot !== null) return { bootstrap: { recovery: { ...recoveryOf(snapshot), ...owned } } };
   if (parent !== null && targetTime !== null) {
-    const { recovery, externalClusters } = pointInTimeOf(id, parent, targetTime);
+    const moment = targetTime === LATEST ? null : targetTime;
+    const { recovery, externalClusters } = pointInTimeOf(id, parent, moment);
     return { bootstrap: { recovery: { ...recovery, ...owned } }, externalClusters };
   }
   if (parent !== null)

@@ -113,6 +113,9 @@ const labelsOf = ({
   [LABELS.region]: region,
 });
 
+/** The name of a Cluster's own archive, from which its data is recovered. */
+const OWN_ARCHIVE = 'archive';
+
 const parametersOf = (id: string, server: string) => ({
   barmanObjectName: objectStoreName(id),
   serverName: objectStoreName(server),
@@ -127,13 +130,15 @@ export const archiverOf = (id: string): object => ({
 });
 
 /**
- * The fields of a Cluster whose data is that of another one at a moment. It is read by the
- * ObjectStore of the fork, so that the parent may be removed once the data is copied.
+ * The fields of a Cluster whose data is that of another one, or its own, at a moment. It is read by
+ * the ObjectStore of the fork, so that the parent may be removed once the data is copied.
+ *
+ * @param targetTime null: all that is archived
  */
-export function pointInTimeOf(id: string, parent: string, targetTime: string) {
-  const source = clusterName(parent);
+export function pointInTimeOf(id: string, parent: string, targetTime: string | null) {
+  const source = id === parent ? OWN_ARCHIVE : clusterName(parent);
   return {
-    recovery: { source, recoveryTarget: { targetTime } },
+    recovery: { source, ...(targetTime === null ? {} : { recoveryTarget: { targetTime } }) },
     externalClusters: [
       { name: source, plugin: { name: PLUGIN, parameters: parametersOf(id, parent) } },
     ],

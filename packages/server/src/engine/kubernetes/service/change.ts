@@ -29,7 +29,12 @@ export function changeOf(before: Desired | null, desired: Desired): Change | nul
   if (!isDeepStrictEqual(before.source, desired.source))
     return { name: STEPS.promote, awaits: true, detail: 'it accepts writes', desired };
   if (before.parent !== desired.parent)
-    return { name: STEPS.detach, awaits: isRecovered(before), detail: 'it has its data', desired };
+    return {
+      name: desired.recovered === true ? STEPS.endRecovery : STEPS.detach,
+      awaits: isRecovered(before),
+      detail: 'it has its data',
+      desired,
+    };
   const restart = restartWhy(before, desired);
   if (restart !== null) return { name: STEPS.restart, awaits: true, detail: restart, desired };
   if (before.replicas !== desired.replicas) return replicasOf(before, desired);

@@ -135,7 +135,11 @@ function wantedOf(spec: ServiceSpec, observed: Observed, known: Known): Desired 
   // A volume that is made of a snapshot has the WAL that it needs.
   const isRestored = desired.snapshot !== undefined;
   const walClass = cluster === null ? (isRestored ? null : placed.walClass) : cluster.walClass;
-  return placedAt(desired, { ...keptPlace(cluster?.desired ?? null, desired, placed), walClass });
+  const isRecovered = desired.parent === spec.id || cluster?.desired?.recovered === true;
+  return placedAt(
+    { ...desired, ...(isRecovered ? { recovered: true } : {}) },
+    { ...keptPlace(cluster?.desired ?? null, desired, placed), walClass },
+  );
 }
 
 /**
@@ -182,7 +186,10 @@ function decideCreate(spec: ServiceSpec, desired: Desired, observed: Observed, k
   if (!desired.running) return { kind: 'settled' };
   if (spec.set !== null) return decideCreateSet(desired, spec.set, parent, servers);
   // A new Cluster under its name would be empty.
-  if (spec.provisioned) return { kind: 'refuse', why: LOST };
+  if (spec.provisioned && spec.recovery === null)
+    return { kind: 'refuse', why: known.hasArchive ? LOST_BUT_ARCHIVED : LOST };
+  if (spec.recovery !== null && servers.length > 0)
+    return wait(STEPS.create, 'its pods of before are ending');
   if (spec.origin?.strategy === 'LAST_SNAPSHOT' && desired.snapshot === undefined)
     return wait(STEPS.create, noSnapshotOf(spec.origin.parent), true);
   if (desired.targetTime !== undefined && desired.archives !== true)
@@ -202,6 +209,7 @@ function dataOf(
 ): string {
   if (desired.source !== undefined) return ' that follows the service';
   if (desired.parent === undefined) return '';
+  if (desired.recovered === true) return ' with its data of the object store';
   const data = ` with the data of ${desired.parent}`;
   const isCopied = desired.snapshot === undefined && desired.targetTime === undefined;
   const why = backup?.problem ?? whyNoBackup;
@@ -285,6 +293,10 @@ const noSnapshotOf = (parent: string): string =>
 const LOST =
   'its Cluster is gone, with its data: restore the Cluster and its volumes by a backup of the ' +
   'Kubernetes cluster, or delete the service';
+
+const LOST_BUT_ARCHIVED =
+  'its Cluster is gone, with its volumes. The object store of its region has its archive: howdah ' +
+  'service recover brings it back, with its id, port and password';
 
 /** Why data cannot be started by the major version that is wanted; null: it can. */
 function otherMajorOf(before: Desired | null, { major }: Desired): string | null {

@@ -52,6 +52,8 @@ const DESIRED = Type.Object({
   targetTime: Type.Optional(Type.String()),
   /** Whether its WAL is archived in the object store of the region; absent: it is not. */
   archives: Type.Optional(Type.Literal(true)),
+  /** Whether it goes on in the archive that it was restored from; absent: it has its own. */
+  recovered: Type.Optional(Type.Literal(true)),
   /** Where its pods run; absent: anywhere. */
   placement: Type.Optional(PlacementSchema),
   /** Whether its images are pulled by the credentials of the region; absent: without any. */
@@ -67,7 +69,7 @@ export type Source = Readonly<{
   parent: string;
   /** The snapshot that its volume is made of; null: the parent is copied. */
   snapshot: string | null;
-  /** The moment in its archive; null: the parent, or the snapshot, as it is. */
+  /** The moment in its archive, or `LATEST`; null: the parent, or the snapshot, as it is. */
   targetTime: string | null;
 }>;
 

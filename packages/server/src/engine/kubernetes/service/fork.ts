@@ -6,6 +6,7 @@
  */
 import type { Origin, ServiceSpec } from '../../spec.ts';
 import { originBackup, originSnapshot } from '../manifests/names.ts';
+import { LATEST } from '../manifests/cluster.ts';
 import type { Source } from './desired.ts';
 import type { ClusterState, Observed } from './observed.ts';
 
@@ -15,10 +16,13 @@ import type { ClusterState, Observed } from './observed.ts';
  * @param hasStarted whether a server of the fork runs, with the data
  */
 export function sourceOf(
-  { id, origin, provisioned }: ServiceSpec,
+  { id, origin, provisioned, recovery }: ServiceSpec,
   { cluster, ...snapshots }: Sources,
   hasStarted: boolean,
 ): Source | null {
+  // Its Cluster was deleted: its data is in its own archive.
+  const isRecovering = cluster === null ? recovery !== null : cluster.desired?.parent === id;
+  if (isRecovering && !hasStarted) return { parent: id, snapshot: null, targetTime: LATEST };
   const hasData = provisioned || cluster?.provisioned === true || hasStarted;
   if (origin === null || hasData) return null;
   const { parent } = origin;

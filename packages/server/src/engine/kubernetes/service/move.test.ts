@@ -62,6 +62,7 @@ test('a copy replicates as a superuser by TLS, and writes no roles', () => {
     snapshotClass: 'snapshots',
     archives: false,
     targetTime: null,
+    keepsArchive: false,
   } as const;
   const copy = clusterManifest({ ...input, source: SOURCE })['spec'];
   expect(copy).toMatchObject({

@@ -146,6 +146,7 @@ function clusterInput(region: Region, spec: ServiceSpec, projectId: string, desi
     snapshotClass: desired.snapshotClass ?? null,
     archives: desired.archives ?? false,
     targetTime: desired.targetTime ?? null,
+    keepsArchive: desired.recovered === true,
     desired: writeDesired(desired),
   };
 }

@@ -42,6 +42,8 @@ export function planOf(
       return running ? [] : begin;
     case 'restore':
       return spec.power === 'running' ? begin : [];
+    case 'recover':
+      return [STEPS.create, STEPS.start, STEPS.endRecovery, STEPS.connect, ...pooler];
     case 'stop':
     case 'delete':
       return running ? [...stopPooler, STEPS.stop] : [];
@@ -76,7 +78,6 @@ export function planOf(
     case 'setPurpose':
     case 'rename':
     case 'setBackupRetention':
-    case 'recover':
     case 'adopt':
     case 'failover':
     case 'runBackup':

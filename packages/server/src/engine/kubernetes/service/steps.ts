@@ -21,6 +21,7 @@ export const STEPS = {
   reloadPooler: 'reload connection pooler',
   stopPooler: 'stop connection pooler',
   detach: 'detach from parent',
+  endRecovery: 'end the recovery',
   promote: 'promote the copy',
   connect: 'connect',
   remove: 'remove data',

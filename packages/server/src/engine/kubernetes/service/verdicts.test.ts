@@ -10,7 +10,7 @@ const SEEN = { reachable: false, present: true, provisioned: true };
 
 test.each([
   [STEPS.connect, 60],
-  [STEPS.write, 15],
+  [STEPS.write, 8],
 ])('%s fails after what may pass by itself has lasted %i s', (step, limitSeconds) => {
   const region = { waiting: new Map() };
   const attempt = () => failed(region, 'one', step, SEEN, new EngineUnavailable('refused'));

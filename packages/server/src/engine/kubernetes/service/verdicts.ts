@@ -47,7 +47,8 @@ export function overdue(
 }
 
 /**
- * Waits for what the cluster does by itself. One that is away does nothing, which is shown soon.
+ * Waits for the end of work that the cluster does by itself. A cluster that is away does none,
+ * which is shown soon.
  *
  * @param limitMs how long it may take while the cluster and its operator answer
  */

@@ -26,7 +26,9 @@ export async function waitFor(
 }
 
 /** How long CloudNativePG may take for a step. */
-const limitOf = ({ origin, set, move, provisioned, storageGb }: ServiceSpec): number => {
+const limitOf = (spec: ServiceSpec): number => {
+  const { origin, set, move, recovery, provisioned, storageGb } = spec;
   const isCopied = origin !== null || set !== null || move?.as === 'copy';
-  return STEP_MS + (isCopied && !provisioned ? storageGb * COPY_GIGABYTE_MS : 0);
+  const isLong = recovery !== null || (isCopied && !provisioned);
+  return STEP_MS + (isLong ? storageGb * COPY_GIGABYTE_MS : 0);
 };

@@ -90,7 +90,12 @@ async function prepare(
   await topology.renewEgress();
 }
 
-const GONE: CopyPosition = { isFollowing: false, awaitsRestart: false, replayed: 0n, hasShutdown: false };
+const GONE: CopyPosition = {
+  isFollowing: false,
+  awaitsRestart: false,
+  replayed: 0n,
+  hasShutdown: false,
+};
 
 async function readPosition({ machine }: Place, id: string): Promise<CopyPosition> {
   const paths = machine.layout.copy(id);
