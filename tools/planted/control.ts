@@ -320,11 +320,63 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     edits: [
       {
         file: `${KUBERNETES}/service/decide.ts`,
-        from: "if (spec.provisioned) return { kind: 'refuse', why: LOST };",
-        to: "if (spec.provisioned && parent !== null) return { kind: 'refuse', why: LOST };",
+        from: 'if (spec.provisioned && spec.recovery === null)',
+        to: 'if (spec.provisioned && spec.recovery === null && parent !== null)',
       },
     ],
     caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/service/decide.test.ts` }] },
+  },
+  {
+    name: 'recovery-without-its-archive',
+    breaks: ['Kubernetes', 'backups'],
+    effect: 'a recovered service on Kubernetes archives nothing, since its folder has files',
+    edits: [
+      {
+        file: `${KUBERNETES}/manifests/cluster.ts`,
+        from: '...(input.keepsArchive\n',
+        to: '...(input.keepsArchive && input.parent === null\n',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/service/recovery.test.ts` }] },
+  },
+  {
+    name: 'region-away-unseen',
+    breaks: ['Kubernetes', 'stop and start'],
+    effect: 'a change waits for an operator that is away, and nothing says so',
+    edits: [
+      {
+        file: `${KUBERNETES}/answers.ts`,
+        from: 'failures = why === null ? 0 : failures + 1;',
+        to: 'failures = why === null ? 0 : 1;',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/answers.test.ts` }] },
+  },
+  {
+    name: 'pods-anywhere',
+    breaks: ['Kubernetes', 'create'],
+    effect: 'servers run on nodes that the region does not name',
+    edits: [
+      {
+        file: `${KUBERNETES}/manifests/cluster.ts`,
+        from: '      ...nodesOf(input.placement),\n',
+        to: '',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/placement.test.ts` }] },
+  },
+  {
+    name: 'move-ended-before-its-restart',
+    breaks: ['Kubernetes', 'moves'],
+    effect: 'a service that has moved to Kubernetes is UNSTABLE while it is restarted',
+    edits: [
+      {
+        file: `${SERVER}/reconcile/move.ts`,
+        from: 'if (awaitsRestart && !isRestartLate(move, Date.now()))',
+        to: 'if (awaitsRestart && isRestartLate(move, Date.now()))',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/reconcile/move.test.ts` }] },
   },
   {
     name: 'sync-before-standby',

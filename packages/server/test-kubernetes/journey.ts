@@ -3,7 +3,7 @@ import { Type } from 'typebox';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo, install, type Installation } from '../test/harness.ts';
 import type { Service } from '../test/harness-caller.ts';
-import { operator, poolerImage, rig, s3, untilSound } from './cloud.ts';
+import { hasPlugin, operator, poolerImage, rig, s3, untilSound } from './cloud.ts';
 import { realOperatorFiles } from './real-operator.ts';
 import { until, untilExpected } from '../test/until.ts';
 
@@ -301,9 +301,21 @@ test('without the operator, changes are refused at once and clients go on', asyn
         message: expect.stringContaining('operator of its Kubernetes cluster does not answer'),
       },
     });
+    // A purge cannot be undone, so it is accepted less than a stop, and not more.
+    for (const query of ['', '?purge=true'])
+      expect(await cloud.request('DELETE', `/services/${id}${query}`)).toMatchObject({
+        status: 503,
+      });
     const { stdout } = await cloud.cli('region', 'doctor', 'kube');
     expect(stdout).toContain('failed calling webhook');
     expect((await cloud.get(id)).status).toBe('READY');
+    await untilExpected('the service says that its operator is away', async () => {
+      await cloud.round('clusterAnswers', 2);
+      await cloud.round('warnings');
+      expect((await cloud.get(id)).warnings).toMatchObject([
+        { code: 'REGION_AWAY', message: expect.stringMatching(/ since 2/) },
+      ]);
+    });
     expect(await writeRow(PASSWORD)).toBe(6);
   } finally {
     await operator().comeBack();
@@ -384,12 +396,42 @@ test('a service warns of changes by others, and a restart takes them back', asyn
   expect(await cloud.audit()).toEqual([]);
 });
 
+test.skipIf(!hasPlugin)(
+  'a service is backed up on demand, and comes back when its Cluster was deleted',
+  async () => {
+    const { service_id: id } = service;
+    await cli('backup', 'run', 'orders');
+    const [backup] = await cloud.operations(id);
+    expect(backup).toMatchObject({ kind: 'runBackup', status: 'succeeded' });
+    expect(backup?.steps.map(({ name }) => name)).toEqual(['take snapshot', 'take base backup']);
+    expect(await cloud.cli('service', 'recover', 'orders')).toMatchObject({
+      stderr: expect.stringContaining('its Cluster is there'),
+    });
+    const namespace = `howdah-${cloud.projectId}`;
+    await rig().inNode('kubectl', '--namespace', namespace, 'delete', 'cluster', `s-${id}`);
+    await untilExpected('it is known to be gone', async () =>
+      expect(await cli('service', 'recover', 'orders', '--dry-run')).toContain(
+        'its newest backup in the object store of its region comes back',
+      ),
+    );
+    // Nothing but the archive is left.
+    expect(await cloud.request('DELETE', `/services/${id}?purge=true`)).toMatchObject({
+      status: 400,
+      body: { message: expect.stringContaining('howdah service recover') },
+    });
+    await cli('service', 'recover', 'orders');
+    expect((await cloud.get(id)).service_id).toBe(id);
+    expect(await writeRow(PASSWORD)).toBe(7);
+  },
+);
+
 test('a deleted service is restored, and a region without services is removed', async () => {
   const { service_id: id } = service;
-  await cli('service', 'delete', 'orders');
+  const { stderr } = await cloud.cli('service', 'delete', 'orders');
+  if (hasPlugin) expect(stderr).toContain('warning: Its archive in the object store');
   expect(await cloud.audit()).toEqual([]);
   await cli('service', 'restore', id);
-  expect(await writeRow(PASSWORD)).toBe(7);
+  expect(await writeRow(PASSWORD)).toBe(hasPlugin ? 8 : 7);
   expect(await cloud.cli('region', 'remove', 'kube', '--yes')).toMatchObject({
     stderr: expect.stringContaining('purge the services first'),
   });

@@ -104,7 +104,7 @@ test('an archive is recovered by a Cluster of its own, whose volume a pod examin
         shared_preload_libraries: [],
         pg_hba: ['host all all all reject'],
       },
-      bootstrap: { recovery: { source: `s-${ID}`, recoveryTarget: { targetTime: ARCHIVED } } },
+      bootstrap: { recovery: { source: 'archive', recoveryTarget: { targetTime: ARCHIVED } } },
       externalClusters: [{ plugin: { parameters: { serverName: `s-${ID}` } } }],
     },
   });
