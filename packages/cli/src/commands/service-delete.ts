@@ -2,14 +2,14 @@ import type { Schemas } from '@howdah/client';
 import { PURGE } from '@howdah/contract/permissions';
 import type { Command } from 'commander';
 import { given, verb, type Confirming, type Destroying, type Waiting } from '../command.ts';
-import { confirm, confirmName } from '../confirm.ts';
+import { asks, confirm, confirmName } from '../confirm.ts';
 import { connect, type Connection } from '../connection.ts';
 import { exitOf } from '../exit.ts';
 import { findDeleted, findService, pathOf } from '../find.ts';
 import { follow } from '../follow.ts';
 import { note } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
-import { confirmService } from './service-shared.ts';
+import { confirmService, readNote } from './service-shared.ts';
 
 type Ending = Omit<Waiting, 'output'> & Destroying & Confirming;
 
@@ -22,6 +22,7 @@ export function addEnds(service: Command): void {
     const connection = await connect(options);
     const found = await findService(connection, wanted);
     const { service_id: id, name, metadata } = found;
+    if (asks(options)) await sayWhatGoes(id, { confirm: name });
     const confirmed = await confirmService(connection, found, 'delete', options);
     const what = `the ${metadata.environment} service ${name} (${id}) with all its data`;
     if (confirmed === undefined) await confirm(`Delete ${what}?`, options);
@@ -43,6 +44,7 @@ export function addEnds(service: Command): void {
     const found = await findAlsoDeleted(connection, wanted);
     const { service_id: id, name, environment } = found;
     await refuseBeforeAsking(connection, options, PURGE, { createdBy: found.created_by });
+    if (asks(options)) await sayWhatGoes(id, { purge: 'true', confirm: name });
     const confirmed = await confirmName(
       `remove the ${environment} service ${name} (${id}) with all its data, so that nobody can restore it`,
       name,
@@ -57,6 +59,14 @@ export function addEnds(service: Command): void {
     await follow(connection, response, options);
     note(`${name} is ${options.wait ? 'removed' : 'being removed'}`);
   });
+}
+
+/** Says before the question which backups go with a service. */
+async function sayWhatGoes(id: string, query: { purge?: 'true'; confirm: string }): Promise<void> {
+  const text = await readNote(id, (client, params) =>
+    client.DELETE('/projects/{project_id}/services/{service_id}', { params: { ...params, query } }),
+  );
+  if (text !== '') note(text);
 }
 
 /** A service, or a deleted one that can be restored. */

@@ -1,14 +1,13 @@
 /** `howdah service recover` */
-import { DryRunError } from '@howdah/client';
 import { permissionOfAction, subjectOf } from '@howdah/contract/permissions';
 import type { Command } from 'commander';
 import { given, verb, type Destroying, type Waiting } from '../command.ts';
 import { asks, confirm, confirmName } from '../confirm.ts';
 import { connect } from '../connection.ts';
-import { findService, pathOf } from '../find.ts';
+import { findService } from '../find.ts';
 import { note } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
-import { change, CHANGES } from './service-shared.ts';
+import { change, CHANGES, readNote } from './service-shared.ts';
 
 type Options = Waiting & Destroying & { confirm?: string };
 
@@ -34,7 +33,16 @@ export function addRecover(service: Command): void {
         permissionOfAction('recover'),
         subjectOf(found),
       );
-      if (asks(options)) note(await readWhatComesBack(id));
+      // Which moment a recovery brings back.
+      if (asks(options))
+        note(
+          await readNote(id, (client, params) =>
+            client.POST('/projects/{project_id}/services/{service_id}/recover', {
+              params,
+              body: {},
+            }),
+          ),
+        );
       const which = `the data of the ${metadata.environment} service ${name} (${id})`;
       if (metadata.environment !== 'PROD')
         await confirm(`Replace ${which} by its backup?`, options);
@@ -47,19 +55,4 @@ export function addRecover(service: Command): void {
         client.POST('/projects/{project_id}/services/{service_id}/recover', { params, body }),
       );
     });
-}
-
-/** Asks the API, by a dry run, which moment a recovery brings back. */
-async function readWhatComesBack(id: string): Promise<string> {
-  const connection = await connect({ dryRun: true });
-  try {
-    await connection.client.POST('/projects/{project_id}/services/{service_id}/recover', {
-      params: pathOf(connection, id),
-      body: {},
-    });
-  } catch (error) {
-    if (error instanceof DryRunError) return error.answer.note ?? '';
-    throw error;
-  }
-  return '';
 }

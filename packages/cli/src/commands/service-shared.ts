@@ -1,5 +1,5 @@
 /** Shared by the commands that change services: the call, the wait, and the output. */
-import type { HowdahClient, Schemas } from '@howdah/client';
+import { DryRunError, type HowdahClient, type Schemas } from '@howdah/client';
 import { ENVIRONMENTS } from '@howdah/contract/types';
 import type { Action } from '@howdah/contract/actions';
 import { permissionOfAction, subjectOf } from '@howdah/contract/permissions';
@@ -67,6 +67,21 @@ export async function confirmService(
   const subject = subjectOf(found);
   await refuseBeforeAsking(connection, options, permissionOfAction(action), subject);
   return confirmAction(action, { id, name, environment: subject.environment }, options);
+}
+
+/** Asks the API, by a dry run, what a change of a service takes or brings; '': it says nothing. */
+export async function readNote(
+  id: string,
+  call: (client: HowdahClient, params: ReturnType<typeof pathOf>) => Promise<unknown>,
+): Promise<string> {
+  const connection = await connect({ dryRun: true });
+  try {
+    await call(connection.client, pathOf(connection, id));
+  } catch (error) {
+    if (error instanceof DryRunError) return error.answer.note ?? '';
+    throw error;
+  }
+  return '';
 }
 
 /** Changes a service, waits for the operation, and prints the service. */

@@ -101,9 +101,10 @@ export function callerOf(request: FastifyRequest): Caller {
 
 /** The answer to a change, as its route declares it: nothing, a message or a document. */
 export function answer(reply: FastifyReply, outcome: Outcome): FastifyReply {
-  const { operationId, doc, message, initialPassword, restoreNote } = outcome;
+  const { operationId, doc, message, warning, initialPassword, restoreNote } = outcome;
   const { status, empty } = declaredAnswer(reply);
   nameOperation(reply, operationId);
+  if (warning !== undefined) void reply.header('Warning', `299 - "${warning}"`);
   if (empty) return sendNothing(reply, status);
   if (doc === undefined)
     return sendText(reply, status, JSON.stringify({ message: message ?? underWay(operationId) }));

@@ -47,6 +47,8 @@ export type Outcome = {
   message?: string;
   /** A dry run says this beside the steps. */
   note?: string;
+  /** The answer says this beside its body, in the header `Warning`. */
+  warning?: string;
   /** A dry run lists these beside the steps. */
   services?: readonly KitService[];
   /** The size before a resize: the steps of a dry run depend on it. */

@@ -125,7 +125,7 @@ export async function deleteService(
   const note = archive === undefined ? restoreNote : `${restoreNote}. ${archive}`;
   const begin = () => ({ deleting: true });
   const done = await changeUnderRules(context, caller, id, 'delete', begin, 'delete', { note });
-  return { ...done, restoreNote };
+  return { ...done, restoreNote, ...warningOf(archive) };
 }
 
 /** Whether nothing but backups is left of a service that nobody has deleted by Howdah. */
@@ -139,6 +139,8 @@ async function isOnlyArchived({ regions }: ControlContext, code: string, id: str
     throw error;
   }
 }
+
+const warningOf = (note: string | undefined) => (note === undefined ? {} : { warning: note });
 
 /** The note on the archive that goes with a service; undefined: it has none. */
 async function noteOfArchive(
@@ -167,7 +169,7 @@ export async function purgeService(
   { key: id, region_code: code }: ServicePlace,
 ): Promise<Accepted> {
   const note = await noteOfArchive(context, code, id, 'at once');
-  const noted = note === undefined ? {} : { note };
+  const noted = note === undefined ? {} : { note, ...warningOf(note) };
   const isLost = await isOnlyArchived(context, code, id);
   return makeChange(context.store, caller, async (tx) => {
     const locked = await lockService(tx, id);

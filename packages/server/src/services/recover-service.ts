@@ -80,8 +80,11 @@ export async function findSource(
 
 /** Says for a dry run which state comes back. */
 export function describeSource(source: Restorable): string {
-  const { repository, latestMs, seconds, before, place = 'this machine' } = source;
-  const where = repository === null ? place : `the repository ${repository.name}`;
+  const { repository, latestMs, seconds, before, place } = source;
+  const where =
+    repository === null ? (place ?? 'this machine') : `the repository ${repository.name}`;
+  // Only a machine has data beside its backups, whose WAL is read too.
+  const unless = place === undefined ? ' unless their WAL is still in its data' : '';
   const duration = seconds === null ? '' : ` It takes about ${seconds} s.`;
   const version =
     before === undefined
@@ -89,7 +92,7 @@ export function describeSource(source: Restorable): string {
       : ` It is again of PostgreSQL ${before.major}: there is no backup since its upgrade.`;
   return (
     `its newest backup in ${where} comes back with the WAL after it, up to ` +
-    `${new Date(latestMs).toISOString()} at least; later commits are lost unless their WAL is ` +
-    `still in its data.${version}${duration}`
+    `${new Date(latestMs).toISOString()} at least; later commits are lost${unless}.` +
+    `${version}${duration}`
   );
 }

@@ -1,4 +1,4 @@
-/** The backups of a service in the repositories. */
+/** The backups of a service in the repositories, and on demand. */
 import { serviceCalls, type Backups, type Service } from '../../api.ts';
 import { ActionButton, Ago, Card, Facts, Notice } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
@@ -15,8 +15,7 @@ export function OffMachine({
   service: Service;
   backups: Backups;
 }) {
-  // The archive of a region is among its points in time.
-  if (useIsOnKubernetes(service)) return null;
+  if (useIsOnKubernetes(service)) return <InRegion service={service} />;
   if (all.length === 0)
     return (
       <Card title="Off the machine">
@@ -29,11 +28,42 @@ export function OffMachine({
   return all.map((one) => <InRepository key={one.repository} service={service} one={one} />);
 }
 
+/** The archive of a region is among its points in time. */
+function InRegion({ service }: { service: Service }) {
+  return (
+    <Card title="Backup on demand">
+      <div className={classes.stack} style={{ gap: 14 }}>
+        <p className={classes.hint}>
+          A snapshot and a base backup, as far as the region takes them, beside those by schedule.
+        </p>
+        <div className={classes.row}>
+          <BackUpNow service={service} />
+        </div>
+      </div>
+    </Card>
+  );
+}
+
+function BackUpNow({ service }: { service: Service }) {
+  const me = useMe();
+  const impossible = useWhyImpossible(service);
+  const run = useCall(serviceCalls(me.project.id, service).runBackup);
+  return (
+    <ActionButton
+      variant="default"
+      why={whyNot('runBackup', service, me) ?? impossible('runBackup')}
+      loading={run.pending}
+      onClick={() => run.run()}
+    >
+      Back up now
+    </ActionButton>
+  );
+}
+
 function InRepository({ service, one }: { service: Service; one: Backups['off_machine'][number] }) {
   const me = useMe();
   const impossible = useWhyImpossible(service);
   const verify = useCall(serviceCalls(me.project.id, service).verifyInRepositories);
-  const run = useCall(serviceCalls(me.project.id, service).runBackup);
   const { repository, latest, backups, backlog_mb: backlogMb, problem } = one;
   const last = one.last_verification;
   const [newest] = backups;
@@ -64,14 +94,7 @@ function InRepository({ service, one }: { service: Service; one: Backups['off_ma
           </Notice>
         )}
         <div className={classes.row}>
-          <ActionButton
-            variant="default"
-            why={whyNot('runBackup', service, me) ?? impossible('runBackup')}
-            loading={run.pending}
-            onClick={() => run.run()}
-          >
-            Back up now
-          </ActionButton>
+          <BackUpNow service={service} />
           <ActionButton
             variant="default"
             why={whyNot('verifyBackup', service, me) ?? impossible('runBackup')}
