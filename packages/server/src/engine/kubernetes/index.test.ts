@@ -46,7 +46,7 @@ test('a service is created, stopped, started and removed, and nothing is left', 
       imageName: 'postgres:17',
       postgresql: {
         pg_hba: ['hostnossl all all all reject'],
-        parameters: { 'howdah.networks': 'all' },
+        parameters: { 'howdah.networks': 'all', wal_retrieve_retry_interval: '1s' },
       },
       managed: {
         roles: [

@@ -42,6 +42,13 @@ export function keptWal(storageGb: number): string {
 }
 
 /**
+ * When a standby that has found no WAL tries again. With the 5 s of PostgreSQL, a writer waits for
+ * that long once more, whose only synchronous standby is the former primary (0056). Each time, the
+ * archive is asked first.
+ */
+export const RETRY = { wal_retrieve_retry_interval: '1s' } as const;
+
+/**
  * The size of a volume for WAL. It has room for all WAL that the settings of a server of this size
  * keep, and for some that waits for the archive.
  */

@@ -34,7 +34,7 @@ import {
 } from '../manifests/names.ts';
 import { NETWORKS_SETTING, networksVersion } from '../manifests/networks.ts';
 import { ARCHIVE_TIMEOUT } from '../manifests/object-store.ts';
-import { clusterParameters, keptWal } from '../manifests/parameters.ts';
+import { clusterParameters, keptWal, RETRY } from '../manifests/parameters.ts';
 import { pullSecret, pullSecretManifest } from '../manifests/placement.ts';
 import { publicEndpoint } from '../manifests/route.ts';
 import {
@@ -131,6 +131,7 @@ function clusterInput(region: Region, spec: ServiceSpec, projectId: string, desi
         serverSettings({ size, major, extensions: loadedExtensions(spec), storageGb }),
       ),
       wal_keep_size: keptWal(storageGb),
+      ...RETRY,
       ...(desired.targetTime === undefined ? {} : asSettings(limitsOfAnySize(desired))),
       ...(desired.archives === true ? { archive_timeout: ARCHIVE_TIMEOUT } : {}),
       [NETWORKS_SETTING]: networksVersion(networks, isPooled),

@@ -6,7 +6,7 @@ import { EngineUnavailable } from '../../engine.ts';
 import { KINDS } from '../api/kinds.ts';
 import { CLUSTER_LABEL, setName } from '../manifests/names.ts';
 import { NETWORKS_SETTING, networksVersion } from '../manifests/networks.ts';
-import { clusterParameters, keptWal } from '../manifests/parameters.ts';
+import { clusterParameters, keptWal, RETRY } from '../manifests/parameters.ts';
 import { setManifest } from '../manifests/set.ts';
 import type { Region } from '../region.ts';
 import { restartMarkOf, writeDesired } from './desired.ts';
@@ -49,6 +49,7 @@ export const setManifestOf: ManifestOf = (region, spec, desired) => {
       ...asSettings(set.limits),
       ...(set.purpose === undefined ? {} : settingsOfPurpose(set.purpose)),
       wal_keep_size: keptWal(storageGb),
+      ...RETRY,
       [NETWORKS_SETTING]: networksVersion(networks, isPooled),
     },
     preload: loadedLibraries(spec),
