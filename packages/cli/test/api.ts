@@ -12,6 +12,9 @@ import { ANSWERS, PLAN, type Answer } from './answers.ts';
 export const HOWDAH = fileURLToPath(new URL('../dist/howdah.js', import.meta.url));
 const BASE = '/public/api/v1';
 
+/** The name of the answer to every dry run. */
+export const DRY_RUN = 'dry run';
+
 export type Outcome = { code: number | null; stdout: string; stderr: string };
 
 /** @param answers in place of those that are known, by the name of the call */
@@ -34,7 +37,7 @@ export async function serve(answers: Readonly<Record<string, Answer>> = {}) {
       const isPlan = route.changes && url.searchParams.get('dry_run') === 'true';
       if (route.changes && !isPlan) changed.push(route.operationId);
       const answer = isPlan
-        ? { status: 200, body: PLAN }
+        ? (answers[DRY_RUN] ?? { status: 200, body: PLAN })
         : (answers[route.operationId] ?? ANSWERS[route.operationId]);
       if (answer === undefined) throw new Error(`no answer for ${route.operationId}`);
       const problem = problemOf(

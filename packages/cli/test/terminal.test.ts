@@ -3,9 +3,9 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { OPERATION, type Answer } from './answers.ts';
+import { OPERATION, PLAN, type Answer } from './answers.ts';
 import { peering, PLAIN_SERVICE, SERVICE } from './examples.ts';
-import { HOWDAH, howdah, type Outcome } from './api.ts';
+import { DRY_RUN, HOWDAH, howdah, type Outcome } from './api.ts';
 import { api, bin, ok, setUp, tearDown } from './behaviour-shell.ts';
 import { untilExpected } from '../../server/test/until.ts';
 
@@ -57,8 +57,15 @@ async function onTerminal(
 const DEV = { ...SERVICE, metadata: { environment: 'DEV' } };
 
 test('at a terminal a delete asks; --yes and --dry-run do not ask', async () => {
-  const { env, changed } = await api({ getService: ok(DEV), listServices: ok([DEV]) });
+  const note = 'Its archive is removed too.';
+  const { env, changed } = await api({
+    getService: ok(DEV),
+    listServices: ok([DEV]),
+    [DRY_RUN]: ok({ ...PLAN, note }),
+  });
   const asked = await onTerminal('howdah service delete orders', env, { typed: 'n' });
+  expect(asked.text.indexOf(note)).toBeGreaterThanOrEqual(0);
+  expect(asked.text.indexOf(note)).toBeLessThan(asked.text.indexOf('[y/N]'));
   expect(asked).toMatchObject({
     code: 4,
     text: expect.stringContaining(

@@ -22,8 +22,9 @@ export function addEnds(service: Command): void {
     const connection = await connect(options);
     const found = await findService(connection, wanted);
     const { service_id: id, name, metadata } = found;
-    if (asks(options)) await sayWhatGoes(id, { confirm: name });
-    const confirmed = await confirmService(connection, found, 'delete', options);
+    const confirmed = await confirmService(connection, found, 'delete', options, () =>
+      sayWhatGoes(id, { confirm: name }),
+    );
     const what = `the ${metadata.environment} service ${name} (${id}) with all its data`;
     if (confirmed === undefined) await confirm(`Delete ${what}?`, options);
     const { data, response } = await connection.client.DELETE(

@@ -3,8 +3,15 @@ import { DryRunError, type HowdahClient, type Schemas } from '@howdah/client';
 import { ENVIRONMENTS } from '@howdah/contract/types';
 import type { Action } from '@howdah/contract/actions';
 import { permissionOfAction, subjectOf } from '@howdah/contract/permissions';
-import { countOf, given, oneOf, type Confirming, type Waiting } from '../command.ts';
-import { confirmAction } from '../confirm.ts';
+import {
+  countOf,
+  given,
+  oneOf,
+  type Confirming,
+  type Destroying,
+  type Waiting,
+} from '../command.ts';
+import { asks, confirmAction } from '../confirm.ts';
 import { connect, findCa, type Connection } from '../connection.ts';
 import { findService, pathOf, readService } from '../find.ts';
 import { follow } from '../follow.ts';
@@ -56,16 +63,22 @@ export async function changeProtected(
   );
 }
 
-/** @returns the name that was given, where one was asked for @throws Failure */
+/**
+ * @param sayMore what a user reads before a question
+ * @returns the name that was given, where one was asked for
+ * @throws Failure
+ */
 export async function confirmService(
   connection: Connection,
   found: Schemas['Service'],
   action: Action,
-  options: Confirming,
+  options: Confirming & Destroying,
+  sayMore?: () => Promise<void>,
 ): Promise<string | undefined> {
   const { service_id: id, name } = found;
   const subject = subjectOf(found);
   await refuseBeforeAsking(connection, options, permissionOfAction(action), subject);
+  if (asks(options)) await sayMore?.();
   return confirmAction(action, { id, name, environment: subject.environment }, options);
 }
 

@@ -608,7 +608,7 @@ export interface paths {
         put?: never;
         /**
          * Back the newest snapshot up into all repositories
-         * @description Howdah does it each day by itself. It runs beside the service and its other operations. While it runs, another call names the same operation. A cancelled one leaves the repositories as they were; the next one by schedule is a day later.
+         * @description On Kubernetes it is a snapshot and a base backup in the region. Howdah does it each day by itself. It runs beside the service and its other operations. While it runs, another call names the same operation. A cancelled one leaves the repositories as they were; the next one by schedule is a day later.
          */
         post: operations["runBackup"];
         delete?: never;
@@ -648,7 +648,7 @@ export interface paths {
         put?: never;
         /**
          * Restore the lost or damaged data of a service from its backups
-         * @description In its place: id, endpoint, password and settings stay. The newest state of its backups comes back, of this machine or of a repository. The data that it has now is kept for as long as a deleted service. A dry run says which moment comes back.
+         * @description In its place: id, endpoint, password and settings stay. The newest state of its backups comes back, of this machine or of a repository. The data that it has now is kept for as long as a deleted service. On Kubernetes it is a service whose Cluster somebody has deleted, and comes back from the object store of its region. A dry run says which moment comes back.
          */
         post: operations["recoverService"];
         delete?: never;
