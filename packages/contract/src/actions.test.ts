@@ -61,9 +61,14 @@ test.each(ACTIONS)('%s is allowed as the contract prints it', (action) => {
   );
 });
 
+const NAMES: Partial<Record<Action, string>> = {
+  forkNow: 'fork (NOW)',
+  forkPast: 'fork (LAST_SNAPSHOT, PITR)',
+};
+
 test('a refusal names the action, the state, where it is allowed and what is allowed now', () => {
   expect(refusal('start', 'READY')).toBe(
-    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, restart, upgrade, undoUpgrade, move, resize, forkNow, forkPast, enablePooler, disablePooler, setHA, switchover, drill, attachToVPC, detachFromVPC, attachToAllowList, detachFromAllowList, updatePassword, setEnvironment, rename, setBackupRetention, verifyBackup, runBackup, createReplicaSet, changeReplicaSet, deleteReplicaSet, query, enableExtension, disableExtension',
+    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, restart, upgrade, undoUpgrade, move, resize, fork (NOW), fork (LAST_SNAPSHOT, PITR), enablePooler, disablePooler, setHA, switchover, drill, attachToVPC, detachFromVPC, attachToAllowList, detachFromAllowList, updatePassword, setEnvironment, rename, setBackupRetention, verifyBackup, runBackup, createReplicaSet, changeReplicaSet, deleteReplicaSet, query, enableExtension, disableExtension',
   );
   const refused = COLUMNS.flatMap((status) =>
     ACTIONS.filter((action) => ALLOWED[status][action] === 'refuse').map(
@@ -73,7 +78,9 @@ test('a refusal names the action, the state, where it is allowed and what is all
   expect(refused.length).toBeGreaterThan(20);
   for (const [action, status] of refused) {
     const text = refusal(action, status);
-    expect(text).toContain(`cannot ${action} a service that is ${status}`);
+    expect(text).toContain(`cannot ${NAMES[action] ?? action} a service that is ${status}`);
+    // No call has these names.
+    expect(text).not.toMatch(/forkNow|forkPast/);
     for (const other of COLUMNS.filter((candidate) => ALLOWED[candidate][action] === 'accept'))
       expect(text).toContain(other);
   }

@@ -188,6 +188,12 @@ export const ALLOWED: Record<LiveStatus, Row> = {
   DELETING: row([], ['delete', 'deleteReplicaSet']),
 };
 
+/** The name of an action in a message: two are one call, with different values of a field. */
+function wordsOf(action: Action): string {
+  if (action === 'forkNow') return 'fork (NOW)';
+  return action === 'forkPast' ? 'fork (LAST_SNAPSHOT, PITR)' : action;
+}
+
 /**
  * The message for an action that the status does not allow: it names the status, and those that
  * allow it.
@@ -197,6 +203,7 @@ export function refusal(action: Action, status: LiveStatus): string {
     actions[action] === 'accept' ? [state] : [],
   );
   const nowAllowed = ACTIONS.filter((candidate) => ALLOWED[status][candidate] === 'accept');
-  const now = nowAllowed.length === 0 ? 'nothing but waiting' : nowAllowed.join(', ');
-  return `cannot ${action} a service that is ${status}: ${action} is allowed when it is ${allowedIn.join(' or ')}; now allowed: ${now}`;
+  const now = nowAllowed.length === 0 ? 'nothing but waiting' : nowAllowed.map(wordsOf).join(', ');
+  const words = wordsOf(action);
+  return `cannot ${words} a service that is ${status}: ${words} is allowed when it is ${allowedIn.join(' or ')}; now allowed: ${now}`;
 }

@@ -42,7 +42,8 @@ export async function forkService(
   const region = regions.of(region_code);
   refuseOtherRegion(regions, region, body.region_code);
   const action = body.fork_strategy === 'NOW' ? 'forkNow' : 'forkPast';
-  refuseImpossible(region, action);
+  const field = `fork_strategy ${body.fork_strategy}`;
+  refuseImpossible(region, action, field);
   const origin: Origin = {
     parent: parentId,
     strategy: body.fork_strategy,
@@ -61,7 +62,7 @@ export async function forkService(
     if (ALLOWED[parent.status][action] !== 'accept')
       throw new ApiError('INVALID_STATE', refusal(action, parent.status));
     const why = region.engine.lifecycle.whyNotForked(parentId, body.fork_strategy);
-    if (why !== null) throw new ApiError('INVALID_STATE', `cannot ${action}: ${why}`);
+    if (why !== null) throw new ApiError('INVALID_STATE', `${field}: ${why}`);
     const fallback = sizeOf(parent);
     const size = sizeOrRefuse(region, caller, body, { fallback, sharedAllowed: true });
     await refuseSecondProject(tx, regions, region, caller.projectId);
