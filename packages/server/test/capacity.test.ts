@@ -26,7 +26,7 @@ const calls = (): [path: string, body: object][] => [
   [`/services/${service.service_id}/replicaSets`, { name: 'readers', nodes: 1 }],
 ];
 
-test('a size that is more than the machine has is refused by each call, and by its dry run', async () => {
+test('a size above that of the machine is refused by each call, and by its dry run', async () => {
   for (const [path, body] of calls())
     for (const query of ['', '?dry_run=true']) {
       const answer = await cloud.request('POST', `${path}${query}`, { ...body, ...TOO_LARGE });

@@ -209,7 +209,7 @@ test('a page of another site cannot approve with the session of a person', async
   expect((await post('/auth/device/approve', body, { headers: own })).status).toBe(200);
 });
 
-test('names that deceive, and requests that name half of a browser login, are refused', async () => {
+test('names that deceive, and requests that name half of a login, are refused', async () => {
   for (const body of [
     {},
     { client_name: '' },

@@ -9,7 +9,7 @@ import { promisify } from 'node:util';
 const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));
 const run = promisify(execFile);
 
-/** @returns ends them. @throws AggregateError: what the integrity check found, a stop that failed */
+/** @returns ends them. @throws AggregateError: what the check found, a stop that failed */
 export default async function setUp(): Promise<() => Promise<void>> {
   const directory = await mkdtemp(join(tmpdir(), 'hd-shared-'));
   process.env['TEST_SHARED'] = directory;

@@ -78,7 +78,8 @@ export function addPeering(program: Command): void {
       if (made.status === 'invalid')
         throw new Failure(
           `the peering ${made.id} reaches nothing: ` +
-            `${made.error_message ?? 'no reason was given'}; remove it: howdah peering delete ${vpc} ${made.id}`,
+            `${made.error_message ?? 'no reason was given'}; ` +
+            `remove it: howdah peering delete ${vpc} ${made.id}`,
           'conflict',
         );
       if (made.status === 'pending')

@@ -37,7 +37,8 @@ export async function endOrphans(root: string): Promise<number[]> {
 
 /**
  * Removes what the kernel has of an installation whose directory was removed: its networks, packet
- * filters and control groups. Their names come from the path, and belong to the installation that has it by now.
+ * filters and control groups. Their names come from the path, and belong to the installation that
+ * has it by now.
  */
 export async function removeKernelParts({ layout, limits, networkPrefix }: Site): Promise<void> {
   if (await exists(layout.root)) return;
