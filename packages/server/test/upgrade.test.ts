@@ -192,7 +192,8 @@ const OLDER_NAMES = [
   'alter table services drop column pooler_host',
   'drop table kubernetes_regions',
   'alter table vpcs drop column region_alias',
-  'alter table services drop column move',
+  'alter table services drop column move, drop column risk_reported_of',
+  'alter table operations drop column not_carried',
   `delete from kysely_migration where name >= '0016'`,
 ];
 
