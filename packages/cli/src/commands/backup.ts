@@ -106,7 +106,7 @@ export function addBackup(program: Command): void {
   });
 
   verb(backup, 'run <service>', {
-    does: 'Back a service up now: its newest snapshot into all repositories, or on Kubernetes in its region.',
+    does: 'Back a service up now: into all repositories, or on Kubernetes in its region.',
     example: 'howdah backup run orders --full',
     takes: ['output', 'dryRun', 'wait'],
   })
