@@ -82,7 +82,7 @@ async function fork(name: string) {
   return { forked, list: listOf(dry.body), state };
 }
 
-test('a running service's fork lacks the parts that its dry run names, and no others', async () => {
+test('a fork of a running service lacks what its dry run names, and no more', async () => {
   const { forked, list, state } = await fork('copy');
   expect(list).toEqual(expect.arrayContaining([SLOTS, UNLOGGED, COUNTERS]));
   expect(list.join()).toContain('the password of tsdbadmin');

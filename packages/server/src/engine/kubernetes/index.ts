@@ -135,17 +135,9 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     moves: createMoves(region),
     simulation: null,
     close: async () => {
-      const parts = [
-        answers,
-        certificates,
-        pullSecrets,
-        snapshotClass,
-        nodes,
-        archiver,
-        statements,
-        guard,
-      ];
-      for (const part of [...parts, failovers, logKeeper, cache, kube]) await part.close();
+      const kept = [answers, certificates, pullSecrets, snapshotClass, nodes];
+      const watching = [archiver, statements, guard, failovers, logKeeper];
+      for (const part of [...kept, ...watching, cache, kube]) await part.close();
     },
   };
 }
