@@ -55,7 +55,8 @@ export const serviceView = (
     [
       'DISK',
       ({ metrics, resources }) =>
-        `${metrics.storage_mb === null ? '' : `${metrics.storage_mb} MB of `}${resources[0]?.spec.storage_gb ?? 0} GB`,
+        (metrics.storage_mb === null ? '' : `${metrics.storage_mb} MB of `) +
+        `${resources[0]?.spec.storage_gb ?? 0} GB`,
     ],
     ['POSTGRESQL', ({ pg_version: version }) => version ?? ''],
     ['CREATED', ({ created }) => dateAndDistance(created)],

@@ -20,8 +20,9 @@ const VPC_SIZES = [
   ...range(1, 4).map((bits) => `${OCTET}\\.${begins(bits)}/${24 + bits}`),
 ];
 
+const PRIVATE = `(10\\.${OCTET}|172\\.(1[6-9]|2[0-9]|3[01])|192\\.168)`;
 /** A private network, from /16 to /28, without a bit beyond it: 10.1.0.0/16. */
-export const VPC_CIDR_PATTERN = `^(10\\.${OCTET}|172\\.(1[6-9]|2[0-9]|3[01])|192\\.168)\\.(${VPC_SIZES.join('|')})$`;
+export const VPC_CIDR_PATTERN = `^${PRIVATE}\\.(${VPC_SIZES.join('|')})$`;
 
 export const IPV4 = `${OCTET}(\\.${OCTET}){3}`;
 

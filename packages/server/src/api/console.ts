@@ -61,7 +61,8 @@ export function createSessions(store: Store) {
       void reply.header('Retry-After', Math.ceil(waitMs / 1000));
       throw new ApiError(
         'RATE_LIMITED',
-        `links, sessions: this key has made ${TOKENS_PER_MINUTE} within a minute, the most that are allowed; wait ${Math.ceil(waitMs / 1000)} s, and use those that it has`,
+        `links, sessions: this key has made ${TOKENS_PER_MINUTE} within a minute, the most that ` +
+          `are allowed; wait ${Math.ceil(waitMs / 1000)} s, and use those that it has`,
       );
     }
     allowance.spend(publicKey);

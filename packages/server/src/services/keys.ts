@@ -59,7 +59,9 @@ export async function addKey(
   if ((await countKeys(tx, projectId, MAX_KEYS)) >= MAX_KEYS)
     throw new ApiError(
       'LIMIT_EXCEEDED',
-      `keys: the project has ${MAX_KEYS}, the most that are allowed; those that were revoked or have expired count for ${ENDED_KEYS_KEPT_DAYS} days: revoke keys that are not needed, or use one that there is`,
+      `keys: the project has ${MAX_KEYS}, the most that are allowed; those that were revoked or ` +
+        `have expired count for ${ENDED_KEYS_KEPT_DAYS} days: revoke keys that are not needed, or ` +
+        'use one that there is',
     );
   const secret = newSecret();
   const made = await insertKey(tx, {
@@ -89,7 +91,8 @@ export function revokeProjectKey(
     ) {
       throw new ApiError(
         'CONFLICT',
-        `${publicKey} is the last admin key of the project that does not expire; make another one first: howdah key create --role admin`,
+        `${publicKey} is the last admin key of the project that does not expire; make another ` +
+          'one first: howdah key create --role admin',
       );
     }
     await revokeKey(tx, publicKey);
@@ -110,7 +113,8 @@ export async function readKey(db: Db, projectId: string, publicKey: string): Pro
   if (found === null)
     throw new ApiError(
       'NOT_FOUND',
-      `no key with that public half exists: ${JSON.stringify(publicKey.slice(0, 64))}; GET /projects/{project_id}/keys lists them`,
+      `no key with that public half exists: ${JSON.stringify(publicKey.slice(0, 64))}; ` +
+        'GET /projects/{project_id}/keys lists them',
     );
   return found;
 }
