@@ -87,7 +87,7 @@ test('an operation that fails, one that stalls and one beyond --timeout have the
     code: 1,
     stdout: '',
     stderr: expect.stringMatching(
-      /✗ start PostgreSQL.*\nerror resize failed: superseded by delete\n$/,
+      /✗ start PostgreSQL.*\n✓ start PostgreSQL.*\nerror resize failed: superseded by delete\n$/,
     ),
   });
   const stuck = await api({

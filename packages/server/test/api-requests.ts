@@ -57,7 +57,7 @@ export function expectError(
   expect(CODES[status]).toContain(Reflect.get(Object(body), 'code'));
   const message = String(Reflect.get(Object(body), 'message'));
   for (const part of parts) expect(message).toContain(part);
-  expect(message).not.toMatch(/node_modules|\.ts:|at .*\(|select |insert |update "/);
+  expect(message).not.toMatch(/node_modules|\.ts:|\n\s+at .*\(|select |insert |update "/);
 }
 
 /** A request with any headers, below the base URL. */

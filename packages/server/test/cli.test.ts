@@ -131,7 +131,7 @@ test('a service from create to delete', async () => {
 
   const listed = await cloud.cli('service', 'list');
   expect(listed.stdout).toMatch(
-    /^ID +NAME +TYPE +STATUS +CPU +MEMORY +ENDPOINT\n[a-z0-9]{10} +by hand +POSTGRES +READY +0\.5 +2 GB +127\.0\.0\.1:\d+\n$/,
+    /^ID +NAME +TYPE +STATUS +CPU +MEMORY +WITH +ENDPOINT\n[a-z0-9]{10} +by hand +POSTGRES +READY +0\.5 +2 GB +127\.0\.0\.1:\d+\n$/,
   );
   const [service]: { service_id: string }[] = JSON.parse(
     (await cloud.cli('service', 'list', '-o', 'json')).stdout,
