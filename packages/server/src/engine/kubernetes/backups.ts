@@ -20,7 +20,7 @@ import { baseBackupManifest } from './manifests/object-store.ts';
 import { backupManifest } from './manifests/snapshots.ts';
 import type { Region } from './region.ts';
 import { isEnded, type BackupState } from './service/backup-state.ts';
-import { windowOf } from './service/archive-state.ts';
+import { newestOf, windowOf } from './service/archive-state.ts';
 import { placesIn } from './service/objects.ts';
 import type { ClusterState } from './service/observed.ts';
 import { nameOf } from './storage-classes.ts';
@@ -120,8 +120,8 @@ function restorable({ cache, objectStore, answers }: Region, id: string): Restor
       'its Cluster is there, so nothing is restored in its place: fork it at a moment ' +
         '(howdah service fork --at), or restart it',
     );
-  const window = windowOf(cache.archive(id), objectStore());
-  if (window === null)
+  const latestMs = newestOf(cache.archive(id), objectStore());
+  if (latestMs === null)
     throw new NotRestorable(
       'the object store of its region has no archive of it that is known: restore its Cluster and ' +
         'volumes by a backup of the Kubernetes cluster, or delete it',
@@ -129,7 +129,7 @@ function restorable({ cache, objectStore, answers }: Region, id: string): Restor
   return {
     repository: null,
     place: 'the object store of its region',
-    latestMs: window.latestMs,
+    latestMs,
     seconds: null,
     isLost: true,
   };

@@ -110,3 +110,14 @@ export function windowOf(
   const latestMs = archived.toMs;
   return latestMs < earliestMs ? null : { earliestMs, latestMs };
 }
+
+/**
+ * The newest moment that a recovery brings back for certain; null: none. A base backup is in the
+ * bucket with the WAL of its time, also when its Cluster was deleted before more was recorded.
+ */
+export function newestOf(state: ArchiveState | null, store: ObjectStore | null): number | null {
+  const window = windowOf(state, store);
+  if (window !== null) return window.latestMs;
+  const [firstMs, lastMs] = [state?.firstMs ?? null, state?.lastBackupMs ?? null];
+  return store === null || firstMs === null || firstMs < store.sinceMs ? null : lastMs;
+}

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { archiveState, windowOf, recordOf } from './archive-state.ts';
+import { archiveState, newestOf, windowOf, recordOf } from './archive-state.ts';
 import {
   archiveProblem,
   backlogOf,
@@ -141,6 +141,15 @@ test('the window is from the oldest base backup to what is known to be archived'
     [recordOf(STORE.id, NOW_MS - 3_000_000), backups],
   ];
   for (const [data, window] of none) expect(windowOf(state(data, window), STORE)).toBeNull();
+  // A whole base backup comes back, whatever was recorded after it.
+  const newest = (data: Data | undefined, window: object | null) =>
+    newestOf(state(data, window), STORE);
+  expect(newest(archived, backups)).toBe(NOW_MS);
+  for (const data of [recordOf(STORE.id, NOW_MS - 3_000_000), undefined])
+    expect(newest(data, backups)).toBe(Date.parse('2026-11-27T09:45:00Z'));
+  expect(newest(archived, null)).toBeNull();
+  const elsewhere = { ...backups, firstRecoverabilityPoint: '2026-11-27T08:59:59Z' };
+  expect(newest(archived, elsewhere)).toBeNull();
   // An earlier release wrote it there.
   for (const [annotation, latestMs] of [
     [JSON.stringify({ store: STORE.id, toMs: NOW_MS }), NOW_MS],
