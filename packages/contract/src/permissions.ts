@@ -123,7 +123,7 @@ export const ACCESS = {
   forkService: 'fork',
   listBackups: 'read',
   listBackupRegions: 'read',
-  // They change nothing: each repository has the backups of all services.
+  // The next two change nothing: each repository has the backups of all services.
   addBackupRegion: 'read',
   removeBackupRegion: 'read',
   getBackupStatus: 'read',

@@ -130,11 +130,13 @@ const REMOVAL_LOOKS = 5;
 const REMOVAL_LOOK_MS = 1000;
 
 /** Ends what goes on without its files. @returns a sentence for the user */
-async function endLost({ machine, rounds, log }: Startup, { path }: Place): Promise<string> {
+async function endLost(startup: Startup, { path }: Place): Promise<string> {
+  const { config, machine, rounds, log } = startup;
   rounds.endAll();
   const ended = [];
+  const regions = config.regions.map(({ directory }) => directory);
   for (let look = 0; look < REMOVAL_LOOKS && machine !== null; look += 1) {
-    ended.push(...(await endOrphans(machine.layout.root)));
+    for (const root of [machine.layout.root, ...regions]) ended.push(...(await endOrphans(root)));
     await sleep(REMOVAL_LOOK_MS);
   }
   if (machine !== null)

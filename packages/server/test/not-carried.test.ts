@@ -146,12 +146,12 @@ test('a deleted service comes back with all that it had', async () => {
 });
 
 test('the command line says it before and after', async () => {
-  const words = ['service', 'fork', 'orders', '--name', 'told'] as const;
+  const words = ['service', 'fork', 'orders', '--name', 'listed'] as const;
   const dry = await cloud.cli(...words, '--dry-run');
   expect(dry.stdout).toMatch(/would not be carried over:\n.*tsdbadmin/);
   const made = await cloud.cli(...words);
   expect(made.stderr).toMatch(/was not carried over:\n.*tsdbadmin/);
-  expect(await cloud.cli('service', 'purge', 'told', '--yes')).toMatchObject({ code: 0 });
+  expect(await cloud.cli('service', 'purge', 'listed', '--yes')).toMatchObject({ code: 0 });
 });
 
 test('the dry run of a switchover names the slots that it removes', async () => {
@@ -175,4 +175,32 @@ test('the dry run of a switchover names the slots that it removes', async () => 
     volatile: 0,
     counted: false,
   });
+});
+
+test('a tenant cannot keep a switchover from its service, nor name slots that are none', async () => {
+  const client = await connectTo(cloud, service, service.initial_password);
+  await client.query(`
+    create schema mine;
+    create view mine.pg_replication_slots as select 'no slot' as slot_name;
+    create function mine.refuse(name, text) returns boolean language plpgsql
+      as $$ begin raise exception 'refused'; end $$;
+    create operator mine.!~ (function = mine.refuse, leftarg = name, rightarg = text);
+    alter database tsdb set search_path = mine, pg_catalog`);
+  const dryRun = () => cloud.request('POST', `${path('/switchover')}?dry_run=true`);
+  const asked = await dryRun();
+  expect(asked.status, JSON.stringify(asked.body)).toBe(200);
+  expect(listOf(asked.body).join()).not.toContain('no slot');
+  await client.query('alter database tsdb reset search_path; drop schema mine cascade');
+  await client.end();
+  // Without its database, and without the right to connect to it, nothing is known of slots.
+  const other = await connectTo(cloud, service, service.initial_password, {
+    database: 'postgres',
+  });
+  await other.query('revoke connect on database tsdb from public');
+  expect(await dryRun()).toMatchObject({ status: 200 });
+  await other.query('alter database tsdb rename to hidden');
+  expect(await dryRun()).toMatchObject({ status: 200 });
+  await other.query('alter database hidden rename to tsdb');
+  await other.query('grant connect on database tsdb to public');
+  await other.end();
 });

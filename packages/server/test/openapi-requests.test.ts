@@ -66,7 +66,7 @@ const inRegion = (made: unknown): unknown =>
     name === 'region_code' ? 'local' : value,
   );
 
-/** A value of a parameter, as it stands in an address. */
+/** A value of a parameter, as it is written in an address. */
 const textOf = (value: unknown): string =>
   typeof value === 'string' ? value : JSON.stringify(value);
 

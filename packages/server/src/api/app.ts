@@ -116,7 +116,7 @@ export async function createApp(
   scrapeRoute(app, context);
   const sessions = createSessions(context.store);
   consolePages(app);
-  // Its bodies are forms, which no other route takes.
+  // The token endpoint takes forms, which no other route does.
   await app.register(async (oauth: App) => oauthRoutes(oauth, context));
   await app.register(async (api: App) => apiRoutes(api, context, sessions, log), {
     prefix: BASE_PATH,

@@ -192,7 +192,7 @@ export async function purgeService(
           `its name: ${JSON.stringify(service.name)}`,
       );
     if (service.purge) return { doc: service.doc, operationId: operation?.id ?? null };
-    // It cannot be undone: it is not accepted where a delete, which can be, is refused.
+    // A purge cannot be undone: it is not accepted where a delete, which can be, is refused.
     await refuseWithoutAnswer(context.regions.of(service.region_code));
     if (service.deleted_at !== null) {
       const operationId = await recordOperation(tx, service, 'delete', caller);

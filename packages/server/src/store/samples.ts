@@ -129,7 +129,7 @@ export type SeriesQuery = {
   isTotal: boolean;
 };
 
-/** Stands for all nodes of a service. */
+/** The node number of values that are added up over all nodes of a service. */
 export const TOTAL_NODE = 0;
 
 /**

@@ -30,7 +30,7 @@ export type Seen = Readonly<{
   cluster: Cluster;
   /** The volumes of its servers, in the order of their numbers. */
   claims: readonly Claim[];
-  /** Their volumes for WAL, if they have any. */
+  /** The volumes for WAL of its servers, if they have any. */
   walClaims: readonly Claim[];
   job: Job | null;
   /** The pods of its servers, in the same order. */

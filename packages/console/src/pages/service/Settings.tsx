@@ -157,7 +157,7 @@ function Resize({ service }: { service: Service }) {
             ...sizes.map(({ cpu_millis: cpu, memory_gbs: memory, has_room: hasRoom }) => ({
               value: String(cpu),
               label: `${cores(cpu)}, ${memory} GB${hasRoom ? '' : `: ${NO_ROOM}`}`,
-              // It keeps the size that it has.
+              // The service keeps the size that it has.
               disabled: !hasRoom && cpu !== now,
             })),
           ]}

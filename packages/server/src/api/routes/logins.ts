@@ -81,7 +81,7 @@ export function loginRoutes(api: App, context: ApiContext): void {
       return {
         ...started,
         verification_uri: page,
-        // No server or proxy sees what stands behind the #.
+        // A browser sends the part after the # to no server or proxy.
         verification_uri_complete: `${page}#${started.user_code}`,
       };
     },

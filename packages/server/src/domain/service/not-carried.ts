@@ -105,7 +105,7 @@ function ofFork(
   parent: Carried | null,
 ): string[] {
   // A copy of the files of a server that was shut down recovers nothing, and has both.
-  const lies = strategy === 'NOW' && place === 'machine' && parent?.status === 'PAUSED';
+  const isCopyOfFiles = strategy === 'NOW' && place === 'machine' && parent?.status === 'PAUSED';
   return [
     OWN_PASSWORD,
     ...(parent === null ? [] : ofSettings(parent)),
@@ -113,8 +113,8 @@ function ofFork(
       ? [`its environment ${parent.environment}: the fork is ${environment}`]
       : []),
     SLOTS,
-    ...(lies ? [] : [UNLOGGED]),
-    ...(lies && newMajor === null ? [] : [STATISTICS]),
+    ...(isCopyOfFiles ? [] : [UNLOGGED]),
+    ...(isCopyOfFiles && newMajor === null ? [] : [STATISTICS]),
     ...(newMajor === null ? [] : [PLANNER]),
     LOGS,
     POINTS,

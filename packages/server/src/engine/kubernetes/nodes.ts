@@ -59,7 +59,6 @@ export function keepRoom(
     );
   };
   const round = rounds.every('nodeCapacity', read);
-  round.startLater();
-  void round.run();
+  round.start();
   return { room: () => room, close: round.close };
 }

@@ -34,7 +34,7 @@ async function keepOnce(region: Reach, written: Map<string, string | null>): Pro
     return;
   }
   written.delete('');
-  // A region that has just been opened.
+  // Without an answer no namespace is known, and the next round looks again.
   await cache.ready().catch(() => undefined);
   for (const id of cache.ids()) {
     const projectId = cache.cluster(id)?.projectId ?? null;

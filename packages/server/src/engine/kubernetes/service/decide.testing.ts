@@ -1,5 +1,6 @@
 /** Specs, and the states that decisions are made by. */
 import type { ServiceSpec } from '../../spec.ts';
+import type { ClusterInput } from '../manifests/cluster.ts';
 import { HEALTHY, type Known, type Step } from './decide.ts';
 import { desiredOf } from './desired.ts';
 import type { ClusterState, Observed, ServerState } from './observed.ts';
@@ -104,3 +105,35 @@ export function up(spec: ServiceSpec, change: Partial<ClusterState> = {}): Obser
 }
 export const NOTHING: Observed = { ...up(SPEC), cluster: null, servers: [] };
 export const name = (step: Step): string => ('name' in step ? step.name : step.kind);
+
+/** The input of the manifest of a small Cluster with data of its own. */
+export const CLUSTER_INPUT = {
+  id: SPEC.id,
+  projectId: 'proj123456',
+  region: { code: 'kube', storageClass: null },
+  image: 'pg:17',
+  placement: {},
+  pulls: false,
+  walClass: null,
+  extensions: [],
+  size: SPEC.size,
+  storageGb: 10,
+  running: true,
+  nodePort: 30_001,
+  parameters: {},
+  preload: [],
+  networks: null,
+  isPooled: false,
+  restartMark: '0',
+  desired: '',
+  replicas: 0,
+  sync: 0,
+  statements: [],
+  source: null,
+  parent: null,
+  snapshot: null,
+  snapshotClass: null,
+  archives: false,
+  targetTime: null,
+  keepsArchive: false,
+} as const satisfies ClusterInput;

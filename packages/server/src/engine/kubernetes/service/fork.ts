@@ -20,7 +20,7 @@ export function sourceOf(
   { cluster, ...snapshots }: Sources,
   hasStarted: boolean,
 ): Source | null {
-  // Its Cluster was deleted: its data is in its own archive.
+  // A service whose Cluster was deleted has its data in its own archive.
   const isRecovering = cluster === null ? recovery !== null : cluster.desired?.parent === id;
   if (isRecovering && !hasStarted) return { parent: id, snapshot: null, targetTime: LATEST };
   const hasData = provisioned || cluster?.provisioned === true || hasStarted;

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { ServiceSpec } from '../../spec.ts';
 import { clusterManifest } from '../manifests/cluster.ts';
 import { decide } from './decide.ts';
-import { name, NOTHING, SPEC, UNREACHED, up } from './decide.testing.ts';
+import { CLUSTER_INPUT, name, NOTHING, SPEC, UNREACHED, up } from './decide.testing.ts';
 import { desiredOf } from './desired.ts';
 
 const SOURCE = { host: 'db.example.com', port: 20_001 };
@@ -35,35 +35,7 @@ test('a copy archives nothing while it follows, also where services do', () => {
 });
 
 test('a copy replicates as a superuser by TLS, and writes no roles', () => {
-  const input = {
-    id: SPEC.id,
-    projectId: 'proj123456',
-    region: { code: 'kube', storageClass: null },
-    image: 'pg:17',
-    placement: {},
-    pulls: false,
-    walClass: null,
-    extensions: [],
-    size: SPEC.size,
-    storageGb: 10,
-    running: true,
-    nodePort: 30_001,
-    parameters: {},
-    preload: [],
-    networks: null,
-    isPooled: false,
-    restartMark: '0',
-    desired: '',
-    replicas: 0,
-    sync: 0,
-    statements: [],
-    parent: null,
-    snapshot: null,
-    snapshotClass: 'snapshots',
-    archives: false,
-    targetTime: null,
-    keepsArchive: false,
-  } as const;
+  const input = { ...CLUSTER_INPUT, snapshotClass: 'snapshots' } as const;
   const copy = clusterManifest({ ...input, source: SOURCE })['spec'];
   expect(copy).toMatchObject({
     replica: { enabled: true, source: 'moved' },

@@ -3,7 +3,16 @@ import { expect, test } from 'vitest';
 import type { ServiceSpec } from '../../spec.ts';
 import { clusterManifest, LATEST } from '../manifests/cluster.ts';
 import { decide } from './decide.ts';
-import { name, NOTHING, REACHED, server, SPEC, UNREACHED, up } from './decide.testing.ts';
+import {
+  CLUSTER_INPUT,
+  name,
+  NOTHING,
+  REACHED,
+  server,
+  SPEC,
+  UNREACHED,
+  up,
+} from './decide.testing.ts';
 import { desiredOf } from './desired.ts';
 import { planOf } from './plan.ts';
 
@@ -44,7 +53,7 @@ test('once it runs, it is written without its source, and goes on in its archive
   expect(desired).not.toHaveProperty('parent');
   const ended = up(RECOVERED, { desired, provisioned: false });
   expect(name(decide(RECOVERED, ended, ARCHIVED))).toBe('connect');
-  // Its recovery has ended.
+  // The service was recovered before.
   const provisioned = up(LOST, { desired });
   expect(decide(LOST, provisioned, { ...ARCHIVED, isReachable: true }).kind).toBe('settled');
 });
@@ -56,30 +65,7 @@ test('a Cluster that is there is left alone', () => {
 
 test('the Cluster recovers all of its own archive, which need not be empty', () => {
   const input = {
-    id: SPEC.id,
-    projectId: 'proj123456',
-    region: { code: 'kube', storageClass: null },
-    image: 'pg:17',
-    placement: {},
-    pulls: false,
-    walClass: null,
-    extensions: [],
-    size: SPEC.size,
-    storageGb: 10,
-    running: true,
-    nodePort: 30_001,
-    parameters: {},
-    preload: [],
-    networks: null,
-    isPooled: false,
-    restartMark: '0',
-    desired: '',
-    replicas: 0,
-    sync: 0,
-    statements: [],
-    source: null,
-    snapshot: null,
-    snapshotClass: null,
+    ...CLUSTER_INPUT,
     archives: true,
     parent: SPEC.id,
     targetTime: LATEST,

@@ -21,8 +21,13 @@ export async function capacityFinding(home: string): Promise<Finding> {
   const committed = await committedOnMachine(home);
   const has = describeCapacity(capacity);
   const what = 'capacity';
-  if (committed === null)
-    return { what, state: 'ok', found: `${has}; the sizes of services are not known now` };
+  if (committed === null) return { what, state: 'ok', found: has };
+  if (typeof committed === 'string')
+    return {
+      what,
+      state: 'ok',
+      found: `${has}; the sizes of services are not known: ${committed}`,
+    };
   const { sum, diskBytes } = committed;
   const over = overcommitment(sum, capacity, diskBytes);
   const sizes =
@@ -43,8 +48,8 @@ export async function capacityFinding(home: string): Promise<Finding> {
 
 type OnMachine = Readonly<{ sum: Committed; diskBytes: number }>;
 
-/** null: there is no installation yet, or its metadata database does not run. */
-async function committedOnMachine(home: string): Promise<OnMachine | null> {
+/** null: there is no installation yet; a sentence: its metadata database does not answer. */
+async function committedOnMachine(home: string): Promise<OnMachine | string | null> {
   try {
     const connection = await connectionOf(home);
     if (connection === null) return null;
@@ -62,8 +67,8 @@ async function committedOnMachine(home: string): Promise<OnMachine | null> {
       },
       diskBytes: await diskBytesOf(sites.map(({ layout }) => layout.root)),
     };
-  } catch {
-    return null;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
   }
 }
 

@@ -30,7 +30,7 @@ test.each(CASES)(
   },
 );
 
-test('too few huge pages are told from too little memory by the hint', () => {
+test('the hint distinguishes too few huge pages from too little memory', () => {
   const message = 'FATAL:  could not map anonymous shared memory: Cannot allocate memory';
   const hint =
     "HINT:  This error usually means that PostgreSQL's request exceeded available memory, swap " +
