@@ -21,69 +21,72 @@ export function Deleted() {
       />
       <Load query={useDeleted()}>
         {(deleted) => (
-          <Card flush>
-            {deleted.length === 0 ? (
-              <Empty icon={Archive} title="No deleted services">
-                A deleted service stays here for a day, or for HOWDAH_RESTORE_HOURS, before its data
-                is removed; and longer if a repository has its backups.
-              </Empty>
-            ) : (
-              <Rows
-                rows={deleted}
-                idOf={({ service_id: id }) => id}
-                columns={[
-                  {
-                    title: 'Name',
-                    show: ({ name, environment, service_id: id }) => (
-                      <>
-                        <strong className={ui.strong}>{name}</strong>{' '}
-                        <Environment service={{ metadata: { environment } }} />
-                        <div className={`mono ${ui.muted}`}>{id}</div>
-                      </>
-                    ),
-                  },
-                  { title: 'Type', show: ({ service_type: type }) => TYPE_NAMES[type] },
-                  { title: 'Deleted', show: ({ deleted: at }) => <Ago iso={at} /> },
-                  {
-                    title: 'Restorable until',
-                    show: ({
-                      restorable_until: until,
-                      restore_note: note,
-                      restore_at_risk: isAtRisk,
-                    }) => (
-                      <>
-                        {until === undefined ? '–' : <Until iso={until} />}
-                        {note !== undefined && (
-                          <div className={isAtRisk ? ui.strong : ui.muted}>
-                            {isAtRisk && 'At risk: '}
-                            {note}
-                          </div>
-                        )}
-                      </>
-                    ),
-                  },
-                  {
-                    title: 'From',
-                    show: ({ repository }) =>
-                      repository === undefined ? 'this machine' : `repository ${repository}`,
-                  },
-                  {
-                    title: null,
-                    show: (service) => (
-                      <>
-                        <Restore service={service} /> <Purge service={service} />
-                      </>
-                    ),
-                  },
-                ]}
-              />
-            )}
-          </Card>
+          <div className={ui.stack}>
+            <Card flush>
+              {deleted.length === 0 ? (
+                <Empty icon={Archive} title="No deleted services">
+                  A deleted service stays here for a day, or for HOWDAH_RESTORE_HOURS, before its
+                  data is removed; and longer if a repository has its backups.
+                </Empty>
+              ) : (
+                <Rows
+                  rows={deleted}
+                  idOf={({ service_id: id }) => id}
+                  columns={[
+                    {
+                      title: 'Name',
+                      show: ({ name, environment, service_id: id }) => (
+                        <>
+                          <strong className={ui.strong}>{name}</strong>{' '}
+                          <Environment service={{ metadata: { environment } }} />
+                          <div className={`mono ${ui.muted}`}>{id}</div>
+                        </>
+                      ),
+                    },
+                    { title: 'Type', show: ({ service_type: type }) => TYPE_NAMES[type] },
+                    { title: 'Deleted', show: ({ deleted: at }) => <Ago iso={at} /> },
+                    {
+                      title: 'Restorable until',
+                      show: ({ restorable_until: until, restore_at_risk: isAtRisk }) => (
+                        <>
+                          {until === undefined ? '–' : <Until iso={until} />}
+                          {isAtRisk && <div className={ui.strong}>at risk, see below</div>}
+                        </>
+                      ),
+                    },
+                    {
+                      title: 'From',
+                      show: ({ repository }) =>
+                        repository === undefined ? 'this machine' : `repository ${repository}`,
+                    },
+                    {
+                      title: null,
+                      show: (service) => (
+                        <>
+                          <Restore service={service} /> <Purge service={service} />
+                        </>
+                      ),
+                    },
+                  ]}
+                />
+              )}
+            </Card>
+            {notesOf(deleted).map((note) => (
+              <p key={note} className={ui.muted}>
+                That time ends {note}.
+              </p>
+            ))}
+          </div>
         )}
       </Load>
     </>
   );
 }
+
+/** The reasons why the time for a restore may end early: the same for all services of a region. */
+const notesOf = (deleted: readonly DeletedService[]): string[] => [
+  ...new Set(deleted.flatMap(({ restore_note: note }) => note ?? [])),
+];
 
 /** Brings a deleted service back, and opens its page. */
 function Restore({

@@ -8,6 +8,7 @@ import { cores, days } from '../format.ts';
 import { useRegions } from '../live.ts';
 import { useMe } from '../session.ts';
 import classes from './service/service.module.css';
+import ui from './project.module.css';
 
 /** The counted resources and their format. */
 const COUNTED = [
@@ -26,51 +27,59 @@ export function Usage() {
         title="Usage"
         about="What this project uses, its limits, and what the machines have."
       />
-      <Load query={query}>
-        {({ name, created, used, limits }) => (
-          <Card
-            title={name}
-            hint={
-              <>
-                created <Ago iso={created} />
-              </>
-            }
-          >
-            <div className={classes.meters}>
-              {COUNTED.map(({ name: counted, label, show }) => {
-                const limit = limits[counted] ?? null;
-                return (
-                  <div key={counted}>
-                    <div className={`${classes.meterHead} num`}>
-                      <span>{label}</span>
-                      <span>
-                        {show(used[counted])}
-                        {limit === null ? ', no limit' : ` of ${show(limit)}`}
-                      </span>
-                    </div>
-                    {limit !== null && (
-                      <div className={classes.bar}>
-                        <div
-                          style={{
-                            width: `${limit === 0 ? 100 : Math.min(100, (used[counted] / limit) * 100)}%`,
-                          }}
-                        />
+      <div className={ui.stack}>
+        <Load query={query}>
+          {({ name, created, used, limits }) => (
+            <Card
+              title={name}
+              hint={
+                <>
+                  created <Ago iso={created} />
+                </>
+              }
+            >
+              <div className={classes.meters}>
+                {COUNTED.map(({ name: counted, label, show }) => {
+                  const limit = limits[counted] ?? null;
+                  return (
+                    <div key={counted}>
+                      <div className={`${classes.meterHead} num`}>
+                        <span>{label}</span>
+                        <span>
+                          {show(used[counted])}
+                          {limit === null ? ', no limit' : ` of ${show(limit)}`}
+                        </span>
                       </div>
-                    )}
-                  </div>
-                );
-              })}
-              <div className={`${classes.meterHead} num`}>
-                <span>Longest backup retention</span>
-                <span>{days(limits.backup_retention_days ?? RETENTION_DAYS.max)}</span>
+                      {limit !== null && (
+                        <div className={classes.bar}>
+                          <div
+                            style={{
+                              width: `${limit === 0 ? 100 : Math.min(100, (used[counted] / limit) * 100)}%`,
+                            }}
+                          />
+                        </div>
+                      )}
+                    </div>
+                  );
+                })}
+                <div className={`${classes.meterHead} num`}>
+                  <span>Longest backup retention</span>
+                  <span>{days(limits.backup_retention_days ?? RETENTION_DAYS.max)}</span>
+                </div>
               </div>
+            </Card>
+          )}
+        </Load>
+        <Load query={useRegions()}>
+          {(regions) => (
+            <div className={ui.stack}>
+              {regions.map((region) => (
+                <Machine key={region.code} region={region} />
+              ))}
             </div>
-          </Card>
-        )}
-      </Load>
-      <Load query={useRegions()}>
-        {(regions) => regions.map((region) => <Machine key={region.code} region={region} />)}
-      </Load>
+          )}
+        </Load>
+      </div>
     </>
   );
 }
