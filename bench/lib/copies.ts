@@ -4,14 +4,9 @@
  */
 import { chown, copyFile, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
-import {
-  ARCHIVING_MS,
-  enforceLimits,
-  liftWriteLimit,
-} from '../../packages/server/src/engine/local/host/limits.ts';
-import { findServer } from '../../packages/server/src/engine/local/postgres/server.ts';
+import { writeRateLimit } from '../../packages/server/src/engine/local/host/groups.ts';
+import { budgetOf, restingRate } from '../../packages/server/src/engine/local/host/share-out.ts';
 import { nextWalFile } from '../../packages/server/src/engine/local/postgres/wal-files.ts';
 import { exists } from '../../packages/server/src/lib/processes.ts';
 import {
@@ -60,9 +55,9 @@ export async function forkByHand(
 ): Promise<Sample> {
   const kit = kitOfService(ofOthers, source.paths);
   await dirty(source.admin);
-  // By hand, nothing limits how fast the source writes; after a fork of ours it is limited again.
-  await sleep(2 * ARCHIVING_MS);
-  await liftWriteLimit(kit.machine.limits, source.service.id);
+  // By hand, nothing limits how fast the source writes.
+  const { limits, shares } = kit.machine;
+  await writeRateLimit(limits, source.service.id, null);
   const watch = stopwatch();
   const server = await makeDirectories(kit);
   const forget = atEnd(() => removeBare(kit, server));
@@ -80,10 +75,9 @@ export async function forkByHand(
   admin.connection.stream.destroy();
   await forget();
   await untilArchived(source);
-  const running = await findServer(source.paths);
-  if (running === null) throw new Error('the source does not run');
-  const { limits } = kit.machine;
-  await enforceLimits(limits, source.service.id, source.size, running.postmaster.pid);
+  const diskRate = shares.diskRate();
+  if (diskRate !== null)
+    await writeRateLimit(limits, source.service.id, restingRate(budgetOf(diskRate)));
   await trim(source.paths.root);
   return sample;
 }

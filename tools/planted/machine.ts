@@ -118,12 +118,12 @@ export const MACHINE_PLANTS: readonly Plant[] = [
     effect: 'one tenant writes as fast as the disk can, and all others wait',
     edits: [
       {
-        file: `${LOCAL}/host/write-rate.ts`,
-        from: 'group.leftMs = Math.max(0, group.leftMs - (nowMs - group.liftedMs));',
-        to: 'group.leftMs = Math.max(LEAST_LIFT_MS, group.leftMs);',
+        file: `${LOCAL}/host/share-out.ts`,
+        from: 'if (level * weights > rest) return rest / weights;',
+        to: 'if (level * weights > rest) return level;',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/host/write-rate.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/host/share-out.test.ts` }] },
   },
   {
     name: 'quota-not-enforced',

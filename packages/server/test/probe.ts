@@ -49,7 +49,8 @@ export {
   type Layout,
   memberKey,
 } from '../src/engine/local/host/layout.ts';
-export { groupIds, rootsOf } from '../src/engine/local/host/limits.ts';
+export { rootsOf } from '../src/engine/local/host/groups.ts';
+export { groupIds } from '../src/engine/local/host/limits.ts';
 export { isMounted, mountImage, unmount } from '../src/engine/local/host/loop.ts';
 export type { Machine } from '../src/engine/local/host/machine-record.ts';
 export { findSite, prepareMachine } from '../src/engine/local/host/machine.ts';

@@ -82,7 +82,7 @@ describe('changes', () => {
     await readers.more(10);
     expect(await readers.stop()).toMatchObject({ refused: [] });
     expect((await setsOf(service))[0]).toMatchObject({ cpu_millis: 500, memory_gbs: 2 });
-    expect(await once(read(set), 'show shared_buffers')).toEqual([{ shared_buffers: '128MB' }]);
+    expect(await once(read(set), 'show shared_buffers')).toEqual([{ shared_buffers: '512MB' }]);
     for (const [index, pid] of pids.entries()) expect(await nodeOf(set, index + 1)).not.toBe(pid);
     const operation = (await cloud.operations(set.id)).find(({ kind }) => kind === 'resize');
     const restarts = operation?.steps.filter(({ name }) => name.startsWith('restart')) ?? [];
@@ -117,7 +117,7 @@ describe('changes', () => {
         read(set),
         "select current_setting('max_connections') as connections, current_setting('shared_buffers') as buffers",
       ),
-    ).toEqual([{ connections: '200', buffers: '128MB' }]);
+    ).toEqual([{ connections: '200', buffers: '512MB' }]);
     accepted(
       await cloud.request('POST', `/services/${service.service_id}/resize`, {
         cpu_millis: '500',

@@ -49,6 +49,7 @@ export const ROUNDS = {
   followers: { everyMs: 2 * SECOND_MS, why: 'a standby that fails must not be waited for' },
   poolerDatabases: { everyMs: SECOND_MS, why: 'a new database is reached through the pooler soon' },
   frozenDaemons: { everyMs: 5 * SECOND_MS, why: 'a stopped pooler or gateway is replaced' },
+  shares: { everyMs: SECOND_MS / 4, why: 'a neighbour that begins to write waits for one run' },
   egressRules: { everyMs: MINUTE_MS, why: 'rules that another program flushed come back' },
   conversionQuotas: { everyMs: SECOND_MS, why: 'a conversion must not fill the disk' },
 

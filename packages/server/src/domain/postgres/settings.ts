@@ -35,9 +35,8 @@ export function serverSettings({
   const memoryMb = memoryGbs * MB_PER_GB;
   const cores = Math.max(1, Math.floor(cpuMillis / 1000));
   const small = memoryGbs <= 2;
-  // [PG] 19.4.1: a quarter of the memory where the machine is the database's own. [H] up to 2 GB the default of 128 MB, and 16 MB
-  // for a shared size: there the page cache of the machine serves as well, and 512 MB cost an idle server 27 MB more.
-  const sharedBuffersMb = size === 'shared' ? 16 : small ? 128 : memoryMb / 4;
+  // [PG] 19.4.1: a quarter of the memory. It costs an idle server 5 % of it.
+  const sharedBuffersMb = memoryMb / 4;
   // [TC] 100 connections for the smallest size; [H] doubling with each size up to the 1000 beyond which a pooler is the answer.
   const maxConnections = Math.min(1000, small ? 100 : 50 * memoryGbs);
   // [PG] 19.4.2, [tune] what is left after shared buffers, split between connections that sort at the same time; 4 MB at the least.
@@ -47,7 +46,8 @@ export function serverSettings({
   const timescaleWorkers = timescale ? Math.max(4, 2 + cores) : 0;
   const others = extensions.filter((name) => name !== 'timescaledb' && needsPreload(name));
   const otherWorkers = others.reduce((sum, name) => sum + (LIBRARIES[name]?.workers ?? 0), 0);
-  const parallelWorkers = cores;
+  // [PG] 19.4.6: two for a statement, also where one processor is guaranteed: idle ones may be used.
+  const gathered = Math.max(2, Math.floor(cores / 2));
   const quotaMb = storageGb === null ? Infinity : storageGb * 1000;
   const maxWalMb = Math.min(
     small ? 1024 : Math.min(16384, memoryMb / 2),
@@ -63,10 +63,10 @@ export function serverSettings({
     // [tune] a sixteenth, 2 GB at the most.
     maintenance_work_mem: `${Math.min(2048, Math.max(32, Math.floor(memoryMb / 16)))}MB`,
     // [PG] 19.4.6 background workers: parallel ones, those of extensions, and logical replication's launcher with a worker or two.
-    max_worker_processes: String(3 + parallelWorkers + timescaleWorkers + otherWorkers),
-    max_parallel_workers: String(parallelWorkers),
-    max_parallel_workers_per_gather: String(Math.max(cores > 1 ? 1 : 0, Math.floor(cores / 2))),
-    max_parallel_maintenance_workers: String(Math.max(cores > 1 ? 1 : 0, Math.floor(cores / 2))),
+    max_worker_processes: String(3 + cores + timescaleWorkers + otherWorkers),
+    max_parallel_workers: String(Math.max(gathered, cores)),
+    max_parallel_workers_per_gather: String(gathered),
+    max_parallel_maintenance_workers: String(gathered),
     ...(timescale
       ? {
           'timescaledb.max_background_workers': String(timescaleWorkers),
@@ -92,9 +92,9 @@ export function serverSettings({
     ...(storageGb === null ? {} : { temp_file_limit: `${Math.floor(quotaMb / 5)}MB` }),
     // [PG] 20.5: a clone's first start after a crash of the machine flushes one file system, not each file.
     recovery_init_sync_method: 'syncfs',
-    // [tune] numbers that suit tables that only grow.
-    autovacuum_max_workers: String(cores < 2 ? 2 : 3),
     track_io_timing: 'on',
+    // [H] a statement whose client is gone ends: nobody waits for what it reads and writes.
+    client_connection_check_interval: '10s',
     'pg_stat_statements.track': 'top',
     password_encryption: 'scram-sha-256',
     timezone: quoted('Etc/UTC'),

@@ -77,7 +77,7 @@ test('a service is created, stopped, started and removed, and nothing is left', 
       },
       resources: {
         requests: { cpu: '500m', memory: '2Gi' },
-        limits: { cpu: '500m', memory: '2Gi' },
+        limits: { memory: '2Gi' },
       },
     },
   });

@@ -60,7 +60,13 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
 
 function createFacets(local: Local, options: LocalEngineOptions): Engine {
   const { machine, topology } = local;
-  const watches = [watchSets(topology, options.rounds), watchFollowers(topology, options.rounds)];
+  const shares = options.rounds.every('shares', () => machine.shares.shareOut());
+  shares.startLater();
+  const watches = [
+    watchSets(topology, options.rounds),
+    watchFollowers(topology, options.rounds),
+    shares,
+  ];
   let isClosing = false;
   return {
     capabilities: capabilitiesOf(machine, options.gateway),

@@ -278,12 +278,15 @@ export const postgresOf = ({ parameters, preload, networks, isPooled }: ServersI
   pg_hba: networkRules(networks, isPooled),
 });
 
-/** Equal requests and limits keep a node from being overcommitted; a shared size may burst. */
+/**
+ * A size is a guarantee: its request is what a node must have. Idle processors may be used; memory
+ * that is used cannot be taken back, so that it is a limit as well.
+ */
 function resourcesOf(size: Size): object {
   if (size === 'shared')
     return { requests: { cpu: '50m', memory: '256Mi' }, limits: { memory: '1Gi' } };
   const amount = { cpu: `${size.cpuMillis}m`, memory: `${size.memoryGbs}Gi` };
-  return { requests: amount, limits: amount };
+  return { requests: amount, limits: { memory: amount.memory } };
 }
 
 function bootstrapOf(input: ClusterInput): object {

@@ -36,6 +36,7 @@ import { untrustedControls } from '../postgres/trusted-extensions.ts';
 import { findLeftovers } from './leftovers.ts';
 import { replacedBinaries } from './replaced-binaries.ts';
 import { dataDirectories } from './sites.ts';
+import { readDiskRate } from '../host/disk-rate.ts';
 import { foreseeLimits, limitsNote } from '../host/limits.ts';
 import { readRegionPlaces } from '../../../installation.ts';
 import { DEFAULT_UID_RANGE, LOCAL_REGION } from '../../../settings.ts';
@@ -53,6 +54,10 @@ import { ownCapabilities } from '../../../lib/kernel-capabilities.ts';
 import { exists, isErrno } from '../../../lib/processes.ts';
 import { findSystemUser } from '../../../lib/system-users.ts';
 import { foreseeSandbox, type Namespaces } from '../host/sandbox.ts';
+
+/** @param rate bytes a second; null: nothing has run yet */
+const diskNote = (rate: number | null): string =>
+  rate === null ? '' : `; it wrote ${Math.round(rate / 1e6)} MB a second at the first start`;
 
 /** Changes nothing, but for a probe of the file system that is gone when it returns. */
 export async function doctor(
@@ -83,7 +88,7 @@ export async function doctor(
     {
       what: 'size limits',
       state: limits.kind === 'none' ? 'note' : 'ok',
-      found: limitsNote(limits),
+      found: `${limitsNote(limits)}${diskNote(await readDiskRate(data))}`,
     },
     ...usable.map(({ version, source, bin, extensions, timescaledb }): Finding => ({
       what: `PostgreSQL ${version}`,

@@ -14,7 +14,7 @@ import { takeInventory, type Inventory } from './inventory.ts';
 import { memberKey, partsOfKey } from '../host/layout.ts';
 import { findLeftovers } from './leftovers.ts';
 import { dataDirectories, type RegionSite } from './sites.ts';
-import { groupPaths } from '../host/limits.ts';
+import { groupPaths } from '../host/groups.ts';
 import type { Site } from '../host/machine-record.ts';
 import { markerOf } from '../host/marker.ts';
 import { memberName, nodeName } from '../postgres/replication.ts';

@@ -13,7 +13,6 @@ import { assertSpaceFor, bytesBelow } from '../host/space.ts';
 import { portIn } from '../postgres/files.ts';
 import { flushFileSystem } from '../host/flush.ts';
 import { keyOfPaths, type InstancePaths } from '../host/layout.ts';
-import { ARCHIVING_MS, withoutLimit } from '../host/limits.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/owner.ts';
 import { mkdir, readFile, writeFile } from '../host/root-files.ts';
@@ -210,8 +209,14 @@ async function cloneDuringBackup(
  * A checkpoint, and the zeros of a new WAL file, are written for a client that waits. The flushes
  * of the clone wait for the archiving of the last file, which follows.
  */
-const atFullSpeed = <T>(machine: Machine, paths: InstancePaths, work: () => Promise<T>) =>
-  withoutLimit(machine.limits, keyOfPaths(paths), work, ARCHIVING_MS);
+async function atFullSpeed<T>(
+  { shares }: Machine,
+  paths: InstancePaths,
+  work: () => Promise<T>,
+): Promise<T> {
+  await shares.free(keyOfPaths(paths));
+  return work();
+}
 
 export async function assertSpace(machine: Machine, paths: InstancePaths): Promise<void> {
   if (machine.cloneMethod === 'copy')

@@ -86,7 +86,7 @@ export async function startPrivateServer(
     throw new Error(
       `PostgreSQL ${installation.version} did not start: ${await whyItEnded(paths, launchedMs)}`,
     );
-  await enforceLimits(machine.limits, spec.group ?? spec.id, spec.size, server.postmaster.pid);
+  await enforceLimits(machine, spec.group ?? spec.id, spec.size, server.postmaster.pid);
 }
 
 /** Stops a server in order, so that its files are whole. @throws Error when it does not stop */

@@ -1,5 +1,6 @@
 /** A machine for unit tests: it can do nothing that a directory cannot. */
 import { TUNING } from '../../../lib/tuning.ts';
+import { createShares } from './shares.ts';
 import type { Layout } from './layout.ts';
 import type { Machine } from './machine-record.ts';
 
@@ -15,7 +16,8 @@ export function bareMachine(layout: Layout): Machine {
     cloneMethod: 'copy',
     hasMetadata: true,
     reserve: null,
-    limits: { kind: 'none', why: 'a test' },
+    limits: LIMITS,
+    shares: createShares(LIMITS, null),
     installations: { usable: [], tooOld: [] },
     pgbouncer: null,
     pgbackrest: null,
@@ -24,3 +26,5 @@ export function bareMachine(layout: Layout): Machine {
     networkPrefix: 'none-',
   };
 }
+
+const LIMITS = { kind: 'none', why: 'a test' } as const;

@@ -13,47 +13,17 @@ import {
   stat,
   writeFile,
 } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Size } from '@howdah/contract';
 import { findDisk } from './disk-device.ts';
-import {
-  forgetWriteRate,
-  LEAST_WRITE_RATE,
-  setWriteRate,
-  withoutWriteLimit,
-  writeBytesPerSecond,
-  writeRate,
-  type RateFile,
-} from './write-rate.ts';
+import type { Machine } from './machine-record.ts';
+import { diskOf, groupPaths, rootsOf, writeRateLimit, writeWeight, type Limits } from './groups.ts';
 import { childrenOf, exists, isErrno, noneOf, readOrNull } from '../../../lib/processes.ts';
 
-/**
- * How sizes are enforced here. `disk` is the block device of the data (`major:minor`) whose writes
- * are limited; null: the kernel cannot limit writes to it, or the controller is not available to
- * this user.
- */
-export type Limits =
-  | { kind: 'v2'; root: string; disk: string | null }
-  | { kind: 'v1'; cpu: string; memory: string; blkio: { group: string; disk: string } | null }
-  | { kind: 'none'; why: string };
-
 const GIB = 1024 ** 3;
-/** The kernel's default period. */
-const UNLIMITED = { quotaUs: null, periodUs: 100_000 };
 const MOUNT = '/sys/fs/cgroup';
-
-/**
- * The CPU time that a server may use in each period, both in µs. A server that has used its time
- * waits for the next period, and so do those that share its processor while it uses it: with the
- * kernel's default of 100 ms, half a core is 50 ms of work and 50 ms of rest. Not shorter than two
- * of the slices that a processor takes of that time (5 ms, sched_cfs_bandwidth_slice_us): with one,
- * a second process of the same server waits for whole periods.
- */
-export function cpuQuota(cpuMillis: number): { quotaUs: number; periodUs: number } {
-  const periodUs = Math.max(20_000, Math.round(10_000_000 / cpuMillis));
-  return { quotaUs: Math.round((cpuMillis / 1000) * periodUs), periodUs };
-}
 
 /**
  * Finds out how sizes can be enforced, by making a group and removing it. The installation's own
@@ -100,22 +70,17 @@ async function firstOf(attempts: (() => Promise<Limits>)[]): Promise<Limits> {
   return { kind: 'none', why: problems.join('; ') };
 }
 
-/** In words: whether sizes are enforced, and why not. */
+/** In words: what of the sizes is guaranteed, and why not. */
 export function limitsNote(limits: Limits): string {
-  switch (limits.kind) {
-    case 'v2':
-      return `CPU and memory are enforced by cgroup v2${writesNote(limits.disk)}`;
-    case 'v1':
-      return `CPU and memory are enforced by cgroup v1${writesNote(limits.blkio?.disk ?? null)}`;
-    case 'none':
-      return `CPU and memory are not enforced, sizes only set PostgreSQL's settings: ${limits.why}`;
-  }
+  if (limits.kind === 'none')
+    return `CPU and memory are not enforced, sizes only set PostgreSQL's settings: ${limits.why}`;
+  const disk = diskOf(limits);
+  const writes =
+    disk === null
+      ? '; how fast a service writes to its disk is not limited'
+      : `; writes to the disk (${disk}) are shared out`;
+  return `CPU is shared out and memory is limited by cgroup ${limits.kind}${writes}`;
 }
-
-const writesNote = (disk: string | null): string =>
-  disk === null
-    ? '; how fast a service writes to its disk is not limited'
-    : `, and the rate of writes to the disk (${disk})`;
 
 /**
  * Holds a running server to its size. Its first process joins before the others are counted, so
@@ -126,79 +91,34 @@ const writesNote = (disk: string | null): string =>
  * that it took until then stays uncounted.
  */
 export async function enforceLimits(
-  limits: Limits,
+  { limits, shares }: Pick<Machine, 'limits' | 'shares'>,
   id: string,
   size: Size,
   postmaster: number,
 ): Promise<void> {
-  await setLimits(limits, id, size);
+  await makeRoots(limits);
+  for (const group of groupPaths(limits, id)) await mkdir(group, { recursive: true });
+  await limitMemory(limits, id, size === 'shared' ? null : size.memoryGbs * GIB);
+  await shares.add(id, size);
   await joinGroups(limits, id, [postmaster]);
   await joinGroups(limits, id, await childrenOf(postmaster));
 }
 
-async function setLimits(limits: Limits, id: string, size: Size): Promise<void> {
-  const { quotaUs, periodUs } = size === 'shared' ? UNLIMITED : cpuQuota(size.cpuMillis);
-  const memoryBytes = size === 'shared' ? null : size.memoryGbs * GIB;
-  await makeRoots(limits);
-  for (const group of groupPaths(limits, id)) await mkdir(group, { recursive: true });
+/** @param bytes null: there is no limit */
+async function limitMemory(limits: Limits, id: string, bytes: number | null): Promise<void> {
   switch (limits.kind) {
     case 'none':
       return;
     case 'v2':
-      await writeFile(join(limits.root, id, 'cpu.max'), `${quotaUs ?? 'max'} ${periodUs}`);
-      await writeFile(join(limits.root, id, 'memory.max'), String(memoryBytes ?? 'max'));
-      break;
+      return writeFile(join(limits.root, id, 'memory.max'), String(bytes ?? 'max'));
     case 'v1':
-      await writeFile(join(limits.cpu, id, 'cpu.cfs_period_us'), String(periodUs));
-      await writeFile(join(limits.cpu, id, 'cpu.cfs_quota_us'), String(quotaUs ?? -1));
-      await writeFile(join(limits.memory, id, 'memory.limit_in_bytes'), String(memoryBytes ?? -1));
+      return writeFile(join(limits.memory, id, 'memory.limit_in_bytes'), String(bytes ?? -1));
   }
-  const file = rateFile(limits, id);
-  if (file !== null) await setWriteRate(file, writeBytesPerSecond(size));
 }
 
 /** Lets a server that is about to stop write as fast as the disk can, for its last checkpoint. */
 export async function liftWriteLimit(limits: Limits, id: string): Promise<void> {
-  const file = rateFile(limits, id);
-  if (file !== null) await setWriteRate(file, null).catch(noneOf('ENOENT'));
-}
-
-/** For about so long, the archive takes a WAL file that a backup or a promotion has ended. */
-export const ARCHIVING_MS = 500;
-
-/**
- * Has a server write as fast as the disk can during some work, as long as it may.
- *
- * @param afterMs so much longer, which nobody waits for
- */
-export async function withoutLimit<T>(
-  limits: Limits,
-  id: string,
-  work: () => Promise<T>,
-  afterMs = 0,
-): Promise<T> {
-  const file = rateFile(limits, id);
-  return file === null ? work() : withoutWriteLimit(file, work, afterMs);
-}
-
-/** Where the kernel takes the write rate of a server's group; null: it cannot limit it. */
-function rateFile(limits: Limits, id: string): RateFile | null {
-  switch (limits.kind) {
-    case 'none':
-      return null;
-    case 'v2': {
-      const { root, disk } = limits;
-      if (disk === null) return null;
-      return { path: join(root, id, 'io.max'), line: (rate) => `${disk} wbps=${rate ?? 'max'}` };
-    }
-    case 'v1': {
-      if (limits.blkio === null) return null;
-      const { group, disk } = limits.blkio;
-      const path = join(group, id, 'blkio.throttle.write_bps_device');
-      // Zero removes the limit.
-      return { path, line: (rate) => `${disk} ${rate ?? 0}` };
-    }
-  }
+  await writeRateLimit(limits, id, null).catch(noneOf('ENOENT'));
 }
 
 async function joinGroups(limits: Limits, id: string, pids: readonly number[]): Promise<void> {
@@ -215,8 +135,6 @@ async function joinGroups(limits: Limits, id: string, pids: readonly number[]): 
  * Takes a server's groups away. The kernel lets go of the last process a moment after it is gone.
  */
 export async function removeLimits(limits: Limits, id: string): Promise<void> {
-  const file = rateFile(limits, id);
-  if (file !== null) forgetWriteRate(file);
   for (const group of groupPaths(limits, id)) {
     for (let attempt = 0; ; attempt++) {
       try {
@@ -287,22 +205,6 @@ async function describeGroup(name: string, paths: string[]): Promise<Group> {
   };
 }
 
-/** The parents of all servers' groups. */
-export function rootsOf(limits: Limits): string[] {
-  switch (limits.kind) {
-    case 'none':
-      return [];
-    case 'v2':
-      return [limits.root];
-    case 'v1':
-      return [limits.cpu, limits.memory, ...(limits.blkio === null ? [] : [limits.blkio.group])];
-  }
-}
-
-/** The group of a server, in each hierarchy. */
-export const groupPaths = (limits: Limits, id: string): string[] =>
-  rootsOf(limits).map((root) => join(root, id));
-
 /** Makes the parents of all servers' groups. */
 async function makeRoots(limits: Limits): Promise<void> {
   const controllers = [
@@ -313,6 +215,8 @@ async function makeRoots(limits: Limits): Promise<void> {
   if (limits.kind === 'v2') await enable(dirname(limits.root), controllers);
   for (const root of rootsOf(limits)) await mkdir(root, { recursive: true });
   if (limits.kind === 'v2') await enable(limits.root, controllers);
+  // Beside other work of the machine, all servers together weigh as much as its processors.
+  await writeWeight(limits, null, availableParallelism() * 1000);
 }
 
 /**
@@ -324,13 +228,12 @@ async function tryOut(limits: Limits): Promise<boolean> {
   try {
     await makeRoots(limits);
     if (limits.kind === 'v1') {
-      await access(join(limits.cpu, 'cpu.cfs_quota_us'), constants.W_OK);
+      await access(join(limits.cpu, 'cpu.shares'), constants.W_OK);
       await access(join(limits.memory, 'memory.limit_in_bytes'), constants.W_OK);
     }
     // The kernel refuses devices that it cannot limit.
-    const file = rateFile(limits, '.');
-    if (file === null) return false;
-    return await writeRate(file, LEAST_WRITE_RATE).then(
+    if (diskOf(limits) === null) return false;
+    return await writeRateLimit(limits, '.', 1024 ** 3).then(
       () => true,
       () => false,
     );
@@ -384,11 +287,13 @@ async function enable(group: string, controllers: readonly string[]): Promise<vo
 
 async function lookV1(group: string, disk: string | null): Promise<Limits> {
   const [cpu, memory, blkio] = [join(MOUNT, 'cpu'), join(MOUNT, 'memory'), join(MOUNT, 'blkio')];
+  const cpuacct = join(MOUNT, 'cpuacct');
   for (const parent of [cpu, memory]) await access(parent, constants.W_OK).catch(noV1);
   const limitsWrites = disk !== null && (await exists(join(blkio, 'cgroup.procs')));
   return {
     kind: 'v1',
     cpu: join(cpu, group),
+    cpuacct: (await exists(join(cpuacct, 'cgroup.procs'))) ? join(cpuacct, group) : null,
     memory: join(memory, group),
     blkio: limitsWrites ? { group: join(blkio, group), disk } : null,
   };

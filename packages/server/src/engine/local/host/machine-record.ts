@@ -9,10 +9,11 @@ import type { NetworkAbility } from '../network/networks.ts';
 import type { Found } from '../postgres/installations.ts';
 import type { EgressAbility } from './egress.ts';
 import type { Layout } from './layout.ts';
-import type { Limits } from './limits.ts';
+import type { Limits } from './groups.ts';
 import type { Owner } from './owner.ts';
 import type { Program } from './daemon.ts';
 import type { Namespaces, Sandbox } from './sandbox.ts';
+import type { Shares } from './shares.ts';
 import type { Isolation } from './users.ts';
 
 /** The parts of an installation on a machine. */
@@ -26,6 +27,8 @@ export type Site = {
 export type Machine = Site & {
   tuning: Tuning;
   capacity: Capacity;
+  /** The processors and the disk, as they are shared out to the servers. */
+  shares: Shares;
   /** The user that servers run as if the control plane is root; null: its own user. */
   owner: Owner | null;
   /** Whether each service has a user of its own. */

@@ -12,7 +12,10 @@ import type { Owner } from './owner.ts';
 import { attachImage, imagePaths } from './image.ts';
 import { findInstallations } from '../postgres/installations.ts';
 import { createLayout, type Layout } from './layout.ts';
+import { measureDiskRate } from './disk-rate.ts';
+import { diskOf } from './groups.ts';
 import { findLimits, probeLimits } from './limits.ts';
+import { createShares } from './shares.ts';
 import { probeNetworks } from '../network/networks.ts';
 import { ownCapabilities } from '../../../lib/kernel-capabilities.ts';
 import { exists, isErrno } from '../../../lib/processes.ts';
@@ -97,6 +100,7 @@ export async function prepareMachine(
     ]);
   const sandbox = await prepareSandbox(layout, namespaces, installations.usable);
   const isolation = await isolate(layout, namespaces, sandbox, uidRange);
+  const diskRate = diskOf(limits) === null ? null : await measureDiskRate(layout);
   return {
     tuning,
     capacity: tuning.capacity ?? (await measureCapacity()),
@@ -109,6 +113,7 @@ export async function prepareMachine(
     hasMetadata: true,
     reserve,
     limits,
+    shares: createShares(limits, diskRate),
     installations,
     pgbouncer,
     pgbackrest,

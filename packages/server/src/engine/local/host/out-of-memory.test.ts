@@ -55,21 +55,18 @@ test('reads both versions of cgroups', async () => {
       'memory.limit_in_bytes': '4000\n',
     };
     for (const [name, text] of Object.entries(files)) await writeFile(join(home, 'a', name), text);
+    const v1 = { kind: 'v1', cpu: home, cpuacct: null, memory: home, blkio: null } as const;
     expect(await readMemoryCounters({ kind: 'v2', root: home, disk: null }, 'a')).toEqual({
       kills: 2,
       peakBytes: 1000,
       limitBytes: 2000,
     });
-    expect(
-      await readMemoryCounters({ kind: 'v1', cpu: home, memory: home, blkio: null }, 'a'),
-    ).toEqual({
+    expect(await readMemoryCounters(v1, 'a')).toEqual({
       kills: 4,
       peakBytes: 3000,
       limitBytes: 4000,
     });
-    expect(
-      await readMemoryCounters({ kind: 'v1', cpu: home, memory: home, blkio: null }, 'b'),
-    ).toBeNull();
+    expect(await readMemoryCounters(v1, 'b')).toBeNull();
     expect(await readMemoryCounters({ kind: 'none', why: 'a test' }, 'a')).toBeNull();
   } finally {
     await rm(home, { recursive: true });

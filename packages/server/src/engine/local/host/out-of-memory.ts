@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import type { Warning } from '@howdah/contract';
-import type { Limits } from './limits.ts';
+import type { Limits } from './groups.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 
 /** The kernel's counters of a cgroup. */

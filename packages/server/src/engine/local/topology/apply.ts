@@ -200,12 +200,10 @@ async function applyToServer(
     case 'connect':
       await monitor.connect(key, paths, listen.port, heartbeat);
       await rereadFiles(executor, key);
-      if (server !== null)
-        await enforceLimits(machine.limits, key, spec.size, server.postmaster.pid);
+      if (server !== null) await enforceLimits(machine, key, spec.size, server.postmaster.pid);
       return 'over the Unix socket';
     case 'limit':
-      if (server !== null)
-        await enforceLimits(machine.limits, key, spec.size, server.postmaster.pid);
+      if (server !== null) await enforceLimits(machine, key, spec.size, server.postmaster.pid);
       unlimited.delete(key);
       return 'now that it can be done';
     case 'renewCertificate':

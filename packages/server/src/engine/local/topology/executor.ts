@@ -1,5 +1,4 @@
 /** The tools of the modules that perform the steps of the engine, and their state between steps. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { Size } from '@howdah/contract';
 import type { CertificateIssuer } from '../../../lib/tls.ts';
@@ -7,7 +6,7 @@ import type { Rounds } from '../../../lib/rounds.ts';
 import type { RepositorySource } from '../../../repository/source.ts';
 import { flushOf } from '../host/flush.ts';
 import type { InstancePaths } from '../host/layout.ts';
-import { enforceLimits, withoutLimit } from '../host/limits.ts';
+import { enforceLimits } from '../host/limits.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/owner.ts';
 import type { Marker } from '../host/marker.ts';
@@ -145,12 +144,6 @@ export async function converting<T>(
 }
 
 /**
- * A standby that has just started makes WAL files of 16 MB, and its primary waits for it. It writes
- * no more than its primary may.
- */
-const CATCH_UP_MS = 1000;
-
-/**
  * Enforces the limits of a server that has just started, in the background: joining a group takes a
  * third of a start.
  */
@@ -159,17 +152,12 @@ export function limitSoon(
   key: string,
   size: Size,
   { postmaster }: Server,
-  isStandby: boolean,
 ): void {
-  const { limits } = machine;
-  const done = enforceLimits(limits, key, size, postmaster.pid)
+  const done = enforceLimits(machine, key, size, postmaster.pid)
     .then(
       () => void unlimited.delete(key),
       () => void unlimited.add(key),
     )
     .finally(() => limiting.delete(key));
   limiting.set(key, done);
-  if (!isStandby) return;
-  const catchUp = () => sleep(CATCH_UP_MS, undefined, { ref: false });
-  void done.then(() => withoutLimit(limits, key, catchUp));
 }

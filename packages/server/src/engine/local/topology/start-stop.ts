@@ -4,7 +4,6 @@ import { signal } from '../../../lib/processes.ts';
 import type { Origin } from '../../spec.ts';
 import { recoverOn } from '../backup/recovery.ts';
 import type { InstancePaths } from '../host/layout.ts';
-import { liftWriteLimit } from '../host/limits.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { rm } from '../host/root-files.ts';
 import { isFile } from '../host/service-files.ts';
@@ -72,7 +71,7 @@ export async function startServer(
   const server = await findServer(paths);
   const isStandby = isFile(join(paths.data, 'standby.signal'));
   if (server !== null) {
-    limitSoon(executor, key, spec.size, server, isStandby);
+    limitSoon(executor, key, spec.size, server);
     if (!isStandby && executor.repositories.known().length > 0) heedArchiveTimeout(server);
   }
   // Members and nodes accept clients only while they are watched, and so does a server without a
@@ -164,12 +163,16 @@ export async function stopInstance(
 ): Promise<void> {
   monitor.forget(key);
   await limiting.get(key);
-  await liftWriteLimit(machine.limits, key);
+  // For its last checkpoint.
+  await machine.shares.free(key);
   const isGone =
     (await stopServer(machine, server, mode, patienceMs)) ||
     (await stopServer(machine, server, 'kill', PATIENCE_MS.kill));
   // Without the pid file, the next observation need not search all processes.
-  if (isGone) return rm(paths.pidFile, { force: true });
+  if (isGone) {
+    machine.shares.remove(key);
+    return rm(paths.pidFile, { force: true });
+  }
   throw new Error(
     `its server (pid ${server.postmaster.pid}) does not end, not even by SIGKILL: does its disk hang?`,
   );

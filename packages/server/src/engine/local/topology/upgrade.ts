@@ -300,6 +300,7 @@ export async function tryUpgrade(
     });
   } finally {
     await discard(machine, id, target);
+    machine.shares.remove(group);
     await removeLimits(machine.limits, group);
   }
 }

@@ -3,7 +3,6 @@
  * whatever dies in between: see {@link chooseSuccessor} and docs/decisions/0010-ha-members.md.
  */
 import { memberKey, partsOfKey } from '../../host/layout.ts';
-import { ARCHIVING_MS, withoutLimit } from '../../host/limits.ts';
 import { fence, findServer } from '../../postgres/server.ts';
 import type { Topology } from '../context.ts';
 import { hangs } from '../decide-ha.ts';
@@ -74,12 +73,8 @@ export async function acceptWrites(round: ClusterRound, n: number): Promise<void
   const port = portOf(ha, n);
   const key = keyOf(round, n);
   // A promotion writes two WAL files of 16 MB, and the first commits wait for both.
-  await withoutLimit(
-    topology.machine.limits,
-    key,
-    () => promote({ n, port }, (text) => topology.monitor.query(key, text)),
-    ARCHIVING_MS,
-  );
+  await topology.machine.shares.free(key);
+  await promote({ n, port }, (text) => topology.monitor.query(key, text));
   // A gateway that does not run is started, and then routed there.
   await routeGateway(topology, cluster.id, port).catch(() => undefined);
 }

@@ -1,0 +1,72 @@
+/** The weights of servers among each other, by what each uses of the processors. */
+import { readFileSync } from 'node:fs';
+import type { Size } from '@howdah/contract';
+import { readCpuUs, writeWeight, type Limits } from './groups.ts';
+import { guaranteedMillis, isLowered, LOWERED } from './share-out.ts';
+
+type Server = {
+  guaranteed: number;
+  isLowered: boolean;
+  /** What it had used at the last look, in µs; null: it was not looked at. */
+  cpuUs: number | null;
+};
+
+/** Time of all processors since the start of the machine, in ticks. */
+export type Ticks = { atMs: number; busy: number; all: number };
+
+/** A use is judged by so long: a shorter one depends on chance. */
+const WINDOW_MS = 1000;
+/** A machine that is less busy has processors for all. */
+const BUSY = 0.95;
+
+export function createCpuShares(limits: Limits, read = readTicks) {
+  const servers = new Map<string, Server>();
+  let last: Ticks | null = null;
+
+  const weigh = (id: string, { guaranteed, isLowered: low }: Server): Promise<void> =>
+    writeWeight(limits, id, low ? guaranteed * LOWERED : guaranteed);
+
+  const judge = async (id: string, server: Server, elapsedMs: number, isBusy: boolean) => {
+    const cpuUs = readCpuUs(limits, id);
+    const before = server.cpuUs;
+    server.cpuUs = cpuUs;
+    if (cpuUs === null || before === null) return;
+    const will = isLowered({ ...server, used: (cpuUs - before) / elapsedMs }, isBusy);
+    if (will === server.isLowered) return;
+    server.isLowered = will;
+    await weigh(id, server);
+  };
+
+  return {
+    add: async (id: string, size: Size): Promise<void> => {
+      const server = { guaranteed: guaranteedMillis(size), isLowered: false, cpuUs: null };
+      servers.set(id, server);
+      await weigh(id, server);
+    },
+    remove: (id: string): void => void servers.delete(id),
+    /** Sets weights by what was used since the last time, once that is long enough ago. */
+    shareOut: async (): Promise<void> => {
+      const now = read();
+      const before = last;
+      if (before !== null && now.atMs - before.atMs < WINDOW_MS) return;
+      last = now;
+      if (before === null) return;
+      const isBusy = now.busy - before.busy >= (now.all - before.all) * BUSY;
+      const isEven = [...servers.values()].every((server) => !server.isLowered);
+      for (const [id, server] of servers) {
+        if (!isBusy && isEven) server.cpuUs = null;
+        // A group that is gone has no server.
+        else await judge(id, server, now.atMs - before.atMs, isBusy).catch(() => undefined);
+      }
+    },
+  };
+}
+
+/** proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal. */
+function readTicks(): Ticks {
+  const line = readFileSync('/proc/stat', 'utf8').split('\n', 1)[0] ?? '';
+  const ticks = line.trim().split(/\s+/).slice(1, 9).map(Number);
+  const all = ticks.reduce((sum, one) => sum + one, 0);
+  const idle = (ticks[3] ?? 0) + (ticks[4] ?? 0);
+  return { atMs: performance.now(), busy: all - idle, all };
+}

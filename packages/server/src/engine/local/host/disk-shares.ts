@@ -1,0 +1,149 @@
+/** The limits of what servers write to the disk of the data, by what each writes. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Size } from '@howdah/contract';
+import { isErrno } from '../../../lib/processes.ts';
+import { groupPaths, readWritten, writeRateLimit, type Limits } from './groups.ts';
+import {
+  budgetOf,
+  guaranteedMillis,
+  isHungry,
+  judgeDisk,
+  restingRate,
+  shareRates,
+  type DiskUse,
+} from './share-out.ts';
+
+type Server = {
+  id: string;
+  limits: Limits;
+  guaranteed: number;
+  /** What it may write, in bytes a second. */
+  limit: number;
+  /** Until then, by performance.now(), its limit is only lowered for the sake of others. */
+  freeUntilMs: number;
+  /** What it had written at the last look, in bytes; null: it was not looked at. */
+  written: number | null;
+};
+
+/** Counters of the disk since the start of the machine. */
+export type Counters = { atMs: number; writtenBytes: number; writes: number; writeMs: number };
+
+/** For so long, work that clients wait for is not limited as a server at rest is. */
+const FREE_MS = 1000;
+/** Below this part of what may be written, no limit needs a change. */
+const QUIET = 0.1;
+/** A smaller change of a limit is not written. */
+const NOTABLE = 0.05;
+
+/** Regions of a machine may have the same disk. */
+const shared = new Map<string, DiskShares>();
+export type DiskShares = ReturnType<typeof createDiskShares>;
+
+/**
+ * The shares of a disk.
+ *
+ * @param disk as `major:minor`
+ * @param diskRate what it can write, in bytes a second
+ */
+export function sharesOfDisk(disk: string, diskRate: number): DiskShares {
+  const found = shared.get(disk) ?? createDiskShares(() => readCounters(disk), diskRate);
+  shared.set(disk, found);
+  return found;
+}
+
+/** @param read the counters of the disk; null: it is gone */
+export function createDiskShares(read: () => Counters | null, diskRate: number) {
+  /** By their groups. */
+  const servers = new Map<string, Server>();
+  let rate = diskRate;
+  let last: Counters | null = null;
+
+  const setLimit = async (server: Server, limit: number): Promise<void> => {
+    server.limit = limit;
+    await writeRateLimit(server.limits, server.id, limit);
+  };
+
+  const look = async (use: DiskUse, nowMs: number, seconds: number): Promise<void> => {
+    const writers = [...servers.values()].map((server) => {
+      const written = readWritten(server.limits, server.id);
+      const grown = written === null || server.written === null ? 0 : written - server.written;
+      server.written = written;
+      return { server, ...server, rate: Math.max(0, grown / seconds) };
+    });
+    const isWanted = writers.some(isHungry);
+    const limits = shareRates(budgetOf(rate), writers);
+    for (const [index, { server }] of writers.entries()) {
+      const limit = limits[index] ?? server.limit;
+      const isKept = !isWanted && limit < server.limit && nowMs < server.freeUntilMs;
+      // A group that is gone has no server.
+      if (!isKept && isNotable(server, limit)) await setLimit(server, limit).catch(() => undefined);
+    }
+    rate = judgeDisk(rate, use, isWanted);
+  };
+
+  return {
+    rate: (): number => rate,
+    /** Sets the limit of a server that has just become ready: its first writes are not slowed. */
+    add: async (limits: Limits, id: string, size: Size): Promise<void> => {
+      const server = {
+        id,
+        limits,
+        guaranteed: guaranteedMillis(size),
+        limit: 0,
+        freeUntilMs: performance.now() + FREE_MS,
+        written: null,
+      };
+      servers.set(keyOf(limits, id), server);
+      await setLimit(server, budgetOf(rate));
+    },
+    remove: (limits: Limits, id: string): void => void servers.delete(keyOf(limits, id)),
+    /** Has a server write at full speed for a moment; its part, if others write as well. */
+    free: async (limits: Limits, id: string): Promise<void> => {
+      const server = servers.get(keyOf(limits, id));
+      if (server === undefined) return;
+      server.freeUntilMs = performance.now() + FREE_MS;
+      // No work fails because of its rate.
+      await setLimit(server, budgetOf(rate)).catch(() => undefined);
+    },
+    /** Sets limits by what was written since the last time. */
+    shareOut: async (): Promise<void> => {
+      const now = read();
+      const before = last;
+      last = now;
+      if (now === null || before === null || now.atMs <= before.atMs) return;
+      const seconds = (now.atMs - before.atMs) / 1000;
+      const use = useBetween(before, now, seconds);
+      const budget = budgetOf(rate);
+      const isRested = [...servers.values()].every((one) => !isNotable(one, restingRate(budget)));
+      if (use.rate >= budget * QUIET || !isRested) return look(use, now.atMs, seconds);
+      for (const server of servers.values()) server.written = null;
+    },
+  };
+}
+
+const keyOf = (limits: Limits, id: string): string => groupPaths(limits, id).join();
+
+const isNotable = (server: Server, limit: number): boolean =>
+  Math.abs(limit - server.limit) > server.limit * NOTABLE;
+
+function useBetween(before: Counters, now: Counters, seconds: number): DiskUse {
+  const writes = now.writes - before.writes;
+  return {
+    rate: (now.writtenBytes - before.writtenBytes) / seconds,
+    writeMs: writes > 0 ? (now.writeMs - before.writeMs) / writes : null,
+  };
+}
+
+/** The kernel's Documentation/block/stat.rst; sectors are of 512 bytes. @returns null: it is gone */
+function readCounters(disk: string): Counters | null {
+  try {
+    const text = readFileSync(join('/sys/dev/block', disk, 'stat'), 'utf8');
+    const fields = text.trim().split(/\s+/).map(Number);
+    const [writes = 0, , sectors = 0, writeMs = 0] = fields.slice(4);
+    return { atMs: performance.now(), writtenBytes: sectors * 512, writes, writeMs };
+  } catch (error) {
+    if (isErrno(error, 'ENOENT', 'ENODEV')) return null;
+    throw error;
+  }
+}

@@ -1,0 +1,164 @@
+/** The cgroups of servers, of both versions: where they are, and what their files say and take. */
+import { readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isErrno } from '../../../lib/processes.ts';
+
+/**
+ * How sizes are enforced here. `disk` is the block device of the data (`major:minor`) whose writes
+ * are shared out; null: the kernel cannot limit writes to it, or the controller is not available to
+ * this user. `cpuacct` of version 1 counts processor time; null: it is not there.
+ */
+export type Limits =
+  | { kind: 'v2'; root: string; disk: string | null }
+  | {
+      kind: 'v1';
+      cpu: string;
+      cpuacct: string | null;
+      memory: string;
+      blkio: { group: string; disk: string } | null;
+    }
+  | { kind: 'none'; why: string };
+
+/** The parents of all servers' groups. */
+export function rootsOf(limits: Limits): string[] {
+  switch (limits.kind) {
+    case 'none':
+      return [];
+    case 'v2':
+      return [limits.root];
+    case 'v1': {
+      const others = [limits.cpuacct, limits.blkio?.group].filter((path) => path != null);
+      return [limits.cpu, limits.memory, ...others];
+    }
+  }
+}
+
+/** The group of a server, in each hierarchy. */
+export const groupPaths = (limits: Limits, id: string): string[] =>
+  rootsOf(limits).map((root) => join(root, id));
+
+/** The block device whose writes are shared out; null: none. */
+export function diskOf(limits: Limits): string | null {
+  switch (limits.kind) {
+    case 'none':
+      return null;
+    case 'v2':
+      return limits.disk;
+    case 'v1':
+      return limits.blkio?.disk ?? null;
+  }
+}
+
+/**
+ * Sets the weight of a group among those beside it. A group without a weight, and a process beside
+ * groups, weigh as much as a whole processor's worth.
+ *
+ * @param id the group of a server; null: that of all servers
+ * @param cpuMillis what it weighs, in thousandths of a processor
+ */
+export async function writeWeight(
+  limits: Limits,
+  id: string | null,
+  cpuMillis: number,
+): Promise<void> {
+  switch (limits.kind) {
+    case 'none':
+      return;
+    case 'v2':
+      return writeFile(
+        join(limits.root, id ?? '', 'cpu.weight'),
+        String(within(1, Math.round(cpuMillis / 10), 10_000)),
+      );
+    case 'v1':
+      return writeFile(
+        join(limits.cpu, id ?? '', 'cpu.shares'),
+        String(within(2, Math.round((cpuMillis / 1000) * 1024), 262_144)),
+      );
+  }
+}
+
+const within = (least: number, value: number, most: number): number =>
+  Math.max(least, Math.min(most, value));
+
+/**
+ * Limits how fast a server writes to the disk of the data.
+ *
+ * @param bytesPerSecond null: as fast as the disk
+ * @throws an error of the kernel when it cannot limit the device
+ */
+export async function writeRateLimit(
+  limits: Limits,
+  id: string,
+  bytesPerSecond: number | null,
+): Promise<void> {
+  const bytes = bytesPerSecond === null ? null : Math.round(bytesPerSecond);
+  switch (limits.kind) {
+    case 'none':
+      return;
+    case 'v2':
+      if (limits.disk !== null)
+        await writeFile(
+          join(limits.root, id, 'io.max'),
+          `${limits.disk} wbps=${bytes === null ? 'max' : bytes}`,
+        );
+      return;
+    case 'v1':
+      // Zero removes the limit.
+      if (limits.blkio !== null)
+        await writeFile(
+          join(limits.blkio.group, id, 'blkio.throttle.write_bps_device'),
+          `${limits.blkio.disk} ${bytes ?? 0}`,
+        );
+  }
+}
+
+/**
+ * Processor time of a server since its group was made, in µs. Read synchronously: the kernel answers
+ * from memory, and the thread pool would take ten times as long.
+ *
+ * @returns null: it has no group, or the kernel does not count
+ */
+export function readCpuUs(limits: Limits, id: string): number | null {
+  switch (limits.kind) {
+    case 'none':
+      return null;
+    case 'v2':
+      return numberIn(join(limits.root, id, 'cpu.stat'), /^usage_usec (\d+)$/m);
+    case 'v1': {
+      if (limits.cpuacct === null) return null;
+      const ns = numberIn(join(limits.cpuacct, id, 'cpuacct.usage'), /^(\d+)$/m);
+      return ns === null ? null : ns / 1000;
+    }
+  }
+}
+
+/** What a server has written to the disk of the data since its group was made, in bytes. */
+export function readWritten(limits: Limits, id: string): number | null {
+  switch (limits.kind) {
+    case 'none':
+      return null;
+    case 'v2': {
+      if (limits.disk === null) return null;
+      const line = new RegExp(`^${limits.disk} .*\\bwbytes=(\\d+)`, 'm');
+      return numberIn(join(limits.root, id, 'io.stat'), line);
+    }
+    case 'v1': {
+      if (limits.blkio === null) return null;
+      const { group, disk } = limits.blkio;
+      const path = join(group, id, 'blkio.throttle.io_service_bytes');
+      return numberIn(path, new RegExp(`^${disk} Write (\\d+)$`, 'm'));
+    }
+  }
+}
+
+function numberIn(path: string, pattern: RegExp): number | null {
+  try {
+    const found = pattern.exec(readFileSync(path, 'utf8'))?.[1];
+    return found === undefined ? null : Number(found);
+  } catch (error) {
+    // Its server has ended meanwhile.
+    if (isErrno(error, 'ENOENT', 'ENODEV')) return null;
+    throw error;
+  }
+}

@@ -1,0 +1,113 @@
+/**
+ * How the processors and the disk of a machine are shared by its servers, as pure functions. A size
+ * is a guarantee: what others leave idle may be used by whoever needs it
+ * (docs/decisions/0101-guarantees.md).
+ */
+import type { Size } from '@howdah/contract';
+
+/** What a shared service is sure of, in thousandths of a processor. */
+const SHARED_MILLIS = 100;
+
+/** The part of the processors that a size guarantees, in thousandths of one. */
+export const guaranteedMillis = (size: Size): number =>
+  size === 'shared' ? SHARED_MILLIS : size.cpuMillis;
+
+/** Who uses more than is guaranteed while others wait weighs this part of its weight. */
+export const LOWERED = 1 / 10;
+/** A use near its guarantee must not lower and raise a weight in turns. */
+const ABOVE = 1.1;
+const BELOW = 0.9;
+
+/** The use of processors by a server since the last time, in thousandths of one. */
+export type CpuUse = { guaranteed: number; used: number; isLowered: boolean };
+
+/**
+ * Whether a server has its lower weight: from when it uses more than its guarantee until it uses
+ * less. On a machine with idle processors nobody waits.
+ */
+export function isLowered({ guaranteed, used, isLowered: was }: CpuUse, isBusy: boolean): boolean {
+  return isBusy && used > guaranteed * (was ? BELOW : ABOVE);
+}
+
+/** The part of the disk's rate that is left for commits: with it, its queue stays short. */
+const ROOM_FOR_COMMITS = 1 / 5;
+/** Whoever writes this part of its limit would write more. */
+const HUNGRY = 0.8;
+/** The part of all that a server may write which has written little. */
+const AT_REST = 1 / 4;
+/** A server that is not held up has so many times what it writes. */
+const SLACK = 1.5;
+/** By this factor a limit that was low grows in each round in which little is written. */
+const GROWTH = 1.1;
+/** The least limit, in bytes a second: below it a server gets nothing done. */
+const LEAST_RATE = 1024 ** 2;
+
+/** What the servers of a disk may write together, in bytes a second. */
+export const budgetOf = (diskRate: number): number => diskRate * (1 - ROOM_FOR_COMMITS);
+
+/** What a server may write that has written little, in bytes a second. */
+export const restingRate = (budget: number): number => budget * AT_REST;
+
+/** A server that writes; rates and limits in bytes a second. */
+export type Writer = { guaranteed: number; rate: number; limit: number };
+
+/** Whether a server would write more than its limit. */
+export const isHungry = ({ rate, limit }: Writer): boolean => rate >= limit * HUNGRY;
+
+/**
+ * Shares out what may be written: nobody gets more than it can use, and what is left goes to the
+ * others by their guarantees. So one that writes alone has nearly all of it. Who writes little may
+ * begin with a quarter, so that its first commits do not wait; a limit that was low grows to this in
+ * some ten seconds, so that bursts in turns gain nothing.
+ *
+ * @param budget what all of them may write, in bytes a second
+ * @returns the new limit of each
+ */
+export function shareRates(budget: number, writers: readonly Writer[]): number[] {
+  const demands = writers.map((writer) => (isHungry(writer) ? Infinity : writer.rate * SLACK));
+  const level = levelOf(budget, writers, demands);
+  return writers.map(({ guaranteed, limit }, index) => {
+    const part = Math.min(demands[index] ?? 0, level * guaranteed);
+    const rested = Math.min(limit * GROWTH, restingRate(budget));
+    return Math.max(LEAST_RATE, part, demands[index] === Infinity ? 0 : rested);
+  });
+}
+
+/** For each unit of its guarantee nobody gets more than this: then all parts are the budget. */
+function levelOf(budget: number, writers: readonly Writer[], demands: readonly number[]): number {
+  const levels = writers
+    .map(({ guaranteed }, index) => ({ guaranteed, level: (demands[index] ?? 0) / guaranteed }))
+    .toSorted((a, b) => a.level - b.level);
+  let rest = budget;
+  let weights = levels.reduce((sum, { guaranteed }) => sum + guaranteed, 0);
+  for (const { guaranteed, level } of levels) {
+    if (level * weights > rest) return rest / weights;
+    rest -= level * guaranteed;
+    weights -= guaranteed;
+  }
+  return Infinity;
+}
+
+/** A mean write of this length says that the disk has more to do than it can. */
+const LONG_WRITE_MS = 20;
+const SHORT_WRITE_MS = 5;
+
+/** What a disk did since the last time. `writeMs`: the mean time of a write; null: none */
+export type DiskUse = { rate: number; writeMs: number | null };
+
+/**
+ * What a disk can write, in bytes a second, after another look at it. A cloud's disks slow down when
+ * their credit is used up, and a first measurement may have met other work: a rate that was seen is
+ * possible, one at which writes take long is too high, and while they are short more is tried.
+ *
+ * @param wanted whether a server would write more than its limit
+ */
+export function judgeDisk(diskRate: number, { rate, writeMs }: DiskUse, wanted: boolean): number {
+  if (writeMs === null) return diskRate;
+  const isNear = rate > diskRate / 3;
+  if (isNear && writeMs > LONG_WRITE_MS) return Math.max(rate, diskRate * 0.8, LEAST_DISK_RATE);
+  if (rate > diskRate) return rate;
+  return wanted && isNear && writeMs < SHORT_WRITE_MS ? diskRate * 1.01 : diskRate;
+}
+/** Slower disks than this are not foreseen: a limit that fell too low would stay there. */
+const LEAST_DISK_RATE = 16 * 1024 ** 2;
