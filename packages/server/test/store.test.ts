@@ -230,7 +230,12 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
       ];
       await mkdir(plain);
       await writeFile(join(plain, 'PG_VERSION'), '18');
-      await cloneTree(plain, clone, 'subvolume', null);
+      await cloneTree(
+        plain,
+        clone,
+        { cloneMethod: 'subvolume', shares: { joinCopies: () => undefined } },
+        null,
+      );
       expect(await readFile(join(clone, 'PG_VERSION'), 'utf8')).toBe('18');
       expect((await stat(clone)).ino).toBe(256);
       for (const path of [plain, clone]) await removeTree(path, 'subvolume');

@@ -9,6 +9,8 @@ export type RunOptions = {
   cwd?: string;
   /** An open file for its standard input; none: nothing. */
   input?: number;
+  /** Called with its process id as soon as it runs. */
+  started?: (pid: number) => void;
 };
 
 /** A program that failed; the message holds the program, how it ended and the end of its output. */
@@ -29,6 +31,7 @@ export async function run(
   const {
     deadlineMs = 60_000,
     input,
+    started,
     ...spawnOptions
   } = { env: environmentOfPrograms(process.env), ...options };
   return new Promise((resolve, reject) => {
@@ -37,6 +40,7 @@ export async function run(
       ...spawnOptions,
       stdio: [input ?? 'ignore', 'pipe', 'pipe'],
     });
+    if (child.pid !== undefined) started?.(child.pid);
     const out: string[] = [];
     const err: string[] = [];
     const timer = setTimeout(() => child.kill('SIGKILL'), deadlineMs);

@@ -87,7 +87,7 @@ async function forkNow(
   if (server === null) {
     await assertSpace(machine, parent);
     const before = await readControl(parent.data);
-    await cloneTree(parent.data, target, machine.cloneMethod, owner, OF_THE_SERVER);
+    await cloneTree(parent.data, target, machine, owner, OF_THE_SERVER);
     // Every start and every end of a server is noted in its control file.
     const lay =
       (await findServer(parent)) === null && (await readControl(parent.data)).equals(before);
@@ -118,12 +118,12 @@ export async function materialise(
   target: string,
 ): Promise<void> {
   if (snapshot.template === null) {
-    await cloneTree(join(paths.snapshots, snapshot.id, 'data'), target, machine.cloneMethod, owner);
+    await cloneTree(join(paths.snapshots, snapshot.id, 'data'), target, machine, owner);
   } else {
     await cloneTree(
       instancePaths(join(machine.layout.templates, snapshot.template)).data,
       target,
-      machine.cloneMethod,
+      machine,
       owner,
     );
     await writeSystemIdentifier(target, BigInt(snapshot.systemIdentifier ?? '0'));

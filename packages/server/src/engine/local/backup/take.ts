@@ -169,7 +169,7 @@ async function cloneAtOnce(
   const state = await client.query<{ first: string; lsn: string }>(
     'select redo_wal_file as first, pg_current_wal_flush_lsn()::text as lsn from pg_control_checkpoint()',
   );
-  await cloneTree(paths.data, target, machine.cloneMethod, owner, OF_THE_SERVER);
+  await cloneTree(paths.data, target, machine, owner, OF_THE_SERVER);
   const [{ first, lsn } = { first: '', lsn: '' }] = state.rows;
   return { endedMs: Date.now(), firstWal: first, walPosition: lsn, nextPosition: lsn };
 }
@@ -186,7 +186,7 @@ async function cloneDuringBackup(
   await atFullSpeed(machine, paths, () =>
     client.query("select pg_backup_start('howdah', fast => true)"),
   );
-  await cloneTree(paths.data, target, machine.cloneMethod, owner, OF_THE_SERVER_AND_WAL);
+  await cloneTree(paths.data, target, machine, owner, OF_THE_SERVER_AND_WAL);
   const { rows } = await atFullSpeed(machine, paths, () =>
     client.query<{ labelfile: string; lsn: string; wal: string }>(
       'select labelfile, lsn::text as lsn, pg_walfile_name(lsn) as wal from pg_backup_stop(wait_for_archive => false)',

@@ -159,7 +159,7 @@ async function cloneTemplate(
   { data }: InstancePaths,
 ): Promise<void> {
   const template = await templates.ensure(to, extensionsOf(spec.addons));
-  await cloneTree(template.data, data, machine.cloneMethod, owner);
+  await cloneTree(template.data, data, machine, owner);
   await writeSystemIdentifier(data);
 }
 

@@ -17,7 +17,7 @@ export function bareMachine(layout: Layout): Machine {
     hasMetadata: true,
     reserve: null,
     limits: LIMITS,
-    shares: createShares(LIMITS, null),
+    shares: createShares(LIMITS, null, 2000),
     installations: { usable: [], tooOld: [] },
     pgbouncer: null,
     pgbackrest: null,

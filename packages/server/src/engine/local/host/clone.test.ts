@@ -3,7 +3,9 @@ import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { cloneTree } from './clone.ts';
+import { cloneTree, type Cloning } from './clone.ts';
+
+const COPYING: Cloning = { cloneMethod: 'copy', shares: { joinCopies: () => undefined } };
 
 test('a copy has every byte and the modes, of large files too, and leaves out what it must', async () => {
   const top = await mkdtemp(join(tmpdir(), 'howdah-clone-'));
@@ -16,7 +18,7 @@ test('a copy has every byte and the modes, of large files too, and leaves out wh
     await writeFile(join(from, 'base', 'large'), large, { mode: 0o600 });
     await writeFile(join(from, 'base', 'small'), 'small', { mode: 0o640 });
     await writeFile(join(from, 'postmaster.pid'), '1');
-    await cloneTree(from, to, 'copy', null, {
+    await cloneTree(from, to, COPYING, null, {
       contentsOf: ['pg_replslot'],
       files: ['postmaster.pid'],
       vanished: false,
@@ -41,7 +43,7 @@ test('a copy makes nothing above itself: what was removed meanwhile stays away',
   try {
     await mkdir(join(top, 'from', 'base'), { recursive: true });
     await expect(
-      cloneTree(join(top, 'from'), join(top, 'removed', 'to'), 'copy', null),
+      cloneTree(join(top, 'from'), join(top, 'removed', 'to'), COPYING, null),
     ).rejects.toThrow(/ENOENT/);
     expect(await readdir(top)).toEqual(['from']);
   } finally {

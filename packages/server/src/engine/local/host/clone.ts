@@ -36,6 +36,7 @@ import type { Layout } from './layout.ts';
 import { isErrno } from '../../../lib/processes.ts';
 import { run } from '../../../lib/run.ts';
 import { emptyDirectory, removeEntry, type FileOwner } from './service-files.ts';
+import type { Shares } from './shares.ts';
 import { Directory, pathOfOpen, UnsafeEntry, within } from './service-directory.ts';
 
 /** The cost of a fork with each method, as `howdah doctor` and the region show it. */
@@ -116,6 +117,9 @@ export type Exclusions = {
 };
 const NOTHING: Exclusions = { contentsOf: [], files: [], vanished: false };
 
+/** How trees are cloned on a machine, and the disk that copies share with servers. */
+export type Cloning = { cloneMethod: CloneMethod; shares: Pick<Shares, 'joinCopies'> };
+
 /**
  * Clones a tree into a directory that does not exist yet. Sockets and pipes are left out.
  *
@@ -129,7 +133,7 @@ const NOTHING: Exclusions = { contentsOf: [], files: [], vanished: false };
 export async function cloneTree(
   from: string,
   to: string,
-  method: CloneMethod,
+  { cloneMethod: method, shares }: Cloning,
   owner: FileOwner | null,
   exclude = NOTHING,
 ): Promise<void> {
@@ -158,7 +162,9 @@ export async function cloneTree(
     for (const file of queue) {
       const target = join(to, file.directory, file.name);
       try {
-        await sources.use(file, (source) => copyContents(source, target, method === 'copy', mode));
+        await sources.use(file, (source) =>
+          copyContents(source, target, method === 'copy', mode, shares),
+        );
       } catch (error) {
         if (exclude.vanished && isErrno(error, 'ENOENT')) continue;
         throw error;
@@ -225,10 +231,11 @@ async function copyContents(
   to: string,
   byBytes: boolean,
   mode: number,
+  shares: Cloning['shares'],
 ): Promise<void> {
   const { size } = source.found;
   if (byBytes && size <= SMALL_FILE_BYTES) copySmall(source, to);
-  else if (!byBytes || size < LARGE_FILE_BYTES || !(await copyPastCache(source, to)))
+  else if (!byBytes || size < LARGE_FILE_BYTES || !(await copyPastCache(source, to, shares)))
     await copyFile(source.path, to, mode);
 }
 
@@ -257,11 +264,16 @@ const TURN_MS = 5;
  *
  * @returns false: it cannot be written so here
  */
-async function copyPastCache({ fd, found }: Source, to: string): Promise<boolean> {
+async function copyPastCache(
+  { fd, found }: Source,
+  to: string,
+  shares: Cloning['shares'],
+): Promise<boolean> {
   try {
     await run('dd', [`of=${to}`, 'bs=1M', 'oflag=direct', 'status=none'], {
       deadlineMs: 600_000,
       input: fd,
+      started: shares.joinCopies,
     });
   } catch {
     return false; // a file system without O_DIRECT; whatever else it is, the ordinary way meets it again

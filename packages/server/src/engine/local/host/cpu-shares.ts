@@ -1,8 +1,7 @@
 /** The weights of servers among each other, by what each uses of the processors. */
 import { readFileSync } from 'node:fs';
-import type { Size } from '@howdah/contract';
 import { readCpuUs, writeWeight, type Limits } from './groups.ts';
-import { guaranteedMillis, isLowered, LOWERED } from './share-out.ts';
+import { isLowered, LOWERED } from './share-out.ts';
 
 type Server = {
   guaranteed: number;
@@ -38,8 +37,9 @@ export function createCpuShares(limits: Limits, read = readTicks) {
   };
 
   return {
-    add: async (id: string, size: Size): Promise<void> => {
-      const server = { guaranteed: guaranteedMillis(size), isLowered: false, cpuUs: null };
+    /** @param guaranteed thousandths of a processor */
+    add: async (id: string, guaranteed: number): Promise<void> => {
+      const server = { guaranteed, isLowered: false, cpuUs: null };
       servers.set(id, server);
       await weigh(id, server);
     },

@@ -1,8 +1,8 @@
 /** What the disk of the data can write: measured once, at the first start. */
-import { open, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isErrno, noneOf } from '../../../lib/processes.ts';
 import type { Layout } from './layout.ts';
+import { open, readFile, rm, writeFile } from './root-files.ts';
 
 const CHUNK_BYTES = 8 * 1024 ** 2;
 /** Long enough for some chunks on a slow disk, and not noticed in a first start. */

@@ -1,12 +1,10 @@
 /** The limits of what servers write to the disk of the data, by what each writes. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Size } from '@howdah/contract';
 import { isErrno } from '../../../lib/processes.ts';
 import { groupPaths, readWritten, writeRateLimit, type Limits } from './groups.ts';
 import {
   budgetOf,
-  guaranteedMillis,
   isHungry,
   judgeDisk,
   restingRate,
@@ -85,11 +83,11 @@ export function createDiskShares(read: () => Counters | null, diskRate: number) 
   return {
     rate: (): number => rate,
     /** Sets the limit of a server that has just become ready: its first writes are not slowed. */
-    add: async (limits: Limits, id: string, size: Size): Promise<void> => {
+    add: async (limits: Limits, id: string, guaranteed: number): Promise<void> => {
       const server = {
         id,
         limits,
-        guaranteed: guaranteedMillis(size),
+        guaranteed,
         limit: 0,
         freeUntilMs: performance.now() + FREE_MS,
         written: null,

@@ -1,7 +1,8 @@
 /** The cgroups of servers, of both versions: where they are, and what their files say and take. */
 import { readFileSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
+import { dirname, join } from 'node:path';
 import { isErrno } from '../../../lib/processes.ts';
 
 /**
@@ -20,6 +21,9 @@ export type Limits =
     }
   | { kind: 'none'; why: string };
 
+/** The group of programs that copy files for services. No service has this id. */
+export const COPIES = 'copies';
+
 /** The parents of all servers' groups. */
 export function rootsOf(limits: Limits): string[] {
   switch (limits.kind) {
@@ -37,6 +41,51 @@ export function rootsOf(limits: Limits): string[] {
 /** The group of a server, in each hierarchy. */
 export const groupPaths = (limits: Limits, id: string): string[] =>
   rootsOf(limits).map((root) => join(root, id));
+
+/** Makes the group of a server. */
+export async function makeGroup(limits: Limits, id: string): Promise<void> {
+  await makeRoots(limits);
+  for (const group of groupPaths(limits, id)) await mkdir(group, { recursive: true });
+}
+
+/** Puts processes into the group of a server; those that they start from then on are in it. */
+export async function joinGroups(
+  limits: Limits,
+  id: string,
+  pids: readonly number[],
+): Promise<void> {
+  for (const group of groupPaths(limits, id)) {
+    for (const pid of pids) {
+      await writeFile(join(group, 'cgroup.procs'), String(pid)).catch((error: unknown) => {
+        if (!isErrno(error, 'ESRCH')) throw error; // it has ended
+      });
+    }
+  }
+}
+
+/** Makes the parents of all servers' groups. */
+export async function makeRoots(limits: Limits): Promise<void> {
+  const controllers = [
+    'cpu',
+    'memory',
+    ...(limits.kind === 'v2' && limits.disk !== null ? ['io'] : []),
+  ];
+  if (limits.kind === 'v2') await enable(dirname(limits.root), controllers);
+  for (const root of rootsOf(limits)) await mkdir(root, { recursive: true });
+  if (limits.kind === 'v2') await enable(limits.root, controllers);
+  // Beside other work of the machine, all servers together weigh as much as its processors.
+  await writeWeight(limits, null, availableParallelism() * 1000);
+}
+
+async function enable(group: string, controllers: readonly string[]): Promise<void> {
+  const enabled = (await readFile(join(group, 'cgroup.subtree_control'), 'utf8')).split(/\s+/);
+  const wanted = controllers.filter((controller) => !enabled.includes(controller));
+  if (wanted.length > 0)
+    await writeFile(
+      join(group, 'cgroup.subtree_control'),
+      wanted.map((controller) => `+${controller}`).join(' '),
+    );
+}
 
 /** The block device whose writes are shared out; null: none. */
 export function diskOf(limits: Limits): string | null {

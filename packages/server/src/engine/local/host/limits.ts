@@ -3,23 +3,23 @@
  * machine still mounts that.
  */
 import { randomBytes } from 'node:crypto';
-import {
-  access,
-  constants,
-  mkdir,
-  readdir,
-  readFile,
-  rmdir,
-  stat,
-  writeFile,
-} from 'node:fs/promises';
-import { availableParallelism } from 'node:os';
+import { access, constants, readdir, rmdir, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Size } from '@howdah/contract';
 import { findDisk } from './disk-device.ts';
 import type { Machine } from './machine-record.ts';
-import { diskOf, groupPaths, rootsOf, writeRateLimit, writeWeight, type Limits } from './groups.ts';
+import {
+  COPIES,
+  diskOf,
+  groupPaths,
+  joinGroups,
+  makeGroup,
+  makeRoots,
+  rootsOf,
+  writeRateLimit,
+  type Limits,
+} from './groups.ts';
 import { childrenOf, exists, isErrno, noneOf, readOrNull } from '../../../lib/processes.ts';
 
 const GIB = 1024 ** 3;
@@ -96,8 +96,7 @@ export async function enforceLimits(
   size: Size,
   postmaster: number,
 ): Promise<void> {
-  await makeRoots(limits);
-  for (const group of groupPaths(limits, id)) await mkdir(group, { recursive: true });
+  await makeGroup(limits, id);
   await limitMemory(limits, id, size === 'shared' ? null : size.memoryGbs * GIB);
   await shares.add(id, size);
   await joinGroups(limits, id, [postmaster]);
@@ -121,16 +120,6 @@ export async function liftWriteLimit(limits: Limits, id: string): Promise<void> 
   await writeRateLimit(limits, id, null).catch(noneOf('ENOENT'));
 }
 
-async function joinGroups(limits: Limits, id: string, pids: readonly number[]): Promise<void> {
-  for (const group of groupPaths(limits, id)) {
-    for (const pid of pids) {
-      await writeFile(join(group, 'cgroup.procs'), String(pid)).catch((error: unknown) => {
-        if (!isErrno(error, 'ESRCH')) throw error; // it has ended
-      });
-    }
-  }
-}
-
 /**
  * Takes a server's groups away. The kernel lets go of the last process a moment after it is gone.
  */
@@ -151,13 +140,15 @@ export async function removeLimits(limits: Limits, id: string): Promise<void> {
 
 /** Removes the parents of all servers' groups; those in use stay. */
 export async function removeLimitsRoot(limits: Limits): Promise<void> {
-  for (const id of await groupIds(limits)) await removeLimits(limits, id);
+  for (const id of [...(await groupIds(limits)), COPIES]) await removeLimits(limits, id);
   for (const root of rootsOf(limits)) await rmdir(root).catch(noneOf('ENOENT'));
 }
 
 /** Ids of all servers that have a group. */
 export async function groupIds(limits: Limits): Promise<string[]> {
-  return [...new Set((await Promise.all(rootsOf(limits).map(groupsBelow))).flat())];
+  const groups = new Set((await Promise.all(rootsOf(limits).map(groupsBelow))).flat());
+  groups.delete(COPIES);
+  return [...groups];
 }
 
 /** The groups in a group; none: it is not there. */
@@ -203,20 +194,6 @@ async function describeGroup(name: string, paths: string[]): Promise<Group> {
     hasProcess: processes.some((text) => text !== null && text !== ''),
     changedMs: Math.max(...changed),
   };
-}
-
-/** Makes the parents of all servers' groups. */
-async function makeRoots(limits: Limits): Promise<void> {
-  const controllers = [
-    'cpu',
-    'memory',
-    ...(limits.kind === 'v2' && limits.disk !== null ? ['io'] : []),
-  ];
-  if (limits.kind === 'v2') await enable(dirname(limits.root), controllers);
-  for (const root of rootsOf(limits)) await mkdir(root, { recursive: true });
-  if (limits.kind === 'v2') await enable(limits.root, controllers);
-  // Beside other work of the machine, all servers together weigh as much as its processors.
-  await writeWeight(limits, null, availableParallelism() * 1000);
 }
 
 /**
@@ -273,16 +250,6 @@ function notDelegated(error: unknown): never {
       cause: error,
     },
   );
-}
-
-async function enable(group: string, controllers: readonly string[]): Promise<void> {
-  const enabled = (await readFile(join(group, 'cgroup.subtree_control'), 'utf8')).split(/\s+/);
-  const wanted = controllers.filter((controller) => !enabled.includes(controller));
-  if (wanted.length > 0)
-    await writeFile(
-      join(group, 'cgroup.subtree_control'),
-      wanted.map((controller) => `+${controller}`).join(' '),
-    );
 }
 
 async function lookV1(group: string, disk: string | null): Promise<Limits> {

@@ -100,10 +100,11 @@ export async function prepareMachine(
     ]);
   const sandbox = await prepareSandbox(layout, namespaces, installations.usable);
   const isolation = await isolate(layout, namespaces, sandbox, uidRange);
+  const capacity = tuning.capacity ?? (await measureCapacity());
   const diskRate = diskOf(limits) === null ? null : await measureDiskRate(layout);
   return {
     tuning,
-    capacity: tuning.capacity ?? (await measureCapacity()),
+    capacity,
     layout,
     owner,
     isolation,
@@ -113,7 +114,7 @@ export async function prepareMachine(
     hasMetadata: true,
     reserve,
     limits,
-    shares: createShares(limits, diskRate),
+    shares: createShares(limits, diskRate, capacity.cpuMillis),
     installations,
     pgbouncer,
     pgbackrest,

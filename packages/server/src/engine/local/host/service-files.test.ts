@@ -24,7 +24,7 @@ import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { cloneTree, removeTree } from './clone.ts';
+import { cloneTree, removeTree, type Cloning } from './clone.ts';
 import { bytesBelow } from './space.ts';
 import { run } from '../../../lib/run.ts';
 import {
@@ -44,6 +44,8 @@ import {
   writeText,
 } from './service-files.ts';
 import { Directory, UnsafeEntry } from './service-directory.ts';
+
+const COPYING: Cloning = { cloneMethod: 'copy', shares: { joinCopies: () => undefined } };
 
 /** A user that has nothing to do with the machine's files. */
 const TENANT = { uid: 65_534, gid: 65_534 };
@@ -192,7 +194,7 @@ describe.each(Object.entries(HOSTILE))('in the place of a file stands %s', (kind
 
   test('a clone of its directory does not have what it points to', async () => {
     const before = await stateOfOutside();
-    const clone = cloneTree(data, join(service, 'clone'), 'copy', isRoot ? TENANT : null);
+    const clone = cloneTree(data, join(service, 'clone'), COPYING, isRoot ? TENANT : null);
     // A clone has no sockets, no FIFOs and no devices; it never had.
     if (kind === 'a FIFO' || kind === 'a socket' || kind === 'a directory' || kind === 'a device') {
       await clone;
@@ -232,7 +234,7 @@ describe('in the place of a directory stands a link to one outside', () => {
     await expect(copyInto(join(data, 'good'), join(path, 'made'), owner)).rejects.toThrow(
       UnsafeEntry,
     );
-    await expect(cloneTree(path, join(service, 'clone'), 'copy', owner)).rejects.toThrow(
+    await expect(cloneTree(path, join(service, 'clone'), COPYING, owner)).rejects.toThrow(
       UnsafeEntry,
     );
     expect(await stateOfOutside()).toEqual(before);
@@ -313,7 +315,7 @@ test("a clone is nobody else's before it is whole, and keeps no privilege of wha
   await writeFile(join(data, 'program'), '#!/bin/sh\n');
   if (isRoot) await chown(join(data, 'program'), TENANT.uid, TENANT.gid);
   await run('chmod', ['4755', join(data, 'program')]);
-  await cloneTree(data, join(service, 'clone'), 'copy', isRoot ? TENANT : null);
+  await cloneTree(data, join(service, 'clone'), COPYING, isRoot ? TENANT : null);
   expect((await lstat(join(service, 'clone'))).mode & 0o777).toBe(0o700);
   expect(await lstat(join(service, 'clone', 'program'))).toMatchObject({
     mode: 0o100755,

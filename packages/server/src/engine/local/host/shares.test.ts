@@ -9,7 +9,7 @@ import type { Limits } from './groups.ts';
 
 const MIB = 1024 ** 2;
 const DISK = '254:0';
-const SIZE = { cpuMillis: 500, memoryGbs: 2 };
+const GUARANTEED = 500;
 let root: string;
 let limits: Limits;
 
@@ -29,7 +29,7 @@ describe('the disk', () => {
     const written: Record<string, number> = { a: 0, b: 0 };
     const counters: Counters = { atMs: 0, writtenBytes: 0, writes: 0, writeMs: 0 };
     const shares = createDiskShares(() => ({ ...counters }), 500 * MIB);
-    for (const id of ['a', 'b']) await shares.add(limits, id, SIZE);
+    for (const id of ['a', 'b']) await shares.add(limits, id, GUARANTEED);
     /** A quarter of a second in which the servers write so many MiB a second. */
     const quarter = async (rates: Record<string, number>): Promise<void> => {
       counters.atMs += 250;
@@ -87,7 +87,7 @@ describe('the processors', () => {
     const used: Record<string, number> = { a: 0, b: 0 };
     const ticks = { atMs: 0, busy: 0, all: 0 };
     const shares = createCpuShares(limits, () => ({ ...ticks }));
-    for (const id of ['a', 'b']) await shares.add(id, SIZE);
+    for (const id of ['a', 'b']) await shares.add(id, GUARANTEED);
     /** A second in which the servers use so many thousandths of a processor, of two. */
     const second = async (millis: Record<string, number>, busy: number): Promise<void> => {
       ticks.atMs += 1000;

@@ -6,29 +6,48 @@
 import type { Size } from '@howdah/contract';
 import { createCpuShares } from './cpu-shares.ts';
 import { sharesOfDisk } from './disk-shares.ts';
-import { diskOf, type Limits } from './groups.ts';
+import { COPIES, diskOf, joinGroups, makeGroup, type Limits } from './groups.ts';
+import { guaranteedMillis } from './share-out.ts';
 
 export type Shares = ReturnType<typeof createShares>;
 
-/** @param diskRate what the disk can write, in bytes a second; null: writes are not limited here */
-export function createShares(limits: Limits, diskRate: number | null) {
+/** What copies are sure of together, as a part of the machine. */
+const COPIES_PART = 1 / 4;
+
+/**
+ * @param diskRate what the disk can write, in bytes a second; null: writes are not limited here
+ * @param cpuMillis the processors of the machine, in thousandths of one
+ */
+export function createShares(limits: Limits, diskRate: number | null, cpuMillis: number) {
   const disk = diskOf(limits);
   const cpu = limits.kind === 'none' ? null : createCpuShares(limits);
   const writes = disk === null || diskRate === null ? null : sharesOfDisk(disk, diskRate);
+  const add = async (id: string, guaranteed: number): Promise<void> => {
+    await cpu?.add(id, guaranteed);
+    await writes?.add(limits, id, guaranteed);
+  };
+  let copies: Promise<void> | null = null;
+  const makeCopies = async (): Promise<void> => {
+    await makeGroup(limits, COPIES);
+    await add(COPIES, cpuMillis * COPIES_PART);
+  };
   return {
     /** What the disk can write, in bytes a second; null: writes are not limited here. */
     diskRate: (): number | null => writes?.rate() ?? null,
     /** Gives a server that has just become ready its shares. Its group is there. */
-    add: async (id: string, size: Size): Promise<void> => {
-      await cpu?.add(id, size);
-      await writes?.add(limits, id, size);
-    },
+    add: (id: string, size: Size): Promise<void> => add(id, guaranteedMillis(size)),
     remove: (id: string): void => {
       cpu?.remove(id);
       writes?.remove(limits, id);
     },
     /** Has a server write at full speed for a moment: a client waits for this work. */
     free: async (id: string): Promise<void> => writes?.free(limits, id),
+    /** Has a program that copies files share the disk with the servers, and with other copies. */
+    joinCopies: (pid: number): void => {
+      copies ??= makeCopies();
+      // A copy is made all the same.
+      copies.then(() => joinGroups(limits, COPIES, [pid])).catch(() => (copies = null));
+    },
     /** Looks at what was used since the last time. */
     shareOut: async (): Promise<void> => {
       await cpu?.shareOut();

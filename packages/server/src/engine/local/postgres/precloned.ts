@@ -25,7 +25,8 @@ const ROOM_BYTES = 2e9;
  */
 export type Clone = { owner: Owner | null; moveTo: (data: string) => Promise<boolean> };
 
-export function createPrecloned({ layout, cloneMethod, owner: shared, isolation }: Machine) {
+export function createPrecloned(machine: Machine) {
+  const { layout, cloneMethod, owner: shared, isolation } = machine;
   /** Templates whose clone can be taken, and whose user it belongs to. */
   const ready = new Map<string, Owner | null>();
   /** Templates whose clone is given to a create that may not have moved it yet. */
@@ -52,7 +53,7 @@ export function createPrecloned({ layout, cloneMethod, owner: shared, isolation 
     await removeTree(place, cloneMethod);
     await mkdir(place);
     const owner = isolation.isolated ? await allocateUser(isolation.users, place) : shared;
-    await cloneTree(template.data, join(place, 'data'), cloneMethod, owner);
+    await cloneTree(template.data, join(place, 'data'), machine, owner);
     await flushFileSystem(place);
     ready.set(template.name, owner);
   };

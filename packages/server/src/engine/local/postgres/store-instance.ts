@@ -110,7 +110,7 @@ async function installationOfStore(machine: Machine, templates: Templates): Prom
   const unfinished = instancePaths(`${paths.root}.new`);
   await removeTree(unfinished.root, machine.cloneMethod);
   await makeInstanceDirectories(machine.owner, unfinished);
-  await cloneTree(template.data, unfinished.data, machine.cloneMethod, machine.owner);
+  await cloneTree(template.data, unfinished.data, machine, machine.owner);
   await writeSystemIdentifier(unfinished.data);
   await writeFile(unfinished.marker, JSON.stringify({ id: 'store', installation: chosen.name }), {
     flush: true,

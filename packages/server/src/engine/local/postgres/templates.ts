@@ -122,7 +122,7 @@ async function closeToOthers({ root }: InstancePaths): Promise<void> {
 }
 
 async function cloneTemplate(machine: Machine, from: Template, to: InstancePaths): Promise<void> {
-  await cloneTree(from.data, to.data, machine.cloneMethod, machine.owner);
+  await cloneTree(from.data, to.data, machine, machine.owner);
   await writeSystemIdentifier(to.data);
 }
 

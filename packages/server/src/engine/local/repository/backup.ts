@@ -158,7 +158,6 @@ async function dataOf(
   }
   const data = join(paths.snapshots, snapshot.id, 'data');
   if (machine.cloneMethod === 'copy') return data;
-  if (!existsSync(clone))
-    await cloneTree(data, clone, machine.cloneMethod, ownerOf(machine, paths));
+  if (!existsSync(clone)) await cloneTree(data, clone, machine, ownerOf(machine, paths));
   return clone;
 }

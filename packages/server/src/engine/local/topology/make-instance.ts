@@ -66,7 +66,7 @@ export async function cloneTemplate(executor: Executor, instance: NewInstance): 
     make(executor, instance, ahead?.owner ?? null, async (unfinished, owner) => {
       if (ahead === null || !(await ahead.moveTo(unfinished.data))) {
         way = `by ${machine.cloneMethod}`;
-        await cloneTree(template.data, unfinished.data, machine.cloneMethod, owner);
+        await cloneTree(template.data, unfinished.data, machine, owner);
       }
       await recordInitialSnapshot(
         unfinished,
