@@ -102,7 +102,9 @@ async function sizesOn(
     }
     sized.push({ name: size, hasGoals: index === 0, sharedBuffers, service, byHand: equal });
   }
-  const subjects = [...byHand.values(), ...sized.map(({ service }) => service)];
+  // Those that are compared are measured one right after the other.
+  const pairs = sized.flatMap((one) => [one.service, one.byHand]);
+  const subjects = [...new Set([...pairs, byDefaults])];
   say(`   ${works.length} kinds of work at ${subjects.length} servers on ${name}`);
   const cases = await measureWorks(rounds, works, subjects);
   for (const end of ends) await end();
