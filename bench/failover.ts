@@ -4,9 +4,6 @@
  */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Client } from 'pg';
-import { cloneRunning, writeOwned } from '../packages/server/src/engine/local/backup/take.ts';
-import { removeTree } from '../packages/server/src/engine/local/host/clone.ts';
 import { createLayout } from '../packages/server/src/engine/local/host/layout.ts';
 import { childrenOf, signal } from '../packages/server/src/lib/processes.ts';
 import { findServer } from '../packages/server/src/engine/local/postgres/server.ts';
@@ -21,17 +18,8 @@ import {
   untilPaired,
   type AutoFailover,
 } from './lib/auto-failover.ts';
-import {
-  connectBare,
-  makeBare,
-  removeBare,
-  startBare,
-  bareKit,
-  type BareKit,
-  type BareServer,
-} from './lib/bare.ts';
+import { bareKit, connectBare, type BareKit } from './lib/bare.ts';
 import type { Bench } from './lib/bench.ts';
-import { atEnd } from './lib/cleanup.ts';
 import {
   connectOverTls,
   create,
@@ -52,6 +40,7 @@ import {
   valuesOf,
   type Sample,
 } from './lib/measure.ts';
+import { follows, startPair } from './lib/pair-by-hand.ts';
 import { bounded, compared, skipped, type Row } from './lib/table.ts';
 
 export const failover: Bench = {
@@ -311,13 +300,6 @@ async function untilSynchronous(cloud: Cloud, service: Service): Promise<void> {
   }
 }
 
-async function follows(client: Client, state: 'quorum' | 'sync'): Promise<boolean> {
-  const { rows } = await client.query('select from pg_stat_replication where sync_state = $1', [
-    state,
-  ]);
-  return rows.length > 0;
-}
-
 async function createPair(cloud: Cloud): Promise<number> {
   const begun = performance.now();
   const service = await create(cloud, { replica_count: 1, sync_replica_count: 1 });
@@ -326,49 +308,14 @@ async function createPair(cloud: Cloud): Promise<number> {
   return ms;
 }
 
-type Pair = {
-  primary: BareServer;
-  standby: BareServer;
-  sample: Sample;
-  forget: () => Promise<void>;
-};
-
-/** A synchronous pair that is made by hand. */
-async function startPair(kit: BareKit): Promise<Pair> {
-  const watch = stopwatch();
-  const primary = await makeBare(kit, 'ours');
-  await startBare(kit, primary);
-  watch.lap('primary');
-  const standby = await makeBare(kit, 'ours');
-  const forget = atEnd(async () => {
-    await removeBare(kit, primary);
-    await removeBare(kit, standby);
-  });
-  // Its own clone of the template is not what it begins with.
-  await removeTree(standby.paths.data, kit.machine.cloneMethod);
-  const begun = performance.now();
-  await cloneRunning(kit.machine, kit.machine.owner, primary.paths, standby.paths.data);
-  await writeOwned(kit.machine.owner, join(standby.paths.data, 'standby.signal'), '');
-  const follow = `primary_conninfo=host=${primary.paths.socket} port=${primary.port} user=howdah`;
-  await startBare(kit, standby, ['-c', follow, '-c', 'wal_retrieve_retry_interval=10ms']);
-  const admin = await connectBare(primary);
-  await admin.query("alter system set synchronous_standby_names = '*'");
-  await admin.query('select pg_reload_conf()');
-  while (!(await follows(admin, 'sync'))) await sleep(1);
-  const sample = watch.sample();
-  sample.parts['standby'] = performance.now() - begun;
-  admin.connection.stream.destroy();
-  return { primary, standby, sample, forget };
-}
-
 async function makePair(kit: BareKit): Promise<Sample> {
-  const { sample, forget } = await startPair(kit);
+  const { sample, forget } = await startPair(kit, 'sync');
   await forget();
   return sample;
 }
 
 async function failOverByHand(kit: BareKit): Promise<number> {
-  const { primary, standby, forget } = await startPair(kit);
+  const { primary, standby, forget } = await startPair(kit, 'sync');
   const writer = await connectBare(primary);
   await writer.query('create table t (n int)');
   const admin = await connectBare(standby);

@@ -2,25 +2,18 @@
  * G11, the part of the pooler: cost and benefit of PgBouncer in front of a service, against the
  * port of the same service and a PgBouncer by hand.
  */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { chown, mkdtemp, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { Client } from 'pg';
 import { findDaemon } from '../packages/server/src/engine/local/host/daemon.ts';
 import { prepareMachine } from '../packages/server/src/engine/local/host/machine.ts';
-import type { Machine } from '../packages/server/src/engine/local/host/machine-record.ts';
+import { ownerOf } from '../packages/server/src/engine/local/host/users.ts';
 import { childrenOf } from '../packages/server/src/lib/processes.ts';
-import {
-  issueServerCertificate,
-  openCertificateAuthority,
-} from '../packages/server/src/lib/tls.ts';
 import type { Bench } from './lib/bench.ts';
-import { atEnd } from './lib/cleanup.ts';
 import { create, openCloud, remove, type Cloud, type Service } from './lib/cloud.ts';
 import { interleave, measured, summarize, valuesOf, type Case } from './lib/measure.ts';
+import { caFileOf, pgbench, PGBENCH_MISSING, rateOf } from './lib/pgbench.ts';
+import { PGBOUNCER_MISSING, poolerByHand } from './lib/pooler-by-hand.ts';
 import { treeMegabytes } from './lib/processes.ts';
-import { freePort, has, run } from './lib/run.ts';
+import { has, run } from './lib/run.ts';
 import { bounded, compared, skipped, type Row } from './lib/table.ts';
 
 const SECONDS = 4;
@@ -39,16 +32,14 @@ export const pooler: Bench = {
   name: 'pooler',
   title: 'G11: through the pooler against TLS direct',
   run: async ({ here, rounds, say }) => {
-    if (!(await has('pgbench')))
-      return [skipped('G11', 'pooler', 'pgbench is missing: apt-get install postgresql-contrib')];
-    if (!(await has('pgbouncer')))
-      return [skipped('G11', 'pooler', 'PgBouncer is missing: apt-get install pgbouncer')];
+    if (!(await has('pgbench'))) return [skipped('G11', 'pooler', PGBENCH_MISSING)];
+    if (!(await has('pgbouncer'))) return [skipped('G11', 'pooler', PGBOUNCER_MISSING)];
     const cloud = await openCloud(here.directory);
     const service = await create(cloud, { ...SIZE, enable_pooler: true });
     const pooled = (await cloud.get(service.id)).connection_pooler?.endpoint.port ?? 0;
     const bench = (port: number, database: string, options: readonly string[]) =>
-      pgbench(cloud, service, port, database, options);
-    const byHand = await poolerByHand(cloud, service, await prepareMachine(cloud.home));
+      pgbench({ port, database, password: service.password, caFile: caFileOf(cloud) }, options);
+    const byHand = await startByHand(cloud, service);
     await bench(service.port, 'tsdb', ['-i', '-q', '-s', '10']);
 
     const rows: Row[] = [];
@@ -133,58 +124,14 @@ function againstHand(what: string, unit: string, ours: Case, theirs: Case): Row 
   });
 }
 
-/** A PgBouncer with TLS, a pool and the one password, and nothing else. */
-async function poolerByHand(
+/** A PgBouncer by hand before a service, as its user: only that user enters its socket directory. */
+async function startByHand(
   cloud: Cloud,
-  service: Service,
-  { layout, owner }: Machine,
-): Promise<{ port: number; end: () => Promise<void> }> {
-  const directory = await mkdtemp(join(cloud.home, '..', 'pgbouncer-'));
-  const { certificatePem, keyPem } = await issueServerCertificate(
-    await openCertificateAuthority(join(cloud.home, 'ca')),
-    ['127.0.0.1'],
-  );
-  const port = await freePort();
-  const conf = [
-    '[databases]',
-    `tsdb_transaction = host=${layout.service(service.id).socket} port=${service.port} dbname=tsdb pool_mode=transaction pool_size=80`,
-    '[pgbouncer]',
-    'listen_addr = 127.0.0.1',
-    `listen_port = ${port}`,
-    'unix_socket_dir =',
-    'auth_type = scram-sha-256',
-    `auth_file = ${directory}/users`,
-    'client_tls_sslmode = require',
-    `client_tls_cert_file = ${directory}/server.crt`,
-    `client_tls_key_file = ${directory}/server.key`,
-    'log_connections = 0',
-    'log_disconnections = 0',
-    '',
-  ].join('\n');
-  const files = {
-    'pgbouncer.ini': conf,
-    users: `"tsdbadmin" "${service.password}"\n`,
-    'server.crt': certificatePem,
-    'server.key': keyPem,
-  };
-  for (const [name, text] of Object.entries(files))
-    await writeFile(join(directory, name), text, { mode: 0o600 });
-  if (owner !== null)
-    for (const name of ['', ...Object.keys(files)])
-      await chown(join(directory, name), owner.uid, owner.gid);
-  // In another session, as if started by a service manager: in the session of pgbench the scheduler
-  // lets the two share a part of the processors.
-  const child = spawn('pgbouncer', ['-q', join(directory, 'pgbouncer.ini')], {
-    stdio: 'ignore',
-    detached: true,
-    ...owner,
-  });
-  const end = atEnd(async () => {
-    if (child.exitCode !== null || child.signalCode !== null) return;
-    child.kill();
-    await once(child, 'exit');
-  });
-  return { port, end };
+  { id, port, password }: Service,
+): ReturnType<typeof poolerByHand> {
+  const machine = await prepareMachine(cloud.home);
+  const paths = machine.layout.service(id);
+  return poolerByHand(cloud, { socket: paths.socket, port, password }, ownerOf(machine, paths));
 }
 
 /**
@@ -257,30 +204,4 @@ async function idleClients(cloud: Cloud, service: Service, pooledPort: number): 
       limit: 'the state of TLS of each client',
     }),
   ];
-}
-
-async function pgbench(
-  cloud: Cloud,
-  service: Service,
-  port: number,
-  database: string,
-  options: readonly string[],
-): Promise<string> {
-  const env = {
-    PATH: process.env['PATH'] ?? '',
-    PGPASSWORD: service.password,
-    PGSSLMODE: 'verify-full',
-    PGSSLROOTCERT: `${cloud.home}/ca/ca.pem`,
-  };
-  return run(
-    'pgbench',
-    ['-h', '127.0.0.1', '-p', String(port), '-U', 'tsdbadmin', ...options, database],
-    { env },
-  );
-}
-
-function rateOf(output: string): number {
-  const rate = /^tps = ([\d.]+)/m.exec(output)?.[1];
-  if (rate === undefined) throw new Error(`pgbench said no rate: ${output}`);
-  return Number(rate);
 }

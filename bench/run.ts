@@ -1,6 +1,7 @@
 /**
- * `npm run bench [name…] [-- --rounds N --patience SECONDS --sizes MB,… --services N --on NAME,…]`: measures and
- * prints a table. bench/README.md says what each figure means.
+ * `npm run bench [name…] [-- --rounds N --patience SECONDS --sizes MB,… --services N --scale N
+ * --seconds N --on NAME,…]`: measures and prints a table. bench/README.md says what each figure
+ * means.
  */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { cpus, tmpdir, totalmem } from 'node:os';
@@ -36,6 +37,7 @@ import { list } from './list.ts';
 import { many } from './many.ts';
 import { memory } from './memory.ts';
 import { pitr } from './pitr.ts';
+import { plain } from './plain.ts';
 import { pooler } from './pooler.ts';
 import { power } from './power.ts';
 import { recover } from './recover.ts';
@@ -61,6 +63,7 @@ const BENCHES: readonly Bench[] = [
   pooler,
   failover,
   isolation,
+  plain,
   recover,
   kubeCreate,
   kubeFork,
@@ -78,23 +81,26 @@ const { values, positionals } = parseArgs({
     patience: { type: 'string', default: '15' },
     sizes: { type: 'string', default: '10,100,1000' },
     services: { type: 'string', default: '20' },
+    scale: { type: 'string', default: '20' },
+    seconds: { type: 'string', default: '5' },
     on: { type: 'string', default: 'here,xfs,btrfs' },
   },
 });
 const rounds = Number(values.rounds);
 const services = Number(values.services);
+const scale = Number(values.scale);
+const seconds = Number(values.seconds);
 const sizesMb = values.sizes.split(',').map(Number);
 const on = values.on.split(',');
 const unknown = positionals.filter((name) => !BENCHES.some((bench) => bench.name === name));
 const bad =
   !Number.isInteger(rounds) ||
   rounds < 2 ||
-  !Number.isInteger(services) ||
-  services < 1 ||
+  ![services, scale, seconds].every((value) => Number.isInteger(value) && value >= 1) ||
   !sizesMb.every((size) => Number.isInteger(size) && size >= 0);
 if (unknown.length > 0 || bad || !on.every((name) => name === 'here' || isLoop(name))) {
   process.stderr.write(
-    'usage: npm run bench [name…] [-- --rounds N --patience SECONDS --sizes 10,100,1000 (MB of sources of forks) --services 20 (that are recovered) --on here,xfs,btrfs]\n',
+    'usage: npm run bench [name…] [-- --rounds N --patience SECONDS --sizes 10,100,1000 (MB of sources of forks) --services 20 (that are recovered) --scale 20 --seconds 5 (of pgbench in plain) --on here,xfs,btrfs]\n',
   );
   for (const { name, title } of BENCHES) process.stderr.write(`  ${name.padEnd(12)}${title}\n`);
   process.exit(2);
@@ -123,6 +129,8 @@ try {
     rounds,
     sizesMb,
     services,
+    scale,
+    seconds,
     here,
     loop,
     fileSystems,

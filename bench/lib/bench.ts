@@ -11,6 +11,10 @@ export type Context = {
   sizesMb: readonly number[];
   /** How many services are recovered at the same time. */
   services: number;
+  /** The scale of pgbench where services are compared with PostgreSQL by hand. */
+  scale: number;
+  /** The length of a sample there, if its time is fixed. */
+  seconds: number;
   /** The file system of the temporary directory. */
   here: FileSystem;
   /** A file system in a loop file, made at the first call; a string says why there is none. */
