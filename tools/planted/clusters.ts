@@ -136,6 +136,19 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-ha.test.ts` }] },
   },
   {
+    name: 'consumer-ahead',
+    breaks: ['failover', 'switchover'],
+    effect: 'a consumer of a failover slot gets writes that no standby has',
+    edits: [
+      {
+        file: `${LOCAL}/postgres/replication.ts`,
+        from: '(count > 0 ? members : streaming)',
+        to: '(count > 0 ? [] : streaming)',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/cluster/failover-slots.test.ts` }] },
+  },
+  {
     name: 'resize-without-restart',
     breaks: ['resize'],
     effect: 'after a resize to less, the primary of a cluster keeps its former size',

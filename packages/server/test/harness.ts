@@ -233,10 +233,12 @@ export async function connectTo(
   installation: Pick<Installation, 'caPem'>,
   service: Pick<Service, 'endpoint'>,
   password: string,
-  more: { user?: string; database?: string; options?: string } = {},
+  more: { user?: string; database?: string; options?: string; replication?: 'database' } = {},
 ): Promise<Client> {
+  const { options, replication } = more;
   const client = new Client({
-    ...(more.options === undefined ? {} : { options: more.options }),
+    ...(options === undefined ? {} : { options }),
+    ...(replication === undefined ? {} : { replication }),
     host: service.endpoint.host,
     port: service.endpoint.port,
     user: more.user ?? 'tsdbadmin',

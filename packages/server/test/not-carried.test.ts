@@ -161,7 +161,8 @@ test('the dry run of a switchover names the slots that it removes', async () => 
   const asked = await cloud.request('POST', `${path('/switchover')}?dry_run=true`);
   expect(asked.status).toBe(200);
   expect(listOf(asked.body)).toEqual([
-    'its replication slots cdc: consumers create them again, and read their tables again',
+    'its replication slots cdc: consumers create them again, and read their tables again; ' +
+      'a logical slot that is made with failover => true goes on',
     UNLOGGED,
     COUNTERS,
   ]);

@@ -328,6 +328,11 @@ export interface Observing {
   readonly readLagLimit: ReadLagLimit;
   /** The servers of a service, by number, and how they follow the primary. */
   servers(id: string): Promise<MemberState[]>;
+  /**
+   * The logical slots of users that each standby of a service has synchronised: they go on when the
+   * primary changes. null: slots do not go on in this region.
+   */
+  synchronisedSlots(id: string): Promise<string[] | null>;
 }
 
 /** The backups that lost data is restored from. */

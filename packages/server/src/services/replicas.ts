@@ -1,12 +1,13 @@
 /** Replicas of a service: their number, switchover and drill. */
 import { ApiError, type DrillKind } from '@howdah/contract';
+import { noteOfSlots, type Leaving } from '../domain/service/not-carried.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Caller } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
-import { readSlots } from './not-carried.ts';
+import { readSlotFates } from './not-carried.ts';
 import { refuseImpossible } from './regions.ts';
 import { type Accepted, changeUnderRules } from './service-rules.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
@@ -79,10 +80,8 @@ export async function switchOver(
     refuseWithoutReplicas(service, 'switchover');
     return { switchover: true };
   };
-  const slots = await readSlots(context.regions.of(code), id);
-  return changeUnderRules(context, caller, id, 'switchover', decide, 'switchover', {
-    leaving: { kind: 'switchover', slots },
-  });
+  const said = await sayOfSlots(context.regions.of(code), id, 'switchover');
+  return changeUnderRules(context, caller, id, 'switchover', decide, 'switchover', said);
 }
 
 export async function startDrill(
@@ -95,8 +94,17 @@ export async function startDrill(
     refuseWithoutReplicas(service, 'drill');
     return { drill: kind };
   };
-  const slots = await readSlots(context.regions.of(code), id);
-  return changeUnderRules(context, caller, id, 'drill', decide, 'drill', {
-    leaving: { kind, slots },
-  });
+  const said = await sayOfSlots(context.regions.of(code), id, kind);
+  return changeUnderRules(context, caller, id, 'drill', decide, 'drill', said);
+}
+
+/** The parts of an answer about the slots of a service whose primary changes. */
+async function sayOfSlots(
+  region: Region,
+  id: string,
+  kind: 'switchover' | 'failover',
+): Promise<{ note?: string; leaving: Leaving }> {
+  const slots = await readSlotFates(region, id);
+  const note = noteOfSlots(slots);
+  return { leaving: { kind, slots }, ...(note === undefined ? {} : { note }) };
 }

@@ -10,7 +10,7 @@ import type { Tx } from '../store/tables.ts';
 import { type Caller, makeChange } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { refuseFullDisk } from './common.ts';
-import { readSlots } from './not-carried.ts';
+import { readSlotNames } from './not-carried.ts';
 import { protectionOfRow, refuseByRole } from './permissions.ts';
 import { type Accepted, changeUnderRules, lockOwnService } from './service-rules.ts';
 
@@ -52,7 +52,7 @@ async function upgrade(
     'nobody can connect while the data is copied, which takes as long as a dump and a restore: ' +
     'with try, a copy shows how long. The former data is kept for as long as a deleted service: ' +
     'undo brings it back. Points in time before the upgrade cannot be reached after it.';
-  const leaving = { kind: 'upgrade', slots: await readSlots(region, id) } as const;
+  const leaving = { kind: 'upgrade', slots: await readSlotNames(region, id) } as const;
   return changeUnderRules(context, caller, id, 'upgrade', decide, 'upgrade', { note, leaving });
 }
 

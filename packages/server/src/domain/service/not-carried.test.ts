@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { notCarriedBy, type Carried, type Leaving } from './not-carried.ts';
+import { noteOfSlots, notCarriedBy, type Carried, type Leaving } from './not-carried.ts';
+import { slotFates } from './slot-fates.ts';
 
 const PLAIN: Carried = {
   backup_retention_days: null,
@@ -54,14 +55,43 @@ test('a restore loses nothing while the data is on its machine', () => {
   expect(listOf({ kind: 'restore' }, { kept })).toMatch(/slots[^]*unlogged/);
 });
 
+const SLOTS = Array.from({ length: 7 }, (_, n) => `slot_${n}`);
+
 test('slots are named, up to five, since tenants choose how many there are', () => {
-  const slots = Array.from({ length: 7 }, (_, n) => `slot_${n}`);
-  for (const kind of ['switchover', 'failover', 'upgrade'] as const) {
-    const list = listOf({ kind, slots });
+  const users = SLOTS.map((name) => ({ name, hasFailover: null }));
+  for (const leaving of [
+    { kind: 'upgrade', slots: SLOTS },
+    { kind: 'switchover', slots: slotFates(users, []) },
+    { kind: 'failover', slots: slotFates(users, null) },
+  ] as const) {
+    const list = listOf(leaving);
     expect(list).toContain('slot_0, slot_1, slot_2, slot_3, slot_4 and 2 more');
     expect(list).not.toContain('slot_5');
-    expect(listOf({ kind, slots: [] })).toContain('replication slots, logical and physical');
+    // PostgreSQL 16 has no failover slots.
+    expect(list).not.toContain('failover => true');
   }
+  const none = 'replication slots, logical and physical';
+  expect(listOf({ kind: 'upgrade', slots: [] })).toContain(none);
+  expect(listOf({ kind: 'switchover', slots: slotFates([], []) })).toContain(none);
+});
+
+test('a change of the primary removes slots but those that the standbys have', () => {
+  const users = [
+    { name: 'plain', hasFailover: false },
+    { name: 'kept', hasFailover: true },
+    { name: 'late', hasFailover: true },
+  ];
+  const some = slotFates(users, ['kept']);
+  const [removed, unsynchronised] = notCarriedBy({ kind: 'switchover', slots: some }, PLAIN);
+  expect(removed).toMatch(/ slots plain: .*failover => true/);
+  expect(unsynchronised).toMatch(/failover slots late, unless/);
+  expect(noteOfSlots(some)).toContain('kept go on');
+  const all = slotFates(users.slice(1), ['kept', 'late']);
+  expect(listOf({ kind: 'switchover', slots: all })).not.toContain('slots');
+  // In a region where no standby has slots.
+  const none = slotFates(users, null);
+  expect(listOf({ kind: 'switchover', slots: none })).toMatch(/slots plain, kept, late: .*again$/m);
+  expect(noteOfSlots(none)).toBe(undefined);
 });
 
 test('every other operation that leaves something behind says what', () => {

@@ -5,6 +5,7 @@
 import type { Environment, ForkStrategy } from '@howdah/contract';
 import type { Moves } from '../../engine/moves.ts';
 import type { ServiceRow } from './row.ts';
+import type { SlotFates } from './slot-fates.ts';
 
 /** The facts of the service that something is made of. */
 export type Carried = Pick<
@@ -31,7 +32,8 @@ export type Leaving =
     }
   | { kind: 'createFromKit' }
   | { kind: 'restore' | 'recover' | 'undoUpgrade' | 'move' }
-  | { kind: 'upgrade' | 'switchover' | 'failover'; slots: readonly string[] };
+  | { kind: 'upgrade'; slots: readonly string[] }
+  | { kind: 'switchover' | 'failover'; slots: SlotFates };
 
 /** Tenants choose the names of slots and sets, and how many there are. */
 const NAMES_SHOWN = 5;
@@ -90,7 +92,7 @@ export function notCarriedBy(leaving: Leaving, service: Carried | null): string[
       ];
     case 'switchover':
     case 'failover':
-      return [namedSlots(leaving.slots), UNLOGGED, STATISTICS];
+      return [...changedSlots(leaving.slots), UNLOGGED, STATISTICS];
   }
 }
 
@@ -142,6 +144,28 @@ const namedSlots = (slots: readonly string[]): string =>
     ? SLOTS
     : `its replication slots ${shown(slots)}: consumers create them again, and read their tables ` +
       'again';
+
+/** The slots that are gone, or may be, after the primary has changed. */
+function changedSlots({ removed, unsynchronised, kept, canBeKept }: SlotFates): string[] {
+  if (removed.length + unsynchronised.length + kept.length === 0) return [SLOTS];
+  const hint = canBeKept ? '; a logical slot that is made with failover => true goes on' : '';
+  return [
+    ...(removed.length === 0 ? [] : [`${namedSlots(removed)}${hint}`]),
+    ...(unsynchronised.length === 0
+      ? []
+      : [
+          `its failover slots ${shown(unsynchronised)}, unless a standby has synchronised them by ` +
+            'then: it can once a consumer reads from them',
+        ]),
+  ];
+}
+
+/** The note of a dry run about the slots that go on; undefined: there are none. */
+export function noteOfSlots({ kept }: SlotFates): string | undefined {
+  return kept.length === 0
+    ? undefined
+    : `its failover slots ${shown(kept)} go on: its standbys have synchronised them`;
+}
 
 function shown(names: readonly string[]): string {
   const some = names.slice(0, NAMES_SHOWN).map((name) => name.slice(0, 64));

@@ -60,6 +60,8 @@ export function createObserving(region: Region, archiver: Pick<Archiver, 'proble
       return nodesOf(known) ?? replicasOf(known);
     },
     servers: async (id) => instancesOf(found(id)),
+    // CloudNativePG can synchronise logical slots; a Cluster of ours does not ask for it.
+    synchronisedSlots: () => Promise.resolve(null),
   };
 }
 

@@ -10,7 +10,12 @@ import { readLogs } from './postgres/logs.ts';
 import type { Local } from './local.ts';
 import { offMachine, type OffMachine } from './repository/state.ts';
 import { findServer } from './postgres/server.ts';
-import { replicaStates, replicaWarnings, serverStates } from './topology/cluster/states.ts';
+import {
+  replicaStates,
+  replicaWarnings,
+  serverStates,
+  synchronisedSlots,
+} from './topology/cluster/states.ts';
 import type { Topology } from './topology/context.ts';
 import { firstNode, instanceNumbers } from './topology/instances.ts';
 import { versionWarnings } from './topology/minor-versions.ts';
@@ -22,6 +27,7 @@ export function createObserving(local: Local): Observing {
     readLagLimit: topology.readLagLimit,
     usage: (id) => usageOf(local, id),
     servers: (id) => serverStates(machine, topology.monitor, id),
+    synchronisedSlots: (id) => synchronisedSlots(topology, id),
     replicas: (id) => replicasOf(topology, id),
     logs: async (id, node, query, signal) => {
       try {

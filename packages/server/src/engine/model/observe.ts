@@ -48,6 +48,10 @@ export function createObserving(
       const service = state.find(id);
       return service === null ? [] : serversOf(model, service);
     },
+    synchronisedSlots: async () => {
+      await open();
+      return null;
+    },
   };
 }
 

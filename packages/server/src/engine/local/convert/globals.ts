@@ -7,7 +7,7 @@ import { DatabaseError, type Client } from 'pg';
 import { isOfUsers, REMOVED_LIMIT } from '../../../domain/postgres/databases.ts';
 import { READER_ROLE } from '../../statements/reader-role.ts';
 import { POOLER_ROLE } from '../../pooler/lookup.ts';
-import { PROBE_ROLE } from '../postgres/files.ts';
+import { PROBE_ROLE, SLOTS_ROLE } from '../postgres/files.ts';
 
 /** A setting that was made by ALTER ROLE or ALTER DATABASE. */
 type Setting = { database: string | null; role: string | null; values: string[] };
@@ -31,8 +31,8 @@ export type Globals = {
   settings: Setting[];
 };
 
-/** Roles of ours that the control plane creates when it needs them. */
-const OURS = `('${READER_ROLE}', '${POOLER_ROLE}', '${PROBE_ROLE}')`;
+/** Roles of ours that the control plane creates. */
+const OURS = `('${READER_ROLE}', '${POOLER_ROLE}', '${PROBE_ROLE}', '${SLOTS_ROLE}')`;
 const isTenants = (role: string): string =>
   `(not ${role}.rolsuper and ${role}.rolname !~ '^pg_' and ${role}.rolname not in ${OURS})`;
 

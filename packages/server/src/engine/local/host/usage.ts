@@ -3,6 +3,7 @@ import { isOfUsers } from '../../../domain/postgres/databases.ts';
 import type { Usage } from '../../engine.ts';
 import { bytesBelow } from './space.ts';
 import type { InstancePaths } from './layout.ts';
+import { SLOTS_ROLE } from '../postgres/files.ts';
 import type { Monitor } from '../postgres/monitor.ts';
 import {
   childrenOf,
@@ -43,7 +44,8 @@ export async function measure(
   const atMs = Date.now();
   const [row] = await monitor.query<{ connections: number; transactions: string; wal: string }>(
     id,
-    `select (select count(*)::int from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()) as connections,
+    `select (select count(*)::int from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()
+               and usename is distinct from '${SLOTS_ROLE}') as connections,
             (select sum(xact_commit + xact_rollback)::text
              from pg_stat_database d where ${isOfUsers('d')}) as transactions,
             case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_insert_lsn() end::text as wal`,

@@ -19,6 +19,7 @@ import { MAINTENANCE_DATABASE } from './files.ts';
 import type { Monitor } from './monitor.ts';
 import { loginGuardStatements, ROLE_PARAMETER, CONNECTION_PARAMETER } from './read-only-sql.ts';
 import { ownExtensionStatements } from '../../../domain/postgres/own-extension.ts';
+import { CREATE_SLOTS_ROLE, IS_SLOTS_ROLE_CURRENT } from './slots-role.ts';
 import { withSuperuserSession } from './superuser.ts';
 import { roleFunctionStatements } from './role-functions.ts';
 
@@ -127,6 +128,7 @@ export async function updateContents(at: At): Promise<void> {
   }
   await inDatabase(at, MAINTENANCE_DATABASE, async (client) => {
     await client.query(CLOSE_COPY_ROLE);
+    await client.query(CREATE_SLOTS_ROLE);
     await client.query(
       `grant set on parameter ${ROLE_PARAMETER} to ${ADMIN_ROLE};
        grant pg_monitor, pg_checkpoint to ${ADMIN_ROLE} with admin option;
@@ -177,6 +179,7 @@ export async function areContentsCurrent(monitor: Monitor, key: string): Promise
                 and ${IS_MAINTENANCE_OPEN}
                 and ${MAY_SET_LOGGING}
                 and not ${HAS_COPY_ROLE}
+                and ${IS_SLOTS_ROLE_CURRENT}
                 and not exists (select from pg_database d where ${IS_UNGUARDED})) as current`,
     [ADMIN_ROLE, ROLE_PARAMETER],
   );

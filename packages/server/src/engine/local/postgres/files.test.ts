@@ -44,7 +44,7 @@ test('who may connect: the control plane by the socket, users by TLS and SCRAM t
     ['local', 'template0,template1', 'all', 'reject'],
     ['local', 'all', 'howdah_pooler', 'peer', 'map=pooler'],
     ['local', 'all', 'all', 'scram-sha-256'],
-    ['hostssl', 'all', 'howdah,howdah_pooler,howdah_reader', 'all', 'reject'],
+    ['hostssl', 'all', 'howdah,howdah_pooler,howdah_reader,howdah_slots', 'all', 'reject'],
     ['hostssl', 'template0,template1', 'all', 'all', 'reject'],
     ['hostssl', 'all', 'all', 'all', 'scram-sha-256'],
   ]);
@@ -52,6 +52,7 @@ test('who may connect: the control plane by the socket, users by TLS and SCRAM t
     'control "we""ird" howdah',
     'control "we""ird" howdah_reader',
     'replication "howdah" howdah',
+    'replication "howdah" howdah_slots',
     'pooler "howdah" howdah_pooler',
   ]);
 });
@@ -82,6 +83,7 @@ test('a service with a user of its own sees no accounts but its own, and is supe
     'control "root" howdah',
     'control "root" howdah_reader',
     'replication "howdah-service" howdah',
+    'replication "howdah-service" howdah_slots',
     'pooler "howdah-service" howdah_pooler',
     'pooler "howdah-gateway" howdah_pooler',
   ]);
@@ -93,12 +95,15 @@ test('a service with a user of its own sees no accounts but its own, and is supe
   ]);
 });
 
-test('behind a gateway, the writer of a drill connects from this machine, to its database', () => {
+test('with others, a standby reads slots in one database, and a drill writes into it', () => {
   const more = lines(configFiles({ ...input, replicated: true }, users)['pg_hba.conf']).filter(
     (line) => !lines(files['pg_hba.conf']).includes(line),
   );
   // The first rule that fits decides.
   expect(more.map((line) => line.split(/\s+/))).toEqual([
+    ['local', 'replication', 'howdah_slots', 'peer', 'map=replication'],
+    ['local', 'postgres', 'howdah_slots', 'peer', 'map=replication'],
+    ['local', 'all', 'howdah_slots', 'reject'],
     ['hostssl', 'postgres', '_howdah_probe', '127.0.0.1/32', 'scram-sha-256'],
     ['hostssl', 'all', '_howdah_probe', 'all', 'reject'],
   ]);

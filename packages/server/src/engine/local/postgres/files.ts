@@ -18,6 +18,12 @@ import type { SetPurpose, Size } from '@howdah/contract';
 export const CONTROL_ROLE = 'howdah';
 
 /**
+ * The role by which a standby follows its primary and reads the failover slots there; see
+ * slots-role.ts. It comes in over the Unix socket only.
+ */
+export const SLOTS_ROLE = 'howdah_slots';
+
+/**
  * The database that tools connect to when they create and drop others. Tenants can create nothing
  * in it, so that only its shared catalogs show objects of theirs.
  */
@@ -157,6 +163,15 @@ hostssl   all       ${COPY_ROLE}  all  reject
 local     all       ${COPY_ROLE}       reject
 `;
 
+/**
+ * A standby replicates, and has a session in the maintenance database, where no object, setting or
+ * trigger is a tenant's: it reads the failover slots there.
+ */
+const SLOTS_RULES = `local     replication  ${SLOTS_ROLE}  peer map=replication
+local     ${MAINTENANCE_DATABASE}  ${SLOTS_ROLE}  peer map=replication
+local     all       ${SLOTS_ROLE}     reject
+`;
+
 // Our own roles over the Unix socket only; users over TLS, with SCRAM, into their databases only:
 // "all" is no database for replication. All other connections are refused, those in plain text
 // among them. The directory of the socket is closed to others: users come that way through the
@@ -170,11 +185,11 @@ const hba = (
 # type    database  user  address  method
 ${copied ? COPY_RULES : ''}local     all       ${CONTROL_ROLE}     peer map=control
 local     replication  ${CONTROL_ROLE}  peer map=replication
-local     all       ${READER_ROLE}     peer map=control
+${replicated ? SLOTS_RULES : ''}local     all       ${READER_ROLE}     peer map=control
 local     ${CLOSED_DATABASES}  all  reject
 local     all       ${POOLER_ROLE}  peer map=pooler
 local     all       all     scram-sha-256
-hostssl   all       ${CONTROL_ROLE},${POOLER_ROLE},${READER_ROLE}  all  reject
+hostssl   all       ${CONTROL_ROLE},${POOLER_ROLE},${READER_ROLE},${SLOTS_ROLE}  all  reject
 ${replicated ? `hostssl   ${MAINTENANCE_DATABASE}  ${PROBE_ROLE}  127.0.0.1/32  scram-sha-256\nhostssl   all       ${PROBE_ROLE}  all  reject\n` : ''}hostssl   ${CLOSED_DATABASES}  all  all  reject
 ${allowedNetworks.map((network) => `hostssl   all       all     ${network}       scram-sha-256\n`).join('')}`;
 
@@ -187,7 +202,7 @@ function identConf({ control, owner, gateway }: ConfigUsers): string {
   const service = owner?.name ?? control;
   const lines = [
     ...[CONTROL_ROLE, READER_ROLE].map((role) => ['control', control, role]),
-    ['replication', service, CONTROL_ROLE],
+    ...[CONTROL_ROLE, SLOTS_ROLE].map((role) => ['replication', service, role]),
     ...[service, ...(gateway === null ? [] : [gateway.name])].map((user) => [
       'pooler',
       user,

@@ -4,7 +4,7 @@
  */
 import type { InstancePaths } from '../host/layout.ts';
 import { conninfoValue, quoted } from '../../../domain/postgres/settings.ts';
-import { CONTROL_ROLE } from './files.ts';
+import { CONTROL_ROLE, MAINTENANCE_DATABASE, SLOTS_ROLE } from './files.ts';
 
 /** How the names of members begin, and those of nodes of read replica sets. */
 export const MEMBER = 'member_';
@@ -38,18 +38,35 @@ export type WaitedFor = { now: Quorum; before: readonly Quorum[] };
 /** For a server that does not accept writes. */
 export const WAITS_FOR_NOBODY: WaitedFor = { now: NOBODY, before: [] };
 
+/** A primary, and how it is followed. */
+export type UpstreamServer = {
+  readonly paths: InstancePaths;
+  readonly port: number;
+  /** Whether the standby also synchronises the failover slots of the primary. */
+  readonly withSlots?: boolean;
+};
+
+type MoreSettings = {
+  /** Settings that must be at least those of the primary. */
+  readonly limits?: Readonly<Record<string, number>>;
+  /**
+   * The physical slots that consumers of failover slots wait for; null: the server does not know
+   * such slots.
+   */
+  readonly slotsAhead?: readonly string[] | null;
+};
+
 /**
  * The settings of one member or node.
  *
  * @param upstream the primary that it follows; null: it is the primary
  * @param waitedFor is completely in the same file, so that both are always of the same moment
- * @param limits settings that must be at least those of the primary
  */
 export function replicationConf(
   name: string,
-  upstream: { paths: InstancePaths; port: number } | null,
+  upstream: UpstreamServer | null,
   waitedFor: WaitedFor,
-  limits: Readonly<Record<string, number>> = {},
+  { limits = {}, slotsAhead = null }: MoreSettings = {},
 ): string {
   const conninfo =
     upstream === null
@@ -59,6 +76,7 @@ export function replicationConf(
           // and half the work (docs/performance.md, 9.5).
           `primary_conninfo = ${quoted(conninfoOf(name, upstream))}`,
           `primary_slot_name = ${quoted(name)}`,
+          ...(upstream.withSlots === true ? SYNCHRONISING : []),
         ];
   return [
     '# Written by Howdah from the members of the service; changes are overwritten.',
@@ -67,14 +85,57 @@ export function replicationConf(
     'wal_retrieve_retry_interval = 10ms',
     `synchronous_standby_names = ${quoted(quorumSetting(waitedFor.now))}`,
     ...waitedFor.before.map((quorum) => `${BEFORE}${quorumSetting(quorum)}`),
+    ...(slotsAhead === null ? [] : [`${SLOTS_AHEAD}${quoted(slotsAhead.join(', '))}`]),
     ...Object.entries(limits).map(([setting, value]) => `${setting} = ${value}`),
     '',
   ].join('\n');
 }
 
-function conninfoOf(name: string, { paths, port }: { paths: InstancePaths; port: number }): string {
+/**
+ * The worker that synchronises slots needs a database of the primary. The primary keeps the rows of
+ * catalogs that the copies of the slots need ([PG] 47.2.3); no query on a standby makes it keep more.
+ */
+const SYNCHRONISING = ['sync_replication_slots = on', 'hot_standby_feedback = on'] as const;
+
+function conninfoOf(name: string, { paths, port, withSlots = false }: UpstreamServer): string {
   const host = conninfoValue(paths.socket);
-  return `host=${host} port=${port} user=${CONTROL_ROLE} application_name=${name}`;
+  const role = withSlots
+    ? `user=${SLOTS_ROLE} dbname=${MAINTENANCE_DATABASE}`
+    : `user=${CONTROL_ROLE}`;
+  return `host=${host} port=${port} ${role} application_name=${name}`;
+}
+
+/** Whether a standby synchronises failover slots, by a file that {@link replicationConf} wrote. */
+export function synchronisesSlots(conf: string): boolean {
+  return conf.split('\n').includes(SYNCHRONISING[0]);
+}
+
+const SLOTS_AHEAD = 'synchronized_standby_slots = ';
+
+/** The names in a value of `synchronized_standby_slots`, as {@link replicationConf} writes it. */
+export const slotNames = (value: string): string[] => value.match(/\w+/g) ?? [];
+
+/** The slots that consumers wait for, by a file that {@link replicationConf} wrote. */
+export function slotsAheadOf(conf: string): string[] {
+  const line = conf.split('\n').find((text) => text.startsWith(SLOTS_AHEAD));
+  return slotNames(line?.slice(SLOTS_AHEAD.length) ?? '');
+}
+
+/**
+ * The slots of the standbys that consumers of failover slots wait for, so that no consumer has a
+ * change that the next primary has not. They are those that commits wait for; without such, those
+ * that stream: a dead standby must not keep changes from consumers. A slot that is missing would
+ * stop all of them.
+ *
+ * @param existing the physical slots of the primary
+ */
+export function nextSlotsAhead(
+  { count, members }: Quorum,
+  streaming: readonly number[],
+  existing: readonly string[],
+): string[] {
+  const names = (count > 0 ? members : streaming).map(memberName);
+  return names.filter((name) => existing.includes(name)).toSorted();
 }
 
 /** A quorum as PostgreSQL takes it. */

@@ -2,6 +2,7 @@
 import type { QueryResultRow } from 'pg';
 import type { Monitor } from '../postgres/monitor.ts';
 import { FLOORS, MEMBER } from '../postgres/replication.ts';
+import { HAS_SLOTS_ROLE } from '../postgres/slots-role.ts';
 import { parseLsn } from '../postgres/wal.ts';
 import { REHEARSED } from './drill.ts';
 
@@ -71,6 +72,10 @@ export type Followers = PrimaryState & {
   readonly attentive: boolean;
   /** Whether a drill is running, or an interrupted one has left something. */
   readonly rehearsed: boolean;
+  /** Whether standbys can follow as the role that reads failover slots. */
+  readonly hasSlotsRole: boolean;
+  /** The current synchronized_standby_slots; null: the server is older. */
+  readonly slotsAhead: string | null;
 };
 
 /** The standbys of a cluster; null if its primary does not answer, or accepts no writes yet. */
@@ -83,7 +88,9 @@ export async function followersOf(monitor: Monitor, key: string): Promise<Follow
      current_setting('synchronous_standby_names') as setting,
      exists (select from pg_stat_activity where backend_type = 'checkpointer'
              and wait_event in ('CheckpointerMain', 'CheckpointWriteDelay')) as attentive,
-     ${REHEARSED} as rehearsed`,
+     ${REHEARSED} as rehearsed,
+     ${HAS_SLOTS_ROLE} as "hasSlotsRole",
+     current_setting('synchronized_standby_slots', true) as "slotsAhead"`,
   );
   if (state === null) return null;
   // Slots of read replica sets are not the cluster's.

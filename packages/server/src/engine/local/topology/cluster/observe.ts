@@ -2,13 +2,18 @@
 import {
   memberName,
   nextQuorum,
+  nextSlotsAhead,
   nextWaitedFor,
   quorumSetting,
   replicationConf,
+  slotNames,
+  slotsAheadOf,
+  synchronisesSlots,
   waitedForOf,
   WAITS_FOR_NOBODY,
   type WaitedFor,
 } from '../../postgres/replication.ts';
+import { FAILOVER_SLOTS_SINCE } from '../../postgres/slots-role.ts';
 import { observeGateway, type GatewaySeen } from '../../proxy/gateway.ts';
 import { listenerFor } from '../context.ts';
 import { hangs, type InstanceSeen, type ClusterSeen } from '../decide-ha.ts';
@@ -45,8 +50,8 @@ export async function observeCluster(round: ClusterRound): Promise<ClusterObserv
     );
   const followers = await followersOf(topology.monitor, keyOf(round, ha.primary));
   const replication = await observeReplication(round, primary, followers);
-  const conf = desiredConf(round, servers, primary, replication);
-  await dropEarlierQuorums(round, primary, replication, conf);
+  const conf = await desiredConf(round, servers, primary, { followers, replication });
+  await writeWithoutStep(round, primary, { conf, followers, replication });
   const instances = await Promise.all(
     servers.map((server) => observeInstance(round, server, { conf, followers, replication })),
   );
@@ -116,35 +121,58 @@ async function observeReplication(
   return { others, streaming, current, next };
 }
 
-function desiredConf(
+/**
+ * The desired replication settings. While the primary does not answer, the files keep the settings
+ * that depend on its answer.
+ */
+async function desiredConf(
   { ha }: ClusterRound,
   servers: readonly Numbered[],
   primary: Numbered,
-  { next }: Replication,
-): Map<number, string> {
+  { followers, replication }: Pick<View, 'followers' | 'replication'>,
+): Promise<Map<number, string>> {
+  const { next, streaming } = replication;
   const upstream = { paths: primary.found.paths, port: portOf(ha, ha.primary) };
-  return new Map(
-    servers.map(({ n }) => [
-      n,
-      n === ha.primary
-        ? replicationConf(memberName(n), null, next)
-        : replicationConf(memberName(n), upstream, WAITS_FOR_NOBODY),
-    ]),
-  );
+  const confs = servers.map(async ({ n, found }): Promise<[number, string]> => {
+    const name = memberName(n);
+    const before = await confOf(found.paths);
+    const hasSlots = (found.installation?.major ?? 0) >= FAILOVER_SLOTS_SINCE;
+    if (n !== ha.primary) {
+      const withSlots = hasSlots && (followers?.hasSlotsRole ?? synchronisesSlots(before));
+      return [n, replicationConf(name, { ...upstream, withSlots }, WAITS_FOR_NOBODY)];
+    }
+    const ahead =
+      followers === null
+        ? slotsAheadOf(before)
+        : nextSlotsAhead(next.now, streaming, followers.slots);
+    return [n, replicationConf(name, null, next, { slotsAhead: hasSlots ? ahead : null })];
+  });
+  return new Map(await Promise.all(confs));
 }
 
-/** Removes earlier quorums from the file of the primary; the server does not read them. */
-async function dropEarlierQuorums(
+/**
+ * Makes the changes of the primary's file that are no step, since they come and go with standbys:
+ * earlier quorums, which the server does not read, and the slots that consumers wait for.
+ */
+async function writeWithoutStep(
   { topology, ha }: ClusterRound,
-  primary: Numbered,
-  { current, next }: Replication,
-  conf: ReadonlyMap<number, string>,
+  { found }: Numbered,
+  { followers, replication, conf }: View,
 ): Promise<void> {
-  if (
-    quorumSetting(next.now) === quorumSetting(current.now) &&
-    next.before.length < current.before.length
-  )
-    await writeReplication(topology.executor, primary.found, conf.get(ha.primary) ?? '');
+  const { current, next } = replication;
+  if (quorumSetting(next.now) !== quorumSetting(current.now)) return;
+  const desired = conf.get(ha.primary) ?? '';
+  const ahead = slotsAheadOf(desired).join();
+  const hasOtherSlots =
+    followers !== null &&
+    followers.slotsAhead !== null &&
+    (slotNames(followers.slotsAhead).join() !== ahead ||
+      slotsAheadOf(await confOf(found.paths)).join() !== ahead);
+  if (!hasOtherSlots && next.before.length >= current.before.length) return;
+  await writeReplication(topology.executor, found, desired);
+  // The next round sees a primary that is dying.
+  if (hasOtherSlots)
+    await topology.monitor.query(found.key, 'select pg_reload_conf()').catch(() => []);
 }
 
 type View = {

@@ -8,6 +8,7 @@ import { findServer } from '../../postgres/server.ts';
 import type { Topology } from '../context.ts';
 import { instanceNumbers } from '../instances.ts';
 import { followerRows } from '../replication-state.ts';
+import { slotsOnAll, syncedSlots } from './failover-slots.ts';
 
 /** The state of each instance but the primary, as the primary reports it. */
 export async function replicaStates(
@@ -81,4 +82,16 @@ export async function serverStates(
     };
   });
   return (await Promise.all(states)).toSorted((a, b) => a.node - b.node);
+}
+
+/** The logical slots of users that each standby has; none, if one of them does not answer. */
+export async function synchronisedSlots(
+  { machine, monitor, clusters }: Topology,
+  id: string,
+): Promise<string[]> {
+  const servers = clusters.get(id)?.spec?.ha?.servers ?? [];
+  const primary = machine.layout.primaryOf(id);
+  const standbys = servers.filter(({ n }) => n !== primary).map(({ n }) => memberKey(id, n));
+  const asked = Promise.all(standbys.map((key) => syncedSlots(monitor, key)));
+  return slotsOnAll(await asked.catch(() => []));
 }

@@ -11,6 +11,7 @@ import { followersOf } from '../replication-state.ts';
 import { stopInstance } from '../start-stop.ts';
 import { checkpointAt } from './checkpoint.ts';
 import { makeStandby } from './demotion.ts';
+import { awaitFailoverSlots, keptSlots, settleFailoverSlots } from './failover-slots.ts';
 import { acceptWrites } from './failover.ts';
 import { recordPrimary } from './primary.ts';
 import { keyOf, pathsOf, portOf, type ClusterRound } from './round.ts';
@@ -38,11 +39,13 @@ export async function switchOver(round: ClusterRound, to: number, why: string): 
   const server = await findServer(paths);
   if (server === null) throw new NotYet('the primary does not run');
   await refuseLagging(round, to);
+  await awaitFailoverSlots(round, to);
   await checkpointAt(paths, server.port ?? portOf(ha, ha.primary));
   // Its clients wait until it is routed to the primary.
   await holdPooler(poolers, machine.layout.service(id));
   const begun = performance.now();
   await routeGateway(topology, id, NOWHERE);
+  const lagging = await settleFailoverSlots(round, to);
   await stopInstance(executor, keyOf(round, ha.primary), paths, server, 'fast');
   await caughtUp(round, to);
   await recordPrimary(round, to);
@@ -50,11 +53,32 @@ export async function switchOver(round: ClusterRound, to: number, why: string): 
   const pauseMs = Math.round(performance.now() - begun);
   // Nothing was written that the new primary does not have: the old one can follow it as it is.
   const slots = await makeStandby(machine, paths);
-  const removed =
-    slots.length === 0
-      ? ''
-      : `; replication slots, which the new primary has not, were removed: ${slots.join(', ')}`;
-  return `${why}; writes paused for ${pauseMs} ms, nothing was lost${removed}`;
+  const kept = await keptSlots(topology, keyOf(round, to)).catch(() => []);
+  const said = sayOfSlots(slots, kept, lagging);
+  return [`${why}; writes paused for ${pauseMs} ms, nothing was lost`, ...said].join('; ');
+}
+
+/**
+ * @param slots those of users on the former primary
+ * @param kept those of the new primary
+ * @param lagging those whose last position it may not have
+ */
+export function sayOfSlots(
+  slots: readonly string[],
+  kept: readonly string[],
+  lagging: readonly string[],
+): string[] {
+  const removed = slots.filter((name) => !kept.includes(name));
+  const repeating = lagging.filter((name) => kept.includes(name));
+  return [
+    ...(removed.length === 0
+      ? []
+      : ['replication slots, which the new primary has not, were removed: ' + removed.join(', ')]),
+    ...(kept.length === 0 ? [] : [`failover slots go on: ${kept.join(', ')}`]),
+    ...(repeating.length === 0
+      ? []
+      : [`consumers that keep no position may get changes twice: ${repeating.join(', ')}`]),
+  ];
 }
 
 /** Writes wait for as long as it takes the standby to receive what it lacks. @throws NotYet */

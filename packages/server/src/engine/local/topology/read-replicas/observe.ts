@@ -113,12 +113,9 @@ async function observeNode(
   const desired =
     primary === null
       ? before
-      : replicationConf(
-          name,
-          primary,
-          WAITS_FOR_NOBODY,
-          floorsOf(primary.floors, files?.['postgresql.conf'] ?? ''),
-        );
+      : replicationConf(name, primary, WAITS_FOR_NOBODY, {
+          limits: floorsOf(primary.floors, files?.['postgresql.conf'] ?? ''),
+        });
   conf.set(n, desired);
   const node = known.nodes.get(n);
   const own = ownPartOf(observed, spec);
