@@ -126,6 +126,19 @@ export const MACHINE_PLANTS: readonly Plant[] = [
     caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/host/share-out.test.ts` }] },
   },
   {
+    name: 'cpu-bound-of-service-ignored',
+    breaks: ['resize'],
+    effect: 'a service that the operator has exempted from the bound of its region stays bound',
+    edits: [
+      {
+        file: `${LOCAL}/host/cpu-bound.ts`,
+        from: '(cpuBound ?? boundsCpu)',
+        to: '(cpuBound || boundsCpu)',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/host/cpu-bound.test.ts` }] },
+  },
+  {
     name: 'quota-not-enforced',
     breaks: ['P13', 'quotas'],
     effect: 'a service over its quota goes on writing',

@@ -60,6 +60,7 @@ const OPTIONS: Readonly<Record<string, string>> = {
   replica_count: '--replicas',
   sync_replica_count: '--sync',
   storage_gb: '--storage-gb',
+  cpu_bound: '--cpu-bound',
   cpu_millis: '--cpu-millis',
   memory_gbs: '--memory-gbs',
   region_code: '--region',

@@ -58,6 +58,7 @@ export const serviceView = (
         (metrics.storage_mb === null ? '' : `${metrics.storage_mb} MB of `) +
         `${resources[0]?.spec.storage_gb ?? 0} GB`,
     ],
+    ['CPU BOUND', ({ resources }) => boundOf(resources[0]?.spec.cpu_bound)],
     ['POSTGRESQL', ({ pg_version: version }) => version ?? ''],
     ['CREATED', ({ created }) => dateAndDistance(created)],
   ],
@@ -70,6 +71,9 @@ export const serviceView = (
     }),
   }),
 });
+
+const boundOf = (bound: boolean | undefined): string =>
+  bound === undefined ? '' : bound ? 'its size' : 'none, although its region has one';
 
 export const DELETED_VIEW: View<Schemas['DeletedService']> = {
   noun: 'deleted_service',

@@ -110,6 +110,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
       engine: 'local',
       limits_enforced: true,
       limits_note: 'by cgroups',
+      cpu_bound: false,
       isolation: { isolated: true, note: 'a user for each service' },
       clone_method: 'copy',
       fork_cost: 'a full copy',

@@ -38,7 +38,13 @@ export const SERVICE = {
   resources: [
     {
       id: 'lnk2vx0qpa',
-      spec: { cpu_millis: 1000, memory_gbs: 4, storage_gb: 40, volume_type: 'local' },
+      spec: {
+        cpu_millis: 1000,
+        memory_gbs: 4,
+        storage_gb: 40,
+        cpu_bound: true,
+        volume_type: 'local',
+      },
     },
   ],
   warnings: [{ code: 'DISK', message: 'the disk is 91 % full' }],

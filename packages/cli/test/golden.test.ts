@@ -94,7 +94,7 @@ const CALLS: readonly Row[] = [
   row('moveService', 'service move orders --region kube --confirm orders'),
   row('startService', 'service start orders'),
   row('stopService', 'service stop orders --confirm orders'),
-  row('resizeService', 'service resize orders --cpu-millis 2000 --confirm orders'),
+  row('resizeService', 'service resize orders --cpu-millis 2000 --cpu-bound --confirm orders'),
   row('enablePooler', 'service enable-pooler orders'),
   row('disablePooler', 'service disable-pooler orders --confirm orders'),
   row('attachToVPC', 'service attach-vpc orders office --confirm orders'),

@@ -224,6 +224,12 @@ export function useFindRegion(): (name: string) => Region | undefined {
 export const useIsOnKubernetes = ({ region_code: region }: Pick<Service, 'region_code'>): boolean =>
   useFindRegion()(region)?.engine === 'kubernetes';
 
+/** Whether a service uses no more CPU than its size, by itself or as its region has it. */
+export function useIsCpuBound({ region_code: region, resources }: Service): boolean {
+  const found = useFindRegion()(region);
+  return resources[0]?.spec.cpu_bound ?? found?.cpu_bound ?? false;
+}
+
 /** The installed versions of PostgreSQL that are newer than that of a service, newest first. */
 export function useNewerVersions({
   pg_version: own,

@@ -36,6 +36,8 @@ export type Config = Readonly<{
   publicHost: string;
   /** How many spares are kept, so that a create takes a fraction of the time. */
   spares: number;
+  /** Whether a size is a bound of the CPU too, for services that do not say it themselves. */
+  boundsCpu: boolean;
   backups: BackupPolicy;
   /** When services are restarted for a newer minor version; null: never. */
   maintenanceWindow: MaintenanceWindow | null;
@@ -221,6 +223,7 @@ function configOf(settings: Settings): Config {
     regionAliases: Object.freeze(settings.HOWDAH_REGION_ALIASES),
     publicHost: settings.HOWDAH_PUBLIC_HOST ?? (isWildcard(host) ? 'localhost' : host),
     spares: settings.HOWDAH_SPARES,
+    boundsCpu: settings.HOWDAH_CPU_BOUND === 'size',
     backups: Object.freeze({
       windowMs: settings.HOWDAH_BACKUP_DAYS * DAY_MS,
       snapshotEveryMs: settings.HOWDAH_SNAPSHOT_HOURS * HOUR_MS,

@@ -143,7 +143,9 @@ async function createApi(
     rounds,
     caPem: authority.certificatePem,
     restoreWindowMs: config.restoreWindowMs,
-    doctor: shared(async () => (config.localRegion ? doctor(config.home, config.uidRange) : [])),
+    doctor: shared(async () =>
+      config.localRegion ? doctor(config.home, config.uidRange, config.boundsCpu) : [],
+    ),
     notReady: async () =>
       await store.pool.query('select 1').then(
         () => null,

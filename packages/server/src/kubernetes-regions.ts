@@ -136,6 +136,7 @@ async function openRegion(
       host,
       domain: row.domain,
       storageClass: row.storage_class,
+      boundsCpu: config.boundsCpu,
       get images() {
         return current().images;
       },

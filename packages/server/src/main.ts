@@ -84,7 +84,9 @@ export async function startControlPlane(
   if (!config.localRegion) await refuseMissingFiles(config.home);
   const [machine, authority] = await timed('examine the machine', () =>
     Promise.all([
-      config.localRegion ? prepareMachine(config.home, config.uidRange, tuning) : null,
+      config.localRegion
+        ? prepareMachine(config.home, config.uidRange, tuning, config.boundsCpu)
+        : null,
       openCertificateAuthority(join(config.home, 'ca')),
     ]),
   );

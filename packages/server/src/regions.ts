@@ -96,7 +96,7 @@ async function prepareFurtherMachine(
   first: Machine,
   directory: string,
 ): Promise<Machine> {
-  const machine = await prepareMachine(directory, config.uidRange, tuning);
+  const machine = await prepareMachine(directory, config.uidRange, tuning, config.boundsCpu);
   const [here, there] = await Promise.all(
     [machine, first].map(({ layout }) => stat(layout.root, { bigint: true })),
   );

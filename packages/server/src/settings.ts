@@ -106,6 +106,13 @@ export const SETTINGS = Type.Object({
     maximum: 16,
     description: 'running servers that are kept for the next create',
   }),
+  HOWDAH_CPU_BOUND: Type.Enum(['none', 'size'], {
+    default: 'none',
+    example: 'size',
+    description:
+      'how much CPU a service may use that does not say it itself; none: idle processors beyond ' +
+      'its size; size: no more than its size',
+  }),
   HOWDAH_BACKUP_DAYS: Type.Number({
     default: 3,
     minimum: 0.001,

@@ -52,6 +52,7 @@ describe('promises', () => {
   const settings = {
     code: 'kube',
     domain: null,
+    boundsCpu: false,
     images: { [MAJOR]: '' },
     extensions: {},
     poolerImage: '',

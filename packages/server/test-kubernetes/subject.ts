@@ -43,7 +43,7 @@ const makeRounds = () => createRounds({ ...TUNING.rounds, keptLogs: { everyMs: 2
 const BACKUPS = { windowMs: 7 * 86_400_000, snapshotEveryMs: SNAPSHOT_EVERY_MS };
 
 /** A region with ports, and images without extensions. */
-const PORTS = { domain: null, extensions: {} };
+const PORTS = { domain: null, boundsCpu: false, extensions: {} };
 /** Any server has a port. */
 const ANY = { id: newId(), poolerOf: null };
 

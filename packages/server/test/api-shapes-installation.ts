@@ -114,6 +114,7 @@ test('regions list what is available, and the reason for what is not', async () 
     code: 'local',
     engine: 'local',
     limits_enforced: expect.any(Boolean),
+    cpu_bound: false,
   });
   expect(region).toMatchObject({
     clone_method: expect.stringMatching(/^(subvolume|reflink|copy)$/),

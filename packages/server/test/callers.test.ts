@@ -216,6 +216,7 @@ test('a dry run of a resize lists a restart only if the size changes', async () 
     Object(JSON.parse((await call('POST', path, authorization.get('admin') ?? null, body)).text))
       .operation?.steps;
   expect(await steps({ storage_gb: 20 })).toEqual(['reload configuration']);
+  expect(await steps({ cpu_bound: true })).toEqual(['reload configuration']);
   expect(await steps({ storage_gb: 20, cpu_millis: 1000 })).toContain('stop PostgreSQL');
   expect(await steps({ cpu_millis: 1000 })).toContain('stop PostgreSQL');
 });

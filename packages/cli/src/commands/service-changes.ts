@@ -209,6 +209,8 @@ function addResize(service: Command): void {
     .option('--cpu-millis <number>', 'thousandths of a core')
     .option('--memory-gbs <number>', 'gigabytes')
     .option('--storage-gb <number>', 'gigabytes of disk; alone it needs no restart')
+    .option('--cpu-bound', 'no more CPU than its size; on Kubernetes a change needs a restart')
+    .option('--no-cpu-bound', 'idle processors beyond its size')
     .action(async (wanted: string, options: Waiting & Confirming & Size) =>
       changeFound(wanted, 'resize', options, (client, params) =>
         client.POST('/projects/{project_id}/services/{service_id}/resize', {

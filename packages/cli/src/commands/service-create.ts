@@ -78,6 +78,8 @@ function addCreate(service: Command): void {
     .option('--cpu-millis <number>', 'thousandths of a core, or shared')
     .option('--memory-gbs <number>', 'gigabytes, or shared')
     .option('--storage-gb <number>', 'gigabytes of disk; default: depends on the size')
+    .option('--cpu-bound', 'no more CPU than its size; default: as its region has it')
+    .option('--no-cpu-bound', 'idle processors beyond its size')
     .option('--replicas <number>', 'number of standbys, 0 to 2')
     .option('--sync <number>', 'number of synchronous standbys')
     .option('--environment <environment>', 'DEV or PROD; default: DEV')
@@ -133,6 +135,8 @@ function addFork(service: Command): void {
     .option('--cpu-millis <number>', "thousandths of a core, or shared; default: the parent's")
     .option('--memory-gbs <number>', "gigabytes, or shared; default: the parent's")
     .option('--storage-gb <number>', "gigabytes of disk; default: the parent's")
+    .option('--cpu-bound', 'no more CPU than its size; default: as its parent')
+    .option('--no-cpu-bound', 'idle processors beyond its size')
     .option('--environment <environment>', 'DEV or PROD; default: DEV')
     .option(
       '--pg-version <major>',

@@ -36,6 +36,7 @@ export type Size = {
   cpuMillis?: string;
   memoryGbs?: string;
   storageGb?: string;
+  cpuBound?: boolean;
   force?: true;
 };
 
@@ -111,11 +112,12 @@ export async function change(
   );
 }
 
-export function sizeOf({ cpuMillis, memoryGbs, storageGb, force }: Size) {
+export function sizeOf({ cpuMillis, memoryGbs, storageGb, cpuBound, force }: Size) {
   return {
     ...given('force', force),
     ...given('cpu_millis', cpuMillis),
     ...given('memory_gbs', memoryGbs),
+    ...given('cpu_bound', cpuBound),
     ...given(
       'storage_gb',
       storageGb === undefined ? undefined : countOf('--storage-gb', storageGb),

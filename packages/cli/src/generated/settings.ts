@@ -41,6 +41,11 @@ export const SETTINGS: readonly { name: string; flag: string; help: string }[] =
     "help": "running servers that are kept for the next create (HOWDAH_SPARES; default 1; allowed: a whole number from 0 to 16)"
   },
   {
+    "name": "HOWDAH_CPU_BOUND",
+    "flag": "--cpu-bound <value>",
+    "help": "how much CPU a service may use that does not say it itself; none: idle processors beyond its size; size: no more than its size (HOWDAH_CPU_BOUND; default none; allowed: none, size)"
+  },
+  {
     "name": "HOWDAH_BACKUP_DAYS",
     "flag": "--backup-days <value>",
     "help": "days within which a service can be forked at a point in time (HOWDAH_BACKUP_DAYS; default 3; allowed: a number from 0.001 to 3650)"

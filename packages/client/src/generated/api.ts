@@ -2090,6 +2090,8 @@ export interface components {
                 memory_gbs?: number;
                 /** @description gigabytes that each server of it may take of the disk: data, WAL, temporary files and logs, the primary with the WAL archive; beyond it the service is read-only */
                 storage_gb: number;
+                /** @description true: its servers never use more CPU than their size; false: they may although sizes are bounds in its region; absent: as its region has it */
+                cpu_bound?: boolean;
                 volume_type: string;
             };
         };
@@ -2268,6 +2270,8 @@ export interface components {
             memory_gbs?: string | number;
             /** @description gigabytes of disk for each of its servers; default: 5 for each of memory, 10 at least */
             storage_gb?: number;
+            /** @description true: its servers never use more CPU than their size; false: they may, where processors are idle; null: as its region has it; default: as its region has it */
+            cpu_bound?: boolean | null;
             /**
              * @default DEV
              * @enum {string}
@@ -2314,6 +2318,8 @@ export interface components {
             memory_gbs?: string | number;
             /** @description gigabytes of disk, not less than its data takes; default: as the parent */
             storage_gb?: number;
+            /** @description true: its servers never use more CPU than their size; false: they may, where processors are idle; null: as its region has it; default: as the parent */
+            cpu_bound?: boolean | null;
             /** @description the region of the parent, by any of its names */
             region_code?: string;
             /** @description the major version of PostgreSQL, 16 or newer; that of the parent, or a newer one that the data is copied into; not with PITR */
@@ -2365,6 +2371,8 @@ export interface components {
             memory_gbs?: string | number;
             /** @description gigabytes of disk for each of its servers, not less than it takes; alone it needs no restart */
             storage_gb?: number;
+            /** @description true: its servers never use more CPU than their size; false: they may, where processors are idle; null: as its region has it; default: as it was; on Kubernetes a change needs a restart */
+            cpu_bound?: boolean | null;
             /**
              * @description accept a size that is more than the machine, or the largest node, has
              * @default false
@@ -3127,6 +3135,8 @@ export interface components {
             /** @description whether sizes are enforced by the operating system */
             limits_enforced: boolean;
             limits_note: string;
+            /** @description true: the CPU of a size is a bound for services that do not say otherwise; false: they may use idle processors beyond it */
+            cpu_bound: boolean;
             /** @description whether each service runs as an operating system user of its own, and what is in the way where it does not */
             isolation: {
                 isolated: boolean;

@@ -59,6 +59,13 @@ export const ResourceSchema = Named(
         description:
           'gigabytes that each server of it may take of the disk: data, WAL, temporary files and logs, the primary with the WAL archive; beyond it the service is read-only',
       }),
+      cpu_bound: Type.Optional(
+        Type.Boolean({
+          description:
+            'true: its servers never use more CPU than their size; false: they may although ' +
+            'sizes are bounds in its region; absent: as its region has it',
+        }),
+      ),
       volume_type: Type.String(),
     }),
   }),

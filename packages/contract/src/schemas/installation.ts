@@ -18,6 +18,11 @@ export const RegionSchema = Named(
       description: 'whether sizes are enforced by the operating system',
     }),
     limits_note: Type.String(),
+    cpu_bound: Type.Boolean({
+      description:
+        'true: the CPU of a size is a bound for services that do not say otherwise; false: they ' +
+        'may use idle processors beyond it',
+    }),
     isolation: Type.Object(
       { isolated: Type.Boolean(), note: Type.String() },
       {

@@ -43,6 +43,14 @@ export const sizeInput = (description: string, shared: boolean) =>
 export const storageGb = (description: string) =>
   Type.Integer({ minimum: STORAGE_GB.min, maximum: STORAGE_GB.max, description });
 
+/** @param otherwise what holds without the field */
+export const cpuBound = (otherwise: string) =>
+  Type.Union([Type.Boolean(), Type.Null()], {
+    description:
+      'true: its servers never use more CPU than their size; false: they may, where processors ' +
+      `are idle; null: as its region has it; default: ${otherwise}`,
+  });
+
 export const force = Type.Optional(
   Type.Boolean({
     default: false,

@@ -10,6 +10,7 @@ import {
   regionCode,
   replicaCount,
   sizeInput,
+  cpuBound,
   storageGb,
   syncReplicaCount,
   uniqueName,
@@ -48,6 +49,7 @@ export const CreateServiceBody = Named(
         'gigabytes of disk for each of its servers; default: 5 for each of memory, 10 at least',
       ),
     ),
+    cpu_bound: Type.Optional(cpuBound('as its region has it')),
     environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
     enable_pooler: Type.Optional(Type.Boolean({ description: 'with a connection pooler' })),
     force,
@@ -85,6 +87,7 @@ export const ForkBody = Named(
     storage_gb: Type.Optional(
       storageGb('gigabytes of disk, not less than its data takes; default: as the parent'),
     ),
+    cpu_bound: Type.Optional(cpuBound('as the parent')),
     region_code: Type.Optional(regionCode('the region of the parent, by any of its names')),
     pg_version: Type.Optional(
       pgVersion('that of the parent, or a newer one that the data is copied into; not with PITR'),
@@ -108,6 +111,7 @@ export const ResizeBody = Named(
         'gigabytes of disk for each of its servers, not less than it takes; alone it needs no restart',
       ),
     ),
+    cpu_bound: Type.Optional(cpuBound('as it was; on Kubernetes a change needs a restart')),
     force,
   }),
 );

@@ -92,6 +92,7 @@ export function callerOf(request: FastifyRequest): Caller {
     role: key.role,
     projectId: key.project_id,
     confirm: confirmedName(request),
+    operates: key.operator && key.role === 'admin',
     force: isForced(request),
     dryRun,
     once,

@@ -114,6 +114,8 @@ export type Capabilities = {
   isolation: { isolated: boolean; note: string };
   limitsEnforced: boolean;
   limitsNote: string;
+  /** Whether a size is a bound of the CPU too, for services that do not say it themselves. */
+  boundsCpu: boolean;
   /** The largest server that has room here; null: any size has, or it is not known yet. */
   room: Room | null;
   /** How forks and snapshots are made; `forkCost` explains the cost. */

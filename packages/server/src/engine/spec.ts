@@ -16,6 +16,8 @@ export type ServiceSpec = {
   size: Size;
   /** The most that each of its servers may use of the disk, in gigabytes. */
   storageGb: number;
+  /** Whether its size is a bound of its CPU too; absent: as its region has it. */
+  cpuBound?: boolean;
   /** How many restarts were requested; its servers are started again for each. */
   restarts: number;
   /**

@@ -24,6 +24,7 @@ function databaseOf(services: number): Kysely<Tables> {
     status: 'READY',
     warnings: [],
     storage_gb: 10,
+    cpu_bound: null,
     project_id: 'project',
   }));
   class Driver extends DummyDriver {

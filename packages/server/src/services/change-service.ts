@@ -18,6 +18,7 @@ import { scramVerifier } from '../lib/scram.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
 import { type Done, readSize, refuseLargeQuota, refuseWithoutRoom } from './common.ts';
 import type { ControlContext } from './context.ts';
+import { cpuBoundOrRefuse } from './cpu-bound.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { protectionOfRow, refuseUnconfirmed } from './permissions.ts';
 import { refuseImpossible } from './regions.ts';
@@ -142,10 +143,13 @@ export async function resizeService(
   body: ResizeBody,
 ): Promise<Accepted> {
   const { cpu_millis: cpuMillis, memory_gbs: memoryGbs, storage_gb: asked } = body;
+  const keepsSize = cpuMillis === undefined && memoryGbs === undefined;
   const region = context.regions.of(code);
-  // A change of the quota alone is allowed for shared services too.
-  const onlyStorage = asked !== undefined && cpuMillis === undefined && memoryGbs === undefined;
-  const wanted = onlyStorage ? null : readSize(body, { fallback: null, sharedAllowed: false });
+  // A change of the quota or the bound alone is allowed for shared services too.
+  const wanted =
+    keepsSize && (asked !== undefined || body.cpu_bound !== undefined)
+      ? null
+      : readSize(body, { fallback: null, sharedAllowed: false });
   await refuseLargeQuota(region, caller, asked);
   const usedGb = asked === undefined ? 0 : await readUsedStorageGb(region, id);
   const decide = async (service: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
@@ -155,7 +159,9 @@ export async function resizeService(
         ? service.storage_gb
         : storageOrRefuse(asked, asked < service.storage_gb ? usedGb : 0);
     const isSameSize = sameSize(sizeOf(service), size);
-    if (isSameSize && storage_gb === service.storage_gb) return null;
+    const cpu_bound = cpuBoundOrRefuse(region, caller, body.cpu_bound, service.cpu_bound);
+    const isSameBound = cpu_bound === service.cpu_bound;
+    if (isSameSize && isSameBound && storage_gb === service.storage_gb) return null;
     if (!isSameSize) refuseWithoutRoom(region, caller, size);
     const [before, after] = [sizeOf(service), size].map((one) =>
       weightOf(one, service.replica_count + 1),
@@ -166,7 +172,7 @@ export async function resizeService(
       cpu_millis: more('cpu_millis'),
       memory_gbs: more('memory_gbs'),
     });
-    return { ...sizeColumns(size), storage_gb };
+    return { ...sizeColumns(size), storage_gb, cpu_bound };
   };
   return changeUnderRules(context, caller, id, 'resize', decide, 'resize');
 }

@@ -21,6 +21,8 @@ export type Caller = {
   projectId: string;
   /** The name of the service, as the caller repeats it to confirm the change; null: not given. */
   confirm: string | null;
+  /** Whether it is an admin key of the operator project. */
+  operates: boolean;
   /** Whether a size is accepted that has no room on its machine. */
   force: boolean;
   /** Whether the change is rolled back after it was checked. */

@@ -24,6 +24,7 @@ import {
   sizeOrRefuse,
 } from './common.ts';
 import type { ControlContext } from './context.ts';
+import { cpuBoundOrRefuse } from './cpu-bound.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseUsedName } from './names.ts';
 import { defaultAddons } from '../domain/service/default-addons.ts';
@@ -46,6 +47,7 @@ export async function createService(
   const { regions } = context;
   const { region, alias } = regionOrRefuse(regions, body.region_code);
   const { addons, major, size, replicas } = await specOrRefuse(region, caller, body);
+  const cpu_bound = cpuBoundOrRefuse(region, caller, body.cpu_bound, null);
   const initialPassword = newPassword();
   const verifier = await scramVerifier(initialPassword);
   const change = {
@@ -56,6 +58,7 @@ export async function createService(
     created: new Date(),
     created_by: caller.publicKey,
     storage_gb: body.storage_gb ?? defaultStorageGb(size),
+    cpu_bound,
     first_verifier: verifier,
   };
   return makeChange(context.store, caller, async (tx) => {

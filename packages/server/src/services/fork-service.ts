@@ -11,6 +11,7 @@ import { scramVerifier } from '../lib/scram.ts';
 import { type Caller, makeChange } from './change.ts';
 import { refuseFullDisk, refuseLargeQuota, refuseSecondProject, sizeOrRefuse } from './common.ts';
 import type { ControlContext } from './context.ts';
+import { cpuBoundOrRefuse } from './cpu-bound.ts';
 import { insertServiceAtEndpoint } from './create-service.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { nameOfFork, refuseUsedName } from './names.ts';
@@ -95,6 +96,7 @@ export async function forkService(
       first_verifier: verifier,
       preload: parent.preload,
       storage_gb: storageOrRefuse(body.storage_gb ?? parent.storage_gb, usedGb),
+      cpu_bound: cpuBoundOrRefuse(region, caller, body.cpu_bound, parent.cpu_bound),
     };
     // A copy must be as private as its parent.
     const vpc =

@@ -73,6 +73,7 @@ export async function describeRegion(
     isolation: capabilities.isolation,
     limits_enforced: capabilities.limitsEnforced,
     limits_note: capabilities.limitsNote,
+    cpu_bound: capabilities.boundsCpu,
     ...(disk === null ? {} : { warnings: [disk] }),
     clone_method: capabilities.cloneMethod,
     fork_cost: capabilities.forkCost,

@@ -108,6 +108,7 @@ export async function createReplicaSet(
       purpose: body.purpose ?? 'reports',
       preload: parent.preload,
       restarts: parent.restarts,
+      cpu_bound: parent.cpu_bound,
       ...networkColumnsOf(parent),
     };
     const row = await changeService(tx, fresh, change, operation);

@@ -180,8 +180,8 @@ async function writeSetsIntoDocument(tx: Tx, parentId: string): Promise<void> {
 }
 
 /**
- * Passes power, visibility, libraries and networks of a service on to its sets. Each follows in an
- * operation of its own.
+ * Passes power, visibility, libraries, networks and the bound of the CPU of a service on to its
+ * sets. Each follows in an operation of its own.
  */
 async function passOnToSets(tx: Tx, parent: ServiceRow): Promise<void> {
   const power = parent.deleting ? 'paused' : parent.power;
@@ -189,8 +189,8 @@ async function passOnToSets(tx: Tx, parent: ServiceRow): Promise<void> {
     const locked = await lockService(tx, id);
     if (locked === null) continue;
     const { service: set, operation } = locked;
-    const { preload, restarts, pg_version } = parent;
-    const inherited = { ...networkColumnsOf(parent), preload, restarts, pg_version };
+    const { preload, restarts, pg_version, cpu_bound } = parent;
+    const inherited = { ...networkColumnsOf(parent), preload, restarts, pg_version, cpu_bound };
     const change = { ...inherited, attempt: 0, due_at: new Date() };
     if (set.deleting) await changeService(tx, set, change, operation);
     else {

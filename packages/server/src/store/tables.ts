@@ -117,6 +117,7 @@ export interface Tables {
     | 'preload'
     | 'creates_extension'
     | 'drops_extension'
+    | 'cpu_bound'
     | 'purge'
     | 'backup_retention_days'
     | 'restarts'

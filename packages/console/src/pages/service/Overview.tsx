@@ -16,7 +16,13 @@ import { Steps } from '../../components/Steps.tsx';
 import { ServiceName } from '../../components/names.tsx';
 import { Ago, Card, Code, Facts, Notice, Waiting } from '../../components/ui.tsx';
 import { bytes, cores } from '../../format.ts';
-import { useOperations, useProblem, useThisService, useVpcName } from '../../live.ts';
+import {
+  useIsCpuBound,
+  useOperations,
+  useProblem,
+  useThisService,
+  useVpcName,
+} from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { shellQuoted, UNKNOWN_PASSWORD } from '../../snippets.ts';
 import { kindLabel } from '../../status.ts';
@@ -32,7 +38,13 @@ export function Overview() {
       <div className={classes.stack}>
         <Connect service={service} />
         <Card title="About">
-          <Facts rows={factsOf(service, useVpcName(service.vpc_endpoint?.vpc_id))} />
+          <Facts
+            rows={factsOf(
+              service,
+              useVpcName(service.vpc_endpoint?.vpc_id),
+              useIsCpuBound(service),
+            )}
+          />
         </Card>
       </div>
       <div className={classes.stack}>
@@ -162,7 +174,11 @@ const address = ({ host, port }: { host: string; port: number }) => (
   <span className="mono">{`${host}:${port}`}</span>
 );
 
-function factsOf(service: Service, vpcName: string): (readonly [string, ReactNode])[] {
+function factsOf(
+  service: Service,
+  vpcName: string,
+  isBound: boolean,
+): (readonly [string, ReactNode])[] {
   const {
     created,
     pg_version: version,
@@ -178,7 +194,10 @@ function factsOf(service: Service, vpcName: string): (readonly [string, ReactNod
     storage_gb: quota,
   } = service.resources[0]?.spec ?? {};
   return [
-    ['Size', cpu === undefined ? 'shared' : `${cores(cpu)}, ${memory} GB`],
+    [
+      'Size',
+      cpu === undefined ? 'shared' : `${cores(cpu)}${isBound ? ' at most' : ''}, ${memory} GB`,
+    ],
     ['Storage', quota === undefined ? '–' : bytes(quota * 1e9)],
     ...(version === undefined ? [] : [['PostgreSQL', version] as const]),
     ['Created', <Ago key="created" iso={created} />],

@@ -1,4 +1,4 @@
-import { NativeSelect, PasswordInput, SegmentedControl } from '@mantine/core';
+import { Checkbox, NativeSelect, PasswordInput, SegmentedControl } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
 import {
   ADMIN_ROLE,
@@ -17,7 +17,7 @@ import { StorageInput, whyNoStorage } from '../../components/Storage.tsx';
 import { Card, ErrorNotice } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { bytes, cores } from '../../format.ts';
-import { useFindRegion, useThisService } from '../../live.ts';
+import { useFindRegion, useIsCpuBound, useIsOnKubernetes, useThisService } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { NO_ROOM, whyNot } from '../../status.ts';
 import classes from './service.module.css';
@@ -120,8 +120,12 @@ function Resize({ service }: { service: Service }) {
   const me = useMe();
   const findRegion = useFindRegion();
   const { cpu_millis: now, storage_gb: quota = 0 } = specOf(service) ?? {};
+  const isBound = useIsCpuBound(service);
+  const isOnKubernetes = useIsOnKubernetes(service);
   const [size, setSize] = useState(now === undefined ? '' : String(now));
   const [storage, setStorage] = useState(quota);
+  // The bound of the region is known when its description has come.
+  const [bound = isBound, setBound] = useState<boolean>();
   const resize = useCall(useCalls(service).resize, {
     quiet: true,
     onDone: notify('The new size is being applied'),
@@ -130,7 +134,10 @@ function Resize({ service }: { service: Service }) {
   const request = {
     ...(size === '' || size === String(now) ? {} : { cpu_millis: size }),
     ...(storage === quota ? {} : { storage_gb: storage }),
+    ...(bound === isBound ? {} : { cpu_bound: bound }),
   };
+  // A pod gets another limit by being replaced.
+  const restarts = 'cpu_millis' in request || ('cpu_bound' in request && isOnKubernetes);
   const why =
     whyNot('resize', service, me) ??
     whyNoStorage(storage) ??
@@ -138,7 +145,7 @@ function Resize({ service }: { service: Service }) {
   return (
     <Setting
       title="Size"
-      about={aboutResize(service, 'storage_gb' in request && !('cpu_millis' in request))}
+      about={aboutResize(service, restarts || Object.keys(request).length === 0)}
     >
       <Form
         call={resize}
@@ -169,16 +176,23 @@ function Resize({ service }: { service: Service }) {
           value={storage}
           onChange={setStorage}
         />
+        <Checkbox
+          label="No more CPU than this"
+          style={{ flex: '1 1 150px', alignSelf: 'center' }}
+          checked={bound}
+          disabled={now === undefined && size === ''}
+          onChange={(event) => setBound(event.currentTarget.checked)}
+        />
       </Form>
       <p className={`${classes.hint} num`}>{usageOf(service)}</p>
     </Setting>
   );
 }
 
-function aboutResize({ status }: Service, onlyStorage: boolean): string {
+function aboutResize({ status }: Service, restarts: boolean): string {
   if (status === 'PAUSED') return 'The new size applies from the next start.';
-  return onlyStorage
-    ? 'Storage changes without a restart.'
+  return !restarts
+    ? 'This changes without a restart.'
     : 'The server restarts: sessions end, and new ones wait for about a second.';
 }
 

@@ -13,6 +13,7 @@ export const INHERITED_COLUMNS = [
   'deleting',
   'deleted_at',
   'cpu_millis',
+  'cpu_bound',
   'preload',
   'pg_version',
   'restarts',

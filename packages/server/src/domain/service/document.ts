@@ -61,6 +61,7 @@ export function serviceDocument(row: ServiceRow): Service {
             ? {}
             : { cpu_millis: row.cpu_millis, memory_gbs: row.memory_gbs }),
           storage_gb: row.storage_gb,
+          ...(row.cpu_bound === null ? {} : { cpu_bound: row.cpu_bound }),
           volume_type: 'local',
         },
       },

@@ -100,6 +100,8 @@ export type ServiceRow = {
   cpu_millis: number | null;
   memory_gbs: number | null;
   storage_gb: number;
+  /** Whether its size is a bound of its CPU too; null: as its region has it. */
+  cpu_bound: boolean | null;
   /** Its data is removed without the time for a restore. */
   purge: boolean;
   /** How many restarts were requested. */
@@ -185,6 +187,7 @@ export type ServiceChange = Partial<
     | 'host'
     | 'port'
     | 'storage_gb'
+    | 'cpu_bound'
     | 'purge'
     | 'backup_retention_days'
     | 'restarts'

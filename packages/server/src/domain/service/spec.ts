@@ -20,6 +20,7 @@ export function serviceSpec(row: ServiceRow): ServiceSpec {
     extension: extensionChange(row),
     size: sizeOf(row),
     storageGb: row.storage_gb,
+    ...(row.cpu_bound === null ? {} : { cpuBound: row.cpu_bound }),
     restarts: row.restarts,
     provisioned: row.provisioned,
     // A deleted service stops. Its row keeps the desired state for a restore.

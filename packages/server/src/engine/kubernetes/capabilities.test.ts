@@ -4,6 +4,7 @@ import { capabilitiesOf, supports } from './capabilities.ts';
 const REGION = {
   code: 'kube',
   domain: null,
+  boundsCpu: false,
   images: { 16: 'pg:16', 17: 'pg:17', 18: 'pg:18' },
   extensions: { 17: ['timescaledb', 'vector'], 18: ['vector'] },
   poolerImage: 'pgbouncer:1.25.1',

@@ -13,7 +13,7 @@ import type { RegionSettings } from './manifests/cluster.ts';
 import { poolerVersion } from './manifests/pooler.ts';
 
 type Images = Pick<RegionSettings, 'code' | 'images' | 'extensions' | 'poolerImage'>;
-type Settings = Images & Pick<RegionSettings, 'domain'>;
+type Settings = Images & Pick<RegionSettings, 'boundsCpu' | 'domain'>;
 
 /** Whether a service with these add-ons can run here. @param major null: the newest */
 export function supports(
@@ -114,7 +114,10 @@ export function capabilitiesOf(
     },
     limitsEnforced: true,
     room,
-    limitsNote: 'by Kubernetes: requests and limits of a pod are equal, but for the shared size',
+    limitsNote:
+      'by Kubernetes: CPU and memory of a size are requests of a pod, ' +
+      `and ${settings.boundsCpu ? 'limits' : 'memory is a limit'} too, but for the shared size`,
+    boundsCpu: settings.boundsCpu,
     cloneMethod: 'copy',
     forkCost: snapshots ? SNAPSHOT_COST : COPY_COST,
   };

@@ -56,6 +56,8 @@ export type Cloud = {
   images: Readonly<Record<number, string>>;
   /** Where pods run: of the region by '', of services by their ids. */
   placed: Readonly<Record<string, Placement>>;
+  /** Whether the region bounds services that do not say it themselves. */
+  boundsCpu: boolean;
   /** The storage class of a volume for WAL of new services; null: WAL is with the data. */
   walStorageClass: string | null;
   /** The credentials of registries; null: none are set. */
@@ -92,6 +94,9 @@ export async function openCloud(
           return cloud.domain;
         },
         storageClass: null,
+        get boundsCpu() {
+          return cloud.boundsCpu;
+        },
         get images() {
           return cloud.images;
         },
@@ -129,6 +134,7 @@ export async function openCloud(
     domain: null,
     images: { 17: 'postgres:17' },
     placed: {},
+    boundsCpu: false,
     walStorageClass: null,
     imagePull: null,
     changed,

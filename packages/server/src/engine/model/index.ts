@@ -234,6 +234,7 @@ const CAPABILITIES: Capabilities = {
   isolation: { isolated: true, note: SIMULATED },
   limitsEnforced: true,
   limitsNote: SIMULATED,
+  boundsCpu: false,
   room: null,
   cloneMethod: 'reflink',
   forkCost: SIMULATED,

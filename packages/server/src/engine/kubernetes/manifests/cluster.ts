@@ -69,6 +69,8 @@ export type RegionSettings = Readonly<{
   placementOf: (...ids: readonly string[]) => Placement;
   /** The storage class of a volume for WAL of new services; null: WAL is with the data. */
   walStorageClass: string | null;
+  /** Whether a size is a bound of the CPU too, for services that do not say it themselves. */
+  boundsCpu: boolean;
   /** The credentials of registries; null: none are set. `config` is null if it is unreadable. */
   imagePull: Readonly<{ config: string | null }> | null;
 }>;
@@ -83,6 +85,8 @@ export type ServersInput = Readonly<{
   /** Whether its images are pulled by the credentials of the region. */
   pulls: boolean;
   size: Size;
+  /** Whether the CPU of its size is a limit too. */
+  bound: boolean;
   storageGb: number;
   /** The storage class of its volumes for WAL; null: WAL is with the data. */
   walClass: string | null;
@@ -248,7 +252,7 @@ export function serversOf(input: ServersInput, name: string): object {
             ...volumesOf({ storageClass: input.walClass }),
           },
         }),
-    resources: resourcesOf(input.size),
+    resources: resourcesOf(input),
     enableSuperuserAccess: false,
     // Signed by us: the operator would need the key of the authority in this namespace, where the
     // service account of each server may read it.
@@ -279,14 +283,14 @@ export const postgresOf = ({ parameters, preload, networks, isPooled }: ServersI
 });
 
 /**
- * A size is a guarantee: its request is what a node must have. Idle processors may be used; memory
- * that is used cannot be taken back, so that it is a limit as well.
+ * A size is a guarantee: its request is what a node must have. Idle processors may be used, unless
+ * a bound is asked for; memory that is used cannot be taken back, so that it is a limit as well.
  */
-function resourcesOf(size: Size): object {
+function resourcesOf({ size, bound }: Pick<ServersInput, 'size' | 'bound'>): object {
   if (size === 'shared')
     return { requests: { cpu: '50m', memory: '256Mi' }, limits: { memory: '1Gi' } };
   const amount = { cpu: `${size.cpuMillis}m`, memory: `${size.memoryGbs}Gi` };
-  return { requests: amount, limits: { memory: amount.memory } };
+  return { requests: amount, limits: bound ? amount : { memory: amount.memory } };
 }
 
 function bootstrapOf(input: ClusterInput): object {

@@ -85,9 +85,15 @@ const standbys = ({ replicas, sync }: Desired): string =>
 export const isRestartAsked = (before: Desired | null, desired: Desired): before is Desired =>
   before !== null && before.running && desired.running && before.restarts !== desired.restarts;
 
+/** A bound that follows from the region begins with a start that is due anyway. */
+const isBoundChanged = (before: Desired, { bound }: Desired): boolean =>
+  bound !== undefined && bound !== (before.bound ?? false);
+
 /** Why a change restarts its servers; null: it does not. */
 export function restartWhy(before: Desired, desired: Desired): string | null {
   if (!isDeepStrictEqual(before.size, desired.size)) return 'for its new size';
+  if (isBoundChanged(before, desired))
+    return desired.bound === true ? 'for a bound of its CPU' : 'to lift the bound of its CPU';
   if (!isDeepStrictEqual(before.preload, desired.preload)) return 'to load other libraries';
   if (before.restarts !== desired.restarts) return 'as asked';
   if (desired.set === undefined) return null;

@@ -118,6 +118,7 @@ async function knownOf(region: Region, spec: Owned, { cluster }: Observed): Prom
     // A class that is gone for a moment changes no Cluster.
     snapshotClass: nameOf(snapshotClass()) ?? cluster?.desired?.snapshotClass ?? null,
     placed: {
+      boundsCpu: region.settings.boundsCpu,
       placement: placementOf(spec.set?.parent ?? id, id),
       pulls: imagePull !== null,
       walClass: walStorageClass,

@@ -15,7 +15,14 @@ import {
   type PoolerStep,
 } from './decide-pooler.ts';
 import { changeOf, isRestartAsked, restartWhy, type Change } from './change.ts';
-import { desiredOf, placedAt, restartMarkOf, type Desired, type Placed } from './desired.ts';
+import {
+  boundAs,
+  desiredOf,
+  placedAt,
+  restartMarkOf,
+  type Desired,
+  type Placed,
+} from './desired.ts';
 import { decideSnapshot, type ForkStep } from './decide-fork.ts';
 import { fewOf } from './foreign-fields.ts';
 import { sourceOf, whyNotCopied } from './fork.ts';
@@ -136,15 +143,18 @@ function wantedOf(spec: ServiceSpec, observed: Observed, known: Known): Desired 
   const isRestored = desired.snapshot !== undefined;
   const walClass = cluster === null ? (isRestored ? null : placed.walClass) : cluster.walClass;
   const isRecovered = desired.parent === spec.id || cluster?.desired?.recovered === true;
+  const before = cluster?.desired ?? null;
+  const { boundsCpu, ...place } = keptPlace(before, desired, placed);
+  const bound = desired.size !== null && (desired.bound ?? boundsCpu);
   return placedAt(
-    { ...desired, ...(isRecovered ? { recovered: true } : {}) },
-    { ...keptPlace(cluster?.desired ?? null, desired, placed), walClass },
+    boundAs({ ...desired, ...(isRecovered ? { recovered: true } : {}) }, before, bound),
+    { ...place, walClass },
   );
 }
 
 /**
- * Where its pods run. Another place would replace them, so it begins with a start that is due
- * anyway, as another image does.
+ * Where its pods run, and whether their region bounds them. Another place would replace them, so it
+ * begins with a start that is due anyway, as another image does.
  */
 function keptPlace(
   before: Desired | null,
@@ -155,8 +165,12 @@ function keptPlace(
     before !== null &&
     (!desired.running || (before.running && restartWhy(before, desired) === null));
   return goesOn
-    ? { placement: before.placement ?? {}, pulls: before.pulls === true }
-    : { placement: placed.placement, pulls: placed.pulls };
+    ? {
+        placement: before.placement ?? {},
+        pulls: before.pulls === true,
+        boundsCpu: before.bound === true,
+      }
+    : { placement: placed.placement, pulls: placed.pulls, boundsCpu: placed.boundsCpu };
 }
 
 /** All of the desired state but where its pods run. */
@@ -167,7 +181,10 @@ function contentOf(spec: ServiceSpec, observed: Observed, known: Known): Desired
   if (spec.set !== null) return desiredOfSet(spec, spec.set, parent, before);
   const { targetTime } = before ?? {};
   // Its servers were started with the mark of a recovery.
-  const started = { ...desiredOf(spec), ...(targetTime === undefined ? {} : { targetTime }) };
+  const started = {
+    ...boundAs(desiredOf(spec), before, before?.bound === true),
+    ...(targetTime === undefined ? {} : { targetTime }),
+  };
   const hasStarted = cluster?.awaited === null && isUp(cluster, servers, started);
   const source = sourceOf(spec, observed, hasStarted);
   // Snapshots of two volumes are not of one moment.

@@ -17,6 +17,11 @@ const DESIRED = Type.Object({
     Type.Null(),
     Type.Object({ cpuMillis: Type.Number(), memoryGbs: Type.Number() }),
   ]),
+  /**
+   * Whether the CPU of its size is a limit too; absent: it is not. Before it is completed by
+   * `boundAs`, absent: as its region has it.
+   */
+  bound: Type.Optional(Type.Boolean()),
   storageGb: Type.Number(),
   replicas: Type.Number(),
   sync: Type.Number(),
@@ -89,6 +94,7 @@ export function desiredOf(
     major: spec.major,
     running: spec.power === 'running',
     size: size === 'shared' ? null : size,
+    ...(size === 'shared' || spec.cpuBound === undefined ? {} : { bound: spec.cpuBound }),
     storageGb: spec.storageGb,
     replicas: ha?.replicas ?? 0,
     sync: ha?.sync ?? 0,
@@ -107,31 +113,48 @@ export function desiredOf(
   };
 }
 
-/** The nodes, credentials and volumes of a Cluster beside its spec. */
+/** Completes whether the CPU is a limit: no bound stays absent where it was never written. */
+export function boundAs(desired: Desired, before: Desired | null, bound: boolean): Desired {
+  const { bound: _, ...rest } = desired;
+  if (before?.bound !== undefined || bound) return { ...rest, bound };
+  return rest;
+}
+
+/** The nodes, credentials, volumes and bounds of a Cluster beside its spec. */
 export type Placed = Readonly<{
+  boundsCpu: boolean;
   placement: Placement;
   pulls: boolean;
   walClass: string | null;
 }>;
 
-export const placedAt = (desired: Desired, { placement, pulls, walClass }: Placed): Desired => ({
+export const placedAt = (
+  desired: Desired,
+  { placement, pulls, walClass }: Omit<Placed, 'boundsCpu'>,
+): Desired => ({
   ...desired,
   ...(Object.keys(placement).length === 0 ? {} : { placement }),
   ...(pulls ? { pulls } : {}),
   ...(walClass === null ? {} : { walClass }),
 });
 
+/** A server that was started with another bound is not current: its limit may be another's. */
+const markOfBound = ({ bound }: Desired): string =>
+  bound === undefined ? '' : bound ? ', bound' : ', not bound';
+
 /**
  * Another value restarts all servers. Those of a set are restarted for other networks too, which
  * ends the sessions of clients that may no longer connect: nobody reaches a certain node of it.
  */
-export function restartMarkOf({ restarts, size, networks, set, targetTime }: Desired): string {
+export function restartMarkOf(desired: Desired): string {
+  const { restarts, size, networks, set, targetTime } = desired;
+  const bound = markOfBound(desired);
   if (set === undefined)
     // A recovery needs larger limits than its server: see `limits.ts`.
-    return targetTime === undefined ? String(restarts) : `${restarts}, recovered`;
+    return `${restarts}${targetTime === undefined ? '' : ', recovered'}${bound}`;
   const limits = Object.entries(set.limits).toSorted(([a], [b]) => a.localeCompare(b));
   const cause = JSON.stringify([restarts, size, networks ?? null, limits]);
-  return createHash('sha256').update(cause).digest('hex').slice(0, 16);
+  return createHash('sha256').update(`${cause}${bound}`).digest('hex').slice(0, 16);
 }
 
 export const writeDesired = (desired: Desired): string => JSON.stringify(desired);

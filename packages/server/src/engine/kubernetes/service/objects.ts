@@ -119,6 +119,7 @@ function clusterInput(region: Region, spec: ServiceSpec, projectId: string, desi
     region: region.settings,
     image: imageFor(region, spec.id, major, desired),
     ...placeOf(desired),
+    bound: desired.bound === true,
     size,
     storageGb,
     replicas: desired.replicas,

@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Lifecycle } from '../../engine.ts';
 import type { ServiceSpec } from '../../spec.ts';
-import { changeOf } from './change.ts';
+import { changeOf, restartWhy } from './change.ts';
 import { chooseStandby, type Known } from './decide.ts';
 import { desiredOf } from './desired.ts';
 import { beginsWithSnapshot } from './decide-fork.ts';
@@ -53,7 +53,7 @@ export function planOf(
       // A paused service has its new size once it starts.
       if (!running) return [];
       return isDeepStrictEqual(spec.size, sizeBefore)
-        ? [STEPS.growVolume, STEPS.connect]
+        ? planSameSize(spec, existing)
         : [STEPS.restart, STEPS.connect, ...(spec.pooler === null ? [] : [STEPS.reloadPooler])];
     case 'setHA':
       return running ? planReplicas(spec, existing) : [];
@@ -93,6 +93,14 @@ export function planOf(
 
 const planSource = ({ origin }: ServiceSpec, existing: Existing): string[] =>
   origin?.strategy === 'NOW' && beginsWithSnapshot(existing) ? [STEPS.snapshot] : [];
+
+/** A resize of the volume, or of the bound of the CPU. */
+function planSameSize(spec: ServiceSpec, { cluster }: Existing): string[] {
+  const before = cluster?.desired ?? null;
+  if (before !== null && restartWhy(before, desiredOf(spec)) !== null)
+    return [STEPS.restart, STEPS.connect];
+  return before?.storageGb === spec.storageGb ? [] : [STEPS.growVolume, STEPS.connect];
+}
 
 function planSwitchover({ cluster, servers }: Existing): string[] {
   const to = cluster === null ? null : chooseStandby(cluster, servers);

@@ -40,6 +40,7 @@ export const setManifestOf: ManifestOf = (region, spec, desired) => {
     region: settings,
     image: imageFor(region, id, major, desired),
     ...placeOf(desired),
+    bound: desired.bound === true,
     size,
     storageGb,
     running: desired.running,

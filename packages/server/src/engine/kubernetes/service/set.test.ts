@@ -104,6 +104,7 @@ test('a set is a replica cluster that nothing here promotes', async () => {
     placement: {},
     pulls: false,
     walClass: null,
+    bound: false,
     size: SPEC.size,
     storageGb: 10,
     running: true,

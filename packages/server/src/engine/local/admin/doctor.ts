@@ -63,6 +63,7 @@ const diskNote = (rate: number | null): string =>
 export async function doctor(
   home: string,
   uidRange: UidRange = DEFAULT_UID_RANGE,
+  boundsCpu = false,
 ): Promise<Finding[]> {
   const data = await dataDirectory(home);
   const [namespaces, limits] = await Promise.all([
@@ -88,7 +89,7 @@ export async function doctor(
     {
       what: 'size limits',
       state: limits.kind === 'none' ? 'note' : 'ok',
-      found: `${limitsNote(limits)}${diskNote(await readDiskRate(data))}`,
+      found: `${limitsNote(limits, boundsCpu)}${diskNote(await readDiskRate(data))}`,
     },
     ...usable.map(({ version, source, bin, extensions, timescaledb }): Finding => ({
       what: `PostgreSQL ${version}`,

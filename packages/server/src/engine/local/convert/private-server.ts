@@ -46,7 +46,10 @@ local  all  ${ADMIN_ROLE}  peer map=admin
 `;
 
 /** The parts of a service that its private servers have. */
-export type PrivateSpec = Pick<ServiceSpec, 'id' | 'size' | 'storageGb' | 'addons' | 'preload'> & {
+export type PrivateSpec = Pick<
+  ServiceSpec,
+  'id' | 'size' | 'cpuBound' | 'storageGb' | 'addons' | 'preload'
+> & {
   /** The group whose limits they share; default: that of the service. */
   readonly group?: string;
 };
@@ -86,7 +89,7 @@ export async function startPrivateServer(
     throw new Error(
       `PostgreSQL ${installation.version} did not start: ${await whyItEnded(paths, launchedMs)}`,
     );
-  await enforceLimits(machine, spec.group ?? spec.id, spec.size, server.postmaster.pid);
+  await enforceLimits(machine, spec.group ?? spec.id, spec, server.postmaster.pid);
 }
 
 /** Stops a server in order, so that its files are whole. @throws Error when it does not stop */

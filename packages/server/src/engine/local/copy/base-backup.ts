@@ -120,7 +120,7 @@ export async function beginBackup(
     pid = await pidIn(pidFile);
   }
   // A process that has ended already needs no limits.
-  if (pid !== 0) await enforceLimits(machine, spec.id, spec.size, pid).catch(() => undefined);
+  if (pid !== 0) await enforceLimits(machine, spec.id, spec, pid).catch(() => undefined);
 }
 
 const pidIn = async (path: string): Promise<number> => Number((await readOrNull(path)) ?? '0');

@@ -45,7 +45,7 @@ export async function startCopy(
       throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths, begunMs)}`);
     const server = await findServer(paths);
     if (server?.port != null) {
-      limitSoon(executor, spec.id, spec.size, server);
+      limitSoon(executor, spec.id, spec, server);
       return `PostgreSQL ${installation.version}`;
     }
     await sleep(pauseMs(begunMs));

@@ -18,6 +18,7 @@ export function bareMachine(layout: Layout): Machine {
     reserve: null,
     limits: LIMITS,
     shares: createShares(LIMITS, null, 2000),
+    boundsCpu: false,
     installations: { usable: [], tooOld: [] },
     pgbouncer: null,
     pgbackrest: null,

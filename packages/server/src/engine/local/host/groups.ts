@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { dirname, join } from 'node:path';
-import { isErrno } from '../../../lib/processes.ts';
+import { exists, isErrno } from '../../../lib/processes.ts';
+import type { CpuQuota } from './cpu-bound.ts';
 
 /**
  * How sizes are enforced here. `disk` is the block device of the data (`major:minor`) whose writes
@@ -131,6 +132,55 @@ const within = (least: number, value: number, most: number): number =>
   Math.max(least, Math.min(most, value));
 
 /**
+ * Bounds the processor time of a server, or lifts its bound.
+ *
+ * @param quota null: it may use all that idles
+ * @throws Error when the kernel has no such quotas
+ */
+export async function writeCpuQuota(
+  limits: Limits,
+  id: string,
+  quota: CpuQuota | null,
+): Promise<void> {
+  if (limits.kind === 'none') return;
+  const [group, file] =
+    limits.kind === 'v2' ? [limits.root, 'cpu.max'] : [limits.cpu, 'cpu.cfs_quota_us'];
+  if (!(await exists(join(group, id, file)))) {
+    if (quota === null) return;
+    throw new Error(
+      'the kernel cannot bound the CPU of a group (CONFIG_CFS_BANDWIDTH): set HOWDAH_CPU_BOUND ' +
+        'to none, and resize services that have a bound of their own without it',
+    );
+  }
+  if (limits.kind === 'v2') {
+    const line = quota === null ? 'max' : `${quota.quotaUs} ${quota.periodUs}`;
+    return writeFile(join(group, id, file), line);
+  }
+  // A period that is written first would be checked with the quota of before.
+  await writeFile(join(group, id, file), '-1');
+  if (quota === null) return;
+  await writeFile(join(group, id, 'cpu.cfs_period_us'), String(quota.periodUs));
+  await writeFile(join(group, id, file), String(quota.quotaUs));
+}
+
+/** Whether a server's processor time is bounded; null: it has no group, or the kernel no quotas. */
+export function hasCpuQuota(limits: Limits, id: string): boolean | null {
+  const text = textOfQuota(limits, id);
+  return text === null ? null : !/^(max|-1)\b/.test(text);
+}
+
+function textOfQuota(limits: Limits, id: string): string | null {
+  switch (limits.kind) {
+    case 'none':
+      return null;
+    case 'v2':
+      return textIn(join(limits.root, id, 'cpu.max'));
+    case 'v1':
+      return textIn(join(limits.cpu, id, 'cpu.cfs_quota_us'));
+  }
+}
+
+/**
  * Limits how fast a server writes to the disk of the data.
  *
  * @param bytesPerSecond null: as fast as the disk
@@ -202,9 +252,13 @@ export function readWritten(limits: Limits, id: string): number | null {
 }
 
 function numberIn(path: string, pattern: RegExp): number | null {
+  const found = pattern.exec(textIn(path) ?? '')?.[1];
+  return found === undefined ? null : Number(found);
+}
+
+function textIn(path: string): string | null {
   try {
-    const found = pattern.exec(readFileSync(path, 'utf8'))?.[1];
-    return found === undefined ? null : Number(found);
+    return readFileSync(path, 'utf8');
   } catch (error) {
     // Its server has ended meanwhile.
     if (isErrno(error, 'ENOENT', 'ENODEV')) return null;

@@ -6,17 +6,19 @@ import { randomBytes } from 'node:crypto';
 import { access, constants, readdir, rmdir, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Size } from '@howdah/contract';
+import { quotaOf, type Sized } from './cpu-bound.ts';
 import { findDisk } from './disk-device.ts';
 import type { Machine } from './machine-record.ts';
 import {
   COPIES,
   diskOf,
   groupPaths,
+  hasCpuQuota,
   joinGroups,
   makeGroup,
   makeRoots,
   rootsOf,
+  writeCpuQuota,
   writeRateLimit,
   type Limits,
 } from './groups.ts';
@@ -70,8 +72,12 @@ async function firstOf(attempts: (() => Promise<Limits>)[]): Promise<Limits> {
   return { kind: 'none', why: problems.join('; ') };
 }
 
-/** In words: what of the sizes is guaranteed, and why not. */
-export function limitsNote(limits: Limits): string {
+/**
+ * In words: what of the sizes is guaranteed, and why not.
+ *
+ * @param boundsCpu whether a size is a bound of the CPU too
+ */
+export function limitsNote(limits: Limits, boundsCpu: boolean): string {
   if (limits.kind === 'none')
     return `CPU and memory are not enforced, sizes only set PostgreSQL's settings: ${limits.why}`;
   const disk = diskOf(limits);
@@ -79,7 +85,8 @@ export function limitsNote(limits: Limits): string {
     disk === null
       ? '; how fast a service writes to its disk is not limited'
       : `; writes to the disk (${disk}) are shared out`;
-  return `CPU is shared out and memory is limited by cgroup ${limits.kind}${writes}`;
+  const cpu = boundsCpu ? 'CPU is shared out, at most the size,' : 'CPU is shared out';
+  return `${cpu} and memory is limited by cgroup ${limits.kind}${writes}`;
 }
 
 /**
@@ -91,16 +98,28 @@ export function limitsNote(limits: Limits): string {
  * that it took until then stays uncounted.
  */
 export async function enforceLimits(
-  { limits, shares }: Pick<Machine, 'limits' | 'shares'>,
+  { limits, shares, boundsCpu }: Pick<Machine, 'limits' | 'shares' | 'boundsCpu'>,
   id: string,
-  size: Size,
+  sized: Sized,
   postmaster: number,
 ): Promise<void> {
+  const { size } = sized;
   await makeGroup(limits, id);
   await limitMemory(limits, id, size === 'shared' ? null : size.memoryGbs * GIB);
   await shares.add(id, size);
+  await writeCpuQuota(limits, id, quotaOf(sized, boundsCpu));
   await joinGroups(limits, id, [postmaster]);
   await joinGroups(limits, id, await childrenOf(postmaster));
+}
+
+/** Whether the bound of a running server's CPU is the desired one, as far as it has a group. */
+export function isCpuBoundCurrent(
+  { limits, boundsCpu }: Pick<Machine, 'limits' | 'boundsCpu'>,
+  id: string,
+  sized: Sized,
+): boolean {
+  const wanted = quotaOf(sized, boundsCpu) !== null;
+  return (hasCpuQuota(limits, id) ?? wanted) === wanted;
 }
 
 /** @param bytes null: there is no limit */

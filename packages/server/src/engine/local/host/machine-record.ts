@@ -29,6 +29,8 @@ export type Machine = Site & {
   capacity: Capacity;
   /** The processors and the disk, as they are shared out to the servers. */
   shares: Shares;
+  /** Whether a size is a bound of the CPU too, for services that do not say it themselves. */
+  boundsCpu: boolean;
   /** The user that servers run as if the control plane is root; null: its own user. */
   owner: Owner | null;
   /** Whether each service has a user of its own. */

@@ -58,6 +58,7 @@ export async function prepareMachine(
   home: string,
   uidRange: UidRange = DEFAULT_UID_RANGE,
   tuning: Tuning = TUNING,
+  boundsCpu = false,
 ): Promise<Machine> {
   const isRoot = process.getuid?.() === 0;
   const why = isRoot ? whyRootCannot(ownCapabilities()) : null;
@@ -115,6 +116,7 @@ export async function prepareMachine(
     reserve,
     limits,
     shares: createShares(limits, diskRate, capacity.cpuMillis),
+    boundsCpu,
     installations,
     pgbouncer,
     pgbackrest,

@@ -8,7 +8,7 @@ import { setAside } from '../backup/aside.ts';
 import { forgetRecovery } from '../backup/recovery.ts';
 import { discard } from '../host/clone.ts';
 import type { InstancePaths } from '../host/layout.ts';
-import { enforceLimits } from '../host/limits.ts';
+import { enforceLimits, isCpuBoundCurrent } from '../host/limits.ts';
 import { writeMarker } from '../host/marker.ts';
 import { Refused } from '../host/not-yet.ts';
 import { ownService } from '../host/own.ts';
@@ -200,10 +200,10 @@ async function applyToServer(
     case 'connect':
       await monitor.connect(key, paths, listen.port, heartbeat);
       await rereadFiles(executor, key);
-      if (server !== null) await enforceLimits(machine, key, spec.size, server.postmaster.pid);
+      if (server !== null) await enforceLimits(machine, key, spec, server.postmaster.pid);
       return 'over the Unix socket';
     case 'limit':
-      if (server !== null) await enforceLimits(machine, key, spec.size, server.postmaster.pid);
+      if (server !== null) await enforceLimits(machine, key, spec, server.postmaster.pid);
       unlimited.delete(key);
       return 'now that it can be done';
     case 'renewCertificate':
@@ -214,6 +214,8 @@ async function applyToServer(
       await makeInstanceDirectories(owner, paths);
       await writeConfig(owner, paths, files);
       if (server !== null) await reread(monitor, key, server);
+      if (server !== null && !isCpuBoundCurrent(machine, key, spec))
+        await enforceLimits(machine, key, spec, server.postmaster.pid);
       return 'without a restart';
     case 'updateContents':
       await updateContents({ paths, port: listen.port });

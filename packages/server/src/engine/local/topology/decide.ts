@@ -50,7 +50,7 @@ export type Observation = {
   connected: boolean;
   /** Whether nothing is known to be in the way of holding it to its size. */
   limited: boolean;
-  /** Whether the files on disk are those that the spec asks for. */
+  /** Whether the files on disk are those that the spec asks for, and the bound of its CPU is. */
   filesCurrent: boolean;
   certificateCurrent: boolean;
   /** Whether its roles, rights and functions are those of this release. */

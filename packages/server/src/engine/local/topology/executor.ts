@@ -1,9 +1,9 @@
 /** The tools of the modules that perform the steps of the engine, and their state between steps. */
 import pLimit, { type LimitFunction } from 'p-limit';
-import type { Size } from '@howdah/contract';
 import type { CertificateIssuer } from '../../../lib/tls.ts';
 import type { Rounds } from '../../../lib/rounds.ts';
 import type { RepositorySource } from '../../../repository/source.ts';
+import type { Sized } from '../host/cpu-bound.ts';
 import { flushOf } from '../host/flush.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { enforceLimits } from '../host/limits.ts';
@@ -150,10 +150,10 @@ export async function converting<T>(
 export function limitSoon(
   { machine, limiting, unlimited }: Executor,
   key: string,
-  size: Size,
+  sized: Sized,
   { postmaster }: Server,
 ): void {
-  const done = enforceLimits(machine, key, size, postmaster.pid)
+  const done = enforceLimits(machine, key, sized, postmaster.pid)
     .then(
       () => void unlimited.delete(key),
       () => void unlimited.add(key),

@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { memberKey } from '../host/layout.ts';
+import { isCpuBoundCurrent } from '../host/limits.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { currentBoot, readMarker, type Marker } from '../host/marker.ts';
 import { isOwned } from '../host/own.ts';
@@ -207,7 +208,7 @@ async function observe(
       installation !== null &&
       templates.isReady(installation, extensionsOf(spec.addons)),
     phaseOf(paths),
-    !isOurs || files === null || areFilesCurrent(paths, files),
+    !isOurs || files === null || areSettingsCurrent(topology, spec, found, files),
     !isOurs || isCertificateCurrent(certificates, paths, listener),
     !isOurs || !marker.provisioned || observeContents(topology, found),
     isBehindPooler ? observeExtension(topology, spec, found) : null,
@@ -235,6 +236,19 @@ async function observe(
     pooler,
     disallowedSessions: disallowed,
   };
+}
+
+/** A reload brings both the files and the bound of the CPU to a running server of any role. */
+async function areSettingsCurrent(
+  { machine, executor }: Topology,
+  spec: PlacedSpec,
+  { key, paths, server }: Found,
+  files: ConfigFiles,
+): Promise<boolean> {
+  if (!(await areFilesCurrent(paths, files))) return false;
+  // While its limits are enforced after a start, its group may lack them.
+  if (server === null || executor.limiting.has(key)) return true;
+  return isCpuBoundCurrent(machine, key, spec);
 }
 
 function upgradeSeen({ upgrade }: PlacedSpec, marker: Marker): Observation['upgrade'] {

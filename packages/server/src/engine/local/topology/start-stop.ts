@@ -71,7 +71,7 @@ export async function startServer(
   const server = await findServer(paths);
   const isStandby = isFile(join(paths.data, 'standby.signal'));
   if (server !== null) {
-    limitSoon(executor, key, spec.size, server);
+    limitSoon(executor, key, spec, server);
     if (!isStandby && executor.repositories.known().length > 0) heedArchiveTimeout(server);
   }
   // Members and nodes accept clients only while they are watched, and so does a server without a
