@@ -124,7 +124,7 @@ function againstHand(what: string, unit: string, ours: Case, theirs: Case): Row 
   });
 }
 
-/** A PgBouncer by hand before a service, as its user: only that user enters its socket directory. */
+/** A PgBouncer by hand before a service, as its user: no other enters its socket directory. */
 async function startByHand(
   cloud: Cloud,
   { id, port, password }: Service,

@@ -46,7 +46,7 @@ export function serverSettings({
   const timescaleWorkers = timescale ? Math.max(4, 2 + cores) : 0;
   const others = extensions.filter((name) => name !== 'timescaledb' && needsPreload(name));
   const otherWorkers = others.reduce((sum, name) => sum + (LIBRARIES[name]?.workers ?? 0), 0);
-  // [PG] 19.4.6: two for a statement, also where one processor is guaranteed: idle ones may be used.
+  // [PG] 19.4.6: two for a statement, also for a guarantee of one processor: idle ones are used.
   const gathered = Math.max(2, Math.floor(cores / 2));
   const quotaMb = storageGb === null ? Infinity : storageGb * 1000;
   const maxWalMb = Math.min(

@@ -6,7 +6,7 @@ import { isLowered, LOWERED } from './share-out.ts';
 type Server = {
   guaranteed: number;
   isLowered: boolean;
-  /** What it had used at the last look, in µs; null: it was not looked at. */
+  /** Its processor time at the last observation, in µs; null: there was none. */
   cpuUs: number | null;
 };
 

@@ -1,4 +1,4 @@
-/** What the disk of the data can write: measured once, at the first start. */
+/** The rate at which the disk of the data can be written: measured once, at the first start. */
 import { join } from 'node:path';
 import { isErrno, noneOf } from '../../../lib/processes.ts';
 import type { Layout } from './layout.ts';
@@ -8,7 +8,7 @@ const CHUNK_BYTES = 8 * 1024 ** 2;
 /** Long enough for some chunks on a slow disk, and not noticed in a first start. */
 const MEASURED_MS = 250;
 const MOST_BYTES = 256 * 1024 ** 2;
-/** What a disk counts as that could not be measured, in bytes a second: an ordinary one of a cloud. */
+/** The rate of a disk that could not be measured, in bytes a second: an ordinary one of a cloud. */
 const ASSUMED = 125e6;
 
 const fileOf = (data: string): string => join(data, 'disk-rate');

@@ -16,11 +16,11 @@ type Server = {
   id: string;
   limits: Limits;
   guaranteed: number;
-  /** What it may write, in bytes a second. */
+  /** It may write so many bytes a second. */
   limit: number;
-  /** Until then, by performance.now(), its limit is only lowered for the sake of others. */
+  /** Until then, by the clock of the counters, its limit is only lowered for the sake of others. */
   freeUntilMs: number;
-  /** What it had written at the last look, in bytes; null: it was not looked at. */
+  /** Its written bytes at the last observation; null: there was none. */
   written: number | null;
 };
 
@@ -56,13 +56,14 @@ export function createDiskShares(read: () => Counters | null, diskRate: number) 
   const servers = new Map<string, Server>();
   let rate = diskRate;
   let last: Counters | null = null;
+  const nowMs = (): number => read()?.atMs ?? 0;
 
   const setLimit = async (server: Server, limit: number): Promise<void> => {
     server.limit = limit;
     await writeRateLimit(server.limits, server.id, limit);
   };
 
-  const look = async (use: DiskUse, nowMs: number, seconds: number): Promise<void> => {
+  const look = async (use: DiskUse, atMs: number, seconds: number): Promise<void> => {
     const writers = [...servers.values()].map((server) => {
       const written = readWritten(server.limits, server.id);
       const grown = written === null || server.written === null ? 0 : written - server.written;
@@ -73,7 +74,7 @@ export function createDiskShares(read: () => Counters | null, diskRate: number) 
     const limits = shareRates(budgetOf(rate), writers);
     for (const [index, { server }] of writers.entries()) {
       const limit = limits[index] ?? server.limit;
-      const isKept = !isWanted && limit < server.limit && nowMs < server.freeUntilMs;
+      const isKept = !isWanted && limit < server.limit && atMs < server.freeUntilMs;
       // A group that is gone has no server.
       if (!isKept && isNotable(server, limit)) await setLimit(server, limit).catch(() => undefined);
     }
@@ -89,7 +90,7 @@ export function createDiskShares(read: () => Counters | null, diskRate: number) 
         limits,
         guaranteed,
         limit: 0,
-        freeUntilMs: performance.now() + FREE_MS,
+        freeUntilMs: nowMs() + FREE_MS,
         written: null,
       };
       servers.set(keyOf(limits, id), server);
@@ -100,7 +101,7 @@ export function createDiskShares(read: () => Counters | null, diskRate: number) 
     free: async (limits: Limits, id: string): Promise<void> => {
       const server = servers.get(keyOf(limits, id));
       if (server === undefined) return;
-      server.freeUntilMs = performance.now() + FREE_MS;
+      server.freeUntilMs = nowMs() + FREE_MS;
       // No work fails because of its rate.
       await setLimit(server, budgetOf(rate)).catch(() => undefined);
     },
@@ -133,7 +134,7 @@ function useBetween(before: Counters, now: Counters, seconds: number): DiskUse {
   };
 }
 
-/** The kernel's Documentation/block/stat.rst; sectors are of 512 bytes. @returns null: it is gone */
+/** The kernel's Documentation/block/stat.rst; sectors have 512 bytes. @returns null: it is gone */
 function readCounters(disk: string): Counters | null {
   try {
     const text = readFileSync(join('/sys/dev/block', disk, 'stat'), 'utf8');

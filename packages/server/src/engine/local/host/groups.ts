@@ -213,8 +213,8 @@ export async function writeRateLimit(
 }
 
 /**
- * Processor time of a server since its group was made, in µs. Read synchronously: the kernel answers
- * from memory, and the thread pool would take ten times as long.
+ * Processor time of a server since its group was made, in µs. Read synchronously: the kernel
+ * answers from memory, and the thread pool would take ten times as long.
  *
  * @returns null: it has no group, or the kernel does not count
  */
@@ -232,7 +232,7 @@ export function readCpuUs(limits: Limits, id: string): number | null {
   }
 }
 
-/** What a server has written to the disk of the data since its group was made, in bytes. */
+/** The bytes that a server has written to the disk of the data since its group was made. */
 export function readWritten(limits: Limits, id: string): number | null {
   switch (limits.kind) {
     case 'none':

@@ -21,30 +21,30 @@ describe('the weight of a server', () => {
   });
 });
 
-describe('what servers may write', () => {
+describe('the limits of writes', () => {
   const BUDGET = 400 * MIB;
   const quiet: Writer = { guaranteed: 500, rate: MIB, limit: 100 * MIB };
   const flood: Writer = { guaranteed: 500, rate: 100 * MIB, limit: 100 * MIB };
 
-  test('is all of it for one that writes alone', () => {
+  test('are all of the budget for one that writes alone', () => {
     expect(shareRates(BUDGET, [flood, quiet])).toEqual([398.5 * MIB, 100 * MIB]);
   });
-  test('goes by their guarantees where several would write more', () => {
+  test('go by guarantees where several servers would write more', () => {
     const larger = { ...flood, guaranteed: 1500 };
     const [small = 0, large = 0] = shareRates(BUDGET, [flood, larger, quiet]);
     expect([small, large]).toEqual([398.5 * MIB * 0.25, 398.5 * MIB * 0.75]);
   });
-  test('is the part of a flood at once when another begins', () => {
+  test('are parts at once when another flood begins', () => {
     const before = { ...flood, rate: 390 * MIB, limit: 400 * MIB };
     const begins = { ...quiet, rate: 90 * MIB };
     expect(shareRates(BUDGET, [before, begins])).toEqual([200 * MIB, 200 * MIB]);
   });
-  test('is never more together than the disk can, whoever floods', () => {
+  test('are never more together than the budget', () => {
     const floods = Array.from({ length: 40 }, () => flood);
     const sum = shareRates(BUDGET, floods).reduce((all, one) => all + one, 0);
     expect(sum).toBeLessThanOrEqual(BUDGET * 1.001);
   });
-  test('grows slowly again after a flood among many, so that bursts in turns gain nothing', () => {
+  test('grow slowly after a flood among many, so that bursts in turns gain nothing', () => {
     let one: Writer = { ...quiet, rate: 0, limit: 10 * MIB };
     const seen: number[] = [];
     for (let round = 0; round < 60; round++) {
@@ -56,11 +56,11 @@ describe('what servers may write', () => {
     expect(seen[3]).toBeLessThan(20 * MIB);
     expect(seen.at(-1)).toBe(100 * MIB);
   });
-  test('is more than a server writes that is not held up', () => {
+  test('are more than the rate of a server that is not held up', () => {
     const busy = { ...quiet, rate: 150 * MIB, limit: 400 * MIB };
     expect(shareRates(BUDGET, [busy])).toEqual([225 * MIB]);
   });
-  test('is the budget together, also where none is held up by its limit', () => {
+  test('are the budget together, also where none holds a server up', () => {
     const busy = { ...quiet, rate: 200 * MIB, limit: 300 * MIB };
     expect(shareRates(BUDGET, [busy, busy, quiet])).toEqual([
       199.25 * MIB,
@@ -70,9 +70,9 @@ describe('what servers may write', () => {
   });
 });
 
-describe('what the disk can write', () => {
+describe('the rate of the disk', () => {
   const RATE = 400 * MIB;
-  test('is at least what was seen', () => {
+  test('is at least one that was seen', () => {
     expect(judgeDisk(RATE, { rate: 500 * MIB, writeMs: 2 }, false)).toBe(500 * MIB);
   });
   test('is less when writes take long: its credit is used up', () => {

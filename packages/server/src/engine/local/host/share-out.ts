@@ -1,11 +1,11 @@
 /**
  * How the processors and the disk of a machine are shared by its servers, as pure functions. A size
- * is a guarantee: what others leave idle may be used by whoever needs it
+ * is a guarantee: a server may use what others leave idle
  * (docs/decisions/0101-guarantees.md).
  */
 import type { Size } from '@howdah/contract';
 
-/** What a shared service is sure of, in thousandths of a processor. */
+/** The guarantee of a shared service, in thousandths of a processor. */
 const SHARED_MILLIS = 100;
 
 /** The part of the processors that a size guarantees, in thousandths of one. */
@@ -31,7 +31,7 @@ export function isLowered({ guaranteed, used, isLowered: was }: CpuUse, isBusy: 
 
 /** The part of the disk's rate that is left for commits: with it, its queue stays short. */
 const ROOM_FOR_COMMITS = 1 / 5;
-/** Whoever writes this part of its limit would write more. */
+/** A server that writes this part of its limit would write more. */
 const HUNGRY = 0.8;
 /** The part of all that a server may write which has written little. */
 const AT_REST = 1 / 4;
@@ -42,10 +42,10 @@ const GROWTH = 1.1;
 /** The least limit, in bytes a second: below it a server gets nothing done. */
 const LEAST_RATE = 1024 ** 2;
 
-/** What the servers of a disk may write together, in bytes a second. */
+/** The rate at which the servers of a disk may write together, in bytes a second. */
 export const budgetOf = (diskRate: number): number => diskRate * (1 - ROOM_FOR_COMMITS);
 
-/** What a server may write that has written little, in bytes a second. */
+/** The limit of a server that has written little, in bytes a second. */
 export const restingRate = (budget: number): number => budget * AT_REST;
 
 /** A server that writes; rates and limits in bytes a second. */
@@ -56,9 +56,9 @@ export const isHungry = ({ rate, limit }: Writer): boolean => rate >= limit * HU
 
 /**
  * Shares out what may be written: nobody gets more than it can use, and what is left goes to the
- * others by their guarantees. So one that writes alone has nearly all of it. Who writes little may
- * begin with a quarter, so that its first commits do not wait; a limit that was low grows to this in
- * some ten seconds, so that bursts in turns gain nothing.
+ * others by their guarantees. So one that writes alone has nearly all of it. A server that writes
+ * little may begin with a quarter, so that its first commits do not wait; a limit that was low
+ * grows to this in some ten seconds, so that bursts in turns gain nothing.
  *
  * @param budget what all of them may write, in bytes a second
  * @returns the new limit of each
@@ -92,11 +92,11 @@ function levelOf(budget: number, writers: readonly Writer[], demands: readonly n
 const LONG_WRITE_MS = 20;
 const SHORT_WRITE_MS = 5;
 
-/** What a disk did since the last time. `writeMs`: the mean time of a write; null: none */
+/** The work of a disk since the last time. `writeMs`: the mean time of a write; null: none */
 export type DiskUse = { rate: number; writeMs: number | null };
 
 /**
- * What a disk can write, in bytes a second, after another look at it. A cloud's disks slow down when
+ * The rate of a disk, in bytes a second, after another observation. A cloud's disks slow down when
  * their credit is used up, and a first measurement may have met other work: a rate that was seen is
  * possible, one at which writes take long is too high, and while they are short more is tried.
  *

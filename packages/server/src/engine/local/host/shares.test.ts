@@ -1,4 +1,4 @@
-/** What is written into the files of cgroups, which are files of a directory here. */
+/** The files of cgroups are files of a directory here. */
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -55,7 +55,7 @@ describe('the disk', () => {
     const { quarter, limitOf } = await setUp();
     for (let n = 0; n < 50; n++) await quarter({ a: 0, b: 0 });
     expect([await limitOf('a'), await limitOf('b')]).toEqual([100, 100]);
-    // The first look at a server that was quiet finds where it begins.
+    // The first observation of a server that was quiet finds where it begins.
     for (let n = 0; n < 2; n++) await quarter({ a: 100, b: 0 });
     expect([await limitOf('a'), await limitOf('b')]).toEqual([400, 100]);
     await quarter({ a: 400, b: 100 });
@@ -106,7 +106,7 @@ describe('the processors', () => {
     return { second, weights };
   }
 
-  test('are weighed by guarantees, and who uses more than its own weighs less while others wait', async () => {
+  test('go by weights, and a server above its guarantee weighs less while others wait', async () => {
     const { second, weights } = await setUp();
     expect(await weights()).toEqual(['50', '50']);
     for (let n = 0; n < 3; n++) await second({ a: 1800, b: 100 }, 1);
@@ -115,7 +115,7 @@ describe('the processors', () => {
     expect(await weights()).toEqual(['50', '50']);
   });
 
-  test('are weighed as before where a processor is idle', async () => {
+  test('go by the same weights where a processor is idle', async () => {
     const { second, weights } = await setUp();
     for (let n = 0; n < 3; n++) await second({ a: 900, b: 100 }, 0.6);
     expect(await weights()).toEqual(['50', '50']);

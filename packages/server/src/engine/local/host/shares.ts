@@ -11,11 +11,11 @@ import { guaranteedMillis } from './share-out.ts';
 
 export type Shares = ReturnType<typeof createShares>;
 
-/** What copies are sure of together, as a part of the machine. */
+/** The guarantee of all copies together, as a part of the machine. */
 const COPIES_PART = 1 / 4;
 
 /**
- * @param diskRate what the disk can write, in bytes a second; null: writes are not limited here
+ * @param diskRate the rate of the disk, in bytes a second; null: writes are not limited here
  * @param cpuMillis the processors of the machine, in thousandths of one
  */
 export function createShares(limits: Limits, diskRate: number | null, cpuMillis: number) {
@@ -32,7 +32,7 @@ export function createShares(limits: Limits, diskRate: number | null, cpuMillis:
     await add(COPIES, cpuMillis * COPIES_PART);
   };
   return {
-    /** What the disk can write, in bytes a second; null: writes are not limited here. */
+    /** The rate of the disk, in bytes a second; null: writes are not limited here. */
     diskRate: (): number | null => writes?.rate() ?? null,
     /** Gives a server that has just become ready its shares. Its group is there. */
     add: (id: string, size: Size): Promise<void> => add(id, guaranteedMillis(size)),

@@ -93,7 +93,7 @@ export function replicationConf(
 
 /**
  * The worker that synchronises slots needs a database of the primary. The primary keeps the rows of
- * catalogs that the copies of the slots need ([PG] 47.2.3); no query on a standby makes it keep more.
+ * catalogs that copies of the slots need ([PG] 47.2.3); no query on a standby makes it keep more.
  */
 const SYNCHRONISING = ['sync_replication_slots = on', 'hot_standby_feedback = on'] as const;
 
