@@ -127,6 +127,7 @@ import {
   DeletedServiceSchema,
   MemberSchema,
   ServiceSchema,
+  WaitsSchema,
   WarningSchema,
 } from './schemas/services.ts';
 import {
@@ -151,6 +152,7 @@ export const NAMED_SCHEMAS = [
   ReadReplicaSetSchema,
   ReplicaStateSchema,
   ReadReplicaSetDetailSchema,
+  WaitsSchema,
   WarningSchema,
   ServiceSchema,
   CreateServiceBody,

@@ -1,8 +1,11 @@
 /**
- * A size of a service: CPU in thousandths of a core and memory in gigabytes, or a share of the
- * machine without limits.
+ * A size of a service: CPU in thousandths of a core, which is its guarantee, and memory in
+ * gigabytes, which is its limit. `shared` has a small guarantee and no limit.
  */
 export type Size = { cpuMillis: number; memoryGbs: number } | 'shared';
+
+/** The guarantee of the shared size, in thousandths of a core. */
+export const SHARED_CPU_MILLIS = 100;
 
 /** The sizes of a service, smallest first. One of the pair implies the other. */
 export const SERVICE_SIZES = [

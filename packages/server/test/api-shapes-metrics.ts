@@ -9,6 +9,10 @@ test('series have a point for each bucket', async () => {
   const names = (await call('GET', `/services/${id}/metrics/available-series`)).body['value'];
   expect(names).toEqual([
     'cpu_millis',
+    'cpu_guaranteed_millis',
+    'cpu_beyond_millis',
+    'cpu_wait_millis',
+    'write_wait_millis',
     'memory_bytes',
     'storage_bytes',
     'connections',
@@ -123,6 +127,8 @@ async function sampled() {
         connections: count,
         transactionsPerSecond: 0,
         lag: null,
+        cpuWaitMillis: 1500,
+        writeWaitMillis: null,
       })),
     );
   const read = async (body: Body): Promise<unknown> =>

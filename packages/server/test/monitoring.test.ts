@@ -1,7 +1,8 @@
 /** The metrics endpoint, and the board that is made for it: what the one names, the other has; and that Grafana can take it. */
 import { readFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { install, type Installation } from './harness.ts';
+import { connectTo, install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { until } from './until.ts';
 
@@ -64,6 +65,12 @@ afterAll(async () => {
   expect(await cloud?.destroy()).toEqual([]);
 });
 
+/** A figure of the first server of a service, in the last scrape. */
+function figureOf(name: string, id: string): number {
+  const line = new RegExp(`^howdah_service_${name}\\{service="${id}",node="0"\\} (.*)$`, 'm');
+  return Number(line.exec(text)?.[1]);
+}
+
 function familiesOf(scraped: string): Map<string, Set<string>> {
   const found = new Map<string, Set<string>>();
   let family = '';
@@ -105,6 +112,7 @@ const DECLARED: Record<string, string[]> = {
   howdah_replica_lag_seconds: ['service', 'node'],
   howdah_replica_following: ['service', 'node'],
   howdah_replica_serving: ['service', 'node'],
+  howdah_service_write_wait_millis: ['service', 'node'],
 };
 
 test('every label that the board asks for is on its metric', () => {
@@ -171,18 +179,41 @@ test('it has the shape that an import takes: ids, a grid without gaps in it or o
   expect([...used].toSorted()).toEqual(['datasource', 'instance', 'service']);
 });
 
+test('a service whose sessions want more processors than there are says that it waits', async () => {
+  const id = service.service_id;
+  const password = service.initial_password ?? '';
+  const sessions = await Promise.all(
+    Array.from({ length: Math.min(40, availableParallelism() * 2 + 2) }, () =>
+      connectTo(cloud, service, password),
+    ),
+  );
+  const loops = sessions.map((session) =>
+    session.query('select count(*) from generate_series(1, 1e12::bigint)').catch(() => undefined),
+  );
+  try {
+    await until('it waits for CPU', async () => {
+      await cloud.round('samples');
+      return (await cloud.get(id)).waits?.cpu !== undefined;
+    });
+    expect((await cloud.get(id)).waits?.cpu).toMatchObject({ millis: expect.any(Number) });
+    text = await scrape();
+    expect(figureOf('cpu_wait_millis', id)).toBeGreaterThanOrEqual(200);
+    expect(figureOf('cpu_guaranteed_millis', id)).toBe(500);
+  } finally {
+    for (const session of sessions) session.connection.stream.destroy();
+    await Promise.all(loops);
+  }
+  await until('it does not wait any more', async () => {
+    await cloud.round('samples');
+    return (await cloud.get(id)).waits === undefined;
+  });
+});
+
 test('a service is told of while it runs, and its figures go with it', async () => {
   const id = service.service_id;
   expect(text).toContain(`howdah_service_up{service="${id}",type="POSTGRES"} 1`);
   for (const name of ['memory_bytes', 'storage_bytes'])
-    expect(
-      Number(
-        new RegExp(`^howdah_service_${name}\\{service="${id}",node="0"\\} (.*)$`, 'm').exec(
-          text,
-        )?.[1],
-      ),
-      name,
-    ).toBeGreaterThan(1e6);
+    expect(figureOf(name, id), name).toBeGreaterThan(1e6);
   await cloud.request('POST', `/services/${id}/stop`);
   await cloud.until(id, 'PAUSED');
   expect(await scrape()).not.toContain(id);

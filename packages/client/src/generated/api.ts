@@ -2157,6 +2157,23 @@ export interface components {
             };
             node_states: components["schemas"]["ReplicaState"][];
         };
+        /** @description what the service waited for notably in the last minute; absent: for nothing */
+        Waits: {
+            /** @description processes that waited for a processor, in thousandths: 1500 are one and a half */
+            cpu?: {
+                /** @description in thousandths */
+                millis: number;
+                /** @description how many other services wanted the same; absent: unknown */
+                neighbours?: number;
+            };
+            /** @description the part of the time in which its writes were held back at its part of the disk */
+            writes?: {
+                /** @description in thousandths */
+                millis: number;
+                /** @description how many other services wanted the same; absent: unknown */
+                neighbours?: number;
+            };
+        };
         Warning: {
             /**
              * @description for programs
@@ -2235,6 +2252,7 @@ export interface components {
                 /** @description megabytes on disk; null while not running */
                 storage_mb: number | null;
             };
+            waits?: components["schemas"]["Waits"];
             read_replica_sets: components["schemas"]["ReadReplicaSet"][];
             resources: components["schemas"]["Resource"][];
             /** @description problems that need attention; absent when there are none */
@@ -3085,7 +3103,7 @@ export interface components {
             name: string;
             description: string;
             /** @enum {string} */
-            unit: "millicores" | "bytes" | "connections" | "1/s" | "seconds";
+            unit: "millicores" | "thousandths" | "bytes" | "connections" | "1/s" | "seconds";
             /** @description by which series can be filtered */
             labels: string[];
             /** @description how values can be combined; also in capitals */
@@ -3671,15 +3689,23 @@ export interface components {
             /** @description whether its admin keys manage projects and their limits */
             operator: boolean;
             limits: components["schemas"]["ProjectLimits"];
+            /** @description the sizes of its services and their replicas together */
             used: {
                 /** @description services */
                 services: number;
                 /** @description read replica sets */
                 replica_sets: number;
-                /** @description thousandths of a core */
+                /** @description thousandths of a core, which are guaranteed */
                 cpu_millis: number;
                 /** @description gigabytes */
                 memory_gbs: number;
+            };
+            /** @description of primaries and nodes of read replica sets, in the last minute */
+            in_use: {
+                /** @description thousandths of a core */
+                cpu_millis: number;
+                /** @description what of it is beyond the guarantees of the services */
+                cpu_beyond_millis: number;
             };
         };
         CreateProject: {

@@ -50,6 +50,10 @@ export const LogsSchema = Named(
 /** The series kept of every service, with their units in their names. */
 export const SERIES_NAMES = [
   'cpu_millis',
+  'cpu_guaranteed_millis',
+  'cpu_beyond_millis', // used beyond what is guaranteed
+  'cpu_wait_millis', // processes that waited for a processor
+  'write_wait_millis', // of the time, in which the disk was shared out and its writes waited
   'memory_bytes',
   'storage_bytes',
   'connections',
@@ -62,18 +66,19 @@ export type SeriesName = (typeof SERIES_NAMES)[number];
 
 /**
  * The series of Tiger Cloud that there is a measure for, by the names that its clients ask for. A
- * total is the limit of the size that the service has now; the shared size has none.
+ * total is that of the size that the service has now: of memory the limit, which the shared size
+ * has not, and of CPU the guarantee.
  * Source: the descriptions of MetricsSeriesRequest in openapi.yaml of github.com/timescale/tiger-cli.
  * Its names for disk operations, queries and jobs are missing: these are not sampled.
  */
 export const TIGER_SERIES = {
   timescale_cloud_system_cpu_usage_millicores: 'cpu_millis',
-  timescale_cloud_system_cpu_total_millicores: 'cpu_limit_millis',
+  timescale_cloud_system_cpu_total_millicores: 'cpu_guaranteed_millis',
   timescale_cloud_system_memory_usage_bytes: 'memory_bytes',
   timescale_cloud_system_memory_total_bytes: 'memory_limit_bytes',
   timescale_cloud_system_disk_usage_bytes: 'storage_bytes',
   timescale_cloud_database_num_connections: 'connections',
-} as const satisfies Record<string, SeriesName | 'cpu_limit_millis' | 'memory_limit_bytes'>;
+} as const satisfies Record<string, SeriesName | 'memory_limit_bytes'>;
 
 const ALL_SERIES = [...SERIES_NAMES, ...Object.keys(TIGER_SERIES)];
 
@@ -141,7 +146,14 @@ export const SeriesSchema = Named(
   }),
 );
 
-export const SERIES_UNITS = ['millicores', 'bytes', 'connections', '1/s', 'seconds'] as const;
+export const SERIES_UNITS = [
+  'millicores',
+  'thousandths',
+  'bytes',
+  'connections',
+  '1/s',
+  'seconds',
+] as const;
 
 export type SeriesUnit = (typeof SERIES_UNITS)[number];
 

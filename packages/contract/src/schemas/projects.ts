@@ -44,12 +44,22 @@ export const ProjectDetailsSchema = Named(
       description: 'whether its admin keys manage projects and their limits',
     }),
     limits: Ref(ProjectLimitsSchema),
-    used: Type.Object({
-      services: count('services'),
-      replica_sets: count('read replica sets'),
-      cpu_millis: count('thousandths of a core'),
-      memory_gbs: count('gigabytes'),
-    }),
+    used: Type.Object(
+      {
+        services: count('services'),
+        replica_sets: count('read replica sets'),
+        cpu_millis: count('thousandths of a core, which are guaranteed'),
+        memory_gbs: count('gigabytes'),
+      },
+      { description: 'the sizes of its services and their replicas together' },
+    ),
+    in_use: Type.Object(
+      {
+        cpu_millis: count('thousandths of a core'),
+        cpu_beyond_millis: count('what of it is beyond the guarantees of the services'),
+      },
+      { description: 'of primaries and nodes of read replica sets, in the last minute' },
+    ),
   }),
 );
 

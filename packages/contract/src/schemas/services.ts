@@ -47,6 +47,34 @@ export const WarningSchema = Named(
 
 export type Warning = Type.Static<typeof WarningSchema>;
 
+const wait = (description: string) =>
+  Type.Optional(
+    Type.Object(
+      {
+        millis: Type.Integer({ description: 'in thousandths' }),
+        neighbours: Type.Optional(
+          Type.Integer({ description: 'how many other services wanted the same; absent: unknown' }),
+        ),
+      },
+      { description },
+    ),
+  );
+
+export const WaitsSchema = Named(
+  'Waits',
+  Type.Object(
+    {
+      cpu: wait('processes that waited for a processor, in thousandths: 1500 are one and a half'),
+      writes: wait(
+        'the part of the time in which its writes were held back at its part of the disk',
+      ),
+    },
+    { description: 'what the service waited for notably in the last minute; absent: for nothing' },
+  ),
+);
+
+export type ServiceWaits = Type.Static<typeof WaitsSchema>;
+
 export const ServiceSchema = Named(
   'Service',
   Type.Object({
@@ -115,6 +143,7 @@ export const ServiceSchema = Named(
         description: 'megabytes on disk; null while not running',
       }),
     }),
+    waits: Type.Optional(Ref(WaitsSchema)),
     read_replica_sets: Type.Array(Ref(ReadReplicaSetSchema)),
     resources: Type.Array(Ref(ResourceSchema)),
     warnings: Type.Optional(

@@ -3,7 +3,7 @@ import { LIVE_STATUSES } from '@howdah/contract';
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { Regions } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
-import { latestSamples, type Sample } from '../store/samples.ts';
+import { latestSamples, type LatestSample } from '../store/samples.ts';
 import {
   countServicesByStatus,
   listReplicatedServices,
@@ -11,7 +11,6 @@ import {
 } from '../store/service-lists.ts';
 import type { ApiContext, App } from './context.ts';
 
-type Figures = Omit<Sample, 'at' | 'lag'>;
 type Gauges = ReturnType<typeof createGauges>;
 
 export function createMetrics(app: App, { store, regions, events, rounds }: ApiContext) {
@@ -48,12 +47,30 @@ function observeRequests(app: App, register: Registry): void {
   });
 }
 
+/** A figure of a server; null: not measured. */
+type Figure = (sample: LatestSample) => number | null;
+
 /** The figures of each server, and their parts of a sample. */
-const FIGURES: readonly { name: string; help: string; of: (sample: Figures) => number }[] = [
+const FIGURES: readonly { name: string; help: string; of: Figure }[] = [
   {
     name: 'cpu_millis',
     help: 'Thousandths of a core that a server of a service uses, of the last minute.',
     of: ({ cpuMillis }) => cpuMillis,
+  },
+  {
+    name: 'cpu_guaranteed_millis',
+    help: 'Thousandths of a core that the size of a service guarantees its server.',
+    of: ({ cpuGuaranteedMillis }) => cpuGuaranteedMillis,
+  },
+  {
+    name: 'cpu_wait_millis',
+    help: 'Processes of a server that waited for a processor, in thousandths, of the last minute.',
+    of: ({ cpuWaitMillis }) => cpuWaitMillis,
+  },
+  {
+    name: 'write_wait_millis',
+    help: 'Thousandths of the last minute in which the writes of a server were held back.',
+    of: ({ writeWaitMillis }) => writeWaitMillis,
   },
   {
     name: 'memory_bytes',
@@ -144,7 +161,10 @@ async function readServices(
       up.set({ service: id, type }, isUp ? 1 : 0);
   for (const sample of await latestSamples(store.db)) {
     const labels = { service: sample.serviceId, node: String(sample.node) };
-    for (const { gauge, of } of figures) gauge.set(labels, of(sample));
+    for (const { gauge, of } of figures) {
+      const figure = of(sample);
+      if (figure !== null) gauge.set(labels, figure);
+    }
   }
 }
 

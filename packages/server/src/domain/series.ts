@@ -23,7 +23,19 @@ type Column = SeriesName | (typeof TIGER_SERIES)[keyof typeof TIGER_SERIES];
 
 const COLUMNS: Record<Column, { unit: SeriesUnit; description: string }> = {
   cpu_millis: { unit: 'millicores', description: 'CPU that the server uses' },
-  cpu_limit_millis: { unit: 'millicores', description: 'CPU of the size that the service has now' },
+  cpu_guaranteed_millis: {
+    unit: 'millicores',
+    description: 'CPU that the size of the service guarantees, as it is now',
+  },
+  cpu_beyond_millis: { unit: 'millicores', description: 'CPU that it uses beyond its guarantee' },
+  cpu_wait_millis: {
+    unit: 'thousandths',
+    description: 'processes that waited for a processor, in the mean: 1500 are one and a half',
+  },
+  write_wait_millis: {
+    unit: 'thousandths',
+    description: 'part of the time in which its writes were held back at its part of the disk',
+  },
   memory_bytes: { unit: 'bytes', description: 'memory that the server uses, without caches' },
   memory_limit_bytes: { unit: 'bytes', description: 'memory of the size that it has now' },
   storage_bytes: { unit: 'bytes', description: 'disk that the data of the server uses' },

@@ -142,6 +142,19 @@ export type MajorCapability = { major: number } & TypeCapability;
 /** Whether something is possible, or why not and what adds it. */
 export type Possibility = { possible: true } | { possible: false; why: string };
 
+/**
+ * How long a server waited since the last time, in thousandths. `neighbours`: how many other
+ * services wanted the same meanwhile, in the mean; null: it is not known.
+ */
+export type Wait = { millis: number; neighbours: number | null };
+/** null: it is not measured. */
+export type Waits = {
+  /** Processes that waited for a processor: 1500 are one and a half, in the mean. */
+  cpu: Wait | null;
+  /** The part of the time in which its limit held its writes back. */
+  writes: Wait | null;
+};
+
 /** The resources that a running server of a service uses at one moment. */
 export type Usage = {
   /** The number of the server. */
@@ -152,6 +165,7 @@ export type Usage = {
   connections: number;
   /** Commits and rollbacks since the statistics began; the sampler turns them into a rate. */
   transactions: number;
+  waits: Waits;
   /** The lag of a standby or node; null for a primary. */
   lag: { bytes: number; seconds: number } | null;
 };

@@ -3,10 +3,13 @@
  * and keeps their backups: once a minute.
  */
 import pLimit from 'p-limit';
+import { isDeepStrictEqual } from 'node:util';
+import type { Usage } from '../engine/engine.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
 import { insertSamples, type Sample } from '../store/samples.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
+import { notableWaits } from '../domain/service/waits.ts';
 import {
   listParentsOfUnfinishedForks,
   listReadyServices,
@@ -87,8 +90,11 @@ async function sampleOne(
   if (parent === null) await keepBackups(sampler, id);
 }
 
+/** A sample with the rest of what the engine measured. */
+type Taken = Sample & Pick<Usage, 'waits'>;
+
 /** A sample of each server of a service; none if it has stopped meanwhile. */
-async function sample({ region, log, transactions }: Sampler, id: string): Promise<Sample[]> {
+async function sample({ region, log, transactions }: Sampler, id: string): Promise<Taken[]> {
   try {
     const used = await region.engine.observe.usage(id);
     const atMs = Date.now();
@@ -100,7 +106,14 @@ async function sample({ region, log, transactions }: Sampler, id: string): Promi
         before === undefined || usage.transactions < before.count
           ? 0
           : ((usage.transactions - before.count) / (atMs - before.atMs)) * 1000;
-      return { serviceId: id, at: new Date(atMs), transactionsPerSecond: rate, ...usage };
+      return {
+        serviceId: id,
+        at: new Date(atMs),
+        transactionsPerSecond: rate,
+        cpuWaitMillis: usage.waits.cpu?.millis ?? null,
+        writeWaitMillis: usage.waits.writes?.millis ?? null,
+        ...usage,
+      };
     });
   } catch (error) {
     log.info({ service: id, err: error }, 'could not sample a service');
@@ -109,7 +122,7 @@ async function sample({ region, log, transactions }: Sampler, id: string): Promi
 }
 
 /** The figures of a service are those of its primary, of a read replica set the sum over its nodes. */
-async function show(store: Store, samples: readonly Sample[]): Promise<void> {
+async function show(store: Store, samples: readonly Taken[]): Promise<void> {
   await store.db.transaction().execute(async (tx) => {
     const locked = samples[0] === undefined ? null : await lockService(tx, samples[0].serviceId);
     if (locked === null || locked.service.status !== 'READY') return;
@@ -122,14 +135,16 @@ async function show(store: Store, samples: readonly Sample[]): Promise<void> {
       milli_cpu: sum(({ cpuMillis }) => cpuMillis),
       storage_mb: mb(sum(({ storageBytes }) => storageBytes)),
     };
+    const waits = notableWaits(counted);
     const { memory_mb, milli_cpu, storage_mb } = locked.service;
     if (
       memory_mb === figures.memory_mb &&
       milli_cpu === figures.milli_cpu &&
-      storage_mb === figures.storage_mb
+      storage_mb === figures.storage_mb &&
+      isDeepStrictEqual(locked.service.waits, waits)
     )
       return;
-    await changeService(tx, locked.service, figures, locked.operation);
+    await changeService(tx, locked.service, { ...figures, waits }, locked.operation);
   });
 }
 

@@ -2,7 +2,7 @@
  * The SQL of exporters. The samples that they push are those of the table `samples`, from the time
  * `exported_until` of each service on: there is no other queue.
  */
-import type { ExporterType } from '@howdah/contract';
+import { SHARED_CPU_MILLIS, type ExporterType } from '@howdah/contract';
 import { randomUUID } from 'node:crypto';
 import { type Selectable, sql } from 'kysely';
 import type { PublicConfig } from '../domain/exporter/document.ts';
@@ -164,7 +164,9 @@ const EXPORTED = `
   case when s.parent_id is null and t.node = ${PRIMARY} then 'primary' else 'replica' end as role,
   t.cpu_millis, t.memory_bytes::float8 as memory_bytes, t.storage_bytes::float8 as storage_bytes,
   t.connections, t.transactions_per_second, t.lag_bytes::float8 as lag_bytes, t.lag_seconds,
-  s.cpu_millis as cpu_limit_millis, s.memory_gbs * 1073741824::float8 as memory_limit_bytes`;
+  t.cpu_wait_millis, t.write_wait_millis,
+  coalesce(s.cpu_millis, ${SHARED_CPU_MILLIS}) as cpu_guaranteed_millis,
+  s.memory_gbs * 1073741824::float8 as memory_limit_bytes`;
 
 const UNSENT = `t.service_id = s.id
   and t.at > greatest(s.exported_until, now() - interval '${PUSHED_WITHIN}')`;

@@ -1,6 +1,7 @@
 /** The SQL of projects: their limits and their usage. */
 import {
   PROJECT_LIMITS,
+  SHARED_CPU_MILLIS,
   type ProjectDetails,
   type ProjectLimit,
   type ProjectLimits,
@@ -79,6 +80,7 @@ export async function findProject(db: Db, id: string): Promise<ProjectDetails | 
     operator,
     limits: limitsOf(row),
     used: await usageOf(db, id),
+    in_use: await inUse(db, id),
   };
 }
 
@@ -118,6 +120,23 @@ export async function usageOf(db: Db, id: string): Promise<Record<ProjectLimit, 
     .where('project_id', '=', id)
     .executeTakeFirst();
   return row ?? { services: 0, replica_sets: 0, cpu_millis: 0, memory_gbs: 0 };
+}
+
+/** What the services of a project use now; a set is measured as the sum over its nodes. */
+async function inUse(db: Db, id: string): Promise<ProjectDetails['in_use']> {
+  const guaranteed = sql`coalesce(cpu_millis, ${sql.lit(SHARED_CPU_MILLIS)}) *
+    case when parent_id is null then 1 else nodes end`;
+  const row = await db
+    .selectFrom('services')
+    .select([
+      sql<number>`coalesce(sum(milli_cpu), 0)::int`.as('cpu_millis'),
+      sql<number>`coalesce(sum(greatest(0, milli_cpu - ${guaranteed})), 0)::int`.as(
+        'cpu_beyond_millis',
+      ),
+    ])
+    .where('project_id', '=', id)
+    .executeTakeFirstOrThrow();
+  return row;
 }
 
 function limitsOf(row: Selectable<Tables['projects']>): Required<ProjectLimits> {

@@ -1,5 +1,5 @@
 /** Samples of the resources that services use, and series made of them. */
-import type { SeriesFunction, SeriesName } from '@howdah/contract';
+import { SHARED_CPU_MILLIS, type SeriesFunction, type SeriesName } from '@howdah/contract';
 import { sql } from 'kysely';
 import type { Db } from './tables.ts';
 
@@ -17,7 +17,13 @@ export type Sample = {
   connections: number;
   transactionsPerSecond: number;
   lag: { bytes: number; seconds: number } | null;
+  /** As `waits` of the engine's usage has them; null: not measured. */
+  cpuWaitMillis: number | null;
+  writeWaitMillis: number | null;
 };
+
+/** A sample as figures, with the guarantee of the size that the service has now. */
+export type LatestSample = Omit<Sample, 'at' | 'lag'> & { cpuGuaranteedMillis: number };
 
 export async function insertSamples(db: Db, samples: readonly Sample[]): Promise<void> {
   if (samples.length === 0) return;
@@ -35,6 +41,8 @@ export async function insertSamples(db: Db, samples: readonly Sample[]): Promise
         transactions_per_second: sample.transactionsPerSecond,
         lag_bytes: sample.lag?.bytes ?? null,
         lag_seconds: sample.lag?.seconds ?? null,
+        cpu_wait_millis: sample.cpuWaitMillis,
+        write_wait_millis: sample.writeWaitMillis,
       })),
     )
     .onConflict((conflict) => conflict.doNothing())
@@ -45,11 +53,13 @@ export async function insertSamples(db: Db, samples: readonly Sample[]): Promise
  * The last sample of each server of running services, unless it is older than
  * two rounds of the sampler.
  */
-export async function latestSamples(db: Db): Promise<Omit<Sample, 'at' | 'lag'>[]> {
-  const { rows } = await sql<Omit<Sample, 'at' | 'lag'>>`
+export async function latestSamples(db: Db): Promise<LatestSample[]> {
+  const { rows } = await sql<LatestSample>`
     select distinct on (s.service_id, s.node)
            s.service_id as "serviceId", s.node, s.cpu_millis as "cpuMillis", s.memory_bytes::float8 as "memoryBytes",
-           s.storage_bytes::float8 as "storageBytes", s.connections, s.transactions_per_second as "transactionsPerSecond"
+           s.storage_bytes::float8 as "storageBytes", s.connections, s.transactions_per_second as "transactionsPerSecond",
+           s.cpu_wait_millis as "cpuWaitMillis", s.write_wait_millis as "writeWaitMillis",
+           coalesce(v.cpu_millis, ${sql.lit(SHARED_CPU_MILLIS)}) as "cpuGuaranteedMillis"
     from samples s join services v on v.id = s.service_id
     where s.at between now() - interval '150 seconds' and now() + interval '150 seconds' and v.status = 'READY' and v.project_id is not null and v.deleted_at is null
     order by s.service_id, s.node, s.at desc`.execute(db);
@@ -88,16 +98,21 @@ const AGGREGATE: Record<SeriesFunction, (bucketSeconds: number) => ReturnType<ty
   rate: (seconds) => sql`${INCREASE} / ${seconds}::float8`,
 };
 
-/** The limits of a service's size are no samples: they are the same for each of them. */
-const LIMITS = {
-  cpu_limit_millis: sql`(select cpu_millis from services where id = service_id)`,
+/** CPU that the size of a service guarantees. */
+const GUARANTEED = sql`(select coalesce(cpu_millis, ${sql.lit(SHARED_CPU_MILLIS)})
+  from services where id = service_id)`;
+
+/** What follows from the size of a service is no sample: the size is the one that it has now. */
+const OF_SIZE = {
+  cpu_guaranteed_millis: GUARANTEED,
+  cpu_beyond_millis: sql`greatest(0, cpu_millis - ${GUARANTEED})`,
   memory_limit_bytes: sql`(
     select memory_gbs * 1073741824::float8 from services where id = service_id)`,
 };
-export type SeriesColumn = SeriesName | keyof typeof LIMITS;
+export type SeriesColumn = SeriesName | keyof typeof OF_SIZE;
 
-function isLimit(name: SeriesColumn): name is keyof typeof LIMITS {
-  return Object.hasOwn(LIMITS, name);
+function isOfSize(name: SeriesColumn): name is keyof typeof OF_SIZE {
+  return Object.hasOwn(OF_SIZE, name);
 }
 
 /** The servers of a service that have samples in a span. */
@@ -142,7 +157,7 @@ export async function readSeries(
   query: SeriesQuery,
 ): Promise<Map<number, Map<number, number | null>>> {
   const { name, from, to, bucketSeconds, nodes, isTotal } = query;
-  const column = isLimit(name) ? LIMITS[name] : sql.ref(name);
+  const column = isOfSize(name) ? OF_SIZE[name] : sql.ref(name);
   const { rows } = await sql<{ node: number; bucket: number; value: number | null }>`
     select node, bucket, (${AGGREGATE[query.fn](bucketSeconds)})::float8 as value
     from (

@@ -85,8 +85,10 @@ export async function changeService(
   const changed = { ...before, ...change, operation_id: operation?.id ?? null };
   const status = serviceStatus(changed, operation);
   refuseUnknownTransition(before, status);
-  const usage = status === 'READY' ? {} : { memory_mb: null, milli_cpu: null, storage_mb: null };
-  const row: ServiceRow = { ...changed, ...usage, status, doc: '' };
+  const isRunning = status === 'READY';
+  const usage = isRunning ? {} : { memory_mb: null, milli_cpu: null, storage_mb: null };
+  const waits = isRunning ? changed.waits : null;
+  const row: ServiceRow = { ...changed, ...usage, waits, status, doc: '' };
   row.doc = JSON.stringify(serviceDocument(row));
   const {
     warnings,
@@ -96,6 +98,7 @@ export async function changeService(
     upgrade,
     upgraded,
     move,
+    waits: _waits,
     ...facts
   } = change;
   const after = await tx
@@ -110,6 +113,7 @@ export async function changeService(
         upgrade,
         upgraded,
         move,
+        waits,
         read_replica_sets: sets,
       }),
       operation_id: row.operation_id,

@@ -142,6 +142,7 @@ export interface Tables {
     | 'upgrade'
     | 'upgraded'
     | 'move'
+    | 'waits'
     | 'read_replica_sets'
     | 'warnings'
   >;
@@ -322,6 +323,8 @@ export interface Tables {
     transactions_per_second: number;
     lag_bytes: ColumnType<string | null, number | null, number | null>;
     lag_seconds: number | null;
+    cpu_wait_millis: number | null;
+    write_wait_millis: number | null;
   };
 }
 

@@ -15,7 +15,9 @@ const SAMPLE: ExportedSample = {
   transactions_per_second: 4.5,
   lag_bytes: 0,
   lag_seconds: null,
-  cpu_limit_millis: null,
+  cpu_wait_millis: 0,
+  write_wait_millis: null,
+  cpu_guaranteed_millis: 100,
   memory_limit_bytes: null,
 };
 

@@ -17,8 +17,11 @@ export type ExportedSample = {
   transactions_per_second: number;
   lag_bytes: number | null;
   lag_seconds: number | null;
-  /** The limits of the size; null: the shared size has none. */
-  cpu_limit_millis: number | null;
+  /** null: not measured. */
+  cpu_wait_millis: number | null;
+  write_wait_millis: number | null;
+  cpu_guaranteed_millis: number;
+  /** The limit of the size; null: the shared size has none. */
   memory_limit_bytes: number | null;
 };
 
@@ -29,6 +32,9 @@ type Column = (typeof TIGER_SERIES)[keyof typeof TIGER_SERIES] | keyof typeof OW
 /** Howdah's names, as `/metrics` has them (docs/monitoring.md). */
 const OWN_NAMES = {
   cpu_millis: 'howdah_service_cpu_millis',
+  cpu_guaranteed_millis: 'howdah_service_cpu_guaranteed_millis',
+  cpu_wait_millis: 'howdah_service_cpu_wait_millis',
+  write_wait_millis: 'howdah_service_write_wait_millis',
   memory_bytes: 'howdah_service_memory_bytes',
   storage_bytes: 'howdah_service_storage_bytes',
   connections: 'howdah_service_connections',

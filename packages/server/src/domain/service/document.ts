@@ -52,6 +52,7 @@ export function serviceDocument(row: ServiceRow): Service {
     ha_replicas: { replica_count: row.replica_count, sync_replica_count: row.sync_replica_count },
     metadata: { environment: row.environment },
     metrics: { memory_mb: row.memory_mb, milli_cpu: row.milli_cpu, storage_mb: row.storage_mb },
+    ...(row.waits === null ? {} : { waits: row.waits }),
     read_replica_sets: row.read_replica_sets,
     resources: [
       {

@@ -8,6 +8,7 @@ import type {
   LiveStatus,
   ReadReplicaSet,
   ServiceType,
+  ServiceWaits,
   SetPurpose,
   Warning,
 } from '@howdah/contract';
@@ -155,6 +156,8 @@ export type ServiceRow = {
   memory_mb: number | null;
   milli_cpu: number | null;
   storage_mb: number | null;
+  /** The notable waits of the last sample; null: there were none. */
+  waits: ServiceWaits | null;
   warnings: Warning[];
   operation_id: string | null;
   status: LiveStatus;
@@ -222,4 +225,4 @@ export type ServiceChange = Partial<
     | 'lease_until'
   >
 > &
-  Partial<Pick<ServiceRow, 'kept' | 'recovery' | 'upgrade' | 'upgraded' | 'move'>>;
+  Partial<Pick<ServiceRow, 'kept' | 'recovery' | 'upgrade' | 'upgraded' | 'move' | 'waits'>>;

@@ -148,6 +148,9 @@ function usageFigures(subject: Subject): Promise<void> {
       const isPlausible =
         cpuMillis >= 0 && connections >= 0 && transactions >= 0 && storageBytes > 1e6;
       assert.ok(isPlausible && memoryBytes > 1e6, JSON.stringify(one));
+      const { cpu, writes } = one.waits;
+      assert.ok((cpu?.millis ?? 0) >= 0 && (cpu?.neighbours ?? 0) >= 0, JSON.stringify(cpu));
+      assert.ok(writes === null || (writes.millis >= 0 && writes.millis <= 1000));
     }
   });
 }

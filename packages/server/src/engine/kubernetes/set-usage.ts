@@ -10,7 +10,7 @@ import { openSession, SAMPLE_DEADLINE_MS, SAMPLE_WAITS } from '../statements/ses
 import type { Region } from './region.ts';
 import type { ClusterState, ServerState } from './service/observed.ts';
 import { serverOf } from './statements.ts';
-import { COUNTS, resourcesOf, type Counted } from './usage.ts';
+import { COUNTS, NO_WAITS, resourcesOf, type Counted } from './usage.ts';
 
 /** In bytes, as the differences of positions are. In SQL of any search path. */
 const positionOf = (lsn: string): string =>
@@ -65,7 +65,7 @@ async function usageOf(
 ): Promise<Omit<Usage, 'lag'>> {
   const resources = await resourcesOf(region, cluster, n);
   // The nodes of a set are counted from 1.
-  return { node: n + 1, connections, transactions, storageBytes, ...resources };
+  return { node: n + 1, connections, transactions, storageBytes, ...resources, waits: NO_WAITS };
 }
 
 /** @param end the position of the primary; null: it did not answer */

@@ -45,7 +45,7 @@ export async function usageOf(region: Region, id: string): Promise<Usage[]> {
     throw new EngineUnavailable(region.cache.staleWhy() === null ? 'it has no primary' : NO_ANSWER);
   const { primary: node } = cluster;
   const resources = await resourcesOf(region, cluster, node);
-  return [{ node, ...(await count(region, id)), ...resources, lag: null }];
+  return [{ node, ...(await count(region, id)), ...resources, waits: NO_WAITS, lag: null }];
 }
 
 /** CPU time and memory of a server of a Cluster. @throws EngineUnavailable */
@@ -59,6 +59,9 @@ export async function resourcesOf(
   if (metrics === null) throw new EngineUnavailable(NO_METRICS);
   return resourcesIn(metrics);
 }
+
+/** The metrics API has no figures of waits. */
+export const NO_WAITS = { cpu: null, writes: null };
 
 const NO_METRICS =
   'the metrics API of its Kubernetes cluster (metrics.k8s.io) has no figures of its pod; they come ' +

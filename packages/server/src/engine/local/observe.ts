@@ -125,7 +125,8 @@ async function usageOf({ machine, topology, glances }: Local, id: string): Promi
     const server = await findServer(paths);
     if (server === null || !monitor.isConnected(key)) continue;
     const before = glances.get(key) ?? null;
-    const { usage, glance } = await measure(paths, key, server.postmaster, monitor, before);
+    const source = { monitor, shares: machine.shares };
+    const { usage, glance } = await measure(source, paths, key, server.postmaster, before);
     glances.set(key, glance);
     const { bytes, seconds } = lags.get(n) ?? { bytes: null, seconds: null };
     used.push({

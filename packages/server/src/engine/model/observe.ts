@@ -157,14 +157,25 @@ function usageOf(model: Model, id: string): Usage[] {
     const [cpuMillis, memoryGbs] =
       node.size === 'shared' ? [1000, 1] : [node.size.cpuMillis, node.size.memoryGbs];
     const rate = between([1, 20], seed, 'rate', service.id, node.n);
+    const usedMillis = between([5, Math.floor(cpuMillis * 0.4)], seed, 'cpu', ...question);
     const isFollower = node !== primaryOf(service);
     return {
       node: node.n,
-      cpuMillis: between([5, Math.floor(cpuMillis * 0.4)], seed, 'cpu', ...question),
+      cpuMillis: usedMillis,
       memoryBytes: between([60_000_000, Math.floor(memoryGbs * 4e8)], seed, 'memory', ...question),
       storageBytes: storageBytesOf(model, dataOwnerOf(model, service)),
       connections: between([1, 20], seed, 'connections', ...question),
       transactions: Math.floor((clock.nowMs() / 1000) * rate),
+      waits: {
+        cpu: {
+          millis: between([0, Math.floor(usedMillis * 0.6)], seed, 'cpu wait', ...question),
+          neighbours: between([0, 3], seed, 'cpu neighbours', ...question),
+        },
+        writes: {
+          millis: between([0, 120], seed, 'write wait', ...question),
+          neighbours: between([0, 3], seed, 'write neighbours', ...question),
+        },
+      },
       lag: isFollower && followers.includes(node) ? { bytes: 0, seconds: 0 } : null,
     };
   });

@@ -1,6 +1,7 @@
 /** The weights of servers among each other, by what each uses of the processors. */
 import { readFileSync } from 'node:fs';
 import { readCpuUs, writeWeight, type Limits } from './groups.ts';
+import { addContention, noContention, type Contention } from './neighbours.ts';
 import { isLowered, LOWERED } from './share-out.ts';
 
 type Server = {
@@ -8,6 +9,8 @@ type Server = {
   isLowered: boolean;
   /** Its processor time at the last observation, in µs; null: there was none. */
   cpuUs: number | null;
+  /** The rounds in which no processor was idle. */
+  busy: Contention;
 };
 
 /** Time of all processors since the start of the machine, in ticks. */
@@ -17,6 +20,8 @@ export type Ticks = { atMs: number; busy: number; all: number };
 const WINDOW_MS = 1000;
 /** A machine that is less busy has processors for all. */
 const BUSY = 0.95;
+/** Who uses so many thousandths of a processor is a neighbour whom others notice. */
+const NOTABLE_MILLIS = 100;
 
 export function createCpuShares(limits: Limits, read = readTicks) {
   const servers = new Map<string, Server>();
@@ -25,12 +30,17 @@ export function createCpuShares(limits: Limits, read = readTicks) {
   const weigh = (id: string, { guaranteed, isLowered: low }: Server): Promise<void> =>
     writeWeight(limits, id, low ? guaranteed * LOWERED : guaranteed);
 
-  const judge = async (id: string, server: Server, elapsedMs: number, isBusy: boolean) => {
+  /** What a server has used since the last look; null: this is the first. */
+  const look = (id: string, server: Server, elapsedMs: number): number | null => {
     const cpuUs = readCpuUs(limits, id);
     const before = server.cpuUs;
     server.cpuUs = cpuUs;
-    if (cpuUs === null || before === null) return;
-    const will = isLowered({ ...server, used: (cpuUs - before) / elapsedMs }, isBusy);
+    return cpuUs === null || before === null ? null : (cpuUs - before) / elapsedMs;
+  };
+
+  const judge = async (id: string, server: Server, used: number | null, isBusy: boolean) => {
+    if (used === null) return;
+    const will = isLowered({ ...server, used }, isBusy);
     if (will === server.isLowered) return;
     server.isLowered = will;
     await weigh(id, server);
@@ -39,11 +49,16 @@ export function createCpuShares(limits: Limits, read = readTicks) {
   return {
     /** @param guaranteed thousandths of a processor */
     add: async (id: string, guaranteed: number): Promise<void> => {
-      const server = { guaranteed, isLowered: false, cpuUs: null };
+      const server = { guaranteed, isLowered: false, cpuUs: null, busy: noContention() };
       servers.set(id, server);
       await weigh(id, server);
     },
     remove: (id: string): void => void servers.delete(id),
+    /** The rounds in which no processor was idle while a server ran; null: it has no share. */
+    busy: (id: string): Contention | null => {
+      const busy = servers.get(id)?.busy;
+      return busy === undefined ? null : { ...busy };
+    },
     /** Sets weights by what was used since the last time, once that is long enough ago. */
     shareOut: async (): Promise<void> => {
       const now = read();
@@ -53,10 +68,20 @@ export function createCpuShares(limits: Limits, read = readTicks) {
       if (before === null) return;
       const isBusy = now.busy - before.busy >= (now.all - before.all) * BUSY;
       const isEven = [...servers.values()].every((server) => !server.isLowered);
-      for (const [id, server] of servers) {
-        if (!isBusy && isEven) server.cpuUs = null;
+      if (!isBusy && isEven) {
+        for (const server of servers.values()) server.cpuUs = null;
+        return;
+      }
+      const elapsedMs = now.atMs - before.atMs;
+      const looks = [...servers].map(([id, server]) => {
+        return { id, server, used: look(id, server, elapsedMs) };
+      });
+      const using = looks.filter(({ used }) => used !== null && used >= NOTABLE_MILLIS);
+      const keys = using.map(({ id }) => id);
+      for (const { id, server, used } of looks) {
+        if (isBusy && used !== null) addContention(server.busy, elapsedMs, keys, id);
         // A group that is gone has no server.
-        else await judge(id, server, now.atMs - before.atMs, isBusy).catch(() => undefined);
+        await judge(id, server, used, isBusy).catch(() => undefined);
       }
     },
   };

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isErrno } from '../../../lib/processes.ts';
 import { groupPaths, readWritten, writeRateLimit, type Limits } from './groups.ts';
+import { addContention, noContention, type Contention } from './neighbours.ts';
 import {
   budgetOf,
   isHungry,
@@ -22,6 +23,8 @@ type Server = {
   freeUntilMs: number;
   /** Its written bytes at the last observation; null: there was none. */
   written: number | null;
+  /** The rounds in which its limit held it back. */
+  held: Contention;
 };
 
 /** Counters of the disk since the start of the machine. */
@@ -70,7 +73,11 @@ export function createDiskShares(read: () => Counters | null, diskRate: number) 
       server.written = written;
       return { server, ...server, rate: Math.max(0, grown / seconds) };
     });
-    const isWanted = writers.some(isHungry);
+    const hungry = writers.filter(isHungry);
+    const isWanted = hungry.length > 0;
+    const writing = writers.filter((one) => isHungry(one) || one.rate >= budgetOf(rate) * QUIET);
+    const keys = writing.map(({ id }) => id);
+    for (const { id, held } of hungry) addContention(held, seconds * 1000, keys, id);
     const limits = shareRates(budgetOf(rate), writers);
     for (const [index, { server }] of writers.entries()) {
       const limit = limits[index] ?? server.limit;
@@ -92,11 +99,17 @@ export function createDiskShares(read: () => Counters | null, diskRate: number) 
         limit: 0,
         freeUntilMs: nowMs() + FREE_MS,
         written: null,
+        held: noContention(),
       };
       servers.set(keyOf(limits, id), server);
       await setLimit(server, budgetOf(rate));
     },
     remove: (limits: Limits, id: string): void => void servers.delete(keyOf(limits, id)),
+    /** The rounds in which the limit of a server held it back; null: it has none. */
+    held: (limits: Limits, id: string): Contention | null => {
+      const held = servers.get(keyOf(limits, id))?.held;
+      return held === undefined ? null : { ...held };
+    },
     /** Has a server write at full speed for a moment; its part, if others write as well. */
     free: async (limits: Limits, id: string): Promise<void> => {
       const server = servers.get(keyOf(limits, id));

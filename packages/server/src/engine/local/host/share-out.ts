@@ -3,14 +3,11 @@
  * is a guarantee: a server may use what others leave idle
  * (docs/decisions/0101-guarantees.md).
  */
-import type { Size } from '@howdah/contract';
-
-/** The guarantee of a shared service, in thousandths of a processor. */
-const SHARED_MILLIS = 100;
+import { SHARED_CPU_MILLIS, type Size } from '@howdah/contract';
 
 /** The part of the processors that a size guarantees, in thousandths of one. */
 export const guaranteedMillis = (size: Size): number =>
-  size === 'shared' ? SHARED_MILLIS : size.cpuMillis;
+  size === 'shared' ? SHARED_CPU_MILLIS : size.cpuMillis;
 
 /** Who uses more than is guaranteed while others wait weighs this part of its weight. */
 export const LOWERED = 1 / 10;

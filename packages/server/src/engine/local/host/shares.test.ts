@@ -62,6 +62,22 @@ describe('the disk', () => {
     expect([await limitOf('a'), await limitOf('b')]).toEqual([200, 200]);
   });
 
+  test('says how long a limit held a server back, and how many others wrote meanwhile', async () => {
+    const { shares, quarter } = await setUp();
+    expect(shares.held(limits, 'a')).toEqual({ ms: 0, neighbourMs: 0 });
+    for (let n = 0; n < 50; n++) await quarter({ a: 0, b: 0 });
+    for (let n = 0; n < 2; n++) await quarter({ a: 100, b: 0 });
+    expect(shares.held(limits, 'a')).toEqual({ ms: 250, neighbourMs: 0 });
+    await quarter({ a: 400, b: 100 });
+    expect(shares.held(limits, 'a')).toEqual({ ms: 500, neighbourMs: 250 });
+    // One that writes, and less than it may, is not held back itself.
+    await quarter({ a: 200, b: 100 });
+    expect(shares.held(limits, 'b')).toEqual({ ms: 250, neighbourMs: 250 });
+    expect(shares.held(limits, 'a')).toEqual({ ms: 750, neighbourMs: 500 });
+    shares.remove(limits, 'a');
+    expect(shares.held(limits, 'a')).toBeNull();
+  });
+
   test('is free for work that a client waits for, and shared when others write', async () => {
     const { shares, quarter, limitOf } = await setUp();
     for (let n = 0; n < 50; n++) await quarter({ a: 0, b: 0 });
@@ -103,7 +119,7 @@ describe('the processors', () => {
       await contentOf('a', 'cpu.weight'),
       await contentOf('b', 'cpu.weight'),
     ];
-    return { second, weights };
+    return { shares, second, weights };
   }
 
   test('go by weights, and a server above its guarantee weighs less while others wait', async () => {
@@ -113,6 +129,19 @@ describe('the processors', () => {
     expect(await weights()).toEqual(['5', '50']);
     await second({ a: 400, b: 400 }, 1);
     expect(await weights()).toEqual(['50', '50']);
+  });
+
+  test('say how long none was idle, and how many others used them meanwhile', async () => {
+    const { shares, second } = await setUp();
+    for (let n = 0; n < 3; n++) await second({ a: 900, b: 50 }, 0.6);
+    expect(shares.busy('a')).toEqual({ ms: 0, neighbourMs: 0 });
+    // The first look at a server finds where it begins.
+    for (let n = 0; n < 3; n++) await second({ a: 1800, b: 50 }, 1);
+    expect(shares.busy('a')).toEqual({ ms: 2000, neighbourMs: 0 });
+    expect(shares.busy('b')).toEqual({ ms: 2000, neighbourMs: 2000 });
+    await second({ a: 1500, b: 500 }, 1);
+    expect(shares.busy('a')).toEqual({ ms: 3000, neighbourMs: 1000 });
+    expect(shares.busy('c')).toBeNull();
   });
 
   test('go by the same weights where a processor is idle', async () => {

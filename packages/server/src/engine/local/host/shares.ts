@@ -7,6 +7,7 @@ import type { Size } from '@howdah/contract';
 import { createCpuShares } from './cpu-shares.ts';
 import { sharesOfDisk } from './disk-shares.ts';
 import { COPIES, diskOf, joinGroups, makeGroup, type Limits } from './groups.ts';
+import type { Contention } from './neighbours.ts';
 import { guaranteedMillis } from './share-out.ts';
 
 export type Shares = ReturnType<typeof createShares>;
@@ -48,6 +49,11 @@ export function createShares(limits: Limits, diskRate: number | null, cpuMillis:
       // A copy is made all the same.
       copies.then(() => joinGroups(limits, COPIES, [pid])).catch(() => (copies = null));
     },
+    /** How long others had to be considered; null: nobody shares it out. */
+    contention: (id: string): { cpu: Contention | null; writes: Contention | null } => ({
+      cpu: cpu?.busy(id) ?? null,
+      writes: writes?.held(limits, id) ?? null,
+    }),
     /** Looks at what was used since the last time. */
     shareOut: async (): Promise<void> => {
       await cpu?.shareOut();

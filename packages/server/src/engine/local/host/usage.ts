@@ -4,11 +4,14 @@ import type { Usage } from '../../engine.ts';
 import { bytesBelow } from './space.ts';
 import type { InstancePaths } from './layout.ts';
 import { SLOTS_ROLE } from '../postgres/files.ts';
+import type { Shares } from './shares.ts';
+import { waitsBetween, type WaitCounters } from './waits.ts';
 import type { Monitor } from '../postgres/monitor.ts';
 import {
   childrenOf,
   findProcess,
   proportionalBytes,
+  runDelayNs,
   type Process,
 } from '../../../lib/processes.ts';
 
@@ -25,14 +28,15 @@ export type Glance = {
   startTicks: string;
   walPosition: string;
   storageBytes: number;
+  waits: WaitCounters;
 };
 
 /** @param before the glance that the last call returned, or null */
 export async function measure(
+  { monitor, shares }: { monitor: Monitor; shares: Pick<Shares, 'contention'> },
   paths: InstancePaths,
   id: string,
   postmaster: Process,
-  monitor: Monitor,
   before: Glance | null,
 ): Promise<{ usage: Omit<Usage, 'node' | 'lag'>; glance: Glance }> {
   const pids = [postmaster.pid, ...(await childrenOf(postmaster.pid))];
@@ -42,6 +46,7 @@ export async function measure(
   const cpuTicks =
     processes.reduce((sum, found) => sum + found.cpuTicks, 0) + (processes[0]?.childCpuTicks ?? 0);
   const atMs = Date.now();
+  const waits = { atMs, processes: runDelaysOf(processes), ...shares.contention(id) };
   const [row] = await monitor.query<{ connections: number; transactions: string; wal: string }>(
     id,
     `select (select count(*)::int from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()
@@ -63,7 +68,17 @@ export async function measure(
       storageBytes,
       connections: row?.connections ?? 0,
       transactions: Number(row?.transactions ?? 0),
+      waits: waitsBetween(same?.waits ?? null, waits),
     },
-    glance: { atMs, cpuTicks, startTicks: postmaster.startTicks, walPosition, storageBytes },
+    glance: { atMs, cpuTicks, startTicks: postmaster.startTicks, walPosition, storageBytes, waits },
   };
+}
+
+/** What each process has waited for a processor, in ns; null: the kernel does not count it. */
+function runDelaysOf(processes: readonly Process[]): Map<string, number> | null {
+  const delays = processes.flatMap(({ pid, startTicks }) => {
+    const ns = runDelayNs(pid);
+    return ns === null ? [] : [[`${pid} ${startTicks}`, ns] as const];
+  });
+  return delays.length === 0 ? null : new Map(delays);
 }
