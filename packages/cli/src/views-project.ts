@@ -28,6 +28,11 @@ export const PROJECT_DETAIL_VIEW: View<Schemas['ProjectDetails']> = {
         ] as const,
     ),
     [
+      'CPU IN USE',
+      ({ in_use: { cpu_millis: used, cpu_beyond_millis: beyond } }) =>
+        `${used}${beyond === 0 ? '' : `, ${beyond} of it beyond the guarantees`}`,
+    ],
+    [
       'BACKUP RETENTION',
       ({ limits: { backup_retention_days: most } }) => `${most ?? RETENTION_DAYS.max} days at most`,
     ],

@@ -2,6 +2,8 @@
 import type { Schemas } from '@howdah/client';
 import { placeOf } from '@howdah/contract/connect';
 import { partsOf } from '@howdah/contract/service-parts';
+import { SHARED_CPU_MILLIS } from '@howdah/contract/sizes';
+import { waitingNote } from '@howdah/contract/waits';
 import { endpointOf, poolerOf, variablesOf } from './address.ts';
 import { tookMs } from './follow.ts';
 import { dateAndDistance, relative } from './moment.ts';
@@ -59,6 +61,8 @@ export const serviceView = (
         `${resources[0]?.spec.storage_gb ?? 0} GB`,
     ],
     ['CPU BOUND', ({ resources }) => boundOf(resources[0]?.spec.cpu_bound)],
+    ['CPU IN USE', cpuInUseOf],
+    ['JUST NOW', (service) => waitingNote(service) ?? ''],
     ['POSTGRESQL', ({ pg_version: version }) => version ?? ''],
     ['CREATED', ({ created }) => dateAndDistance(created)],
   ],
@@ -384,6 +388,14 @@ function named(id: string, nameOf: NameOf = noNames): string {
 
 function placeOrNone(endpoint: Schemas['Endpoint'] | undefined): string {
   return endpoint === undefined ? '' : placeOf(endpoint);
+}
+
+function cpuInUseOf({ metrics, resources }: Service): string {
+  const { milli_cpu: used } = metrics;
+  if (used === null) return '';
+  const guaranteed = resources[0]?.spec.cpu_millis ?? SHARED_CPU_MILLIS;
+  const beyond = used > guaranteed ? `, ${(used - guaranteed) / 1000} of it beyond` : '';
+  return `${used / 1000}${beyond} (guarantee: ${guaranteed / 1000})`;
 }
 
 function coresOf(cpuMillis: number | undefined): string {

@@ -33,7 +33,8 @@ export const SERVICE = {
   connection_pooler: pooler,
   ha_replicas: { replica_count: 1, sync_replica_count: 1 },
   metadata: { environment: 'PROD' },
-  metrics: { memory_mb: 142, milli_cpu: 31, storage_mb: 512 },
+  metrics: { memory_mb: 142, milli_cpu: 1310, storage_mb: 512 },
+  waits: { cpu: { millis: 640, neighbours: 1 }, writes: { millis: 410, neighbours: 2 } },
   read_replica_sets: [set],
   resources: [
     {
@@ -160,6 +161,7 @@ export const projectDetails = {
     backup_retention_days: 30,
   },
   used: { services: 2, replica_sets: 1, cpu_millis: 2000, memory_gbs: 8 },
+  in_use: { cpu_millis: 1310, cpu_beyond_millis: 310 },
 };
 
 export const key = {

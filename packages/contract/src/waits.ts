@@ -3,14 +3,14 @@ import { SHARED_CPU_MILLIS } from './sizes.ts';
 
 type Wait = { readonly millis: number; readonly neighbours?: number | undefined };
 
-/** What of a service the sentence needs. */
+/** The parts of a service that the sentence needs. */
 type Waiting = {
   readonly waits?: { readonly cpu?: Wait | undefined; readonly writes?: Wait | undefined };
   readonly metrics: { readonly milli_cpu: number | null };
   readonly resources: readonly { readonly spec: { readonly cpu_millis?: number | undefined } }[];
 };
 
-/** What a service is waiting for, and who else wants it; null: it does not wait notably. */
+/** The reason of a notable wait of a service, and who else wants the same; null: there is none. */
 export function waitingNote({ waits, metrics, resources }: Waiting): string | null {
   const guaranteed = resources[0]?.spec.cpu_millis ?? SHARED_CPU_MILLIS;
   const isBeyond = (metrics.milli_cpu ?? 0) > guaranteed;

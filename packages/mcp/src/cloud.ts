@@ -9,6 +9,7 @@ import {
 } from '@howdah/client';
 import { uriOf } from '@howdah/contract/connect';
 import { simulationNote } from '@howdah/contract/simulated';
+import { waitingNote } from '@howdah/contract/waits';
 import { isId, refusalOfCall, type Environment, type Permission } from '@howdah/contract';
 import { Problem } from './problem.ts';
 
@@ -92,6 +93,7 @@ export function describe(service: Service) {
   } = service;
   const size = resources[0]?.spec;
   const simulated = simulationNote(service);
+  const waiting = waitingNote(service);
   return {
     service_id,
     name,
@@ -105,6 +107,7 @@ export function describe(service: Service) {
     created,
     replicas: ha_replicas.replica_count,
     uses: metrics,
+    ...(waiting === null ? {} : { just_now: waiting }),
     ...(forked_from === undefined ? {} : { forked_from: forked_from.service_id }),
     ...(simulated === null ? {} : { note: simulated }),
     ...(warnings === undefined || warnings.length === 0 ? {} : { warnings }),

@@ -179,7 +179,7 @@ test('it has the shape that an import takes: ids, a grid without gaps in it or o
   expect([...used].toSorted()).toEqual(['datasource', 'instance', 'service']);
 });
 
-test('a service whose sessions want more processors than there are says that it waits', async () => {
+test('a service whose sessions want more processors than there are waits', async () => {
   const id = service.service_id;
   const password = service.initial_password ?? '';
   const sessions = await Promise.all(

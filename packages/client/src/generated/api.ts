@@ -2084,9 +2084,9 @@ export interface components {
         Resource: {
             id: string;
             spec: {
-                /** @description thousandths of a core; absent for a shared size */
+                /** @description thousandths of a core, the guarantee; absent for a shared size */
                 cpu_millis?: number;
-                /** @description gigabytes; absent for a shared size */
+                /** @description gigabytes, the limit; absent for a shared size */
                 memory_gbs?: number;
                 /** @description gigabytes that each server of it may take of the disk: data, WAL, temporary files and logs, the primary with the WAL archive; beyond it the service is read-only */
                 storage_gb: number;

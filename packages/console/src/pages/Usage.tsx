@@ -14,7 +14,7 @@ import ui from './project.module.css';
 const COUNTED = [
   { name: 'services', label: 'Services', show: String },
   { name: 'replica_sets', label: 'Read replica sets', show: String },
-  { name: 'cpu_millis', label: 'CPU', show: cores },
+  { name: 'cpu_millis', label: 'CPU guaranteed', show: cores },
   { name: 'memory_gbs', label: 'Memory', show: (gbs: number) => `${gbs} GB` },
 ] as const;
 
@@ -29,7 +29,7 @@ export function Usage() {
       />
       <div className={ui.stack}>
         <Load query={query}>
-          {({ name, created, used, limits }) => (
+          {({ name, created, used, in_use: inUse, limits }) => (
             <Card
               title={name}
               hint={
@@ -62,6 +62,14 @@ export function Usage() {
                     </div>
                   );
                 })}
+                <div className={`${classes.meterHead} num`}>
+                  <span>CPU in use now</span>
+                  <span>
+                    {cores(inUse.cpu_millis)}
+                    {inUse.cpu_beyond_millis > 0 &&
+                      `, ${cores(inUse.cpu_beyond_millis)} of it beyond the guarantees`}
+                  </span>
+                </div>
                 <div className={`${classes.meterHead} num`}>
                   <span>Longest backup retention</span>
                   <span>{days(limits.backup_retention_days ?? RETENTION_DAYS.max)}</span>
@@ -108,7 +116,7 @@ function Machine({ region: { code, capacity, committed } }: { region: Region }) 
         {committed?.over !== undefined && (
           <p className={classes.hint}>
             The sizes of the services are more than there is: {committed.over}. They work until they
-            use it at the same time.
+            use it at the same time; then each has its part of the CPU.
           </p>
         )}
       </div>

@@ -50,10 +50,12 @@ export const ResourceSchema = Named(
     id: Type.String(),
     spec: Type.Object({
       cpu_millis: Type.Optional(
-        Type.Integer({ description: 'thousandths of a core; absent for a shared size' }),
+        Type.Integer({
+          description: 'thousandths of a core, the guarantee; absent for a shared size',
+        }),
       ),
       memory_gbs: Type.Optional(
-        Type.Integer({ description: 'gigabytes; absent for a shared size' }),
+        Type.Integer({ description: 'gigabytes, the limit; absent for a shared size' }),
       ),
       storage_gb: Type.Integer({
         description:

@@ -51,14 +51,17 @@ export function addProjectTools(server: McpServer, { client, projectId }: Cloud)
       input: nothing,
     },
     async () => {
-      const { used, limits } = body(
+      const { used, in_use, limits } = body(
         await client.GET('/projects/{project_id}', {
           params: { path: { project_id: await projectId() } },
         }),
       );
       return {
-        summary: `${used.services} services and ${used.replica_sets} read replica sets, ${used.cpu_millis / 1000} cores, ${used.memory_gbs} GB.`,
-        data: { used, limits },
+        summary:
+          `${used.services} services and ${used.replica_sets} read replica sets, ` +
+          `${used.cpu_millis / 1000} cores guaranteed, ${in_use.cpu_millis / 1000} in use, ` +
+          `${used.memory_gbs} GB.`,
+        data: { used, in_use, limits },
       };
     },
   );

@@ -97,7 +97,7 @@ export async function proportionalBytes(pid: number): Promise<number> {
   return Number(/^(?:Pss|RssAnon):\s+(\d+) kB/m.exec(rollup ?? '')?.[1] ?? 0) * 1024;
 }
 
-/** What a process has waited for a processor, in ns; null: it is gone, or the kernel counts none. */
+/** The wait of a process for a processor, in ns; null: it is gone, or the kernel does not count. */
 export function runDelayNs(pid: number): number | null {
   const waited = /^\d+ (\d+) /.exec(readNow(`/proc/${pid}/schedstat`) ?? '')?.[1];
   return waited === undefined ? null : Number(waited);

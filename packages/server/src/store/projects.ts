@@ -122,7 +122,7 @@ export async function usageOf(db: Db, id: string): Promise<Record<ProjectLimit, 
   return row ?? { services: 0, replica_sets: 0, cpu_millis: 0, memory_gbs: 0 };
 }
 
-/** What the services of a project use now; a set is measured as the sum over its nodes. */
+/** The use by the services of a project; a set is measured as the sum over its nodes. */
 async function inUse(db: Db, id: string): Promise<ProjectDetails['in_use']> {
   const guaranteed = sql`coalesce(cpu_millis, ${sql.lit(SHARED_CPU_MILLIS)}) *
     case when parent_id is null then 1 else nodes end`;

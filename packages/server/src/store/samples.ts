@@ -57,7 +57,8 @@ export async function latestSamples(db: Db): Promise<LatestSample[]> {
   const { rows } = await sql<LatestSample>`
     select distinct on (s.service_id, s.node)
            s.service_id as "serviceId", s.node, s.cpu_millis as "cpuMillis", s.memory_bytes::float8 as "memoryBytes",
-           s.storage_bytes::float8 as "storageBytes", s.connections, s.transactions_per_second as "transactionsPerSecond",
+           s.storage_bytes::float8 as "storageBytes", s.connections,
+           s.transactions_per_second as "transactionsPerSecond",
            s.cpu_wait_millis as "cpuWaitMillis", s.write_wait_millis as "writeWaitMillis",
            coalesce(v.cpu_millis, ${sql.lit(SHARED_CPU_MILLIS)}) as "cpuGuaranteedMillis"
     from samples s join services v on v.id = s.service_id
@@ -102,7 +103,7 @@ const AGGREGATE: Record<SeriesFunction, (bucketSeconds: number) => ReturnType<ty
 const GUARANTEED = sql`(select coalesce(cpu_millis, ${sql.lit(SHARED_CPU_MILLIS)})
   from services where id = service_id)`;
 
-/** What follows from the size of a service is no sample: the size is the one that it has now. */
+/** Figures of the size that a service has now, which are no samples. */
 const OF_SIZE = {
   cpu_guaranteed_millis: GUARANTEED,
   cpu_beyond_millis: sql`greatest(0, cpu_millis - ${GUARANTEED})`,

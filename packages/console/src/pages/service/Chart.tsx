@@ -14,18 +14,22 @@ export type NodeLine = {
   points: Schemas['Series']['data'];
   last: string;
   line: string;
+  /** Its values in words, where lines of a chart have different units. */
+  show?: (value: number) => string;
 };
 
-/** A chart of one series, with a line for each node. */
+/** A chart with a line for each node, or for each series of each node. */
 export function Chart({
   title,
   nodes,
   show,
+  mark,
   onZoom,
 }: {
   title: string;
   nodes: readonly NodeLine[];
   show: (value: number) => string;
+  mark: number | null;
   onZoom: Zoom;
 }) {
   const { ref, width, height } = useElementSize();
@@ -46,6 +50,7 @@ export function Chart({
         dark,
         lines: lines.split(' '),
         show: (value) => current.current.show(value),
+        mark,
         onPoint: setIndex,
         onZoom: (window) => current.current.onZoom(window),
       }),
@@ -57,13 +62,13 @@ export function Chart({
       plot.current = null;
       made.destroy();
     };
-  }, [width, height, dark, lines]);
+  }, [width, height, dark, lines, mark]);
 
   // Every node has a point for every bucket.
   useEffect(() => {
     const times = nodes[0]?.points.map(({ time }) => Date.parse(time) / 1000) ?? [];
     plot.current?.setData([times, ...nodes.map(({ points }) => points.map(({ value }) => value))]);
-  }, [nodes, width, height, dark, lines]);
+  }, [nodes, width, height, dark, lines, mark]);
 
   const times = nodes[0]?.points ?? [];
   const pick = (to: number): void => {
@@ -144,9 +149,9 @@ function valuesAt(
   if (time === undefined) return ['no measurements'];
   return [
     fullTime(time),
-    ...nodes.map(({ name, points }) => {
+    ...nodes.map(({ name, points, show: own = show }) => {
       const value = points[index]?.value ?? null;
-      const text = value === null ? 'not measured' : show(value);
+      const text = value === null ? 'not measured' : own(value);
       return nodes.length === 1 ? text : `${name}: ${text}`;
     }),
   ];

@@ -1,12 +1,13 @@
 /** The resource usage of the service, over time. Dragging over a chart zooms all charts. */
+import { SHARED_CPU_MILLIS } from '@howdah/contract/sizes';
 import { Button, SegmentedControl, useComputedColorScheme } from '@mantine/core';
 import { keepPreviousData, useQueries, useQuery } from '@tanstack/react-query';
 import type { Schemas } from '@howdah/client';
 import { useEffect, useMemo, useState } from 'react';
 import { seriesNamesQuery, seriesQuery, type SeriesRange } from '../../api.ts';
 import { Card, Unread } from '../../components/ui.tsx';
-import { bytes, duration } from '../../format.ts';
-import { useMembers, useServiceId } from '../../live.ts';
+import { bytes, cores, duration } from '../../format.ts';
+import { useMembers, useServiceId, useThisService } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { Chart, type NodeLine } from './Chart.tsx';
 import charts from './charts.module.css';
@@ -23,23 +24,49 @@ const SAMPLE_SECONDS = 60;
 
 const figure = (n: number): string => String(n < 10 ? Number(n.toPrecision(2)) : Math.round(n));
 
-type Shown = { title: string; show: (value: number) => string };
-const SERIES: Record<string, Shown> = {
-  cpu_millis: { title: 'CPU', show: (millis) => `${figure(millis / 1000)} CPU` },
-  memory_bytes: { title: 'Memory', show: bytes },
-  storage_bytes: { title: 'Storage', show: bytes },
-  connections: { title: 'Connections', show: figure },
-  transactions_per_second: { title: 'Transactions per second', show: figure },
-  lag_bytes: { title: 'Lag of standbys, in bytes', show: bytes },
-  lag_seconds: { title: 'Lag of standbys, in time', show: (seconds) => duration(seconds * 1000) },
-};
-const seriesOf = (name: string): Shown =>
-  SERIES[name] ?? { title: name.replaceAll('_', ' '), show: figure };
+type Show = (value: number) => string;
+/** A series of a chart; the label and the words are its own where a chart has several. */
+type Shown = { name: string; label?: string; show?: Show };
+/** `show`: values of its axis in words; `hasGuarantee`: whether the guarantee is a line in it. */
+type ChartOf = { title: string; show: Show; series: readonly Shown[]; hasGuarantee?: boolean };
 
-/** The colours of the nodes. */
+const cpus: Show = (millis) => `${figure(millis / 1000)} CPU`;
+const one = (name: string, title: string, show: Show): ChartOf => ({
+  title,
+  show,
+  series: [{ name }],
+});
+
+const CHARTS: readonly ChartOf[] = [
+  { ...one('cpu_millis', 'CPU', cpus), hasGuarantee: true },
+  {
+    title: 'Waiting',
+    show: (millis) => figure(millis / 1000),
+    series: [
+      {
+        name: 'cpu_wait_millis',
+        label: 'for CPU',
+        show: (millis) => `${figure(millis / 1000)} processes`,
+      },
+      {
+        name: 'write_wait_millis',
+        label: 'for the disk',
+        show: (millis) => `${figure(millis / 10)} % of the time`,
+      },
+    ],
+  },
+  one('memory_bytes', 'Memory', bytes),
+  one('storage_bytes', 'Storage', bytes),
+  one('connections', 'Connections', figure),
+  one('transactions_per_second', 'Transactions per second', figure),
+  one('lag_bytes', 'Lag of standbys, in bytes', bytes),
+  one('lag_seconds', 'Lag of standbys, in time', (seconds) => duration(seconds * 1000)),
+];
+
+/** The colours of the nodes, and of the series of each. */
 const LINES = {
-  light: ['#0f766e', '#b45309', '#1d4ed8'],
-  dark: ['#2dd4bf', '#fbbf24', '#93c5fd'],
+  light: ['#0f766e', '#b45309', '#1d4ed8', '#7e22ce', '#be123c', '#4d7c0f'],
+  dark: ['#2dd4bf', '#fbbf24', '#93c5fd', '#d8b4fe', '#fda4af', '#bef264'],
 } as const;
 
 export function Metrics() {
@@ -50,14 +77,16 @@ export function Metrics() {
   const nowMs = useMinute();
   const { data: listed, error } = useQuery(seriesNamesQuery(project.id, id));
   // Series are listed under Tiger's names as well.
-  const names = listed?.filter((name) => Object.hasOwn(SERIES, name));
+  const shown =
+    listed && CHARTS.filter(({ series: [first] }) => listed.includes(first?.name ?? ''));
+  const names = (shown ?? []).flatMap(({ series: parts }) => parts.map(({ name }) => name));
   const { data: members } = useMembers();
   // Members are read often, for their lag; their roles change rarely.
   const roles = (members ?? []).map(({ node, role }) => `${role} ${node}`).join(',');
   const window = zoom ?? { fromMs: nowMs - RANGES[rangeName] * HOUR_MS, toMs: nowMs };
   const range: SeriesRange = { ...window, bucketSeconds: bucketOf(window.toMs - window.fromMs) };
   const series = useQueries({
-    queries: (names ?? []).map((name) => ({
+    queries: names.map((name) => ({
       ...seriesQuery(project.id, id, name, range),
       placeholderData: keepPreviousData,
     })),
@@ -100,15 +129,15 @@ export function Metrics() {
           </Button>
         </div>
       </div>
-      {names === undefined || failed != null ? (
+      {shown === undefined || failed != null ? (
         <Unread error={error ?? failed ?? null} rows={8} />
       ) : (
         <div className={charts.charts}>
-          {names.map((name, index) => (
-            <SeriesCard
-              key={name}
-              name={name}
-              data={series[index]?.data}
+          {shown.map((chart) => (
+            <ChartCard
+              key={chart.title}
+              chart={chart}
+              data={chart.series.map(({ name }) => series[names.indexOf(name)]?.data)}
               roles={roles}
               onZoom={setZoom}
             />
@@ -128,73 +157,95 @@ function part({ fromMs, toMs }: Window, from: number, to: number): Window {
 }
 
 type Series = Schemas['Series'];
+type Data = readonly Series[] | undefined;
 
-/** @param roles of the nodes: `standby 0,primary 1` */
-function SeriesCard({
-  name,
+/**
+ * @param data of each of its series
+ * @param roles of the nodes: `standby 0,primary 1`
+ */
+function ChartCard({
+  chart: { title, show, series, hasGuarantee = false },
   data,
   roles,
   onZoom,
 }: {
-  name: string;
-  data: readonly Series[] | undefined;
+  chart: ChartOf;
+  data: readonly Data[];
   roles: string;
   onZoom: Zoom;
 }) {
   const theme = useComputedColorScheme();
-  const { title, show } = seriesOf(name);
-  const nodes = useMemo(
-    () => linesOf(data ?? [], roles.split(','), LINES[theme], show),
-    [data, roles, theme, show],
+  const service = useThisService();
+  const guaranteed = service.resources[0]?.spec.cpu_millis ?? SHARED_CPU_MILLIS;
+  const colours = LINES[theme];
+  const lines = useMemo(
+    () =>
+      linesOf(series, data, roles.split(','), show).map((line, index) => ({
+        ...line,
+        line: colours[index % colours.length] ?? 'currentColor',
+      })),
+    // The list of the series is new each time, and what is in it is not.
+    [series, ...data, roles, show, colours],
   );
-  const [alone] = nodes;
+  const [alone] = lines;
+  const isRead = data.every((one) => one !== undefined);
   return (
-    <Card title={title}>
+    <Card title={title} {...(hasGuarantee ? { hint: <Guarantee millis={guaranteed} /> } : {})}>
       <div className={`${charts.latest} num`}>
-        {nodes.length === 1
+        {lines.length === 1 && series.length === 1
           ? alone?.last
-          : nodes.map(({ name: node, last, line }) => (
-              <span key={node} className={charts.latestOfNode}>
+          : lines.map(({ name, last, line }) => (
+              <span key={name} className={charts.latestOfNode}>
                 <i style={{ background: line }} />
-                {node} <b>{last}</b>
+                {name} <b>{last}</b>
               </span>
             ))}
       </div>
       <div className={charts.chart}>
-        {nodes.length === 0 && data !== undefined ? (
+        {lines.length === 0 && isRead ? (
           <p className={charts.noFigures}>
             No measurements in this time. They are taken once a minute while the service runs.
           </p>
         ) : (
-          <Chart title={title} nodes={nodes} show={show} onZoom={onZoom} />
+          <Chart
+            title={title}
+            nodes={lines}
+            show={show}
+            mark={hasGuarantee ? guaranteed : null}
+            onZoom={onZoom}
+          />
         )}
       </div>
     </Card>
   );
 }
 
-/** The lines of the nodes that have measurements. */
+/** The meaning of the dashed line and of the tint above it. */
+const Guarantee = ({ millis }: { millis: number }) => (
+  <span className={charts.guarantee}>
+    <i />
+    beyond the guarantee of {cores(millis)}
+  </span>
+);
+
+/** The lines of the nodes that have measurements, by the order of the series of a chart. */
 function linesOf(
-  series: readonly Series[],
+  series: readonly Shown[],
+  data: readonly Data[],
   roles: readonly string[],
-  colours: readonly string[],
-  show: Shown['show'],
-): NodeLine[] {
-  return series.flatMap(({ labels, data: points }, index) => {
-    const last = points.findLast(({ value }) => value !== null)?.value ?? null;
-    const node = labels['node'] ?? '';
-    const name = roles.find((role) => role.endsWith(` ${node}`)) ?? `node ${node}`;
-    return last === null
-      ? []
-      : [
-          {
-            name,
-            points,
-            last: show(last),
-            line: colours[index % colours.length] ?? 'currentColor',
-          },
-        ];
-  });
+  show: Show,
+): Omit<NodeLine, 'line'>[] {
+  const nodes = new Set(data.flatMap((one) => one?.map(({ labels }) => labels['node']) ?? []));
+  return series.flatMap(({ label, show: own = show }, index) =>
+    (data[index] ?? []).flatMap(({ labels, data: points }) => {
+      const last = points.findLast(({ value }) => value !== null)?.value ?? null;
+      if (last === null) return [];
+      const node = labels['node'] ?? '';
+      const role = roles.find((one) => one.endsWith(` ${node}`)) ?? `node ${node}`;
+      const name = label === undefined ? role : nodes.size === 1 ? label : `${role} ${label}`;
+      return [{ name, points, last: own(last), show: own }];
+    }),
+  );
 }
 
 /** The end of the last whole minute: new measurements come once a minute. */

@@ -7,6 +7,8 @@ import {
   type ClientName,
 } from '@howdah/contract/connect';
 import { simulationNote } from '@howdah/contract/simulated';
+import { SHARED_CPU_MILLIS } from '@howdah/contract/sizes';
+import { waitingNote } from '@howdah/contract/waits';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState, type ReactNode } from 'react';
@@ -222,15 +224,16 @@ function factsOf(
 function Usage({ service }: { service: Service }) {
   const { memory_mb: memory, milli_cpu: cpu, storage_mb: storage } = service.metrics;
   const {
-    cpu_millis: cpuLimit,
+    cpu_millis: guaranteed = SHARED_CPU_MILLIS,
     memory_gbs: memoryLimit,
     storage_gb: quota,
   } = service.resources[0]?.spec ?? {};
+  const waiting = waitingNote(service);
   if (memory === null && cpu === null && storage === null)
     return <p className={classes.hint}>Measured once a minute while the service runs.</p>;
   return (
     <div className={classes.meters}>
-      <Meter name="CPU" used={cpu} of={cpuLimit} show={cores} />
+      <GuaranteeMeter used={cpu} guaranteed={guaranteed} />
       <Meter
         name="Memory"
         used={memory === null ? null : memory * 1e6}
@@ -243,6 +246,32 @@ function Usage({ service }: { service: Service }) {
         of={quota === undefined ? undefined : quota * 1e9}
         show={bytes}
       />
+      {waiting !== null && (
+        <Notice tone="busy">
+          <p>Just now, it {waiting}.</p>
+        </Notice>
+      )}
+    </div>
+  );
+}
+
+/** The CPU that is used, with a part of its own for what is beyond the guarantee. */
+function GuaranteeMeter({ used, guaranteed }: { used: number | null; guaranteed: number }) {
+  const inUse = used ?? 0;
+  const beyond = Math.max(0, inUse - guaranteed);
+  const percent = (part: number): string => `${(part / Math.max(inUse, guaranteed)) * 100}%`;
+  return (
+    <div>
+      <div className={`${classes.meterHead} num`}>
+        <span>CPU</span>
+        <span>
+          {used === null ? '–' : cores(used)} ({guaranteed / 1000} guaranteed)
+        </span>
+      </div>
+      <div className={classes.bar}>
+        <div style={{ width: percent(inUse - beyond) }} />
+        {beyond > 0 && <div className={classes.beyond} style={{ width: percent(beyond) }} />}
+      </div>
     </div>
   );
 }

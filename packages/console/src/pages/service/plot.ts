@@ -12,6 +12,8 @@ type PlotSettings = {
   /** The colour of each line. */
   lines: readonly string[];
   show: (value: number) => string;
+  /** A value to which all of them are compared, above which they are beyond it; null: none. */
+  mark: number | null;
   /** The point under the cursor; null: the cursor is outside. */
   onPoint: (index: number | null) => void;
   onZoom: Zoom;
@@ -28,11 +30,12 @@ export function plotOptions(settings: PlotSettings): uPlot.Options {
     cursor: { y: false, sync: { key: 'howdah' }, drag: { x: true, y: false, setScale: false } },
     legend: { show: false },
     scales: {
-      y: { range: (_plot, _min, max) => [0, Number.isFinite(max) && max > 0 ? max * 1.15 : 1] },
+      y: { range: (_plot, _min, max) => [0, topOf(max, settings.mark)] },
     },
     axes: axes(settings),
     series: [{}, ...lines.map((line) => drawn(line, lines.length === 1))],
     hooks: {
+      drawAxes: [(chart) => drawMark(chart, settings)],
       setCursor: [(chart) => onPoint(pointed(chart))],
       setSelect: [
         (chart) => {
@@ -47,6 +50,34 @@ export function plotOptions(settings: PlotSettings): uPlot.Options {
       ],
     },
   };
+}
+
+/** A mark so many times above all values is not shown: they would be a line on the ground. */
+const FAR = 10;
+
+/** The highest value of the axis. */
+export function topOf(max: number, mark: number | null): number {
+  if (!Number.isFinite(max) || max <= 0) return (mark ?? 1) * 1.15;
+  return Math.max(max, mark !== null && mark <= max * FAR ? mark : 0) * 1.15;
+}
+
+/** A dashed line at the mark, and a tint above it. */
+function drawMark(chart: uPlot, { mark, dark }: PlotSettings): void {
+  const top = chart.scales['y']?.max ?? 0;
+  if (mark === null || mark >= top) return;
+  const { ctx, bbox } = chart;
+  const y = Math.round(chart.valToPos(mark, 'y', true));
+  ctx.save();
+  ctx.fillStyle = dark ? '#fbbf2416' : '#d9770612';
+  ctx.fillRect(bbox.left, bbox.top, bbox.width, y - bbox.top);
+  ctx.strokeStyle = dark ? '#fbbf24' : '#b45309';
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([5 * devicePixelRatio, 4 * devicePixelRatio]);
+  ctx.beginPath();
+  ctx.moveTo(bbox.left, y);
+  ctx.lineTo(bbox.left + bbox.width, y);
+  ctx.stroke();
+  ctx.restore();
 }
 
 /** The axis of time, and that of the values. */

@@ -26,7 +26,7 @@ test('a long wait is, with the number of neighbours if it is known', () => {
   expect(notableWaits([unknown])).toEqual({ cpu: { millis: 900 } });
 });
 
-test('of a set, the node that waits longest counts', () => {
+test('the node of a set that waits longest counts', () => {
   expect(notableWaits([used(400, 300, 0, 1), used(400, 900, 100, 2)])).toEqual({
     cpu: { millis: 900, neighbours: 2 },
     writes: { millis: 100, neighbours: 2 },

@@ -30,7 +30,7 @@ export function createCpuShares(limits: Limits, read = readTicks) {
   const weigh = (id: string, { guaranteed, isLowered: low }: Server): Promise<void> =>
     writeWeight(limits, id, low ? guaranteed * LOWERED : guaranteed);
 
-  /** What a server has used since the last look; null: this is the first. */
+  /** The use of a server since the round before; null: it is not known. */
   const look = (id: string, server: Server, elapsedMs: number): number | null => {
     const cpuUs = readCpuUs(limits, id);
     const before = server.cpuUs;

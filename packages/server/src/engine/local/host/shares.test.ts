@@ -62,7 +62,7 @@ describe('the disk', () => {
     expect([await limitOf('a'), await limitOf('b')]).toEqual([200, 200]);
   });
 
-  test('says how long a limit held a server back, and how many others wrote meanwhile', async () => {
+  test('says how long a limit held a server back, and how many others wrote', async () => {
     const { shares, quarter } = await setUp();
     expect(shares.held(limits, 'a')).toEqual({ ms: 0, neighbourMs: 0 });
     for (let n = 0; n < 50; n++) await quarter({ a: 0, b: 0 });
@@ -70,7 +70,7 @@ describe('the disk', () => {
     expect(shares.held(limits, 'a')).toEqual({ ms: 250, neighbourMs: 0 });
     await quarter({ a: 400, b: 100 });
     expect(shares.held(limits, 'a')).toEqual({ ms: 500, neighbourMs: 250 });
-    // One that writes, and less than it may, is not held back itself.
+    // A server that writes less than it may is not held back itself.
     await quarter({ a: 200, b: 100 });
     expect(shares.held(limits, 'b')).toEqual({ ms: 250, neighbourMs: 250 });
     expect(shares.held(limits, 'a')).toEqual({ ms: 750, neighbourMs: 500 });
@@ -135,7 +135,7 @@ describe('the processors', () => {
     const { shares, second } = await setUp();
     for (let n = 0; n < 3; n++) await second({ a: 900, b: 50 }, 0.6);
     expect(shares.busy('a')).toEqual({ ms: 0, neighbourMs: 0 });
-    // The first look at a server finds where it begins.
+    // The first of these rounds reads the counters only.
     for (let n = 0; n < 3; n++) await second({ a: 1800, b: 50 }, 1);
     expect(shares.busy('a')).toEqual({ ms: 2000, neighbourMs: 0 });
     expect(shares.busy('b')).toEqual({ ms: 2000, neighbourMs: 2000 });

@@ -74,7 +74,7 @@ export async function measure(
   };
 }
 
-/** What each process has waited for a processor, in ns; null: the kernel does not count it. */
+/** The wait of each process for a processor, in ns; null: the kernel does not count it. */
 function runDelaysOf(processes: readonly Process[]): Map<string, number> | null {
   const delays = processes.flatMap(({ pid, startTicks }) => {
     const ns = runDelayNs(pid);

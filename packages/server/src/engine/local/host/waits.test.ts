@@ -22,7 +22,7 @@ describe('the wait for a processor', () => {
     expect(waitsBetween(before, now).cpu?.millis).toBe(100);
   });
 
-  test('is 0 at the first look, and unknown where the kernel does not count it', () => {
+  test('is 0 at first, and unknown where the kernel does not count it', () => {
     const now = { ...LATER, processes: waited({ '1 10': 100 }) };
     expect(waitsBetween(null, now).cpu?.millis).toBe(0);
     expect(waitsBetween(NONE, { ...LATER, processes: null }).cpu).toBeNull();
@@ -36,7 +36,7 @@ describe('the wait for the disk', () => {
     expect(waitsBetween(before, now).writes).toEqual({ millis: 250, neighbours: 2 });
   });
 
-  test('counts from zero when the server has got its shares again, and is never more than all', () => {
+  test('counts from zero when the server gets its shares again, and is at most all', () => {
     const before = { ...NONE, writes: { ms: 90_000, neighbourMs: 90_000 } };
     const now = { ...LATER, writes: { ms: 6000, neighbourMs: 0 } };
     expect(waitsBetween(before, now).writes).toEqual({ millis: 100, neighbours: 0 });

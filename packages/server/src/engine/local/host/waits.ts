@@ -5,7 +5,7 @@ import type { Contention } from './neighbours.ts';
 /** Counters of the waits of a server. */
 export type WaitCounters = {
   atMs: number;
-  /** What each process has waited for a processor, in ns; null: the kernel does not count it. */
+  /** The wait of each process for a processor, in ns; null: the kernel does not count it. */
   processes: ReadonlyMap<string, number> | null;
   /** The rounds in which no processor was idle; null: nobody shares them out. */
   cpu: Contention | null;
@@ -29,7 +29,7 @@ export function waitsBetween(before: WaitCounters | null, now: WaitCounters): Wa
       now.writes === null
         ? null
         : {
-            // A round may have begun before the first look.
+            // A round may have begun before the last measurement.
             millis: Math.min(1000, millis(writesMs)),
             neighbours: neighboursIn(before?.writes ?? null, now.writes),
           },
