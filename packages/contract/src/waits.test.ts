@@ -42,6 +42,16 @@ test('a service beyond its guarantee learns that', () => {
   expect(note({ cpu: { millis: 900 } }, null, 500)).toBe('waits for CPU');
 });
 
+test('a service whose CPU is bounded learns that', () => {
+  expect(
+    waitingNote({
+      waits: { cpu: { millis: 900, neighbours: 1 } },
+      metrics: { milli_cpu: 500 },
+      resources: [{ spec: { cpu_millis: 500, cpu_bound: true } }],
+    }),
+  ).toBe('waits for CPU: 1 neighbour uses it too, and its size bounds it');
+});
+
 test('the disk comes first when it waits for both', () => {
   expect(note({ cpu: { millis: 900 }, writes: { millis: 200, neighbours: 1 } }, 100, 500)).toBe(
     'waits for the disk: 1 neighbour writes too; waits for CPU',

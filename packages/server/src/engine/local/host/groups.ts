@@ -232,6 +232,20 @@ export function readCpuUs(limits: Limits, id: string): number | null {
   }
 }
 
+/** How long the CPU quota of a server held it back, in µs; null: it has no group. */
+export function readThrottledUs(limits: Limits, id: string): number | null {
+  switch (limits.kind) {
+    case 'none':
+      return null;
+    case 'v2':
+      return numberIn(join(limits.root, id, 'cpu.stat'), /^throttled_usec (\d+)$/m);
+    case 'v1': {
+      const ns = numberIn(join(limits.cpu, id, 'cpu.stat'), /^throttled_time (\d+)$/m);
+      return ns === null ? null : ns / 1000;
+    }
+  }
+}
+
 /** The bytes that a server has written to the disk of the data since its group was made. */
 export function readWritten(limits: Limits, id: string): number | null {
   switch (limits.kind) {

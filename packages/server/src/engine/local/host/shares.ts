@@ -6,8 +6,7 @@
 import type { Size } from '@howdah/contract';
 import { createCpuShares } from './cpu-shares.ts';
 import { sharesOfDisk } from './disk-shares.ts';
-import { COPIES, diskOf, joinGroups, makeGroup, type Limits } from './groups.ts';
-import type { Contention } from './neighbours.ts';
+import { COPIES, diskOf, joinGroups, type Limits, makeGroup, readThrottledUs } from './groups.ts';
 import { guaranteedMillis } from './share-out.ts';
 
 export type Shares = ReturnType<typeof createShares>;
@@ -50,9 +49,10 @@ export function createShares(limits: Limits, diskRate: number | null, cpuMillis:
       copies.then(() => joinGroups(limits, COPIES, [pid])).catch(() => (copies = null));
     },
     /** How long others had to be considered; null: nobody shares it out. */
-    contention: (id: string): { cpu: Contention | null; writes: Contention | null } => ({
+    contention: (id: string) => ({
       cpu: cpu?.busy(id) ?? null,
       writes: writes?.held(limits, id) ?? null,
+      throttledMs: (readThrottledUs(limits, id) ?? 0) / 1000,
     }),
     /** Looks at what was used since the last time. */
     shareOut: async (): Promise<void> => {

@@ -2,7 +2,13 @@ import { describe, expect, test } from 'vitest';
 import { addContention, noContention } from './neighbours.ts';
 import { waitsBetween, type WaitCounters } from './waits.ts';
 
-const NONE: WaitCounters = { atMs: 0, processes: new Map(), cpu: null, writes: null };
+const NONE: WaitCounters = {
+  atMs: 0,
+  processes: new Map(),
+  throttledMs: 0,
+  cpu: null,
+  writes: null,
+};
 const MINUTE_MS = 60_000;
 const LATER = { ...NONE, atMs: MINUTE_MS };
 /** A process that has waited so many seconds. */
@@ -20,6 +26,13 @@ describe('the wait for a processor', () => {
     const before = { ...NONE, processes: waited({ '1 10': 100, '2 11': 500 }) };
     const now = { ...LATER, processes: waited({ '1 10': 100, '2 99': 6 }) };
     expect(waitsBetween(before, now).cpu?.millis).toBe(100);
+  });
+
+  test('is at least the time in which a quota held the server back', () => {
+    const now = { ...LATER, processes: waited({ '1 10': 6 }), throttledMs: 30_000 };
+    expect(waitsBetween(NONE, now).cpu?.millis).toBe(500);
+    const none = { ...LATER, processes: new Map(), throttledMs: 30_000 };
+    expect(waitsBetween(null, none).cpu?.millis).toBe(0);
   });
 
   test('is 0 at first, and unknown where the kernel does not count it', () => {

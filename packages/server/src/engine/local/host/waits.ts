@@ -7,6 +7,8 @@ export type WaitCounters = {
   atMs: number;
   /** The wait of each process for a processor, in ns; null: the kernel does not count it. */
   processes: ReadonlyMap<string, number> | null;
+  /** How long a CPU quota held it back. Not all kernels count this as a wait of its processes. */
+  throttledMs: number;
   /** The rounds in which no processor was idle; null: nobody shares them out. */
   cpu: Contention | null;
   /** The rounds in which its limit held its writes back; null: it has none. */
@@ -18,7 +20,9 @@ export function waitsBetween(before: WaitCounters | null, now: WaitCounters): Wa
   const elapsedMs = before === null ? 0 : now.atMs - before.atMs;
   const millis = (ms: number): number =>
     elapsedMs > 0 ? Math.max(0, Math.round((ms / elapsedMs) * 1000)) : 0;
-  const cpuMs = waitedMs(before?.processes ?? null, now.processes);
+  const throttledMs = before === null ? 0 : now.throttledMs - before.throttledMs;
+  const waitMs = waitedMs(before?.processes ?? null, now.processes);
+  const cpuMs = waitMs === null ? null : Math.max(waitMs, throttledMs);
   const writesMs = grown(before?.writes ?? null, now.writes).ms;
   return {
     cpu:
