@@ -72,8 +72,20 @@ describe('the limits of writes', () => {
 
 describe('the rate of the disk', () => {
   const RATE = 400 * MIB;
-  test('is at least one that was seen', () => {
-    expect(judgeDisk(RATE, { rate: 500 * MIB, writeMs: 2 }, false)).toBe(500 * MIB);
+  test('becomes one that was seen', () => {
+    const use = { rate: 500 * MIB, writeMs: 2 };
+    let found = RATE;
+    for (let round = 0; round < 10; round++) found = judgeDisk(found, use, false);
+    expect(found).toBe(500 * MIB);
+  });
+  test('follows a burst slowly, and comes back from it fast', () => {
+    let found = RATE;
+    for (let round = 0; round < 4; round++)
+      found = judgeDisk(found, { rate: 5000 * MIB, writeMs: 1 }, true);
+    expect(found).toBeLessThan(1.25 * RATE);
+    for (let round = 0; round < 2; round++)
+      found = judgeDisk(found, { rate: RATE, writeMs: 300 }, true);
+    expect(found).toBe(RATE);
   });
   test('is less when writes take long: its credit is used up', () => {
     expect(judgeDisk(RATE, { rate: 150 * MIB, writeMs: 200 }, true)).toBe(RATE * 0.8);

@@ -103,8 +103,13 @@ export function judgeDisk(diskRate: number, { rate, writeMs }: DiskUse, wanted: 
   if (writeMs === null) return diskRate;
   const isNear = rate > diskRate / 3;
   if (isNear && writeMs > LONG_WRITE_MS) return Math.max(rate, diskRate * 0.8, LEAST_DISK_RATE);
-  if (rate > diskRate) return rate;
+  if (rate > diskRate) return Math.min(rate, diskRate * MORE);
   return wanted && isNear && writeMs < SHORT_WRITE_MS ? diskRate * 1.01 : diskRate;
 }
+/**
+ * A rate that was seen is believed step by step: a disk may take zeros, or a burst, at a rate that it
+ * has for nothing else.
+ */
+const MORE = 1.05;
 /** Slower disks than this are not foreseen: a limit that fell too low would stay there. */
 const LEAST_DISK_RATE = 16 * 1024 ** 2;
