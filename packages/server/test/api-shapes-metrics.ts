@@ -75,7 +75,7 @@ test('series refuse wrong spans, buckets, functions and names', async () => {
   const span = { from: '2026-01-01T00:00:00Z', to: '2026-01-01T01:00:30Z' };
   for (const [bad, part] of [
     [{}, 'name'],
-    [{ name: 'nonsense', ...span }, 'cpu_millis, memory_bytes'],
+    [{ name: 'nonsense', ...span }, 'cpu_millis, cpu_guaranteed_millis'],
     [{ name: 'connections', from: span.to, to: span.from }, 'from'],
     [{ name: 'connections', from: span.from, to: span.from }, 'from'],
     [{ name: 'connections', from: '2026-01-01T23:59:60Z', to: '2026-01-02T00:00:00Z' }, 'from'],
@@ -121,7 +121,7 @@ async function sampled() {
         serviceId: id,
         node,
         at: new Date(from.getTime() + minute * 60_000),
-        cpuMillis: 250,
+        cpuMillis: 750,
         memoryBytes: 1e9,
         storageBytes: 2e9,
         connections: count,
@@ -185,7 +185,11 @@ test('series are combined as asked', async () => {
 test('series have the names of Tiger Cloud too, and each is described', async () => {
   const { id, read } = await sampled();
   for (const [name, value] of [
-    ['timescale_cloud_system_cpu_usage_millicores', 250],
+    ['cpu_guaranteed_millis', 500],
+    ['cpu_beyond_millis', 250],
+    ['cpu_wait_millis', 1500],
+    ['write_wait_millis', null],
+    ['timescale_cloud_system_cpu_usage_millicores', 750],
     ['timescale_cloud_system_cpu_total_millicores', 500],
     ['timescale_cloud_system_memory_usage_bytes', 1e9],
     ['timescale_cloud_system_memory_total_bytes', 2 * 1024 ** 3],
