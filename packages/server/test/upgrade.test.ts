@@ -154,7 +154,8 @@ const OLDER_SERVERS = [
       (select server from recorded_primaries p where p.service_id = s.id), 0)`,
   'drop table server_ports, recorded_primaries, simulated_documents',
   `alter table services drop column nodes, drop column has_gateway, drop column switchover,
-    drop column purpose`,
+    drop column purpose, drop column cpu_bound, drop column waits`,
+  'alter table samples drop column cpu_wait_millis, drop column write_wait_millis',
 ];
 
 const OLDER_NAMES = [
