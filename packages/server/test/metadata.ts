@@ -51,3 +51,9 @@ export async function openMetadata(home: string) {
 const HOLD = `
   create or replace function hold() returns trigger language plpgsql as
   'begin perform pg_advisory_xact_lock_shared(hashtext(tg_name)); return null; end'`;
+
+/** Statements that take back the migrations from 0057 on, for tests of an older release. */
+export const SINCE_0057 = [
+  'alter table services drop column cpu_bound, drop column waits',
+  'alter table samples drop column cpu_wait_millis, drop column write_wait_millis',
+];

@@ -2,12 +2,13 @@
 import { sql } from 'kysely';
 import { expect, test } from 'vitest';
 import { install } from './harness.ts';
-import { openMetadata } from './metadata.ts';
+import { openMetadata, SINCE_0057 } from './metadata.ts';
 
 const OLDER_ID = 'exporter01';
 
 /** As the older release left it. */
 const OLDER = [
+  ...SINCE_0057,
   'drop table login_requests',
   'alter table services drop constraint services_metric_exporter_id_fkey',
   `update services set metric_exporter_id = '${OLDER_ID}',

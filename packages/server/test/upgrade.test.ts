@@ -8,7 +8,7 @@ import { sql } from 'kysely';
 import { expect, test } from 'vitest';
 import { connectTo, install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
-import { openMetadata } from './metadata.ts';
+import { openMetadata, SINCE_0057 } from './metadata.ts';
 import { createLayout, findProgram } from './probe.ts';
 import { until, untilExpected } from './until.ts';
 
@@ -154,8 +154,8 @@ const OLDER_SERVERS = [
       (select server from recorded_primaries p where p.service_id = s.id), 0)`,
   'drop table server_ports, recorded_primaries, simulated_documents',
   `alter table services drop column nodes, drop column has_gateway, drop column switchover,
-    drop column purpose, drop column cpu_bound, drop column waits`,
-  'alter table samples drop column cpu_wait_millis, drop column write_wait_millis',
+    drop column purpose`,
+  ...SINCE_0057,
 ];
 
 const OLDER_NAMES = [
