@@ -119,8 +119,8 @@ export const MACHINE_PLANTS: readonly Plant[] = [
     edits: [
       {
         file: `${LOCAL}/host/share-out.ts`,
-        from: 'if (level * weights > rest) return rest / weights;',
-        to: 'if (level * weights > rest) return level;',
+        from: 'const isAlone = active.every((one) => one === writer);',
+        to: 'const isAlone = true;',
       },
     ],
     caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/host/share-out.test.ts` }] },

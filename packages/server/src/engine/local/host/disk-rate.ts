@@ -2,11 +2,11 @@
 import { join } from 'node:path';
 import { isErrno, noneOf } from '../../../lib/processes.ts';
 import type { Layout } from './layout.ts';
-import { open, readFile, rm, writeFile } from './root-files.ts';
+import { mkdir, open, readFile, rm, writeFile } from './root-files.ts';
 
-const CHUNK_BYTES = 8 * 1024 ** 2;
+const CHUNK_BYTES = 4 * 1024 ** 2;
 /** Long enough for some chunks on a slow disk, and not noticed in a first start. */
-const MEASURED_MS = 250;
+const MEASURED_MS = 300;
 const MOST_BYTES = 256 * 1024 ** 2;
 /** The rate of a disk that could not be measured, in bytes a second: an ordinary one of a cloud. */
 const ASSUMED = 125e6;
@@ -30,6 +30,7 @@ export async function measureDiskRate(layout: Layout): Promise<number> {
   if (known !== null) return known;
   const probe = join(layout.scratch, 'disk-rate');
   try {
+    await mkdir(probe, { recursive: true });
     const rate = await measure(probe);
     await writeFile(fileOf(layout.root), `${Math.round(rate)}\n`);
     return rate;
@@ -37,26 +38,35 @@ export async function measureDiskRate(layout: Layout): Promise<number> {
     if (isErrno(error, 'ENOSPC', 'EDQUOT')) return ASSUMED;
     throw error;
   } finally {
-    await rm(probe, { force: true });
+    await rm(probe, { recursive: true, force: true });
   }
 }
 
-/** Flushes each chunk, as commits do: what only reaches the page cache says nothing. */
-async function measure(path: string): Promise<number> {
+/** Some files at a time: one writer waits for its flushes most of the time. */
+async function measure(directory: string): Promise<number> {
   // A disk that compresses must not be faster than it is with data.
   const chunk = Buffer.alloc(CHUNK_BYTES);
   for (let at = 0; at < chunk.length; at += 4) chunk.writeInt32LE((at * 2_654_435_761) | 0, at);
-  const file = await open(path, 'wx', 0o600);
-  try {
-    const begunMs = performance.now();
-    let bytes = 0;
-    while (performance.now() - begunMs < MEASURED_MS && bytes < MOST_BYTES) {
-      await file.write(chunk);
-      await file.datasync();
-      bytes += chunk.length;
+  const begunMs = performance.now();
+  const write = async (path: string): Promise<number> => {
+    const file = await open(path, 'w', 0o600);
+    try {
+      let bytes = 0;
+      while (performance.now() - begunMs < MEASURED_MS && bytes < MOST_BYTES / WRITERS) {
+        // Flushed, as commits are: the page cache says nothing about the disk.
+        await file.write(chunk, 0, chunk.length, bytes);
+        await file.datasync();
+        bytes += chunk.length;
+      }
+      return bytes;
+    } finally {
+      await file.close();
     }
-    return (bytes / (performance.now() - begunMs)) * 1000;
-  } finally {
-    await file.close();
-  }
+  };
+  const written = await Promise.all(
+    Array.from({ length: WRITERS }, (_, n) => write(join(directory, String(n)))),
+  );
+  const seconds = (performance.now() - begunMs) / 1000;
+  return written.reduce((sum, bytes) => sum + bytes, 0) / seconds;
 }
+const WRITERS = 3;

@@ -23,6 +23,8 @@ type Server = {
   freeUntilMs: number;
   /** Its written bytes at the last observation; null: there was none. */
   written: number | null;
+  /** When it was last seen to have written something, by the clock of the counters. */
+  activeMs: number;
   /** The rounds in which its limit held it back. */
   held: Contention;
 };
@@ -32,6 +34,8 @@ export type Counters = { atMs: number; writtenBytes: number; writes: number; wri
 
 /** For so long, work that clients wait for is not limited as a server at rest is. */
 const FREE_MS = 1000;
+/** For so long, a server that has written something counts as one that commits. */
+const ACTIVE_MS = 5000;
 /** Below this part of what may be written, no limit needs a change. */
 const QUIET = 0.1;
 /** A smaller change of a limit is not written. */
@@ -46,15 +50,16 @@ export type DiskShares = ReturnType<typeof createDiskShares>;
  *
  * @param disk as `major:minor`
  * @param diskRate what it can write, in bytes a second
+ * @param cpuMillis the processors of the machine, in thousandths of one
  */
-export function sharesOfDisk(disk: string, diskRate: number): DiskShares {
-  const found = shared.get(disk) ?? createDiskShares(() => readCounters(disk), diskRate);
+export function sharesOfDisk(disk: string, diskRate: number, cpuMillis: number): DiskShares {
+  const found = shared.get(disk) ?? createDiskShares(() => readCounters(disk), diskRate, cpuMillis);
   shared.set(disk, found);
   return found;
 }
 
 /** @param read the counters of the disk; null: it is gone */
-export function createDiskShares(read: () => Counters | null, diskRate: number) {
+export function createDiskShares(read: () => Counters | null, diskRate: number, cpuMillis: number) {
   /** By their groups. */
   const servers = new Map<string, Server>();
   let rate = diskRate;
@@ -71,14 +76,16 @@ export function createDiskShares(read: () => Counters | null, diskRate: number) 
       const written = readWritten(server.limits, server.id);
       const grown = written === null || server.written === null ? 0 : written - server.written;
       server.written = written;
-      return { server, ...server, rate: Math.max(0, grown / seconds) };
+      if (grown > 0) server.activeMs = atMs;
+      const isActive = atMs - server.activeMs < ACTIVE_MS;
+      return { server, ...server, rate: Math.max(0, grown / seconds), isActive };
     });
     const hungry = writers.filter(isHungry);
     const isWanted = hungry.length > 0;
     const writing = writers.filter((one) => isHungry(one) || one.rate >= budgetOf(rate) * QUIET);
     const keys = writing.map(({ id }) => id);
     for (const { id, held } of hungry) addContention(held, seconds * 1000, keys, id);
-    const limits = shareRates(budgetOf(rate), writers);
+    const limits = shareRates(budgetOf(rate), cpuMillis, writers);
     for (const [index, { server }] of writers.entries()) {
       const limit = limits[index] ?? server.limit;
       const isKept = !isWanted && limit < server.limit && atMs < server.freeUntilMs;
@@ -99,6 +106,7 @@ export function createDiskShares(read: () => Counters | null, diskRate: number) 
         limit: 0,
         freeUntilMs: nowMs() + FREE_MS,
         written: null,
+        activeMs: -Infinity,
         held: noContention(),
       };
       servers.set(keyOf(limits, id), server);

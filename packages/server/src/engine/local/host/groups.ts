@@ -1,7 +1,6 @@
 /** The cgroups of servers, of both versions: where they are, and what their files say and take. */
 import { readFileSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
-import { availableParallelism } from 'node:os';
 import { dirname, join } from 'node:path';
 import { exists, isErrno } from '../../../lib/processes.ts';
 import type { CpuQuota } from './cpu-bound.ts';
@@ -74,8 +73,6 @@ export async function makeRoots(limits: Limits): Promise<void> {
   if (limits.kind === 'v2') await enable(dirname(limits.root), controllers);
   for (const root of rootsOf(limits)) await mkdir(root, { recursive: true });
   if (limits.kind === 'v2') await enable(limits.root, controllers);
-  // Beside other work of the machine, all servers together weigh as much as its processors.
-  await writeWeight(limits, null, availableParallelism() * 1000);
 }
 
 async function enable(group: string, controllers: readonly string[]): Promise<void> {
@@ -104,25 +101,20 @@ export function diskOf(limits: Limits): string | null {
  * Sets the weight of a group among those beside it. A group without a weight, and a process beside
  * groups, weigh as much as a whole processor's worth.
  *
- * @param id the group of a server; null: that of all servers
- * @param cpuMillis what it weighs, in thousandths of a processor
+ * @param cpuMillis its weight, in thousandths of a processor
  */
-export async function writeWeight(
-  limits: Limits,
-  id: string | null,
-  cpuMillis: number,
-): Promise<void> {
+export async function writeWeight(limits: Limits, id: string, cpuMillis: number): Promise<void> {
   switch (limits.kind) {
     case 'none':
       return;
     case 'v2':
       return writeFile(
-        join(limits.root, id ?? '', 'cpu.weight'),
+        join(limits.root, id, 'cpu.weight'),
         String(within(1, Math.round(cpuMillis / 10), 10_000)),
       );
     case 'v1':
       return writeFile(
-        join(limits.cpu, id ?? '', 'cpu.shares'),
+        join(limits.cpu, id, 'cpu.shares'),
         String(within(2, Math.round((cpuMillis / 1000) * 1024), 262_144)),
       );
   }

@@ -23,50 +23,43 @@ describe('the weight of a server', () => {
 
 describe('the limits of writes', () => {
   const BUDGET = 400 * MIB;
-  const quiet: Writer = { guaranteed: 500, rate: MIB, limit: 100 * MIB };
-  const flood: Writer = { guaranteed: 500, rate: 100 * MIB, limit: 100 * MIB };
+  const CPU_MILLIS = 2000;
+  const idle: Writer = { guaranteed: 500, rate: 0, limit: 100 * MIB, isActive: false };
+  const commits: Writer = { ...idle, rate: MIB, isActive: true };
+  const flood: Writer = { ...idle, rate: 100 * MIB, isActive: true };
+  const limitsOf = (...writers: Writer[]) =>
+    shareRates(BUDGET, CPU_MILLIS, writers).map((limit) => limit / MIB);
 
   test('are all of the budget for one that writes alone', () => {
-    expect(shareRates(BUDGET, [flood, quiet])).toEqual([398.5 * MIB, 100 * MIB]);
+    expect(limitsOf(flood, idle)).toEqual([400, 100]);
   });
-  test('go by guarantees where several servers would write more', () => {
-    const larger = { ...flood, guaranteed: 1500 };
-    const [small = 0, large = 0] = shareRates(BUDGET, [flood, larger, quiet]);
-    expect([small, large]).toEqual([398.5 * MIB * 0.25, 398.5 * MIB * 0.75]);
-  });
-  test('are parts at once when another flood begins', () => {
+  test('are the guarantees while others commit, if only a little', () => {
     const before = { ...flood, rate: 390 * MIB, limit: 400 * MIB };
-    const begins = { ...quiet, rate: 90 * MIB };
-    expect(shareRates(BUDGET, [before, begins])).toEqual([200 * MIB, 200 * MIB]);
+    expect(limitsOf(before, commits)).toEqual([100, 100]);
+    expect(limitsOf({ ...before, guaranteed: 1000 }, commits)).toEqual([200, 100]);
   });
-  test('are never more together than the budget', () => {
+  test('are parts of the budget by guarantees when these are more than the machine', () => {
     const floods = Array.from({ length: 40 }, () => flood);
-    const sum = shareRates(BUDGET, floods).reduce((all, one) => all + one, 0);
-    expect(sum).toBeLessThanOrEqual(BUDGET * 1.001);
+    const limits = limitsOf(...floods, { ...flood, guaranteed: 20_000 });
+    expect(limits.reduce((sum, one) => sum + one, 0)).toBeCloseTo(400);
+    expect(limits.at(-1)).toBeCloseTo(200);
   });
   test('grow slowly after a flood among many, so that bursts in turns gain nothing', () => {
-    let one: Writer = { ...quiet, rate: 0, limit: 10 * MIB };
+    let one: Writer = { ...idle, limit: 10 * MIB };
     const seen: number[] = [];
     for (let round = 0; round < 60; round++) {
-      const [limit = 0] = shareRates(BUDGET, [one]);
+      const [limit = 0] = limitsOf(one);
       seen.push(limit);
-      one = { ...one, limit };
+      one = { ...one, limit: limit * MIB };
     }
-    expect(seen[0]).toBeCloseTo(11 * MIB);
-    expect(seen[3]).toBeLessThan(20 * MIB);
-    expect(seen.at(-1)).toBe(100 * MIB);
+    expect(seen[0]).toBeCloseTo(11);
+    expect(seen[3]).toBeLessThan(20);
+    expect(seen.at(-1)).toBe(100);
   });
   test('are more than the rate of a server that is not held up', () => {
-    const busy = { ...quiet, rate: 150 * MIB, limit: 400 * MIB };
-    expect(shareRates(BUDGET, [busy])).toEqual([225 * MIB]);
-  });
-  test('are the budget together, also where none holds a server up', () => {
-    const busy = { ...quiet, rate: 200 * MIB, limit: 300 * MIB };
-    expect(shareRates(BUDGET, [busy, busy, quiet])).toEqual([
-      199.25 * MIB,
-      199.25 * MIB,
-      100 * MIB,
-    ]);
+    const busy = { ...flood, rate: 150 * MIB, limit: 400 * MIB };
+    expect(limitsOf(busy)).toEqual([225]);
+    expect(limitsOf({ ...busy, guaranteed: 2000 }, commits)).toEqual([225, 100]);
   });
 });
 

@@ -45,44 +45,39 @@ export const budgetOf = (diskRate: number): number => diskRate * (1 - ROOM_FOR_C
 /** The limit of a server that has written little, in bytes a second. */
 export const restingRate = (budget: number): number => budget * AT_REST;
 
-/** A server that writes; rates and limits in bytes a second. */
-export type Writer = { guaranteed: number; rate: number; limit: number };
+/**
+ * A server that writes; rates and limits in bytes a second. `isActive`: it has written something in
+ * the last seconds, if only a commit.
+ */
+export type Writer = { guaranteed: number; rate: number; limit: number; isActive: boolean };
 
 /** Whether a server would write more than its limit. */
 export const isHungry = ({ rate, limit }: Writer): boolean => rate >= limit * HUNGRY;
 
 /**
- * Shares out what may be written: nobody gets more than it can use, and what is left goes to the
- * others by their guarantees. So one that writes alone has nearly all of it. A server that writes
- * little may begin with a quarter, so that its first commits do not wait; a limit that was low
- * grows to this in some ten seconds, so that bursts in turns gain nothing.
+ * Shares out what may be written. A server that writes alone has all of it; while others write or
+ * commit, it has its guarantee, and their commits hardly wait. A server that writes little may
+ * begin with a quarter, so that its first commits do not wait; a limit that was low grows to this
+ * in some ten seconds, so that bursts in turns gain nothing.
  *
- * @param budget what all of them may write, in bytes a second
+ * @param budget the rate at which all of them may write together, in bytes a second
+ * @param cpuMillis the processors of the machine, in thousandths: of these a guarantee is a part
  * @returns the new limit of each
  */
-export function shareRates(budget: number, writers: readonly Writer[]): number[] {
-  const demands = writers.map((writer) => (isHungry(writer) ? Infinity : writer.rate * SLACK));
-  const level = levelOf(budget, writers, demands);
-  return writers.map(({ guaranteed, limit }, index) => {
-    const part = Math.min(demands[index] ?? 0, level * guaranteed);
-    const rested = Math.min(limit * GROWTH, restingRate(budget));
-    return Math.max(LEAST_RATE, part, demands[index] === Infinity ? 0 : rested);
+export function shareRates(
+  budget: number,
+  cpuMillis: number,
+  writers: readonly Writer[],
+): number[] {
+  const active = writers.filter(({ isActive }) => isActive);
+  const whole = active.reduce((sum, { guaranteed }) => sum + guaranteed, 0);
+  return writers.map((writer) => {
+    const isAlone = active.every((one) => one === writer);
+    const part = isAlone ? budget : (budget * writer.guaranteed) / Math.max(cpuMillis, whole);
+    if (isHungry(writer)) return Math.max(LEAST_RATE, part);
+    const rested = Math.min(writer.limit * GROWTH, restingRate(budget));
+    return Math.max(LEAST_RATE, Math.min(part, writer.rate * SLACK), rested);
   });
-}
-
-/** For each unit of its guarantee nobody gets more than this: then all parts are the budget. */
-function levelOf(budget: number, writers: readonly Writer[], demands: readonly number[]): number {
-  const levels = writers
-    .map(({ guaranteed }, index) => ({ guaranteed, level: (demands[index] ?? 0) / guaranteed }))
-    .toSorted((a, b) => a.level - b.level);
-  let rest = budget;
-  let weights = levels.reduce((sum, { guaranteed }) => sum + guaranteed, 0);
-  for (const { guaranteed, level } of levels) {
-    if (level * weights > rest) return rest / weights;
-    rest -= level * guaranteed;
-    weights -= guaranteed;
-  }
-  return Infinity;
 }
 
 /** A mean write of this length says that the disk has more to do than it can. */

@@ -11,9 +11,6 @@ import { guaranteedMillis } from './share-out.ts';
 
 export type Shares = ReturnType<typeof createShares>;
 
-/** The guarantee of all copies together, as a part of the machine. */
-const COPIES_PART = 1 / 4;
-
 /**
  * @param diskRate the rate of the disk, in bytes a second; null: writes are not limited here
  * @param cpuMillis the processors of the machine, in thousandths of one
@@ -21,7 +18,8 @@ const COPIES_PART = 1 / 4;
 export function createShares(limits: Limits, diskRate: number | null, cpuMillis: number) {
   const disk = diskOf(limits);
   const cpu = limits.kind === 'none' ? null : createCpuShares(limits);
-  const writes = disk === null || diskRate === null ? null : sharesOfDisk(disk, diskRate);
+  const writes =
+    disk === null || diskRate === null ? null : sharesOfDisk(disk, diskRate, cpuMillis);
   const add = async (id: string, guaranteed: number): Promise<void> => {
     await cpu?.add(id, guaranteed);
     await writes?.add(limits, id, guaranteed);
@@ -29,7 +27,8 @@ export function createShares(limits: Limits, diskRate: number | null, cpuMillis:
   let copies: Promise<void> | null = null;
   const makeCopies = async (): Promise<void> => {
     await makeGroup(limits, COPIES);
-    await add(COPIES, cpuMillis * COPIES_PART);
+    // Clients wait for copies, and tenants have no more of them than the engine makes at a time.
+    await add(COPIES, cpuMillis);
   };
   return {
     /** The rate of the disk, in bytes a second; null: writes are not limited here. */
