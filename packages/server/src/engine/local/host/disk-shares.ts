@@ -72,14 +72,7 @@ export function createDiskShares(read: () => Counters | null, diskRate: number, 
   };
 
   const look = async (use: DiskUse, atMs: number, seconds: number): Promise<void> => {
-    const writers = [...servers.values()].map((server) => {
-      const written = readWritten(server.limits, server.id);
-      const grown = written === null || server.written === null ? 0 : written - server.written;
-      server.written = written;
-      if (grown > 0) server.activeMs = atMs;
-      const isActive = atMs - server.activeMs < ACTIVE_MS;
-      return { server, ...server, rate: Math.max(0, grown / seconds), isActive };
-    });
+    const writers = [...servers.values()].map((server) => observe(server, atMs, seconds));
     const hungry = writers.filter(isHungry);
     const isWanted = hungry.length > 0;
     const writing = writers.filter((one) => isHungry(one) || one.rate >= budgetOf(rate) * QUIET);
@@ -140,6 +133,16 @@ export function createDiskShares(read: () => Counters | null, diskRate: number, 
       for (const server of servers.values()) server.written = null;
     },
   };
+}
+
+/** A server as a writer, by the bytes that it has written since the last observation. */
+function observe(server: Server, atMs: number, seconds: number) {
+  const written = readWritten(server.limits, server.id);
+  const grown = written === null || server.written === null ? 0 : written - server.written;
+  server.written = written;
+  if (grown > 0) server.activeMs = atMs;
+  const isActive = atMs - server.activeMs < ACTIVE_MS;
+  return { server, ...server, rate: Math.max(0, grown / seconds), isActive };
 }
 
 const keyOf = (limits: Limits, id: string): string => groupPaths(limits, id).join();
