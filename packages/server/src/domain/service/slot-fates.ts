@@ -7,9 +7,9 @@
 export type SlotOfUsers = { readonly name: string; readonly hasFailover: boolean | null };
 
 export type SlotFates = {
-  /** They go on: the standbys have them. */
+  /** Slots that go on: the standbys have them. */
   readonly kept: readonly string[];
-  /** They go on if a standby has them by then. */
+  /** Slots that go on if a standby has them by then. */
   readonly unsynchronised: readonly string[];
   readonly removed: readonly string[];
   /** Whether a slot that is made as a failover slot would go on. */

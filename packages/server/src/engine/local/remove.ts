@@ -81,8 +81,10 @@ export async function removeService(
     return { ...AGAIN, did: 'remove data', seen: GONE };
   }
   const groups = await groupIds(machine.limits);
-  for (const key of groups.filter((group) => partsOfKey(group).id === id))
+  for (const key of groups.filter((group) => partsOfKey(group).id === id)) {
+    machine.shares.remove(key);
     await removeLimits(machine.limits, key);
+  }
   return { did: null, detail: null, seen: GONE, outcome: 'settled' };
 }
 

@@ -1,5 +1,6 @@
 /** The weights of servers among each other, by what each uses of the processors. */
 import { readFileSync } from 'node:fs';
+import { noneOf } from '../../../lib/processes.ts';
 import { readCpuUs, writeWeight, type Limits } from './groups.ts';
 import { addContention, noContention, type Contention } from './neighbours.ts';
 import { isLowered, LOWERED } from './share-out.ts';
@@ -7,7 +8,7 @@ import { isLowered, LOWERED } from './share-out.ts';
 type Server = {
   guaranteed: number;
   isLowered: boolean;
-  /** Its processor time at the last observation, in µs; null: there was none. */
+  /** The processor time of the server at the last observation, in µs; null: there was none. */
   cpuUs: number | null;
   /** The rounds in which no processor was idle. */
   busy: Contention;
@@ -42,8 +43,8 @@ export function createCpuShares(limits: Limits, read = readTicks) {
     if (used === null) return;
     const will = isLowered({ ...server, used }, isBusy);
     if (will === server.isLowered) return;
+    await weigh(id, { ...server, isLowered: will });
     server.isLowered = will;
-    await weigh(id, server);
   };
 
   return {
@@ -81,7 +82,7 @@ export function createCpuShares(limits: Limits, read = readTicks) {
       for (const { id, server, used } of looks) {
         if (isBusy && used !== null) addContention(server.busy, elapsedMs, keys, id);
         // A group that is gone has no server.
-        await judge(id, server, used, isBusy).catch(() => undefined);
+        await judge(id, server, used, isBusy).catch(noneOf('ENOENT', 'ENODEV'));
       }
     },
   };

@@ -1,4 +1,5 @@
 /** The rate at which the disk of the data can be written: measured once, at the first start. */
+import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isErrno, noneOf } from '../../../lib/processes.ts';
 import type { Layout } from './layout.ts';
@@ -28,6 +29,9 @@ export async function readDiskRate(data: string): Promise<number | null> {
 export async function measureDiskRate(layout: Layout): Promise<number> {
   const known = await readDiskRate(layout.root);
   if (known !== null) return known;
+  // Servers that run already must not meet a full disk.
+  const { bavail, bsize } = await statfs(layout.root);
+  if (bavail * bsize < 4 * MOST_BYTES) return ASSUMED;
   const probe = join(layout.scratch, 'disk-rate');
   try {
     await mkdir(probe, { recursive: true });

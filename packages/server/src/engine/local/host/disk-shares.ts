@@ -1,7 +1,7 @@
 /** The limits of what servers write to the disk of the data, by what each writes. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { isErrno } from '../../../lib/processes.ts';
+import { isErrno, noneOf } from '../../../lib/processes.ts';
 import { groupPaths, readWritten, writeRateLimit, type Limits } from './groups.ts';
 import { addContention, noContention, type Contention } from './neighbours.ts';
 import {
@@ -17,16 +17,18 @@ type Server = {
   id: string;
   limits: Limits;
   guaranteed: number;
-  /** It may write so many bytes a second. */
+  /** The bytes a second that the kernel lets the server write. */
   limit: number;
   /** Until then, by the clock of the counters, its limit is only lowered for the sake of others. */
   freeUntilMs: number;
-  /** Its written bytes at the last observation; null: there was none. */
+  /** The bytes that the server had written at the last observation; null: there was none. */
   written: number | null;
   /** When it was last seen to have written something, by the clock of the counters. */
   activeMs: number;
   /** The rounds in which its limit held it back. */
   held: Contention;
+  /** The last write of its limit; never rejected. */
+  lastWrite: Promise<void>;
 };
 
 /** Counters of the disk since the start of the machine. */
@@ -66,11 +68,6 @@ export function createDiskShares(read: () => Counters | null, diskRate: number, 
   let last: Counters | null = null;
   const nowMs = (): number => read()?.atMs ?? 0;
 
-  const setLimit = async (server: Server, limit: number): Promise<void> => {
-    server.limit = limit;
-    await writeRateLimit(server.limits, server.id, limit);
-  };
-
   const look = async (use: DiskUse, atMs: number, seconds: number): Promise<void> => {
     const writers = [...servers.values()].map((server) => observe(server, atMs, seconds));
     const hungry = writers.filter(isHungry);
@@ -83,7 +80,8 @@ export function createDiskShares(read: () => Counters | null, diskRate: number, 
       const limit = limits[index] ?? server.limit;
       const isKept = !isWanted && limit < server.limit && atMs < server.freeUntilMs;
       // A group that is gone has no server.
-      if (!isKept && isNotable(server, limit)) await setLimit(server, limit).catch(() => undefined);
+      if (!isKept && isNotable(server, limit))
+        await setLimit(server, limit).catch(noneOf('ENOENT', 'ENODEV'));
     }
     rate = judgeDisk(rate, use, isWanted);
   };
@@ -101,6 +99,7 @@ export function createDiskShares(read: () => Counters | null, diskRate: number, 
         written: null,
         activeMs: -Infinity,
         held: noContention(),
+        lastWrite: Promise.resolve(),
       };
       servers.set(keyOf(limits, id), server);
       await setLimit(server, budgetOf(rate));
@@ -116,7 +115,7 @@ export function createDiskShares(read: () => Counters | null, diskRate: number, 
       const server = servers.get(keyOf(limits, id));
       if (server === undefined) return;
       server.freeUntilMs = nowMs() + FREE_MS;
-      // No work fails because of its rate.
+      // No promotion or fork fails because of the limit, which the next round sets again.
       await setLimit(server, budgetOf(rate)).catch(() => undefined);
     },
     /** Sets limits by what was written since the last time. */
@@ -133,6 +132,17 @@ export function createDiskShares(read: () => Counters | null, diskRate: number, 
       for (const server of servers.values()) server.written = null;
     },
   };
+}
+
+/** Sets the limit of a server after the write before: two at once have no order. */
+async function setLimit(server: Server, limit: number): Promise<void> {
+  const write = async (): Promise<void> => {
+    await writeRateLimit(server.limits, server.id, limit);
+    server.limit = limit;
+  };
+  const done = server.lastWrite.then(write);
+  server.lastWrite = done.catch(() => undefined);
+  await done;
 }
 
 /** A server as a writer, by the bytes that it has written since the last observation. */

@@ -88,6 +88,19 @@ describe('the disk', () => {
     expect(await limitOf('b')).toBe(100);
   });
 
+  test('keeps the limit that the kernel has, and tries again when it refuses one', async () => {
+    const { quarter, limitOf } = await setUp();
+    for (let n = 0; n < 50; n++) await quarter({ a: 0, b: 0 });
+    await quarter({ a: 100, b: 0 });
+    const file = join(root, 'a', 'io.max');
+    await rm(file);
+    await mkdir(file);
+    await expect(quarter({ a: 100, b: 0 })).rejects.toThrow('EISDIR');
+    await rm(file, { recursive: true });
+    await quarter({ a: 100, b: 0 });
+    expect(await limitOf('a')).toBe(400);
+  });
+
   test('has no server that was removed', async () => {
     const { shares, quarter } = await setUp();
     shares.remove(limits, 'b');
