@@ -57,7 +57,7 @@ import { foreseeSandbox, type Namespaces } from '../host/sandbox.ts';
 
 /** @param rate bytes a second; null: nothing has run yet */
 const diskNote = (rate: number | null): string =>
-  rate === null ? '' : `; it wrote ${Math.round(rate / 1e6)} MB a second at the first start`;
+  rate === null ? '' : `; the disk wrote ${Math.round(rate / 1e6)} MB a second at the first start`;
 
 /** Changes nothing, but for a probe of the file system that is gone when it returns. */
 export async function doctor(
