@@ -199,6 +199,45 @@ test('a login that PostgreSQL refuses is refused at once by its pooler', async (
   await admin.end();
 });
 
+test.each(['role', 'database'] as const)(
+  'a %s whose limit is reached is refused at once by the pooler',
+  async (kind) => {
+    const service = await createPooled(`reached-${kind}`);
+    const owner = await connectTo(cloud, service, service.initial_password);
+    await owner.query('create database app');
+    await owner.query("create role app login password 'app-secret'");
+    const app = { user: 'app', password: 'app-secret' };
+    await (await until('the pooler knows the database', () => through(service, 'app', app))).end();
+    // What the pooler has of this role would be given to its next client.
+    await owner.query(
+      "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'app'",
+    );
+    const sessions = `select count(*)::int as count from pg_stat_activity as s
+    where s.${kind === 'role' ? 'usename' : 'datname'} = 'app'`;
+    /** The connections that stand are all that it may have. */
+    const reach = async (): Promise<void> => {
+      const { rows } = await owner.query<{ count: number }>(sessions);
+      await owner.query(`alter ${kind} app connection limit ${rows[0]?.count}`);
+    };
+
+    const direct = await connectTo(cloud, service, 'app-secret', { user: 'app', database: 'app' });
+    await reach();
+    await expect(through(service, 'app', app)).rejects.toThrow(
+      /no such user|SASL authentication failed|too many connections/,
+    );
+    await direct.end();
+    await owner.query(`alter ${kind} app connection limit -1`);
+    // A client whose role has a connection in the pool waits for it, at a limit as without one.
+    const first = await through(service, 'app', app);
+    await first.query('select 1');
+    await reach();
+    const second = through(service, 'app', app);
+    await first.end();
+    await (await second).end();
+    await owner.end();
+  },
+);
+
 test('a role of a user with the name of ours is not used', async () => {
   const service = await cloud.create({ name: 'squatted', service_type: 'POSTGRES' });
   const admin = await connectTo(cloud, service, service.initial_password);

@@ -14,7 +14,7 @@ import {
   type Moves,
   type MoveTarget,
 } from '../moves.ts';
-import { LOOKUP_STATEMENTS, POOLER_ROLE, POOLER_SCHEMA } from '../pooler/lookup.ts';
+import { lookupStatements, POOLER_ROLE, POOLER_SCHEMA } from '../pooler/lookup.ts';
 import type { ServiceSpec } from '../spec.ts';
 import { MAX_STATEMENTS, READER_ROLE, TEMP_FILE_LIMIT } from '../statements/reader-role.ts';
 import { KINDS } from './api/kinds.ts';
@@ -184,7 +184,7 @@ const cleanRole = (name: string): string =>
  * @param copy the verifier of the role that replicates @param control that of our own role
  */
 export function rolesOf(copy: string, control: string): MoveRoles {
-  const lookup = [`create schema if not exists ${POOLER_SCHEMA}`, ...LOOKUP_STATEMENTS];
+  const lookup = [`create schema if not exists ${POOLER_SCHEMA}`, ...lookupStatements()];
   const copies = `login password '${copy}'`;
   const controls = `login password '${control}'`;
   return {

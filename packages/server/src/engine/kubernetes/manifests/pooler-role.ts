@@ -4,7 +4,7 @@
  * verifiers, so it belongs to the superuser.
  */
 import { DATABASE_NAME } from '@howdah/contract';
-import { LOOKUP_STATEMENTS, POOLER_ROLE, POOLER_SCHEMA } from '../../pooler/lookup.ts';
+import { lookupStatements, POOLER_ROLE, POOLER_SCHEMA } from '../../pooler/lookup.ts';
 import { clusterName, poolerName } from './names.ts';
 
 /** The role as a Cluster has it: it may log in, and nothing else. */
@@ -26,7 +26,7 @@ begin
   -- The name of the schema is reserved.
   perform set_config('allow_system_table_mods', 'on', true);
   create schema ${POOLER_SCHEMA};
-  ${LOOKUP_STATEMENTS.join(';\n  ')};
+  ${lookupStatements().join(';\n  ')};
 end $body$`,
 ];
 /** The same in the database of users, which its owner may close to everybody else. */

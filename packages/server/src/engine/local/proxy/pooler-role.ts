@@ -4,7 +4,8 @@ import type { Client } from 'pg';
 import type { InstancePaths } from '../host/layout.ts';
 import {
   LOOKUP_BODY,
-  LOOKUP_STATEMENTS,
+  LOOKUP_BODY_IN_EACH_DATABASE,
+  lookupStatements,
   POOLER_ROLE,
   POOLER_SCHEMA,
   VERIFIER_FUNCTION,
@@ -42,13 +43,14 @@ export async function createPoolerRole(
 ): Promise<bigint> {
   const inDatabase = <T>(database: string, work: (client: Client) => Promise<T>): Promise<T> =>
     withSuperuserSession({ server, port, name: 'howdah', database }, work);
+  const body = where === 'each database' ? LOOKUP_BODY_IN_EACH_DATABASE : LOOKUP_BODY;
   const others = await inDatabase(DATABASE_NAME, async (client) => {
     await createRole(client);
-    await createLookup(client);
+    await createLookup(client, body);
     return where === 'each database' ? listOthers(client) : [];
   });
   for (const database of others)
-    await inDatabase(database, createLookup).catch((error: unknown) => {
+    await inDatabase(database, (client) => createLookup(client, body)).catch((error: unknown) => {
       if (!isWithoutDatabase(error)) throw error;
     });
   return inDatabase(DATABASE_NAME, async (client) => {
@@ -87,18 +89,18 @@ async function createRole(client: Client): Promise<void> {
 }
 
 /** The prefix of the schema is reserved, so no user can have taken the name. */
-async function createLookup(client: Client): Promise<void> {
+async function createLookup(client: Client, body: string): Promise<void> {
   const { rows } = await client.query<{ body: string; isGranted: boolean }>(
     `select prosrc as body, has_function_privilege($2, oid, 'execute')
        and has_schema_privilege($2, pronamespace, 'usage') as "isGranted"
      from pg_proc where oid = to_regprocedure($1)`,
     [`${VERIFIER_FUNCTION}(text)`, POOLER_ROLE],
   );
-  if (rows[0]?.body === LOOKUP_BODY && rows[0].isGranted) return;
+  if (rows[0]?.body === body && rows[0].isGranted) return;
   await client.query(
     'begin; set local synchronous_commit = local; set local allow_system_table_mods = on',
   );
   await client.query(`create schema if not exists ${POOLER_SCHEMA}`);
-  for (const statement of LOOKUP_STATEMENTS) await client.query(statement);
+  for (const statement of lookupStatements(body)) await client.query(statement);
   await client.query('commit');
 }
