@@ -238,6 +238,28 @@ test.each(['role', 'database'] as const)(
   },
 );
 
+test('a server whose connections are all taken refuses a client of the pooler at once', async () => {
+  const service = await createPooled('full');
+  const owner = await connectTo(cloud, service, service.initial_password);
+  await owner.query("create role app login password 'app-secret'");
+  const app = { user: 'app', password: 'app-secret' };
+  await (await through(service, 'tsdb', app)).end();
+  await owner.query("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'app'");
+  const clients = [owner];
+  const fill = async (): Promise<never> => {
+    for (;;) clients.push(await connectTo(cloud, service, service.initial_password));
+  };
+  await expect(fill()).rejects.toThrow(/too many clients|remaining connection slots/);
+  await expect(
+    through(service, 'tsdb', app).then((client) =>
+      client.query('select 1').finally(() => client.end()),
+    ),
+  ).rejects.toThrow(
+    /no such user|SASL authentication failed|too many clients|remaining connection/,
+  );
+  for (const client of clients) await client.end();
+});
+
 test('a role of a user with the name of ours is not used', async () => {
   const service = await cloud.create({ name: 'squatted', service_type: 'POSTGRES' });
   const admin = await connectTo(cloud, service, service.initial_password);
