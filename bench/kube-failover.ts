@@ -14,7 +14,7 @@ import type { Bench } from './lib/bench.ts';
 import { remove, type Cloud, type Service } from './lib/cloud.ts';
 import { IN_REGION, openKube, openKubeCloud, operatorInWords, type Kube } from './lib/kube.ts';
 import { idle, interleave, measured, stopwatch, valuesOf, type Sample } from './lib/measure.ts';
-import { compared, skipped } from './lib/table.ts';
+import { bounded, compared, skipped } from './lib/table.ts';
 
 const TITLE = 'Kubernetes: writes are not possible while another member takes over';
 const RETRY_MS = 20;
@@ -33,6 +33,9 @@ export const kubeFailover: Bench = {
       const onKubernetes = measured(() => killPrimary(kube, cloud, there));
       const onMachine = measured(() => injectFault(cloud, ours, 'SIGKILL'));
       await interleave(rounds, [onKubernetes, onMachine]);
+      // Each soon after the one before, when Kubernetes would wait before it starts a container again.
+      const switchover = measured(() => switchOver(kube, cloud, there));
+      await interleave(rounds, [switchover]);
       return [
         compared({
           goal: 'K',
@@ -44,6 +47,14 @@ export const kubeFailover: Bench = {
           ratio: 'ours/theirs',
           bound: null,
           limit: 'the failover is that of the operator',
+        }),
+        bounded({
+          goal: 'K',
+          what: `the longest wait of a writer during a switchover, ${operatorInWords()}`,
+          unit: 'ms',
+          ours: valuesOf(switchover),
+          bound: null,
+          limit: 'a write waits until the former primary is back as the only, synchronous standby',
         }),
       ];
     } finally {
@@ -60,23 +71,60 @@ const CLUSTER = Type.Object({
   }),
 });
 
-async function killPrimary(kube: Kube, cloud: Cloud, service: Service): Promise<Sample> {
+/** What both faults use: the status of the Cluster, and a write over a new session. */
+function accessTo(kube: Kube, cloud: Cloud, service: Service) {
   const { api } = kube.operator;
   const namespace = namespaceOf(cloud.projectId);
   const path = `${CLUSTERS}/namespaces/${namespace}/clusters/${clusterName(service.id)}`;
   const status = async () => (await api.read(path, CLUSTER)).status;
   const write = () => firstWrite(cloud.ca, [service.port], service.password, RETRY_MS, cloud.host);
-  while ((await status()).readyInstances !== 2) await sleep(100);
-  // A synchronous write is on the standby.
-  await write();
-  await idle();
-  const { currentPrimary: primary = '' } = await status();
+  return {
+    namespace,
+    write,
+    /** @returns the pod of the primary, once the standby has all that was written */
+    primary: async (): Promise<string> => {
+      while ((await status()).readyInstances !== 2) await sleep(100);
+      await write();
+      await idle();
+      return (await status()).currentPrimary ?? '';
+    },
+    untilOther: async (primary: string): Promise<void> => {
+      while ((await status()).currentPrimary === primary) await sleep(RETRY_MS);
+    },
+  };
+}
+
+async function killPrimary(kube: Kube, cloud: Cloud, service: Service): Promise<Sample> {
+  const access = accessTo(kube, cloud, service);
+  const primary = await access.primary();
   const watch = stopwatch();
-  await api.remove(pathIn(namespace, 'pods', primary), 0);
+  await kube.operator.api.remove(pathIn(access.namespace, 'pods', primary), 0);
   // A killed primary may acknowledge for some ms more: only sessions at the new one count.
-  while ((await status()).currentPrimary === primary) await sleep(RETRY_MS);
+  await access.untilOther(primary);
   watch.lap('another primary');
-  await write();
+  await access.write();
   watch.lap('session, write');
   return watch.sample();
+}
+
+/** @returns the longest time between two writes of a client that opens a session for each */
+async function switchOver(kube: Kube, cloud: Cloud, service: Service): Promise<Sample> {
+  const access = accessTo(kube, cloud, service);
+  const primary = await access.primary();
+  let isOver = false;
+  let longestMs = 0;
+  const writing = (async () => {
+    for (let lastMs = performance.now(); !isOver; await sleep(RETRY_MS)) {
+      await access.write();
+      longestMs = Math.max(longestMs, performance.now() - lastMs);
+      lastMs = performance.now();
+    }
+  })();
+  const { code, stderr } = await cloud.cli('service', 'switchover', service.id);
+  if (code !== 0) throw new Error(stderr);
+  await access.untilOther(primary);
+  await access.write();
+  isOver = true;
+  await writing;
+  return { value: longestMs, parts: {} };
 }

@@ -35,6 +35,7 @@ import { newestSnapshot } from './service/backup-state.ts';
 import { askChallenge } from './service/challenge.ts';
 import { convergeOnce } from './service/converge.ts';
 import { createFailovers } from './service/failovers.ts';
+import { createReturns } from './service/former-primary.ts';
 import type { ClusterState } from './service/observed.ts';
 import { planOf } from './service/plan.ts';
 import { removeOnce } from './service/remove.ts';
@@ -72,6 +73,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
   const kube = createKube(connection, mayWrite);
   const cache = createCache(kube, settings.code, (id) => {
     failovers.notice(id);
+    bringBack(id);
     logKeeper.notice(id);
     options.changed(id);
     // Their nodes need at least what the servers of their service have.
@@ -84,6 +86,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     primaryChanged: (id) => guard.endLater(id),
     failed,
   });
+  const bringBack = createReturns(kube, cache, failed);
   const logKeeper = createLogKeeper({ ...options, kube, cache });
   const snapshotClass = keepSnapshotClass(kube, settings.storageClass, rounds);
   const reach = {

@@ -61,6 +61,7 @@ export const server = (n: number, change: Partial<ServerState> = {}): ServerStat
   limits: { cpu: '500m', memory: '2Gi' },
   restarts: '0',
   address: null,
+  isHeldBack: false,
   ...change,
 });
 

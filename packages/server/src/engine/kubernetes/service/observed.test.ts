@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { obstacleIn, type PodObject } from './observed.ts';
+import { obstacleIn, serverState, type PodObject } from './observed.ts';
 
 const pod = (name: string, phase: string, message?: string): PodObject => ({
   metadata: { name, namespace: 'howdah-p', uid: name, resourceVersion: '1' },
@@ -55,5 +55,24 @@ test('a container before PostgreSQL is an obstacle if its image cannot be pulled
   };
   expect(obstacleIn([{ ...pod('s-1', 'Pending'), status }])).toBe(
     'pod s-1: ImagePullBackOff: no such image',
+  );
+});
+
+test.each([
+  ['it ended without an error and waits', 'CrashLoopBackOff', 0, true],
+  ['it failed', 'CrashLoopBackOff', 1, false],
+  ['its volume is full', 'CrashLoopBackOff', 4, false],
+  ['its container is being made', 'ContainerCreating', 0, false],
+] as const)('a server is held back or not: %s', (_, reason, exitCode, isHeldBack) => {
+  const waits = { state: { waiting: { reason } }, lastState: { terminated: { exitCode } } };
+  const containerStatuses = [{ name: 'postgres', ...waits }];
+  const server = {
+    ...pod('s-abcde12345-2', 'Running'),
+    spec: { containers: [{ name: 'postgres' }] },
+  };
+  expect(serverState({ ...server, status: { phase: 'Running', containerStatuses } })).toMatchObject(
+    {
+      isHeldBack,
+    },
   );
 });

@@ -212,6 +212,8 @@ export type ServerState = Readonly<{
   restarts: string | null;
   /** The address of its pod; null: it has none yet. */
   address: string | null;
+  /** Whether it ended without an error, and Kubernetes waits before it starts it again. */
+  isHeldBack: boolean;
 }>;
 
 export function clusterState({ metadata, spec, status }: ClusterObject): ClusterState {
@@ -261,8 +263,14 @@ export function serverState({ metadata, spec, status }: PodObject): ServerState 
     limits: container.resources?.limits ?? {},
     restarts: metadata.annotations?.[RESTARTED] ?? null,
     address: status?.podIP ?? null,
+    isHeldBack: (status?.containerStatuses ?? []).some(isHeldBack),
   };
 }
+
+const isHeldBack = ({ name, state, lastState }: Container): boolean =>
+  name === CONTAINER &&
+  state?.waiting?.reason === 'CrashLoopBackOff' &&
+  lastState?.terminated?.exitCode === 0;
 
 /** Longest text of a cluster that users are shown. */
 const MAX_LENGTH = 300;
