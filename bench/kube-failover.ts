@@ -71,7 +71,7 @@ const CLUSTER = Type.Object({
   }),
 });
 
-/** What both faults use: the status of the Cluster, and a write over a new session. */
+/** Access of both faults to the Cluster: its status, and a write over a new session. */
 function accessTo(kube: Kube, cloud: Cloud, service: Service) {
   const { api } = kube.operator;
   const namespace = namespaceOf(cloud.projectId);
