@@ -238,8 +238,11 @@ test.each(['role', 'database'] as const)(
     await direct.end();
     await owner.query(`alter ${kind} app connection limit -1`);
     // A client whose role has a connection in the pool waits for it, at a limit as without one.
-    const first = await through(service, 'app', app);
-    await first.query('select 1');
+    const first = await until('the pooler tries to connect again', async () => {
+      const client = await through(service, 'app', app);
+      await client.query('select 1');
+      return client;
+    });
     await reach();
     const second = through(service, 'app', app);
     await first.end();
