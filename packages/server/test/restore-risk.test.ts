@@ -1,6 +1,6 @@
 /** A disk that fills ends the time for a restore early: announced, and recorded afterwards. */
 import { execFile } from 'node:child_process';
-import { statfs } from 'node:fs/promises';
+import { rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { followEvents } from '@howdah/client';
@@ -34,11 +34,13 @@ describe.runIf(possible)('a deleted service on a disk that fills', () => {
     await disk.remove();
   });
 
-  /** Fills the disk up to a part of it. */
+  /** Fills the disk up to a part of it, whatever the services have written since the last time. */
   const fillTo = async (percent: number): Promise<void> => {
+    const filler = join(disk.path, 'filler');
+    await rm(filler, { force: true });
     const { blocks, bsize } = await statfs(disk.path);
     const bytes = Math.floor((blocks * bsize * percent) / 100 - (await disk.usedBytes()));
-    await run('fallocate', ['-l', String(bytes), join(disk.path, `filler-${percent}`)]);
+    await run('fallocate', ['-l', String(bytes), filler]);
   };
   /** The events about the time for a restore, oldest first. */
   const events = async () => {
@@ -88,6 +90,8 @@ describe.runIf(possible)('a deleted service on a disk that fills', () => {
         restorable_until: expect.stringContaining('T'),
       },
     };
+    // Without the test before, the service is there.
+    if ((await cloud.request('GET', path())).status === 200) await removeIt();
     await fillTo(87);
     await round();
     await round();
@@ -97,6 +101,7 @@ describe.runIf(possible)('a deleted service on a disk that fills', () => {
     expect(stdout).toMatch(/orders.*earlier if the disk fills/);
     expect((await cloud.request('POST', `${path()}/restore`)).status).toBe(202);
     await cloud.until(service.service_id, 'READY');
+    await fillTo(87);
     await round();
     expect(await events()).toEqual([reported]);
     await removeIt();
