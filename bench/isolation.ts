@@ -7,8 +7,8 @@ import {
   launch,
   stopServer,
   waitUntilReady,
+  PLAIN_START,
 } from '../packages/server/src/engine/local/postgres/server.ts';
-import { PLAIN_START } from '../packages/server/src/engine/local/postgres/server-start.ts';
 import type { Machine } from '../packages/server/src/engine/local/host/machine-record.ts';
 import { bareKit, makeBare, type BareKit, type BareServer } from './lib/bare.ts';
 import type { Bench } from './lib/bench.ts';

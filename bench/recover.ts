@@ -9,7 +9,7 @@ import type { RecoveryKit } from '@howdah/contract';
 import type { Client } from 'pg';
 import { findPgBackRest } from '../packages/server/src/repository/pgbackrest.ts';
 import type { PgBackRest } from '../packages/server/src/repository/repository.ts';
-import { repositoryOf } from '../packages/server/src/services/repository-secrets.ts';
+import { repositoryOf } from '../packages/server/src/services/repositories.ts';
 import { bareKit } from './lib/bare.ts';
 import type { Bench, Context } from './lib/bench.ts';
 import {

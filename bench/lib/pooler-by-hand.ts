@@ -5,7 +5,7 @@ import { chown, mkdtemp, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Owner } from '../../packages/server/src/engine/local/host/owner.ts';
+import type { Owner } from '../../packages/server/src/engine/local/host/users.ts';
 import {
   issueServerCertificate,
   openCertificateAuthority,

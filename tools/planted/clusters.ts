@@ -193,12 +193,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'a node of a read replica set gets connections however far it is behind',
     edits: [
       {
-        file: `${TOPOLOGY}/lag.ts`,
+        file: `${TOPOLOGY}/read-replicas/set-state.ts`,
         from: 'bytes <= readLagLimit.bytes && seconds <= readLagLimit.seconds',
         to: 'bytes <= readLagLimit.bytes || seconds <= readLagLimit.seconds',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/lag.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/read-replicas/set-state.test.ts` }] },
   },
   {
     name: 'lag-not-judged',
@@ -206,12 +206,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'the measured lag of a node is not compared with the limit',
     edits: [
       {
-        file: `${TOPOLOGY}/read-replicas/judge.ts`,
+        file: `${TOPOLOGY}/read-replicas/observe.ts`,
         from: 'node.lag !== null && !isWithin(node.lag, readLagLimit)',
         to: 'node.lag === null && !node.streaming',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/read-replicas/judge.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/read-replicas/observe.test.ts` }] },
   },
   {
     name: 'no-drain',
@@ -219,12 +219,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'a node is restarted while the gateway still routes to it',
     edits: [
       {
-        file: `${TOPOLOGY}/read-replicas/judge.ts`,
+        file: `${TOPOLOGY}/read-replicas/observe.ts`,
         from: "  if (withheld.has(n)) return no('about to be restarted');\n",
         to: '',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/read-replicas/judge.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/read-replicas/observe.test.ts` }] },
   },
   {
     name: 'writer-serves',
@@ -245,14 +245,14 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'a VACUUM of the primary cancels reports on a read replica set',
     edits: [
       {
-        file: 'packages/server/src/domain/replica-set/purpose.ts',
+        file: 'packages/server/src/domain/replica-set.ts',
         from: "hot_standby_feedback: 'on',",
         to: "hot_standby_feedback: 'off',",
       },
     ],
     caughtBy: {
       gate: 'A',
-      tests: [{ file: 'packages/server/src/domain/replica-set/purpose.test.ts' }],
+      tests: [{ file: 'packages/server/src/domain/replica-set.test.ts' }],
     },
   },
 ];

@@ -134,12 +134,12 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     effect: 'an attacker with a network of IPv6 guesses keys without a limit',
     edits: [
       {
-        file: `${SERVER}/api/failures.ts`,
+        file: `${SERVER}/api/errors.ts`,
         from: '.slice(0, 4).join',
         to: '.join',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/api/failures.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/api/errors.test.ts` }] },
   },
   {
     name: 'reads-of-one-service',
@@ -160,12 +160,12 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     effect: 'each refused call of a key is a row of the audit log',
     edits: [
       {
-        file: `${SERVER}/api/audit-counts.ts`,
+        file: `${SERVER}/api/audit-log.ts`,
         from: 'code == null ? service_id : null',
         to: 'code == null ? null : service_id',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/api/audit-counts.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/api/audit-log.test.ts` }] },
   },
   {
     name: 'events-missed',
@@ -186,12 +186,12 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     effect: 'a webhook reaches addresses of the private network through IPv6',
     edits: [
       {
-        file: `${SERVER}/events/networks.ts`,
+        file: `${SERVER}/events/outgoing.ts`,
         from: '(internetIpv6.check(address, kind) && !ISATAP.test(address))',
         to: 'internetIpv6.check(address, kind)',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/events/networks.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/events/outgoing.test.ts` }] },
   },
   {
     name: 'exporter-labels-unsorted',
@@ -518,7 +518,7 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     effect: 'of simultaneous calls for a unique name, several make a service',
     edits: [
       {
-        file: `${SERVER}/store/service-names.ts`,
+        file: `${SERVER}/store/services.ts`,
         from: '  await sql`select ${lock}`.execute(tx);\n',
         to: '  void lock;\n',
       },

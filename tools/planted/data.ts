@@ -37,7 +37,7 @@ export const DATA_PLANTS: readonly Plant[] = [
     effect: 'a flood of WAL removes every point in time from before it',
     edits: [
       {
-        file: `${BACKUP}/prune.ts`,
+        file: `${BACKUP}/keeper.ts`,
         from: 'older.filter((snapshot) => snapshot.id !== kept?.snapshot)',
         to: 'older',
       },
@@ -115,12 +115,12 @@ export const DATA_PLANTS: readonly Plant[] = [
     effect: 'a deleted service can be restored for a shorter time than its backups are kept',
     edits: [
       {
-        file: `${SERVER}/reconcile/kept.ts`,
+        file: `${SERVER}/reconcile/work.ts`,
         from: 'b.retention_days - a.retention_days',
         to: 'a.retention_days - b.retention_days',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/reconcile/kept.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/reconcile/work.test.ts` }] },
   },
   {
     name: 'delete-is-purge',
@@ -282,7 +282,7 @@ export const DATA_PLANTS: readonly Plant[] = [
     ],
     caughtBy: {
       gate: 'A',
-      tests: [{ file: `${SERVER}/engine/local/postgres/trusted-extensions.test.ts` }],
+      tests: [{ file: `${SERVER}/engine/local/postgres/extension-files.test.ts` }],
     },
   },
   {

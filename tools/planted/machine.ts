@@ -118,12 +118,12 @@ export const MACHINE_PLANTS: readonly Plant[] = [
     effect: 'one tenant writes as fast as the disk can, and all others wait',
     edits: [
       {
-        file: `${LOCAL}/host/share-out.ts`,
+        file: `${LOCAL}/host/shares.ts`,
         from: 'const isAlone = active.every((one) => one === writer);',
         to: 'const isAlone = true;',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/host/share-out.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/host/shares.test.ts` }] },
   },
   {
     name: 'cpu-bound-of-service-ignored',
@@ -201,11 +201,11 @@ export const MACHINE_PLANTS: readonly Plant[] = [
     effect: 'a start of the control plane restarts all servers',
     edits: [
       {
-        file: `${LOCAL}/postgres/server-start.ts`,
+        file: `${LOCAL}/postgres/server.ts`,
         from: "restarts: Number(valueOf(RESTARTS_SETTING) ?? '0')",
         to: "restarts: Number(valueOf(SIZE_SETTING) ?? '0')",
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/postgres/server-start.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/postgres/server.test.ts` }] },
   },
 ];

@@ -3,18 +3,20 @@
  * and …-control work on this machine.
  */
 import { Command, Option } from 'commander';
-import { addAdopt } from './commands/adopt.ts';
+import {
+  addAdopt,
+  addAudit,
+  addDoctor,
+  addDown,
+  addStatus,
+  addControl,
+  addRecover,
+} from './commands/machine.ts';
 import { addAllowList } from './commands/allow-list.ts';
-import { addAudit } from './commands/audit.ts';
 import { addAuditLog } from './commands/audit-log.ts';
-import { addAuth } from './commands/auth.ts';
+import { addAuth, addConsole, addEnv } from './commands/auth.ts';
 import { addBackup } from './commands/backup.ts';
 import { addCompletion } from './commands/completion.ts';
-import { addConsole } from './commands/console.ts';
-import { addControl } from './commands/control.ts';
-import { addDoctor } from './commands/doctor.ts';
-import { addDown } from './commands/down.ts';
-import { addEnv } from './commands/env.ts';
 import { addExtension } from './commands/extension.ts';
 import { addEvents } from './commands/events.ts';
 import { addExport } from './commands/export.ts';
@@ -28,15 +30,12 @@ import { addMetrics } from './commands/metrics.ts';
 import { addOperation } from './commands/operation.ts';
 import { addPeering } from './commands/peering.ts';
 import { addProject } from './commands/project.ts';
-import { addPsql, addUrl } from './commands/psql.ts';
-import { addQuery } from './commands/query.ts';
+import { addPsql, addUrl, addQuery } from './commands/psql.ts';
 import { addSimulation } from './commands/simulation.ts';
 import { addRegion } from './commands/region.ts';
-import { addRecover } from './commands/recover.ts';
 import { addRepo } from './commands/repo.ts';
 import { addReplicaSet } from './commands/replica-set.ts';
 import { addService } from './commands/service.ts';
-import { addStatus } from './commands/status.ts';
 import { addStore } from './commands/store.ts';
 import { addUp } from './commands/up.ts';
 import { addVpc } from './commands/vpc.ts';

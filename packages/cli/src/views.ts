@@ -3,7 +3,8 @@ import type { Schemas } from '@howdah/client';
 import { placeOf } from '@howdah/contract/connect';
 import { partsOf } from '@howdah/contract/service-parts';
 import { SHARED_CPU_MILLIS } from '@howdah/contract/sizes';
-import { waitingNote } from '@howdah/contract/waits';
+import { waitingNote } from '@howdah/contract/sizes';
+import { PROJECT_LIMITS, RETENTION_DAYS } from '@howdah/contract/values';
 import { endpointOf, poolerOf, variablesOf } from './address.ts';
 import { tookMs } from './follow.ts';
 import { dateAndDistance, relative } from './moment.ts';
@@ -409,3 +410,138 @@ function memoryOf(gbs: number | undefined): string {
 function yesOrNo(value: boolean): string {
   return value ? 'yes' : 'no';
 }
+
+// The table columns and detail lines of allow lists, VPCs and peerings.
+
+export const ALLOW_LIST_VIEW: View<Schemas['AllowList']> = {
+  noun: 'allow_list',
+  columns: [
+    ['ID', ({ allow_list_id: id }) => id],
+    ['DESCRIPTION', ({ description }) => description],
+    ['NETWORKS', ({ cidr_blocks: networks }) => networks.join(', ')],
+  ],
+  details: [['CREATED', ({ created_at: created }) => dateAndDistance(created)]],
+};
+
+export const VPC_VIEW: View<Schemas['Vpc']> = {
+  noun: 'vpc',
+  columns: [
+    ['ID', ({ id }) => id],
+    ['NAME', ({ name }) => name],
+    ['CIDR', ({ cidr }) => cidr],
+    ['REGION', ({ region_code: region }) => region],
+  ],
+};
+
+export const PEERING_VIEW: View<Schemas['Peering']> = {
+  noun: 'peering',
+  columns: [
+    ['ID', ({ id }) => id],
+    ['PROJECT', ({ peer_account_id: project }) => project],
+    ['VPC', ({ peer_vpc_id: vpc }) => vpc],
+    ['STATUS', ({ status }) => status],
+    ['WHY', ({ error_message: why }) => why ?? ''],
+  ],
+};
+
+// How projects are shown.
+
+export const PROJECT_VIEW: View<Schemas['Project']> = {
+  noun: 'project',
+  columns: [
+    ['ID', ({ id }) => id],
+    ['NAME', ({ name }) => name],
+  ],
+};
+
+export const PROJECT_DETAIL_VIEW: View<Schemas['ProjectDetails']> = {
+  noun: 'project',
+  columns: PROJECT_VIEW.columns,
+  details: [
+    ...PROJECT_LIMITS.map(
+      (limit) =>
+        [
+          limit.replace('_', ' ').toUpperCase(),
+          ({ limits, used }: Schemas['ProjectDetails']) => {
+            const most = limits[limit];
+            return most === null || most === undefined
+              ? `${used[limit]}, no limit`
+              : `${used[limit]} of ${most}`;
+          },
+        ] as const,
+    ),
+    [
+      'CPU IN USE',
+      ({ in_use: { cpu_millis: used, cpu_beyond_millis: beyond } }) =>
+        `${used}${beyond === 0 ? '' : `, ${beyond} of it beyond the guarantees`}`,
+    ],
+    [
+      'BACKUP RETENTION',
+      ({ limits: { backup_retention_days: most } }) => `${most ?? RETENTION_DAYS.max} days at most`,
+    ],
+  ],
+};
+
+// The table columns of regions on Kubernetes.
+
+/** The labels of nodes, and the places that servers are spread over. */
+function placeOfRegion({
+  placement: { node_selector: labels = {}, topology_spread: spread = [] },
+  service_placements: services,
+}: Schemas['KubernetesRegion']): string {
+  const parts = [
+    ...Object.entries(labels).map(([key, value]) => `${key}=${value}`),
+    ...spread.map(({ topology_key: key }) => `over ${key.replace(/^.*\//, '')}`),
+    ...(Object.keys(services).length === 0 ? [] : ['services differ']),
+  ];
+  return parts.length === 0 ? 'any' : parts.join(', ');
+}
+
+export const KUBERNETES_REGION_VIEW: View<Schemas['KubernetesRegion']> = {
+  noun: 'region',
+  columns: [
+    ['CODE', ({ code }) => code],
+    ['CLUSTER', ({ server }) => server],
+    ['HOST', ({ host, domain }) => (domain === null ? host : `*.${domain}`)],
+    [
+      'PORTS',
+      ({ first_port: first, last_port: last }) =>
+        first === last ? `${first}` : `${first}-${last}`,
+    ],
+    ['STORAGE CLASS', ({ storage_class: name }) => name ?? 'default'],
+    ['NODES', placeOfRegion],
+    ['OBJECT STORE', ({ object_store: store }) => store?.bucket ?? 'none'],
+    ['POSTGRESQL', ({ images }) => Object.keys(images).join(', ')],
+  ],
+};
+
+// The table columns and detail lines of repositories.
+
+export const REPOSITORY_VIEW: View<Schemas['Repository']> = {
+  noun: 'repository',
+  columns: [
+    ['ID', ({ id }) => id],
+    ['NAME', ({ name }) => name],
+    ['LOCATION', ({ location }) => location],
+    ['SERVICES', ({ services }) => String(services)],
+    ['BEHIND', ({ behind_seconds: seconds }) => (seconds === null ? 'unknown' : `${seconds} s`)],
+    ['PROBLEM', ({ problem }) => problem ?? 'none'],
+  ],
+  details: [
+    [
+      'BACKUPS',
+      ({ backups_mb: size, last_backup: last, waiting_services: waiting }) =>
+        last === null
+          ? 'none yet'
+          : `${size} MB, the newest ${dateAndDistance(last)}` +
+            (waiting === 0 ? '' : `; ${waiting} services have none yet`),
+    ],
+    ['WAITING', ({ backlog_mb: megabytes }) => `${megabytes} MB of WAL`],
+    ['KEPT', ({ retention_days: days }) => `${days} days`],
+    [
+      'CONTROL PLANE',
+      ({ control_saved: saved }) => (saved === null ? 'not yet' : dateAndDistance(saved)),
+    ],
+    ['ADDED', ({ created }) => dateAndDistance(created)],
+  ],
+};

@@ -12,7 +12,15 @@ import {
   AllowListSchema,
   CreateAllowListBody,
   UpdateAllowListBody,
-} from './schemas/allow-lists.ts';
+  AttachBody,
+  CreatePeeringBody,
+  CreateVpcBody,
+  DetachBody,
+  PeeringSchema,
+  RenamedVpcSchema,
+  RenameVpcBody,
+  VpcSchema,
+} from './schemas/networks.ts';
 import {
   BackupRegionBody,
   BackupRegionSchema,
@@ -53,8 +61,6 @@ import {
   KeyProjectSchema,
   KeySchema,
   OpenLinkBody,
-} from './schemas/keys.ts';
-import {
   ApproveLoginBody,
   CollectLoginBody,
   DeviceLoginSchema,
@@ -62,7 +68,12 @@ import {
   LoginRequestSchema,
   StartLoginBody,
   UserCodeBody,
-} from './schemas/logins.ts';
+  CreateProjectBody,
+  ProjectDetailsSchema,
+  ProjectLimitsSchema,
+  ProjectSchema,
+  RenameProjectBody,
+} from './schemas/access.ts';
 import {
   AnalyticsSchema,
   FeedbackBody,
@@ -75,19 +86,17 @@ import {
 } from './schemas/monitoring.ts';
 import { OperationSchema } from './schemas/operations.ts';
 import {
-  CreateProjectBody,
-  ProjectDetailsSchema,
-  ProjectLimitsSchema,
-  ProjectSchema,
-  RenameProjectBody,
-} from './schemas/projects.ts';
-import {
   CreateReplicaSetBody,
   SetPurposeBody,
   ReadReplicaSetDetailSchema,
   ReadReplicaSetSchema,
   ReplicaStateSchema,
-} from './schemas/replica-sets.ts';
+  DeletedServiceSchema,
+  MemberSchema,
+  ServiceSchema,
+  WaitsSchema,
+  WarningSchema,
+} from './schemas/services.ts';
 import {
   AddRegionBody,
   KubernetesRegionSchema,
@@ -123,23 +132,6 @@ import {
   SimulationSchema,
   SimulationScriptSchema,
 } from './schemas/simulation.ts';
-import {
-  DeletedServiceSchema,
-  MemberSchema,
-  ServiceSchema,
-  WaitsSchema,
-  WarningSchema,
-} from './schemas/services.ts';
-import {
-  AttachBody,
-  CreatePeeringBody,
-  CreateVpcBody,
-  DetachBody,
-  PeeringSchema,
-  RenamedVpcSchema,
-  RenameVpcBody,
-  VpcSchema,
-} from './schemas/vpcs.ts';
 
 /** Every schema that the document refers to by name. */
 export const NAMED_SCHEMAS = [

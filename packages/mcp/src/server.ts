@@ -1,16 +1,17 @@
 import { McpServer } from '@modelcontextprotocol/server';
-import type { Cloud } from './cloud.ts';
+import { createClient, type ClientOptions } from '@howdah/client';
+import { serveStdio } from '@modelcontextprotocol/server/stdio';
+import { type Cloud, openCloud } from './cloud.ts';
 import { addBackupTools } from './tools/backups.ts';
 import { addCreateTools } from './tools/create-services.ts';
-import { addDatabaseTools } from './tools/database.ts';
-import { addDeleteTools } from './tools/delete-services.ts';
-import { addExtensionTools } from './tools/extensions.ts';
+import { addDatabaseTools, addExtensionTools } from './tools/database.ts';
+import { addDeleteTools, addPurgeTool } from './tools/delete-services.ts';
 import { addObserveTools } from './tools/observe.ts';
 import { addOperationTools } from './tools/operations.ts';
 import { addProjectTools } from './tools/project.ts';
-import { addPurgeTool } from './tools/purge.ts';
 import { addRunTools } from './tools/run-services.ts';
 import { addServiceTools } from './tools/services.ts';
+import { noteWarning } from './tool.ts';
 
 const INSTRUCTIONS = `Howdah is a PostgreSQL cloud. A service is a PostgreSQL server with a database tsdb and a user tsdbadmin.
 Begin with whoami (what this key may do) and list_services. Look before you change: db_schema, then db_query (reads only), get_logs, get_metrics.
@@ -38,4 +39,10 @@ export function createMcpServer(cloud: Cloud): McpServer {
   ])
     add(server, cloud);
   return server;
+}
+
+/** Serves the parent process, until standard input ends. */
+export function serveOverStdio(options: ClientOptions): void {
+  const cloud = openCloud(createClient({ ...options, onWarning: noteWarning }));
+  serveStdio(() => createMcpServer(cloud));
 }

@@ -14,14 +14,13 @@ import { createTemplates } from './engine/local/postgres/templates.ts';
 import { readControl } from './engine/local/admin/control-backup.ts';
 import { createDispatcher } from './events/dispatcher.ts';
 import { createEventHub } from './events/hub.ts';
-import { blockListOf } from './events/networks.ts';
+import { blockListOf } from './events/outgoing.ts';
 import { openSealer, type Sealer } from './events/sealer.ts';
 import { createPusher } from './export/pusher.ts';
 import { ensureFirstKey } from './first-key.ts';
 import { announceControl, retractControl } from './installation.ts';
 import { openMetadataDatabase, watchStore } from './metadata-database.ts';
 import { recordMetadata } from './metadata-record.ts';
-import { openRepositories } from './open-repositories.ts';
 import { createControlSaver } from './reconcile/control-saver.ts';
 import { createHistory } from './reconcile/history.ts';
 import { createKubernetesRegions } from './kubernetes-regions.ts';
@@ -30,11 +29,14 @@ import type { RepositorySource } from './repository/source.ts';
 import { runRegion, type Control, type RunningRegion } from './run-region.ts';
 import { createDurationCache } from './services/operations.ts';
 import { ownProjects } from './services/peerings.ts';
-import { programOrRefuse, useOf } from './services/repositories.ts';
+import { programOrRefuse, useOf, openRepository } from './services/repositories.ts';
 import { createLogReadLimit } from './services/read-limit.ts';
-import { openRepository } from './services/repository-secrets.ts';
 import type { Startup } from './startup.ts';
 import type { Store } from './store/database.ts';
+import { locationOf } from './domain/repository/storage.ts';
+import type { PgBackRest } from './repository/repository.ts';
+import { listRepositories } from './store/repositories.ts';
+import type { Db } from './store/tables.ts';
 
 type Api = Awaited<ReturnType<typeof createApi>>;
 
@@ -195,4 +197,32 @@ function shared<T>(ask: () => Promise<T>): () => Promise<T> {
     (asked ??= ask().finally(() => {
       asked = null;
     }));
+}
+
+// The repositories of the metadata database, for the engines.
+
+/** @param program the installed pgBackRest; null: there is none */
+async function openRepositories(
+  db: Db,
+  sealer: Sealer,
+  program: PgBackRest | null,
+): Promise<RepositorySource> {
+  let known: readonly string[] = [];
+  const list: RepositorySource['list'] = async () => {
+    const found = (await listRepositories(db)).flatMap((row) => {
+      // Another installation may own it now.
+      const repository = row.is_lost ? null : openRepository(sealer, row);
+      return repository === null ? [] : [{ ...repository, retentionDays: row.retention_days }];
+    });
+    known = found.map(({ id }) => id);
+    return found;
+  };
+  await list();
+  const open: RepositorySource['open'] = (sealed) => {
+    const kit = { id: 'kit', name: 'kit', sealed: Buffer.from(sealed, 'base64') };
+    const found = openRepository(sealer, kit);
+    // It has no name here: messages say where it is.
+    return found === null ? null : { ...found, name: locationOf(found.storage) };
+  };
+  return { program, list, open, known: () => known };
 }

@@ -8,10 +8,13 @@ import {
   readServiceAccount,
   type Connection,
 } from './engine/kubernetes/api/kubeconfig.ts';
-import { examineObjectStore } from './engine/kubernetes/doctor-store.ts';
+import {
+  examineObjectStore,
+  examinePlacement,
+  examineGateway,
+  findRoutedRegion,
+} from './engine/kubernetes/doctor-placement.ts';
 import { countClusters, examineCluster, findNodeHost } from './engine/kubernetes/doctor.ts';
-import { examinePlacement } from './engine/kubernetes/doctor-placement.ts';
-import { examineGateway, findRoutedRegion } from './engine/kubernetes/doctor-gateway.ts';
 import { createKubernetesEngine, type KubernetesEngineOptions } from './engine/kubernetes/index.ts';
 import type { ObjectStore } from './engine/object-store.ts';
 import { StoreError, tryStore } from './engine/kubernetes/s3.ts';

@@ -22,7 +22,7 @@ import { findPgBackRest } from './repository/pgbackrest.ts';
 import { CONTROL_OBJECT, RepositoryProblem } from './repository/repository.ts';
 import { stanzaOf } from './repository/stanzas.ts';
 import { locationOf } from './domain/repository/storage.ts';
-import { repositoryOf } from './services/repository-secrets.ts';
+import { repositoryOf } from './services/repositories.ts';
 import { restoreControl, type LostData } from './engine/local/admin/control-backup.ts';
 
 /** The services that are recovered, and their moment. */

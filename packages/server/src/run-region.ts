@@ -1,15 +1,13 @@
 /** Runs a region: all that goes on beside requests, once for each region. */
 import type { ServiceRow } from './domain/service/row.ts';
 import type { Region, Regions } from './engine/regions.ts';
-import { createBackups } from './reconcile/backups.ts';
+import { createBackups, createShipper } from './reconcile/backups.ts';
 import { createMaintenance } from './reconcile/maintenance.ts';
-import { recordMajors } from './reconcile/majors.ts';
+import { recordMajors, keepSpares } from './reconcile/spares.ts';
 import { createReconciler } from './reconcile/reconciler.ts';
 import { createSampler } from './reconcile/sampler.ts';
-import { createShipper } from './reconcile/shipper.ts';
-import { keepSpares } from './reconcile/spares.ts';
 import { createStorageGuard } from './reconcile/storage.ts';
-import { createTrials } from './reconcile/trials.ts';
+import { createTrials } from './reconcile/beside.ts';
 import { createVerifier } from './reconcile/verifier.ts';
 import { createVpcs } from './reconcile/vpcs.ts';
 import { createWatch } from './reconcile/warnings.ts';

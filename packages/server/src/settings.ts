@@ -8,8 +8,73 @@ import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { Type, type Static, type TSchema } from 'typebox';
 import { Check } from 'typebox/value';
-import { MaintenanceWindowText } from './config-maintenance.ts';
-import { TIGER_REGIONS } from './tiger-regions.ts';
+
+/**
+ * The regions of Tiger Cloud by their codes in its API.
+ * Source: https://www.tigerdata.com/docs/learn/tiger-cloud/regions; codes of Azure begin with az-.
+ */
+const TIGER_REGIONS = [
+  'ap-northeast-1',
+  'ap-south-1',
+  'ap-southeast-1',
+  'ap-southeast-2',
+  'ca-central-1',
+  'eu-central-1',
+  'eu-central-2',
+  'eu-west-1',
+  'eu-west-2',
+  'sa-east-1',
+  'us-east-1',
+  'us-east-2',
+  'us-west-2',
+  'az-eastus2',
+  'az-westeurope',
+] as const;
+
+// The window in which minor versions of PostgreSQL are applied by restarts.
+
+/** `day`: 0 for Sunday; null: each day. Minutes of the day; a window may end on the next day. */
+export type MaintenanceWindow = Readonly<{ day: number | null; from: number; to: number }>;
+
+const DAYS = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'];
+const DAY_MINUTES = 24 * 60;
+
+/** Reads `Sun 03:00-05:00` or `daily 03:00-05:00`; null: it is none. */
+export function parseMaintenanceWindow(text: string): MaintenanceWindow | null {
+  const [, day = '', from = '', to = ''] =
+    /^(daily|[A-Z][a-z]{2}) ([0-9]{2}:[0-9]{2})-([0-9]{2}:[0-9]{2})$/.exec(text) ?? [];
+  const [first, last] = [minuteOf(from), minuteOf(to)];
+  if (first === null || last === null || first === last || first === DAY_MINUTES) return null;
+  if (day === 'daily') return { day: null, from: first, to: last };
+  return DAYS.includes(day) ? { day: DAYS.indexOf(day), from: first, to: last } : null;
+}
+
+function minuteOf(text: string): number | null {
+  const [hours = NaN, minutes = NaN] = text.split(':').map(Number);
+  const minute = hours * 60 + minutes;
+  return minutes < 60 && minute <= DAY_MINUTES ? minute : null;
+}
+
+/** The setting HOWDAH_MAINTENANCE_WINDOW. */
+const MaintenanceWindowText = Type.Refine(
+  Type.String({
+    unset: 'none',
+    example: 'Sun 03:00-05:00',
+    allowed: 'a day (Sun, Mon, … or daily) and two times of the local clock, HH:MM-HH:MM',
+    description:
+      'when services are restarted, one after the other, whose PostgreSQL has a newer minor version',
+  }),
+  (text: string) => parseMaintenanceWindow(text) !== null,
+);
+
+/** Whether a moment is in the window, by the clock and time zone of this machine. */
+export function isWithin({ day, from, to }: MaintenanceWindow, moment: Date): boolean {
+  const minute = moment.getHours() * 60 + moment.getMinutes();
+  const isOn = (weekday: number): boolean => day === null || day === (weekday + 7) % 7;
+  const today = moment.getDay();
+  if (from < to) return isOn(today) && minute >= from && minute < to;
+  return (isOn(today) && minute >= from) || (isOn(today - 1) && minute < to);
+}
 
 /** None of Debian's adduser (1000-59999), systemd's DynamicUser (61184-65519) or subordinate users (from 100000 on). */
 export const DEFAULT_UID_RANGE = [70_000, 89_999] as const;
@@ -340,7 +405,7 @@ function wordsAt(schema: TSchema, key: string): string {
 }
 
 /** A value, or the parts of the text that are wrong. */
-export type Parsed = Readonly<{ value: unknown; wrong: readonly string[] }>;
+type Parsed = Readonly<{ value: unknown; wrong: readonly string[] }>;
 
 /** Turns the text of a variable or flag into the value of a setting. */
 export function parseSetting(name: SettingName, text: string): Parsed {

@@ -9,7 +9,7 @@ export type { App } from '../src/api/context.ts';
 export { openApiTls } from '../src/api/tls.ts';
 
 // engine/conformance
-export { createMemoryLogs, type MemoryLogs } from '../src/engine/conformance/memory-logs.ts';
+export { createMemoryLogs, type MemoryLogs } from '../src/engine/conformance/memory-records.ts';
 export { createMemoryRecords } from '../src/engine/conformance/memory-records.ts';
 export { PROMISES } from '../src/engine/conformance/promises.ts';
 export { STATEMENT_PROMISES, STUBBORN } from '../src/engine/conformance/statement-promises.ts';
@@ -23,7 +23,7 @@ export {
 } from '../src/engine/conformance/subject.ts';
 
 // engine/kubernetes
-export { tryWrite } from '../src/engine/kubernetes/admission.ts';
+export { tryWrite } from '../src/engine/kubernetes/answers.ts';
 export { createKube, FIELD_MANAGER } from '../src/engine/kubernetes/api/client.ts';
 export { KubeError } from '../src/engine/kubernetes/api/errors.ts';
 export { type Connection, readKubeconfig } from '../src/engine/kubernetes/api/kubeconfig.ts';
@@ -33,7 +33,7 @@ export {
   startFakeKubernetes,
 } from '../src/engine/kubernetes/fake-kubernetes.testing.ts';
 export { createKubernetesEngine } from '../src/engine/kubernetes/index.ts';
-export { unpack } from '../src/engine/kubernetes/logs/part.ts';
+export { unpack } from '../src/engine/kubernetes/logs/page.ts';
 export { DESIRED } from '../src/engine/kubernetes/manifests/cluster.ts';
 export {
   clusterName,
@@ -46,13 +46,13 @@ export {
   setName,
 } from '../src/engine/kubernetes/manifests/names.ts';
 export { storeSecret } from '../src/engine/kubernetes/manifests/object-store.ts';
-export { POOLER_TEMPLATE_SQL } from '../src/engine/kubernetes/manifests/pooler-role.ts';
+export { POOLER_TEMPLATE_SQL } from '../src/engine/kubernetes/manifests/cluster.ts';
 export { listOf, withStore } from '../src/engine/kubernetes/s3.testing.ts';
 export { STEPS, switchOverTo } from '../src/engine/kubernetes/service/steps.ts';
 
 // engine/local
 export { certificateHosts, createLocalEngine } from '../src/engine/local/index.ts';
-export { createMoveActions } from '../src/engine/local/move-actions.ts';
+export { createMoveActions } from '../src/engine/local/moves.ts';
 
 // engine/model
 export { createModelEngine } from '../src/engine/model/index.ts';

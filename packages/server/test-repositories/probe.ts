@@ -6,8 +6,8 @@ export { copyWalFrom, forkRecoveryConf } from '../src/engine/local/backup/recove
 export { portOf, takeSnapshot } from '../src/engine/local/backup/take.ts';
 
 // engine/local/repository
-export type { ShipContext, ShipPolicy } from '../src/engine/local/repository/context.ts';
-export { expire, forgetStanza } from '../src/engine/local/repository/expire.ts';
+export type { ShipContext, ShipPolicy } from '../src/engine/local/repository/state.ts';
+export { expire, forgetStanza } from '../src/engine/local/repository/backup.ts';
 export { fetchBackup } from '../src/engine/local/repository/fetch.ts';
 export { ship, takeBackup } from '../src/engine/local/repository/ship.ts';
 export { type OffMachine, offMachine } from '../src/engine/local/repository/state.ts';
@@ -27,4 +27,4 @@ export { type KnownService, removeUnknownServices, serviceOf } from '../src/repo
 
 // services
 export { useOf } from '../src/services/repositories.ts';
-export { repositoryOf } from '../src/services/repository-secrets.ts';
+export { repositoryOf } from '../src/services/repositories.ts';

@@ -6,7 +6,7 @@
  */
 
 // domain
-export type { OperationRow } from '../src/domain/operation/row.ts';
+export type { OperationRow } from '../src/domain/operation.ts';
 export { adminRights } from '../src/domain/postgres/admin-role.ts';
 export type { ServiceRow } from '../src/domain/service/row.ts';
 export { networkColumnsOf, serviceSpec } from '../src/domain/service/spec.ts';
@@ -64,7 +64,7 @@ export { findNetworks, probeNetworks } from '../src/engine/local/network/network
 // engine/local/postgres
 export { configFiles, CONTROL_ROLE } from '../src/engine/local/postgres/files.ts';
 export { type Installation } from '../src/engine/local/postgres/installations.ts';
-export { copyNpmFiles } from '../src/engine/local/postgres/npm-copy.ts';
+export { copyNpmFiles } from '../src/engine/local/postgres/installations.ts';
 export { createMonitor } from '../src/engine/local/postgres/monitor.ts';
 export {
   MEMBER,
@@ -73,7 +73,7 @@ export {
   nodeName,
   waitedForOf,
 } from '../src/engine/local/postgres/replication.ts';
-export { allowRoleFunctions } from '../src/engine/local/postgres/role-functions.ts';
+export { allowRoleFunctions } from '../src/engine/local/postgres/contents.ts';
 export {
   findServer,
   portIsFree,
@@ -90,7 +90,7 @@ export { isWalFile, nextWalFile } from '../src/engine/local/postgres/wal-files.t
 
 // engine/local/proxy
 export { gatewayCapability } from '../src/engine/local/proxy/gateway.ts';
-export { createPoolerRole } from '../src/engine/local/proxy/pooler-role.ts';
+export { createPoolerRole } from '../src/engine/local/proxy/pooler.ts';
 
 // engine/local/topology
 export { confOf } from '../src/engine/local/topology/standbys.ts';
@@ -99,12 +99,12 @@ export { confOf } from '../src/engine/local/topology/standbys.ts';
 export { POOLER_ROLE } from '../src/engine/pooler/lookup.ts';
 
 // engine/statements
-export { READER_ROLE } from '../src/engine/statements/reader-role.ts';
-export { REVOKE_WRITERS, WRITERS } from '../src/engine/statements/writers.ts';
+export { READER_ROLE } from '../src/engine/statements/session.ts';
+export { REVOKE_WRITERS, WRITERS } from '../src/engine/statements/session.ts';
 
 // events
 export { createEventHub } from '../src/events/hub.ts';
-export { blockListOf } from '../src/events/networks.ts';
+export { blockListOf } from '../src/events/outgoing.ts';
 export { deliver } from '../src/events/receiver.ts';
 
 // lib
@@ -170,7 +170,7 @@ export { pruneAnswers } from '../src/store/kept-answers.ts';
 export { createKeptLogs, KEPT_BYTES } from '../src/store/kept-logs.ts';
 export { insertKey, type NewKey } from '../src/store/keys.ts';
 export { makeAllDue } from '../src/store/leases.ts';
-export type { OnNotification } from '../src/store/notifications.ts';
+export type { OnNotification } from '../src/store/events.ts';
 export { beginOperation, progressOperation } from '../src/store/operations.ts';
 export { insertProject } from '../src/store/projects.ts';
 export { insertRegion, takeNextPort } from '../src/store/regions.ts';
@@ -180,5 +180,5 @@ export { findNextSourceToRemove, findNextToPurge } from '../src/store/service-li
 export { changeService } from '../src/store/services.ts';
 export { insertSpare } from '../src/store/spares.ts';
 export type { Db, Tables, Tx } from '../src/store/tables.ts';
-export { refreshAllowedNetworks } from '../src/store/vpc-addresses.ts';
+export { refreshAllowedNetworks } from '../src/store/vpcs.ts';
 export { makeServicesDue } from '../src/store/vpcs.ts';

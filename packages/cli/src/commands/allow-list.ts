@@ -6,7 +6,7 @@ import { answered, connect, type Connection } from '../connection.ts';
 import { findAllowList, listAllowLists, ofProject } from '../find.ts';
 import { note, show, showList } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
-import { ALLOW_LIST_VIEW } from '../views-network.ts';
+import { ALLOW_LIST_VIEW } from '../views.ts';
 
 const CIDR_HELP = 'networks, separated by commas: 203.0.113.0/24,2001:db8::/32';
 

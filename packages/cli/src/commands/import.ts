@@ -85,7 +85,7 @@ async function findInto({ into, dryRun }: ImportOptions): Promise<Into> {
 
 async function importLive(source: Endpoint, options: ImportOptions, jobs: number): Promise<void> {
   const { checkSource, importInto } = await import('../transfer/import.ts');
-  const { addonsFor, problemsOfExtensions, readOffers } = await import('../transfer/offers.ts');
+  const { addonsFor, problemsOfExtensions, readOffers } = await import('../transfer/import.ts');
   const into = await findInto(options);
   const follow = options.follow === true;
   const checked = await checkSource(source, follow, async ({ extensions, major }) => {
@@ -115,7 +115,7 @@ async function importLive(source: Endpoint, options: ImportOptions, jobs: number
 async function importFile(path: string, options: ImportOptions, jobs: number): Promise<void> {
   const { examineContents, examineDump } = await import('../transfer/files.ts');
   const { addonsFor, problemsOfExtensions, readOffers, refuse } =
-    await import('../transfer/offers.ts');
+    await import('../transfer/import.ts');
   const { leftOutLines } = await import('../transfer/script/examine.ts');
   const { step } = await import('../transfer/steps.ts');
   const dump = await examineDump(path);

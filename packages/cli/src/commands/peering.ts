@@ -7,7 +7,7 @@ import { findVpc, pathOfVpc } from '../find.ts';
 import { Failure } from '../exit.ts';
 import { note, show, showList } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
-import { PEERING_VIEW } from '../views-network.ts';
+import { PEERING_VIEW } from '../views.ts';
 
 type CreateOptions = Changing & { peer: string; project?: string; region: string };
 

@@ -5,7 +5,7 @@ import { countOf, given, noun, verb, type Changing, type Printing } from '../com
 import { answered, connect } from '../connection.ts';
 import { findProject } from '../find.ts';
 import { note, show, showChanged, showList } from '../output.ts';
-import { PROJECT_DETAIL_VIEW, PROJECT_VIEW } from '../views-project.ts';
+import { PROJECT_DETAIL_VIEW, PROJECT_VIEW } from '../views.ts';
 
 type Limits = Schemas['ProjectLimits'];
 type LimitOptions = {

@@ -14,11 +14,11 @@ import {
   whoConnects,
   type Address,
 } from '../address.ts';
-import { verb, type Printing } from '../command.ts';
-import { connect, findCa } from '../connection.ts';
+import { verb, type Printing, countOf } from '../command.ts';
+import { connect, findCa, answered } from '../connection.ts';
 import { Failure } from '../exit.ts';
-import { findService } from '../find.ts';
-import { note, say, showAs } from '../output.ts';
+import { findService, findPath } from '../find.ts';
+import { note, say, showAs, duration, table } from '../output.ts';
 
 export function addPsql(program: Command): void {
   verb(program, 'psql <service> [psql-options...]', {
@@ -107,4 +107,52 @@ function askedFor(service: Schemas['Service'], pooler = false): Schemas['Endpoin
       'usage',
     );
   return found;
+}
+
+type QueryOptions = Printing & {
+  database?: string;
+  parameter?: string[];
+  maxRows: string;
+  timeoutMs: string;
+};
+
+export function addQuery(program: Command): void {
+  verb(program, 'query <service> <sql>', {
+    does: 'Run one read-only statement.',
+    example: "howdah query orders 'select * from orders where id = $1' --parameter 42",
+    takes: ['output'],
+  })
+    .option('--database <name>', 'the database of the service; default: tsdb')
+    .option('--parameter <text...>', 'values of the parameters $1, $2, …, in order')
+    .option('--max-rows <number>', 'maximum number of rows, up to 10000', '100')
+    .option('--timeout-ms <number>', 'time limit in milliseconds, up to 60000', '10000')
+    .action(async (name: string, sql: string, options: QueryOptions) => {
+      const connection = await connect();
+      const body = {
+        sql,
+        ...(options.database === undefined ? {} : { database: options.database }),
+        parameters: options.parameter ?? [],
+        max_rows: countOf('--max-rows', options.maxRows),
+        timeout_ms: countOf('--timeout-ms', options.timeoutMs),
+      };
+      const path = await findPath(connection, name);
+      const result = await answered(
+        connection.client.POST('/projects/{project_id}/services/{service_id}/query', {
+          ...path,
+          body,
+        }),
+      );
+      const { columns, rows, row_count: count, truncated, elapsed_ms: tookMs } = result;
+      await showAs(options.output, result, 'query', () => {
+        const titles = columns.map((column) => column.name);
+        if (columns.length > 0)
+          table(
+            titles,
+            rows.map((row) => row.map((value) => value ?? 'NULL')),
+          );
+        note(
+          `${count} row${count === 1 ? '' : 's'} in ${duration(tookMs)}${truncated ? '; there are more (--max-rows)' : ''}`,
+        );
+      });
+    });
 }

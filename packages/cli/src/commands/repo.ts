@@ -19,7 +19,7 @@ import { Failure } from '../exit.ts';
 import { pick } from '../find.ts';
 import { note, say, sayJson, show, showAs, showList } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
-import { REPOSITORY_VIEW } from '../views-repository.ts';
+import { REPOSITORY_VIEW } from '../views.ts';
 
 type Adding = Changing & {
   s3?: string;

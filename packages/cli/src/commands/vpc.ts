@@ -6,7 +6,7 @@ import { answered, connect } from '../connection.ts';
 import { findVpc, listVpcs, ofProject, pathOfVpc, readVpc } from '../find.ts';
 import { note, show, showChanged, showList } from '../output.ts';
 import { refuseBeforeAsking } from '../permission.ts';
-import { VPC_VIEW } from '../views-network.ts';
+import { VPC_VIEW } from '../views.ts';
 
 export function addVpc(program: Command): void {
   const vpc = noun(

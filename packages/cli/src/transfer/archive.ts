@@ -1,8 +1,8 @@
 /** Archives of pg_dump: their entries, and their restoring into a service as tsdbadmin. */
 import { writeFile } from 'node:fs/promises';
+import { Writable } from 'node:stream';
 import { variablesOf, type Endpoint } from './endpoint.ts';
 import { ProgramFailure, runProgram } from './programs.ts';
-import { collect } from './text.ts';
 
 /** A line of the list that `pg_restore --list` prints. */
 export type Entry = {
@@ -137,4 +137,18 @@ export async function restorePrivileges(
     if (count === undefined) throw error;
     return Number(count);
   }
+}
+
+// The output of a program as text.
+
+/** A stream that keeps what is written to it. */
+function collect(): { stream: Writable; text: () => string } {
+  const parts: Buffer[] = [];
+  const stream = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      parts.push(chunk);
+      done();
+    },
+  });
+  return { stream, text: () => Buffer.concat(parts).toString('utf8') };
 }

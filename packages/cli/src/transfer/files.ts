@@ -23,10 +23,9 @@ import { open, variablesOf, type Endpoint } from './endpoint.ts';
 import { Failure } from '../exit.ts';
 import { note, paintNote } from '../output.ts';
 import { findNewest, findProgram, outputOf, runProgram } from './programs.ts';
-import { noteRoles } from './roles.ts';
 import { examine, write, type Findings, type Script } from './script/examine.ts';
 import { makingRole, reporting } from './script/rules.ts';
-import { step, sizeOf } from './steps.ts';
+import { step, sizeOf, listed } from './steps.ts';
 
 const APPLICATION = 'howdah import';
 
@@ -286,3 +285,24 @@ export async function exportService(
     report(format === 'directory' ? file : `${file}, ${sizeOf(size)}`);
   });
 }
+
+// Says which roles of an import need a password or a right from the user.
+
+const SHOWN = 10;
+
+/**
+ * Lists the roles that were made without a password. The source's is not copied: it may be an md5
+ * hash, with which no role can log in to a service.
+ */
+export function noteRoles(roles: readonly string[]): void {
+  if (roles.length === 0) return;
+  note(
+    `${paintNote.yellow('note')} ${roles.length} roles were made without password and login, ` +
+      `also those whose password was an md5 hash: ${listed(roles)}. For each that logs in:`,
+  );
+  for (const role of roles.slice(0, SHOWN))
+    note(`  alter role ${quotedRole(role)} login password '…';`);
+}
+
+const quotedRole = (name: string): string =>
+  /^[a-z_][a-z0-9_]*$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`;

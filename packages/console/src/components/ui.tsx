@@ -10,7 +10,9 @@ import {
 } from '@mantine/core';
 import { useClipboard } from '@mantine/hooks';
 import { Check, CircleAlert, Copy, Lock, TriangleAlert, type LucideIcon } from 'lucide-react';
-import { useId, type ReactNode } from 'react';
+import { useId, type ReactNode, type AnchorHTMLAttributes, type Ref } from 'react';
+import { createLink } from '@tanstack/react-router';
+import type { UseQueryResult } from '@tanstack/react-query';
 import type { Service } from '../api.ts';
 import { ago, ahead, fullTime } from '../format.ts';
 import { isLoss } from '../reach.ts';
@@ -225,7 +227,7 @@ export function Denied({ what, why }: { what: string; why: string }) {
   );
 }
 
-export function messageOf(error: unknown): string {
+function messageOf(error: unknown): string {
   if (error instanceof NoAnswerError)
     return 'The control plane does not answer, so it is not known whether it made this change. The databases keep running.';
   return error instanceof Error ? error.message : String(error);
@@ -328,5 +330,31 @@ export function Until({ iso }: { iso: string }) {
     <time dateTime={iso} title={fullTime(iso)} className="num">
       {ahead(iso)}
     </time>
+  );
+}
+
+type AnchorProps = ButtonProps &
+  Omit<AnchorHTMLAttributes<HTMLAnchorElement>, keyof ButtonProps> & {
+    ref?: Ref<HTMLAnchorElement>;
+  };
+
+const AnchorButton = (props: AnchorProps) => <Button component="a" {...props} />;
+
+/** A link with the appearance of a button. */
+export const ButtonLink = createLink(AnchorButton);
+
+/** The content that a query has read, a placeholder, or why it could not be read. */
+export function Load<T>({
+  query: { data, error },
+  children,
+}: {
+  query: UseQueryResult<T>;
+  children: (data: T) => ReactNode;
+}) {
+  if (data !== undefined) return children(data);
+  return (
+    <Card>
+      <Unread error={error} rows={5} />
+    </Card>
   );
 }

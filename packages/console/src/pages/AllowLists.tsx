@@ -11,8 +11,7 @@ import {
 } from '../api-project.ts';
 import { Confirm } from '../components/Confirm.tsx';
 import { Form, NameInput } from '../components/Form.tsx';
-import { Load } from '../components/Load.tsx';
-import { Card, CopyButton, Denied, Empty, PageHead } from '../components/ui.tsx';
+import { Load, Card, CopyButton, Denied, Empty, PageHead } from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
 import { useServices } from '../live.ts';
 import { useMe } from '../session.ts';

@@ -1,22 +1,27 @@
 /** The Kubernetes clusters that are regions, for operators. */
 import { useQuery } from '@tanstack/react-query';
 import { useState, type ReactNode } from 'react';
+import { Checkbox } from '@mantine/core';
+import { ADDON_EXTENSIONS, type AddonExtension } from '@howdah/contract/types';
+import { Check, TriangleAlert, X } from 'lucide-react';
 import {
   addRegion,
   clusterDoctorQuery,
   removeRegion,
   type AddRegion,
   type Cluster,
+  setObjectStore,
+  type SetObjectStore,
+  setImages,
+  type SetImages,
+  type Finding,
 } from '../api-project.ts';
 import { ConfirmName } from '../components/ConfirmName.tsx';
-import { Fields, FileField, Form, TextField } from '../components/Form.tsx';
+import { Fields, FileField, Form, TextField, SecretField } from '../components/Form.tsx';
 import { ActionButton, Card, ErrorNotice, Facts, LinkButton } from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
 import { useMe } from '../session.ts';
 import { whyNotOperate } from '../status.ts';
-import { ClusterImages } from './ClusterImages.tsx';
-import { ClusterStore } from './ClusterStore.tsx';
-import { Findings } from './Findings.tsx';
 import ui from './project.module.css';
 
 /** Where the services of a region run, its settings, what its cluster lacks, and the end of it. */
@@ -244,4 +249,244 @@ function requestOf({ code, first_port: first, last_port: last, ...texts }: Draft
     ...(first.trim() === '' ? {} : { first_port: Number(first) }),
     ...(last.trim() === '' ? {} : { last_port: Number(last) }),
   };
+}
+
+// The form that sets the object store of a region, as `howdah region object-store` does.
+
+/** The texts of the form; a key that was set is never shown. */
+type StoreDraft = {
+  endpoint: string;
+  bucket: string;
+  region: string;
+  key_id: string;
+  key: string;
+};
+
+const LABELS: Record<keyof StoreDraft, string> = {
+  endpoint: 'Address',
+  bucket: 'Bucket',
+  region: 'Region',
+  key_id: 'Key id',
+  key: 'Key',
+};
+
+/** @param onDone called once the object store is set */
+function ClusterStore({ cluster, onDone }: { cluster: Cluster; onDone: () => void }) {
+  const { code, object_store: before } = cluster;
+  const [draft, setDraft] = useState(() => draftOf(before));
+  const [caPem, setCaPem] = useState('');
+  const [move, setMove] = useState(false);
+  const set = useCall(() => setObjectStore(code, storeRequest(draft, caPem, move)), {
+    quiet: true,
+    onDone,
+  });
+  const of = (name: keyof StoreDraft) => ({
+    label: LABELS[name],
+    value: draft[name],
+    onChange: (value: string) => setDraft((now) => ({ ...now, [name]: value })),
+  });
+  return (
+    <Form
+      call={set}
+      why={whyNotOperate(useMe()) ?? whyIncomplete(draft)}
+      onSubmit={() => set.run()}
+      submit="Set the object store"
+    >
+      <Fields>
+        <TextField {...of('endpoint')} placeholder="https://s3.eu-west-1.amazonaws.com" wide />
+        <TextField {...of('bucket')} placeholder="my-backups" />
+        <TextField {...of('region')} placeholder="eu-west-1" />
+        <TextField {...of('key_id')} placeholder="AKIA…" />
+        <SecretField {...of('key')} />
+        <FileField
+          label="Certificates of its authority"
+          placeholder="those of the system"
+          value={caPem}
+          onChange={setCaPem}
+        />
+      </Fields>
+      {before !== null && (
+        <Checkbox
+          label="Another place: it begins empty, and nothing of before can be forked then"
+          checked={move}
+          onChange={(event) => setMove(event.currentTarget.checked)}
+        />
+      )}
+      <p className={ui.muted}>
+        WAL and base backups of its services are kept there. Services that run archive from their
+        next restart on.
+      </p>
+    </Form>
+  );
+}
+
+const draftOf = (store: Cluster['object_store']): StoreDraft => ({
+  endpoint: store?.endpoint ?? '',
+  bucket: store?.bucket ?? '',
+  region: store?.region ?? '',
+  key_id: store?.key_id ?? '',
+  key: '',
+});
+
+function whyIncomplete(draft: StoreDraft): string | null {
+  for (const [name, value] of Object.entries(draft))
+    if (value.trim() === '') return `fill in first: ${Reflect.get(LABELS, name)}`;
+  return null;
+}
+
+const storeRequest = (
+  { key, ...texts }: StoreDraft,
+  caPem: string,
+  move: boolean,
+): SetObjectStore => ({
+  endpoint: texts.endpoint.trim(),
+  bucket: texts.bucket.trim(),
+  region: texts.region.trim(),
+  key_id: texts.key_id.trim(),
+  key,
+  ...(caPem === '' ? {} : { ca_pem: caPem }),
+  ...(move ? { move } : {}),
+});
+
+// The form that sets the images of a region on Kubernetes, as `howdah region set-images` does.
+
+/** An image as the form has it. */
+type Version = { major: string; image: string; extensions: AddonExtension[] };
+
+/** @param onDone called once the images are set */
+function ClusterImages({ cluster, onDone }: { cluster: Cluster; onDone: () => void }) {
+  const [versions, setVersions] = useState(() => versionsOf(cluster));
+  const [pooler, setPooler] = useState(cluster.pooler_image);
+  const set = useCall(() => setImages(cluster.code, imagesRequest(versions, pooler)), {
+    quiet: true,
+    onDone,
+  });
+  const change = (place: number, changed: Partial<Version>): void =>
+    setVersions((before) =>
+      before.map((one, index) => (index === place ? { ...one, ...changed } : one)),
+    );
+  return (
+    <Form
+      call={set}
+      why={whyNotOperate(useMe()) ?? whyImagesIncomplete(versions)}
+      onSubmit={() => set.run()}
+      submit="Set the images"
+    >
+      {versions.map((version, place) => (
+        // Versions are added at the end only.
+        // oxlint-disable-next-line react/no-array-index-key
+        <VersionFields key={place} version={version} change={(with_) => change(place, with_)} />
+      ))}
+      <div>
+        <LinkButton
+          onClick={() => setVersions([...versions, { major: '', image: '', extensions: [] }])}
+        >
+          Another version
+        </LinkButton>
+      </div>
+      <Fields>
+        <TextField label="Image of PgBouncer" wide value={pooler} onChange={setPooler} />
+      </Fields>
+      <p className={ui.muted}>
+        Servers get another image with their next restart, resize or start. Poolers get theirs at
+        once, which ends their sessions. A version whose image is empty is left out.
+      </p>
+    </Form>
+  );
+}
+
+function VersionFields({
+  version: { major, image, extensions },
+  change,
+}: {
+  version: Version;
+  change: (changed: Partial<Version>) => void;
+}) {
+  return (
+    <Fields>
+      <TextField
+        label="Version of PostgreSQL"
+        placeholder="18"
+        value={major}
+        onChange={(text) => change({ major: text })}
+      />
+      <TextField
+        label={`Image of PostgreSQL ${major}`}
+        placeholder="ghcr.io/cloudnative-pg/postgresql:18-standard-trixie"
+        wide
+        value={image}
+        onChange={(text) => change({ image: text })}
+      />
+      {ADDON_EXTENSIONS.map((name) => (
+        <Checkbox
+          key={name}
+          label={`has ${name}`}
+          checked={extensions.includes(name)}
+          onChange={(event) =>
+            change({
+              extensions: event.currentTarget.checked
+                ? [...extensions, name]
+                : extensions.filter((other) => other !== name),
+            })
+          }
+        />
+      ))}
+    </Fields>
+  );
+}
+
+const versionsOf = ({ images, extensions }: Cluster): Version[] =>
+  Object.entries(images).map(([major, image]) => ({
+    major,
+    image,
+    extensions: [...(extensions[major] ?? [])],
+  }));
+
+function whyImagesIncomplete(versions: readonly Version[]): string | null {
+  const kept = versions.filter(isKept);
+  if (kept.length === 0) return 'type an image first';
+  if (kept.some(({ major }) => major.trim() === '')) return 'type the version of each image first';
+  const majors = new Set(kept.map(({ major }) => major.trim()));
+  return majors.size < kept.length ? 'two images have the same version: leave one of them' : null;
+}
+
+const isKept = ({ image }: Version): boolean => image.trim() !== '';
+
+function imagesRequest(versions: readonly Version[], pooler: string): SetImages {
+  const kept = versions
+    .filter(isKept)
+    .map(({ major, ...rest }) => ({ major: major.trim(), ...rest }));
+  return {
+    images: Object.fromEntries(kept.map(({ major, image }) => [major, image.trim()])),
+    extensions: Object.fromEntries(
+      kept.flatMap(({ major, extensions }) =>
+        extensions.length === 0 ? [] : [[major, extensions]],
+      ),
+    ),
+    ...(pooler.trim() === '' ? {} : { pooler_image: pooler.trim() }),
+  };
+}
+
+const LOOK: Record<Finding['state'], ReactNode> = {
+  ok: <Check size={17} color="var(--good)" aria-label="fine" />,
+  note: <TriangleAlert size={17} color="var(--warn)" aria-label="a note" />,
+  missing: <X size={17} color="var(--bad)" aria-label="missing" />,
+};
+
+/** The findings on a machine or in a cluster, with the remedy for each. */
+export function Findings({ findings }: { findings: readonly Finding[] }) {
+  return (
+    <ul className={ui.findings}>
+      {findings.map(({ what, state, found, remedy }) => (
+        <li key={`${what} ${found}`} className={ui.finding}>
+          {LOOK[state]}
+          <strong>{what}</strong>
+          <span>
+            {found}
+            {remedy !== undefined && <span className={ui.remedy}>{remedy}</span>}
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
 }

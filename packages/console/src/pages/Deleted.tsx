@@ -3,9 +3,17 @@ import { useNavigate } from '@tanstack/react-router';
 import { Archive } from 'lucide-react';
 import { deletedCalls, type DeletedService } from '../api.ts';
 import { ConfirmName } from '../components/ConfirmName.tsx';
-import { Load } from '../components/Load.tsx';
+import {
+  Load,
+  ActionButton,
+  Ago,
+  Card,
+  Empty,
+  Environment,
+  PageHead,
+  Until,
+} from '../components/ui.tsx';
 import { Rows } from '../components/Rows.tsx';
-import { ActionButton, Ago, Card, Empty, Environment, PageHead, Until } from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
 import { useDeleted } from '../live.ts';
 import { useMe } from '../session.ts';

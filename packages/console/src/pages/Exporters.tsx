@@ -14,8 +14,8 @@ import {
 } from '../api-project.ts';
 import { Confirm } from '../components/Confirm.tsx';
 import { Fields, Form, NameInput } from '../components/Form.tsx';
-import { Load } from '../components/Load.tsx';
 import {
+  Load,
   ActionButton,
   Ago,
   Card,

@@ -3,13 +3,11 @@ import { useQuery } from '@tanstack/react-query';
 import { MapPin } from 'lucide-react';
 import type { Region } from '../api.ts';
 import { clustersQuery, doctorQuery, type Cluster, type Finding } from '../api-project.ts';
-import { Findings } from './Findings.tsx';
-import { Load } from '../components/Load.tsx';
-import { Card, Empty, PageHead, Unread } from '../components/ui.tsx';
+import { Findings, ClusterFacts, NewCluster } from './Clusters.tsx';
+import { Load, Card, Empty, PageHead, Unread } from '../components/ui.tsx';
 import { cores } from '../format.ts';
 import { useRegions } from '../live.ts';
 import { TYPE_NAMES } from '../status.ts';
-import { ClusterFacts, NewCluster } from './Clusters.tsx';
 import ui from './project.module.css';
 
 export function Regions() {

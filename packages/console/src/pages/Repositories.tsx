@@ -6,8 +6,8 @@ import { HardDriveUpload } from 'lucide-react';
 import { useState } from 'react';
 import { repositoriesQuery, repositoryCalls, type Repository } from '../api-project.ts';
 import { ConfirmName } from '../components/ConfirmName.tsx';
-import { Load } from '../components/Load.tsx';
 import {
+  Load,
   ActionButton,
   Ago,
   Card,

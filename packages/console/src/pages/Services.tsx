@@ -1,12 +1,11 @@
 import { Button, NativeSelect, TextInput } from '@mantine/core';
 import { partsOf } from '@howdah/contract/service-parts';
 import type { Environment as EnvironmentTag, ServiceType } from '@howdah/contract/types';
-import { ButtonLink } from '../components/links.tsx';
 import { Link } from '@tanstack/react-router';
 import { CornerDownRight, Database, Plus, Search, SearchX, TriangleAlert } from 'lucide-react';
 import { useMemo, useRef, useState } from 'react';
-import type { Service } from '../api.ts';
 import {
+  ButtonLink,
   ActionButton,
   Card,
   Empty,
@@ -16,6 +15,7 @@ import {
   Status,
   Unread,
 } from '../components/ui.tsx';
+import type { Service } from '../api.ts';
 import { cores } from '../format.ts';
 import { useHasRegions, useProblems, useServiceNames, useServices } from '../live.ts';
 import { useMe } from '../session.ts';

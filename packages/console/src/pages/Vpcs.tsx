@@ -13,8 +13,7 @@ import {
 } from '../api-project.ts';
 import { Confirm } from '../components/Confirm.tsx';
 import { Form, NameInput } from '../components/Form.tsx';
-import { Load } from '../components/Load.tsx';
-import { Card, CopyButton, Denied, Empty, PageHead, Pill } from '../components/ui.tsx';
+import { Load, Card, CopyButton, Denied, Empty, PageHead, Pill } from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
 import { useRegions, useServices } from '../live.ts';
 import { useMe } from '../session.ts';

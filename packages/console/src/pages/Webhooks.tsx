@@ -13,10 +13,8 @@ import {
 } from '../api-project.ts';
 import { Confirm } from '../components/Confirm.tsx';
 import { Form } from '../components/Form.tsx';
-import { Load } from '../components/Load.tsx';
-import { Rows } from '../components/Rows.tsx';
-import { Secret } from '../components/Secret.tsx';
 import {
+  Load,
   ActionButton,
   Ago,
   Card,
@@ -26,6 +24,8 @@ import {
   PageHead,
   Pill,
 } from '../components/ui.tsx';
+import { Rows } from '../components/Rows.tsx';
+import { Secret } from '../components/Secret.tsx';
 import { useCall } from '../components/use-call.tsx';
 import { duration } from '../format.ts';
 import { useMe } from '../session.ts';

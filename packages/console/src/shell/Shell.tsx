@@ -10,7 +10,6 @@ import {
 } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
-import { ButtonLink } from '../components/links.tsx';
 import { Link, Navigate, Outlet, useRouter, useRouterState } from '@tanstack/react-router';
 import {
   Archive,
@@ -33,8 +32,8 @@ import {
   Webhook,
 } from 'lucide-react';
 import { Suspense, useEffect, type ReactNode } from 'react';
+import { ButtonLink, Card, Empty, ErrorNotice, Waiting } from '../components/ui.tsx';
 import { client, meQuery } from '../api.ts';
-import { Card, Empty, ErrorNotice, Waiting } from '../components/ui.tsx';
 import { useEvents } from '../events.ts';
 import { queryClient, useLost } from '../live.ts';
 import { useMe } from '../session.ts';

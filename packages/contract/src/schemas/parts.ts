@@ -1,6 +1,6 @@
 /** Parts that schemas of several resources share. Not exported from the package. */
 import { Type } from 'typebox';
-import { IPV4, IPV6_IN_URL } from '../network-patterns.ts';
+import { IPV4, IPV6_IN_URL } from '../values.ts';
 import { documented } from '../schema.ts';
 import { STORAGE_GB } from '../sizes.ts';
 import { REGION_CODE_PATTERN, VISIBLE_PATTERN } from '../text.ts';

@@ -3,7 +3,17 @@ import type { McpServer } from '@modelcontextprotocol/server';
 import { Type } from 'typebox';
 import { body, findService, pathOf, settle, type Cloud, type Service } from '../cloud.ts';
 import { explain, Problem } from '../problem.ts';
-import { addTool, closed, service, type Outcome } from '../tool.ts';
+import {
+  addTool,
+  closed,
+  service,
+  type Outcome,
+  askedAs,
+  changing,
+  wait,
+  WAIT_SECONDS,
+} from '../tool.ts';
+import { became } from './outcome.ts';
 
 type Query = Schemas['Query'];
 
@@ -239,4 +249,66 @@ function tableOf([schema, name, kind, rows, bytes, columns, keys, indexes, comme
     indexes: list(indexes),
     ...(comment == null ? {} : { comment }),
   };
+}
+
+const AT = '/projects/{project_id}/services/{service_id}/extensions';
+
+export function addExtensionTools(server: McpServer, cloud: Cloud): void {
+  addListExtensions(server, cloud);
+  addChangeExtension(server, cloud);
+}
+
+function addListExtensions(server: McpServer, cloud: Cloud): void {
+  addTool(
+    server,
+    'list_extensions',
+    {
+      title: 'Extensions of a service',
+      description:
+        'The extensions that a service has or can have, whether enabling one restarts it (preload), ' +
+        'and why others are refused. Free.',
+      kind: 'read',
+      input: Type.Object({ service }, closed),
+    },
+    async (args) => {
+      const found = await findService(cloud, args.service);
+      const extensions = body(await cloud.client.GET(AT, { params: { path: pathOf(found) } }));
+      const enabled = extensions.filter(({ state }) => state === 'enabled');
+      const allowed = extensions.filter((one) => one.allowed && one.state === 'disabled');
+      return {
+        summary:
+          `${enabled.length} enabled, ${allowed.length} more allowed, ` +
+          `${extensions.length} installed.`,
+        data: { extensions },
+      };
+    },
+  );
+}
+
+function addChangeExtension(server: McpServer, cloud: Cloud): void {
+  const { client } = cloud;
+  const extension = Type.String({ description: 'its name; list_extensions shows them' });
+  addTool(
+    server,
+    'enable_extension',
+    {
+      title: 'Enable an extension',
+      description:
+        'Creates an extension in the database of a service. If list_extensions says preload, the ' +
+        'service restarts: its sessions end, new ones wait about a second. To undo it: DROP ' +
+        'EXTENSION, or howdah extension disable.',
+      kind: 'change',
+      input: Type.Object({ service, extension, ...wait, ...changing }, closed),
+    },
+    async (args, signal) => {
+      const found = await findService(cloud, args.service);
+      const { data, response } = await client.POST(AT, {
+        params: { path: pathOf(found), ...askedAs(args) },
+        body: { name: args.extension },
+        signal,
+      });
+      const waitSeconds = args.wait_seconds ?? WAIT_SECONDS;
+      return became(cloud, body({ data }), response, 'READY', waitSeconds, signal);
+    },
+  );
 }

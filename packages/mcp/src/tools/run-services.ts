@@ -15,7 +15,7 @@ import {
   wait,
   WAIT_SECONDS,
 } from '../tool.ts';
-import { size, sizeIn } from './size.ts';
+import { size, sizeIn } from './create-services.ts';
 import { became } from './outcome.ts';
 import { Problem } from '../problem.ts';
 

@@ -1,6 +1,14 @@
 /** The HTTP server: Fastify with our errors, limits and routes. It calls services, never the inside of an engine. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ApiError, BASE_PATH, NAMED_SCHEMAS, whyNotJson } from '@howdah/contract';
+import { randomUUID } from 'node:crypto';
+import {
+  createServer as createHttpServer,
+  type RequestListener,
+  type ServerOptions,
+} from 'node:http';
+import { createServer as createHttpsServer } from 'node:https';
+import { BlockList, isIPv6, type Server, type Socket } from 'node:net';
+import { ApiError, BASE_PATH, NAMED_SCHEMAS, whyNotJson, permissionOf } from '@howdah/contract';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, {
   LogController,
@@ -9,49 +17,41 @@ import Fastify, {
   type FastifyRequest,
   type RawServerDefault,
 } from 'fastify';
-import { randomUUID } from 'node:crypto';
-import {
-  createServer as createHttpServer,
-  type RequestListener,
-  type ServerOptions,
-} from 'node:http';
-import { createServer as createHttpsServer } from 'node:https';
+import { AjvCompiler } from '@fastify/ajv-compiler';
+import { SerializerSelector } from '@fastify/fast-json-stringify-compiler';
 import { AnsweredBefore, DryRun } from '../services/change.ts';
 import { auditCalls } from './audit-log.ts';
 import { createGuard } from './auth.ts';
 import { ignoreUnknownFields, reportIgnoredFields } from './body-fields.ts';
-import { answerBrokenRequest, HEADER_BYTES, refuseTunnel } from './broken-requests.ts';
+import {
+  answerBrokenRequest,
+  HEADER_BYTES,
+  refuseTunnel,
+  createErrorHandler,
+  type ErrorHandler,
+  errorBody,
+  sourceOf,
+} from './errors.ts';
 import { answerAgain, answerDryRun, answerKept, nameCall } from './changes.ts';
-import { limitChanges } from './change-limit.ts';
-import { compileOnFirstUse } from './compilers.ts';
-import { limitConnections, limitPipelining } from './connections.ts';
 import { consolePages, consoleSessions, createSessions, type Sessions } from './console.ts';
 import type { ApiContext, App, HttpSettings } from './context.ts';
 import { createHostCheck } from './hosts.ts';
-import { createErrorHandler, type ErrorHandler } from './errors.ts';
 import { createMetrics } from './metrics.ts';
 import { refuseUnknownParameters } from './parameters.ts';
 import { refuseUnknownRoutes } from './unknown-routes.ts';
-import { allowListRoutes } from './routes/allow-lists.ts';
-import { auditLogRoutes } from './routes/audit-log.ts';
-import { authRoutes } from './routes/auth.ts';
-import { eventRoutes } from './routes/events.ts';
-import { exporterRoutes } from './routes/exporters.ts';
-import { installationRoutes } from './routes/installation.ts';
-import { keyRoutes } from './routes/keys.ts';
-import { loginRoutes, oauthRoutes } from './routes/logins.ts';
-import { memberRoutes } from './routes/members.ts';
-import { operationRoutes } from './routes/operations.ts';
-import { projectRoutes } from './routes/projects.ts';
-import { refusedRoutes } from './routes/refused.ts';
+import { allowListRoutes, vpcRoutes } from './routes/networks.ts';
+import { auditLogRoutes, eventRoutes, operationRoutes } from './routes/history.ts';
+import { authRoutes, loginRoutes, oauthRoutes } from './routes/auth.ts';
+import { exporterRoutes, scrapeRoute } from './routes/exporters.ts';
+import { installationRoutes, refusedRoutes, simulationRoutes } from './routes/installation.ts';
+import { keyRoutes, memberRoutes, projectRoutes } from './routes/projects.ts';
 import { kubernetesRegionRoutes } from './routes/kubernetes-regions.ts';
 import { repositoryRoutes } from './routes/repositories.ts';
 import { replicaSetRoutes } from './routes/replica-sets.ts';
-import { scrapeRoute } from './routes/scrape.ts';
 import { serviceRoutes } from './routes/services.ts';
-import { simulationRoutes } from './routes/simulation.ts';
-import { vpcRoutes } from './routes/vpcs.ts';
 import { webhookRoutes } from './routes/webhooks.ts';
+import { createAllowance } from './allowance.ts';
+import type { KeyRow } from '../store/keys.ts';
 
 /** Node's own defaults let a slow client hold a connection for five minutes (docs/reliability.md, trap 9). */
 const LIMITS = {
@@ -258,4 +258,156 @@ function acceptJson(app: App): void {
       ),
     );
   });
+}
+
+// How many changes a project may make: each one is a row in the audit log, an operation and events that are kept for long.
+
+const DAY_MS = 86_400_000;
+
+/**
+ * Counts the accepted changes of each project. Refused ones, dry runs and reads do not count.
+ *
+ * @returns refuses a change of a project that has made too many
+ */
+function limitChanges(
+  api: App,
+  perDay: number,
+): (request: FastifyRequest, reply: FastifyReply) => void {
+  const allowance = createAllowance(perDay, DAY_MS);
+  const isCounted = ({ routeOptions: { schema }, change }: FastifyRequest): boolean =>
+    permissionOf(schema?.operationId)?.changes === true && change?.dryRun === false;
+
+  api.addHook('onSend', (request, reply, _payload, done) => {
+    const key: KeyRow | undefined = request.key;
+    if (key !== undefined && reply.statusCode < 400 && isCounted(request))
+      allowance.spend(key.project_id);
+    done();
+  });
+  return (request, reply) => {
+    const waitMs = isCounted(request) ? allowance.waitMs(request.key.project_id) : 0;
+    if (waitMs === 0) return;
+    const seconds = Math.ceil(waitMs / 1000);
+    void reply.header('Retry-After', seconds);
+    throw new ApiError(
+      'RATE_LIMITED',
+      `changes: the project has made ${perDay} within a day, the most that are allowed; wait ${seconds} s, or have the operator raise HOWDAH_CHANGES_PER_DAY`,
+    );
+  };
+}
+
+// Validators and serializers that are made when a call first needs them. There are some hundreds, of which most installations need a few
+// for days: to make all of them was half of a start of the control plane (bench/up.ts).
+
+export function compileOnFirstUse(app: App): void {
+  const named = Object.fromEntries(NAMED_SCHEMAS.map((schema) => [schema.$id, schema]));
+  // Fastify's own choice silently turns 5 and null into strings, and drops unknown fields. The
+  // schemas are our own and checked by our types, so the meta-schema is not needed.
+  const customOptions = {
+    coerceTypes: false,
+    removeAdditional: false,
+    verbose: true,
+    validateSchema: false,
+    // For generators of clients; without it Ajv refuses the schema of a query that has it.
+    keywords: ['x-go-name', 'x-documented'],
+  };
+  const validatorOf = AjvCompiler()(named, { customOptions });
+  const serializerOf = SerializerSelector()(named);
+
+  app.setValidatorCompiler((definition) => {
+    let made: ReturnType<typeof validatorOf> | undefined;
+    return (data) => {
+      made ??= validatorOf(definition);
+      return made(data) === true || { error: made.errors ?? [] };
+    };
+  });
+  app.setSerializerCompiler((definition) => {
+    let made: ReturnType<typeof serializerOf> | undefined;
+    return (document) => (made ??= serializerOf({ httpStatus: '', ...definition }))(document);
+  });
+}
+
+// How many connections one address may hold: slow clients cannot take what others need.
+
+/** Refuses further connections of an address that has as many as it may. A trusted proxy's are many people's and not counted. */
+function limitConnections(
+  server: Server,
+  { connectionsPerAddress, trustedProxies, certificate }: HttpSettings,
+): void {
+  const open = new Map<string, number>();
+  const proxies = addressList(trustedProxies);
+
+  server.on('connection', (socket: Socket) => {
+    const address = socket.remoteAddress ?? '';
+    if (isListed(proxies, address)) return;
+    const source = sourceOf(address);
+    const count = (open.get(source) ?? 0) + 1;
+    if (count > connectionsPerAddress) {
+      refuse(socket, certificate === null, connectionsPerAddress);
+      return;
+    }
+    open.set(source, count);
+    socket.once('close', () => {
+      const left = (open.get(source) ?? 1) - 1;
+      if (left === 0) open.delete(source);
+      else open.set(source, left);
+    });
+  });
+}
+
+/** Requests that one connection may have sent without having read an answer: clients send one, some a few. */
+const MOST_PIPELINED = 16;
+
+/**
+ * Executor requests on, and ends a connection that sends without end and reads nothing: each request takes memory until its answer has gone, and
+ * twelve such connections took 300 MB.
+ */
+function limitPipelining(handle: RequestListener): RequestListener {
+  const underWay = new WeakMap<Socket, number>();
+  return (request, response) => {
+    const { socket } = request;
+    const count = (underWay.get(socket) ?? 0) + 1;
+    if (count > MOST_PIPELINED) {
+      socket.destroy();
+      return;
+    }
+    underWay.set(socket, count);
+    response.once('close', () => underWay.set(socket, (underWay.get(socket) ?? 1) - 1));
+    handle(request, response);
+  };
+}
+
+/** Says why where it can be understood: without TLS. */
+function refuse(socket: Socket, plain: boolean, most: number): void {
+  socket.on('error', () => undefined);
+  if (!plain) {
+    socket.destroy();
+    return;
+  }
+  const error = new ApiError(
+    'RATE_LIMITED',
+    `this address has ${most} connections open, the maximum; close some, or reuse them`,
+  );
+  const body = JSON.stringify(errorBody(error, randomUUID()));
+  socket.end(
+    `HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\nRetry-After: 60\r\nConnection: close\r\n\r\n${body}`,
+    // Whatever it still sends is not waited for.
+    () => socket.destroy(),
+  );
+}
+
+function addressList(entries: readonly string[]): BlockList {
+  const list = new BlockList();
+  for (const entry of entries) {
+    const [address = '', bits] = entry.split('/');
+    const family = isIPv6(address) ? 'ipv6' : 'ipv4';
+    if (bits === undefined) list.addAddress(address, family);
+    else list.addSubnet(address, Number(bits), family);
+  }
+  return list;
+}
+
+function isListed(list: BlockList, address: string): boolean {
+  // An IPv4 client of an IPv6 socket counts with its IPv4 address.
+  const plain = address.replace(/^::ffff:(?=\d+\.)/i, '');
+  return plain !== '' && list.check(plain, isIPv6(plain) ? 'ipv6' : 'ipv4');
 }

@@ -20,12 +20,11 @@ import { vpcNotFound } from '../services/vpcs.ts';
 import type { Store } from '../store/database.ts';
 import { keyReader, touchKey, type KeyRow } from '../store/keys.ts';
 import { createDocumentReader, type ServiceDoc } from '../store/service-documents.ts';
-import { findPeering, type PeeringRow } from '../store/peerings.ts';
-import { findVpc, type VpcRow } from '../store/vpcs.ts';
+import { findPeering, type PeeringRow, findVpc, type VpcRow } from '../store/vpcs.ts';
 import { beginChange } from './changes.ts';
 import type { Session } from './console.ts';
-import { createFailures } from './failures.ts';
-import { parametersOf, parseAuthorization, type PresentedKey } from './presented.ts';
+import { createFailures } from './errors.ts';
+import { parametersOf, parseAuthorization, type PresentedKey } from './audit-log.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {

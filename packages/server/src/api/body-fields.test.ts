@@ -4,7 +4,7 @@ import { fastify } from 'fastify';
 import { Type } from 'typebox';
 import { beforeAll, expect, test } from 'vitest';
 import { ignoreUnknownFields, reportIgnoredFields } from './body-fields.ts';
-import { compileOnFirstUse } from './compilers.ts';
+import { compileOnFirstUse } from './app.ts';
 import { createErrorHandler } from './errors.ts';
 
 const app = fastify().withTypeProvider<TypeBoxTypeProvider>();

@@ -2,10 +2,10 @@
  * By which names the API is reached. A page of somebody else can resolve its own name to this address (DNS rebinding) and then read
  * what needs no key: it sends its name in the header Host. A call with a key is not such a page's, which knows none.
  */
-import { ApiError, inQuotes } from '@howdah/contract';
-import type { FastifyRequest } from 'fastify';
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
+import { ApiError, inQuotes } from '@howdah/contract';
+import type { FastifyRequest } from 'fastify';
 
 /** Probes come by names of their own, and learn nothing but whether we live. */
 const ANY_NAME: readonly string[] = ['/healthz', '/readyz'];
@@ -51,3 +51,10 @@ export function namesOf(certificatePem: string): string[] {
   const names = new X509Certificate(certificatePem).subjectAltName ?? '';
   return [...names.matchAll(/DNS:([^,\s"]+)/g)].flatMap(([, name]) => name ?? []);
 }
+
+/**
+ * The address of this installation as the caller reaches it, like https://howdah.example.com:8080;
+ * createHostCheck has checked its name.
+ */
+export const originOf = ({ protocol, host }: Pick<FastifyRequest, 'protocol' | 'host'>): string =>
+  `${protocol}://${host}`;

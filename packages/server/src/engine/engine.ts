@@ -25,17 +25,16 @@ import type {
   Size,
   Verification,
   Warning,
+  SimulationScript,
 } from '@howdah/contract';
 import type { ReadLagLimit } from '../config.ts';
-import type { Addresses } from './addresses.ts';
+import type { Addresses, ServiceSpec, VpcSpec } from './spec.ts';
 import type { Adoptable } from './adoptable.ts';
 import type { DiskUsage, StorageQuota } from './disk.ts';
 import type { KeepRules } from './keep-rules.ts';
 import type { Moves } from './moves.ts';
 import type { OffMachineBackups } from './off-machine.ts';
 import type { RunStep } from './run-step.ts';
-import type { Simulation } from './simulation.ts';
-import type { ServiceSpec, VpcSpec } from './spec.ts';
 
 export type { DiskPressure, DiskUsage, StorageQuota } from './disk.ts';
 
@@ -446,7 +445,7 @@ export interface Storage {
 }
 
 /** The networks of VPCs. */
-export interface Networks {
+interface Networks {
   /**
    * Makes all VPCs of the region as desired, and removes what belongs to none of them.
    *
@@ -472,3 +471,26 @@ export interface Engine {
   /** Ends the control plane's own connections; services go on. */
   close(): Promise<void>;
 }
+
+// The part of an engine that simulates its services.
+
+/** A simulation: a script of delays and faults, and a clock. */
+export interface Simulation {
+  /**
+   * Checks a script and sets it in place of the one before. Numbers of transitions begin at 1
+   * again, and delays that are running end.
+   *
+   * @param script `{}` delays nothing
+   * @throws BadScript with all that is wrong
+   */
+  setScript(script: unknown): Promise<void>;
+  /** The script as it was set. */
+  script(): Promise<SimulationScript>;
+  /** The time of the clock, in ms since the epoch. */
+  nowMs(): Promise<number>;
+  /** Lets time pass at once: delays end, and events of the script happen at their times. */
+  advance(ms: number): Promise<void>;
+}
+
+/** The script is not one; the message has a line for each problem. */
+export class BadScript extends Error {}

@@ -8,9 +8,8 @@ import {
 } from 'kysely';
 import { expect, test } from 'vitest';
 import type { Store } from '../store/database.ts';
-import type { Channel, OnNotification } from '../store/notifications.ts';
+import type { Channel, OnNotification, EventRow } from '../store/events.ts';
 import type { Tables } from '../store/tables.ts';
-import type { EventRow } from '../store/events.ts';
 import { createEventHub } from './hub.ts';
 
 /**

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { blockListOf } from './networks.ts';
+import { blockListOf } from './outgoing.ts';
 import { deliver, whyNotReceiver } from './receiver.ts';
 
 const none = blockListOf([]);

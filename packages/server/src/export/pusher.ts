@@ -16,14 +16,25 @@ import {
   type ExporterRow,
 } from '../store/exporters.ts';
 import type { ExportedSample } from '../domain/exporter/figures.ts';
-import { isRejected, push } from './push.ts';
-import { openSecrets, UNREADABLE_SECRETS } from './secrets.ts';
+import {
+  openSecrets,
+  UNREADABLE_SECRETS,
+  authorizationOf,
+  type ExporterSecrets,
+} from './secrets.ts';
+import {
+  OTLP_HEADERS,
+  otlpRequest,
+  REMOTE_WRITE_HEADERS,
+  remoteWriteRequest,
+} from '../domain/exporter/formats.ts';
+import { post, type Outgoing } from '../events/outgoing.ts';
 
 /** The wait after the first failure; it doubles with each further one. */
 const FIRST_RETRY_MS = 10_000;
 const LONGEST_RETRY_MS = 300_000;
 
-export type PusherOptions = {
+type PusherOptions = {
   store: Store;
   log: Log;
   rounds: Rounds;
@@ -99,3 +110,39 @@ function lastOf(samples: readonly ExportedSample[]): Map<string, Date> {
 
 const retryAfterMs = (failures: number): number =>
   Math.min(FIRST_RETRY_MS * 2 ** Math.min(failures, 10), LONGEST_RETRY_MS);
+
+// One push of samples to the receiver of an exporter.
+
+const USER_AGENT = { 'User-Agent': 'Howdah-Exporter' };
+
+async function push(
+  { type, config }: Pick<ExporterRow, 'type' | 'config'>,
+  secrets: ExporterSecrets,
+  samples: readonly ExportedSample[],
+  allowed: BlockList,
+): Promise<Outgoing> {
+  const url = config.url ?? '';
+  switch (type) {
+    case 'PROMETHEUS_REMOTE_WRITE': {
+      const authorization = authorizationOf(config.username, secrets);
+      const headers = { ...USER_AGENT, ...REMOTE_WRITE_HEADERS, ...authorization };
+      return post(url, headers, remoteWriteRequest(samples), allowed);
+    }
+    case 'OTLP_METRICS':
+      return post(
+        url,
+        { ...USER_AGENT, ...secrets.headers, ...OTLP_HEADERS },
+        otlpRequest(samples),
+        allowed,
+      );
+    case 'PROMETHEUS_METRICS':
+      throw new Error('nothing is pushed to an exporter that is scraped');
+  }
+}
+
+/**
+ * Whether a receiver refused the samples themselves: it would refuse them again. Both protocols
+ * forbid to repeat such a request. A wrong password or path can be corrected, and is tried again.
+ */
+const isRejected = ({ responseStatus }: Outgoing): boolean =>
+  responseStatus !== null && [400, 413, 415, 422].includes(responseStatus);

@@ -1,7 +1,7 @@
 /** Performs operations that run beside all others, and do not change their service. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { OperationStep } from '@howdah/contract';
-import type { OperationRow } from '../domain/operation/row.ts';
-import { begunStep, endOfStep } from '../domain/operation/steps.ts';
+import { type OperationRow, begunStep, endOfStep } from '../domain/operation.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import type { RunStep } from '../engine/run-step.ts';
 import type { Log } from '../lib/log.ts';
@@ -10,6 +10,9 @@ import type { RoundName } from '../lib/tuning.ts';
 import type { Store } from '../store/database.ts';
 import { endOperation, isUnderWay, progressOperation } from '../store/operations.ts';
 import { lockService } from '../store/services.ts';
+import { serviceSpec } from '../domain/service/spec.ts';
+import type { Region } from '../engine/regions.ts';
+import { listBeside } from '../store/beside.ts';
 
 /** How long a stop waits for an interrupted operation to tidy up; the next start does the rest. */
 const CLOSE_GRACE_MS = 5000;
@@ -31,7 +34,7 @@ export function createBesideRound(
 }
 
 /** How an operation ended: the problem is null if it succeeded. */
-export type BesideResult = { problem: string | null; steps: readonly OperationStep[] };
+type BesideResult = { problem: string | null; steps: readonly OperationStep[] };
 
 /**
  * Performs an operation. A delete of the service, and a cancel, interrupt it.
@@ -115,4 +118,83 @@ function stepsOf(
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+// Work of a service that may take longer than a round should.
+
+/** Why work is not done. */
+export const UNDER_WAY = 'it is under way';
+
+/**
+ * Runs work beside the rounds of its service, once at a time. A tenant can make it take long, and
+ * has no place of the reconciler meanwhile.
+ *
+ * @param waitMs how long a round waits for it: usually it is done by then
+ * @returns why it is not done; null: it is
+ */
+export function createBesideRounds(waitMs: number) {
+  const attempts = new Map<string, Attempt>();
+  const begin = (id: string, work: () => Promise<void>): Attempt => {
+    const ending = async (): Promise<string | null> => {
+      try {
+        await work();
+        return null;
+      } catch (error) {
+        attempt.hasFailed = true;
+        return error instanceof Error ? error.message : String(error);
+      }
+    };
+    const attempt: Attempt = { hasFailed: false, result: Promise.resolve(null) };
+    attempt.result = ending();
+    attempts.set(id, attempt);
+    return attempt;
+  };
+  return {
+    run: async (id: string, work: () => Promise<void>): Promise<string | null> => {
+      const before = attempts.get(id);
+      // Its reason may be gone since: the round before may be long ago.
+      const attempt = before === undefined || before.hasFailed ? begin(id, work) : before;
+      const waiting = new AbortController();
+      const late = sleep(waitMs, UNDER_WAY, { signal: waiting.signal }).catch(() => UNDER_WAY);
+      const problem = await Promise.race([attempt.result, late]);
+      waiting.abort();
+      if (problem !== UNDER_WAY) attempts.delete(id);
+      return problem;
+    },
+    /** Work that is done, or under way, is no longer of use: the next call begins it again. */
+    forget: (id: string): void => void attempts.delete(id),
+  };
+}
+
+/** `hasFailed`: it has ended, with a reason. */
+type Attempt = { result: Promise<string | null>; hasFailed: boolean };
+
+// Performs the operations that try upgrades, one at a time in a region. A tenant can make each
+// last, so no verification waits for one.
+
+type TrialsOptions = BesideTools & Readonly<{ region: Region }>;
+
+export function createTrials(options: TrialsOptions) {
+  return createBesideRound(options, 'upgradeTrials', (closing) => round(options, closing));
+}
+
+async function round(options: TrialsOptions, closing: AbortSignal): Promise<void> {
+  const { store, region } = options;
+  const [operation] = await listBeside(store.db, region.code, 'tryUpgrade');
+  if (operation === undefined) return;
+  const { request } = operation;
+  const result = await performBeside(
+    options,
+    operation,
+    closing,
+    async (service, runStep, signal) => {
+      if (request === null || !('major' in request)) return 'it names no version';
+      const { lifecycle } = region.engine;
+      await lifecycle.tryUpgrade(serviceSpec(service), request.major, runStep, signal);
+      return null;
+    },
+  );
+  if (result === null) return;
+  const status = result.problem === null ? 'succeeded' : 'failed';
+  await endOperation(store.db, operation.id, status, result.problem);
 }

@@ -2,7 +2,7 @@
  * In the maintenance window: restarts the services of a region whose PostgreSQL was replaced by a
  * newer minor version, one after the other.
  */
-import { isWithin, type MaintenanceWindow } from '../config-maintenance.ts';
+import { isWithin, type MaintenanceWindow } from '../settings.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Log } from '../lib/log.ts';
 import type { Rounds } from '../lib/rounds.ts';

@@ -19,19 +19,33 @@ import { mustBeRemoved } from '../domain/service/removal.ts';
 import type { Move } from '../domain/service/row.ts';
 import { copySpec, serviceSpec } from '../domain/service/spec.ts';
 import type { BeginStep, Seen, Verdict } from '../engine/engine.ts';
-import { MoveRefused, type MoveSource, type MoveTargetRegion } from '../engine/moves.ts';
+import {
+  MoveRefused,
+  type MoveSource,
+  type MoveTargetRegion,
+  type CopyProgress,
+  type MovedData,
+  type MovePlace,
+  type MoveTarget,
+} from '../engine/moves.ts';
 import { type Region, RegionNotServed } from '../engine/regions.ts';
 import { findKubernetesRegion } from '../store/kubernetes-regions.ts';
 import { listParentsOfUnfinishedForks } from '../store/service-lists.ts';
-import { GONE, giveBack, undo } from './move-abort.ts';
-import { handOver, writeMove } from './move-records.ts';
-import { createTurns, examineBeforeSwitch } from './move-switch.ts';
-import { again, failedBy, seenBefore } from './move-verdicts.ts';
-import { UNDER_WAY } from './beside-rounds.ts';
+import {
+  GONE,
+  giveBack,
+  undo,
+  again,
+  failedBy,
+  seenBefore,
+  handOver,
+  writeMove,
+} from './move-abort.ts';
+import { UNDER_WAY } from './beside.ts';
 import type { ReconcilerContext, Work } from './work.ts';
 
 /** The names of steps as users read them; those of the engines come between them. */
-export const MOVE_STEPS = {
+const MOVE_STEPS = {
   prepare: 'prepare roles for the copy',
   follow: 'follow the service',
   switch: 'stop the source',
@@ -328,3 +342,51 @@ async function removeSteps({ engine }: Region, id: string): Promise<Verdict> {
 
 const isGoingOn = (verdict: Verdict): boolean =>
   verdict.outcome === 'again' && verdict.did !== null && verdict.waitMs === 0;
+
+// The last steps before a service is stopped, in the order that loses nothing.
+
+/** At once: each holds a place of the reconciler, for minutes at most. */
+const EXAMINED_AT_ONCE = 2;
+/** A tenant can have its copy fall behind during each checkpoint. */
+const EXAMINED_EVERY_MS = 60_000;
+
+/** Says which moves may be examined: few at a time, and each once in a while. */
+export function createTurns() {
+  const begun = new Map<string, number>();
+  const running = new Set<string>();
+  return {
+    /** @returns ends the examination; null: it has to wait */
+    enter: ({ id }: Pick<Move, 'id'>, nowMs: number): (() => void) | null => {
+      for (const [one, atMs] of begun) if (nowMs - atMs >= EXAMINED_EVERY_MS) begun.delete(one);
+      if (begun.has(id) || running.size >= EXAMINED_AT_ONCE) return null;
+      begun.set(id, nowMs);
+      running.add(id);
+      return () => void running.delete(id);
+    },
+  };
+}
+
+/** The state right before the switch. @param found null: the copy is not close */
+type BeforeSwitch = Readonly<{
+  progress: CopyProgress;
+  found: Readonly<{ data: MovedData; target: MoveTarget }> | null;
+}>;
+
+/** `place`: of the target. */
+type BothParts = Readonly<{ from: MoveSource; to: MoveTargetRegion; place: MovePlace }>;
+
+/**
+ * Examines a service right before it is stopped. A user may change everything until then, so what
+ * takes time goes first.
+ */
+export async function examineBeforeSwitch(
+  { from, to, place }: BothParts,
+  id: string,
+): Promise<BeforeSwitch> {
+  await from.checkpoint(id);
+  const progress = await from.progress(id);
+  if (!isClose(progress)) return { progress, found: null };
+  const target = { ...(await to.describe()), place, versions: await to.versions(id) };
+  await from.withhold(id);
+  return { progress, found: { target, data: await from.read(id) } };
+}

@@ -3,9 +3,8 @@ import { mustBeRemoved } from '../domain/service/removal.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { serviceSpec } from '../domain/service/spec.ts';
 import type { BeginStep, Verdict } from '../engine/engine.ts';
-import { haveSetsOperations } from '../store/replica-sets.ts';
+import { haveSetsOperations, removeSets } from '../store/services.ts';
 import { listParentsOfUnfinishedForks } from '../store/service-lists.ts';
-import { removeSets } from '../store/services.ts';
 import { announceFault, type ReconcilerContext, type Work } from './work.ts';
 
 /** How often a service that waits for its sets checks whether they are ready. */

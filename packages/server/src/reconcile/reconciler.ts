@@ -16,10 +16,16 @@ import {
 } from '../store/leases.ts';
 import type { Round } from '../lib/rounds.ts';
 import { listReachableServices } from '../store/service-lists.ts';
-import { findDeaths, recordDeath } from './deaths.ts';
 import { record } from './record.ts';
 import { takeStep } from './take-step.ts';
-import { openWork, type ReconcilerContext, type ReconcilerOptions, type Work } from './work.ts';
+import {
+  openWork,
+  type ReconcilerContext,
+  type ReconcilerOptions,
+  type Work,
+  openRepair,
+} from './work.ts';
+import { lockService, changeService } from '../store/services.ts';
 
 /**
  * Services reconciled at the same time: what two cores can start at a time (docs/performance.md,
@@ -169,4 +175,44 @@ async function convergeUntilReleased(context: ReconcilerContext, begun: Work): P
     work = await record(context, work, verdict, waitMs > 0 && Date.now() > giveWayAtMs);
     if (work !== null && waitMs > 0) await sleep(waitMs);
   }
+}
+
+// Finds services whose server died without a report: at a start of the control plane, and by a
+// timer.
+
+/** Records that a service is not reachable, if its server is gone. */
+async function recordDeath({ store, region, log }: ReconcilerContext, id: string): Promise<void> {
+  if (await region.engine.lifecycle.runs(id)) return;
+  await store.db.transaction().execute(async (tx) => {
+    const locked = await lockService(tx, id);
+    if (locked === null) return;
+    const { service, operation } = locked;
+    const mustRun =
+      service.project_id !== null && operation === null && service.power === 'running';
+    if (mustRun) await openRepair(tx, log, service);
+    else await changeService(tx, service, { reachable: false }, operation);
+  });
+}
+
+/**
+ * Wakes services whose server is gone. The monitor reports a death within milliseconds; this finds
+ * the deaths that were not reported, and records those that reconciling has not repaired meanwhile.
+ *
+ * @param deadBefore services that the last round has found dead
+ * @returns services that this round has found dead
+ */
+async function findDeaths(
+  context: ReconcilerContext,
+  deadBefore: ReadonlySet<string>,
+  wake: (id: string) => void,
+): Promise<Set<string>> {
+  const dead = new Set<string>();
+  for (const id of await listReachableServices(context.store.db, context.region.code)) {
+    if (context.closing.aborted) break;
+    if (await context.region.engine.lifecycle.runs(id)) continue;
+    dead.add(id);
+    if (deadBefore.has(id)) await recordDeath(context, id);
+    wake(id);
+  }
+  return dead;
 }

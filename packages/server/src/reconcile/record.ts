@@ -1,8 +1,10 @@
 /** Records what a step has shown: the steps in the operation, the observed state in the service. */
-import type { OperationRow } from '../domain/operation/row.ts';
-import { deadlineMs } from '../domain/operation/deadline.ts';
-import { problemOfSettledOperation } from '../domain/operation/settled.ts';
-import { endOfStep } from '../domain/operation/steps.ts';
+import {
+  type OperationRow,
+  endOfStep,
+  deadlineMs,
+  problemOfSettledOperation,
+} from '../domain/operation.ts';
 import { backoffMs } from '../domain/service/backoff.ts';
 import { msUntilNotKept } from '../domain/service/move-progress.ts';
 import { msUntilRestoreIsOver, mustBeRemoved } from '../domain/service/removal.ts';
@@ -14,7 +16,7 @@ import { givenBack, lockLeased } from '../store/leases.ts';
 import { endOperation, progressOperation } from '../store/operations.ts';
 import { changeService, deleteServiceRow } from '../store/services.ts';
 import type { Tx } from '../store/tables.ts';
-import { releaseAddresses } from '../store/vpc-addresses.ts';
+import { releaseAddresses } from '../store/vpcs.ts';
 import { SHOW_AFTER_MS } from './take-step.ts';
 import { workOn, type ReconcilerContext, type Work } from './work.ts';
 

@@ -2,16 +2,16 @@
  * Keeps spares running, so that the next create finds one: a spare is a service without a project.
  */
 import { DEFAULT_SIZE, typeOfAddons } from '@howdah/contract';
-import { defaultAddons, defaultMajor } from '../domain/service/default-addons.ts';
-import { type Addresses, NoPortLeft, type PortLedger } from '../engine/addresses.ts';
+import { defaultAddons, defaultMajor } from '../domain/service/spec.ts';
+import { type Addresses, NoPortLeft, type PortLedger, type Endpoint } from '../engine/spec.ts';
 import type { Region } from '../engine/regions.ts';
-import type { Endpoint } from '../engine/spec.ts';
 import { newId } from '../lib/ids.ts';
 import type { Store } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
 import { createPortLedger } from '../store/regions.ts';
 import { changeService, lockService } from '../store/services.ts';
 import { countSpares, insertSpare, listStaleSpares } from '../store/spares.ts';
+import { listWithoutMajor } from '../store/service-lists.ts';
 
 /**
  * Brings the number of a region's spares of the default type and size to `wanted`. Removes the
@@ -66,5 +66,21 @@ async function reserveOrNull(
   } catch (error) {
     if (error instanceof NoPortLeft) return null;
     throw error;
+  }
+}
+
+// Records the major version of services that were made by a release without this column.
+
+/** That of their data; for services that have none yet, the one that a create would choose now. */
+export async function recordMajors({ db }: Store, { code, engine }: Region): Promise<void> {
+  for (const id of await listWithoutMajor(db, code)) {
+    const found = await engine.lifecycle.majorOf(id);
+    await db.transaction().execute(async (tx) => {
+      const locked = await lockService(tx, id);
+      if (locked === null) return;
+      const { service, operation } = locked;
+      const major = found ?? defaultMajor(engine, service.addons);
+      await changeService(tx, service, { pg_version: major }, operation);
+    });
   }
 }

@@ -9,7 +9,7 @@ import type { DiskPressure, DiskUsage, Relief } from '../engine/engine.ts';
 import type { Region } from '../engine/regions.ts';
 import { recordRemoval, type Removal } from '../store/audit-log.ts';
 import type { Store } from '../store/database.ts';
-import { reportReserve, reportRestoreRisk } from '../store/events.ts';
+import { reportReserve, reportRestoreRisk, notifyService } from '../store/events.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, HOWDAH } from '../store/operations.ts';
 import {
@@ -18,11 +18,10 @@ import {
   listParentsOfUnfinishedForks,
   listStorageQuotas,
 } from '../store/service-lists.ts';
-import { notifyService } from '../store/notifications.ts';
 import { changeService, endRestoreTime, lockService, purgeDeleted } from '../store/services.ts';
 import type { Log } from '../lib/log.ts';
 import type { Rounds } from '../lib/rounds.ts';
-import { findKept } from './kept.ts';
+import { findKept } from './work.ts';
 
 const QUOTAS_EVERY_MS = 10_000;
 /** Quotas are checked early if the disk has grown by this much. */

@@ -2,7 +2,7 @@
  * Has the engine make one step towards the desired state of a service, and shows a long step
  * meanwhile.
  */
-import { begunStep } from '../domain/operation/steps.ts';
+import { begunStep } from '../domain/operation.ts';
 import type { BeginStep, Verdict } from '../engine/engine.ts';
 import { moveOnce } from './move.ts';
 import { askOwnEngine } from './own-step.ts';

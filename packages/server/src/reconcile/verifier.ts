@@ -3,7 +3,7 @@
  * operations, and begins those that are due. An interrupted verification begins again.
  */
 import type { Region } from '../engine/regions.ts';
-import type { OperationRow } from '../domain/operation/row.ts';
+import type { OperationRow } from '../domain/operation.ts';
 import { beginOperation, besideUnderWay, endOperation, HOWDAH } from '../store/operations.ts';
 import { dueForVerification, listBeside } from '../store/beside.ts';
 import { listRepositories } from '../store/repositories.ts';

@@ -5,14 +5,14 @@
 import type { Region } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
 import { refreshAllowLists } from '../store/allow-lists.ts';
-import { expirePeeringRequests } from '../store/peerings.ts';
-import { refreshAllowedNetworks } from '../store/vpc-addresses.ts';
 import {
+  expirePeeringRequests,
   deleteEmptyVpc,
   makeServicesDue,
   noteMade,
   vpcsAreMade,
   wantedVpcs,
+  refreshAllowedNetworks,
 } from '../store/vpcs.ts';
 import type { Log } from '../lib/log.ts';
 import type { Rounds } from '../lib/rounds.ts';

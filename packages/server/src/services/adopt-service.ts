@@ -24,8 +24,12 @@ import { insertSpare } from '../store/spares.ts';
 import type { Tx } from '../store/tables.ts';
 import { useAllowList } from './allow-lists.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
-import { refuseFullDisk, refuseSecondProject, reserveEndpoint } from './common.ts';
-import type { ControlContext } from './context.ts';
+import {
+  refuseFullDisk,
+  refuseSecondProject,
+  reserveEndpoint,
+  type ControlContext,
+} from './common.ts';
 import { refuseMissingLibraries } from './extensions.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseWithoutAnswer } from './service-rules.ts';

@@ -5,10 +5,10 @@ import {
   MAX_ALLOW_LISTS,
   type CreateAllowListBody,
   type UpdateAllowListBody,
+  type AllowList,
 } from '@howdah/contract';
-import { allowListDocument } from '../domain/allow-list/document.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
-import { parseCidrBlock } from '../lib/cidr-block.ts';
+import { parseCidrBlock } from '../lib/cidr.ts';
 import {
   countAllowLists,
   deleteAllowListRow,
@@ -22,8 +22,7 @@ import {
 import { changeService, lockService } from '../store/services.ts';
 import type { Db, Tx } from '../store/tables.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
-import type { Done } from './common.ts';
-import type { ControlContext } from './context.ts';
+import type { Done, ControlContext } from './common.ts';
 import { answerInWords } from './service-network.ts';
 import { changeUnderRules } from './service-rules.ts';
 
@@ -220,3 +219,23 @@ const outcomeOf = (row: AllowListRow): Outcome => ({
   operationId: null,
   doc: JSON.stringify(allowListDocument(row)),
 });
+
+// Allow lists as the API answers them.
+
+type AllowListColumns = {
+  id: string;
+  project_id: string;
+  description: string;
+  cidr_blocks: string[];
+  created: Date;
+};
+
+export function allowListDocument(row: AllowListColumns): AllowList {
+  return {
+    allow_list_id: row.id,
+    project_id: row.project_id,
+    description: row.description,
+    cidr_blocks: row.cidr_blocks,
+    created_at: row.created.toISOString(),
+  };
+}

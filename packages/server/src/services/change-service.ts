@@ -16,20 +16,26 @@ import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeColumns, sizeOf } from '../domain/service/spec.ts';
 import { scramVerifier } from '../lib/scram.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
-import { type Done, readSize, refuseLargeQuota, refuseWithoutRoom } from './common.ts';
-import type { ControlContext } from './context.ts';
-import { cpuBoundOrRefuse } from './cpu-bound.ts';
-import { keepWithinLimits, weightOf } from './limits.ts';
-import { protectionOfRow, refuseUnconfirmed } from './permissions.ts';
-import { refuseImpossible } from './regions.ts';
 import {
+  type Done,
+  readSize,
+  refuseLargeQuota,
+  refuseWithoutRoom,
+  type ControlContext,
+} from './common.ts';
+import {
+  cpuBoundOrRefuse,
   type Accepted,
   changeUnderRules,
   changeWithoutEngine,
   lockOwnService,
   reachEngine,
+  readUsedStorageGb,
+  storageOrRefuse,
 } from './service-rules.ts';
-import { readUsedStorageGb, storageOrRefuse } from './storage-quota.ts';
+import { keepWithinLimits, weightOf } from './limits.ts';
+import { protectionOfRow, refuseUnconfirmed } from './permissions.ts';
+import { refuseImpossible } from './regions.ts';
 import { beginOperation, besideUnderWay, recordOperation } from '../store/operations.ts';
 import { countAsked } from '../store/beside.ts';
 import { listRepositories } from '../store/repositories.ts';

@@ -4,15 +4,15 @@ import { ApiError, parseSize, type Size, type SizeInput } from '@howdah/contract
 import { DISK_FULL_PERCENT } from '../domain/disk.ts';
 import { whyNoDisk, whyNoRoom } from '../domain/service/capacity.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
-import { NoPortLeft, type Listener } from '../engine/addresses.ts';
+import { NoPortLeft, type Listener, type Endpoint } from '../engine/spec.ts';
 import { EngineUnavailable } from '../engine/engine.ts';
 import type { Region, Regions } from '../engine/regions.ts';
-import type { Endpoint } from '../engine/spec.ts';
 import type { Store } from '../store/database.ts';
 import type { Db, Tx } from '../store/tables.ts';
 import { howItGoes } from '../store/operations.ts';
 import { createPortLedger, isAnotherProjectOutside } from '../store/regions.ts';
 import { amendAnswer, type Caller, type Outcome } from './change.ts';
+import type { ReadLimit } from './read-limit.ts';
 
 /** A change that was waited for. */
 export type Done = Outcome & { message: string };
@@ -193,3 +193,11 @@ async function howItWent(db: Db, operationId: string | null, message: string): P
     await sleep(DONE_POLL_MS);
   }
 }
+
+/** The context of every call: the metadata database and the regions. */
+export type ControlContext = {
+  store: Store;
+  regions: Regions;
+  /** Limits the number of simultaneous reads of logs. */
+  logReads: ReadLimit;
+};

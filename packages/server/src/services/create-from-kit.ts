@@ -35,13 +35,10 @@ import { refuseFullDisk, refuseLargeQuota, refuseSecondProject, sizeOrRefuse } f
 import { insertServiceAtEndpoint } from './create-service.ts';
 import { refuseMissingLibraries } from './extensions.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
-import { refuseUsedName } from './names.ts';
+import { refuseUsedName, refuseWithoutAnswer, storageOrRefuse } from './service-rules.ts';
 import { keepNotCarried } from './not-carried.ts';
 import { regionOrRefuse } from './regions.ts';
-import { refusing, type RepositoryContext } from './repositories.ts';
-import { repositoryOf, sealRepository } from './repository-secrets.ts';
-import { refuseWithoutAnswer } from './service-rules.ts';
-import { storageOrRefuse } from './storage-quota.ts';
+import { refusing, type RepositoryContext, repositoryOf, sealRepository } from './repositories.ts';
 
 /** More than the compressed data of any control plane takes. */
 const CONTROL_MAX_BYTES = 200e6;

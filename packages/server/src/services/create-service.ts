@@ -22,15 +22,18 @@ import {
   refuseSecondProject,
   reserveEndpoint,
   sizeOrRefuse,
+  type ControlContext,
 } from './common.ts';
-import type { ControlContext } from './context.ts';
-import { cpuBoundOrRefuse } from './cpu-bound.ts';
+import {
+  cpuBoundOrRefuse,
+  refuseWithoutAnswer,
+  type Accepted,
+  refuseUsedName,
+} from './service-rules.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
-import { refuseUsedName } from './names.ts';
-import { defaultAddons } from '../domain/service/default-addons.ts';
+import { defaultAddons } from '../domain/service/spec.ts';
 import { replicaCountsOrRefuse } from './replicas.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
-import { refuseWithoutAnswer, type Accepted } from './service-rules.ts';
 import { joinVpc } from './vpcs.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation } from '../store/operations.ts';

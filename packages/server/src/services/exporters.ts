@@ -12,7 +12,7 @@ import {
 } from '@howdah/contract';
 import type { BlockList } from 'node:net';
 import { exporterDocument, type PublicConfig } from '../domain/exporter/document.ts';
-import { headersProblem } from '../domain/exporter/headers.ts';
+import { headersProblem } from '../domain/exporter/formats.ts';
 import { whyNotUrl } from '../events/outgoing.ts';
 import { openSecrets, sealSecrets, type ExporterSecrets } from '../export/secrets.ts';
 import {

@@ -3,7 +3,7 @@ import { ApiError, EXTENSION_OF_ADDON, whyKept, type ServiceExtension } from '@h
 import type { ServiceRow } from '../domain/service/row.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Caller } from './change.ts';
-import type { ControlContext } from './context.ts';
+import type { ControlContext } from './common.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
 import { type Accepted, changeUnderRules, reachEngine } from './service-rules.ts';
 import { readAddons, type ServicePlace } from '../store/service-documents.ts';

@@ -9,21 +9,28 @@ import { newPassword } from '../lib/ids.ts';
 import { parseMoment } from '../lib/moment.ts';
 import { scramVerifier } from '../lib/scram.ts';
 import { type Caller, makeChange } from './change.ts';
-import { refuseFullDisk, refuseLargeQuota, refuseSecondProject, sizeOrRefuse } from './common.ts';
-import type { ControlContext } from './context.ts';
-import { cpuBoundOrRefuse } from './cpu-bound.ts';
-import { insertServiceAtEndpoint } from './create-service.ts';
-import { keepWithinLimits, weightOf } from './limits.ts';
-import { nameOfFork, refuseUsedName } from './names.ts';
-import { keepNotCarried } from './not-carried.ts';
-import { refuseImpossible, regionOrRefuse } from './regions.ts';
 import {
+  refuseFullDisk,
+  refuseLargeQuota,
+  refuseSecondProject,
+  sizeOrRefuse,
+  type ControlContext,
+} from './common.ts';
+import {
+  cpuBoundOrRefuse,
   type Accepted,
   lockOwnService,
   refuseMoved,
   refuseWithoutAnswer,
+  readUsedStorageGb,
+  storageOrRefuse,
+  nameOfFork,
+  refuseUsedName,
 } from './service-rules.ts';
-import { readUsedStorageGb, storageOrRefuse } from './storage-quota.ts';
+import { insertServiceAtEndpoint } from './create-service.ts';
+import { keepWithinLimits, weightOf } from './limits.ts';
+import { keepNotCarried } from './not-carried.ts';
+import { refuseImpossible, regionOrRefuse } from './regions.ts';
 import { useAllowList } from './allow-lists.ts';
 import { joinVpc } from './vpcs.ts';
 import { makeDue } from '../store/leases.ts';

@@ -21,7 +21,7 @@ import {
 import { lockLimits } from '../store/projects.ts';
 import type { Db, Tx } from '../store/tables.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
-import type { ControlContext } from './context.ts';
+import type { ControlContext } from './common.ts';
 import { readProject } from './projects.ts';
 
 /** Creates a key. Its secret half is in this answer only. */

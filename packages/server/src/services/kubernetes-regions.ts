@@ -7,10 +7,16 @@ import {
   type KubernetesRegionDocument,
   type SetObjectStoreBody,
   type SetImagesBody,
+  GATEWAY_PORT,
+  NODE_PORTS,
+  type Addon,
+  type AddonExtension,
+  type Placement,
 } from '@howdah/contract';
+import { Type } from 'typebox';
+import { Value } from 'typebox/value';
 import type { Sealer } from '../events/sealer.ts';
 import { RESERVED_REGIONS } from '../settings.ts';
-
 import {
   countVpcsOf,
   deleteKubernetesRegion,
@@ -31,11 +37,10 @@ import { makeDue } from '../store/leases.ts';
 import { insertRegion, isInUse, lockRegion } from '../store/regions.ts';
 import type { ObjectStorePlace, Tx } from '../store/tables.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
-import type { ControlContext } from './context.ts';
-import { gatewayTaken, portsOf, refuseDomain } from './region-domain.ts';
-import { imagesOf, POOLER_IMAGE, refuseNeeded } from './region-images.ts';
-import { refusePlacement, sealedRegistries } from './region-registries.ts';
+import type { ControlContext } from './common.ts';
 import { findRegion } from './regions.ts';
+import { extensionsOf } from '../domain/postgres/extension-rules.ts';
+import { majorOfImage } from '../domain/postgres/image.ts';
 
 /** How a cluster is reached; null: by the service account of the pod. */
 export type ClusterAccess = Readonly<{ kubeconfig: string; context: string | null }> | null;
@@ -373,4 +378,195 @@ export async function examineRegion(
   code: string,
 ): Promise<Finding[]> {
   return clusters.examine(rowOrRefuse(await listKubernetesRegions(store.db), code));
+}
+
+// The domains of regions on Kubernetes, whose services are behind a TLS gateway.
+
+/** The ports of the services of a region. @throws ApiError INVALID_REQUEST */
+export function portsOf({ domain, host, ...ports }: AddRegionBody) {
+  const { first_port = NODE_PORTS.first, last_port = NODE_PORTS.last } = ports;
+  if (first_port > last_port)
+    throw new ApiError('INVALID_REQUEST', `last_port: found ${last_port}, below ${first_port}`);
+  if (domain === undefined) return { first_port, last_port };
+  const more = host ?? ports.first_port ?? ports.last_port;
+  if (more !== undefined)
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `domain: its services are at port ${GATEWAY_PORT} of names in it; ` +
+        'leave out host, first_port and last_port, or the domain',
+    );
+  return { first_port: GATEWAY_PORT, last_port: GATEWAY_PORT };
+}
+
+/**
+ * Refuses a domain that another region has a part of: a name has one gateway, and a record of DNS
+ * covers all names in a domain. A cluster has one gateway, for one region.
+ *
+ * @param server the address of the cluster
+ * @throws ApiError CONFLICT
+ */
+export function refuseDomain(
+  rows: readonly KubernetesRegionRow[],
+  { domain, server }: Readonly<{ domain: string; server: string }>,
+): void {
+  const other = rows.find(
+    ({ domain: taken }) =>
+      taken !== null && (`.${domain}`.endsWith(`.${taken}`) || taken.endsWith(`.${domain}`)),
+  );
+  if (other !== undefined) {
+    const { code, domain: taken } = other;
+    throw new ApiError(
+      'CONFLICT',
+      `domain: the region ${code} has ${taken}` +
+        `${taken === domain ? '' : ', and one is within the other'}; choose another domain`,
+    );
+  }
+  const same = rows.find((row) => row.domain !== null && row.server === server);
+  if (same !== undefined)
+    throw new ApiError(
+      'CONFLICT',
+      `domain: the region ${same.code} has the TLS gateway of the cluster, with ${same.domain}; ` +
+        'use another cluster, or host in place of the domain',
+    );
+}
+
+/** @param code of the region whose routes are in the cluster */
+export const gatewayTaken = (code: string): string =>
+  `domain: the namespace howdah-gateway of the cluster has routes of the region ${code}, of this ` +
+  'or another installation; use another cluster, use host in place of the domain, or, if that ' +
+  'region is gone, remove what kubectl --namespace howdah-gateway get services --selector ' +
+  'app.kubernetes.io/managed-by=howdah lists';
+
+// The images of a region on Kubernetes, and which of them may be set.
+
+/** By major version of PostgreSQL. */
+type Images = Readonly<{
+  images: Readonly<Record<string, string>>;
+  /** Those of each image beside the contributed modules. */
+  extensions: Readonly<Record<string, readonly AddonExtension[]>>;
+}>;
+
+const MAJORS = [18, 17, 16] as const;
+/** The images of CloudNativePG's project. */
+const IMAGES = Object.fromEntries(
+  MAJORS.map((major) => [major, `ghcr.io/cloudnative-pg/postgresql:${major}-standard-trixie`]),
+);
+/** They have these beside the contributed modules. */
+const EXTENSIONS = Object.fromEntries(
+  MAJORS.map((major): [number, AddonExtension[]] => [major, ['vector']]),
+);
+
+/** The image of PgBouncer by the same project. */
+export const POOLER_IMAGE = 'ghcr.io/cloudnative-pg/pgbouncer:1.25.1';
+
+/** The images of a region and their extensions. @throws ApiError INVALID_REQUEST */
+export function imagesOf({
+  images = IMAGES,
+  extensions = images === IMAGES ? EXTENSIONS : {},
+}: Pick<AddRegionBody, 'images' | 'extensions'>): Images {
+  const without = Object.keys(extensions).find((major) => images[major] === undefined);
+  if (without !== undefined)
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `extensions: PostgreSQL ${without} has no image; name it in images, or leave it out`,
+    );
+  for (const [major, image] of Object.entries(images))
+    if (majorOfImage(image) !== Number(major))
+      throw new ApiError(
+        'INVALID_REQUEST',
+        `images: the tag of the image of PostgreSQL ${major} must begin with ${major}, as in ` +
+          `pg:${major}.2; found ${image.slice(0, 100)}. CloudNativePG takes the version from the ` +
+          'tag, and would convert the data of services to another one',
+      );
+  return { images, extensions };
+}
+
+/** @throws ApiError CONFLICT where an image or an extension is missing that services need */
+export function refuseNeeded(
+  code: string,
+  { images, extensions }: Images,
+  { major, addons }: Readonly<{ major: number; addons: readonly Addon[] }>,
+): void {
+  const needed = `the region ${code} has services, or deleted ones that can be restored, of`;
+  if (images[major] === undefined)
+    throw new ApiError('CONFLICT', `images: ${needed} PostgreSQL ${major}; name its image`);
+  const had = extensions[major] ?? [];
+  const missing = extensionsOf(addons).find((extension) => !had.includes(extension));
+  if (missing !== undefined)
+    throw new ApiError(
+      'CONFLICT',
+      `extensions: ${needed} PostgreSQL ${major} with ${missing}; name an image that has it`,
+    );
+}
+
+// The parts of a placement that are refused, and the credentials of registries. Pure.
+
+/** A config.json of docker or podman, as far as Kubernetes uses it. */
+const CONFIG = Type.Object({
+  auths: Type.Record(
+    Type.String({ minLength: 1, maxLength: 253 }),
+    Type.Object({
+      auth: Type.Optional(Type.String()),
+      username: Type.Optional(Type.String()),
+      password: Type.Optional(Type.String()),
+    }),
+    { minProperties: 1, maxProperties: 64 },
+  ),
+});
+
+/** Credentials of registries as they are kept. */
+export type Registries = Readonly<{
+  image_pull_sealed: Buffer | null;
+  /** As JSON: the names of the registries. */
+  image_pull_registries: string;
+}>;
+
+/** @param config null: there are none @throws ApiError INVALID_REQUEST */
+export function sealedRegistries(sealer: Sealer, config: string | null): Registries {
+  if (config === null) return { image_pull_sealed: null, image_pull_registries: '[]' };
+  return {
+    image_pull_sealed: sealer.seal(config),
+    image_pull_registries: JSON.stringify(registriesIn(config)),
+  };
+}
+
+/** The registries of a config.json, in order. @throws ApiError INVALID_REQUEST */
+export function registriesIn(config: string): string[] {
+  const parsed = parse(config);
+  if (!Value.Check(CONFIG, parsed))
+    throw new ApiError(
+      'INVALID_REQUEST',
+      'image_pull_secret: expected the config.json of docker or podman, with the credentials of ' +
+        'a registry in it: {"auths":{"HOST":{"auth":"…"}}}',
+    );
+  const empty = Object.entries(parsed.auths).find(
+    ([, { auth, username, password }]) =>
+      (auth ?? '') === '' && ((username ?? '') === '' || (password ?? '') === ''),
+  );
+  if (empty !== undefined)
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `image_pull_secret: it has no credentials of ${empty[0]}, which a credential helper may ` +
+        'keep: log in with REGISTRY_AUTH_FILE=pull.json podman login, and send that file',
+    );
+  return Object.keys(parsed.auths).toSorted();
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/** @throws ApiError INVALID_REQUEST for two rules of one label, of which Kubernetes refuses one */
+export function refusePlacement({ topology_spread: spread = [] }: Placement): void {
+  const keys = spread.map(({ topology_key: key }) => key);
+  const twice = keys.find((key, at) => keys.indexOf(key) !== at);
+  if (twice !== undefined)
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `placement.topology_spread: two rules have the key ${twice}; leave one of them out`,
+    );
 }

@@ -1,6 +1,12 @@
 /** Records what an operation does not carry over, for its dry run and for later readers. */
-import { notCarriedBy, type Carried, type Leaving } from '../domain/service/not-carried.ts';
-import { slotFates, type SlotFates, type SlotOfUsers } from '../domain/service/slot-fates.ts';
+import {
+  notCarriedBy,
+  type Carried,
+  type Leaving,
+  slotFates,
+  type SlotFates,
+  type SlotOfUsers,
+} from '../domain/service/not-carried.ts';
 import { EngineUnavailable, StatementRefused } from '../engine/engine.ts';
 import type { Region } from '../engine/regions.ts';
 import { recordNotCarried } from '../store/operations.ts';

@@ -2,13 +2,15 @@
  * Reads of operations, with an estimate of the time that they still take, and their cancellation.
  */
 import { ApiError, CANCEL, isId, type Operation, type OperationKind } from '@howdah/contract';
-import { operationDocument } from '../domain/operation/document.ts';
-import { remainingSeconds } from '../domain/operation/remaining.ts';
-import type { OperationRow } from '../domain/operation/row.ts';
-import { hasOperationBegun } from '../domain/operation/status.ts';
+import {
+  operationDocument,
+  type OperationRow,
+  remainingSeconds,
+  hasOperationBegun,
+} from '../domain/operation.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
-import type { ControlContext } from './context.ts';
+import type { ControlContext } from './common.ts';
 import type { Store } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
 import { CANCELLED_BY, endOperation, findOperation, pastDurations } from '../store/operations.ts';

@@ -11,7 +11,7 @@ import {
   type CreatePeeringBody,
   type PeeringStatus,
 } from '@howdah/contract';
-import { peeringDocument, regionNameOf } from '../domain/vpc/document.ts';
+import { peeringDocument, regionNameOf, MADE_POLL_MS, vpcNotFound } from './vpcs.ts';
 import { overlap, trustedCidr } from '../lib/cidr.ts';
 import type { Store } from '../store/database.ts';
 import type { Db, Tx } from '../store/tables.ts';
@@ -25,13 +25,13 @@ import {
   listPeerings,
   listPeers,
   type PeeringRow,
-} from '../store/peerings.ts';
-import { changeVpcs, lockVpcs, type VpcRow } from '../store/vpcs.ts';
+  changeVpcs,
+  lockVpcs,
+  type VpcRow,
+} from '../store/vpcs.ts';
 import { amendAnswer, makeChange, type Caller, type Outcome } from './change.ts';
-import { ANSWER_WITHIN_MS } from './common.ts';
-import type { ControlContext } from './context.ts';
+import { ANSWER_WITHIN_MS, type ControlContext } from './common.ts';
 import { findRegion } from './regions.ts';
-import { MADE_POLL_MS, vpcNotFound } from './vpcs.ts';
 
 /**
  * Answers for the VPCs of some accounts. Every call is part of the transaction that records the

@@ -16,7 +16,7 @@ import {
   lockLimits,
 } from '../store/projects.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
-import type { ControlContext } from './context.ts';
+import type { ControlContext } from './common.ts';
 
 export function createProject(
   { store }: ControlContext,

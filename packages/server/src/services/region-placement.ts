@@ -11,8 +11,13 @@ import {
 import { makeDue } from '../store/leases.ts';
 import type { Tx } from '../store/tables.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
-import { documentOf, rowOrRefuse, type KubernetesRegionContext } from './kubernetes-regions.ts';
-import { refusePlacement, sealedRegistries } from './region-registries.ts';
+import {
+  documentOf,
+  rowOrRefuse,
+  type KubernetesRegionContext,
+  refusePlacement,
+  sealedRegistries,
+} from './kubernetes-regions.ts';
 
 /** Fields that are left out stay. Servers get another placement with their next start. */
 export async function setPlacement(

@@ -19,17 +19,16 @@ import {
   type ResizeBody,
   type SetPurpose,
 } from '@howdah/contract';
-import { notifyVpcs } from '../store/notifications.ts';
+import { notifyVpcs } from '../store/events.ts';
 import type { Tx } from '../store/tables.ts';
 import { makeDue } from '../store/leases.ts';
-import type { OperationRow } from '../domain/operation/row.ts';
+import type { OperationRow } from '../domain/operation.ts';
 import { beginOperation, recordOperation } from '../store/operations.ts';
-import { replicaSetDocument } from '../domain/replica-set/document.ts';
+import { replicaSetDocument } from '../domain/replica-set.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeColumns, sizeOf, networkColumnsOf } from '../domain/service/spec.ts';
-import { findReplicaSet } from '../store/replica-sets.ts';
+import { findReplicaSet, changeService, lockService } from '../store/services.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
-import { changeService, lockService } from '../store/services.ts';
 import { newId } from '../lib/ids.ts';
 import { insertSpare } from '../store/spares.ts';
 import {
@@ -41,8 +40,8 @@ import {
   sizeOrRefuse,
   untilDone,
   type Done,
+  type ControlContext,
 } from './common.ts';
-import type { ControlContext } from './context.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseByRole, refuseUnconfirmed } from './permissions.ts';

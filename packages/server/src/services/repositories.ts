@@ -10,7 +10,12 @@ import {
   type RepositoryDocument,
 } from '@howdah/contract';
 import { repositoryDocument, type RepositoryUse } from '../domain/repository/document.ts';
-import { fieldsOf, locationOf, storageOf } from '../domain/repository/storage.ts';
+import {
+  fieldsOf,
+  locationOf,
+  storageOf,
+  type StorageFields,
+} from '../domain/repository/storage.ts';
 import type { OffMachineState } from '../engine/off-machine.ts';
 import type { Sealer } from '../events/sealer.ts';
 import { newId } from '../lib/ids.ts';
@@ -42,8 +47,7 @@ import {
 import type { Store } from '../store/database.ts';
 import type { Db, Tx } from '../store/tables.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
-import type { ControlContext } from './context.ts';
-import { openRepository, sealRepository } from './repository-secrets.ts';
+import type { ControlContext } from './common.ts';
 
 /** The context of calls on repositories. */
 export type RepositoryContext = ControlContext & {
@@ -313,3 +317,30 @@ const outcomeOf = (document: object): Outcome => ({
   operationId: null,
   doc: JSON.stringify(document),
 });
+
+// The credentials of repositories, as they are in the metadata database and in recovery kits.
+
+type Secrets = { storage: StorageFields; passphrase: string };
+
+export function sealRepository(sealer: Sealer, { storage, passphrase }: Repository): Buffer {
+  const secrets: Secrets = { storage: fieldsOf(storage), passphrase };
+  return sealer.seal(JSON.stringify(secrets));
+}
+
+/** A repository with its credentials; null: they were sealed with another key. */
+export function openRepository(
+  sealer: Sealer,
+  { id, name, sealed }: Pick<RepositoryRow, 'id' | 'name' | 'sealed'>,
+): Repository | null {
+  const opened = sealer.open(sealed);
+  if (opened === null) return null;
+  // Sealed by ourselves: it has the shape that was sealed.
+  const { storage, passphrase }: Secrets = JSON.parse(opened);
+  return { id, name, storage: storageOf(storage), passphrase };
+}
+
+/** The repository of a recovery kit. @throws ApiError for a storage that is none */
+export function repositoryOf({ repository, passphrase }: RecoveryKit): Repository {
+  const { name, ...storage } = repository;
+  return { id: 'kit', name, storage: storageOf(storage), passphrase };
+}

@@ -2,8 +2,7 @@
 import { ApiError } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { amendAnswer, type Caller } from './change.ts';
-import { type Done, poolerColumns, untilDone } from './common.ts';
-import type { ControlContext } from './context.ts';
+import { type Done, poolerColumns, untilDone, type ControlContext } from './common.ts';
 import { changeUnderRules } from './service-rules.ts';
 import { joinVpc, leaveVpc } from './vpcs.ts';
 import type { Tx } from '../store/tables.ts';

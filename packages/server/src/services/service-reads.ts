@@ -20,7 +20,7 @@ import { SYSTEM_DATABASES } from '../domain/postgres/databases.ts';
 import { offMachineDocument } from '../domain/repository/document.ts';
 import { bucketFor } from '../domain/series.ts';
 import { BadCursor, type LogPage, type LogQuery, StatementRefused } from '../engine/engine.ts';
-import type { ControlContext } from './context.ts';
+import type { ControlContext } from './common.ts';
 import { refuseImpossible } from './regions.ts';
 import { reachEngine } from './service-rules.ts';
 import { readRecord } from '../store/engine-records.ts';

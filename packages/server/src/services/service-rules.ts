@@ -1,18 +1,30 @@
 /** The rules that every change of a service follows. */
-import { type Action, ALLOWED, ApiError, type OperationKind, refusal } from '@howdah/contract';
+import {
+  type Action,
+  ALLOWED,
+  ApiError,
+  type OperationKind,
+  refusal,
+  NAME_MAX_CHARACTERS,
+} from '@howdah/contract';
 import type { Leaving } from '../domain/service/not-carried.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
 import { EngineUnavailable } from '../engine/engine.ts';
 import { RegionNotServed, type Region } from '../engine/regions.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
-import type { ControlContext } from './context.ts';
+import type { ControlContext } from './common.ts';
 import { keepNotCarried } from './not-carried.ts';
 import { protectionOfRow, refuseByRole, refuseUnconfirmed } from './permissions.ts';
 import { isRegional, refuseImpossible } from './regions.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, recordOperation } from '../store/operations.ts';
-import { changeService, type LockedService, lockService } from '../store/services.ts';
+import {
+  changeService,
+  type LockedService,
+  lockService,
+  lockServicesNamed,
+} from '../store/services.ts';
 import type { Tx } from '../store/tables.ts';
 
 /** An accepted change, with the document of the service after it. */
@@ -136,4 +148,95 @@ export async function reachEngine<T>(call: () => Promise<T>): Promise<T> {
       );
     throw error;
   }
+}
+
+// The storage quota of a service.
+
+/** The disk space of the largest server of a service, in gigabytes; 0 if it is unknown. */
+export async function readUsedStorageGb({ engine }: Region, id: string): Promise<number> {
+  return (await engine.storage.usedBytes(id)) / 1e9;
+}
+
+/** Refuses a quota below the used space, which would make the service read-only at once. */
+export function storageOrRefuse(storageGb: number, usedGb: number): number {
+  if (storageGb < usedGb)
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `storage_gb: found ${storageGb}; the data takes ${usedGb.toFixed(2)} GB already: send ${Math.ceil(usedGb)} or more, or drop data first`,
+    );
+  return storageGb;
+}
+
+// Whether the size of a service is a bound of its CPU too.
+
+/**
+ * The bound that a request asks for; null: as the region has it. Only the operator exempts a
+ * service from the bound of its region. Where that has none, an exemption is not kept: a bound of
+ * the region that begins later must not find any.
+ *
+ * @param asked undefined: nothing
+ * @param before what holds without it
+ * @throws ApiError FORBIDDEN
+ */
+export function cpuBoundOrRefuse(
+  { code, engine: { capabilities } }: Pick<Region, 'code'> & Bounding,
+  { operates }: Pick<Caller, 'operates'>,
+  asked: boolean | null | undefined,
+  before: boolean | null,
+): boolean | null {
+  if (asked === undefined || asked === before) return before;
+  if (asked !== false) return asked;
+  if (!capabilities.boundsCpu) return null;
+  if (operates) return false;
+  throw new ApiError(
+    'FORBIDDEN',
+    `cpu_bound: found false; in the region ${code} a size is a bound of the CPU too, and only ` +
+      'an admin key of the operator project exempts a service from it: ask the operator, or ' +
+      'resize it to more cpu_millis',
+  );
+}
+
+type Bounding = {
+  readonly engine: { readonly capabilities: Pick<Region['engine']['capabilities'], 'boundsCpu'> };
+};
+
+// Names of new services. Several services may share one; a caller can ask that none does.
+
+/**
+ * Refuses a name that is in use in the project, where the caller asked for that. Among
+ * simultaneous calls for one name, one is accepted.
+ *
+ * @throws ApiError CONFLICT with the ids of the services of that name
+ */
+export async function refuseUsedName(
+  tx: Tx,
+  projectId: string,
+  name: string,
+  isUnique: boolean | undefined,
+): Promise<void> {
+  if (isUnique !== true) return;
+  const ids = (await lockServicesNamed(tx, projectId, [name])).map(({ id }) => id);
+  if (ids.length === 0) return;
+  throw new ApiError(
+    'CONFLICT',
+    `name: the project has a service called ${JSON.stringify(name)} already, ${ids.join(', ')}; ` +
+      'use that one, delete it, or choose another name',
+    { service_ids: ids },
+  );
+}
+
+/** The most forks without a name that get a number. */
+const NUMBERED_FORKS = 100;
+
+/** The default name of a fork: that of its parent with "-fork", and a number when it is in use. */
+export async function nameOfFork(tx: Tx, projectId: string, parent: string): Promise<string> {
+  const names = Array.from({ length: NUMBERED_FORKS }, (_, index) => forkName(parent, index + 1));
+  const used = new Set((await lockServicesNamed(tx, projectId, names)).map(({ name }) => name));
+  return names.find((name) => !used.has(name)) ?? forkName(parent, 1);
+}
+
+/** Shortens the name of the parent so that the whole is no longer than names may be. */
+function forkName(parent: string, number: number): string {
+  const suffix = number === 1 ? '-fork' : `-fork-${number}`;
+  return `${[...parent].slice(0, NAME_MAX_CHARACTERS - suffix.length).join('')}${suffix}`;
 }

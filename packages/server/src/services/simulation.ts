@@ -5,10 +5,10 @@ import {
   type Simulation,
   type SimulationScript,
 } from '@howdah/contract';
-import { BadScript, type Simulation as SimulationFacet } from '../engine/simulation.ts';
+import { BadScript, type Simulation as SimulationFacet } from '../engine/engine.ts';
 import type { Regions } from '../engine/regions.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
-import type { ControlContext } from './context.ts';
+import type { ControlContext } from './common.ts';
 
 /** @throws ApiError NOT_FOUND without a simulated region */
 export function readSimulation({ regions }: ControlContext): Promise<Simulation> {

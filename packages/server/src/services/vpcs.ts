@@ -3,18 +3,16 @@
  * reconcile/vpcs.ts does the rest.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ApiError, MAX_VPCS, type CreateVpcBody } from '@howdah/contract';
-import { vpcDocument } from '../domain/vpc/document.ts';
+import { ApiError, MAX_VPCS, type CreateVpcBody, type Peering, type Vpc } from '@howdah/contract';
 import type { Region } from '../engine/regions.ts';
 import { overlap, serviceCapacity, trustedCidr, vpcCidrProblem } from '../lib/cidr.ts';
 import type { Store } from '../store/database.ts';
 import type { Tx } from '../store/tables.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { changeService, lockService } from '../store/services.ts';
-import { listPeerings, refusePeeringRequests } from '../store/peerings.ts';
-import { readNetworksOfList } from '../store/allow-lists.ts';
-import { readAllowedNetworks, releaseAddresses, takeAddress } from '../store/vpc-addresses.ts';
 import {
+  listPeerings,
+  refusePeeringRequests,
   changeVpcs,
   countVpcs,
   insertVpc,
@@ -23,10 +21,13 @@ import {
   servicesIn,
   vpcIsMade,
   vpcsToCompare,
+  readAllowedNetworks,
+  releaseAddresses,
+  takeAddress,
 } from '../store/vpcs.ts';
+import { readNetworksOfList } from '../store/allow-lists.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
-import { ANSWER_WITHIN_MS } from './common.ts';
-import type { ControlContext } from './context.ts';
+import { ANSWER_WITHIN_MS, type ControlContext } from './common.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
 
 /** Creates a VPC, and waits a moment until the engine has made it. */
@@ -209,4 +210,37 @@ export function vpcNotFound(id: string): ApiError {
     'NOT_FOUND',
     `no VPC with that id exists: ${JSON.stringify(id.slice(0, 64))}; GET /projects/{project_id}/vpcs lists them`,
   );
+}
+
+// VPCs and peerings as the API answers them.
+
+/** The row of a peering, as far as its document needs it. */
+type PeeringColumns = Pick<
+  Peering,
+  'id' | 'peer_account_id' | 'peer_region_code' | 'peer_vpc_id' | 'status'
+> & { error_message: string | null; provisioned_id: string | null };
+
+/** The name of a VPC's region, as it was asked for. */
+export function regionNameOf(vpc: { region_code: string; region_alias: string | null }): string {
+  return vpc.region_alias ?? vpc.region_code;
+}
+
+type VpcColumns = Pick<Vpc, 'id' | 'name' | 'cidr' | 'region_code'> & {
+  region_alias: string | null;
+};
+
+export function vpcDocument(row: VpcColumns): Vpc {
+  return { id: row.id, name: row.name, cidr: row.cidr, region_code: regionNameOf(row) };
+}
+
+export function peeringDocument(row: PeeringColumns): Peering {
+  return {
+    id: row.id,
+    peer_account_id: row.peer_account_id,
+    peer_region_code: row.peer_region_code,
+    peer_vpc_id: row.peer_vpc_id,
+    status: row.status,
+    ...(row.error_message === null ? {} : { error_message: row.error_message }),
+    ...(row.provisioned_id === null ? {} : { provisioned_id: row.provisioned_id }),
+  };
 }

@@ -1,4 +1,6 @@
 /** Calls on webhooks: create, read, delete, test, and deliver again. */
+import { randomBytes } from 'node:crypto';
+import type { BlockList } from 'node:net';
 import {
   ApiError,
   isId,
@@ -8,11 +10,8 @@ import {
   type Webhook,
   type WebhookTest,
 } from '@howdah/contract';
-import { randomBytes } from 'node:crypto';
-import type { BlockList } from 'node:net';
 import { deliver, whyNotReceiver } from '../events/receiver.ts';
 import { UNREADABLE, type Sealer } from '../events/sealer.ts';
-import { deliveryDocument, webhookDocument } from '../domain/webhook/document.ts';
 import { newId } from '../lib/ids.ts';
 import type { Db } from '../store/tables.ts';
 import {
@@ -25,7 +24,7 @@ import {
   type WebhookRow,
 } from '../store/webhooks.ts';
 import { amendAnswer, makeChange, type Caller, type Outcome } from './change.ts';
-import type { ControlContext } from './context.ts';
+import type { ControlContext } from './common.ts';
 
 /** The context of calls on webhooks. */
 export type WebhookContext = ControlContext & {
@@ -144,5 +143,36 @@ function tested({ responseStatus, error }: Attempt, begunMs: number): WebhookTes
     response_status: responseStatus,
     error,
     elapsed_ms: Math.round(performance.now() - begunMs),
+  };
+}
+
+// Webhooks and deliveries as the API answers them.
+
+/** The row of a webhook, as far as its document needs it. */
+type WebhookColumns = Pick<Webhook, 'id' | 'url' | 'types'> & { created: Date };
+
+/** The row of a delivery, as far as its document needs it. */
+type DeliveryColumns = Pick<
+  Delivery,
+  'id' | 'message_id' | 'type' | 'status' | 'attempts' | 'response_status' | 'error'
+> & { created: Date; next_at: Date; finished: Date | null };
+
+/** A webhook without its secret. */
+export function webhookDocument(row: WebhookColumns): Webhook {
+  return { id: row.id, url: row.url, types: row.types, created: row.created.toISOString() };
+}
+
+export function deliveryDocument(row: DeliveryColumns): Delivery {
+  return {
+    id: row.id,
+    message_id: row.message_id,
+    type: row.type,
+    status: row.status,
+    attempts: row.attempts,
+    next_attempt: row.status === 'pending' ? row.next_at.toISOString() : null,
+    response_status: row.response_status,
+    error: row.error,
+    created: row.created.toISOString(),
+    finished: row.finished === null ? null : new Date(row.finished).toISOString(),
   };
 }

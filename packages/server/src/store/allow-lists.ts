@@ -4,7 +4,7 @@
  */
 import { type Selectable, sql } from 'kysely';
 import { newId } from '../lib/ids.ts';
-import { notifyVpcs } from './notifications.ts';
+import { notifyVpcs } from './events.ts';
 import type { Db, Tables, Tx } from './tables.ts';
 
 export type AllowListRow = Selectable<Tables['allow_lists']>;

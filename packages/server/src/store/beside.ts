@@ -1,7 +1,7 @@
 /** The SQL of operations that run beside all others of their service. */
 import type { BesideKind } from '@howdah/contract';
 import { sql } from 'kysely';
-import type { OperationRow } from '../domain/operation/row.ts';
+import type { OperationRow } from '../domain/operation.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { CANCELLED_BY, HOWDAH } from './operations.ts';
 import type { Db } from './tables.ts';

@@ -5,7 +5,7 @@ import { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type ClientConfig } from 'pg';
 import type { Rounds } from '../lib/rounds.ts';
-import { CHANNELS } from './notifications.ts';
+import { CHANNELS } from './events.ts';
 
 /** "howdah" as a number: the key of the lock that the control plane holds while it runs. */
 const CONTROL_LOCK = 0x686f77646168n;

@@ -1,7 +1,18 @@
 /** The connections to the metadata database. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Kysely, PostgresDialect, sql } from 'kysely';
-import { type ClientConfig, Pool } from 'pg';
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import {
+  Kysely,
+  PostgresDialect,
+  sql,
+  type PostgresCursor,
+  type PostgresPool,
+  type PostgresPoolClient,
+  type PostgresQueryResult,
+  Migrator,
+} from 'kysely';
+import { type ClientConfig, Pool, type PoolClient } from 'pg';
 import {
   breakWhenSilent,
   END_WHEN_SILENT,
@@ -11,10 +22,9 @@ import {
 } from './connections.ts';
 import type { Rounds } from '../lib/rounds.ts';
 import { problemOfContents, readContents, type Contents } from './contents.ts';
-import { migrateTables } from './migrations.ts';
-import type { Channel, OnNotification } from './notifications.ts';
-import { preparing } from './prepared.ts';
+import type { Channel, OnNotification } from './events.ts';
 import type { Db, Tables, Tx } from './tables.ts';
+import { MIGRATIONS_DIRECTORY } from '../paths.ts';
 
 export type Store = {
   db: Db;
@@ -44,7 +54,7 @@ export type Standby = Waiting &
 export class WrongDatabase extends Error {}
 
 /** The expectations of the database, and of the control planes that use it. */
-export type Expected = {
+type Expected = {
   /** Waits for the lock and for the metadata database; null: throws. */
   standby?: Standby | null;
   /** Why the database cannot be used, before anything in it is changed; null: it can. */
@@ -149,4 +159,108 @@ const RECONNECT_MS = 500;
  */
 export async function commitWithoutFlush(tx: Tx): Promise<void> {
   await sql`set local synchronous_commit = off`.execute(tx);
+}
+
+// Prepares statements, so that the metadata database keeps their plans: planning one takes longer
+// than executing it.
+
+/** The most plans of a connection; further statements are planned each time. */
+const MAX_PLANS = 500;
+
+/**
+ * A pool for the query builder that prepares statements at their first use on a connection. Those
+ * without values are not prepared: `begin` needs no plan.
+ */
+function preparing(pool: Pool): PostgresPool {
+  const names = new Map<string, string>();
+  const wrapped = new WeakMap<PoolClient, PostgresPoolClient>();
+
+  const nameOf = (text: string): string | undefined => {
+    if (!names.has(text) && names.size < MAX_PLANS) names.set(text, `plan_${names.size}`);
+    return names.get(text);
+  };
+
+  const wrap = (client: PoolClient): PostgresPoolClient => {
+    function query<Row>(
+      text: string,
+      values: readonly unknown[],
+    ): Promise<PostgresQueryResult<Row>>;
+    function query<Row>(cursor: PostgresCursor<Row>): PostgresCursor<Row>;
+    function query(text: unknown, values: readonly unknown[] = []): unknown {
+      if (typeof text !== 'string')
+        throw new Error('the metadata database is read without cursors');
+      return client.query(
+        values.length === 0 ? { text } : { name: nameOf(text), text, values: [...values] },
+      );
+    }
+    return { query, release: () => client.release() };
+  };
+
+  return {
+    connect: async () => {
+      const client = await pool.connect();
+      const known = wrapped.get(client) ?? wrap(client);
+      wrapped.set(client, known);
+      return known;
+    },
+    end: () => pool.end(),
+  };
+}
+
+// Brings the tables of the metadata database up to date.
+
+/**
+ * Uses its own connection, because a migration may take longer than the
+ * time limit of other statements.
+ */
+async function migrateTables(
+  connection: ClientConfig,
+  onError: (error: Error) => void,
+): Promise<void> {
+  const pool = new Pool({
+    ...connection,
+    max: 1,
+    application_name: 'howdah control plane, migrations',
+  });
+  pool.on('error', onError);
+  pool.on('connect', (client) => client.on('error', onError));
+  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
+  const migrator = new Migrator({ db, provider: { getMigrations: readMigrations } });
+  const { error, results } = await migrator.migrateToLatest();
+  await db.destroy();
+  const failed = results?.find(({ status }) => status === 'Error')?.migrationName ?? null;
+  if (error !== undefined) throw new Error(whyNotMigrated(error, failed), { cause: error });
+}
+
+/**
+ * Explains why this version cannot use the metadata database.
+ *
+ * @param failed the migration that failed; null: none did
+ */
+export function whyNotMigrated(error: unknown, failed: string | null): string {
+  const reason = error instanceof Error ? error.message : String(error);
+  const unknown = /previously executed migration (\S+) is missing/.exec(reason)?.[1];
+  if (unknown !== undefined)
+    return `the metadata database belongs to a newer version of Howdah: it has the migration ${unknown}, which this version does not know. Start that version or a newer one, or restore a backup of the metadata database that this version made (howdah restore-control)`;
+  const which =
+    failed === null
+      ? 'the migrations of the metadata database could not be run'
+      : `migration ${failed} of the metadata database failed`;
+  return `${which}: ${reason}. Nothing was changed: remove the cause and run howdah up again, or go on with the version before meanwhile`;
+}
+
+async function readMigrations() {
+  const names = (await readdir(MIGRATIONS_DIRECTORY))
+    .filter((name) => name.endsWith('.sql'))
+    .toSorted();
+  const loaded = await Promise.all(
+    names.map(async (name) => {
+      const text = await readFile(join(MIGRATIONS_DIRECTORY, name), 'utf8');
+      return [
+        name.replace(/\.sql$/, ''),
+        { up: async (db: Kysely<unknown>) => void (await sql.raw(text).execute(db)) },
+      ] as const;
+    }),
+  );
+  return Object.fromEntries(loaded);
 }

@@ -3,7 +3,7 @@
  * gateway. Only engines read these tables, the integrity check, and the labels of series.
  */
 import { sql } from 'kysely';
-import { takeUsablePort } from '../engine/addresses.ts';
+import { takeUsablePort } from '../engine/spec.ts';
 import type { ClusterRecord, ServerPort } from '../engine/records.ts';
 import type { Region } from '../engine/regions.ts';
 import { createPortLedger } from './regions.ts';

@@ -3,9 +3,9 @@
  * 0011_vpc_events.sql): so an event is in the transaction of its change, costs no round trip, and
  * cannot be forgotten.
  */
-import type { EventType } from '@howdah/contract';
-import { sql } from 'kysely';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { EventType } from '@howdah/contract';
+import { sql, type RawBuilder } from 'kysely';
 import { LOCAL_REGION } from '../settings.ts';
 import type { Db } from './tables.ts';
 
@@ -148,4 +148,31 @@ export async function reportRestoreRisk(
       'purged_at_percent', ${facts.purgedAtPercent}::int))
     from reported`.execute(db);
   return rows.map(({ id }) => id);
+}
+
+// Notifications between transactions and control planes. They are hints: timers
+// make up for lost ones.
+
+/**
+ * Payloads: the id of a service that is due; none for VPCs; the project of new events; the public
+ * half of a changed key.
+ */
+export const CHANNELS = ['howdah_service', 'howdah_vpcs', 'howdah_event', 'howdah_key'] as const;
+
+export type Channel = (typeof CHANNELS)[number];
+
+export type OnNotification = (payload: string | null) => void;
+
+/** Notifies the reconciler of a service, when the transaction commits. */
+export async function notifyService(tx: Db, id: string): Promise<void> {
+  await serviceNotification(id).execute(tx);
+}
+
+/** The statement of {@link notifyService}. */
+export const serviceNotification = (id: string): RawBuilder<unknown> =>
+  sql`select pg_notify('howdah_service', ${id})`;
+
+/** Notifies the reconciler of VPCs, when the transaction commits. */
+export async function notifyVpcs(tx: Db): Promise<void> {
+  await sql`notify howdah_vpcs`.execute(tx);
 }

@@ -1,6 +1,6 @@
 /** The SQL of kept server logs (docs/decisions/0061-kept-logs.md). */
 import { sql } from 'kysely';
-import type { KeptLogs, KeptPart } from '../engine/kept-logs.ts';
+import type { KeptLogs, KeptPart } from '../engine/records.ts';
 import type { Store } from './database.ts';
 import type { Db } from './tables.ts';
 

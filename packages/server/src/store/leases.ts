@@ -4,10 +4,10 @@
  * (docs/decisions/0002-leases-not-jobs.md).
  */
 import { sql } from 'kysely';
-import { serviceNotification } from './notifications.ts';
+import { serviceNotification } from './events.ts';
 import { isIn, isOnlyInRepository } from './predicates.ts';
 import type { Db, Tx } from './tables.ts';
-import type { OperationRow } from '../domain/operation/row.ts';
+import type { OperationRow } from '../domain/operation.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { type LockedService, lockRow, operationUnderWay } from './services.ts';
 

@@ -7,7 +7,7 @@ import {
   type OperationStatus,
 } from '@howdah/contract';
 import { sql } from 'kysely';
-import type { OperationRequest, OperationRow, RecordedStep } from '../domain/operation/row.ts';
+import type { OperationRequest, OperationRow, RecordedStep } from '../domain/operation.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { newId } from '../lib/ids.ts';
 import type { AuditNote } from './audit-log.ts';

@@ -1,6 +1,6 @@
 /** Regions, and the ports that their services have. */
 import { sql } from 'kysely';
-import { NoPortLeft, type PortLedger } from '../engine/addresses.ts';
+import { NoPortLeft, type PortLedger } from '../engine/spec.ts';
 import type { Region } from '../engine/regions.ts';
 import { LOCAL_REGION } from '../settings.ts';
 import { isIn } from './predicates.ts';

@@ -2,16 +2,24 @@
  * Locks and writes of services. {@link changeService} is the only writer of status and document.
  */
 import { sql } from 'kysely';
-import { INHERITED_COLUMNS, inheritedOperation } from '../domain/replica-set/cascade.ts';
-import { replicaSetDocument } from '../domain/replica-set/document.ts';
-import { serviceDocument } from '../domain/service/document.ts';
+import type { ReadReplicaSet } from '@howdah/contract';
+import {
+  INHERITED_COLUMNS,
+  inheritedOperation,
+  replicaSetDocument,
+} from '../domain/replica-set.ts';
+import {
+  serviceDocument,
+  refuseUnknownTransition,
+  serviceStatus,
+} from '../domain/service/document.ts';
 import type { Kept, ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { networkColumnsOf } from '../domain/service/spec.ts';
-import { refuseUnknownTransition, serviceStatus } from '../domain/service/status.ts';
-import { notifyService } from './notifications.ts';
-import type { OperationRow } from '../domain/operation/row.ts';
+import { notifyService } from './events.ts';
+import type { OperationRow } from '../domain/operation.ts';
 import { beginOperation, HOWDAH } from './operations.ts';
 import type { Db, Tx } from './tables.ts';
+import { isListed } from './predicates.ts';
 
 /** A locked service with its running operation. */
 export type LockedService = { service: ServiceRow; operation: OperationRow | null };
@@ -262,4 +270,66 @@ export async function purgeDeleted(
   await endRestoreTime(tx, service, null);
   await notifyService(tx, service.id);
   await sql`select emit_event(${service.project_id}, 'service.purged', ${facts}::json)`.execute(tx);
+}
+
+// Names of the services of a project.
+
+/**
+ * The services of a project that have one of these names. Until the transaction ends, others that
+ * ask wait.
+ */
+export async function lockServicesNamed(
+  tx: Tx,
+  projectId: string,
+  names: readonly string[],
+): Promise<readonly { id: string; name: string }[]> {
+  const lock = sql`pg_advisory_xact_lock(hashtext('howdah service names'), hashtext(${projectId}))`;
+  await sql`select ${lock}`.execute(tx);
+  return tx
+    .selectFrom('services')
+    .select(['id', 'name'])
+    .where('project_id', '=', projectId)
+    .where(isListed)
+    .where('name', 'in', names)
+    .orderBy('id')
+    .execute();
+}
+
+// Reads of read replica sets.
+
+/** The documents of the sets of a service. */
+export async function listReplicaSets(db: Db, parentId: string): Promise<ReadReplicaSet[]> {
+  const row = await db
+    .selectFrom('services')
+    .select('read_replica_sets')
+    .where('id', '=', parentId)
+    .executeTakeFirst();
+  return row?.read_replica_sets ?? [];
+}
+
+export async function findReplicaSet(
+  db: Db,
+  parentId: string,
+  id: string,
+): Promise<ServiceRow | null> {
+  return (
+    (await db
+      .selectFrom('services')
+      .selectAll()
+      .where('id', '=', id)
+      .where('parent_id', '=', parentId)
+      .executeTakeFirst()) ?? null
+  );
+}
+
+/** Whether an operation on a set of this service is under way. */
+export async function haveSetsOperations(db: Db, parentId: string): Promise<boolean> {
+  const row = await db
+    .selectFrom('services')
+    .select('id')
+    .where('parent_id', '=', parentId)
+    .where('operation_id', 'is not', null)
+    .limit(1)
+    .executeTakeFirst();
+  return row !== undefined;
 }

@@ -12,7 +12,7 @@ import type {
 } from '@howdah/contract';
 import { type ColumnType, type Generated, Kysely, type Transaction } from 'kysely';
 import type { PublicConfig } from '../domain/exporter/document.ts';
-import type { OperationRow } from '../domain/operation/row.ts';
+import type { OperationRow } from '../domain/operation.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 
 /** The place of the object store of a region on Kubernetes. */

@@ -6,13 +6,14 @@
  */
 import { type Selectable, sql } from 'kysely';
 import type { VpcSpec } from '../engine/spec.ts';
-import { notifyVpcs } from './notifications.ts';
+import { notifyVpcs } from './events.ts';
 import type { Db, Tables, Tx } from './tables.ts';
+import { addressAt, hostOf, nextHost, trustedCidr } from '../lib/cidr.ts';
 
 export type VpcRow = Selectable<Tables['vpcs']>;
 
 /** Whether a text can be the id of a VPC or a peering. */
-export function isNumber(id: string): boolean {
+function isNumber(id: string): boolean {
   return /^[1-9][0-9]{0,17}$/.test(id);
 }
 
@@ -229,5 +230,205 @@ export async function makeServicesDue(db: Db, vpcIds: readonly string[]): Promis
     )
     .returning('id')
     .execute();
+  return rows.map(({ id }) => id);
+}
+
+// Peerings between VPCs.
+
+export type PeeringRow = Selectable<Tables['peerings']>;
+
+export async function listPeerings(db: Db, vpcId: string): Promise<PeeringRow[]> {
+  return db
+    .selectFrom('peerings')
+    .selectAll()
+    .where('vpc_id', '=', vpcId)
+    .orderBy('created')
+    .orderBy('id')
+    .execute();
+}
+
+export async function findPeering(db: Db, vpcId: string, id: string): Promise<PeeringRow | null> {
+  if (!isNumber(id)) return null;
+  return (
+    (await db
+      .selectFrom('peerings')
+      .selectAll()
+      .where('id', '=', id)
+      .where('vpc_id', '=', vpcId)
+      .executeTakeFirst()) ?? null
+  );
+}
+
+type NewPeering = Pick<
+  PeeringRow,
+  'vpc_id' | 'peer_account_id' | 'peer_region_code' | 'peer_vpc_id' | 'asked' | 'status'
+> & {
+  error_message?: string;
+};
+
+export async function insertPeering(tx: Tx, peering: NewPeering): Promise<PeeringRow> {
+  return tx
+    .insertInto('peerings')
+    .values({ error_message: null, provisioned_id: null, ...peering })
+    .returningAll()
+    .executeTakeFirstOrThrow();
+}
+
+export async function changePeering(
+  tx: Tx,
+  id: string,
+  change: Partial<Pick<PeeringRow, 'asked' | 'status' | 'error_message' | 'provisioned_id'>>,
+): Promise<PeeringRow> {
+  return tx
+    .updateTable('peerings')
+    .set(change)
+    .where('id', '=', id)
+    .returningAll()
+    .executeTakeFirstOrThrow();
+}
+
+export async function deletePeeringRow(tx: Tx, id: string): Promise<void> {
+  await tx.deleteFrom('peerings').where('id', '=', id).execute();
+}
+
+/** The peering of a VPC with another one, requested or active; null: there is none. */
+export async function findPeeringBetween(
+  db: Db,
+  vpcId: string,
+  peer: Pick<VpcRow, 'id' | 'project_id'>,
+): Promise<PeeringRow | null> {
+  const row = await db
+    .selectFrom('peerings')
+    .selectAll()
+    .where('vpc_id', '=', vpcId)
+    .where('peer_account_id', '=', peer.project_id)
+    .where('peer_vpc_id', '=', peer.id)
+    .where('status', 'in', ['pending', 'approved', 'active'])
+    .executeTakeFirst();
+  return row ?? null;
+}
+
+/** The ids of the VPCs that a VPC is peered with. */
+export async function listPeers(
+  db: Db,
+  vpcId: string,
+): Promise<{ id: string; cidr: string; peering: string }[]> {
+  return db
+    .selectFrom('peerings')
+    .innerJoin('vpcs', (join) => join.on(sql<boolean>`vpcs.id::text = peerings.peer_vpc_id`))
+    .select(['vpcs.id', 'vpcs.cidr', 'peerings.id as peering'])
+    .where('peerings.vpc_id', '=', vpcId)
+    .where('peerings.status', 'in', ['approved', 'active'])
+    .orderBy('vpcs.id')
+    .execute();
+}
+
+/** Ends requests whose other VPC is gone. */
+export async function refusePeeringRequests(
+  tx: Tx,
+  vpc: Pick<VpcRow, 'id' | 'project_id'>,
+  why: string,
+): Promise<void> {
+  await tx
+    .updateTable('peerings')
+    .set({ status: 'invalid', error_message: why })
+    .where('peer_account_id', '=', vpc.project_id)
+    .where('peer_vpc_id', '=', vpc.id)
+    .where('status', '=', 'pending')
+    .execute();
+}
+
+/** Ends requests that were never answered. */
+export async function expirePeeringRequests(db: Db, afterMs: number, why: string): Promise<void> {
+  await db
+    .updateTable('peerings')
+    .set({ status: 'timeout', error_message: why })
+    .where('status', '=', 'pending')
+    .where('created', '<', sql<Date>`now() - ${`${afterMs} ms`}::interval`)
+    .execute();
+}
+
+// Addresses and allowed networks of services in VPCs.
+
+/**
+ * The address of a service in a VPC that the transaction has locked: the one that it still has
+ * there, or the next free one.
+ *
+ * @returns null: all are taken
+ */
+export async function takeAddress(tx: Tx, vpc: VpcRow, serviceId: string): Promise<string | null> {
+  const rows = await tx
+    .selectFrom('vpc_addresses')
+    .select(['address', 'service_id'])
+    .where('vpc_id', '=', vpc.id)
+    .execute();
+  const own = rows.find(({ service_id }) => service_id === serviceId);
+  if (own !== undefined) return own.address;
+  const cidr = trustedCidr(vpc.cidr);
+  const host = nextHost(
+    cidr,
+    vpc.last_host,
+    new Set(rows.map(({ address }) => hostOf(cidr, address))),
+  );
+  if (host === null) return null;
+  const address = addressAt(cidr, host);
+  await tx
+    .insertInto('vpc_addresses')
+    .values({ vpc_id: vpc.id, address, service_id: serviceId })
+    .execute();
+  await tx.updateTable('vpcs').set({ last_host: host }).where('id', '=', vpc.id).execute();
+  return address;
+}
+
+/**
+ * Frees the addresses in VPCs that a service has left.
+ *
+ * @param except the VPC that it is in; null: none
+ */
+export async function releaseAddresses(
+  tx: Tx,
+  serviceId: string,
+  except: string | null,
+): Promise<void> {
+  const rows = await tx
+    .deleteFrom('vpc_addresses')
+    .where('service_id', '=', serviceId)
+    .where(sql<boolean>`vpc_id is distinct from ${except}::bigint`)
+    .returning('vpc_id')
+    .execute();
+  await changeVpcs(
+    tx,
+    rows.map(({ vpc_id }) => vpc_id),
+  );
+}
+
+/** The allowed networks of services in a VPC. */
+export async function readAllowedNetworks(
+  db: Db,
+  vpc: Pick<VpcRow, 'id' | 'cidr'>,
+): Promise<string[]> {
+  const peers = await listPeers(db, vpc.id);
+  return [vpc.cidr, ...peers.map(({ cidr }) => cidr)];
+}
+
+/**
+ * Updates the allowed networks of services in VPCs of a region.
+ *
+ * @returns the services whose networks changed
+ */
+export async function refreshAllowedNetworks(db: Db, region: string): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    with wanted as materialized (
+      select v.id, v.cidr::text || array(select peer.cidr::text
+                                         from peerings p join vpcs peer on peer.id::text = p.peer_vpc_id
+                                         where p.vpc_id = v.id and p.status in ('approved', 'active') order by peer.id) as allowed_networks
+      from vpcs v where v.region_code = ${region}
+    ), other as (
+      select s.id from services s join wanted on wanted.id = s.vpc_id and s.allowed_networks is distinct from wanted.allowed_networks
+      order by s.parent_id nulls first, s.id for update of s -- as all who lock services with their sets
+    )
+    update services s set allowed_networks = wanted.allowed_networks, due_at = now() from wanted
+    where s.id = any (array(select id from other)) and wanted.id = s.vpc_id
+    returning s.id`.execute(db);
   return rows.map(({ id }) => id);
 }

@@ -11,16 +11,17 @@ import {
 } from 'node:http';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { readFile } from 'node:fs/promises';
+import { Resolver } from 'node:dns/promises';
 import { Counter, Gauge, Registry } from 'prom-client';
 import type { Log } from '../lib/log.ts';
 import { createRounds } from '../lib/rounds.ts';
 import { TUNING } from '../lib/tuning.ts';
 import { createPlaces, type Limits } from './limits.ts';
-import { clusterNames, type NamesOptions } from './names.ts';
-import { createRoutes } from './routes.ts';
+import { createRoutes, type Names } from './routes.ts';
 import { serveClient, type Refusal, type Timeouts } from './session.ts';
 
-export type TlsGatewayOptions = NamesOptions &
+type TlsGatewayOptions = NamesOptions &
   Readonly<{
     /** Null: all addresses of the machine. */
     host: string | null;
@@ -199,4 +200,39 @@ async function listen(server: Server, port: number, host: string | null): Promis
 function portOf(server: Server): number {
   const address: AddressInfo | string | null = server.address();
   return typeof address === 'object' ? (address?.port ?? 0) : 0;
+}
+
+// The DNS of the cluster that the gateway runs in.
+
+type NamesOptions = Readonly<{
+  /** Addresses of DNS servers; null: those of the machine. */
+  dns: readonly string[] | null;
+  /** The domain of the names of the cluster; null: that of the machine's search path. */
+  clusterDomain: string | null;
+}>;
+
+const LOOKUP_MS = 2000;
+const TRIES = 2;
+const USUAL_DOMAIN = 'cluster.local';
+
+async function clusterNames({
+  dns,
+  clusterDomain,
+}: NamesOptions): Promise<Readonly<{ names: Names; clusterDomain: string }>> {
+  const resolver = new Resolver({ timeout: LOOKUP_MS, tries: TRIES });
+  if (dns !== null) resolver.setServers(dns);
+  return {
+    names: {
+      resolveCname: (name) => resolver.resolveCname(name),
+      resolve4: (name) => resolver.resolve4(name),
+      resolve6: (name) => resolver.resolve6(name),
+    },
+    clusterDomain: clusterDomain ?? (await findClusterDomain()),
+  };
+}
+
+/** Kubernetes gives each pod the search path NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN. */
+async function findClusterDomain(): Promise<string> {
+  const text = await readFile('/etc/resolv.conf', 'utf8').catch(() => '');
+  return /^search\s.*?(?:^|\s)svc\.(\S+)/m.exec(text)?.[1] ?? USUAL_DOMAIN;
 }

@@ -1,7 +1,6 @@
 /** Names of services, and names that nobody has. */
 import { expect, test } from 'vitest';
-import { createExpiring } from './expiring.ts';
-import { createRoutes, TooManyLookups } from './routes.ts';
+import { createExpiring, createRoutes, TooManyLookups } from './routes.ts';
 
 const ID = 'abcdefghij';
 const NAME = `${ID}.db.example.com`;

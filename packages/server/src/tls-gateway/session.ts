@@ -1,11 +1,19 @@
 /** One client of the TLS gateway, from its first byte to its end. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { expectTls, readHandshake } from './handshake.ts';
-import type { FullReason, Places } from './limits.ts';
-import { leaveAfter, pass } from './pass.ts';
+import type { Duplex } from 'node:stream';
+import type { FullReason, Places, Leave } from './limits.ts';
 import { TooManyLookups, type Route, type Routes } from './routes.ts';
-import { sslRequest, startError, tlsAlert } from '../lib/client-start.ts';
+import {
+  sslRequest,
+  startError,
+  tlsAlert,
+  readChunk,
+  readStart,
+  REQUEST_BYTES,
+  type Start,
+} from '../lib/client-start.ts';
+import { MAX_HELLO_BYTES, readClientHello, type Hello } from './client-hello.ts';
 
 /** Why a client is not connected to a server: a label of the metrics. */
 export type Refusal =
@@ -35,7 +43,7 @@ export type Timeouts = Readonly<{
   endMs: number;
 }>;
 
-export type Parts = Readonly<{
+type Parts = Readonly<{
   places: Places;
   routes: Routes;
   timeouts: Timeouts;
@@ -176,4 +184,111 @@ async function within<T>(
     clearTimeout(timer);
     for (const socket of sockets) socket.off('close', end);
   }
+}
+
+// The two sides of a session, which end with each other.
+
+/** Leaves a place once both sides are closed. */
+export function leaveAfter(sockets: readonly Socket[], leave: Leave): void {
+  const open = new Set(sockets);
+  for (const socket of sockets) {
+    const closed = (): void => {
+      open.delete(socket);
+      if (open.size === 0) leave();
+    };
+    if (socket.closed) closed();
+    else socket.once('close', closed);
+  }
+}
+
+/**
+ * Passes bytes on in both directions. `pipe` reads no more from one side than the other one takes,
+ * so a client that stops to read costs two buffers. While one side takes nothing, the end of the
+ * other one is not read either.
+ *
+ * @param endMs for what is on its way when one side has ended
+ */
+export function pass(client: Socket, server: Socket, endMs: number): void {
+  client.pipe(server);
+  server.pipe(client);
+  endWith(client, server, endMs);
+  endWith(server, client, endMs);
+}
+
+/** Closes the other side once one is closed, after what is still to be sent. */
+function endWith(one: Socket, other: Socket, endMs: number): void {
+  const end = (): void => {
+    if (other.destroyed) return;
+    other.destroySoon();
+    const timer = setTimeout(() => other.destroy(), endMs);
+    other.once('close', () => clearTimeout(timer));
+  };
+  if (one.closed) end();
+  else one.once('close', end);
+}
+
+// Reads how a client begins, up to the name of its server. It reads no more than it needs.
+
+/** The bytes for the server, and its name; null: the client names none. */
+type Begun =
+  | Readonly<{ kind: 'hello'; bytes: Buffer; name: string | null }>
+  | Readonly<{
+      kind: 'refused';
+      why: 'no_tls' | 'cancel' | 'not_postgresql' | 'not_tls' | 'too_long' | 'slow' | 'gone';
+    }>;
+
+/** Requests for an encryption: one of each kind, as libpq sends them. */
+const MAX_REQUESTS = 2;
+/**
+ * Each is read with all before it. A client needs one to three, and twelve for the longest hello in
+ * segments of Ethernet.
+ */
+export const MAX_READS = 64;
+
+/** @param signal of the end of the handshake @throws the reason of the signal */
+export async function readHandshake(client: Duplex, signal: AbortSignal): Promise<Begun> {
+  let bytes: Buffer = Buffer.alloc(0);
+  let isTls = false;
+  let reads = 0;
+  for (let requests = 0; ;) {
+    const start: Start | Hello = isTls ? readHello(bytes) : readStart(bytes);
+    switch (start.kind) {
+      case 'hello':
+        return { kind: 'hello', bytes, name: start.name };
+      case 'refused':
+        return start;
+      case 'tls':
+        isTls = true;
+        continue;
+      case 'ssl':
+      case 'gss':
+        requests += 1;
+        if (requests > MAX_REQUESTS) return { kind: 'refused', why: 'not_postgresql' };
+        client.write(start.kind === 'ssl' ? 'S' : 'N');
+        bytes = bytes.subarray(REQUEST_BYTES);
+        isTls = start.kind === 'ssl';
+        continue;
+      case 'more': {
+        reads += 1;
+        if (reads > MAX_READS) return { kind: 'refused', why: 'slow' };
+        const chunk = await readChunk(client, signal);
+        if (chunk === null) return { kind: 'refused', why: 'gone' };
+        bytes = bytes.length === 0 ? chunk : Buffer.concat([bytes, chunk]);
+      }
+    }
+  }
+}
+
+function readHello(bytes: Buffer): Hello {
+  const hello = readClientHello(bytes);
+  // More than one may have come at once.
+  return hello.kind === 'more' && bytes.length > MAX_HELLO_BYTES
+    ? { kind: 'refused', why: 'too_long' }
+    : hello;
+}
+
+/** Reads the answer to a request for TLS: one byte. @throws Error for any other answer */
+async function expectTls(server: Duplex, signal: AbortSignal): Promise<void> {
+  const answer = await readChunk(server, signal);
+  if (answer?.toString('latin1') !== 'S') throw new Error('the server does not offer TLS');
 }

@@ -7,9 +7,8 @@ import { useState, type ReactNode } from 'react';
 import { serviceCalls, type Member, type Operation, type Service } from '../../api.ts';
 import type { ReplicaSet } from '../../api-project.ts';
 import { Form } from '../../components/Form.tsx';
-import { Load } from '../../components/Load.tsx';
+import { Load, ActionButton, Ago, Card, Empty, Notice, Pill } from '../../components/ui.tsx';
 import { Steps } from '../../components/Steps.tsx';
-import { ActionButton, Ago, Card, Empty, Notice, Pill } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { bytes, duration } from '../../format.ts';
 import {

@@ -1,20 +1,33 @@
 /** The window that backups reach, forks from a point in it, snapshots and their verification. */
 import { FORK_STRATEGIES, type ForkStrategy } from '@howdah/contract/values';
-import { Button, Radio, TextInput } from '@mantine/core';
+import { Button, Radio, TextInput, NativeSelect } from '@mantine/core';
 import { useNavigate } from '@tanstack/react-router';
 import { Check, CircleCheck, CircleX, Hourglass, X } from 'lucide-react';
 import { useState } from 'react';
+import { useQuery } from '@tanstack/react-query';
+import { ALLOWED } from '@howdah/contract/actions';
+import { notifications } from '@mantine/notifications';
 import {
   rememberPassword,
   serviceCalls,
   type Backups as BackupsDocument,
   type Service,
+  forkLossesQuery,
 } from '../../api.ts';
 import { Choice } from '../../components/Choice.tsx';
 import { Form, NameInput } from '../../components/Form.tsx';
-import { Load } from '../../components/Load.tsx';
+import {
+  Load,
+  ActionButton,
+  Ago,
+  Card,
+  Denied,
+  Empty,
+  Facts,
+  Notice,
+  ErrorNotice,
+} from '../../components/ui.tsx';
 import { StorageInput, whyNoStorage } from '../../components/Storage.tsx';
-import { ActionButton, Ago, Card, Denied, Empty, Facts, Notice } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { bytes, days, fullTime } from '../../format.ts';
 import {
@@ -23,17 +36,15 @@ import {
   useIsOnKubernetes,
   useThisService,
   useWhyImpossible,
+  useNewerVersions,
 } from '../../live.ts';
 import { useMe } from '../../session.ts';
-import { whyDenied, whyNot } from '../../status.ts';
+import { whyDenied, whyNot, live } from '../../status.ts';
 import create from '../create.module.css';
-import { ForkLosses } from './ForkLosses.tsx';
-import { ForkVersion } from './ForkVersion.tsx';
-import { OffMachine } from './OffMachine.tsx';
-import { Recover } from './Recover.tsx';
-import { PointsInTime } from './Retention.tsx';
+import { OffMachine, PointsInTime } from './OffMachine.tsx';
 import classes from './service.module.css';
 import timeline from './timeline.module.css';
+import { ConfirmName } from '../../components/ConfirmName.tsx';
 
 export function Backups() {
   const service = useThisService();
@@ -405,6 +416,114 @@ function VerificationCard({ service, backups }: { service: Service; backups: Bac
       >
         Verify now
       </ActionButton>
+    </Card>
+  );
+}
+
+// The parts of its service that a fork would not have.
+
+/** The list is asked for when it is opened. */
+export function ForkLosses({
+  service: { service_id: id },
+  strategy,
+  version,
+}: {
+  service: Service;
+  strategy: ForkStrategy;
+  version: string;
+}) {
+  const { project } = useMe();
+  const [isOpen, setIsOpen] = useState(false);
+  // A fork of a moment has the same as one of a snapshot.
+  const request = {
+    fork_strategy: strategy === 'PITR' ? ('LAST_SNAPSHOT' as const) : strategy,
+    ...(version === '' || strategy === 'PITR' ? {} : { pg_version: version }),
+  };
+  const { data, error } = useQuery({
+    ...forkLossesQuery(project.id, id, request),
+    enabled: isOpen,
+  });
+  return (
+    <details className={classes.hint} onToggle={(event) => setIsOpen(event.currentTarget.open)}>
+      <summary>What the fork does not have</summary>
+      <ErrorNotice error={error} />
+      <ul>
+        {data?.map((line) => (
+          <li key={line}>{line}</li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+// The major version of PostgreSQL of a fork, where the region has newer ones than the parent's.
+
+export function ForkVersion({
+  service,
+  version,
+  onChange,
+}: {
+  service: Service;
+  /** Empty: that of the parent. */
+  version: string;
+  onChange: (version: string) => void;
+}) {
+  const newer = useNewerVersions(service);
+  if (newer.length === 0) return null;
+  return (
+    <NativeSelect
+      label="PostgreSQL version"
+      description="A newer one gets the data by a dump, which takes longer."
+      value={version}
+      onChange={(event) => onChange(event.currentTarget.value)}
+      data={[
+        { value: '', label: `${service.pg_version}, as this service` },
+        ...newer.map(({ pg_version: major, version: full }) => ({
+          value: major,
+          label: full ?? major,
+        })),
+      ]}
+      maw={420}
+    />
+  );
+}
+
+// Restores the data of a service from its backups, in its place.
+
+/** Where the status of the service allows it. */
+export function Recover({ service }: { service: Service }) {
+  const me = useMe();
+  const { name, status } = service;
+  const isOnKubernetes = useIsOnKubernetes(service);
+  if (ALLOWED[live(status)].recover !== 'accept') return null;
+  return (
+    <Card title="Lost or damaged data">
+      <div className={classes.stack} style={{ gap: 14 }}>
+        <p className={classes.hint}>
+          {isOnKubernetes
+            ? 'A service whose Cluster somebody has deleted comes back from the object store of ' +
+              'its region, with all that is archived there. '
+            : 'The newest backup comes back with the WAL after it, from its machine or from a ' +
+              'repository. '}
+          Id, endpoint and password stay.
+        </p>
+        <ConfirmName
+          label="Recover…"
+          title={`Recover ${name}`}
+          submit="Recover the service"
+          name={name}
+          why={whyNot('recover', service, me)}
+          call={() => serviceCalls(me.project.id, service).recover(name)}
+          onDone={() =>
+            notifications.show({ message: `${name} is being recovered`, color: 'teal' })
+          }
+        >
+          {isOnKubernetes
+            ? 'What is not archived is lost. '
+            : 'Its present data is set aside for the time in which a deleted service can be ' +
+              'restored. What neither the backups nor its WAL have is lost.'}
+        </ConfirmName>
+      </div>
     </Card>
   );
 }

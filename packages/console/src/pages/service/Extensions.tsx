@@ -2,10 +2,9 @@
 import { Puzzle } from 'lucide-react';
 import { serviceCalls, type Operation, type ServiceExtension } from '../../api.ts';
 import { Confirm } from '../../components/Confirm.tsx';
-import { Load } from '../../components/Load.tsx';
+import { Load, ActionButton, Card, Empty, Pill } from '../../components/ui.tsx';
 import { Rows } from '../../components/Rows.tsx';
 import { Steps } from '../../components/Steps.tsx';
-import { ActionButton, Card, Empty, Pill } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { useExtensions, useOperations, useProblem, useThisService } from '../../live.ts';
 import { useMe } from '../../session.ts';

@@ -1,10 +1,9 @@
 import { CANCEL } from '@howdah/contract/status';
 import { History } from 'lucide-react';
 import { cancelOperation, type Operation } from '../../api.ts';
-import { Load } from '../../components/Load.tsx';
+import { Load, ActionButton, Ago, Card, Empty, Pill, Waiting } from '../../components/ui.tsx';
 import { Steps } from '../../components/Steps.tsx';
 import { KeyName } from '../../components/names.tsx';
-import { ActionButton, Ago, Card, Empty, Pill, Waiting } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { duration } from '../../format.ts';
 import { useAreNamesRead, useOperations, useProblem, useThisService } from '../../live.ts';

@@ -1,10 +1,9 @@
 /** The frame of a service's pages: its name, status, problem and actions. */
-import { ButtonLink } from '../../components/links.tsx';
 import { Link, Outlet, useRouterState } from '@tanstack/react-router';
 import { GitFork, Pause, Play, RotateCw, SearchX } from 'lucide-react';
 import { useEffect, useRef } from 'react';
-import { serviceCalls, type Service as ServiceDocument } from '../../api.ts';
 import {
+  ButtonLink,
   ActionButton,
   Card,
   CopyButton,
@@ -14,6 +13,7 @@ import {
   Status,
   Unread,
 } from '../../components/ui.tsx';
+import { serviceCalls, type Service as ServiceDocument } from '../../api.ts';
 import { useCall } from '../../components/use-call.tsx';
 import { isGone, useHasRegions, useProblem, useService, useServiceId } from '../../live.ts';
 import { useMe } from '../../session.ts';

@@ -4,11 +4,26 @@
  */
 import { readFile } from 'node:fs/promises';
 import Fastify, { type FastifyInstance } from 'fastify';
-import { ApiError, BASE_PATH } from '@howdah/contract';
+import {
+  ApiError,
+  BASE_PATH,
+  AdvanceClockBody,
+  Ref,
+  SIMULATED_REGION,
+  SimulationSchema,
+  SimulationScriptSchema,
+} from '@howdah/contract';
 import { OPENAPI_FILE } from '../../paths.ts';
 import type { ApiContext, App } from '../context.ts';
 import type { Metrics } from '../metrics.ts';
 import { refuseUnknownParameters } from '../parameters.ts';
+import { ofService } from './schemas.ts';
+import {
+  advanceSimulationClock,
+  readSimulation,
+  setSimulationScript,
+} from '../../services/simulation.ts';
+import { answer, callerOf } from '../changes.ts';
 
 export function installationRoutes(
   app: App,
@@ -70,4 +85,93 @@ async function referencePage(): Promise<FastifyInstance> {
     },
   });
   return page;
+}
+
+// Calls of Tiger Cloud that have nothing behind them here. Their answer is the reason, so that
+// nobody looks for a mistake in a path. They are not part of the OpenAPI document.
+
+const REFUSED = [
+  {
+    method: ['POST'],
+    path: 'enableDataTiering',
+    why:
+      'there is no object storage behind this installation that old data could be moved to; ' +
+      'POST …/resize with storage_gb gives the service more disk',
+  },
+  {
+    method: ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'],
+    path: 'tags',
+    why:
+      'services have no tags; POST …/rename sets the name, and POST …/setEnvironment the ' +
+      'environment tag',
+  },
+] as const;
+
+export function refusedRoutes(api: App): void {
+  for (const { method, path, why } of REFUSED)
+    api.route({
+      method: [...method],
+      url: `/projects/:project_id/services/:service_id/${path}`,
+      // They change nothing: a key that may read the service gets the reason.
+      schema: { hide: true, operationId: 'getService', params: ofService },
+      handler: () => {
+        throw new ApiError('UNAVAILABLE_HERE', `${path}: ${why}`);
+      },
+    });
+}
+
+// Routes of the simulated region: its script and its clock.
+
+const PATH = `/regions/${SIMULATED_REGION}`;
+
+export function simulationRoutes(api: App, context: ApiContext): void {
+  const tags = ['simulation'];
+  api.get(
+    PATH,
+    {
+      schema: {
+        operationId: 'getSimulation',
+        summary: 'Get the script and the time of the simulated region',
+        description:
+          'Needs an admin key of the operator project: the script names services of all projects.',
+        tags,
+        response: { 200: Ref(SimulationSchema) },
+      },
+    },
+    async () => readSimulation(context),
+  );
+
+  api.put(
+    `${PATH}/script`,
+    {
+      schema: {
+        operationId: 'setSimulationScript',
+        summary: 'Set the script of the simulated region',
+        description:
+          'Needs an admin key of the operator project. It replaces the script before; an empty one delays nothing, and nothing fails.',
+        tags,
+        body: Ref(SimulationScriptSchema),
+        response: { 200: Ref(SimulationSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await setSimulationScript(context, callerOf(request), request.body)),
+  );
+
+  api.post(
+    `${PATH}/clock`,
+    {
+      schema: {
+        operationId: 'advanceSimulationClock',
+        summary: 'Advance the clock of the simulated region',
+        description:
+          'Needs an admin key of the operator project. Delays that end within this time are over, and events of the script have happened.',
+        tags,
+        body: Ref(AdvanceClockBody),
+        response: { 200: Ref(SimulationSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await advanceSimulationClock(context, callerOf(request), request.body.seconds)),
+  );
 }

@@ -8,6 +8,10 @@ import {
   Ref,
   RegionSchema,
   RenameProjectBody,
+  DeletedServiceSchema,
+  MemberSchema,
+  CreateKeyBody,
+  KeySchema,
 } from '@howdah/contract';
 import { Type } from 'typebox';
 import { createProject, readProject, setProject } from '../../services/projects.ts';
@@ -16,7 +20,12 @@ import { readCommitted } from '../../store/committed.ts';
 import { listProjects } from '../../store/projects.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
-import { ofProject } from './schemas.ts';
+import { ofProject, ofService } from './schemas.ts';
+import { restoreRisk, type RestoreRisk } from '../../domain/disk.ts';
+import { restorableUntilMs } from '../../domain/service/removal.ts';
+import { readServers } from '../../services/service-reads.ts';
+import { listDeletedServices } from '../../store/service-documents.ts';
+import { createKey, listProjectKeys, readKey, revokeProjectKey } from '../../services/keys.ts';
 
 export function projectRoutes(api: App, context: ApiContext): void {
   const { store, regions, doctor } = context;
@@ -156,5 +165,154 @@ export function projectRoutes(api: App, context: ApiContext): void {
       },
     },
     async () => doctor(),
+  );
+}
+
+/** The servers of a service, and the deleted services of a project. */
+export function memberRoutes(api: App, context: ApiContext): void {
+  const { store, regions, restoreWindowMs } = context;
+  api.get(
+    '/projects/:project_id/services/:service_id/members',
+    {
+      schema: {
+        operationId: 'listMembers',
+        summary: 'List the servers of a service',
+        description: 'The primary and its standbys, in their current state.',
+        tags: ['high availability'],
+        params: ofService,
+        response: { 200: Type.Array(Ref(MemberSchema)) },
+      },
+    },
+    async (request) => readServers(context, request.service),
+  );
+
+  api.get(
+    '/projects/:project_id/deletedServices',
+    {
+      schema: {
+        operationId: 'listDeletedServices',
+        summary: 'List the deleted services that can be restored, newest first',
+        tags: ['backups'],
+        params: ofProject,
+        response: { 200: Type.Array(Ref(DeletedServiceSchema)) },
+      },
+    },
+    async (request) => {
+      const rows = await listDeletedServices(store.db, request.key.project_id);
+      const codes = new Set(rows.map(({ region_code: code }) => code));
+      const risks = new Map<string, RestoreRisk | null>();
+      for (const { code, engine } of regions.all.filter((region) => codes.has(region.code)))
+        risks.set(code, restoreRisk(await engine.storage.disk()));
+      return (
+        rows
+          // From a repository that was removed, nothing is restored until it is added again.
+          .filter(({ kept, repository }) => kept === null || repository !== null)
+          .map((row) => deletedDocument(row, restoreWindowMs, risks.get(row.region_code) ?? null))
+      );
+    },
+  );
+}
+
+type DeletedRow = Awaited<ReturnType<typeof listDeletedServices>>[number];
+
+/** @param risk what may end the time early; null: nothing, or its region is switched off */
+function deletedDocument(row: DeletedRow, restoreWindowMs: number, risk: RestoreRisk | null) {
+  const { id, name, service_type, environment, created_by, deleted_at, repository, kept } = row;
+  const untilMs = restorableUntilMs(row, restoreWindowMs);
+  const ownRisk = kept === null ? risk : null;
+  return {
+    service_id: id,
+    name,
+    service_type,
+    environment,
+    ...(created_by === null ? {} : { created_by }),
+    deleted: new Date(deleted_at ?? 0).toISOString(),
+    ...(untilMs === null ? {} : { restorable_until: new Date(untilMs).toISOString() }),
+    ...(ownRisk === null ? {} : { restore_note: ownRisk.note }),
+    restore_at_risk: ownRisk?.isHigh === true,
+    ...(repository === null ? {} : { repository }),
+  };
+}
+
+const ofKey = Type.Object({ project_id: Type.String(), public_key: Type.String() });
+
+export function keyRoutes(api: App, context: ApiContext): void {
+  const { store } = context;
+  api.get(
+    '/projects/:project_id/keys',
+    {
+      config: { operatorToo: true },
+      schema: {
+        operationId: 'listKeys',
+        summary: 'List the keys of a project, oldest first',
+        description: 'Includes revoked and expired keys. Secrets are not shown again.',
+        tags: ['keys'],
+        params: ofProject,
+        response: { 200: Type.Array(Ref(KeySchema)) },
+      },
+    },
+    async (request) => listProjectKeys(store.db, request.params.project_id),
+  );
+
+  api.post(
+    '/projects/:project_id/keys',
+    {
+      config: { operatorToo: true },
+      schema: {
+        operationId: 'createKey',
+        summary: 'Create a key',
+        description: 'Only this answer contains the secret half of the key. Needs an admin key.',
+        tags: ['keys'],
+        params: ofProject,
+        body: Ref(CreateKeyBody),
+        response: { 201: Ref(KeySchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(
+        reply,
+        await createKey(context, callerOf(request), request.params.project_id, request.body),
+      ),
+  );
+
+  api.get(
+    '/projects/:project_id/keys/:public_key',
+    {
+      config: { operatorToo: true },
+      schema: {
+        operationId: 'getKey',
+        summary: 'Get a key',
+        tags: ['keys'],
+        params: ofKey,
+        response: { 200: Ref(KeySchema) },
+      },
+    },
+    async (request) => readKey(store.db, request.params.project_id, request.params.public_key),
+  );
+
+  api.delete(
+    '/projects/:project_id/keys/:public_key',
+    {
+      config: { operatorToo: true },
+      schema: {
+        operationId: 'revokeKey',
+        summary: 'Revoke a key',
+        description:
+          'The key is refused at once, everywhere. It stays in the list. Needs an admin key.',
+        tags: ['keys'],
+        params: ofKey,
+        response: { 204: Type.Null({ description: 'the key is refused from now on' }) },
+      },
+    },
+    async (request, reply) =>
+      answer(
+        reply,
+        await revokeProjectKey(
+          context,
+          callerOf(request),
+          request.params.project_id,
+          request.params.public_key,
+        ),
+      ),
   );
 }

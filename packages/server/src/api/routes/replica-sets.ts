@@ -21,7 +21,7 @@ import {
   setReplicaSetPurpose,
   type SetPath,
 } from '../../services/replica-sets.ts';
-import { listReplicaSets } from '../../store/replica-sets.ts';
+import { listReplicaSets } from '../../store/services.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
 import { accepted, ForceQuery, ofService } from './schemas.ts';

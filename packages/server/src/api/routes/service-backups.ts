@@ -17,16 +17,16 @@ import {
 } from '@howdah/contract';
 import { Type } from 'typebox';
 import { runBackup, verifyBackup } from '../../services/change-service.ts';
-import { restoreService } from '../../services/delete-service.ts';
-import { recoverService } from '../../services/recover-service.ts';
+import { restoreService, recoverService } from '../../services/delete-service.ts';
 import { upgradeService } from '../../services/upgrade-service.ts';
 import { forkService } from '../../services/fork-service.ts';
 import {
   backupRegionOrRefuse,
   listBackupRegions,
   refuseToRemove,
-} from '../../services/backup-regions.ts';
-import { readBackupRetention, setBackupRetention } from '../../services/backup-retention.ts';
+  readBackupRetention,
+  setBackupRetention,
+} from '../../services/backups.ts';
 import { listBackups, readBackups } from '../../services/service-reads.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';

@@ -13,6 +13,10 @@ import {
   SetEnvironmentBody,
   StringEnum,
   UpdatePasswordBody,
+  DrillBody,
+  SetHABody,
+  AttachBody,
+  DetachBody,
 } from '@howdah/contract';
 import { Type } from 'typebox';
 import { adoptService } from '../../services/adopt-service.ts';
@@ -35,10 +39,14 @@ import { paging, sendList } from '../paging.ts';
 import { sendText } from '../reply.ts';
 import { ForceQuery, ofProject, ofService } from './schemas.ts';
 import { backupRoutes } from './service-backups.ts';
-import { highAvailabilityRoutes } from './service-ha.ts';
-import { networkRoutes } from './service-network.ts';
-import { extensionRoutes } from './service-extensions.ts';
-import { readRoutes } from './service-reads.ts';
+import { extensionRoutes, readRoutes } from './service-reads.ts';
+import { setReplicas, startDrill, switchOver } from '../../services/replicas.ts';
+import {
+  attachToVpc,
+  detachFromVpc,
+  enableServicePooler,
+  disableServicePooler,
+} from '../../services/service-network.ts';
 
 const DeleteQuery = Type.Object({
   purge: Type.Optional(
@@ -334,6 +342,151 @@ function settingRoutes(api: App, context: ApiContext): void {
       answer(
         reply,
         await renameService(context, callerOf(request), request.service.key, request.body.name),
+      ),
+  );
+}
+
+// Replicas of a service, changes of its primary, and rehearsals.
+
+export function highAvailabilityRoutes(api: App, context: ApiContext): void {
+  api.post(
+    '/projects/:project_id/services/:service_id/setHA',
+    {
+      schema: {
+        operationId: 'setHA',
+        summary: 'Set the number of standbys',
+        description:
+          'Missing fields stay unchanged. A synchronous standby has every write before it is acknowledged.',
+        tags: ['high availability'],
+        params: ofService,
+        body: Ref(SetHABody),
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(
+        reply,
+        await setReplicas(context, callerOf(request), request.service.key, request.body),
+      ),
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/switchover',
+    {
+      schema: {
+        operationId: 'switchover',
+        summary: 'Make a standby the primary',
+        description:
+          'A planned change: no acknowledged write is lost. Sessions end; new ones wait for a moment.',
+        tags: ['high availability'],
+        params: ofService,
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await switchOver(context, callerOf(request), request.service)),
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/drill',
+    {
+      schema: {
+        operationId: 'drill',
+        summary: 'Rehearse a failover or a switchover',
+        description:
+          'Howdah writes meanwhile: the operation reports how long writes were not possible, and how many were lost.',
+        tags: ['high availability'],
+        params: ofService,
+        body: Ref(DrillBody),
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(
+        reply,
+        await startDrill(context, callerOf(request), request.service, request.body.kind),
+      ),
+  );
+}
+
+// Pooler and VPC of a service.
+
+export function networkRoutes(api: App, context: ApiContext): void {
+  poolerRoutes(api, context);
+  attachmentRoutes(api, context);
+}
+
+function poolerRoutes(api: App, context: ApiContext): void {
+  for (const [action, change] of [
+    ['enablePooler', enableServicePooler],
+    ['disablePooler', disableServicePooler],
+  ] as const) {
+    api.post(
+      `/projects/:project_id/services/:service_id/${action}`,
+      {
+        schema: {
+          operationId: action,
+          summary: `${action === 'enablePooler' ? 'Enable' : 'Disable'} the connection pooler`,
+          description:
+            'PgBouncer in front of the service, on its own port, which stays reserved. For a paused service it takes effect at the next start.',
+          tags: ['services'],
+          params: ofService,
+          response: { 200: Ref(MessageBody) },
+        },
+      },
+      async (request, reply) =>
+        answer(reply, await change(context, callerOf(request), request.service.key)),
+    );
+  }
+}
+
+function attachmentRoutes(api: App, context: ApiContext): void {
+  api.post(
+    '/projects/:project_id/services/:service_id/attachToVPC',
+    {
+      schema: {
+        operationId: 'attachToVPC',
+        summary: 'Attach a service to a VPC',
+        description:
+          'From then on only clients of the VPC and of its peers can connect. The public endpoint stays reserved.',
+        tags: ['VPCs'],
+        params: ofService,
+        body: Ref(AttachBody),
+        response: { 202: Ref(MessageBody) },
+      },
+    },
+    async (request, reply) =>
+      answer(
+        reply,
+        await attachToVpc(context, callerOf(request), request.service.key, request.body.vpc_id),
+      ),
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/detachFromVPC',
+    {
+      // The body may be missing, since all its fields are optional.
+      preValidation: async (request) =>
+        void (request.body = request.body === undefined ? {} : request.body),
+      schema: {
+        operationId: 'detachFromVPC',
+        summary: 'Detach a service from its VPC',
+        description: 'Its public endpoint, the same as before, accepts all clients again.',
+        tags: ['VPCs'],
+        params: ofService,
+        body: Ref(DetachBody),
+        response: { 202: Ref(MessageBody) },
+      },
+    },
+    async (request, reply) =>
+      answer(
+        reply,
+        await detachFromVpc(
+          context,
+          callerOf(request),
+          request.service.key,
+          request.body.vpc_id ?? null,
+        ),
       ),
   );
 }

@@ -8,8 +8,9 @@ import {
   WebhookTestSchema,
 } from '@howdah/contract';
 import { Type } from 'typebox';
-import { deliveryDocument, webhookDocument } from '../../domain/webhook/document.ts';
 import {
+  deliveryDocument,
+  webhookDocument,
   createWebhook,
   deleteWebhook,
   deliverAgain,

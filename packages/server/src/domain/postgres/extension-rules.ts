@@ -1,3 +1,5 @@
+import { EXTENSION_OF_ADDON, type Addon, type AddonExtension } from '@howdah/contract';
+
 /**
  * Which extensions a service may have, and why. A tenant is hostile: an extension is judged by what
  * it lets the owner of a database do as superuser, on the machine, or over the network
@@ -9,7 +11,7 @@ type Facts = { readonly name: string; readonly trusted: boolean; readonly superu
 type Rule = { readonly allowed: boolean; readonly reason: string };
 
 /** An extension whose library PostgreSQL must load at its start. */
-export type Library = {
+type Library = {
   /** Background workers that it runs at most. */
   readonly workers: number;
   /** Parameters that tsdbadmin may set, which only a superuser could otherwise. */
@@ -105,3 +107,21 @@ export const OUTPUT_PLUGINS = ['wal2json'] as const;
 /** The rule of an output plugin. */
 export const ruleOfPlugin = (name: (typeof OUTPUT_PLUGINS)[number]): Rule =>
   RULES[name] ?? refuse('nobody has checked it');
+
+// The extensions of a service.
+
+type Extended = Readonly<{ addons: readonly Addon[]; preload: readonly string[] }>;
+
+/** The extensions of add-ons. */
+export const extensionsOf = (addons: readonly Addon[]): AddonExtension[] =>
+  addons.map((addon) => EXTENSION_OF_ADDON[addon]);
+
+/** The extensions of a service whose libraries may have to be loaded. */
+export const loadedExtensions = ({ addons, preload }: Extended): string[] => [
+  ...new Set<string>([...extensionsOf(addons), ...preload]),
+];
+
+/** The libraries that its servers load at their start. */
+export const loadedLibraries = ({ addons, preload }: Extended): string[] => [
+  ...new Set<string>([...extensionsOf(addons).filter(needsPreload), ...preload]),
+];

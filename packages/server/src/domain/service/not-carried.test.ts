@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { noteOfSlots, notCarriedBy, type Carried, type Leaving } from './not-carried.ts';
-import { slotFates } from './slot-fates.ts';
+import { noteOfSlots, notCarriedBy, type Carried, type Leaving, slotFates } from './not-carried.ts';
 
 const PLAIN: Carried = {
   backup_retention_days: null,

@@ -1,5 +1,5 @@
 /** The spec of a service for the engine, from its row. */
-import type { Size } from '@howdah/contract';
+import { type Size, ADDONS_OF_TYPE, type Addon } from '@howdah/contract';
 import type { Move, ServiceChange, ServiceRow } from './row.ts';
 import { upgradedWithout } from './upgrades.ts';
 import type {
@@ -9,6 +9,7 @@ import type {
   ServiceSpec,
   Upgrade,
 } from '../../engine/spec.ts';
+import type { Engine } from '../../engine/engine.ts';
 
 export function serviceSpec(row: ServiceRow): ServiceSpec {
   return {
@@ -111,4 +112,22 @@ export function sizeColumns(size: Size): { cpu_millis: number | null; memory_gbs
 export function networkColumnsOf(row: ServiceRow): ServiceChange {
   const { vpc_id, vpc_address, allow_list_id, allowed_networks } = row;
   return { vpc_id, vpc_address, allow_list_id, allowed_networks };
+}
+
+// Which add-ons and which version a create asks for that names none.
+
+/** The add-ons of the type that Tiger Cloud defaults to, if this engine has it. */
+export function defaultAddons(engine: Pick<Engine, 'capabilities'>): readonly Addon[] {
+  return 'version' in engine.capabilities.types.TIMESCALEDB
+    ? ADDONS_OF_TYPE.TIMESCALEDB
+    : ADDONS_OF_TYPE.POSTGRES;
+}
+
+/** The major version of PostgreSQL of a service with these add-ons; null: none can be had. */
+export function defaultMajor(
+  { lifecycle }: Pick<Engine, 'lifecycle'>,
+  addons: readonly Addon[],
+): number | null {
+  const capability = lifecycle.supports(addons, null);
+  return 'missing' in capability ? null : capability.major;
 }

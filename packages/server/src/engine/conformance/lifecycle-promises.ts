@@ -2,9 +2,8 @@
 import assert from 'node:assert/strict';
 import type { OperationKind } from '@howdah/contract';
 import { newId } from '../../lib/ids.ts';
-import { NoPortLeft } from '../addresses.ts';
+import { NoPortLeft, type ServiceSpec } from '../spec.ts';
 import { EngineUnavailable, type Seen } from '../engine.ts';
-import type { ServiceSpec } from '../spec.ts';
 import {
   can,
   hasPooler,

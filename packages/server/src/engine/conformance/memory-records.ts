@@ -1,8 +1,7 @@
 /** Keeps in memory what an engine under test records. */
 import type { DrillKind, OperationStep } from '@howdah/contract';
-import { takeUsablePort, type PortLedger } from '../addresses.ts';
-import type { ClusterRecords, ServerPort } from '../records.ts';
-import type { HighAvailability } from '../spec.ts';
+import { takeUsablePort, type PortLedger, type HighAvailability } from '../spec.ts';
+import type { ClusterRecords, ServerPort, KeptLogs, KeptPart } from '../records.ts';
 
 type Row = {
   primary: number;
@@ -90,6 +89,39 @@ export function createMemoryRecords(ports: PortLedger): MemoryRecords {
     current: (id, ha) => ({ ...ha, switchover: rowOf(id).switchover, drill: rowOf(id).drill }),
     onRecord: (called) => {
       watch = called;
+    },
+  };
+}
+
+// Keeps in memory the server logs that an engine under test keeps.
+
+type LogRow = KeptPart & Readonly<{ serviceId: string; server: number; lines: Buffer }>;
+
+export type MemoryLogs = Readonly<{
+  /** The part that the engine is given. */
+  store: KeptLogs;
+  /** Oldest first; a test may take some away, or change them. */
+  rows: LogRow[];
+}>;
+
+export function createMemoryLogs(): MemoryLogs {
+  const rows: LogRow[] = [];
+  let added = 0;
+  const of = (serviceId: string, server: number): LogRow[] =>
+    rows.filter((row) => row.serviceId === serviceId && row.server === server);
+  return {
+    rows,
+    store: {
+      list: async (serviceId, server) => of(serviceId, server).toReversed(),
+      read: async (ids) =>
+        new Map(rows.filter(({ id }) => ids.includes(id)).map(({ id, lines }) => [id, lines])),
+      add: async (serviceId, server, part) => {
+        const known = of(serviceId, server).filter(({ pod }) => pod === part.pod);
+        if (known.some(({ until }) => until >= part.from)) return false;
+        added += 1;
+        rows.push({ id: String(added), serviceId, server, ...part });
+        return true;
+      },
     },
   };
 }

@@ -24,8 +24,10 @@ import { newestOf, windowOf } from './service/archive-state.ts';
 import { placesIn } from './service/objects.ts';
 import type { ClusterState } from './service/observed.ts';
 import { nameOf } from './storage-classes.ts';
-import { NO_ANSWER } from './unavailable.ts';
+import { NO_ANSWER } from './api/errors.ts';
 import { removeVerification, verifyBackup } from './verification.ts';
+import type { RunStep } from '../run-step.ts';
+import type { Manifest } from './api/client.ts';
 
 export type SnapshotPolicy = Pick<BackupPolicy, 'windowMs' | 'snapshotEveryMs'>;
 
@@ -342,4 +344,58 @@ async function take(
   const hasEnded = (): boolean =>
     cache.backups(id).some((backup) => backup.name === name && isEnded(backup));
   while (!hasEnded() && Date.now() - nowMs < WITHIN_MS) await sleep(POLL_MS);
+}
+
+// Takes the backups of a service that somebody has asked for, and waits for them.
+
+const ASK_AGAIN_MS = 500;
+
+/**
+ * Takes a snapshot and a base backup, as far as the service has them.
+ *
+ * @throws what `signal` was aborted with; Error when one fails, or there is none to take
+ */
+export async function backUpNow(
+  region: Region,
+  id: string,
+  runStep: RunStep,
+  signal: AbortSignal,
+): Promise<void> {
+  const { cache, settings, snapshotClass } = region;
+  const cluster = cache.cluster(id);
+  if (cluster === null || cluster.projectId === null)
+    throw new Error('it has no Cluster, so there is nothing to back up');
+  const { projectId, uid, desired } = cluster;
+  if (desired?.running !== true)
+    throw new Error('it is PAUSED, and CloudNativePG backs up servers that run: start it first');
+  const className = nameOf(snapshotClass());
+  const takesSnapshot = className !== null && desired.snapshotClass === className;
+  if (!takesSnapshot && desired.archives !== true)
+    throw new Error(
+      'it has no snapshots and no archive: a service that runs since before its region got an ' +
+        'object store has them after a restart (howdah service restart)',
+    );
+  const names = { id, projectId, region: settings.code, clusterUid: uid };
+  if (takesSnapshot) {
+    const name = backupName(id, Date.now());
+    await runStep('take snapshot', () => take(region, backupManifest({ ...names, name }), signal));
+  }
+  if (desired.archives === true) {
+    const name = baseBackupName(id, Date.now());
+    const manifest = baseBackupManifest({ ...names, name });
+    await runStep('take base backup', () => take(region, manifest, signal));
+  }
+
+  async function take(of: Region, manifest: Manifest, ends: AbortSignal): Promise<string> {
+    const { name } = manifest.metadata;
+    of.cache.putBackup(await of.kube.apply(placesIn(projectId)(KINDS.backup, name), manifest));
+    for (;;) {
+      ends.throwIfAborted();
+      const found = of.cache.backups(id).find((one) => one.name === name);
+      if (found === undefined) throw new Error(`its Backup ${name} was removed meanwhile`);
+      if (found.problem !== null) throw new Error(found.problem);
+      if (isEnded(found)) return name;
+      await sleep(ASK_AGAIN_MS, undefined, { signal: ends });
+    }
+  }
 }

@@ -1,6 +1,6 @@
 /** The kinds of services that a cluster can run, and the actions that it cannot do. */
 import type { Addon } from '@howdah/contract';
-import { extensionsOf } from '../../domain/postgres/extensions-of.ts';
+import { extensionsOf } from '../../domain/postgres/extension-rules.ts';
 import type {
   Capabilities,
   MajorCapability,

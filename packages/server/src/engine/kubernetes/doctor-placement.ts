@@ -1,10 +1,20 @@
 /** Examines whether the nodes and classes that a region names are there. */
+import { once } from 'node:events';
+import { connect as connectTcp } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import type { Finding, Placement } from '@howdah/contract';
 import { Type, type Static } from 'typebox';
 import type { Kube } from './api/client.ts';
 import { KINDS } from './api/kinds.ts';
-import { isReady, isServed, NODE } from './doctor.ts';
+import { isReady, isServed, NODE, DEPLOYMENT } from './doctor.ts';
 import { findStorageClass } from './storage-classes.ts';
+import type { Endpoint } from '../spec.ts';
+import { newId } from '../../lib/ids.ts';
+import { LABELS, MANAGED } from './manifests/names.ts';
+import { GATEWAY_NAMESPACE, publicEndpoint } from './service/routes.ts';
+import { requestTls } from './service/challenge.ts';
+import { locationOf, type ObjectStore } from '../object-store.ts';
+import { StoreError, tryStore } from './s3.ts';
 
 const PLACED_NODE = Type.Interface([NODE], {
   metadata: Type.Object({ labels: Type.Optional(Type.Record(Type.String(), Type.String())) }),
@@ -179,5 +189,190 @@ async function examineMonitors(kube: Kube): Promise<Finding | null> {
     what: 'PodMonitor resources',
     state: 'ok',
     found: 'deploy/kubernetes/pod-monitor.yaml has Prometheus read the servers of services',
+  };
+}
+
+// Examines the TLS gateway of a region: by the way that clients take.
+
+const ROUTE = Type.Object({
+  metadata: Type.Object({
+    namespace: Type.String(),
+    labels: Type.Optional(Type.Record(Type.String(), Type.String())),
+  }),
+});
+
+/** A region whose services have routes at the gateway of a cluster; null: there is none. */
+export async function findRoutedRegion(kube: Kube): Promise<string | null> {
+  const services = { kind: KINDS.service, namespace: null, name: null };
+  const { items } = await kube.list(services, ROUTE, MANAGED);
+  const route = items.find(({ metadata }) => metadata.namespace === GATEWAY_NAMESPACE);
+  return route === undefined ? null : (route.metadata.labels?.[LABELS.region] ?? 'without a code');
+}
+
+export async function examineGateway(kube: Kube, domain: string): Promise<Finding[]> {
+  const findings = [examineDeployment(kube), examineName(domain)];
+  return Promise.all(
+    findings.map((finding) =>
+      finding.catch((error: unknown): Finding => ({
+        what: 'TLS gateway',
+        state: 'missing',
+        found: error instanceof Error ? error.message : String(error),
+        remedy: APPLY,
+      })),
+    ),
+  );
+}
+
+const APPLY = 'kubectl apply -f deploy/kubernetes/gateway.yaml (docs/kubernetes.md)';
+
+async function examineDeployment(kube: Kube): Promise<Finding> {
+  const what = 'TLS gateway';
+  const all = { kind: KINDS.deployment, namespace: null, name: null };
+  const { items } = await kube.list(all, DEPLOYMENT, {
+    'app.kubernetes.io/name': 'howdah-gateway',
+  });
+  const gateway = items.find(({ metadata }) => metadata.namespace === GATEWAY_NAMESPACE);
+  const ready = gateway?.status?.readyReplicas ?? 0;
+  if (gateway === undefined)
+    return {
+      what,
+      state: 'missing',
+      found: `no Deployment in ${GATEWAY_NAMESPACE}`,
+      remedy: APPLY,
+    };
+  const found = `${GATEWAY_NAMESPACE}/${gateway.metadata.name}, ${ready} ready`;
+  if (ready > 0) return { what, state: 'ok', found };
+  const remedy = `kubectl --namespace ${GATEWAY_NAMESPACE} describe pods`;
+  return { what, state: 'missing', found, remedy };
+}
+
+/** Asks for a service that nobody has: the gateway alone refuses it by the name. */
+async function examineName(domain: string): Promise<Finding> {
+  const what = 'names of services';
+  const endpoint = publicEndpoint(domain, newId(), 'servers');
+  const answer = await answerOf(endpoint);
+  if (NO_ADDRESS.includes(answer))
+    return {
+      what,
+      state: 'missing',
+      found: `*.${domain} has no address`,
+      remedy: `make a DNS record *.${domain} with ${ADDRESS}`,
+    };
+  const at = `*.${domain}, port ${endpoint.port}`;
+  if (answer === UNRECOGNIZED_NAME) return { what, state: 'ok', found: at };
+  return {
+    what,
+    state: 'missing',
+    found: `${at}: ${answer}`,
+    remedy:
+      `give *.${domain} ${ADDRESS}, open its port ${endpoint.port}, and let the pods of the ` +
+      'gateway reach the DNS of the cluster',
+  };
+}
+
+const ADDRESS = `the address of the Service in ${GATEWAY_NAMESPACE}`;
+const NO_ADDRESS: readonly string[] = ['ENOTFOUND', 'EAI_AGAIN'];
+/** OpenSSL's name of the alert of the gateway. */
+const UNRECOGNIZED_NAME = 'ERR_SSL_TLSV1_UNRECOGNIZED_NAME';
+const WITHIN_MS = 10_000;
+
+/** @returns the code or the message of the error */
+async function answerOf({ host, port }: Endpoint): Promise<string> {
+  const tcp = connectTcp({ host, port });
+  const timer = setTimeout(() => tcp.destroy(new Error('no answer')), WITHIN_MS);
+  try {
+    await once(tcp, 'connect');
+    await requestTls(tcp);
+    const tls = connectTls({ socket: tcp, servername: host });
+    await once(tls, 'secureConnect');
+    return 'another program answers';
+  } catch (error) {
+    if (!(error instanceof Error)) return String(error);
+    return 'code' in error && typeof error.code === 'string' ? error.code : error.message;
+  } finally {
+    clearTimeout(timer);
+    tcp.destroy();
+  }
+}
+
+// Examines the object store of a region, and the plugin that archives in it.
+
+const DEFINITION = 'objectstores.barmancloud.cnpg.io';
+const INSTALL =
+  'install the Barman Cloud plugin beside the operator: ' +
+  'https://cloudnative-pg.io/plugin-barman-cloud/docs/installation/';
+
+type Stored = Readonly<{
+  code: string;
+  /** Whether a store is set. */
+  isSet: boolean;
+  /** null: none is, or its secrets cannot be read. */
+  store: ObjectStore | null;
+}>;
+
+/** Without a store, the plugin is not needed. */
+export async function examineObjectStore(kube: Kube, stored: Stored): Promise<Finding[]> {
+  if (!stored.isSet)
+    return [
+      {
+        what: 'object store',
+        state: 'note',
+        found: 'none is set, so no moment of the past can be forked',
+        remedy: `howdah region object-store ${stored.code} --s3 https://HOST --bucket NAME …`,
+      },
+    ];
+  return [await examineStore(stored), await examineResources(kube), await examinePlugin(kube)];
+}
+
+async function examineStore({ code, store }: Stored): Promise<Finding> {
+  const what = 'object store';
+  if (store === null)
+    return {
+      what,
+      state: 'missing',
+      found: 'its key cannot be read: HOWDAH_HOME/secrets.key is not the file it was',
+      remedy:
+        'restore that from a backup of the control plane, or howdah region object-store ' +
+        `${code} …`,
+    };
+  try {
+    await tryStore(store);
+    const found = `${locationOf(store)}, lists, writes and deletes for the control plane`;
+    return { what, state: 'ok', found };
+  } catch (error) {
+    if (!(error instanceof StoreError)) throw error;
+    return {
+      what,
+      state: 'missing',
+      found: `${error.message}; WAL waits on the volumes of services meanwhile`,
+      remedy:
+        'start it, let the key list, read, write and delete, or howdah region object-store ' +
+        `${code} …`,
+    };
+  }
+}
+
+async function examineResources(kube: Kube): Promise<Finding> {
+  const what = 'Barman Cloud resources';
+  return (await isServed(kube, DEFINITION))
+    ? { what, state: 'ok', found: `${DEFINITION}/v1` }
+    : { what, state: 'missing', found: `${DEFINITION}/v1 is not served`, remedy: INSTALL };
+}
+
+async function examinePlugin(kube: Kube): Promise<Finding> {
+  const what = 'Barman Cloud plugin';
+  const all = { kind: KINDS.deployment, namespace: null, name: null };
+  const { items } = await kube.list(all, DEPLOYMENT, { app: 'barman-cloud' });
+  const [plugin] = items;
+  if (plugin === undefined)
+    return { what, state: 'missing', found: 'no Deployment of it', remedy: INSTALL };
+  const { name, namespace } = plugin.metadata;
+  const found = `${namespace}/${name}`;
+  if ((plugin.status?.readyReplicas ?? 0) > 0) return { what, state: 'ok', found };
+  return {
+    what,
+    state: 'missing',
+    found: `${found}, is not ready; CloudNativePG changes no archived service meanwhile`,
+    remedy: `kubectl --namespace ${namespace} describe deployment ${name}`,
   };
 }

@@ -1,7 +1,7 @@
 /** Examines the cluster of a region: what is there, what is missing, and what adds it. */
 import { Type, type Static } from 'typebox';
 import type { Finding } from '@howdah/contract';
-import { tryWrite } from './admission.ts';
+import { tryWrite } from './answers.ts';
 import type { Kube } from './api/client.ts';
 import { KubeError } from './api/errors.ts';
 import { KINDS, type Kind } from './api/kinds.ts';

@@ -1,16 +1,20 @@
 /** An engine for tests, with a cluster that keeps objects and a server that answers to logins. */
-import type { Placement } from '@howdah/contract';
-import { QUIET } from '../../lib/log.ts';
-import { createRounds } from '../../lib/rounds.ts';
-import { TUNING } from '../../lib/tuning.ts';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Placement } from '@howdah/contract';
+import { QUIET } from '../../lib/log.ts';
+import { createRounds } from '../../lib/rounds.ts';
+import { TUNING } from '../../lib/tuning.ts';
 import { scramVerifier } from '../../lib/scram.ts';
 import { issueServerCertificate, openCertificateAuthority } from '../../lib/tls.ts';
-import { createMemoryLogs, type MemoryLogs } from '../conformance/memory-logs.ts';
-import { createMemoryRecords, type MemoryRecords } from '../conformance/memory-records.ts';
+import {
+  createMemoryLogs,
+  type MemoryLogs,
+  createMemoryRecords,
+  type MemoryRecords,
+} from '../conformance/memory-records.ts';
 import type { Engine, Verdict } from '../engine.ts';
 import type { ServiceSpec } from '../spec.ts';
 import { readKubeconfig } from './api/kubeconfig.ts';

@@ -28,8 +28,7 @@ import {
   type Stopping,
 } from '../moves.ts';
 import { POOLER_ROLE } from '../pooler/lookup.ts';
-import { READER_ROLE } from '../statements/reader-role.ts';
-import { withinTime } from '../time-limit.ts';
+import { READER_ROLE, withinTime } from '../statements/session.ts';
 import { KINDS } from './api/kinds.ts';
 import { FENCED, FENCED_ALL, HIBERNATION } from './manifests/cluster.ts';
 import { clusterName, replicationSecret } from './manifests/names.ts';
@@ -38,7 +37,7 @@ import { openSession } from './networks.ts';
 import type { Region } from './region.ts';
 import { placesIn } from './service/objects.ts';
 import { STOPPED_BY_MOVE, type ClusterState } from './service/observed.ts';
-import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
+import { NO_ANSWER, throwUnavailable } from './api/errors.ts';
 
 /** The role of standbys: CloudNativePG makes it, and a certificate by which it logs in. */
 const STANDBY_ROLE = 'streaming_replica';

@@ -16,7 +16,7 @@ import {
 } from '../moves.ts';
 import { lookupStatements, POOLER_ROLE, POOLER_SCHEMA } from '../pooler/lookup.ts';
 import type { ServiceSpec } from '../spec.ts';
-import { MAX_STATEMENTS, READER_ROLE, TEMP_FILE_LIMIT } from '../statements/reader-role.ts';
+import { MAX_STATEMENTS, READER_ROLE, TEMP_FILE_LIMIT } from '../statements/session.ts';
 import { KINDS } from './api/kinds.ts';
 import { examineCluster, isReady, NODE } from './doctor.ts';
 import { controlSecret, copySecret, namespaceOf } from './manifests/names.ts';
@@ -26,7 +26,7 @@ import { createMoveSource } from './move-source.ts';
 import { openSession } from './networks.ts';
 import type { Region } from './region.ts';
 import { placesIn, writePassword } from './service/objects.ts';
-import { throwUnavailable } from './unavailable.ts';
+import { throwUnavailable } from './api/errors.ts';
 
 export function createMoves(region: Region): Moves {
   return {

@@ -17,7 +17,7 @@ import {
 import type { Region } from './region.ts';
 import { placesIn } from './service/objects.ts';
 import { endpointOf } from './service/routes.ts';
-import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
+import { NO_ANSWER, throwUnavailable } from './api/errors.ts';
 
 /**
  * How long after a change sessions are ended once more. A client that has begun to log in before

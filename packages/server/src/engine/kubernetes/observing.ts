@@ -11,8 +11,7 @@ import type { Region } from './region.ts';
 import type { BackupState } from './service/backup-state.ts';
 import type { ClusterState, ServerState } from './service/observed.ts';
 import { fewOf } from './service/foreign-fields.ts';
-import { usageOfSet } from './set-usage.ts';
-import { usageOf } from './usage.ts';
+import { usageOfSet, usageOf } from './usage.ts';
 
 export function createObserving(region: Region, archiver: Pick<Archiver, 'problem'>): Observing {
   const { kube, cache, keptLogs, readLagLimit } = region;

@@ -12,7 +12,7 @@ import type { Region } from './region.ts';
 import { askChallenge, saltOf } from './service/challenge.ts';
 import { writePassword } from './service/objects.ts';
 import { endpointOf } from './service/routes.ts';
-import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
+import { NO_ANSWER, throwUnavailable } from './api/errors.ts';
 
 /** How long a new password may take: CloudNativePG writes it as soon as it notices the secret. */
 const PASSWORD_WITHIN_MS = 20_000;

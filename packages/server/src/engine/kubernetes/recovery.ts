@@ -3,12 +3,26 @@
  * leaves the volume for the pod that examines it.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Type } from 'typebox';
+import { Value } from 'typebox/value';
+import { ADMIN_ROLE, DATABASE_NAME, type Placement } from '@howdah/contract';
 import { EngineUnavailable } from '../engine.ts';
 import { KubeError } from './api/errors.ts';
 import { KINDS, pathOf, type Place } from './api/kinds.ts';
-import { HIBERNATION } from './manifests/cluster.ts';
-import { CLUSTER_LABEL, podIn, recoveredName } from './manifests/names.ts';
-import { recoveredManifest, type RecoveredInput } from './manifests/recovered.ts';
+import { HIBERNATION, volumesOf } from './manifests/cluster.ts';
+import {
+  CLUSTER_LABEL,
+  podIn,
+  recoveredName,
+  AUTHORITY_SECRET,
+  certificateSecret,
+  clusterName,
+  LABELS,
+  MANAGED,
+  namespaceOf,
+  passwordSecret,
+  VERIFICATION_LABEL,
+} from './manifests/names.ts';
 import type { Region } from './region.ts';
 import { StoreError, tryStore } from './s3.ts';
 import { listPlaces, placesIn } from './service/objects.ts';
@@ -19,8 +33,10 @@ import {
   type ClusterState,
   type PodObject,
 } from './service/observed.ts';
-import { damageIn } from './service/recovery-log.ts';
 import type { StepResult } from './service/verification.ts';
+import type { Manifest } from './api/client.ts';
+import { pointInTimeOf } from './manifests/object-store.ts';
+import { nodesOf, priorityOf, pullsOf } from './manifests/placement.ts';
 
 const POLL_MS = 1000;
 /** A cluster that is full for so long has no room for it today. */
@@ -186,4 +202,168 @@ export async function removeRecovered(
     if (Date.now() > endMs) return false;
     for (const claim of claims) await kube.remove(claim);
   }
+}
+
+// Why a recovery has failed, by the output of its pod. Names of a tenant may be in it.
+
+/** A line of CloudNativePG; `record` is one of PostgreSQL. */
+const LINE = Type.Object({
+  msg: Type.Optional(Type.String()),
+  error: Type.Optional(Type.String()),
+  record: Type.Optional(
+    Type.Object({ error_severity: Type.String(), message: Type.Optional(Type.String()) }),
+  ),
+});
+
+/** Longest reason that users are shown. */
+const MAX_LENGTH = 500;
+/** The plugin looks for the first file before it copies anything. */
+const NO_WAL = /([0-9A-F]{24}): WAL not found/;
+/** These say something of the volume. */
+const NO_SPACE = /No space left on device|Disk quota exceeded/;
+
+/**
+ * @returns `damage`: how the archive is damaged, as PostgreSQL or the plugin says it; null: it is
+ *   not said. `text`: the last line, which is not for users
+ */
+export function damageIn(output: string): Readonly<{ damage: string | null; text: string }> {
+  const lines = output.split('\n').filter((line) => line.trim() !== '');
+  const text = (lines.at(-1) ?? 'no output').slice(0, MAX_LENGTH);
+  if (NO_SPACE.test(output)) return { damage: null, text: 'its volume is full' };
+  const missing = NO_WAL.exec(output)?.[1];
+  const fatal = lines.map(fatalIn).findLast((found) => found !== null) ?? null;
+  const damage = missing === undefined ? fatal : `the archive has no WAL file ${missing}`;
+  return { damage: damage === null ? null : shown(damage), text };
+}
+
+const shown = (text: string): string =>
+  text
+    .replaceAll(/[\p{Cc}\p{Cf}]+/gu, ' ')
+    .trim()
+    .slice(0, MAX_LENGTH);
+
+/** The message of a line by which PostgreSQL ends; null: it is another one. */
+function fatalIn(line: string): string | null {
+  const parsed = parse(line);
+  if (parsed === null) return plainFatal(line);
+  const { msg = '', record } = parsed;
+  const isFatal = record?.error_severity === 'FATAL' || record?.error_severity === 'PANIC';
+  return isFatal ? unlessRefused(record.message ?? msg) : plainFatal(msg);
+}
+
+const plainFatal = (line: string): string | null =>
+  unlessRefused(/\b(?:FATAL|PANIC): +(.*)$/s.exec(line)?.[1] ?? null);
+
+/** A session that came too early or too late is refused by FATAL, too. */
+const unlessRefused = (message: string | null): string | null =>
+  message?.startsWith('the database system is ') === true ? null : message;
+
+function parse(line: string) {
+  if (!line.startsWith('{')) return null;
+  try {
+    const value: unknown = JSON.parse(line);
+    return Value.Check(LINE, value) ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+// The Cluster that recovers the archive of a service, so that the copy can be examined. It runs
+// until the operator calls it healthy, then its volume is the copy. No client can log in, no code
+// of the tenant runs in it, and it archives nothing.
+
+/** Room for WAL that the service has removed meanwhile: its volume may be full. */
+const WAL_GB = 2;
+
+type RecoveredInput = Readonly<{
+  id: string;
+  projectId: string;
+  region: string;
+  /** The Cluster of the service, with which it goes. */
+  clusterUid: string;
+  image: string;
+  major: number;
+  storageGb: number;
+  storageClass: string | null;
+  placement: Placement;
+  /** Whether its image is pulled by the credentials of the region. */
+  pulls: boolean;
+  /** Settings that a recovery needs at least as large as the server had them. */
+  limits: Readonly<Record<string, string>>;
+  /** The moment up to which the archive is recovered, as PostgreSQL takes it. */
+  targetTime: string;
+}>;
+
+function recoveredManifest(input: RecoveredInput): Manifest {
+  const { id, projectId, region, clusterUid } = input;
+  const { apiVersion, kind } = KINDS.cluster;
+  const name = clusterName(id);
+  // Not that of the service: it is none of its servers.
+  const labels = {
+    [LABELS.project]: projectId,
+    [LABELS.region]: region,
+    [VERIFICATION_LABEL]: name,
+  };
+  return {
+    apiVersion,
+    kind,
+    metadata: {
+      name: recoveredName(id),
+      namespace: namespaceOf(projectId),
+      labels: { ...MANAGED, ...labels },
+      annotations: { [HIBERNATION]: 'off' },
+      ownerReferences: [{ apiVersion, kind, name, uid: clusterUid }],
+    },
+    spec: { inheritedMetadata: { labels }, ...specOf(input, name) },
+  };
+}
+
+function specOf(input: RecoveredInput, name: string): object {
+  const { id, image, major, storageGb, limits, targetTime } = input;
+  const { recovery, externalClusters } = pointInTimeOf(id, id, targetTime);
+  return {
+    instances: 1,
+    imageName: image,
+    storage: {
+      size: `${storageGb + WAL_GB}G`,
+      ...volumesOf(input),
+    },
+    affinity: nodesOf(input.placement),
+    ...priorityOf(input.placement),
+    ...pullsOf(input.region, input.pulls),
+    // It takes what services leave.
+    resources: { requests: { cpu: '50m', memory: '256Mi' }, limits: { memory: '1Gi' } },
+    enableSuperuserAccess: false,
+    certificates: { serverCASecret: AUTHORITY_SECRET, serverTLSSecret: certificateSecret(name) },
+    postgresql: {
+      parameters: {
+        ...limits,
+        shared_buffers: '128MB',
+        max_wal_size: '96MB',
+        wal_keep_size: '0',
+        autovacuum: 'off',
+        max_logical_replication_workers: '0',
+        ...(major >= 17 ? { event_triggers: 'off' } : {}),
+      },
+      // Libraries of extensions have workers, which would work on the data.
+      shared_preload_libraries: [],
+      // After those of CloudNativePG itself, and before its last one, which lets all roles in.
+      pg_hba: ['host all all all reject'],
+    },
+    bootstrap: {
+      recovery: {
+        ...recovery,
+        database: DATABASE_NAME,
+        owner: ADMIN_ROLE,
+        secret: { name: passwordSecret(id) },
+      },
+    },
+    externalClusters,
+    enablePDB: false,
+    managed: { services: { disabledDefaultServices: ['ro', 'r'], additional: [] } },
+    startDelay: 86_400,
+    stopDelay: 60,
+    smartShutdownTimeout: 2,
+    probes: { startup: { periodSeconds: 1 }, readiness: { periodSeconds: 1 } },
+  };
 }

@@ -9,23 +9,25 @@ import { DatabaseError, type Client } from 'pg';
 import { Type } from 'typebox';
 import { ADMIN_ROLE, DATABASE_NAME, type QueryResult } from '@howdah/contract';
 import { EngineUnavailable, StatementRefused, type ReadStatement } from '../engine.ts';
-import { MAX_STATEMENTS, READER_ROLE, whyTaken } from '../statements/reader-role.ts';
-import { beginReading, runStatement } from '../statements/run.ts';
 import {
+  MAX_STATEMENTS,
+  READER_ROLE,
+  whyTaken,
   FULL_OF_STATEMENTS,
   openSession,
   FULL_WAIT_MS,
   SESSION_DEADLINE_MS,
   type StatementServer,
+  CAN_WRITE,
 } from '../statements/session.ts';
-import { CAN_WRITE } from '../statements/writers.ts';
+import { beginReading, runStatement } from '../statements/run.ts';
 import { KINDS } from './api/kinds.ts';
 import { readerSecret } from './manifests/names.ts';
 import type { Region } from './region.ts';
 import { askChallenge } from './service/challenge.ts';
 import { placesIn } from './service/objects.ts';
 import { endpointOf } from './service/routes.ts';
-import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
+import { NO_ANSWER, throwUnavailable } from './api/errors.ts';
 
 export type Statements = ReturnType<typeof createStatements>;
 

@@ -4,17 +4,18 @@
  * endpoint, so there are no figures of them.
  */
 import { Type, type Static } from 'typebox';
+import type { QueryResultRow } from 'pg';
 import { isOfUsers } from '../../domain/postgres/databases.ts';
 import { EngineUnavailable, type Usage } from '../engine.ts';
 import { beginReading } from '../statements/run.ts';
 import { openSession, SAMPLE_DEADLINE_MS, SAMPLE_WAITS } from '../statements/session.ts';
 import { KINDS } from './api/kinds.ts';
-import { quantityIn } from './api/quantity.ts';
+import { quantityIn } from './nodes.ts';
 import { podIn } from './manifests/names.ts';
 import type { Region } from './region.ts';
-import type { ClusterState } from './service/observed.ts';
+import type { ClusterState, ServerState } from './service/observed.ts';
 import { serverOf } from './statements.ts';
-import { NO_ANSWER, throwUnavailable } from './unavailable.ts';
+import { NO_ANSWER, throwUnavailable } from './api/errors.ts';
 
 const POD_METRICS = Type.Object({
   containers: Type.Array(
@@ -22,13 +23,13 @@ const POD_METRICS = Type.Object({
   ),
 });
 
-export type Counted = Pick<Usage, 'connections' | 'transactions' | 'storageBytes'>;
+type Counted = Pick<Usage, 'connections' | 'transactions' | 'storageBytes'>;
 
 /**
  * In SQL of any search path, as the session has that of the owner. Sessions of the superuser are
  * those of CloudNativePG. Numbers are read as such: the driver returns `bigint` as text.
  */
-export const COUNTS = `
+const COUNTS = `
   (select pg_catalog.count(*)::pg_catalog.float8 from pg_catalog.pg_stat_activity a
    where a.datid is not null and a.usesysid operator(pg_catalog.<>) 10
      and a.pid operator(pg_catalog.<>) pg_catalog.pg_backend_pid()) as connections,
@@ -49,7 +50,7 @@ export async function usageOf(region: Region, id: string): Promise<Usage[]> {
 }
 
 /** CPU time and memory of a server of a Cluster. @throws EngineUnavailable */
-export async function resourcesOf(
+async function resourcesOf(
   { kube }: Region,
   { namespace, name }: ClusterState,
   instance: number,
@@ -61,7 +62,7 @@ export async function resourcesOf(
 }
 
 /** The metrics API has no figures of waits. */
-export const NO_WAITS = { cpu: null, writes: null };
+const NO_WAITS = { cpu: null, writes: null };
 
 const NO_METRICS =
   'the metrics API of its Kubernetes cluster (metrics.k8s.io) has no figures of its pod; they come ' +
@@ -86,4 +87,93 @@ export function resourcesIn({
   const sum = (of: 'cpu' | 'memory'): number =>
     containers.reduce((total, { usage }) => total + (quantityIn(usage[of]) ?? 0), 0);
   return { cpuMillis: Math.round(sum('cpu') * 1000), memoryBytes: Math.round(sum('memory')) };
+}
+
+// The resources that the nodes of a read replica set use, and how far they are behind. Its endpoint
+// connects to any of them, so sessions are opened until each node has answered one: the address of
+// a server is that of its pod.
+
+/** In bytes, as the differences of positions are. In SQL of any search path. */
+const positionOf = (lsn: string): string =>
+  `pg_catalog.pg_wal_lsn_diff(pg_catalog.${lsn}(), '0/0'::pg_catalog.pg_lsn)::pg_catalog.float8`;
+
+const OF_NODE = `${COUNTS},
+  pg_catalog.host(pg_catalog.inet_server_addr()) as address,
+  ${positionOf('pg_last_wal_replay_lsn')} as position,
+  (select extract(epoch from pg_catalog.clock_timestamp() operator(pg_catalog.-)
+     pg_catalog.pg_last_xact_replay_timestamp()))::pg_catalog.float8 as age`;
+
+type OfNode = Counted & Readonly<{ address: string; position: number | null; age: number | null }>;
+
+/** Sessions for each node: with so many, hardly ever one of them is missed. */
+const TRIES = 6;
+
+/** Nodes that no session has reached have no figures this time. @throws EngineUnavailable */
+export async function usageOfSet(
+  region: Region,
+  id: string,
+  cluster: ClusterState,
+): Promise<Usage[]> {
+  const parent = cluster.desired?.set?.parent;
+  const nodes = region.cache.servers(id).filter(({ ready, leaving }) => ready && !leaving);
+  if (parent === undefined || nodes.length === 0)
+    throw new EngineUnavailable('none of its nodes is ready');
+  // First: what a node has replayed later is not more than that.
+  const end = await ask<{ position: number }>(
+    region,
+    parent,
+    `${positionOf('pg_current_wal_lsn')} as position`,
+  ).catch(() => null);
+  const found = new Map<string, OfNode>();
+  for (let tries = nodes.length * TRIES; tries > 0 && found.size < nodes.length; tries -= 1) {
+    const answer = await ask<OfNode>(region, id, OF_NODE);
+    found.set(answer.address, answer);
+  }
+  const usages: Usage[] = [];
+  for (const node of nodes) {
+    const answer = found.get(node.address ?? '');
+    if (answer !== undefined)
+      usages.push({
+        ...(await usageOfNode(region, cluster, node, answer)),
+        lag: lagOf(answer, end),
+      });
+  }
+  return usages;
+}
+
+async function usageOfNode(
+  region: Region,
+  cluster: ClusterState,
+  { n }: ServerState,
+  { connections, transactions, storageBytes }: OfNode,
+): Promise<Omit<Usage, 'lag'>> {
+  const resources = await resourcesOf(region, cluster, n);
+  // The nodes of a set are counted from 1.
+  return { node: n + 1, connections, transactions, storageBytes, ...resources, waits: NO_WAITS };
+}
+
+/** @param end the position of the primary; null: it did not answer */
+function lagOf(
+  { position, age }: Pick<OfNode, 'position' | 'age'>,
+  end: Readonly<{ position: number }> | null,
+): Usage['lag'] {
+  if (end === null || position === null) return null;
+  const bytes = Math.max(0, end.position - position);
+  return { bytes, seconds: bytes === 0 ? 0 : Math.max(0, age ?? 0) };
+}
+
+async function ask<T extends QueryResultRow>(
+  region: Region,
+  id: string,
+  expression: string,
+): Promise<T> {
+  const server = await serverOf(region, id);
+  const client = await openSession(server, SAMPLE_DEADLINE_MS, SAMPLE_WAITS);
+  try {
+    const answer = await beginReading<T>(client, server, expression, SAMPLE_DEADLINE_MS);
+    if (answer === null) throw new EngineUnavailable('it gave no answer');
+    return answer;
+  } finally {
+    client.connection.stream.destroy();
+  }
 }

@@ -6,7 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Verification } from '@howdah/contract';
 import { Type } from 'typebox';
-import { loadedLibraries } from '../../domain/postgres/extensions-of.ts';
+import { loadedLibraries } from '../../domain/postgres/extension-rules.ts';
 import type { RunStep } from '../run-step.ts';
 import type { ServiceSpec } from '../spec.ts';
 import { KubeError } from './api/errors.ts';

@@ -8,7 +8,7 @@ import type { Local } from './local.ts';
 import { MAINTENANCE_DATABASE } from './postgres/files.ts';
 import { findServer, phaseOf } from './postgres/server.ts';
 import { ANSWER_DEADLINE_MS, withSuperuserSession } from './postgres/superuser.ts';
-import type { Within } from '../time-limit.ts';
+import type { Within } from '../statements/session.ts';
 import { primaryPaths } from './topology/instances.ts';
 
 const unlimited: Within = (mostMs) => mostMs;

@@ -6,12 +6,11 @@ import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ADDONS_OF_TYPE, SERVICE_TYPES } from '@howdah/contract';
-import { takeUsablePort, type Addresses } from '../addresses.ts';
-import type { BackupKeeping, BeginStep, Engine, Seen, Verdict } from '../engine.ts';
-import type { ServiceSpec } from '../spec.ts';
+import { takeUsablePort, type Addresses, type ServiceSpec } from '../spec.ts';
+import type { BackupKeeping, BeginStep, Engine, Seen, Verdict, Storage } from '../engine.ts';
 import { findAdoptable } from './adopt.ts';
 import { removeOldAside } from './backup/aside.ts';
-import { backupWarnings, holdingBackups, keepBackups } from './backup/keeper.ts';
+import { backupWarnings, holdingBackups, keepBackups, relieveArchive } from './backup/keeper.ts';
 import { sweepCopies } from './backup/copy.ts';
 import { verifyBackup } from './backup/verify.ts';
 import { describeBackups } from './backup/window.ts';
@@ -20,7 +19,7 @@ import { removeTree } from './host/clone.ts';
 import { findDaemon } from './host/daemon.ts';
 import type { Machine } from './host/machine-record.ts';
 import { readMarker } from './host/marker.ts';
-import { reclaimUsers } from './host/users.ts';
+import { reclaimUsers, ownerOf } from './host/users.ts';
 import { convergeCopy } from './copy/converge.ts';
 import { hasCopy } from './copy/place.ts';
 import { createExtensions } from './extensions.ts';
@@ -28,19 +27,18 @@ import { createLocal, type Local, type LocalEngineOptions } from './local.ts';
 import { createMoves } from './moves.ts';
 import { makeNetworks } from './network/networks.ts';
 import { createOffMachine } from './off-machine.ts';
-import { findRestorable } from './repository/restorable.ts';
+import { findRestorable } from './repository/verify.ts';
 import { createObserving } from './observe.ts';
 import { installationFor, installationOf, majorOf, missingFor } from './postgres/installations.ts';
 import { findServer, portIsFree } from './postgres/server.ts';
-import { type Template } from './postgres/templates.ts';
-import { extensionsOf } from '../../domain/postgres/extensions-of.ts';
+import type { Template } from './postgres/templates.ts';
+import { extensionsOf } from '../../domain/postgres/extension-rules.ts';
 import { removeService } from './remove.ts';
 import { createSql } from './sql.ts';
-import { createStorage } from './storage.ts';
 import { convergeCluster } from './topology/cluster/converge.ts';
-import { watchFollowers } from './topology/cluster/watch.ts';
+import { watchFollowers } from './topology/cluster/round.ts';
 import type { Topology } from './topology/context.ts';
-import { primaryPaths } from './topology/instances.ts';
+import { primaryPaths, instanceNumbers } from './topology/instances.ts';
 import { placeServers } from './topology/place-servers.ts';
 import type { PlacedSpec } from './topology/placed-spec.ts';
 import { createPlan } from './topology/plan.ts';
@@ -49,6 +47,15 @@ import { watchSets } from './topology/read-replicas/watch.ts';
 import { convergeSingle } from './topology/single.ts';
 import { tryUpgrade } from './topology/upgrade.ts';
 import { withoutPaths } from './without-paths.ts';
+import { removeWalOnFullDisk } from './backup/last-resort.ts';
+import {
+  enforceQuota,
+  grownServices,
+  quotaWarnings,
+  takeRelief,
+  usedBytesOf,
+} from './host/quota.ts';
+import { fullestDisk, keepReserve } from './host/reserve.ts';
 
 export type { LocalEngineOptions } from './local.ts';
 export { certificateHosts } from './network/listener.ts';
@@ -231,6 +238,43 @@ function createBackups(
       return holdingBackups(keeper, spec.id, () =>
         verifyBackup(verifications, spec, installation, runStep, signal),
       );
+    },
+  };
+}
+
+// The disk of the services: quotas, the reserve, and what is removed when nothing else helps.
+
+function createStorage({ machine, quotas, meter, keeper }: Local): Storage {
+  const { layout } = machine;
+  let reserveAtStart = machine.reserve;
+  return {
+    disk: () => fullestDisk(layout),
+    shared: (id) => {
+      const paths = primaryPaths(machine, id);
+      return meter.measure(paths.data, ownerOf(machine, paths));
+    },
+    usedBytes: (id) => usedBytesOf(primaryPaths(machine, id)),
+    keepQuota: async (id, { quotaBytes, pressure, removes }) => {
+      const before = JSON.stringify(quotaWarnings(quotas, id));
+      const stop = await enforceQuota(quotas, id, await instanceNumbers(machine, id), {
+        quotaBytes,
+        pressure,
+        relieve: () => relieveArchive(keeper, id, { removes, quotaBytes }),
+      });
+      return {
+        stop,
+        changed: before !== JSON.stringify(quotaWarnings(quotas, id)),
+        relief: takeRelief(quotas, id),
+      };
+    },
+    keepReserve: async () => {
+      const { did, heldBytes } = await keepReserve(layout.root, machine.tuning.reserveMaxBytes);
+      const state = { did: did ?? reserveAtStart, heldBytes };
+      reserveAtStart = null;
+      const removedWal = machine.hasMetadata
+        ? await removeWalOnFullDisk(layout, grownServices(quotas))
+        : [];
+      return { ...state, removedWal };
     },
   };
 }

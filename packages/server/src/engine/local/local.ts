@@ -14,7 +14,7 @@ import { groupIds } from './host/limits.ts';
 import type { Machine } from './host/machine-record.ts';
 import { createOutOfMemory, readMemoryCounters } from './host/out-of-memory.ts';
 import { createQuotas, type Quotas } from './host/quota.ts';
-import { createStorageMeter } from './host/storage.ts';
+import { createStorageMeter } from './host/space.ts';
 import type { Glance } from './host/usage.ts';
 import { createMovedNotices } from './network/moved-notices.ts';
 import { createMonitor, type Heartbeat } from './postgres/monitor.ts';

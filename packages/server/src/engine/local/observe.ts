@@ -19,7 +19,7 @@ import {
 import type { Topology } from './topology/context.ts';
 import { firstNode, instanceNumbers } from './topology/instances.ts';
 import { versionWarnings } from './topology/minor-versions.ts';
-import { nodeStates, setsOf, setWarnings } from './topology/read-replicas/states.ts';
+import { nodeStates, setsOf, setWarnings } from './topology/read-replicas/observe.ts';
 
 export function createObserving(local: Local): Observing {
   const { machine, topology, keeper, quotas, minorVersions } = local;

@@ -9,13 +9,12 @@ import type { OffMachineBackups, OffMachineState } from '../off-machine.ts';
 import type { ServiceSpec } from '../spec.ts';
 import { readMarker } from './host/marker.ts';
 import type { Local } from './local.ts';
-import type { ShipContext } from './repository/context.ts';
-import { expire } from './repository/expire.ts';
+import { type ShipContext, offMachine } from './repository/state.ts';
+import { expire } from './repository/backup.ts';
 import { ship, takeBackup } from './repository/ship.ts';
 import { verifyInRepository } from './repository/verify.ts';
 import { installationOf, missingFor } from './postgres/installations.ts';
 import { listBackups } from './repository/stanza.ts';
-import { offMachine } from './repository/state.ts';
 
 const DAY_MS = 86_400_000;
 

@@ -14,8 +14,7 @@ import { endSessionsOfAdminInStandby } from './postgres/older-sessions.ts';
 import { openByPassword, setPassword } from './postgres/password.ts';
 import { findServer } from './postgres/server.ts';
 import { clearForSingleUser, runSingleUser } from './postgres/single-user.ts';
-import { stopPooler } from './proxy/pooler.ts';
-import { whyNoPoolerRole } from './proxy/pooler-role.ts';
+import { stopPooler, whyNoPoolerRole } from './proxy/pooler.ts';
 import { firstNode, instanceNumbers, primaryPaths } from './topology/instances.ts';
 
 export function createSql(local: Local): Sql {

@@ -1,7 +1,7 @@
 /** The changes that the operator makes from outside: of the script, the clock and the servers. */
 import { SimulationScriptSchema, type SimulationScript } from '@howdah/contract';
 import { Check } from 'typebox/value';
-import type { Simulation } from '../simulation.ts';
+import type { Simulation } from '../engine.ts';
 import * as change from './changes.ts';
 import { wakeAt, type Model } from './model.ts';
 import { noticeDeath } from './primary.ts';

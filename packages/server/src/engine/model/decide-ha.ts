@@ -9,9 +9,9 @@ import {
   decideRunning,
   startDetail,
 } from './decide-server.ts';
-import { changeBy, SETTLED, type NextStep, type Situation } from './next-step.ts';
-import { primaryOf, streamingOf, type ModelNode, type ModelService } from './state.ts';
 import * as step from './steps.ts';
+import { changeBy, SETTLED, type NextStep, type Situation } from './steps.ts';
+import { primaryOf, streamingOf, type ModelNode, type ModelService } from './state.ts';
 
 const { STEP, onServer } = step;
 

@@ -2,9 +2,8 @@
 import { EXTENSION_OF_ADDON, type SimulatedTransition } from '@howdah/contract';
 import type { ServiceSpec } from '../spec.ts';
 import * as change from './changes.ts';
-import { changeBy, SETTLED, type Change, type NextStep, type Situation } from './next-step.ts';
+import { changeBy, SETTLED, type Change, type NextStep, type Situation, STEP } from './steps.ts';
 import { rowsAt, writeLog, type ModelService, type ModelSnapshot } from './state.ts';
-import { STEP } from './steps.ts';
 
 export function decideServer(situation: Situation): NextStep {
   const { spec, service } = situation;

@@ -3,20 +3,21 @@
  * figures are those of the other engines; a script sets how long its transitions take and which of
  * them fail, and its clock can be advanced. The same seed and the same calls have the same results.
  */
-import { takeUsablePort } from '../addresses.ts';
-import type {
-  Capabilities,
-  Engine,
-  Observing,
-  Possibility,
-  PostgresCapability,
+import type { Extension } from '@howdah/contract';
+import { takeUsablePort } from '../spec.ts';
+import {
+  type Capabilities,
+  type Engine,
+  type Observing,
+  type Possibility,
+  type PostgresCapability,
+  EngineUnavailable,
+  type Extensions,
 } from '../engine.ts';
-import { EngineUnavailable } from '../engine.ts';
 import type { ClusterRecords } from '../records.ts';
 import { createBackups } from './backups.ts';
 import { MODEL_VERSIONS } from './changes.ts';
 import { createModelClock } from './clock.ts';
-import { createExtensions } from './extensions.ts';
 import { createControl, reopen, type ModelControl } from './control.ts';
 import { convergeOnce, planOf, removeOnce, runs, tryOnce } from './lifecycle.ts';
 import { createTurns } from '../../lib/turns.ts';
@@ -25,7 +26,7 @@ import { createObserving, dataOwnerOf, storageBytesOf } from './observe.ts';
 import { EMPTY_SCRIPT } from './script.ts';
 import { createMemoryStore, createState, type ModelStore } from './state.ts';
 
-export type ModelEngineOptions = Readonly<{
+type ModelEngineOptions = Readonly<{
   /** Figures, delays and pauses follow from it. */
   seed: string;
   records: ClusterRecords;
@@ -250,4 +251,58 @@ function supports(major: number | null): PostgresCapability {
       missing: `PostgreSQL ${major} is not simulated; GET /regions lists the versions`,
     }
   );
+}
+
+// The extensions of a model engine: a few, of each kind.
+
+const extension = (
+  name: string,
+  comment: string,
+  more: Partial<Pick<Extension, 'allowed' | 'reason' | 'preload'>> = {},
+): Extension => ({
+  name,
+  kind: 'extension',
+  default_version: '1.0',
+  versions: ['1.0'],
+  comment,
+  requires: [],
+  allowed: true,
+  reason: 'simulated: no PostgreSQL runs',
+  preload: false,
+  ...more,
+});
+
+const EXTENSIONS: readonly Extension[] = [
+  extension('pageinspect', 'inspect the contents of database pages', {
+    allowed: false,
+    reason: 'its functions are for superusers, and tsdbadmin is none',
+  }),
+  extension('pg_prewarm', 'prewarm relation data', { preload: true }),
+  extension('pgstattuple', 'show tuple-level statistics'),
+  extension('plpgsql', 'PL/pgSQL procedural language'),
+  extension('timescaledb', 'time-series data', { preload: true }),
+  extension('vector', 'vector data type and its indexes'),
+];
+
+function createExtensions({ state }: Model, open: () => Promise<void>): Extensions {
+  return {
+    installed: async () =>
+      MODEL_VERSIONS.map(({ version }) => ({
+        postgres_version: version,
+        source: 'simulated',
+        timescaledb_edition: 'community',
+        extensions: [...EXTENSIONS],
+      })),
+    of: async (id) => {
+      await open();
+      const service = state.find(id);
+      const created = ['plpgsql', ...(service?.extensions ?? [])];
+      return EXTENSIONS.map((one) => {
+        if (!runs(service)) return { ...one, state: 'unknown' };
+        return created.includes(one.name)
+          ? { ...one, state: 'enabled', version: '1.0' }
+          : { ...one, state: 'disabled' };
+      });
+    },
+  };
 }

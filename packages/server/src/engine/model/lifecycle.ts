@@ -2,15 +2,13 @@
 import type { OperationKind } from '@howdah/contract';
 import type { BeginStep, Lifecycle, Seen, Verdict } from '../engine.ts';
 import type { RunStep } from '../run-step.ts';
-import { TRIAL_STEP, UPGRADE_STEPS } from '../upgrade-steps.ts';
-import type { ServiceSpec } from '../spec.ts';
+import { TRIAL_STEP, UPGRADE_STEPS, type ServiceSpec } from '../spec.ts';
 import * as change from './changes.ts';
 import { decide } from './decide.ts';
 import { reachTransition, waitMsOf, type Model, type Reached } from './model.ts';
-import type { NextStep, Situation } from './next-step.ts';
+import { type NextStep, type Situation, STEP, VERIFY_STEPS } from './steps.ts';
 import { adoptPrimary, changePrimary } from './primary.ts';
 import { isPresent, newService, primaryOf, streamingOf, type ModelService } from './state.ts';
-import { STEP, VERIFY_STEPS } from './steps.ts';
 
 /** Whether it accepts connections, whether anything of it exists, and whether it is provisioned. */
 function seenOf(service: ModelService | null): Seen {

@@ -7,10 +7,9 @@ import type { ServiceSpec } from '../spec.ts';
 import * as change from './changes.ts';
 import { successorOf, type Successor } from './decide-ha.ts';
 import { reachTransition, type Model } from './model.ts';
-import type { PrimaryChange } from './next-step.ts';
-import { between } from './random.ts';
+import { type PrimaryChange, STEP } from './steps.ts';
+import { between } from './clock.ts';
 import { primaryOf, streamingOf, type ModelService } from './state.ts';
-import { STEP } from './steps.ts';
 
 /**
  * Makes the recorded primary the one of the service. In turn only: no failover happens until the

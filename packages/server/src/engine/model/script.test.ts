@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { BadScript } from '../simulation.ts';
+import { BadScript } from '../engine.ts';
 import { delayOf, EMPTY_SCRIPT, failureOf, parseScript } from './script.ts';
 
 const attempt = (number: number, failed = 0, serviceId = 'a') =>

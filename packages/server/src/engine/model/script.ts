@@ -10,8 +10,8 @@ import {
   type SimulatedTransition,
 } from '@howdah/contract';
 import { Check, Errors } from 'typebox/value';
-import { BadScript } from '../simulation.ts';
-import { between } from './random.ts';
+import { BadScript } from '../engine.ts';
+import { between } from './clock.ts';
 
 /** The least and the most, in ms. */
 type DelayMs = readonly [number, number];

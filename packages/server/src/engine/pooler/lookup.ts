@@ -1,5 +1,5 @@
 /** The role of a pooler in its server, and the function that gives it verifiers. */
-import { READER_ROLE } from '../statements/reader-role.ts';
+import { READER_ROLE } from '../statements/session.ts';
 
 /** Only a pooler connects with it, which may read the verifiers of others. */
 export const POOLER_ROLE = 'howdah_pooler';

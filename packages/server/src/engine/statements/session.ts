@@ -1,9 +1,24 @@
 /** Opens sessions of the role {@link READER_ROLE}. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, DatabaseError, escapeIdentifier, type ClientConfig } from 'pg';
-import { DATABASE_NAME } from '@howdah/contract';
+import { DATABASE_NAME, ADMIN_ROLE } from '@howdah/contract';
 import { EngineUnavailable, StatementRefused } from '../engine.ts';
-import { MAX_STATEMENTS, READER_ROLE } from './reader-role.ts';
+
+// The role of statements that users send through the API: it may read all data and nothing else
+// (docs/decisions/0021-query.md).
+
+export const READER_ROLE = 'howdah_reader';
+
+/** Statements of all callers together on one server: the other sessions are its users'. */
+export const MAX_STATEMENTS = 10;
+
+/** The disk space that sorts and joins may take. Only a superuser can set this limit. */
+export const TEMP_FILE_LIMIT = '1GB';
+
+/** Why statements cannot use the role. @param owner a user of the service that may become it */
+export const whyTaken = (owner: string): string =>
+  `it has a role ${READER_ROLE} that its user ${owner} made or was granted, and statements need ` +
+  `the name: drop role ${READER_ROLE}`;
 
 /** A server as statements of users reach it. */
 export type StatementServer = Readonly<{
@@ -137,3 +152,64 @@ const HINTS: Readonly<Record<string, (message: string) => string>> = {
     'Its owner opens it: ALTER DATABASE … ALLOW_CONNECTIONS true, in another database. A database ' +
     'whose removal was interrupted is removed by DROP DATABASE.',
 };
+
+// A time limit for work in several parts, such as sessions in all databases of a tenant.
+
+/** @param mostMs of the next part @returns the ms that it has @throws EngineUnavailable */
+export type Within = (mostMs: number) => number;
+
+/**
+ * Gives each part of some work the rest of its time.
+ *
+ * @returns throws EngineUnavailable when no time is left
+ */
+export function withinTime(limitMs: number, now: () => number): Within {
+  const endMs = now() + limitMs;
+  return (mostMs) => {
+    const leftMs = Math.ceil(endMs - now());
+    if (leftMs > 0) return Math.min(leftMs, mostMs);
+    throw new EngineUnavailable(
+      `its databases took longer than ${limitMs / 1000} s; drop those that are not needed, end ` +
+        'sessions that hold locks there, or try again when it has less to do',
+    );
+  };
+}
+
+// Functions of PostgreSQL that everybody may call and that write WAL or files in a transaction that
+// only reads. In a tenant's database they are tsdbadmin's alone, who cannot grant them: a grant to
+// a role that both it and the reader are members of could not be revoked
+// (docs/decisions/0021-query.md). `query.test.ts` classifies the others.
+
+/** `pg_export_snapshot` makes a file with each call. */
+export const WRITERS = ['pg_logical_emit_message', 'pg_export_snapshot'] as const;
+
+const NAMES = `array[${WRITERS.map((name) => `'${name}'`).join(', ')}]::pg_catalog.name[]`;
+
+/** In SQL, of a session of any search path: whether its role may call one of them. */
+export const CAN_WRITE = `exists (
+  select from pg_catalog.pg_proc p
+  where p.pronamespace operator(pg_catalog.=) 'pg_catalog'::pg_catalog.regnamespace
+    and p.proname operator(pg_catalog.=) any (${NAMES})
+    and pg_catalog.has_function_privilege(p.oid, 'execute'))`;
+
+const FOUND = `pronamespace = 'pg_catalog'::regnamespace and proname = any (${NAMES})`;
+
+/**
+ * One statement of a superuser in a database: takes the functions from everybody but tsdbadmin.
+ *
+ * pg_dump shows what differs from the privileges that initdb made: these are as if it had, or each
+ * dump would have errors when it is restored.
+ */
+export const REVOKE_WRITERS = `do $body$
+declare signature text;
+begin
+  perform set_config('allow_system_table_mods', 'on', true);
+  for signature in select oid::regprocedure::text from pg_proc where ${FOUND} loop
+    execute format('revoke all on function %s from public, ${ADMIN_ROLE} cascade', signature);
+    execute format('grant execute on function %s to ${ADMIN_ROLE}', signature);
+  end loop;
+  delete from pg_init_privs where classoid = 'pg_proc'::regclass
+    and objoid in (select oid from pg_proc where ${FOUND});
+  insert into pg_init_privs (objoid, classoid, objsubid, privtype, initprivs)
+    select oid, 'pg_proc'::regclass, 0, 'i', proacl from pg_proc where ${FOUND};
+end $body$`;

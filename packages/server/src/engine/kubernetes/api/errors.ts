@@ -1,6 +1,7 @@
 /** Refusals and failures of the API of a cluster. */
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
+import { EngineUnavailable } from '../../engine.ts';
 
 /** https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/ */
 const STATUS = Type.Object({
@@ -50,4 +51,18 @@ function statusIn(body: string): { message?: string; reason?: string } {
 export function noAnswer(asked: string, cause: unknown): KubeError {
   const why = cause instanceof Error ? cause.message : String(cause);
   return new KubeError(`the cluster cannot ${asked}: no answer from its API: ${why}`, null, null);
+}
+
+// Errors of a cluster's API as users read them: they say nothing of the cluster itself.
+
+export const NO_ANSWER = 'its Kubernetes cluster does not answer';
+
+/** @throws EngineUnavailable for an error of the API; every other error as it is */
+export function throwUnavailable(error: unknown): never {
+  if (!(error instanceof KubeError)) throw error;
+  const why =
+    error.status === null
+      ? NO_ANSWER
+      : `its Kubernetes cluster refuses with the status ${error.status}`;
+  throw new EngineUnavailable(why, { cause: error });
 }

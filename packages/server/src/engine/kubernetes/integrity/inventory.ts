@@ -11,7 +11,7 @@ import {
   LABELS,
   MANAGED,
 } from '../manifests/names.ts';
-import { GATEWAY_NAMESPACE } from '../manifests/route.ts';
+import { GATEWAY_NAMESPACE } from '../service/routes.ts';
 import {
   CLUSTER_OBJECT,
   clusterState,

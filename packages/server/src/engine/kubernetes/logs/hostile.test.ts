@@ -2,11 +2,10 @@
 import { promisify } from 'node:util';
 import { deflateRaw } from 'node:zlib';
 import { expect, test } from 'vitest';
-import { createMemoryLogs } from '../../conformance/memory-logs.ts';
+import { createMemoryLogs } from '../../conformance/memory-records.ts';
 import { answerLog, logLine, type FakeOutput } from './fake-log.testing.ts';
 import { linesIn, MAX_MESSAGE } from './lines.ts';
-import { readLog } from './page.ts';
-import { pack, unpack } from './part.ts';
+import { readLog, pack, unpack } from './page.ts';
 import { readOutput } from './pod-log.ts';
 
 const BEGIN = Date.parse('2026-11-26T10:00:00Z');

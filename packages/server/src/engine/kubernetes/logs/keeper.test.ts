@@ -1,8 +1,8 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { QUIET } from '../../../lib/log.ts';
 import { createRounds } from '../../../lib/rounds.ts';
 import { TUNING } from '../../../lib/tuning.ts';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { LogQuery } from '../../engine.ts';
 import {
   CLUSTER,
@@ -19,12 +19,12 @@ import {
   untilStep,
   type Cloud,
 } from '../engine.testing.ts';
-import { createMemoryLogs } from '../../conformance/memory-logs.ts';
+import { createMemoryLogs } from '../../conformance/memory-records.ts';
 import { server } from '../service/decide.testing.ts';
 import { clusterState } from '../service/observed.ts';
-import { createLogKeeper } from './keeper.ts';
+import { createLogKeeper, isDue, restAfter, type Rest } from './keeper.ts';
 import { logLine, type FakeOutput } from './fake-log.testing.ts';
-import { unpack } from './part.ts';
+import { unpack } from './page.ts';
 
 const BEGIN = Date.parse('2026-11-26T10:00:00Z');
 const QUERY: LogQuery = {
@@ -270,4 +270,30 @@ test('four logs are read at a time, and none while the watch is behind', async (
   const closing = keeper.close();
   for (let n = 0; n < 200; n += 1, await sleep(5)) for (const end of ends.splice(0)) end();
   await Promise.all([closing, ...kept]);
+});
+
+/** The rounds in which a log is read. @param isQuiet by the round */
+function readIn(rounds: number, random: number, isQuiet: (round: number) => boolean): number[] {
+  let rest: Rest | undefined;
+  const read: number[] = [];
+  for (let round = 0; round < rounds; round += 1) {
+    if (!isDue(rest)) continue;
+    read.push(round);
+    rest = restAfter(!isQuiet(round), rest, random);
+  }
+  return read;
+}
+
+test('a log with new lines is read in each round', () => {
+  expect(readIn(5, 0.999, () => false)).toEqual([0, 1, 2, 3, 4]);
+});
+
+test('a quiet log is read ever less often, and at least once in eight rounds', () => {
+  const [often, seldom] = [0, 0.999].map((random) => readIn(40, random, () => true));
+  expect(often).toEqual([0, 2, 5, 10, 15, 20, 25, 30, 35]);
+  expect(seldom).toEqual([0, 2, 6, 14, 22, 30, 38]);
+});
+
+test('a log that is quiet no more is read in each round again', () => {
+  expect(readIn(20, 0.999, (round) => round < 10)).toEqual([0, 2, 6, 14, 15, 16, 17, 18, 19]);
 });

@@ -1,11 +1,10 @@
 import { expect, test } from 'vitest';
-import { createMemoryLogs } from '../../conformance/memory-logs.ts';
+import { createMemoryLogs } from '../../conformance/memory-records.ts';
 import type { LogQuery } from '../../engine.ts';
 import { KubeError } from '../api/errors.ts';
 import { answerLog, logLine, type FakeLogs, type FakeOutput } from './fake-log.testing.ts';
 import { linesIn, type LogLine } from './lines.ts';
-import { parseCursor, readLog } from './page.ts';
-import { pack } from './part.ts';
+import { parseCursor, readLog, pack } from './page.ts';
 
 const ALL: LogQuery = {
   sinceMs: null,

@@ -4,12 +4,15 @@
  * A line is the same in both, so that a cursor is valid wherever its line is by now.
  */
 import { setImmediate } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { deflateRaw, inflateRaw } from 'node:zlib';
 import type { LogEntry } from '@howdah/contract';
+import { Type } from 'typebox';
+import { Value } from 'typebox/value';
 import { BadCursor, type LogPage, type LogQuery } from '../../engine.ts';
-import type { KeptLogs, KeptPart } from '../../kept-logs.ts';
-import { throwUnavailable } from '../unavailable.ts';
+import type { KeptLogs, KeptPart } from '../../records.ts';
+import { throwUnavailable } from '../api/errors.ts';
 import { linesIn, stampOf, type LogLine } from './lines.ts';
-import { unpack } from './part.ts';
 import { readOutput, type Extent, type LogSource, type Output, type Pod } from './pod-log.ts';
 
 /** Read of an output for one page, from its end. */
@@ -26,9 +29,9 @@ const PARTS_AT_A_TIME = 100;
 const STAMPED_WITHIN_MS = 60_000;
 
 /** The log of a server. @param pod that it has now; null: none */
-export type ServerLog = Readonly<{ id: string; server: number; pod: Pod | null }>;
+type ServerLog = Readonly<{ id: string; server: number; pod: Pod | null }>;
 
-export type LogReach = Readonly<{ kube: LogSource; kept: KeptLogs }>;
+type LogReach = Readonly<{ kube: LogSource; kept: KeptLogs }>;
 
 /** @throws BadCursor, EngineUnavailable */
 export async function readLog(
@@ -100,7 +103,7 @@ type PartsAsked = Readonly<{
 type PartAsked = KeptPart & Readonly<{ below: string | null }>;
 
 /** The parts that have lines of a page, newest first. */
-export function partsOf(
+function partsOf(
   parts: readonly KeptPart[],
   { query: { sinceMs, untilMs }, before, pod: current, border }: PartsAsked,
 ): PartAsked[] {
@@ -164,7 +167,7 @@ function createPage(query: LogQuery, before: Position | null) {
 }
 
 /** A line, by its stamp, its pod, and its number among those of that stamp, newest first. */
-export type Position = Readonly<{ at: string; pod: string; nth: number }>;
+type Position = Readonly<{ at: string; pod: string; nth: number }>;
 
 /** Pods follow each other: none is read that is newer than that of the page before. */
 const isAfter = ({ at, pod, nth }: Position, before: Position): boolean =>
@@ -190,4 +193,57 @@ function isMatch({ message, severity, timestamp }: LogEntry, query: LogQuery): b
     (severities.length === 0 || severities.includes(severity)) &&
     search.every((part) => text.includes(part.toLowerCase()))
   );
+}
+
+// Parts of kept logs: compressed JSON lines, the oldest first.
+
+/** Kept of one server at a time, as JSON. The last line may go beyond it: 64 KiB, escaped. */
+const PART_BYTES = 512 * 1024;
+const MAX_BYTES = 1024 * 1024;
+
+const deflate = promisify(deflateRaw);
+const inflate = promisify(inflateRaw);
+
+const KEPT_LINE = Type.Tuple([
+  Type.String({ pattern: '^[0-9]{19}$' }),
+  Type.Object({ timestamp: Type.String(), severity: Type.String(), message: Type.String() }),
+]);
+
+/** A part of the newest lines, as many as it holds; null: there are none. */
+export async function pack(
+  newestFirst: Iterable<LogLine>,
+): Promise<(Omit<KeptPart, 'id' | 'pod'> & Readonly<{ lines: Buffer }>) | null> {
+  const texts: string[] = [];
+  let [from, until, bytes] = ['', '', 0];
+  for (const { at, entry } of newestFirst) {
+    const text = JSON.stringify([at, entry]);
+    texts.push(text);
+    until ||= at;
+    from = at;
+    bytes += Buffer.byteLength(text);
+    if (bytes >= PART_BYTES) break;
+    if (texts.length % LINES_PER_TURN === 0) await setImmediate();
+  }
+  if (texts.length === 0) return null;
+  return { from, until, lines: await deflate(texts.toReversed().join('\n')) };
+}
+
+/** @returns the lines, newest first, and their bytes; a part that cannot be read has no lines */
+export async function unpack(
+  lines: Buffer,
+): Promise<Readonly<{ lines: readonly LogLine[]; bytes: number }>> {
+  try {
+    const text = await inflate(lines, { maxOutputLength: MAX_BYTES });
+    const read = text.toString('utf8').split('\n').flatMap(lineIn);
+    return { lines: read.toReversed(), bytes: text.length };
+  } catch {
+    return { lines: [], bytes: MAX_BYTES };
+  }
+}
+
+function lineIn(text: string): LogLine[] {
+  const parsed: unknown = JSON.parse(text);
+  if (!Value.Check(KEPT_LINE, parsed)) return [];
+  const [at, entry] = parsed;
+  return [{ at, entry }];
 }

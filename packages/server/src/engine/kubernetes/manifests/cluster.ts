@@ -27,14 +27,21 @@ import {
   namespaceOf,
   passwordSecret,
   replicationSecret,
+  readerSecret,
+  poolerName,
 } from './names.ts';
 import { CONTROL_SQL, controlRole, networkRules, trafficPolicy } from './networks.ts';
-import { POOLER_DATABASE_SQL, POOLER_SQL, POOLER_TEMPLATE_SQL, poolerRole } from './pooler-role.ts';
-import { READER_DATABASE_SQL, READER_SQL, READER_TEMPLATE_SQL, readerRole } from './reader.ts';
 import { archiverOf, pointInTimeOf } from './object-store.ts';
 import { walVolumeGb } from './parameters.ts';
 import { nodesOf, priorityOf, pullsOf, spreadOf } from './placement.ts';
 import { backupsOf, recoveryOf } from './snapshots.ts';
+import {
+  MAX_STATEMENTS,
+  READER_ROLE,
+  TEMP_FILE_LIMIT,
+  REVOKE_WRITERS,
+} from '../../statements/session.ts';
+import { lookupStatements, POOLER_ROLE, POOLER_SCHEMA } from '../../pooler/lookup.ts';
 
 /** The annotation by which a Cluster is stopped, with its volumes kept. */
 export const HIBERNATION = 'cnpg.io/hibernation';
@@ -421,3 +428,66 @@ export function servicesOf(
     additional: [{ selectorType, updateStrategy: 'patch', serviceTemplate }],
   };
 }
+
+// The role of statements that users send through the API. CloudNativePG keeps it as the Cluster has
+// it (docs/cloudnativepg.md, fact 23). The properties that a managed role cannot have are made with
+// the data.
+
+/** Two more than statements: one ends another session from outside, one reads figures. */
+const SESSIONS = MAX_STATEMENTS + 2;
+
+/** The role as a Cluster has it. */
+function readerRole(id: string): object {
+  return {
+    name: READER_ROLE,
+    ensure: 'present',
+    login: true,
+    bypassrls: true,
+    connectionLimit: SESSIONS,
+    inRoles: ['pg_read_all_data'],
+    passwordSecret: { name: readerSecret(id) },
+  };
+}
+
+/** SQL that a superuser runs once in a new server, before the database of users is made. */
+const READER_SQL: readonly string[] = [
+  `create role ${READER_ROLE}`,
+  `alter role ${READER_ROLE} set temp_file_limit = '${TEMP_FILE_LIMIT}'`,
+];
+/** The same in the database that all others are copies of. */
+const READER_TEMPLATE_SQL: readonly string[] = [REVOKE_WRITERS];
+/** The same in the database of users, which its owner may close to everybody else. */
+const READER_DATABASE_SQL: readonly string[] = [
+  `grant connect on database ${DATABASE_NAME} to ${READER_ROLE}`,
+];
+
+// The role of a pooler in its server. CloudNativePG keeps it as the Cluster has it
+// (docs/cloudnativepg.md, fact 23). The function that it calls is made with the data: it shows
+// verifiers, so it belongs to the superuser.
+
+/** The role as a Cluster has it: it may log in, and nothing else. */
+function poolerRole(id: string): object {
+  return {
+    name: POOLER_ROLE,
+    ensure: 'present',
+    login: true,
+    passwordSecret: { name: poolerName(clusterName(id)) },
+  };
+}
+
+/** SQL that a superuser runs once in a new server: no user can make a role of this name then. */
+const POOLER_SQL: readonly string[] = [`create role ${POOLER_ROLE}`];
+/** The same in the database that all others are copies of: users may make theirs again. */
+export const POOLER_TEMPLATE_SQL: readonly string[] = [
+  `do $body$
+begin
+  -- The name of the schema is reserved.
+  perform set_config('allow_system_table_mods', 'on', true);
+  create schema ${POOLER_SCHEMA};
+  ${lookupStatements().join(';\n  ')};
+end $body$`,
+];
+/** The same in the database of users, which its owner may close to everybody else. */
+const POOLER_DATABASE_SQL: readonly string[] = [
+  `grant connect on database ${DATABASE_NAME} to ${POOLER_ROLE}`,
+];

@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { DATABASE_NAME } from '@howdah/contract';
-import { READER_ROLE } from '../../statements/reader-role.ts';
+import { READER_ROLE } from '../../statements/session.ts';
 import { controlSecret } from './names.ts';
 
 /**

@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto';
 import type { Placement } from '@howdah/contract';
 import { hostRules, poolerConf, poolLimits } from '../../pooler/conf.ts';
 import { POOLER_ROLE } from '../../pooler/lookup.ts';
-import { READER_ROLE } from '../../statements/reader-role.ts';
+import { READER_ROLE } from '../../statements/session.ts';
 import type { Manifest } from '../api/client.ts';
 import { KINDS } from '../api/kinds.ts';
 import { listeningAt, type RegionSettings } from './cluster.ts';

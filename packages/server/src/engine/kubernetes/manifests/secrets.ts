@@ -1,7 +1,7 @@
 /** The secrets of services. */
 import { ADMIN_ROLE } from '@howdah/contract';
 import { POOLER_ROLE } from '../../pooler/lookup.ts';
-import { READER_ROLE } from '../../statements/reader-role.ts';
+import { READER_ROLE } from '../../statements/session.ts';
 import type { Manifest } from '../api/client.ts';
 import { KINDS } from '../api/kinds.ts';
 import {

@@ -1,23 +1,34 @@
 /** One step of a service towards its spec, or towards its removal. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { BeginStep, Seen, Verdict } from '../../engine.ts';
+import { type BeginStep, type Seen, type Verdict, EngineUnavailable } from '../../engine.ts';
 import type { ServiceSpec } from '../../spec.ts';
 import { KINDS, type Place } from '../api/kinds.ts';
 import { FENCED, FENCED_ALL } from '../manifests/cluster.ts';
-import { AWAITED, clusterName, setName } from '../manifests/names.ts';
+import { AWAITED, clusterName, setName, namespaceOf } from '../manifests/names.ts';
 import { nameOf } from '../storage-classes.ts';
 import type { Region } from '../region.ts';
-import { askWhetherItAnswers } from './challenge.ts';
+import { askWhetherItAnswers, askChallenge, saltOf } from './challenge.ts';
 import { newestSnapshot } from './backup-state.ts';
 import { isRestartAsked } from './change.ts';
 import { requestPrimary, runDrill } from './change-primary.ts';
-import { connect } from './connect.ts';
 import { decide, type Known, type Step } from './decide.ts';
 import { mayHaveSnapshot } from './fork.ts';
 import { whyNotFollowing } from './follow.ts';
-import { placesIn, writeObjects } from './objects.ts';
-import { changesToTakeBack, noteChanges, writeCluster } from './written.ts';
-import { PROVISIONED, STOPPED_BY_MOVE, type ClusterState, type Observed } from './observed.ts';
+import {
+  placesIn,
+  writeObjects,
+  writeSetObjects,
+  changesToTakeBack,
+  noteChanges,
+  writeCluster,
+} from './objects.ts';
+import {
+  PROVISIONED,
+  STOPPED_BY_MOVE,
+  type ClusterState,
+  type Observed,
+  VOLUME_FULL,
+} from './observed.ts';
 import {
   knownPooler,
   limitPooler,
@@ -27,8 +38,6 @@ import {
   stopPooler,
 } from './pooler.ts';
 import { writeRoute } from './routes.ts';
-import { waitFor } from './wait-for.ts';
-import { writeSetObjects } from './set-objects.ts';
 import {
   endOriginSnapshot,
   findOriginBackup,
@@ -51,7 +60,9 @@ import {
   OBSTACLE_MS,
   overdue,
   STEP_MS,
+  waitForCluster,
 } from './verdicts.ts';
+import { readOutput, type Extent, type LogSource } from '../logs/pod-log.ts';
 
 /** Makes one step towards the spec. */
 export async function convergeOnce(
@@ -394,4 +405,97 @@ function seenOf({ reached, failovers }: Region, id: string, { cluster, servers }
     present: cluster !== null || servers.length > 0,
     provisioned: cluster?.provisioned ?? false,
   };
+}
+
+// The step `connect`: PostgreSQL answers at the endpoint of a service.
+
+/**
+ * Has PostgreSQL answer at the endpoint, of a new service with its first password: before the
+ * operator sets that, a fork lets in with the password of its parent.
+ *
+ * @throws EngineUnavailable with the reason
+ */
+async function connect(
+  { authority }: Region,
+  { endpoint, firstVerifier, provisioned, allowedNetworks }: ServiceSpec,
+  isProvisioned: boolean,
+): Promise<void> {
+  const challenge = await askChallenge(endpoint, authority.certificatePem).catch(
+    (error: unknown) => {
+      if (allowedNetworks === null || !(error instanceof EngineUnavailable)) throw error;
+      throw new EngineUnavailable(`${error.message}${ONE_NODE}`, { cause: error });
+    },
+  );
+  if (challenge.kind === 'disallowed' && allowedNetworks === null)
+    throw new EngineUnavailable('PostgreSQL has not loaded yet that all networks are allowed');
+  if (provisioned || isProvisioned || firstVerifier === null || challenge.kind === 'disallowed')
+    return;
+  if (challenge.salt !== saltOf(firstVerifier))
+    throw new EngineUnavailable('CloudNativePG has not set its password yet');
+}
+
+const ONE_NODE =
+  '; a service with allowed networks answers at the node of its primary only, and its pooler at ' +
+  'that of its pod, so the host of the region must lead to those';
+
+// The steps that are CloudNativePG's: how long they may take, and why they do not end.
+
+/** A copy of a parent's data may take longer, by this for each gigabyte of the volume. */
+const COPY_GIGABYTE_MS = 20_000;
+
+/** Waits for what CloudNativePG does, and fails the step once that lasts too long. */
+async function waitFor(
+  region: Pick<Region, 'kube' | 'waiting' | 'answers'>,
+  spec: ServiceSpec & { readonly projectId: string },
+  { what, why, isObstacle, waitMs }: Extract<Step, { kind: 'wait' }>,
+  seen: Seen,
+): Promise<Verdict> {
+  const limitMs = isObstacle ? OBSTACLE_MS : limitOf(spec);
+  const verdict = (reason: string): Verdict =>
+    waitForCluster(region, spec.id, what, limitMs, { seen, why: reason, waitMs });
+  const first = verdict(why);
+  if (first.outcome !== 'failed') return first;
+  return verdict(await explainCrash(region.kube, namespaceOf(spec.projectId), why));
+}
+
+/** How long CloudNativePG may take for a step. */
+const limitOf = (spec: ServiceSpec): number => {
+  const { origin, set, move, recovery, provisioned, storageGb } = spec;
+  const isCopied = origin !== null || set !== null || move?.as === 'copy';
+  const isLong = recovery !== null || (isCopied && !provisioned);
+  return STEP_MS + (isLong ? storageGb * COPY_GIGABYTE_MS : 0);
+};
+
+// Why a server ends again and again, where only its log has the reason.
+
+const CRASHED = /^pod (\S+): CrashLoopBackOff\b/;
+/**
+ * The texts of ENOSPC and of EDQUOT. A volume that is limited by a quota has the latter, for which
+ * CloudNativePG has no exit status (docs/cloudnativepg.md, fact 42).
+ */
+const NO_SPACE = /No space left on device|Disk quota exceeded/;
+const LAST: Extent = { lines: 100, bytes: 64 * 1024 };
+/** The node may not answer, and the step is shown without the reason then. */
+const WITHIN_MS = 5000;
+
+/**
+ * @param why an obstacle of the service
+ * @returns it, or that the volume is full. Users can write to the log, so nothing else depends on it
+ */
+export async function explainCrash(
+  kube: LogSource,
+  namespace: string,
+  why: string,
+): Promise<string> {
+  const name = CRASHED.exec(why)?.[1];
+  if (name === undefined) return why;
+  const signal = AbortSignal.timeout(WITHIN_MS);
+  // A container that waits for its next start has the output of the last one.
+  const asked = { previous: false, since: null, extent: LAST, signal };
+  try {
+    const { text } = await readOutput(kube, { namespace, name, tag: '' }, asked);
+    return NO_SPACE.test(text) ? `pod ${name}: ${VOLUME_FULL}` : why;
+  } catch {
+    return why;
+  }
 }

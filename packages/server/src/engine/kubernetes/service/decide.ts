@@ -13,7 +13,7 @@ import {
   decidePoolerStop,
   type KnownPooler,
   type PoolerStep,
-} from './decide-pooler.ts';
+} from './pooler-state.ts';
 import { changeOf, isRestartAsked, restartWhy, type Change } from './change.ts';
 import {
   boundAs,
@@ -23,13 +23,12 @@ import {
   type Desired,
   type Placed,
 } from './desired.ts';
-import { decideSnapshot, type ForkStep } from './decide-fork.ts';
 import { fewOf } from './foreign-fields.ts';
-import { sourceOf, whyNotCopied } from './fork.ts';
+import { sourceOf, whyNotCopied, isStopped } from './fork.ts';
 import type { ClusterState, Observed, ServerState } from './observed.ts';
-import { desiredOfSet } from './set-desired.ts';
 import { STEPS, switchoverIn, switchOverTo } from './steps.ts';
-import { wait, type Wait } from './wait.ts';
+import { loadedLibraries } from '../../../domain/postgres/extension-rules.ts';
+import { largestOf, limitsOf, type Limits } from './limits.ts';
 
 /** The phase of a Cluster with nothing left to do, in the words of CloudNativePG. */
 export const HEALTHY = 'Cluster in healthy state';
@@ -254,7 +253,7 @@ function decideCreateSet(
  * when its pod is replaced anyway: nobody's sessions end since an administrator sets a store. It
  * never loses it, also while the cluster does not say what it has, or what was desired.
  */
-export function archives(
+function archives(
   before: Desired | null,
   { canArchive, hasArchive }: Pick<Known, 'canArchive' | 'hasArchive'>,
   desired: Desired,
@@ -417,3 +416,117 @@ export function phaseOf({ phase, phaseReason }: ClusterState): string {
   const reason = phaseReason === null ? '' : ` (${phaseReason})`;
   return `CloudNativePG: ${phase ?? 'no answer yet'}${reason}`;
 }
+
+// The desired state of a read replica set, which depends on the service that it follows.
+
+/**
+ * @param parent the Cluster of the service that it follows; null: there is none
+ * @param before what was written of the set; null: nothing
+ */
+export function desiredOfSet(
+  spec: ServiceSpec,
+  { parent: id, nodes, purpose }: ReplicaSet,
+  parent: ClusterState | null,
+  before: Desired | null,
+): Desired {
+  const { reader: _reader, control: _control, ...desired } = desiredOf(spec);
+  const followed = parent?.desired ?? null;
+  return {
+    ...desired,
+    major: followed?.major ?? spec.major,
+    replicas: nodes - 1,
+    // Its data grows with that of the service, and no volume shrinks.
+    storageGb: Math.max(spec.storageGb, followed?.storageGb ?? 0, before?.storageGb ?? 0),
+    set: { parent: id, purpose, limits: limitsOfSet(spec, followed, before?.set?.limits ?? {}) },
+  };
+}
+
+/** Never less than before: the service may have the larger ones for some time yet. */
+function limitsOfSet(spec: ServiceSpec, followed: Desired | null, before: Limits): Limits {
+  const preload = loadedLibraries(spec);
+  const own = limitsOf({ ...spec, preload, size: spec.size === 'shared' ? null : spec.size });
+  return largestOf([own, followed === null ? {} : limitsOf(followed), before]);
+}
+
+// How a fork of now gets the data of its parent: by a snapshot of its volume, which takes the same
+// time for any size, and after which the fork needs its parent no more. That of a running parent is
+// a backup. Without a class for snapshots, or without success, a running parent is copied.
+
+type ForkStep =
+  /** Takes a snapshot of the volume of the parent's primary. */
+  | Readonly<{ kind: 'snapshot'; name: string; parent: string; primary: number }>
+  /** Has the operator take one of the parent while it runs. */
+  | Readonly<{ kind: 'backUp'; name: string; parent: string; primary: number }>
+  /** The snapshot is taken, or it cannot be; `of` says what has the name of the step. */
+  | Readonly<{ kind: 'taken'; name: string; of: 'volume' | 'backup'; detail: string }>;
+
+type Parent = Pick<Observed, 'parent' | 'whyNoBackup'>;
+
+/** @returns null: there is nothing left to take; the fork can be made */
+function decideSnapshot(
+  id: string,
+  { parent, snapshot, backup, whyNoBackup }: Parent & Pick<Observed, 'snapshot' | 'backup'>,
+  snapshotClass: string | null,
+): ForkStep | Wait | null {
+  const taken = (of: 'volume' | 'backup', detail: string): ForkStep => ({
+    kind: 'taken',
+    name: STEPS.snapshot,
+    of,
+    detail,
+  });
+  const why = whyNotCopied(id, parent);
+  const failure = backup?.problem ?? null;
+  if (snapshot === null && failure !== null && backup?.isAwaited === true)
+    return taken('backup', `none of ${id}, which is copied if it runs: ${failure}`);
+  const found = snapshot ?? (failure === null ? backup : null);
+  if (found !== null) {
+    const obstacle = snapshot === null ? why : snapshot.problem;
+    if (!found.ready)
+      return wait(STEPS.snapshot, obstacle ?? 'it is being taken', obstacle !== null, TAKING_MS);
+    const of = snapshot === null ? 'backup' : 'volume';
+    const detail = `of the volume of ${id}${of === 'backup' ? ', which runs' : ''}`;
+    return found.isAwaited ? taken(of, detail) : null;
+  }
+  const isWhole = parent !== null && isStopped(parent) && parent.walClass === null;
+  const primary = isWhole ? parent.primary : null;
+  if (snapshotClass !== null && primary !== null)
+    return { kind: 'snapshot', name: STEPS.snapshot, parent: id, primary };
+  if (why !== null) return wait(STEPS.create, why, true);
+  if (backup !== null || snapshotClass === null || whyNoBackup !== null) return null;
+  if (parent === null || parent.primary === null || parent.isChangingPrimary)
+    return wait(STEPS.snapshot, `the primary of its parent ${id} is changing`, false, TAKING_MS);
+  return { kind: 'backUp', name: STEPS.snapshot, parent: id, primary: parent.primary };
+}
+
+/** How soon a snapshot is looked at again, beside the events of backups. */
+const TAKING_MS = 1000;
+
+/** Whether a fork begins with a snapshot. */
+export const beginsWithSnapshot = ({
+  parent,
+  whyNoBackup,
+  snapshotClass,
+}: Parent & Readonly<{ snapshotClass: string | null }>): boolean =>
+  snapshotClass !== null && parent !== null && (isStopped(parent) || whyNoBackup === null);
+
+// The verdict of a decision that nothing can be done yet.
+
+/** `what`: the step that has not ended; `isObstacle`: it cannot end by itself. */
+type Wait = Readonly<{
+  kind: 'wait';
+  what: string;
+  why: string;
+  isObstacle: boolean;
+  waitMs: number;
+}>;
+
+/** How soon a Cluster that changes is looked at again, beside the events of watches. */
+const SOON_MS = 200;
+
+const wait = (what: string, why: string, isObstacle = false, waitMs = SOON_MS): Wait => ({
+  kind: 'wait',
+  what,
+  why,
+  isObstacle,
+  waitMs,
+});

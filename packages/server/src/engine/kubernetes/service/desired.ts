@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { PlacementSchema, SET_PURPOSES, StringEnum, type Placement } from '@howdah/contract';
 import { Type, type Static } from 'typebox';
 import { Value } from 'typebox/value';
-import { loadedLibraries } from '../../../domain/postgres/extensions-of.ts';
+import { loadedLibraries } from '../../../domain/postgres/extension-rules.ts';
 import type { ServiceSpec } from '../../spec.ts';
 
 const DESIRED = Type.Object({

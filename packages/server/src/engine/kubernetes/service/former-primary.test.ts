@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { LOOSE, server, up } from './decide.testing.ts';
-import { createReturns, heldBackIn } from './former-primary.ts';
+import { createReturns, heldBackIn } from './failovers.ts';
 import type { ClusterState } from './observed.ts';
 
 const servers = [server(0, { isHeldBack: true }), server(1)];

@@ -5,12 +5,12 @@ import {
   extensionsOf,
   loadedExtensions,
   loadedLibraries,
-} from '../../../domain/postgres/extensions-of.ts';
+} from '../../../domain/postgres/extension-rules.ts';
 import { serverSettings } from '../../../domain/postgres/settings.ts';
 import { newPassword } from '../../../lib/ids.ts';
 import { issueServerCertificate } from '../../../lib/tls.ts';
 import type { ServiceSpec } from '../../spec.ts';
-import { REVOKE_WRITERS } from '../../statements/writers.ts';
+import { REVOKE_WRITERS } from '../../statements/session.ts';
 import type { Kube, Manifest } from '../api/client.ts';
 import { KubeError } from '../api/errors.ts';
 import { KINDS, type Kind, type Place } from '../api/kinds.ts';
@@ -31,12 +31,13 @@ import {
   passwordSecret,
   poolerName,
   readerSecret,
+  setName,
 } from '../manifests/names.ts';
 import { NETWORKS_SETTING, networksVersion } from '../manifests/networks.ts';
 import { ARCHIVE_TIMEOUT } from '../manifests/object-store.ts';
 import { clusterParameters, keptWal, RETRY } from '../manifests/parameters.ts';
 import { pullSecret, pullSecretManifest } from '../manifests/placement.ts';
-import { publicEndpoint } from '../manifests/route.ts';
+import { publicEndpoint } from './routes.ts';
 import {
   authorityManifest,
   certificateManifest,
@@ -51,7 +52,11 @@ import { restartWhy } from './change.ts';
 import { restartMarkOf, writeDesired, type Desired } from './desired.ts';
 import { asSettings, limitsOfAnySize } from './limits.ts';
 import { writeObjectStore } from './object-store.ts';
-import { SNAPSHOT_OBJECT, type SnapshotObject } from './observed.ts';
+import { SNAPSHOT_OBJECT, type SnapshotObject, type ClusterState } from './observed.ts';
+import { settingsOfPurpose } from '../../../domain/replica-set.ts';
+import { EngineUnavailable } from '../../engine.ts';
+import { setManifest } from '../manifests/set.ts';
+import { changedFields } from './foreign-fields.ts';
 
 const ANY_OBJECT = Type.Object({
   metadata: Type.Object({ name: Type.String(), namespace: Type.String() }),
@@ -98,11 +103,11 @@ export async function writeObjects(
 }
 
 /** The Cluster of a service in some desired state. */
-export const serviceManifest: ManifestOf = (region, spec, desired) =>
+const serviceManifest: ManifestOf = (region, spec, desired) =>
   clusterManifest(clusterInput(region, spec, spec.projectId, desired));
 
 /** Makes the manifest of a Cluster, be it that of a service or of a read replica set. */
-export type ManifestOf = (
+type ManifestOf = (
   region: Region,
   spec: ServiceSpec & { readonly projectId: string },
   desired: Desired,
@@ -154,7 +159,7 @@ function clusterInput(region: Region, spec: ServiceSpec, projectId: string, desi
 }
 
 /** The place of a Cluster in the form of its manifest. */
-export const placeOf = ({ placement, pulls, walClass }: Desired) => ({
+const placeOf = ({ placement, pulls, walClass }: Desired) => ({
   placement: placement ?? {},
   pulls: pulls === true,
   walClass: walClass ?? null,
@@ -177,7 +182,7 @@ export async function writePullSecret(
  * The image of the servers of a Cluster. A newer one of the region begins with a start that is due
  * anyway.
  */
-export function imageFor(
+function imageFor(
   { settings: { code, images }, cache }: Region,
   id: string,
   major: number,
@@ -202,7 +207,7 @@ const goesOn = (before: Desired | null, desired: Desired): boolean =>
 type Named = Readonly<{ name: string; id: string; projectId: string }>;
 
 /** Issues a certificate once: `certificates.ts` renews it. */
-export async function ensureCertificate(region: Region, named: Named): Promise<void> {
+async function ensureCertificate(region: Region, named: Named): Promise<void> {
   const { name, projectId } = named;
   if (!(await exists(region.kube, placesIn(projectId)(KINDS.secret, certificateSecret(name)))))
     await writeCertificate(region, named);
@@ -318,3 +323,128 @@ export async function listPlaces(
 type Listed = Readonly<{ metadata: Readonly<{ name: string; namespace: string }> }>;
 const placesOf = (kind: Kind, objects: readonly Listed[]) =>
   objects.map(({ metadata: { namespace, name } }) => ({ kind, namespace, name }));
+
+// Writes the objects of a read replica set. Each call can be repeated.
+
+/**
+ * Writes what the servers of a set need beside its Cluster.
+ *
+ * @throws EngineUnavailable while volumes of before are being deleted
+ */
+export async function writeSetObjects(region: Region, id: string, projectId: string) {
+  const name = setName(id);
+  if (region.cache.cluster(id) === null) await refuseOldVolumes(region, name);
+  await ensureCertificate(region, { name, id, projectId });
+}
+
+/** The Cluster of a set in some desired state. */
+const setManifestOf: ManifestOf = (region, spec, desired) => {
+  const { settings, readLagLimit } = region;
+  const { id, projectId, size } = spec;
+  const { major, set, storageGb } = desired;
+  if (set === undefined || major === null)
+    throw new Error(`no service or no major version is recorded for the set ${id}`);
+  const networks = desired.networks ?? null;
+  const isPooled = desired.pooled === true;
+  const server = serverSettings({ size, major, extensions: loadedExtensions(spec), storageGb });
+  return setManifest({
+    id,
+    projectId,
+    region: settings,
+    image: imageFor(region, id, major, desired),
+    ...placeOf(desired),
+    bound: desired.bound === true,
+    size,
+    storageGb,
+    running: desired.running,
+    nodePort: settings.domain === null ? spec.endpoint.port : null,
+    parameters: {
+      ...clusterParameters(server),
+      ...asSettings(set.limits),
+      ...(set.purpose === undefined ? {} : settingsOfPurpose(set.purpose)),
+      wal_keep_size: keptWal(storageGb),
+      ...RETRY,
+      [NETWORKS_SETTING]: networksVersion(networks, isPooled),
+    },
+    preload: loadedLibraries(spec),
+    networks,
+    isPooled,
+    restartMark: restartMarkOf(desired),
+    desired: writeDesired(desired),
+    parent: set.parent,
+    nodes: 1 + desired.replicas,
+    maximumLagBytes: readLagLimit.bytes,
+  });
+};
+
+/** A new Cluster would take over the volumes that one of its name had. */
+async function refuseOldVolumes({ kube }: Region, name: string): Promise<void> {
+  const volumes = await listPlaces(kube, KINDS.claim, { [CLUSTER_LABEL]: name });
+  for (const volume of volumes) await kube.remove(volume);
+  if (volumes.length > 0) throw new EngineUnavailable('its volumes of before are being deleted');
+}
+
+// Writes the Cluster of a service or a set, and finds fields that others have changed since.
+
+type Owned = ServiceSpec & { readonly projectId: string };
+
+const manifestOf = (region: Region, spec: Owned, desired: Desired) =>
+  (spec.set === null ? serviceManifest : setManifestOf)(region, spec, desired);
+
+/** @param fields of others: they are `left`, or `taken back` */
+export async function writeCluster(
+  region: Region,
+  spec: Owned,
+  desired: Desired,
+  fields: 'left' | 'taken back',
+): Promise<void> {
+  if (fields === 'taken back') region.takenBack.set(spec.id, spec.restarts);
+  const name = spec.set === null ? clusterName(spec.id) : setName(spec.id);
+  const place = placesIn(spec.projectId)(KINDS.cluster, name);
+  const manifest = manifestOf(region, spec, desired);
+  const first = withImageOfBefore(region, spec, desired, manifest);
+  if (first !== null) await region.kube.apply(place, first, fields);
+  region.cache.put(await region.kube.apply(place, manifest, fields));
+}
+
+/**
+ * The manifest of all else that changes beside the image of a Cluster. CloudNativePG refuses a
+ * change of the image that changes parameters too (docs/cloudnativepg.md, fact 44), so the image is
+ * written afterwards, at once. A stopped service stays so until then: no server starts with the
+ * image of before.
+ *
+ * @returns null: it is new, or its image does not change
+ */
+function withImageOfBefore(
+  region: Region,
+  spec: Owned,
+  desired: Desired,
+  { spec: wanted }: Manifest,
+): Manifest | null {
+  const before = region.cache.cluster(spec.id);
+  const image = before?.image ?? null;
+  if (before === null || image === null || Object(wanted).imageName === image) return null;
+  const running = before.desired?.running ?? desired.running;
+  const manifest = manifestOf(region, spec, { ...desired, running });
+  return { ...manifest, spec: { ...Object(manifest['spec']), imageName: image } };
+}
+
+/** The fields that others have set to other values than the last write had, as texts. */
+function changesIn(region: Region, spec: Owned, cluster: ClusterState | null): string[] {
+  if (cluster === null || cluster.desired === null || cluster.foreign.length === 0) return [];
+  return changedFields(cluster.foreign, manifestOf(region, spec, cluster.desired)['spec']);
+}
+
+/**
+ * Those that a restart takes back. It does so once: another program may set them again at once, and
+ * two programs must not go on against each other.
+ */
+export const changesToTakeBack = (region: Region, spec: Owned, cluster: ClusterState | null) =>
+  region.takenBack.get(spec.id) === spec.restarts ? [] : changesIn(region, spec, cluster);
+
+/** Has the service warn of them, or warn no more. */
+export function noteChanges(region: Region, spec: Owned, cluster: ClusterState | null): void {
+  const changes = changesIn(region, spec, cluster);
+  if (changes.length > 0) region.changedByOthers.set(spec.id, changes);
+  else region.changedByOthers.delete(spec.id);
+}

@@ -1,8 +1,8 @@
 /** Starts and stops the pooler of a service. Each call can be repeated. */
-import { Type } from 'typebox';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { loadedExtensions } from '../../../domain/postgres/extensions-of.ts';
+import { Type } from 'typebox';
+import { loadedExtensions } from '../../../domain/postgres/extension-rules.ts';
 import { serverSettings } from '../../../domain/postgres/settings.ts';
 import { isIssuedBy, issueClientCertificate } from '../../../lib/tls.ts';
 import { EngineUnavailable } from '../../engine.ts';
@@ -19,15 +19,14 @@ import {
   setName,
 } from '../manifests/names.ts';
 import { poolerManifests, type PoolerManifests } from '../manifests/pooler.ts';
-import { routePlace } from '../manifests/route.ts';
+import { routePlace, writeRoute } from './routes.ts';
 import { poolerCertificateManifest } from '../manifests/secrets.ts';
 import type { Region } from '../region.ts';
 import { serverOf } from '../statements.ts';
 import { askChallenge } from './challenge.ts';
-import { mustRun, type KnownPooler } from './decide-pooler.ts';
+import { mustRun, type KnownPooler } from './pooler-state.ts';
 import { placesIn } from './objects.ts';
 import type { ClusterState } from './observed.ts';
-import { writeRoute } from './routes.ts';
 import { STEPS } from './steps.ts';
 
 type Owned = ServiceSpec & { readonly projectId: string };

@@ -1,9 +1,8 @@
 /** Endpoints with a domain, and what the gateway and clients find there. */
 import { expect, test } from 'vitest';
 import { listeningAt } from '../manifests/cluster.ts';
-import { publicEndpoint, routeManifest, routePlace, routeTarget } from '../manifests/route.ts';
+import { publicEndpoint, routeManifest, routePlace, routeTarget, endpointOf } from './routes.ts';
 import { hostsOf } from './objects.ts';
-import { endpointOf } from './routes.ts';
 
 const ID = 'abcdefghij';
 const DOMAIN = { host: 'db.example.com', domain: 'db.example.com' };

@@ -4,11 +4,10 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { ServiceSpec } from '../../spec.ts';
 import { setManifest } from '../manifests/set.ts';
-import { decide, type Known } from './decide.ts';
+import { decide, type Known, desiredOfSet } from './decide.ts';
 import { name, NOTHING, PAUSED, REACHED, server, SPEC, UNREACHED, up } from './decide.testing.ts';
 import { desiredOf, restartMarkOf, writeDesired } from './desired.ts';
 import type { ClusterState, Observed } from './observed.ts';
-import { desiredOfSet } from './set-desired.ts';
 
 const PARENT = 'klmno67890';
 const FOLLOWS = { parent: PARENT, nodes: 2, purpose: 'reports' } as const;

@@ -1,10 +1,10 @@
 /** `howdah doctor`: what the machine has, what is missing, and the command that adds it. */
-import { statfs } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { statfs, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { ADDONS_OF_TYPE, OLDEST_PG_VERSION, SERVICE_TYPES, type Finding } from '@howdah/contract';
+import type { ClientConfig } from 'pg';
 import { lookUpPgBackRest, PGBACKREST_REMEDY } from '../../../repository/pgbackrest.ts';
 import { offMachineOf } from '../capabilities.ts';
-import { capacityFinding } from './capacity.ts';
 import { CLONE_COST, probeCloneMethod } from '../host/clone.ts';
 import {
   fileSystemOf,
@@ -16,7 +16,16 @@ import {
   type ImagePaths,
 } from '../host/image.ts';
 import { SMALLEST_STORE_BYTES } from '../host/image-create.ts';
-import { capabilitiesFinding } from '../host/root-privileges.ts';
+import {
+  capabilitiesFinding,
+  dataDirectory,
+  isEgressClosed,
+  isolationNote,
+  probeNamespaces,
+  SERVER_USER,
+  whyNotIsolated,
+  measureCapacity,
+} from '../host/machine.ts';
 import { releasesBehind } from '../../../domain/postgres/minor-releases.ts';
 import { probeEgress } from '../host/egress.ts';
 import { RESERVE_AGAIN_PERCENT, RESERVE_RELEASE_PERCENT } from '../../../domain/disk.ts';
@@ -31,29 +40,29 @@ import {
   missingFor,
   type Installation,
 } from '../postgres/installations.ts';
-import { LOGIN_TRIGGERS_SINCE } from '../postgres/read-only-sql.ts';
-import { untrustedControls } from '../postgres/trusted-extensions.ts';
+import { LOGIN_TRIGGERS_SINCE } from '../postgres/read-only.ts';
+import { untrustedControls } from '../postgres/extension-files.ts';
 import { findLeftovers } from './leftovers.ts';
-import { replacedBinaries } from './replaced-binaries.ts';
-import { dataDirectories } from './sites.ts';
+import { dataDirectories, findSites } from './sites.ts';
 import { readDiskRate } from '../host/disk-rate.ts';
 import { foreseeLimits, limitsNote } from '../host/limits.ts';
 import { readRegionPlaces } from '../../../installation.ts';
 import { DEFAULT_UID_RANGE, LOCAL_REGION } from '../../../settings.ts';
 import type { UidRange } from '../host/users.ts';
-import {
-  dataDirectory,
-  isEgressClosed,
-  isolationNote,
-  probeNamespaces,
-  SERVER_USER,
-  whyNotIsolated,
-} from '../host/machine.ts';
 import { probeNetworks } from '../network/networks.ts';
 import { ownCapabilities } from '../../../lib/kernel-capabilities.ts';
 import { exists, isErrno } from '../../../lib/processes.ts';
 import { findSystemUser } from '../../../lib/system-users.ts';
 import { foreseeSandbox, type Namespaces } from '../host/sandbox.ts';
+import { runningPostmasters } from '../postgres/server.ts';
+import {
+  describeCapacity,
+  overcommitment,
+  type Committed,
+} from '../../../domain/service/capacity.ts';
+import { findMetadataPlace } from '../../../metadata-record.ts';
+import { readCommittedOf } from '../../../store/committed.ts';
+import { storeConnection } from '../postgres/store-instance.ts';
 
 /** @param rate bytes a second; null: nothing has run yet */
 const diskNote = (rate: number | null): string =>
@@ -413,4 +422,130 @@ async function program(name: ProgramName): Promise<Finding> {
   return found === null
     ? { what, state: 'missing', found: 'not installed', remedy }
     : { what, state: 'ok', found: `${found.version}, ${found.path}` };
+}
+
+// For `howdah doctor`: servers whose PostgreSQL was replaced or removed since they started.
+
+/**
+ * Compares the programs of processes with the installed ones. It runs none of them: the process of
+ * a tenant's user could name any program.
+ *
+ * @param roots the data directories of this installation
+ */
+async function replacedBinaries(
+  usable: readonly Installation[],
+  roots: readonly string[],
+): Promise<Finding[]> {
+  const current = new Set(
+    await Promise.all(usable.map(({ bin }) => fileOf(join(bin, 'postgres')))),
+  );
+  const replaced = new Set<string>();
+  for (const { data, pid } of await runningPostmasters()) {
+    const root = roots.find((one) => data.startsWith(`${one}/`));
+    if (root === undefined) continue;
+    const file = await fileOf(`/proc/${pid}/exe`);
+    if (file !== null && !current.has(file)) replaced.add(nameOf(data.slice(root.length + 1)));
+  }
+  if (replaced.size === 0) return [];
+  return [
+    {
+      what: 'running PostgreSQL',
+      state: 'note',
+      found: `the PostgreSQL of ${[...replaced].join(', ')} was replaced or removed since they started`,
+      remedy:
+        'howdah service restart NAME, or a maintenance window (HOWDAH_MAINTENANCE_WINDOW); the ' +
+        'metadata database: howdah down --databases, then howdah up',
+    },
+  ];
+}
+
+/** Device and number of a file, through links; null: it is gone, or of another user's process. */
+async function fileOf(path: string): Promise<string | null> {
+  return stat(path).then(
+    ({ dev, ino }) => `${dev} ${ino}`,
+    () => null,
+  );
+}
+
+/** @param data below a data directory: services/ID/data, services/ID/members/1/data, store/data */
+function nameOf(data: string): string {
+  const [kind, id] = data.split('/');
+  return kind === 'services' ? `service ${id}` : 'the metadata database';
+}
+
+// For `howdah doctor`: what the machine has, and what the sizes of its services take together.
+
+/** The regions of a machine share its processors and memory; their disks may differ. */
+async function capacityFinding(home: string): Promise<Finding> {
+  const capacity = await measureCapacity();
+  const committed = await committedOnMachine(home);
+  const has = describeCapacity(capacity);
+  const what = 'capacity';
+  if (committed === null) return { what, state: 'ok', found: has };
+  if (typeof committed === 'string')
+    return {
+      what,
+      state: 'ok',
+      found: `${has}; the sizes of services are not known: ${committed}`,
+    };
+  const { sum, diskBytes } = committed;
+  const over = overcommitment(sum, capacity, diskBytes);
+  const sizes =
+    `the sizes of the services are ${sum.cpu_millis / 1000} CPU, ${sum.memory_gbs} GB of memory ` +
+    `and ${sum.storage_gb} GB of disk`;
+  if (over === null) return { what, state: 'ok', found: `${has}; ${sizes}` };
+  return {
+    what,
+    state: 'note',
+    found:
+      `${has}; ${sizes} together: more than there is (${over}). They work until they use it at ` +
+      'the same time',
+    remedy:
+      'resize or delete services (howdah service resize NAME), or use a larger machine; howdah ' +
+      'metrics shows what a service uses',
+  };
+}
+
+type OnMachine = Readonly<{ sum: Committed; diskBytes: number }>;
+
+/** null: there is no installation yet; a sentence: its metadata database does not answer. */
+async function committedOnMachine(home: string): Promise<OnMachine | string | null> {
+  try {
+    const connection = await connectionOf(home);
+    if (connection === null) return null;
+    const places = await readRegionPlaces(home);
+    const all = await readCommittedOf(connection);
+    const found = places.flatMap(({ code }) => all.get(code) ?? []);
+    const add = (of: (one: Committed) => number) => found.reduce((sum, one) => sum + of(one), 0);
+    const sites = (await findSites(home)).flatMap(({ site }) => (site === null ? [] : [site]));
+    return {
+      sum: {
+        servers: add((one) => one.servers),
+        cpu_millis: add((one) => one.cpu_millis),
+        memory_gbs: add((one) => one.memory_gbs),
+        storage_gb: add((one) => one.storage_gb),
+      },
+      diskBytes: await diskBytesOf(sites.map(({ layout }) => layout.root)),
+    };
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+/** Regions can share a disk. */
+async function diskBytesOf(directories: readonly string[]): Promise<number> {
+  const disks = await Promise.all(
+    directories.map(async (one): Promise<[number, number]> => {
+      const [{ dev }, { totalBytes }] = await Promise.all([stat(one), diskUsage(one)]);
+      return [dev, totalBytes];
+    }),
+  );
+  return [...new Map(disks).values()].reduce((sum, bytes) => sum + bytes, 0);
+}
+
+async function connectionOf(home: string): Promise<ClientConfig | null> {
+  const place = await findMetadataPlace(home, null);
+  if (place !== null) return { connectionString: place };
+  const site = (await findSites(home))[0]?.site ?? null;
+  return site === null ? null : storeConnection(site);
 }

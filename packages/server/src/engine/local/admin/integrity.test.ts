@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { createLayout } from '../host/layout.ts';
-import { copiesAmiss, movedAmiss } from './integrity-moves.ts';
+import { copiesAmiss, movedAmiss } from './integrity.ts';
 
 const MOVED = { moved: [{ id: 'abcdefghij', region: 'local' }] };
 

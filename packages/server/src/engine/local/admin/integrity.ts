@@ -2,14 +2,12 @@
  * The part of the integrity check that is about this machine: compares processes, ports,
  * directories and limits with the metadata database, both ways.
  */
-import { quotedWord } from '@howdah/contract/shell';
 import { basename } from 'node:path';
+import { quotedWord } from '@howdah/contract/shell';
 import { ID_LENGTH } from '@howdah/contract';
 import type { Config } from '../../../config.ts';
 import { DEFAULT_UID_RANGE } from '../../../settings.ts';
 import { findLack, tableOf } from '../host/egress.ts';
-import { copiesAmiss, movedAmiss } from './integrity-moves.ts';
-import { listenersAmiss, networksAmiss } from './integrity-networks.ts';
 import { takeInventory, type Inventory } from './inventory.ts';
 import { memberKey, partsOfKey } from '../host/layout.ts';
 import { findLeftovers } from './leftovers.ts';
@@ -20,6 +18,7 @@ import { markerOf } from '../host/marker.ts';
 import { memberName, nodeName } from '../postgres/replication.ts';
 import { findControl } from '../../../installation.ts';
 import { settledServices, type Expected } from '../../../store/integrity.ts';
+import { addressAt, ROUTER_HOST, trustedCidr } from '../../../lib/cidr.ts';
 
 /** The two sides: the metadata database before and after, and the machine in between. */
 type Facts = {
@@ -40,7 +39,7 @@ type Facts = {
 };
 
 /** A region on this machine, and what was found of it; null: its data is not there. */
-export type RegionInventory = RegionSite & { inventory: Inventory | null };
+type RegionInventory = RegionSite & { inventory: Inventory | null };
 
 /** Inspects the regions on this machine. Changes nothing. */
 export async function takeInventories(sites: readonly RegionSite[]): Promise<RegionInventory[]> {
@@ -377,4 +376,117 @@ function hearing(found: Inventory): (service: ServiceFacts, port: number) => boo
       network?.listening.some((one) => one.address === vpcAddress && one.port === port) === true
     );
   };
+}
+
+// The part of the integrity check of a machine that is about moves between regions.
+
+/** Servers of services that have moved away: they would accept writes that nobody has then. */
+export function movedAmiss(
+  before: Pick<Expected, 'moved'>,
+  after: Pick<Expected, 'moved'>,
+  { processes }: Pick<Inventory, 'processes'>,
+): string[] {
+  const moved = after.moved.filter(({ id }) => before.moved.some((one) => one.id === id));
+  return moved
+    .filter(({ id }) => processes.some((key) => partsOfKey(key).id === id))
+    .map(({ id }) => `service ${id} has moved to another region and has a process here`);
+}
+
+/** Copies of services that do not move here: of a move that was forgotten, or whose row is gone. */
+export function copiesAmiss(
+  before: Pick<Expected, 'copied' | 'services'>,
+  after: Pick<Expected, 'copied' | 'services'>,
+  { copies }: Pick<Inventory, 'copies'>,
+  { layout }: Pick<Site, 'layout'>,
+): string[] {
+  const known = [before, after].flatMap(({ copied, services }) => [...copied, ...services]);
+  return copies
+    .filter((id) => !known.some((one) => one.id === id))
+    .map(
+      (id) =>
+        `copy of ${id}, which does not move to this region: end what runs in ` +
+        `${layout.copy(id).root}, and remove it`,
+    );
+}
+
+// The part of the integrity check that compares the networks of VPCs with the metadata database.
+
+/**
+ * Networks of VPCs that are missing or unknown, or have other addresses or peers. A VPC that is
+ * being changed is skipped.
+ */
+function networksAmiss(
+  before: Expected['vpcs'],
+  vpcs: Expected['vpcs'],
+  found: Inventory,
+  site: Site,
+): string[] {
+  const { networks } = found;
+  // An installation that separates VPCs by rules alone has no networks.
+  const have = networks.length > 0 || vpcs.some(({ addresses }) => addresses.length > 0);
+  const settled = vpcs.filter(
+    ({ id, wanted, made, deleting }) =>
+      have &&
+      !deleting &&
+      wanted === made &&
+      before.some((one) => one.id === id && one.made === made),
+  );
+  const known = new Set([...before, ...vpcs].map(({ id }) => id));
+  return [
+    ...networks
+      .filter(({ vpcId }) => !known.has(vpcId))
+      .map(
+        ({ vpcId }) =>
+          `network of VPC ${vpcId}, which the metadata database does not know: ip netns del ${site.networkPrefix}${vpcId}`,
+      ),
+    ...settled.flatMap((vpc) => {
+      const network = networks.find(({ vpcId }) => vpcId === vpc.id);
+      if (network === undefined) return [`VPC ${vpc.id} has no network`];
+      const cidr = trustedCidr(vpc.cidr);
+      const addresses = [addressAt(cidr, ROUTER_HOST), ...vpc.addresses].map(
+        (address) => `${address}/${cidr.bits}`,
+      );
+      const peers = vpc.peers.map((peer) => `${peer.id} by ${peer.cidr}`);
+      const differs = (what: string, wanted: readonly string[], seen: readonly string[]) =>
+        wanted.toSorted().join() === seen.toSorted().join()
+          ? []
+          : [
+              `VPC ${vpc.id} has the ${what} ${seen.join(', ') || 'none'} instead of ${wanted.join(', ') || 'none'}`,
+            ];
+      return [
+        ...differs('addresses', addresses, network.addresses),
+        ...differs(
+          'peers',
+          peers,
+          network.peers.map((peer) => `${peer.id} by ${peer.cidr ?? 'no route'}`),
+        ),
+      ];
+    }),
+  ];
+}
+
+/** Listeners of services in a VPC that these are not in. */
+function listenersAmiss(
+  settled: readonly Expected['services'][number][],
+  { networks }: Inventory,
+): string[] {
+  const owners = new Map(
+    settled.flatMap((service) =>
+      [
+        service.port,
+        service.poolerPort ?? service.port,
+        ...service.servers.map(({ port }) => port),
+      ].map((port) => [port, service] as const),
+    ),
+  );
+  return networks.flatMap(({ vpcId, listening }) =>
+    listening.flatMap(({ address, port }) => {
+      const service = owners.get(port);
+      if (service === undefined || (service.vpcId === vpcId && service.vpcAddress !== null))
+        return [];
+      return [
+        `something listens in VPC ${vpcId} at ${address}:${port}, a port of service ${service.id}, which is not in there`,
+      ];
+    }),
+  );
 }

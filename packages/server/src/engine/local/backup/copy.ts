@@ -11,8 +11,7 @@ import { removeTree } from '../host/clone.ts';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { bytesBelow } from '../host/space.ts';
-import type { Owner } from '../host/owner.ts';
-import { configUsersOf } from '../host/users.ts';
+import { type Owner, configUsersOf } from '../host/users.ts';
 import { LOCAL_LISTENER } from '../network/listener.ts';
 import { configFiles } from '../postgres/files.ts';
 import type { Installation } from '../postgres/installations.ts';
@@ -24,10 +23,10 @@ import {
   waitUntilReady,
   whyItEnded,
   writeConfig,
+  PLAIN_START,
 } from '../postgres/server.ts';
-import { PLAIN_START } from '../postgres/server-start.ts';
 import type { Where } from '../postgres/superuser.ts';
-import { loadedExtensions } from '../../../domain/postgres/extensions-of.ts';
+import { loadedExtensions } from '../../../domain/postgres/extension-rules.ts';
 import { materialise } from './fork.ts';
 import { recoveryConf } from './recovery.ts';
 import type { KeptSnapshot } from './snapshots.ts';

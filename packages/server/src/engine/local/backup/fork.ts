@@ -7,7 +7,7 @@ import { cloneTree } from '../host/clone.ts';
 import { readControl, writeSystemIdentifier } from '../postgres/identity.ts';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
-import type { Owner } from '../host/owner.ts';
+import type { Owner } from '../host/users.ts';
 import { findServer, phaseOf } from '../postgres/server.ts';
 import { NotYet } from '../host/not-yet.ts';
 import { type Snapshot, chooseSnapshot, listSnapshots } from './snapshots.ts';

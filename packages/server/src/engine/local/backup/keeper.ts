@@ -1,5 +1,6 @@
 /** Keeps the backups of services while they run: takes snapshots, prunes, and reports problems. */
 import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { Warning } from '@howdah/contract';
 import type { BackupPolicy } from '../../../config.ts';
 import type { RepositorySource } from '../../../repository/source.ts';
@@ -12,8 +13,7 @@ import {
   writeKeptPoints,
   type KeptPoints,
 } from './kept-points.ts';
-import { lastVerification, listSnapshots, type KeptSnapshot } from './snapshots.ts';
-import { pruneBackups } from './prune.ts';
+import { lastVerification, listSnapshots, type KeptSnapshot, chooseSnapshot } from './snapshots.ts';
 import { takeSnapshot } from './take.ts';
 import { memberKey, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
@@ -22,8 +22,11 @@ import { isWorthRelief, waitingWalBudget } from '../host/quota-rules.ts';
 import { ownerOf } from '../host/users.ts';
 import type { Monitor } from '../postgres/monitor.ts';
 import { findServer } from '../postgres/server.ts';
-import { WAL_FILE_BYTES, walFilesIn } from '../postgres/wal-files.ts';
+import { WAL_FILE_BYTES, walFilesIn, isWalFile } from '../postgres/wal-files.ts';
 import { waitingWal } from '../repository/state.ts';
+import { removeTree } from '../host/clone.ts';
+import { rename } from '../host/root-files.ts';
+import { listEntries, removeEntry } from '../host/service-files.ts';
 
 /** Checkpoints write a little WAL even if no client does. */
 const IDLE_WAL_BYTES = 8192;
@@ -281,4 +284,44 @@ export async function backupWarnings(
 
 export function forgetBackups({ snapshotProblems }: Keeper, id: string): void {
   snapshotProblems.delete(id);
+}
+
+// Removes the snapshots and the archived WAL that neither the window nor a repository needs.
+
+/**
+ * Removes snapshots and archived WAL that no point inside the window needs. At least one snapshot
+ * stays, and the points from before a growth.
+ *
+ * @param waiting WAL that stays for a repository
+ */
+async function pruneBackups(
+  { cloneMethod }: Pick<Machine, 'cloneMethod'>,
+  paths: InstancePaths,
+  { windowMs }: Pick<BackupPolicy, 'windowMs'>,
+  waiting: ReadonlySet<string>,
+): Promise<void> {
+  const snapshots = await listSnapshots(paths);
+  const beginMs = Date.now() - windowMs;
+  // The newest snapshot from before the window is what its earliest point is reached from.
+  const base = chooseSnapshot(snapshots, beginMs);
+  const older = base === null ? [] : snapshots.slice(snapshots.indexOf(base) + 1);
+  const kept = await keptPointsNow(paths, snapshots);
+  for (const { id } of older.filter((snapshot) => snapshot.id !== kept?.snapshot)) {
+    // Renamed first: one that is half removed is never taken for whole.
+    const going = join(paths.snapshots, `${id}.new`);
+    await rename(join(paths.snapshots, id), going);
+    await removeTree(going, cloneMethod);
+  }
+  for (const entry of await readdir(paths.snapshots)) {
+    if (entry.endsWith('.new')) await removeTree(join(paths.snapshots, entry), cloneMethod);
+  }
+  const oldest = snapshots[snapshots.length - older.length - 1];
+  if (oldest === undefined) return;
+  for (const wal of await listEntries(paths.archive)) {
+    // The last segment of a timeline is archived as partial when the next timeline begins, whose
+    // own segment has it too.
+    const isOlder = isWalFile(wal.replace(/\.partial$/, '')) && wal < oldest.firstWal;
+    if (isOlder && !waiting.has(wal) && !isKept(wal, kept))
+      await removeEntry(join(paths.archive, wal));
+  }
 }

@@ -3,7 +3,7 @@ import { lstatSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { isErrno, noneOf } from '../../../lib/processes.ts';
-import type { Owner } from '../host/owner.ts';
+import type { Owner } from '../host/users.ts';
 import { chown, mkdir, rmdir, symlink } from '../host/root-files.ts';
 import { entryExists, removeEntry } from '../host/service-files.ts';
 import { entriesOf, isWalFile } from '../postgres/wal-files.ts';

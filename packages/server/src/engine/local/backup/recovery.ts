@@ -7,7 +7,7 @@ import { assertSpaceFor } from '../host/space.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { readLogs } from '../postgres/logs.ts';
 import type { Machine } from '../host/machine-record.ts';
-import type { Owner } from '../host/owner.ts';
+import type { Owner } from '../host/users.ts';
 import { isErrno, noneOf } from '../../../lib/processes.ts';
 import { chown, mkdir } from '../host/root-files.ts';
 import { quoted } from '../../../domain/postgres/settings.ts';

@@ -14,7 +14,7 @@ import { portIn } from '../postgres/files.ts';
 import { flushFileSystem } from '../host/flush.ts';
 import { keyOfPaths, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
-import type { Owner } from '../host/owner.ts';
+import type { Owner } from '../host/users.ts';
 import { mkdir, readFile, writeFile } from '../host/root-files.ts';
 import { writeText } from '../host/service-files.ts';
 import { closeSession, openSuperuserSession } from '../postgres/superuser.ts';

@@ -3,30 +3,28 @@
  * a while without clients, and the new server gets all that the old one has by a dump
  * (docs/decisions/0048-other-major-versions.md).
  */
-import type { Rounds } from '../../../lib/rounds.ts';
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { ADMIN_ROLE, DATABASE_NAME, type Addon } from '@howdah/contract';
 import { escapeIdentifier, type Client } from 'pg';
+import type { Rounds } from '../../../lib/rounds.ts';
 import { copyPaths, discardCopy, killCopy, sweepCopies } from '../backup/copy.ts';
 import { cloneTree } from '../host/clone.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
-import type { Owner } from '../host/owner.ts';
+import type { Owner } from '../host/users.ts';
 import { rename } from '../host/root-files.ts';
 import { assertSpaceFor, bytesBelow } from '../host/space.ts';
 import { readControlFiles, type ControlFile } from '../postgres/extension-files.ts';
-import { judge } from '../../../domain/postgres/extension-rules.ts';
+import { judge, extensionsOf } from '../../../domain/postgres/extension-rules.ts';
 import { createExtension } from '../postgres/extension-sql.ts';
 import { MAINTENANCE_DATABASE } from '../postgres/files.ts';
 import { writeSystemIdentifier } from '../postgres/identity.ts';
 import type { Installation } from '../postgres/installations.ts';
 import { makeInstanceDirectories } from '../postgres/server.ts';
 import { withSessionAs, withSuperuserSession, type Where } from '../postgres/superuser.ts';
-import { type Templates } from '../postgres/templates.ts';
-import { extensionsOf } from '../../../domain/postgres/extensions-of.ts';
-import { countObjects, describeDifference } from './count.ts';
+import type { Templates } from '../postgres/templates.ts';
 import { dataOfExtensions, letCreate, restoreObjects, restoreSchemas, type Pair } from './dump.ts';
 import { beginGlobals, finishGlobals, openForDump, readGlobals } from './globals.ts';
 import {
@@ -60,7 +58,7 @@ export function whyNotConverted(to: Installation, addons: readonly Addon[]): str
 }
 
 /** The data to make: of whom, by which PostgreSQL. */
-export type Conversion = {
+type Conversion = {
   readonly machine: Machine;
   readonly templates: Templates;
   readonly rounds: Rounds;
@@ -269,3 +267,48 @@ const at = (server: InstancePaths, database: string): Where => ({
   database,
   limitMs: 600_000,
 });
+
+// Compares what two databases contain, by their catalogs.
+
+/** How many objects there are of each kind. */
+type Counts = ReadonlyMap<string, number>;
+
+/** Not of extensions, whose versions differ, and none of PostgreSQL's own. */
+const own = (catalog: string, namespace: string): string =>
+  `exists (select from pg_namespace n where n.oid = ${namespace} and n.nspname !~ '^pg_'
+     and n.nspname <> 'information_schema')
+   and not exists (select from pg_depend d where d.classid = '${catalog}'::regclass
+     and d.objid = o.oid and d.deptype = 'e')`;
+
+const ofRelations = (catalog: string, relation: string, more: string): string =>
+  `select '${catalog}' as kind, count(*)::int as number from ${catalog} o
+   join pg_class c on c.oid = o.${relation}
+   where exists (select from pg_namespace n where n.oid = c.relnamespace and n.nspname !~ '^pg_'
+     and n.nspname <> 'information_schema') and ${more}`;
+
+const QUERY = `select 'relations of kind ' || relkind::text as kind, count(*)::int as number
+    from pg_class o where ${own('pg_class', 'o.relnamespace')} group by relkind
+  union all select 'functions', count(*)::int from pg_proc o
+    where ${own('pg_proc', 'o.pronamespace')}
+  union all select 'types', count(*)::int from pg_type o
+    where o.typtype in ('d', 'e', 'r') and ${own('pg_type', 'o.typnamespace')}
+  union all ${ofRelations('pg_trigger', 'tgrelid', 'not tgisinternal')}
+  union all ${ofRelations('pg_policy', 'polrelid', 'true')}
+  union all ${ofRelations('pg_constraint', 'conrelid', "contype in ('c', 'f', 'p', 'u', 'x')")}
+  union all select 'large objects', count(*)::int from pg_largeobject_metadata`;
+
+/** Counts the objects of a database. */
+async function countObjects(client: Client): Promise<Counts> {
+  const { rows } = await client.query<{ kind: string; number: number }>(QUERY);
+  return new Map(rows.map(({ kind, number }) => [kind, number]));
+}
+
+/** @returns what the second has not as the first; null: they agree */
+export function describeDifference(before: Counts, after: Counts): string | null {
+  const kinds = [...new Set([...before.keys(), ...after.keys()])];
+  const differing = kinds.flatMap((kind) => {
+    const [old, now] = [before.get(kind) ?? 0, after.get(kind) ?? 0];
+    return old === now ? [] : [`${kind}: ${old} before, ${now} after`];
+  });
+  return differing.length === 0 ? null : differing.join('; ');
+}

@@ -13,7 +13,7 @@ import { conninfoValue } from '../../../domain/postgres/settings.ts';
 import { runEnclosed } from '../host/enclosed.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
-import type { Owner } from '../host/owner.ts';
+import type { Owner } from '../host/users.ts';
 import { CONTROL_ROLE } from '../postgres/files.ts';
 import type { Installation } from '../postgres/installations.ts';
 import { writeConfig } from '../postgres/server.ts';

@@ -5,7 +5,7 @@
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract';
 import { DatabaseError, type Client } from 'pg';
 import { isOfUsers, REMOVED_LIMIT } from '../../../domain/postgres/databases.ts';
-import { READER_ROLE } from '../../statements/reader-role.ts';
+import { READER_ROLE } from '../../statements/session.ts';
 import { POOLER_ROLE } from '../../pooler/lookup.ts';
 import { PROBE_ROLE, SLOTS_ROLE } from '../postgres/files.ts';
 

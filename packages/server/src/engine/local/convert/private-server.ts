@@ -4,8 +4,7 @@ import { ADMIN_ROLE } from '@howdah/contract';
 import type { InstancePaths } from '../host/layout.ts';
 import { enforceLimits } from '../host/limits.ts';
 import type { Machine } from '../host/machine-record.ts';
-import type { Owner } from '../host/owner.ts';
-import { configUsersOf } from '../host/users.ts';
+import { type Owner, configUsersOf } from '../host/users.ts';
 import type { ServiceSpec } from '../../spec.ts';
 import { CONTROL_ROLE, configFiles } from '../postgres/files.ts';
 import type { Installation } from '../postgres/installations.ts';
@@ -16,9 +15,9 @@ import {
   waitUntilReady,
   whyItEnded,
   writeConfig,
+  PLAIN_START,
 } from '../postgres/server.ts';
-import { PLAIN_START } from '../postgres/server-start.ts';
-import { loadedExtensions } from '../../../domain/postgres/extensions-of.ts';
+import { loadedExtensions } from '../../../domain/postgres/extension-rules.ts';
 import { writeOwned } from '../backup/take.ts';
 
 /** The port in the name of its socket: the directory holds no other socket. */

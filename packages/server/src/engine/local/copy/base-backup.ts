@@ -20,7 +20,7 @@ import type { InstancePaths } from '../host/layout.ts';
 import { enforceLimits } from '../host/limits.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { currentBoot } from '../host/marker.ts';
-import type { Owner } from '../host/owner.ts';
+import type { Owner } from '../host/users.ts';
 import { chown, rm } from '../host/root-files.ts';
 import { encloseServer } from '../host/sandbox.ts';
 import { presentOf, type Installation } from '../postgres/installations.ts';

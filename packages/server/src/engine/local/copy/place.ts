@@ -8,7 +8,7 @@ import { lookup } from 'node:dns/promises';
 import { join } from 'node:path';
 import { COPY_APPLICATION, type ClientCertificate } from '../../moves.ts';
 import type { Endpoint, ServiceSpec } from '../../spec.ts';
-import { loadedExtensions } from '../../../domain/postgres/extensions-of.ts';
+import { loadedExtensions } from '../../../domain/postgres/extension-rules.ts';
 import { quoted } from '../../../domain/postgres/settings.ts';
 import { removeTree } from '../host/clone.ts';
 import { forgetFollowed, readFollowed, writeFollowed, type Followed } from '../host/followed.ts';
@@ -16,9 +16,8 @@ import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { currentBoot, readMarker, writeMarker } from '../host/marker.ts';
 import { newOwner } from '../host/own.ts';
-import type { Owner } from '../host/owner.ts';
+import { type Owner, configUsersOf, ownerOf, SERVICE_USER } from '../host/users.ts';
 import { mkdir, rm } from '../host/root-files.ts';
-import { configUsersOf, ownerOf, SERVICE_USER } from '../host/users.ts';
 import { configFiles } from '../postgres/files.ts';
 import {
   installationFor,
@@ -27,6 +26,9 @@ import {
   type Installation,
 } from '../postgres/installations.ts';
 import { makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
+import { writeDurably } from '../../../lib/durable.ts';
+import { readNow } from '../../../lib/processes.ts';
+import { formatLsn, parseLsn } from '../postgres/wal.ts';
 
 /** A copy has one server. */
 export type CopySpec = Omit<ServiceSpec, 'ha' | 'set'>;
@@ -209,4 +211,23 @@ function followingConf(paths: InstancePaths, followed: Followed): string[] {
 export async function forgetLogin(paths: InstancePaths): Promise<void> {
   await forgetFollowed(paths);
   for (const name of LOGIN_FILES) await rm(join(paths.config, name), { force: true });
+}
+
+// Beside the data of a copy: that its promotion has begun. It does not follow from then on.
+
+const pathOf = ({ root }: InstancePaths): string => join(root, 'promotion');
+
+/** @param shutdown the position of the shutdown by which the WAL of its service ends */
+export async function writeBegun(paths: InstancePaths, shutdown: bigint): Promise<void> {
+  await writeDurably(pathOf(paths), `${formatLsn(shutdown)}\n`, 0o600);
+}
+
+/** null: its promotion has not begun. */
+export function readBegun(paths: InstancePaths): bigint | null {
+  const text = readNow(pathOf(paths))?.trim() ?? '';
+  return /^[0-9A-F]+\/[0-9A-F]+$/.test(text) ? parseLsn(text) : null;
+}
+
+export async function forgetBegun(paths: InstancePaths): Promise<void> {
+  await rm(pathOf(paths), { force: true });
 }

@@ -5,17 +5,22 @@ import { EngineUnavailable } from '../../engine.ts';
 import type { CopyPosition, ExtensionVersion, MoveRoles, MoveTargetRegion } from '../../moves.ts';
 import { POOLER_ROLE } from '../../pooler/lookup.ts';
 import type { ServiceSpec } from '../../spec.ts';
-import { READER_ROLE } from '../../statements/reader-role.ts';
+import { READER_ROLE } from '../../statements/session.ts';
 import { readMarker } from '../host/marker.ts';
 import type { Local } from '../local.ts';
 import { readControlFiles } from '../postgres/extension-files.ts';
 import { CONTROL_ROLE, PROBE_ROLE } from '../postgres/files.ts';
 import { installationOf, presentOf } from '../postgres/installations.ts';
 import { findShutdown } from '../postgres/wal-end.ts';
-import { findBaseBackup } from './base-backup.ts';
-import { hasCopy, prepareCopy } from './place.ts';
-import { readBegun } from './begun-file.ts';
-import { forgetCopy } from './remove.ts';
+import { findBaseBackup, endBackup, forgetBackup } from './base-backup.ts';
+import { hasCopy, prepareCopy, readBegun, forgetLogin, forgetBegun } from './place.ts';
+import { discard } from '../host/clone.ts';
+import { forgetFollowed } from '../host/followed.ts';
+import type { InstancePaths } from '../host/layout.ts';
+import { releaseUser } from '../host/users.ts';
+import { fence, findServer } from '../postgres/server.ts';
+import type { Topology } from '../topology/context.ts';
+import { stopInstance } from '../topology/start-stop.ts';
 
 type Place = Pick<Local, 'machine' | 'topology'>;
 
@@ -107,4 +112,30 @@ async function readPosition({ machine }: Place, id: string): Promise<CopyPositio
     replayed: shutdown ?? 0n,
     hasShutdown: shutdown !== null,
   };
+}
+
+// Removes the copy of a service that does not move any more.
+
+/** Ends all that runs of a copy, and removes its files. */
+export async function removeCopy(
+  { machine, executor, renewEgress }: Pick<Topology, 'machine' | 'executor' | 'renewEgress'>,
+  id: string,
+): Promise<void> {
+  const paths = machine.layout.copy(id);
+  const [server, marker] = [await findServer(paths), await readMarker(paths)];
+  await endBackup(paths);
+  if (server !== null) await stopInstance(executor, id, paths, server, 'immediate');
+  if (!(await fence(paths))) throw new Error('the server of the copy does not end');
+  await forgetFollowed(paths);
+  await renewEgress();
+  await discard(machine, id, paths.root);
+  if (machine.isolation.isolated && marker !== null && marker.uid !== null)
+    await releaseUser(machine.isolation.users, marker.uid, paths.root);
+}
+
+/** Removes the files that only a copy needs from the directory of the service that it became. */
+async function forgetCopy(paths: InstancePaths): Promise<void> {
+  await forgetLogin(paths);
+  await forgetBackup(paths);
+  await forgetBegun(paths);
 }

@@ -15,7 +15,7 @@ import { basename, dirname, join } from 'node:path';
 import { launchDetached } from './detached.ts';
 import { launchOptionsOf, type Listener } from '../network/listener.ts';
 import type { DaemonPaths } from './layout.ts';
-import type { Owner } from './owner.ts';
+import type { Owner } from './users.ts';
 import {
   allPids,
   argumentsOf,

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { ownCapabilities } from '../../../lib/kernel-capabilities.ts';
-import type { Owner } from './owner.ts';
+import type { Owner } from './users.ts';
 import { open, rm } from './root-files.ts';
 import { openMounts, type Enclosure } from './sandbox.ts';
 

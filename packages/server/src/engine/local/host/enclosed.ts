@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { lastLines, RunError } from '../../../lib/run.ts';
 import { privileges } from './detached.ts';
-import type { Owner } from './owner.ts';
+import type { Owner } from './users.ts';
 import { encloseServer, openMounts, type Encloser, type View } from './sandbox.ts';
 
 /** The end of what a program prints as errors. */

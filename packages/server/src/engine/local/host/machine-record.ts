@@ -10,11 +10,10 @@ import type { Found } from '../postgres/installations.ts';
 import type { EgressAbility } from './egress.ts';
 import type { Layout } from './layout.ts';
 import type { Limits } from './groups.ts';
-import type { Owner } from './owner.ts';
+import type { Owner, Isolation } from './users.ts';
 import type { Program } from './daemon.ts';
 import type { Namespaces, Sandbox } from './sandbox.ts';
 import type { Shares } from './shares.ts';
-import type { Isolation } from './users.ts';
 
 /** The parts of an installation on a machine. */
 export type Site = {

@@ -2,13 +2,23 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readlink, realpath, rm, stat, symlink } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
+import { availableParallelism, totalmem } from 'node:os';
+import type { Capacity, Finding } from '@howdah/contract';
 import { probeCloneMethod } from './clone.ts';
-import { measureCapacity } from './capacity.ts';
 import { findProgram } from './daemon.ts';
 import { probeEgress, type EgressAbility } from './egress.ts';
 import { findPgBackRest } from '../../../repository/pgbackrest.ts';
 import type { Machine, Site } from './machine-record.ts';
-import type { Owner } from './owner.ts';
+import {
+  type Owner,
+  holdUser,
+  makeRegistry,
+  REGISTRY,
+  whyNoUsers,
+  type Isolation,
+  type UidRange,
+  type Users,
+} from './users.ts';
 import { attachImage, imagePaths } from './image.ts';
 import { findInstallations } from '../postgres/installations.ts';
 import { createLayout, type Layout } from './layout.ts';
@@ -17,12 +27,15 @@ import { diskOf } from './groups.ts';
 import { findLimits, probeLimits } from './limits.ts';
 import { createShares } from './shares.ts';
 import { probeNetworks } from '../network/networks.ts';
-import { ownCapabilities } from '../../../lib/kernel-capabilities.ts';
-import { exists, isErrno } from '../../../lib/processes.ts';
+import {
+  ownCapabilities,
+  type Capability,
+  type CapabilitySet,
+} from '../../../lib/kernel-capabilities.ts';
+import { exists, isErrno, readOrNull } from '../../../lib/processes.ts';
 import { keepReserve } from './reserve.ts';
 import { markerOf } from './marker.ts';
 import { ensureDirectory } from './root-files.ts';
-import { whyRootCannot } from './root-privileges.ts';
 import { run } from '../../../lib/run.ts';
 import { TUNING, type Tuning } from '../../../lib/tuning.ts';
 import { ensureSystemUser, findSystemUser } from '../../../lib/system-users.ts';
@@ -33,15 +46,6 @@ import {
   type Namespaces,
   type Sandbox,
 } from './sandbox.ts';
-import {
-  holdUser,
-  makeRegistry,
-  REGISTRY,
-  whyNoUsers,
-  type Isolation,
-  type UidRange,
-  type Users,
-} from './users.ts';
 import { DEFAULT_UID_RANGE } from '../../../settings.ts';
 
 /** The system user that servers run as; made at the first start as root. */
@@ -49,7 +53,7 @@ export const SERVER_USER = 'howdah';
 /**
  * The one that gateways run as: it makes connections to servers, which no user of a service may.
  */
-export const GATEWAY_USER = 'howdah-gateway';
+const GATEWAY_USER = 'howdah-gateway';
 /** Users that take its place if it cannot be made. */
 export const SERVER_USERS = [SERVER_USER, 'postgres', 'nobody'];
 
@@ -286,3 +290,89 @@ async function isOpenToOthers(path: string): Promise<boolean> {
   });
   return (mode & 0o001) !== 0 && (path === '/' || isOpenToOthers(dirname(path)));
 }
+
+// The processors and the memory that servers on this machine can have.
+
+/** A container may have less than its machine. */
+export async function measureCapacity(): Promise<Capacity> {
+  const constrained = process.constrainedMemory();
+  const memoryBytes = constrained > 0 ? Math.min(totalmem(), constrained) : totalmem();
+  const cores = Math.min(availableParallelism(), (await coresOfContainer()) ?? Infinity);
+  return { cpuMillis: Math.max(1, Math.round(cores * 1000)), memoryBytes };
+}
+
+/**
+ * The processor time that the cgroup of a container allows, in cores; null: it has no limit. Inside
+ * of a container, its own group is the root of the hierarchy.
+ */
+async function coresOfContainer(): Promise<number | null> {
+  const own = '/sys/fs/cgroup';
+  const v2 = coresOf(...((await readOrNull(join(own, 'cpu.max'))) ?? '').trim().split(' '));
+  if (v2 !== null) return v2;
+  const v1 = join(own, 'cpu');
+  const [quota, period] = await Promise.all(
+    ['cpu.cfs_quota_us', 'cpu.cfs_period_us'].map((name) => readOrNull(join(v1, name))),
+  );
+  return coresOf(quota?.trim(), period?.trim());
+}
+
+/** @param quota microseconds of each `period`; `max` or -1: there is no limit */
+export function coresOf(quota = '', period = ''): number | null {
+  if (!/^[1-9][0-9]{0,15}$/.test(quota) || !/^[1-9][0-9]{0,15}$/.test(period)) return null;
+  return Number(quota) / Number(period);
+}
+
+// The capabilities of root: those that Howdah cannot do without, and what the others are for.
+
+/** Root changes owners, reads files of all users, and starts and ends their processes. */
+const REQUIRED = [
+  'CAP_CHOWN',
+  'CAP_DAC_OVERRIDE',
+  'CAP_FOWNER',
+  'CAP_KILL',
+  'CAP_SETGID',
+  'CAP_SETUID',
+] as const satisfies readonly Capability[];
+
+/** The others, and the effect of their absence in words. */
+const USEFUL: readonly { name: Capability; without: string }[] = [
+  {
+    name: 'CAP_SYS_ADMIN',
+    without:
+      'no namespaces, so that all services run as one user, which can read all their files; ' +
+      'no data volume',
+  },
+  {
+    name: 'CAP_NET_ADMIN',
+    without: 'no VPC that is a network of its own; services can open connections',
+  },
+  {
+    name: 'CAP_SYS_PTRACE',
+    without: 'the memory of a service is measured without shared pages',
+  },
+  { name: 'CAP_SETPCAP', without: 'programs keep a bounding set that is of no use to them' },
+];
+
+/** Why root cannot run Howdah here, and how it can; null: it can. */
+export function whyRootCannot(held: CapabilitySet): string | null {
+  const missing = REQUIRED.filter((name) => !held.has(name));
+  return missing.length === 0
+    ? null
+    : `root has no ${missing.join(', ')} here, without which servers cannot run as users of ` +
+        `their own: start the container with ${addingOf(missing)}, or start Howdah as a user`;
+}
+
+/** The capabilities that a container has taken from root, for `howdah doctor`. */
+export function capabilitiesFinding(held: CapabilitySet): Finding {
+  const what = 'capabilities';
+  const why = whyRootCannot(held);
+  if (why !== null) return { what, state: 'missing', found: 'root cannot run Howdah', remedy: why };
+  const missing = USEFUL.filter(({ name }) => !held.has(name));
+  if (missing.length === 0) return { what, state: 'ok', found: 'root has all that Howdah uses' };
+  const found = missing.map(({ name, without }) => `${name} (${without})`).join('; ');
+  const remedy = `in a container: docker run ${addingOf(missing.map(({ name }) => name))}`;
+  return { what, state: 'note', found: `root has no ${found}`, remedy };
+}
+
+const addingOf = (names: readonly string[]): string =>
+  names.map((name) => `--cap-add ${name.slice('CAP_'.length)}`).join(' ');

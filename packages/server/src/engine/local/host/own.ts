@@ -9,11 +9,10 @@ import type { ReplicaSet, ServiceSpec } from '../../spec.ts';
 import { removeTree } from './clone.ts';
 import type { InstancePaths } from './layout.ts';
 import type { Machine } from './machine-record.ts';
-import type { Owner } from './owner.ts';
+import { type Owner, serviceOwner, allocateUser, holdUser, moveUser } from './users.ts';
 import { readMarker, writeMarker, type Marker } from './marker.ts';
 import { chmod, chown } from './root-files.ts';
 import { run } from '../../../lib/run.ts';
-import { serviceOwner, allocateUser, holdUser, moveUser } from './users.ts';
 
 /** A service, and of a read replica set the service that it follows. */
 type IdAndParent = Pick<ServiceSpec, 'id'> & { readonly set: Pick<ReplicaSet, 'parent'> | null };

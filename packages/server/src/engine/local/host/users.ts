@@ -22,9 +22,7 @@ import {
 import { readdir, rename, rm, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { userInfo } from 'node:os';
-import type { ConfigUsers } from './owner.ts';
 import type { InstancePaths } from './layout.ts';
-import type { Owner } from './owner.ts';
 import { markerOf } from './marker.ts';
 import { allPids, isErrno, uidOf } from '../../../lib/processes.ts';
 
@@ -180,7 +178,7 @@ export async function reclaimUsers(users: Users): Promise<void> {
 }
 
 /** The users as whom anything runs on this machine. */
-export async function runningUids(): Promise<Set<number>> {
+async function runningUids(): Promise<Set<number>> {
   const uids = (await allPids()).map(uidOf);
   return new Set(uids.filter((uid) => uid !== null));
 }
@@ -253,3 +251,17 @@ export function accountFiles(
     group: groups.map(({ name, gid }) => `${name}:x:${gid}:\n`).join(''),
   };
 }
+
+// Users of the operating system, as the files and processes of services have them.
+
+export type Owner = { name: string; uid: number; gid: number };
+
+/** Which users may connect with which of our roles. */
+export type ConfigUsers = {
+  /** The control plane's own user. */
+  control: string;
+  /** The user that the server itself runs as; null: the control plane's. */
+  owner: Owner | null;
+  /** The user of gateways, if it is not the user of the service. */
+  gateway: Owner | null;
+};

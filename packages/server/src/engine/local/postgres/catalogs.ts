@@ -2,9 +2,8 @@
  * Whether a restored server holds what the service does, by the sizes of its catalogs: what can be
  * compared honestly, and no more.
  */
-import type { Client } from 'pg';
+import { type Client, DatabaseError } from 'pg';
 import { OPEN_DATABASES } from '../../../domain/postgres/databases.ts';
-import { isWithoutDatabase } from './databases.ts';
 import { MAINTENANCE_DATABASE } from './files.ts';
 
 /** Catalogs of a server with a row for each object of a user. */
@@ -110,3 +109,9 @@ export function compareCatalogs(
   );
   return { equal: false, detail: `the catalogs differ: ${found.join(', ')}` };
 }
+
+// Errors of databases that are not there.
+
+/** Whether a database does not exist, or accepts no connections. */
+export const isWithoutDatabase = (error: unknown): boolean =>
+  error instanceof DatabaseError && ['3D000', '55000'].includes(error.code ?? '');

@@ -2,6 +2,7 @@
  * The roles, rights and functions of ours in every server of a service. Templates have them; a
  * server that an older release made gets them when it is connected.
  */
+import { join } from 'node:path';
 import { ADMIN_ROLE, DATABASE_NAME, type AddonExtension } from '@howdah/contract';
 import { escapeIdentifier, type Client } from 'pg';
 import {
@@ -12,16 +13,16 @@ import {
   MAY_SET_LOGGING,
   OPEN_MAINTENANCE,
 } from '../../../domain/postgres/admin-role.ts';
-import { REVOKE_WRITERS } from '../../statements/writers.ts';
+import { REVOKE_WRITERS } from '../../statements/session.ts';
 import { COPY_ROLE } from '../../moves.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { MAINTENANCE_DATABASE } from './files.ts';
 import type { Monitor } from './monitor.ts';
-import { loginGuardStatements, ROLE_PARAMETER, CONNECTION_PARAMETER } from './read-only-sql.ts';
+import { loginGuardStatements, ROLE_PARAMETER, CONNECTION_PARAMETER } from './read-only.ts';
 import { ownExtensionStatements } from '../../../domain/postgres/own-extension.ts';
 import { CREATE_SLOTS_ROLE, IS_SLOTS_ROLE_CURRENT } from './slots-role.ts';
 import { withSuperuserSession } from './superuser.ts';
-import { roleFunctionStatements } from './role-functions.ts';
+import { entryExists, listEntries, readBytes } from '../host/service-files.ts';
 
 /** A server, and how to reach it. */
 type At = { paths: Pick<InstancePaths, 'socket'>; port: number; limitMs?: number };
@@ -184,4 +185,156 @@ export async function areContentsCurrent(monitor: Monitor, key: string): Promise
     [ADMIN_ROLE, ROLE_PARAMETER],
   );
   return row?.current !== false;
+}
+
+// The functions by which Tiger's clients create roles that inherit tsdbadmin and are read-only.
+// Names and parameters are Tiger's (`tiger db create role --from tsdbadmin --read-only`; a dump of
+// a Tiger service shows the relatives).
+
+const SCHEMA = 'timescale_functions';
+
+const HEAD = 'returns void language plpgsql security definer set search_path = pg_catalog, pg_temp';
+
+/** In PL/pgSQL: raises an error unless the role exists and is none of ours. */
+const checkRole = (parameter: string): string => `
+  if not exists (select from pg_roles where rolname = ${parameter}) then
+    raise exception using errcode = 'undefined_object',
+      message = format('role %I does not exist', ${parameter});
+  end if;
+  if ${parameter} like any (array['howdah%', '\\_howdah%', 'pg\\_%'])
+     or ${parameter} = '${ADMIN_ROLE}'
+     or (select rolsuper from pg_roles where rolname = ${parameter}) then
+    raise exception using errcode = 'insufficient_privilege',
+      message = format('role %I cannot be changed', ${parameter});
+  end if;`;
+
+/**
+ * Each signature and body. A role that inherits tsdbadmin cannot be administered by it, so a
+ * superuser creates and drops it. The password is in a statement of its own that does not fail: a
+ * statement that fails is logged.
+ */
+const FUNCTIONS: readonly { name: string; parameters: string; body: string }[] = [
+  {
+    name: 'create_bare_readonly_role',
+    parameters: 'role_name text, role_password text',
+    body: `
+  if coalesce(role_password, '') = '' then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'the password must not be empty';
+  end if;
+  if role_name like any (array['howdah%', '\\_howdah%']) then
+    raise exception using errcode = 'reserved_name',
+      message = format('role name %I is reserved', role_name);
+  end if;
+  execute format('create role %I login', role_name);
+  execute format('alter role %I set ${ROLE_PARAMETER} = true', role_name);
+  execute format('alter role %I password %L', role_name, role_password);`,
+  },
+  {
+    name: 'delete_bare_readonly_role',
+    parameters: 'role_name text',
+    body: `${checkRole('role_name')}
+  if exists (select from pg_auth_members m where m.roleid = quote_ident(role_name)::regrole)
+     or not exists (select from pg_db_role_setting s
+                    where s.setrole = quote_ident(role_name)::regrole and s.setdatabase = 0
+                      and '${ROLE_PARAMETER}=true' = any (s.setconfig)) then
+    raise exception using errcode = 'wrong_object_type',
+      message = format('role %I was not made by create_bare_readonly_role', role_name),
+      hint = 'Use DROP ROLE.';
+  end if;
+  execute format('drop role %I', role_name);`,
+  },
+  {
+    name: 'grant_tsdbadmin_to_role',
+    parameters: 'rolename text',
+    body: `${checkRole('rolename')}
+  execute format('grant ${ADMIN_ROLE} to %I with inherit true, set true', rolename);`,
+  },
+  {
+    name: 'revoke_tsdbadmin_from_role',
+    parameters: 'rolename text',
+    body: `${checkRole('rolename')}
+  execute format('revoke ${ADMIN_ROLE} from %I', rolename);`,
+  },
+];
+
+/**
+ * Lets tsdbadmin call the functions, or not: what they promise holds only where a module enforces
+ * it. A schema that a user has made has none of them.
+ */
+export function allowRoleFunctions(isAllowed: boolean): string {
+  const [verb, to] = isAllowed ? ['grant', 'to'] : ['revoke', 'from'];
+  return `do $body$
+    declare found regprocedure;
+    begin
+      for found in
+        select p.oid from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+          join pg_roles r on r.oid = p.proowner
+        where n.nspname = '${SCHEMA}' and r.rolsuper
+          and p.proname in (${FUNCTIONS.map(({ name }) => `'${name}'`).join(', ')})
+      loop
+        execute format('${verb} execute on function %s ${to} ${ADMIN_ROLE}', found);
+      end loop;
+    end $body$`;
+}
+
+/**
+ * The functions in the database of a service, for tsdbadmin alone, unless a user has taken the name
+ * of the schema. As parts of an extension they are in no dump.
+ */
+function roleFunctionStatements(): string[] {
+  const made = FUNCTIONS.flatMap(({ name, parameters, body }) => {
+    const signature = `${SCHEMA}.${name}(${parameters.replaceAll(/\w+ text/g, 'text')})`;
+    return [
+      `create function ${SCHEMA}.${name}(${parameters}) ${HEAD}
+       as $body$ begin${body}\n end $body$`,
+      `revoke all on function ${signature} from public`,
+      `grant execute on function ${signature} to ${ADMIN_ROLE}`,
+      `alter extension plpgsql add function ${signature}`,
+    ];
+  });
+  const statements = [
+    `create schema ${SCHEMA}`,
+    `grant usage on schema ${SCHEMA} to ${ADMIN_ROLE}`,
+    `alter extension plpgsql add schema ${SCHEMA}`,
+    ...made,
+  ];
+  return [
+    `do $outer$ begin
+       if not exists (select from pg_namespace where nspname = '${SCHEMA}') then
+         ${statements.join('; ')};
+       end if;
+     end $outer$`,
+  ];
+}
+
+// A base backup lacks some of the files of a server that is stopped: nobody can add to them
+// any more. The names of files are input.
+
+/** PostgreSQL keeps an empty copy of each unlogged table, sequence and index, the init fork. */
+const INIT_FORK = /^\d+_init$/;
+/** The database of a slot, behind the head of its file and its name; a physical slot has none. */
+const SLOT_DATABASE_OFFSET = 16 + 64;
+const SLOT_MAX_BYTES = 4096;
+
+/** @returns what it has, in words; null: nothing */
+export async function findUncopied(dataDirectory: string): Promise<string | null> {
+  const base = join(dataDirectory, 'base');
+  for (const database of await listEntries(base))
+    if (/^\d+$/.test(database)) {
+      const files = await listEntries(join(base, database));
+      if (files.some((name) => INIT_FORK.test(name)))
+        return 'it has got unlogged tables or sequences, whose rows a copy has not';
+    }
+  const slots = join(dataDirectory, 'pg_replslot');
+  for (const slot of await listEntries(slots))
+    if (await isLogical(join(slots, slot, 'state')))
+      return 'it has got logical slots, which a copy has not';
+  return null;
+}
+
+async function isLogical(path: string): Promise<boolean> {
+  if (!entryExists(path)) return false;
+  const state = await readBytes(path, SLOT_MAX_BYTES);
+  return state.length >= SLOT_DATABASE_OFFSET + 4 && state.readUInt32LE(SLOT_DATABASE_OFFSET) !== 0;
 }

@@ -1,15 +1,14 @@
 /** The configuration files of one server, as pure functions of what they depend on. */
+import type { SetPurpose, Size } from '@howdah/contract';
 import type { Installation } from './installations.ts';
 import type { InstancePaths } from '../host/layout.ts';
-import type { ConfigUsers } from '../host/owner.ts';
-import { accountFiles, SERVICE_USER } from '../host/users.ts';
+import { type ConfigUsers, accountFiles, SERVICE_USER } from '../host/users.ts';
 import { quoted, serverSettings } from '../../../domain/postgres/settings.ts';
 import { COPY_ROLE } from '../../moves.ts';
 import { POOLER_ROLE } from '../../pooler/lookup.ts';
-import { READER_ROLE } from '../../statements/reader-role.ts';
+import { READER_ROLE } from '../../statements/session.ts';
 import { needsPreload } from '../../../domain/postgres/extension-rules.ts';
-import { settingsOfPurpose } from '../../../domain/replica-set/purpose.ts';
-import type { SetPurpose, Size } from '@howdah/contract';
+import { settingsOfPurpose } from '../../../domain/replica-set.ts';
 
 /**
  * The superuser of every server. Only the control plane's own user can connect with it, over the

@@ -5,7 +5,7 @@ import type { Client } from 'pg';
 import type { InstancePaths } from '../host/layout.ts';
 import { NoAnswer } from './monitor.ts';
 import { endSessionsOfAdmin, sessionsAt } from './older-sessions.ts';
-import { ROLE_PARAMETER } from './read-only-sql.ts';
+import { ROLE_PARAMETER } from './read-only.ts';
 import { closeSession, openSuperuserSession, withSuperuserSession } from './superuser.ts';
 
 /** The statement that sets the admin role's password. */

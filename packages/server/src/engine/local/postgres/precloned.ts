@@ -9,10 +9,9 @@ import { cloneTree, removeTree } from '../host/clone.ts';
 import { assertSpaceFor } from '../host/space.ts';
 import { flushFileSystem } from '../host/flush.ts';
 import type { Machine } from '../host/machine-record.ts';
-import type { Owner } from '../host/owner.ts';
+import { type Owner, allocateUser } from '../host/users.ts';
 import { mkdir, rename } from '../host/root-files.ts';
 import type { Template } from './templates.ts';
-import { allocateUser } from '../host/users.ts';
 
 /** Creates come first: the next clone is made when none was taken for this long. */
 const AFTER_MS = 1000;

@@ -7,7 +7,7 @@ import type { Size } from '@howdah/contract';
 import { runEnclosed } from '../host/enclosed.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
-import type { Owner } from '../host/owner.ts';
+import type { Owner } from '../host/users.ts';
 import { sharedMemoryBytes } from '../host/sandbox.ts';
 import { removeEntry } from '../host/service-files.ts';
 import type { Installation } from './installations.ts';

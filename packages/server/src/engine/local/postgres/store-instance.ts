@@ -21,8 +21,8 @@ import {
   waitUntilReady,
   whyItEnded,
   writeConfig,
+  PLAIN_START,
 } from './server.ts';
-import { PLAIN_START } from './server-start.ts';
 import type { Templates } from './templates.ts';
 import { configUsersOf } from '../host/users.ts';
 

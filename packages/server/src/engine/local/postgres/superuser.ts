@@ -12,8 +12,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type ClientConfig } from 'pg';
 import { CONTROL_ROLE, MAINTENANCE_DATABASE } from './files.ts';
 import { startupOptions } from '../../startup-options.ts';
-import type { InstancePaths } from '../host/layout.ts';
-import { serviceSocket } from '../host/service-socket.ts';
+import { type InstancePaths, serviceSocket } from '../host/layout.ts';
 
 /**
  * How long a server may take to accept a session, and how long it may keep a client waiting after a

@@ -27,8 +27,8 @@ import {
   waitUntilReady,
   whyItEnded,
   writeConfig,
+  PLAIN_START,
 } from './server.ts';
-import { PLAIN_START } from './server-start.ts';
 
 /** The bytes that a new template needs: a cluster, its WAL and some slack. */
 const TEMPLATE_BYTES = 120e6;

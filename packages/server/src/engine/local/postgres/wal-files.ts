@@ -3,7 +3,7 @@
  */
 import { join } from 'node:path';
 import type { InstancePaths } from '../host/layout.ts';
-import type { Owner } from '../host/owner.ts';
+import type { Owner } from '../host/users.ts';
 import { isErrno, noneOf } from '../../../lib/processes.ts';
 import {
   copyInto,

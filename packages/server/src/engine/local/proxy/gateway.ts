@@ -17,17 +17,18 @@ import {
   stopDaemon,
   whyDaemonEnded,
   type DaemonWatch,
+  findProgram,
+  pathOfProgram,
+  PROGRAMS,
 } from '../host/daemon.ts';
-import { findProgram, pathOfProgram, PROGRAMS } from '../host/daemon.ts';
 import { ALL_NETWORKS, isAllowed, runsInNetworkOf, type Listener } from '../network/listener.ts';
-import type { DaemonPaths } from '../host/layout.ts';
+import { type DaemonPaths, serviceSocket } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
-import type { Owner } from '../host/owner.ts';
+import type { Owner } from '../host/users.ts';
 import { findProcess, isErrno, readOrNull } from '../../../lib/processes.ts';
 import { inTime } from '../../../lib/patience.ts';
 import { mkdir } from '../host/root-files.ts';
 import { run } from '../../../lib/run.ts';
-import { serviceSocket } from '../host/service-socket.ts';
 
 /** Where a gateway listens. */
 export type Listen = { address: string; port: number };

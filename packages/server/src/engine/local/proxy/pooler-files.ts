@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { hostRules, poolerConf } from '../../pooler/conf.ts';
 import { POOLER_ROLE } from '../../pooler/lookup.ts';
-import { READER_ROLE } from '../../statements/reader-role.ts';
+import { READER_ROLE } from '../../statements/session.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { CONTROL_ROLE } from '../postgres/files.ts';
 

@@ -2,7 +2,7 @@
 import { join, relative } from 'node:path';
 import type { Repository } from '../../../repository/repository.ts';
 import type { InstancePaths } from '../host/layout.ts';
-import type { Owner } from '../host/owner.ts';
+import type { Owner } from '../host/users.ts';
 import { copyInto, entryExists, readBytes } from '../host/service-files.ts';
 import { rm } from '../host/root-files.ts';
 import { lastCommitMs } from '../postgres/wal.ts';
@@ -14,7 +14,7 @@ import {
   timelineHistory,
   WAL_FILE_BYTES,
 } from '../postgres/wal-files.ts';
-import type { ShipContext } from './context.ts';
+import type { ShipContext } from './state.ts';
 import { makeFetchSpool, makeSpool, removeSpool, spoolOf } from './spool.ts';
 import { runForService, type StoredBackup } from './stanza.ts';
 

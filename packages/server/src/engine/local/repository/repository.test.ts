@@ -3,11 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
-import { usedBytes } from '../host/zeros.ts';
+import { usedBytes } from '../host/service-files.ts';
 import { commitAt, placed, walFile } from '../postgres/wal.testing.ts';
-import { dueBackup, newestSnapshot } from './backup.ts';
-import { directoriesBefore } from './expire.ts';
-import { safeTo } from './push.ts';
+import { dueBackup, newestSnapshot, directoriesBefore } from './backup.ts';
+import { safeTo } from './ship.ts';
 import {
   describeState,
   emptyState,

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { removeTree } from '../host/clone.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { chmod, chown, mkdir } from '../host/root-files.ts';
-import type { ShipContext } from './context.ts';
+import type { ShipContext } from './state.ts';
 
 /** @param purpose a name beside which others of the service can be used at the same time */
 export function spoolOf(

@@ -4,8 +4,7 @@ import { RepositoryProblem, type Repository } from '../../../repository/reposito
 import { ERRORS, PgBackRestError, problemOf } from '../../../repository/problem.ts';
 import type { Snapshot } from '../backup/snapshots.ts';
 import { isWalFile } from '../postgres/wal-files.ts';
-import type { ShipContext } from './context.ts';
-import type { KnownBackup } from './state.ts';
+import type { ShipContext, KnownBackup } from './state.ts';
 
 /** Processes of pgBackRest that transfer at the same time. */
 const PROCESSES = '2';

@@ -17,10 +17,11 @@ import {
   isWalFile,
   timelineHistory,
 } from '../postgres/wal-files.ts';
-import type { ShipContext } from './context.ts';
+import type { PgBackRest } from '../../../repository/repository.ts';
+import type { Machine } from '../host/machine-record.ts';
 
 /** A backup in a repository. */
-export type OffMachineBackup = {
+type OffMachineBackup = {
   /** pgBackRest's name for it. */
   label: string;
   /** The id of the snapshot that was backed up. */
@@ -37,7 +38,7 @@ export type OffMachineBackup = {
  * A time of which a repository lacks WAL: nothing in it can be restored from there. It ends with
  * the next backup; `beforeMs` null: there is none yet.
  */
-export type OffMachineGap = { afterMs: number; beforeMs: number | null };
+type OffMachineGap = { afterMs: number; beforeMs: number | null };
 
 export type OffMachine = {
   /** Newest first. */
@@ -249,3 +250,13 @@ export async function offMachine(
   const state = await readState(paths, repositoryId);
   return state === null ? null : describeState(paths, state);
 }
+
+// The means of backups off the machine.
+
+export type ShipContext = Readonly<{ machine: Machine; program: PgBackRest }>;
+
+/** How often a service is backed up off the machine. */
+export type ShipPolicy = {
+  fullEveryMs: number;
+  backupEveryMs: number;
+};

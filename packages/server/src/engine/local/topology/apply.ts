@@ -17,14 +17,13 @@ import { endSessions } from '../network/disallowed-sessions.ts';
 import type { Listener } from '../network/listener.ts';
 import { updateContents } from '../postgres/contents.ts';
 import { readControlFiles } from '../postgres/extension-files.ts';
-import { judge } from '../../../domain/postgres/extension-rules.ts';
+import { judge, extensionsOf } from '../../../domain/postgres/extension-rules.ts';
 import { createExtension, dropExtension } from '../postgres/extension-sql.ts';
 import type { ConfigFiles } from '../postgres/files.ts';
 import { alterPassword } from '../postgres/password.ts';
 import { missingFor, type Installation } from '../postgres/installations.ts';
 import { reread } from '../postgres/reread.ts';
 import { makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
-import { extensionsOf } from '../../../domain/postgres/extensions-of.ts';
 import {
   launchPooler,
   reloadPooler,
@@ -34,10 +33,9 @@ import {
   type PoolerPlan,
   type PoolerServers,
 } from '../proxy/pooler.ts';
-import { configure, issueCertificate } from './configure.ts';
-import type { Step } from './decide.ts';
-import { converting, copying, type Executor, type Found } from './executor.ts';
 import {
+  configure,
+  issueCertificate,
   cloneParent,
   recoverInstance,
   cloneTemplate,
@@ -45,9 +43,13 @@ import {
   untilOnDisk,
   type NewInstance,
 } from './make-instance.ts';
+import type { Step } from './decide.ts';
+import { converting, copying, type Executor, type Found } from './executor.ts';
 import { assertPortIsFree, startServer, stopInstance } from './start-stop.ts';
 import { beginsWithData, type PlacedSpec } from './placed-spec.ts';
 import { convertInPlace, exchangeData } from './upgrade.ts';
+import type { Topology } from './context.ts';
+import { startStandby, writeReplication } from './standbys.ts';
 
 /** A step that does something. */
 export type ActiveStep = Exclude<Step, { kind: 'settled' | 'wait' | 'refuse' }>;
@@ -341,4 +343,28 @@ export async function startPooler(
 export function planOrThrow(pooler: PoolerPlan | null): PoolerPlan {
   if (pooler === null) throw new Error(MISSING_POOLER);
   return pooler;
+}
+
+// Performs the steps of a server of a cluster or a set: its replication settings are a file.
+
+/** Writes the replication settings of a server before a step that has it read its files. */
+export async function writeReplicationFor(
+  { executor }: Topology,
+  step: ActiveStep,
+  found: Found,
+  conf: string,
+): Promise<void> {
+  if (step.kind === 'writeFiles' || step.kind === 'reload')
+    await writeReplication(executor, found, conf);
+}
+
+/** Performs a step of a server that follows. If it does not start, it is seeded again. */
+export async function applyToStandby(
+  { executor, standbys }: Topology,
+  spec: PlacedSpec,
+  step: ActiveStep,
+  found: Found,
+): Promise<string> {
+  const apply = () => applyStep(executor, spec, step, found);
+  return step.kind === 'start' ? startStandby(standbys, found.key, apply) : apply();
 }

@@ -3,8 +3,7 @@
  * apply.ts performs it.
  */
 import { EXTENSION_STEPS } from '../../engine.ts';
-import { UPGRADE_STEPS } from '../../upgrade-steps.ts';
-import type { Origin, Recovery, Upgrade } from '../../spec.ts';
+import { UPGRADE_STEPS, type Origin, type Recovery, type Upgrade } from '../../spec.ts';
 import type { PoolerSeen } from '../proxy/pooler.ts';
 import type { Phase, StopMode } from '../postgres/server.ts';
 import type { PlacedSpec } from './placed-spec.ts';

@@ -8,7 +8,7 @@ import { flushOf } from '../host/flush.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { enforceLimits } from '../host/limits.ts';
 import type { Machine } from '../host/machine-record.ts';
-import type { Owner } from '../host/owner.ts';
+import type { Owner } from '../host/users.ts';
 import type { Marker } from '../host/marker.ts';
 import { NotYet } from '../host/not-yet.ts';
 import type { Listener } from '../network/listener.ts';

@@ -6,9 +6,11 @@
  * can be done again.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { OperationStep } from '@howdah/contract';
 import type { ServerPort } from '../../records.ts';
 import type { Quorum, WaitedFor } from '../postgres/replication.ts';
 import { formatLsn } from '../postgres/wal.ts';
+import { begunStep, endOfStep } from '../../../domain/operation.ts';
 
 export type Successor = { n: number; detail: string } | { why: string };
 
@@ -122,4 +124,24 @@ export async function promote(
       );
     await sleep(2);
   }
+}
+
+// The steps of work that is recorded as a whole, when all of it is done.
+
+/** Notes steps that are recorded when all is done. */
+export function createSteps() {
+  const steps: OperationStep[] = [];
+  return {
+    take: async <T>(
+      name: string,
+      work: () => Promise<T>,
+      detail: (result: T) => string,
+    ): Promise<T> => {
+      const step = begunStep(name);
+      const result = await work();
+      steps.push({ ...step, ...endOfStep('ok', detail(result)) });
+      return result;
+    },
+    done: (): OperationStep[] => steps,
+  };
 }

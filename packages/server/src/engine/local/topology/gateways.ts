@@ -1,7 +1,6 @@
 /** The gateways of clusters and read replica sets: the same steps for both. */
 import type { DaemonPaths } from '../host/layout.ts';
-import type { Owner } from '../host/owner.ts';
-import { gatewayOwnerOf } from '../host/users.ts';
+import { type Owner, gatewayOwnerOf } from '../host/users.ts';
 import { assertPlace } from '../network/networks.ts';
 import {
   applyAllowedNetworks,

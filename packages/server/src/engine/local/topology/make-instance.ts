@@ -16,13 +16,12 @@ import { assertSpaceFor } from '../host/space.ts';
 import { instancePaths, memberKey, type InstancePaths } from '../host/layout.ts';
 import { currentBoot, markerOf, readMarker, writeMarker, type Marker } from '../host/marker.ts';
 import { newOwner } from '../host/own.ts';
-import type { Owner } from '../host/owner.ts';
+import { type Owner, ownerOf, SERVICE_USER } from '../host/users.ts';
 import type { Machine } from '../host/machine-record.ts';
-import { ownerOf, SERVICE_USER } from '../host/users.ts';
 import { fetchBackup } from '../repository/fetch.ts';
 import type { FetchTarget } from '../repository/fetch-wal.ts';
 import { upgradeIn } from '../repository/state.ts';
-import type { Listener } from '../network/listener.ts';
+import { type Listener, hostsOf } from '../network/listener.ts';
 import type { ConfigFiles } from '../postgres/files.ts';
 import { writeSystemIdentifier } from '../postgres/identity.ts';
 import {
@@ -33,10 +32,11 @@ import {
   type Installation,
 } from '../postgres/installations.ts';
 import { makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
-import { extensionsOf } from '../../../domain/postgres/extensions-of.ts';
-import { issueCertificate } from './configure.ts';
-import type { Executor } from './executor.ts';
+import { extensionsOf } from '../../../domain/postgres/extension-rules.ts';
+import type { Executor, Found } from './executor.ts';
 import type { PlacedSpec } from './placed-spec.ts';
+import { readOrNull } from '../../../lib/processes.ts';
+import type { CertificateIssuer, createCertificateCheck } from '../../../lib/tls.ts';
 
 /** A clone of a template takes at most this much. */
 const CLONE_BYTES = 80e6;
@@ -397,4 +397,53 @@ export async function untilOnDisk(
   // After a failure, the next attempt begins another flush.
   flushing.delete(root);
   await flushed;
+}
+
+// The configuration of an instance, with its certificate.
+
+/** Writes the files of a server that does not run. */
+export async function configure(
+  { machine, issuer }: Executor,
+  { paths, files, listener }: Found,
+): Promise<void> {
+  const owner = ownerOf(machine, paths);
+  await makeInstanceDirectories(owner, paths);
+  await writeConfig(owner, paths, { ...files, ...(await issueCertificate(issuer, listener)) });
+}
+
+/** @returns the files of a certificate for the hosts of a listener, by name */
+export async function issueCertificate(
+  issuer: CertificateIssuer,
+  listener: Listener,
+): Promise<Record<string, string>> {
+  const { certificatePem, keyPem } = await issuer.take(hostsOf(listener));
+  return { 'server.crt': certificatePem, 'server.key': keyPem };
+}
+
+/** Whether the files of an instance are the desired ones. */
+export async function areFilesCurrent(paths: InstancePaths, files: ConfigFiles): Promise<boolean> {
+  const found = await Promise.all(
+    Object.keys(files).map((name) => readOrNull(join(paths.config, name))),
+  );
+  return Object.values(files).every((text, index) => found[index] === text);
+}
+
+/**
+ * Whether an instance has a certificate for the hosts of its listener that is valid for long
+ * enough.
+ */
+export async function isCertificateCurrent(
+  certificates: ReturnType<typeof createCertificateCheck>,
+  paths: InstancePaths,
+  listener: Listener,
+): Promise<boolean> {
+  const [pem, key] = await Promise.all(
+    ['server.crt', 'server.key'].map((name) => readOrNull(join(paths.config, name))),
+  );
+  if (typeof pem !== 'string' || typeof key !== 'string') return false;
+  return certificates.isCurrent(
+    paths.config,
+    { certificatePem: pem, keyPem: key },
+    hostsOf(listener),
+  );
 }

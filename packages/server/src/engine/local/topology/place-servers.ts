@@ -2,9 +2,8 @@
  * Chooses the servers of a service, and reserves a port for each before anything listens there. The
  * ports of servers that do not exist any more are released.
  */
-import { NoPortLeft } from '../../addresses.ts';
+import { NoPortLeft, type HighAvailability, type ServiceSpec } from '../../spec.ts';
 import { chooseServers, numberNodes, type ClusterRecord, type ServerPort } from '../../records.ts';
-import type { HighAvailability, ServiceSpec } from '../../spec.ts';
 import { portIsFree } from '../postgres/server.ts';
 import type { Topology } from './context.ts';
 import { instanceNumbers } from './instances.ts';

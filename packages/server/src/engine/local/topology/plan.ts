@@ -2,17 +2,21 @@
  * The steps that a change takes if nothing is in the way: the answer to a dry run. They are decided
  * as the real ones are, from the assumed state before the change, and named as they are.
  */
-import { BACKUP_STEP } from '../../off-machine.ts';
 import { existsSync } from 'node:fs';
 import { MAX_REPLICAS, type OperationKind, type Size } from '@howdah/contract';
+import { BACKUP_STEP } from '../../off-machine.ts';
 import type { Lifecycle } from '../../engine.ts';
-import { TRIAL_STEP } from '../../upgrade-steps.ts';
+import {
+  TRIAL_STEP,
+  type HighAvailability,
+  type ReplicaSet,
+  type ServiceSpec,
+} from '../../spec.ts';
 import { chooseServers, numberNodes } from '../../records.ts';
-import type { HighAvailability, ReplicaSet, ServiceSpec } from '../../spec.ts';
 import { VERIFICATION_STEPS } from '../backup/verify.ts';
 import type { Layout } from '../host/layout.ts';
 import { needsPreload } from '../../../domain/postgres/extension-rules.ts';
-import { sizeLabel } from '../postgres/server-start.ts';
+import { sizeLabel } from '../postgres/server.ts';
 import { NOBODY } from '../postgres/replication.ts';
 import { decideHa, haStepName, type InstanceSeen } from './decide-ha.ts';
 import { decideSet, setStepName, type SetSeen } from './decide-set.ts';
@@ -20,7 +24,7 @@ import { decide, STEP_NAME, type Observation } from './decide.ts';
 import { isEnding } from './driver.ts';
 import type { PlacedCluster, PlacedSpec } from './placed-spec.ts';
 import * as cluster from './simulate-cluster.ts';
-import { afterSetStep, nodeAbsent, withRoutes } from './simulate-set.ts';
+import { afterSetStep, nodeAbsent, withRoutes } from './simulate-cluster.ts';
 import { afterStep, namesOfSteps, POOLER_WELL, WELL } from './simulate.ts';
 import { compareSizes } from './standbys.ts';
 

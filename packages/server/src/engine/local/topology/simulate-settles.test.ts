@@ -5,7 +5,7 @@ import { HA, spec as clusterSpec } from './decide-ha.testing.ts';
 import { decideSet, type NodeSeen, type SetSeen } from './decide-set.ts';
 import { pooler } from './decide.testing.ts';
 import * as cluster from './simulate-cluster.ts';
-import { afterSetStep, nodeAbsent, withRoutes } from './simulate-set.ts';
+import { afterSetStep, nodeAbsent, withRoutes } from './simulate-cluster.ts';
 import { WELL } from './simulate.ts';
 
 const THREE = {

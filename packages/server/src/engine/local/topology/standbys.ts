@@ -4,7 +4,8 @@
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { configure } from './configure.ts';
+import type { Size } from '@howdah/contract';
+import { configure } from './make-instance.ts';
 import { copying, type Executor, type Found } from './executor.ts';
 import { archiveLeftovers } from '../backup/recovery.ts';
 import { cloneRunning, writeOwned } from '../backup/take.ts';
@@ -14,7 +15,7 @@ import type { InstanceSeen } from './decide-ha.ts';
 import type { Observation } from './decide.ts';
 import { REPLICATION_FILE } from '../postgres/files.ts';
 import { partsOfKey, type InstancePaths } from '../host/layout.ts';
-import type { Owner } from '../host/owner.ts';
+import { type Owner, ownerOf } from '../host/users.ts';
 import { capLog } from '../host/daemon.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { pruneLogs } from '../postgres/logs.ts';
@@ -22,11 +23,8 @@ import { currentBoot } from '../host/marker.ts';
 import type { Monitor } from '../postgres/monitor.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import { mkdir, rename, rm, writeFile } from '../host/root-files.ts';
-import { fence, makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
-import { sizeLabel } from '../postgres/server-start.ts';
-import { ownerOf } from '../host/users.ts';
+import { fence, makeInstanceDirectories, writeConfig, sizeLabel } from '../postgres/server.ts';
 import { isFile, readText } from '../host/service-files.ts';
-import type { Size } from '@howdah/contract';
 import type { PlacedSpec } from './placed-spec.ts';
 
 /**

@@ -6,13 +6,18 @@ import { memberKey, partsOfKey } from '../../host/layout.ts';
 import { fence, findServer } from '../../postgres/server.ts';
 import type { Topology } from '../context.ts';
 import { hangs } from '../decide-ha.ts';
-import { promote, type Successor } from '../failover.ts';
+import { promote, type Successor, createSteps } from '../failover.ts';
 import { routeGateway } from '../gateways.ts';
-import { createSteps } from '../steps.ts';
 import { inTurn } from './cluster.ts';
-import { recordPrimary, withRecordedPrimary } from './primary.ts';
-import { keyOf, pathsOf, portOf, type ClusterRound } from './round.ts';
-import { findSuccessor } from './successor.ts';
+import {
+  recordPrimary,
+  withRecordedPrimary,
+  keyOf,
+  pathsOf,
+  portOf,
+  type ClusterRound,
+} from './round.ts';
+import { findSuccessor } from './observe.ts';
 
 /** Ends the primary for certain and has a standby take over, if one can. One runs at a time. */
 export function failOver(round: ClusterRound): Promise<Successor> {

@@ -1,5 +1,6 @@
 /** Observes all nodes of a read replica set, its gateway and its pooler. */
 import { existsSync } from 'node:fs';
+import type { ReplicaState, Warning } from '@howdah/contract';
 import { readMarker } from '../../host/marker.ts';
 import { isOwned } from '../../host/own.ts';
 import {
@@ -14,12 +15,13 @@ import { listenerFor, type Topology } from '../context.ts';
 import type { NodeSeen, SetSeen } from '../decide-set.ts';
 import type { Found } from '../executor.ts';
 import { gatewayPaths, watchGateway } from '../gateways.ts';
-import { observeServer, type ObservedServer } from '../observe-server.ts';
-import { planPooler } from '../pooler-plan.ts';
-import { brokenOf, confOf, noteOnDisk, ownPartOf } from '../standbys.ts';
-import { judge } from './judge.ts';
-import { measure } from './measure.ts';
-import type { Primary, SetState } from './set-state.ts';
+import { observeServer, type ObservedServer, planPooler } from '../observe-server.ts';
+import { brokenOf, confOf, noteOnDisk, ownPartOf, dataOf } from '../standbys.ts';
+import { type Primary, type SetState, lagOf, remember, isWithin } from './set-state.ts';
+import { memberKey } from '../../host/layout.ts';
+import { findServer } from '../../postgres/server.ts';
+import { parseLsn } from '../../postgres/wal.ts';
+import { askReplay, askUpstream } from '../replication-state.ts';
 
 export type SetObserved = {
   readonly found: ReadonlyMap<number, Found>;
@@ -162,4 +164,154 @@ async function poolerOf(
     listener,
     installation,
   });
+}
+
+// Measures how far the nodes of a read replica set are behind their primary.
+
+/** The primary of a service; null: there is none, or it does not answer. */
+export async function findPrimary(
+  { machine: { layout }, monitor }: Topology,
+  parent: string,
+): Promise<Primary | null> {
+  const n = layout.primaryOf(parent);
+  const [key, paths] = [memberKey(parent, n), layout.member(parent, n)];
+  if (!monitor.isConnected(key) || monitor.silentMs(key) !== null) return null;
+  const port = (await findServer(paths))?.port ?? null;
+  if (port === null) return null;
+  const state = await askUpstream(monitor, key);
+  return state === null ? null : { key, paths, port, ...state, flushed: parseLsn(state.end) };
+}
+
+/**
+ * Measures how far nodes are behind. While the primary cannot be asked they are as far behind as
+ * they were: nothing is written.
+ */
+export function measure(topology: Topology, known: SetState): Promise<Primary | null> {
+  known.measuring ??= measureNow(topology, known).finally(() => {
+    known.measuring = null;
+  });
+  return known.measuring;
+}
+
+async function measureNow(topology: Topology, known: SetState): Promise<Primary | null> {
+  const primary = await findPrimary(topology, known.set.parent);
+  if (primary !== null)
+    known.positions = remember(known.positions, {
+      atMs: performance.now(),
+      lsn: primary.flushed,
+    });
+  await Promise.all(known.set.nodes.map(({ n }) => measureNode(topology, known, n, primary)));
+  return primary;
+}
+
+async function measureNode(
+  { monitor }: Topology,
+  known: SetState,
+  n: number,
+  primary: Primary | null,
+): Promise<void> {
+  const { id } = known.spec;
+  const before = known.nodes.get(n);
+  const answer = await askReplay(monitor, memberKey(id, n));
+  if (answer === null) {
+    known.nodes.delete(n);
+    return;
+  }
+  known.asked.add(n);
+  const streaming = primary?.streaming.includes(nodeName(id, n)) === true;
+  const lsn = parseLsn(answer.replayed ?? '0/0');
+  const streamedMs = streaming ? (known.positions.at(-1)?.atMs ?? 0) : (before?.streamedMs ?? 0);
+  known.nodes.set(n, {
+    takesWrites: !answer.recovering,
+    paused: answer.paused,
+    streaming,
+    streamedMs,
+    ahead: primary !== null && !streaming && lsn > primary.flushed,
+    lag:
+      primary === null
+        ? (before?.lag ?? null)
+        : lagOf(known.positions, { lsn, streaming, streamedMs }),
+  });
+}
+
+// Which nodes of a read replica set get connections: none that could accept writes.
+
+/** Whether the gateway must route to a node, or why not. */
+type Judgement = { readonly eligible: boolean; readonly detail: string };
+
+/** Whether the gateway must route to node `n`, or why not. */
+export function judge(
+  { machine, monitor, readLagLimit }: Topology,
+  { spec, nodes, withheld, elsewhere, unasked }: SetState,
+  n: number,
+): Judgement {
+  const key = memberKey(spec.id, n);
+  const node = nodes.get(n);
+  const no = (detail: string) => ({ eligible: false, detail });
+  if (dataOf(machine.layout.member(spec.id, n)) === 'absent')
+    return no('being made from the primary');
+  if (monitor.silentMs(key) !== null) return no('does not answer');
+  // A restart of the control plane must not interrupt reads: it stays until it is asked.
+  if (unasked.has(n) && !withheld.has(n) && !elsewhere.has(n))
+    return { eligible: true, detail: 'accepts connections; its lag has not been measured yet' };
+  if (!monitor.isConnected(key) || node === undefined) return no('does not run yet');
+  if (node.takesWrites) return no('accepts writes: it is ended and recreated');
+  if (withheld.has(n)) return no('about to be restarted');
+  if (elsewhere.has(n)) return no('about to be moved to where its service is');
+  if (node.ahead) return no('has log that the primary has not');
+  if (node.lag !== null && !isWithin(node.lag, readLagLimit)) {
+    const { bytes, seconds } = readLagLimit;
+    return no(
+      `too far behind: the limit is ${bytes} bytes and ${seconds} s ` +
+        '(HOWDAH_READ_LAG_BYTES, HOWDAH_READ_LAG_SECONDS)',
+    );
+  }
+  return {
+    eligible: true,
+    detail: node.streaming ? 'follows the primary' : 'serves, and waits for the primary',
+  };
+}
+
+/** The nodes that the gateway must route to. */
+export function eligibleNodes(topology: Topology, known: SetState): number[] {
+  return known.set.nodes.filter(({ n }) => judge(topology, known, n).eligible).map(({ n }) => n);
+}
+
+// The state of the nodes of read replica sets, as users see it.
+
+/** The state of the nodes of a set; null: it is not a set, or was not observed yet. */
+export function nodeStates(topology: Topology, id: string): ReplicaState[] | null {
+  const known = topology.sets.get(id);
+  if (known === undefined) return null;
+  return known.set.nodes.map(({ n }) => {
+    const lag = known.nodes.get(n)?.lag ?? null;
+    const { detail } = judge(topology, known, n);
+    return {
+      node: n,
+      serving: known.routed?.includes(n) === true,
+      lag_bytes: lag?.bytes ?? null,
+      lag_seconds: lag?.seconds ?? null,
+      detail,
+    };
+  });
+}
+
+/** The read replica sets of a service that were observed. */
+export function setsOf({ sets }: Topology, parent: string): string[] {
+  return [...sets.values()].filter(({ set }) => set.parent === parent).map(({ spec }) => spec.id);
+}
+
+/** The problems of the read replica sets of a service. */
+export function setWarnings(topology: Topology, parent: string): Warning[] {
+  const missing = [...topology.sets.values()]
+    .filter(({ spec, set }) => set.parent === parent && spec.power === 'running')
+    .flatMap((known) =>
+      known.set.nodes.flatMap(({ n }) => {
+        const { eligible, detail } = judge(topology, known, n);
+        return eligible ? [] : [`node ${n} of read replica set ${known.spec.id}: ${detail}`];
+      }),
+    );
+  if (missing.length === 0) return [];
+  const message = `no new connection is routed to ${missing.join('; ')}`;
+  return [{ code: 'REPLICA_MISSING', message }];
 }
