@@ -5,6 +5,7 @@ import { spawnSync } from 'node:child_process';
 const CHECKS = [
   ['words', 'tsx', ['tools/check/walls.ts', 'words']],
   ['references', 'node', ['tools/check/references.js']],
+  ['names', 'tsx', ['tools/check/walls.ts', 'names']],
   ['layers', 'tsx', ['tools/check/walls.ts', 'layers']],
   ['lengths', 'tsx', ['tools/check/walls.ts', 'lengths']],
   ['unused code', 'knip', ['--no-progress', '--treat-config-hints-as-errors']],

@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { checkCommits, faultsOf } from './commits.ts';
 import { findViolations, LAYERS, layerTable } from './layers.ts';
 import { functionsIn, tooLong, wideDocumentLines, wideLines, wideLinesOf } from './lengths.ts';
+import { missingNames } from './names.ts';
 import { exceedingCounts, refusedImports } from './refusals.ts';
 
 let root = '';
@@ -181,4 +182,19 @@ describe('commits', () => {
     git('update-ref', 'refs/remotes/origin/main', 'HEAD');
     expect(checkCommits(root)).toEqual({ base: 'origin/main', count: 0, faults: [] });
   }, 60_000);
+});
+
+test('a document may name only files and identifiers that are there', () => {
+  const known = {
+    files: ['packages/server/src/store/leases.ts', 'tools/debian13/run'],
+    words: new Set(['changeService', 'keys']),
+  };
+  const there =
+    '`leases.ts`, `store/leases.ts`, `changeService(x)`, `keys`, `npm ci`, `0001_NNNN.sql`';
+  expect(missingNames(there, known)).toEqual([]);
+  expect(missingNames('`eases.ts`\n`api/leases.ts` and `changeServices`', known)).toEqual([
+    { line: 1, name: 'eases.ts' },
+    { line: 2, name: 'api/leases.ts' },
+    { line: 2, name: 'changeServices' },
+  ]);
 });

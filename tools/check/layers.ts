@@ -63,8 +63,8 @@ export const LAYERS: readonly Layer[] = [
   {
     name: 'config',
     holds:
-      '`settings.ts`, `config*.ts`, `paths.ts`: the settings, read once, and the places of our own files',
-    path: `^${SERVER}/(settings|config|config-maintenance|config-regions|paths)\\.ts$`,
+      '`settings.ts`, `config.ts`, `paths.ts`: the settings, read once, and the places of our own files',
+    path: `^${SERVER}/(settings|config|paths)\\.ts$`,
     imports: ['contract', 'lib'],
   },
   {
@@ -211,8 +211,8 @@ export const LAYERS: readonly Layer[] = [
     holds:
       '`main.ts`, `control-plane.ts`, `regions.ts`, …: config → store → engines → reconcilers → API; knows all parts',
     path:
-      `^${SERVER}/(main|control-plane|regions|kubernetes-regions|run-region|open-repositories|` +
-      'standby|recover|integrity|startup|first-key|metadata-database)\\.ts$',
+      `^${SERVER}/(main|control-plane|regions|kubernetes-regions|run-region|recover|integrity|` +
+      'startup|first-key|metadata-database)\\.ts$',
     imports: [
       'contract',
       'lib',

@@ -1,6 +1,6 @@
 /**
- * Runs the checks of words, layers, lengths and commits:
- * `tsx tools/check/walls.ts words layers lengths commits`.
+ * Runs the checks of words, names, layers, lengths and commits:
+ * `tsx tools/check/walls.ts words names layers lengths commits`.
  */
 import { readFileSync } from 'node:fs';
 import { baseOf, checkCommits } from './commits.ts';
@@ -15,6 +15,7 @@ import {
   wideLines,
   wideLinesOf,
 } from './lengths.ts';
+import { LEADING, missingNames } from './names.ts';
 import { exceedingCounts, refusedImports } from './refusals.ts';
 import { GLOSSARY, rulesOf, WORDED, wordsIn } from './words.ts';
 
@@ -28,6 +29,16 @@ const CHECKS: Readonly<Record<string, () => string[]>> = {
     return filesOf('.', WORDED).flatMap((path) =>
       wordsIn(path, read(path), rules).map(
         ({ line, word, instead }) => `${path}:${line}: "${word}": use ${instead}`,
+      ),
+    );
+  },
+  names: () => {
+    const sources = filesOf('.', SOURCE);
+    const words = new Set(sources.flatMap((path) => read(path).match(/\w+/g) ?? []));
+    const known = { files: filesOf('.', /./), words };
+    return filesOf('.', LEADING).flatMap((path) =>
+      missingNames(read(path), known).map(
+        ({ line, name }) => `${path}:${line}: nothing is named \`${name}\``,
       ),
     );
   },
