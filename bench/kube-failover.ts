@@ -33,7 +33,7 @@ export const kubeFailover: Bench = {
       const onKubernetes = measured(() => killPrimary(kube, cloud, there));
       const onMachine = measured(() => injectFault(cloud, ours, 'SIGKILL'));
       await interleave(rounds, [onKubernetes, onMachine]);
-      // Each soon after the one before, when Kubernetes would wait before it starts a container again.
+      // Each is soon after the one before: Kubernetes pauses before it starts a container again.
       const switchover = measured(() => switchOver(kube, cloud, there));
       await interleave(rounds, [switchover]);
       return [
@@ -120,11 +120,14 @@ async function switchOver(kube: Kube, cloud: Cloud, service: Service): Promise<S
       lastMs = performance.now();
     }
   })();
-  const { code, stderr } = await cloud.cli('service', 'switchover', service.id);
-  if (code !== 0) throw new Error(stderr);
-  await access.untilOther(primary);
-  await access.write();
-  isOver = true;
+  try {
+    const { code, stderr } = await cloud.cli('service', 'switchover', service.id);
+    if (code !== 0) throw new Error(stderr);
+    await access.untilOther(primary);
+    await access.write();
+  } finally {
+    isOver = true;
+  }
   await writing;
   return { value: longestMs, parts: {} };
 }

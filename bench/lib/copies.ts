@@ -6,7 +6,7 @@ import { chown, copyFile, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { writeRateLimit } from '../../packages/server/src/engine/local/host/groups.ts';
-import { budgetOf, restingRate } from '../../packages/server/src/engine/local/host/shares.ts';
+import { budgetOf, restingRate } from '../../packages/server/src/engine/local/host/share-out.ts';
 import { nextWalFile } from '../../packages/server/src/engine/local/postgres/wal-files.ts';
 import { exists } from '../../packages/server/src/lib/processes.ts';
 import {

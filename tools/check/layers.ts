@@ -212,7 +212,7 @@ export const LAYERS: readonly Layer[] = [
       '`main.ts`, `control-plane.ts`, `regions.ts`, …: config → store → engines → reconcilers → API; knows all parts',
     path:
       `^${SERVER}/(main|control-plane|regions|kubernetes-regions|run-region|recover|integrity|` +
-      'startup|first-key|metadata-database)\\.ts$',
+      'startup|standby|first-key|metadata-database)\\.ts$',
     imports: [
       'contract',
       'lib',

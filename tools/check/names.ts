@@ -5,7 +5,7 @@ export const LEADING =
   /^(CONTRIBUTING|docs\/(architecture|adding-[^/]+|replica-set-reads-fail))\.md$/;
 
 const NAMED = /`([^`\n]+)`/g;
-/** Stands for the number of a file. */
+/** A placeholder for the number of a file. */
 const PLACEHOLDER = 'NNNN';
 const FILE = /^[\w./-]*[\w-]\.(ts|tsx|js|mjs|sql|sh|go|yaml)$/;
 /** In camel case, as nothing but source has them; a call and a member of an object too. */

@@ -42,8 +42,8 @@ const filesOf = (names: string): string =>
 const UNPRIVILEGED = filesOf(
   'cli conformance crash-power lifecycle single-project start types vpc',
 );
-/** Tests that depend on the PostgreSQL, the file systems and the disk of this machine. */
-const HERE = filesOf('forks.test ha- lifecycle start store types');
+/** Tests that depend on PostgreSQL, PgBouncer, file systems and the disk of this machine. */
+const HERE = filesOf('forks.test ha- lifecycle pooler.test start store types');
 
 /** The launcher's `test` installs what a soak needs too. */
 const soak = (name: string, options: string): Part => ({

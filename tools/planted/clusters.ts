@@ -206,12 +206,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'the measured lag of a node is not compared with the limit',
     edits: [
       {
-        file: `${TOPOLOGY}/read-replicas/observe.ts`,
+        file: `${TOPOLOGY}/read-replicas/judge.ts`,
         from: 'node.lag !== null && !isWithin(node.lag, readLagLimit)',
         to: 'node.lag === null && !node.streaming',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/read-replicas/observe.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/read-replicas/judge.test.ts` }] },
   },
   {
     name: 'no-drain',
@@ -219,12 +219,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'a node is restarted while the gateway still routes to it',
     edits: [
       {
-        file: `${TOPOLOGY}/read-replicas/observe.ts`,
+        file: `${TOPOLOGY}/read-replicas/judge.ts`,
         from: "  if (withheld.has(n)) return no('about to be restarted');\n",
         to: '',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/read-replicas/observe.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/read-replicas/judge.test.ts` }] },
   },
   {
     name: 'writer-serves',
@@ -253,6 +253,39 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     caughtBy: {
       gate: 'A',
       tests: [{ file: 'packages/server/src/domain/replica-set.test.ts' }],
+    },
+  },
+  {
+    name: 'primary-replaced-as-former',
+    breaks: ['Kubernetes', 'switchover'],
+    effect: 'the pod of a primary on Kubernetes is removed while Kubernetes restarts it',
+    edits: [
+      {
+        file: 'packages/server/src/engine/kubernetes/service/former-primary.ts',
+        from: 'isHeldBack && n !== primary',
+        to: 'isHeldBack',
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: 'packages/server/src/engine/kubernetes/service/former-primary.test.ts' }],
+    },
+  },
+  {
+    name: 'limit-waits-in-old-pooler',
+    breaks: ['pooler'],
+    effect: 'with PgBouncer 1.18, a client waits for two minutes at a limit that is reached',
+    edits: [
+      {
+        file: 'packages/server/src/engine/local/proxy/pooler.ts',
+        from: "where === 'each database' ? LOOKUP_BODY_IN_EACH_DATABASE : LOOKUP_BODY",
+        to: "where === 'each database' ? LOOKUP_BODY : LOOKUP_BODY",
+      },
+    ],
+    caughtBy: {
+      gate: 'B',
+      tests: [{ file: 'packages/server/test/pooler.test.ts', name: 'limit is reached' }],
+      reason: 'the PgBouncer of Debian 13 is newer; the part system-here has that of the machine',
     },
   },
 ];

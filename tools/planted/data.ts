@@ -115,12 +115,12 @@ export const DATA_PLANTS: readonly Plant[] = [
     effect: 'a deleted service can be restored for a shorter time than its backups are kept',
     edits: [
       {
-        file: `${SERVER}/reconcile/work.ts`,
+        file: `${SERVER}/reconcile/kept-backups.ts`,
         from: 'b.retention_days - a.retention_days',
         to: 'a.retention_days - b.retention_days',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/reconcile/work.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/reconcile/kept-backups.test.ts` }] },
   },
   {
     name: 'delete-is-purge',

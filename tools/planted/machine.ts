@@ -118,12 +118,12 @@ export const MACHINE_PLANTS: readonly Plant[] = [
     effect: 'one tenant writes as fast as the disk can, and all others wait',
     edits: [
       {
-        file: `${LOCAL}/host/shares.ts`,
+        file: `${LOCAL}/host/share-out.ts`,
         from: 'const isAlone = active.every((one) => one === writer);',
         to: 'const isAlone = true;',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/host/shares.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/host/share-out.test.ts` }] },
   },
   {
     name: 'cpu-bound-of-service-ignored',

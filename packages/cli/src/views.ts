@@ -3,7 +3,7 @@ import type { Schemas } from '@howdah/client';
 import { placeOf } from '@howdah/contract/connect';
 import { partsOf } from '@howdah/contract/service-parts';
 import { SHARED_CPU_MILLIS } from '@howdah/contract/sizes';
-import { waitingNote } from '@howdah/contract/sizes';
+import { waitingNote } from '@howdah/contract/waits';
 import { PROJECT_LIMITS, RETENTION_DAYS } from '@howdah/contract/values';
 import { endpointOf, poolerOf, variablesOf } from './address.ts';
 import { tookMs } from './follow.ts';

@@ -37,4 +37,4 @@ export * from './status.ts';
 export * from './text.ts';
 export * from './types.ts';
 export * from './values.ts';
-export * from './sizes.ts';
+export * from './waits.ts';

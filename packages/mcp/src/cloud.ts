@@ -9,7 +9,7 @@ import {
 } from '@howdah/client';
 import { uriOf } from '@howdah/contract/connect';
 import { simulationNote } from '@howdah/contract/simulated';
-import { waitingNote } from '@howdah/contract/sizes';
+import { waitingNote } from '@howdah/contract/waits';
 import { isId, refusalOfCall, type Environment, type Permission } from '@howdah/contract';
 import { Problem } from './problem.ts';
 

@@ -221,7 +221,7 @@ async function openRepositories(
   const open: RepositorySource['open'] = (sealed) => {
     const kit = { id: 'kit', name: 'kit', sealed: Buffer.from(sealed, 'base64') };
     const found = openRepository(sealer, kit);
-    // It has no name here: messages say where it is.
+    // A kit has no name here: messages say where its repository is.
     return found === null ? null : { ...found, name: locationOf(found.storage) };
   };
   return { program, list, open, known: () => known };

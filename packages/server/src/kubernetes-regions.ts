@@ -13,7 +13,7 @@ import {
   examinePlacement,
   examineGateway,
   findRoutedRegion,
-} from './engine/kubernetes/doctor-placement.ts';
+} from './engine/kubernetes/doctor-region.ts';
 import { countClusters, examineCluster, findNodeHost } from './engine/kubernetes/doctor.ts';
 import { createKubernetesEngine, type KubernetesEngineOptions } from './engine/kubernetes/index.ts';
 import type { ObjectStore } from './engine/object-store.ts';

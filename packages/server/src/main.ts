@@ -17,15 +17,8 @@ import { createRounds } from './lib/rounds.ts';
 import { TUNING, type RoundName, type Tuning } from './lib/tuning.ts';
 import { openCertificateAuthority, type CertificateAuthority } from './lib/tls.ts';
 import { findMetadataPlace } from './metadata-record.ts';
-import {
-  openStandby,
-  type Standby,
-  closeAll,
-  timer,
-  type Closers,
-  type Progress,
-  type Startup,
-} from './startup.ts';
+import { openStandby, type Standby } from './standby.ts';
+import { closeAll, timer, type Closers, type Progress, type Startup } from './startup.ts';
 import { AlreadyRunning } from './store/connections.ts';
 import type { Store } from './store/database.ts';
 

@@ -312,7 +312,7 @@ async function readKit(file: string): Promise<Schemas['RecoveryKit']> {
     const kit: Schemas['RecoveryKit'] = JSON.parse(text);
     if (typeof kit === 'object' && kit !== null) return kit;
   } catch {
-    // It is no JSON either.
+    // The file is no JSON either.
   }
   throw new Failure(`${file} is no recovery kit: howdah repo kit prints one`, 'usage');
 }

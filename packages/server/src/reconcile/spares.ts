@@ -11,7 +11,6 @@ import { makeDue } from '../store/leases.ts';
 import { createPortLedger } from '../store/regions.ts';
 import { changeService, lockService } from '../store/services.ts';
 import { countSpares, insertSpare, listStaleSpares } from '../store/spares.ts';
-import { listWithoutMajor } from '../store/service-lists.ts';
 
 /**
  * Brings the number of a region's spares of the default type and size to `wanted`. Removes the
@@ -66,21 +65,5 @@ async function reserveOrNull(
   } catch (error) {
     if (error instanceof NoPortLeft) return null;
     throw error;
-  }
-}
-
-// Records the major version of services that were made by a release without this column.
-
-/** That of their data; for services that have none yet, the one that a create would choose now. */
-export async function recordMajors({ db }: Store, { code, engine }: Region): Promise<void> {
-  for (const id of await listWithoutMajor(db, code)) {
-    const found = await engine.lifecycle.majorOf(id);
-    await db.transaction().execute(async (tx) => {
-      const locked = await lockService(tx, id);
-      if (locked === null) return;
-      const { service, operation } = locked;
-      const major = found ?? defaultMajor(engine, service.addons);
-      await changeService(tx, service, { pg_version: major }, operation);
-    });
   }
 }

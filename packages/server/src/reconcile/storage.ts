@@ -21,7 +21,7 @@ import {
 import { changeService, endRestoreTime, lockService, purgeDeleted } from '../store/services.ts';
 import type { Log } from '../lib/log.ts';
 import type { Rounds } from '../lib/rounds.ts';
-import { findKept } from './work.ts';
+import { findKept } from './kept-backups.ts';
 
 const QUOTAS_EVERY_MS = 10_000;
 /** Quotas are checked early if the disk has grown by this much. */

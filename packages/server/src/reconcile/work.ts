@@ -1,8 +1,8 @@
 /** The service that a reconciler works on, under the lease that it holds. */
 import type { OperationRow, RecordedStep } from '../domain/operation.ts';
 import { isRestoreOver } from '../domain/service/removal.ts';
-import type { ServiceRow, Kept } from '../domain/service/row.ts';
-import { serviceStatus } from '../domain/service/document.ts';
+import type { ServiceRow } from '../domain/service/row.ts';
+import { serviceStatus } from '../domain/service/status.ts';
 import type { Seen } from '../engine/engine.ts';
 import type { Region, Regions } from '../engine/regions.ts';
 import type { Log } from '../lib/log.ts';
@@ -12,7 +12,7 @@ import { claimService, lockLeased } from '../store/leases.ts';
 import { beginOperation, HOWDAH, progressOperation, takeUpOperation } from '../store/operations.ts';
 import { changeService, endRestoreTime } from '../store/services.ts';
 import type { Tx } from '../store/tables.ts';
-import { listRepositories, type RepositoryRow } from '../store/repositories.ts';
+import { findKept } from './kept-backups.ts';
 
 export type ReconcilerOptions = {
   readonly store: Store;
@@ -126,46 +126,5 @@ export async function openRepair(
   return {
     operation,
     service: await changeService(tx, service, { reachable: false }, operation),
-  };
-}
-
-// The backups of deleted services in repositories, for the time after their data is removed.
-
-const DAY_MS = 86_400_000;
-
-/**
- * The repository that keeps the backups of a deleted service for the longest time, from now on.
- *
- * @returns null: none has a backup of it
- */
-export async function findKept(
-  { store, region }: { store: Pick<Store, 'db'>; region: Region },
-  { id, backup_retention_days: ownDays }: Pick<ServiceRow, 'id' | 'backup_retention_days'>,
-): Promise<Kept | null> {
-  const states = await region.engine.offMachine.describe(id);
-  const having = (await listRepositories(store.db)).filter(
-    (repository) => (states.get(repository.id)?.backups.length ?? 0) > 0,
-  );
-  return chooseKept(having, ownDays, Date.now());
-}
-
-/**
- * The one of some repositories that keeps the backups of a service for the longest time.
- *
- * @param ownDays for how long each of them keeps them; null: as it says itself
- * @returns null: there is none
- */
-export function chooseKept(
-  repositories: readonly Pick<RepositoryRow, 'id' | 'retention_days'>[],
-  ownDays: number | null,
-  nowMs: number,
-): Kept | null {
-  const [longest] = repositories.toSorted((a, b) => b.retention_days - a.retention_days);
-  if (longest === undefined) return null;
-  return {
-    repository: longest.id,
-    since: new Date(nowMs).toISOString(),
-    until: new Date(nowMs + (ownDays ?? longest.retention_days) * DAY_MS).toISOString(),
-    isRemoved: false,
   };
 }

@@ -8,13 +8,10 @@ import {
   inheritedOperation,
   replicaSetDocument,
 } from '../domain/replica-set.ts';
-import {
-  serviceDocument,
-  refuseUnknownTransition,
-  serviceStatus,
-} from '../domain/service/document.ts';
+import { serviceDocument } from '../domain/service/document.ts';
 import type { Kept, ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { networkColumnsOf } from '../domain/service/spec.ts';
+import { refuseUnknownTransition, serviceStatus } from '../domain/service/status.ts';
 import { notifyService } from './events.ts';
 import type { OperationRow } from '../domain/operation.ts';
 import { beginOperation, HOWDAH } from './operations.ts';

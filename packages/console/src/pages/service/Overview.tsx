@@ -8,7 +8,7 @@ import {
 } from '@howdah/contract/connect';
 import { simulationNote } from '@howdah/contract/simulated';
 import { SHARED_CPU_MILLIS } from '@howdah/contract/sizes';
-import { waitingNote } from '@howdah/contract/sizes';
+import { waitingNote } from '@howdah/contract/waits';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState, type ReactNode } from 'react';

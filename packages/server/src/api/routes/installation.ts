@@ -112,7 +112,7 @@ export function refusedRoutes(api: App): void {
     api.route({
       method: [...method],
       url: `/projects/:project_id/services/:service_id/${path}`,
-      // They change nothing: a key that may read the service gets the reason.
+      // These calls change nothing: a key that may read the service gets the reason.
       schema: { hide: true, operationId: 'getService', params: ofService },
       handler: () => {
         throw new ApiError('UNAVAILABLE_HERE', `${path}: ${why}`);

@@ -17,7 +17,8 @@ import {
 } from '@howdah/contract';
 import { Type } from 'typebox';
 import { runBackup, verifyBackup } from '../../services/change-service.ts';
-import { restoreService, recoverService } from '../../services/delete-service.ts';
+import { restoreService } from '../../services/delete-service.ts';
+import { recoverService } from '../../services/recover-service.ts';
 import { upgradeService } from '../../services/upgrade-service.ts';
 import { forkService } from '../../services/fork-service.ts';
 import {

@@ -1,16 +1,7 @@
 /** The document of a service, as the API returns it. */
-import {
-  type Service,
-  type VpcEndpoint,
-  type LiveStatus,
-  REPLICA_SET_TRANSITIONS,
-  statusOf,
-  statusOfReplicaSet,
-  TRANSITIONS,
-} from '@howdah/contract';
+import type { Service, VpcEndpoint } from '@howdah/contract';
 import type { ServiceRow } from './row.ts';
 import { poolerSpec } from './spec.ts';
-import type { OperationRow } from '../operation.ts';
 
 /** The endpoint for clients inside the VPC; null: the service is in none. */
 export function vpcEndpointOf({ vpc_id, vpc_address, host, port }: ServiceRow): VpcEndpoint | null {
@@ -78,40 +69,4 @@ export function serviceDocument(row: ServiceRow): Service {
     ],
     ...(row.warnings.length === 0 ? {} : { warnings: row.warnings }),
   };
-}
-
-// The status of a service, and the transitions that the contract allows.
-
-/** The contract does not know this change of a status: a defect of Howdah. */
-class UnknownTransition extends Error {}
-
-/** The status of a service with this unfinished operation. */
-export function serviceStatus(service: ServiceRow, operation: OperationRow | null): LiveStatus {
-  if (service.deleting) return 'DELETING';
-  const underWay =
-    operation === null
-      ? null
-      : {
-          kind: operation.kind,
-          begun: operation.status === 'running',
-          failing: operation.error !== null,
-        };
-  return (service.parent_id === null ? statusOf : statusOfReplicaSet)(
-    service.power,
-    service.reachable,
-    underWay,
-  );
-}
-
-/**
- * @throws UnknownTransition when the contract does not know the change of the status. A spare has
- * no status that users see.
- */
-export function refuseUnknownTransition(before: ServiceRow, after: LiveStatus): void {
-  const transitions = before.parent_id === null ? TRANSITIONS : REPLICA_SET_TRANSITIONS;
-  if (after === before.status || before.project_id === null) return;
-  if (transitions[before.status].includes(after)) return;
-  throw new UnknownTransition(
-    `service ${before.id}: ${before.status} → ${after} is not a transition of the contract`,
-  );
 }

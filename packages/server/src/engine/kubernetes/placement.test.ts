@@ -1,7 +1,7 @@
 /** Where the pods of services run, and by which credentials their images are pulled. */
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Placement } from '@howdah/contract';
-import { mayRun } from './doctor-placement.ts';
+import { mayRun } from './doctor-region.ts';
 import {
   CLUSTER,
   clusterOf,

@@ -331,7 +331,7 @@ function specOf(input: RecoveredInput, name: string): object {
     affinity: nodesOf(input.placement),
     ...priorityOf(input.placement),
     ...pullsOf(input.region, input.pulls),
-    // It takes what services leave.
+    // This Cluster takes what services leave.
     resources: { requests: { cpu: '50m', memory: '256Mi' }, limits: { memory: '1Gi' } },
     enableSuperuserAccess: false,
     certificates: { serverCASecret: AUTHORITY_SECRET, serverTLSSecret: certificateSecret(name) },

@@ -27,7 +27,7 @@ import { createLocal, type Local, type LocalEngineOptions } from './local.ts';
 import { createMoves } from './moves.ts';
 import { makeNetworks } from './network/networks.ts';
 import { createOffMachine } from './off-machine.ts';
-import { findRestorable } from './repository/verify.ts';
+import { findRestorable } from './repository/restorable.ts';
 import { createObserving } from './observe.ts';
 import { installationFor, installationOf, majorOf, missingFor } from './postgres/installations.ts';
 import { findServer, portIsFree } from './postgres/server.ts';

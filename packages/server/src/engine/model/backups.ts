@@ -5,7 +5,7 @@ import type { RunStep } from '../run-step.ts';
 import { snapshotId } from './decide-server.ts';
 import { countTransition, type Model } from './model.ts';
 import { archiveBytesOf, storageBytesOf } from './observe.ts';
-import { between } from './clock.ts';
+import { between } from './random.ts';
 import type { SimulatedTransition } from '@howdah/contract';
 import { delayOf, failureOf } from './script.ts';
 import { primaryOf, rowsAt, type ModelService, type ModelSnapshot } from './state.ts';

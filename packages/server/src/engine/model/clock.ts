@@ -2,7 +2,6 @@
  * The clock of a model engine. It runs in real time, or stops until it is advanced. It never
  * goes back.
  */
-import { createHash } from 'node:crypto';
 
 /** A clock, and alarms that ring when it reaches their time. */
 export type ModelClock = {
@@ -86,23 +85,4 @@ export function createModelClock(realMs: () => number): ModelClock {
       clearTimeout(timer);
     },
   };
-}
-
-// Plausible numbers that follow from a seed: the same question has the same answer.
-
-/** A number from 0 up to, not including, 1. */
-export function fraction(seed: string, ...question: readonly (string | number)[]): number {
-  const digest = createHash('sha256')
-    .update([seed, ...question].join('\n'))
-    .digest();
-  return digest.readUInt32BE(0) / 2 ** 32;
-}
-
-/** A whole number from the first bound to the second, both inclusive. */
-export function between(
-  [first, last]: readonly [number, number],
-  seed: string,
-  ...question: readonly (string | number)[]
-): number {
-  return first + Math.floor(fraction(seed, ...question) * (last - first + 1));
 }

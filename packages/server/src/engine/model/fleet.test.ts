@@ -2,12 +2,12 @@
 import { expect, test, vi } from 'vitest';
 import { createMemoryRecords } from '../conformance/memory-records.ts';
 import { createModelEngine } from './index.ts';
-import { between } from './clock.ts';
+import { between } from './random.ts';
 import { createMemoryStore } from './state.ts';
 import { newSpec } from './subject.testing.ts';
 
 const walks = vi.hoisted(() => ({ count: 0 }));
-vi.mock(import('./clock.ts'), { spy: true });
+vi.mock(import('./random.ts'), { spy: true });
 vi.mock(import('./state.ts'), async (importOriginal) => {
   const original = await importOriginal();
   const createState: typeof original.createState = (...given) => {

@@ -8,7 +8,7 @@ import {
   type Observing,
   type Usage,
 } from '../engine.ts';
-import { between } from './clock.ts';
+import { between } from './random.ts';
 import type { Model } from './model.ts';
 import { primaryOf, rowsAt, streamingOf, type ModelNode, type ModelService } from './state.ts';
 

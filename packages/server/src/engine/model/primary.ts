@@ -8,7 +8,7 @@ import * as change from './changes.ts';
 import { successorOf, type Successor } from './decide-ha.ts';
 import { reachTransition, type Model } from './model.ts';
 import { type PrimaryChange, STEP } from './steps.ts';
-import { between } from './clock.ts';
+import { between } from './random.ts';
 import { primaryOf, streamingOf, type ModelService } from './state.ts';
 
 /**

@@ -11,7 +11,7 @@ import {
 } from '@howdah/contract';
 import { Check, Errors } from 'typebox/value';
 import { BadScript } from '../engine.ts';
-import { between } from './clock.ts';
+import { between } from './random.ts';
 
 /** The least and the most, in ms. */
 type DelayMs = readonly [number, number];

@@ -50,6 +50,8 @@ export const LOOKUP_BODY_IN_EACH_DATABASE = `with sessions as (
  *
  * A role that PostgreSQL would refuse is refused here: PgBouncer would keep its clients waiting for
  * a connection for two minutes, or give them one that it still has.
+ *
+ * @param body of the function
  */
 export const lookupStatements = (body = LOOKUP_BODY): readonly string[] => [
   `create or replace function ${VERIFIER_FUNCTION}(name text) returns table (role text, verifier text)

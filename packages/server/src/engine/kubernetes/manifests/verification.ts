@@ -202,7 +202,7 @@ function podSpec(input: VerificationInput): object {
         image,
         command: ['sh', '-c', SCRIPT],
         env: Object.entries(environment).map(([name, value]) => ({ name, value })),
-        // It takes what services leave.
+        // The pod takes what services leave.
         resources: { requests: { cpu: '50m', memory: '256Mi' }, limits: { memory: '1Gi' } },
         securityContext: {
           allowPrivilegeEscalation: false,

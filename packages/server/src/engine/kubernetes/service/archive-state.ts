@@ -132,7 +132,7 @@ export function newestOf(state: ArchiveState | null, store: ObjectStore | null):
 export type Seen = Readonly<{
   /** The WAL file that is being written. */
   file: string;
-  /** Its clock; ms since the epoch. */
+  /** The clock of the server; ms since the epoch. */
   nowMs: number;
   /** The transactions that have ended, which changes with each of them that has written. */
   snapshot: string;

@@ -13,7 +13,7 @@ import {
   decidePoolerStop,
   type KnownPooler,
   type PoolerStep,
-} from './pooler-state.ts';
+} from './decide-pooler.ts';
 import { changeOf, isRestartAsked, restartWhy, type Change } from './change.ts';
 import {
   boundAs,
@@ -435,7 +435,7 @@ export function desiredOfSet(
     ...desired,
     major: followed?.major ?? spec.major,
     replicas: nodes - 1,
-    // Its data grows with that of the service, and no volume shrinks.
+    // The data of a set grows with that of the service, and no volume shrinks.
     storageGb: Math.max(spec.storageGb, followed?.storageGb ?? 0, before?.storageGb ?? 0),
     set: { parent: id, purpose, limits: limitsOfSet(spec, followed, before?.set?.limits ?? {}) },
   };

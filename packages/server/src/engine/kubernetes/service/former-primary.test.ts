@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { LOOSE, server, up } from './decide.testing.ts';
-import { createReturns, heldBackIn } from './failovers.ts';
+import { createReturns, heldBackIn } from './former-primary.ts';
 import type { ClusterState } from './observed.ts';
 
-const servers = [server(0, { isHeldBack: true }), server(1)];
+const both = [server(0, { isHeldBack: true }), server(1)];
 
 function cluster(change: Partial<ClusterState> = {}): ClusterState {
   const observed = up(LOOSE, { primary: 1, ...change }).cluster;
@@ -19,10 +19,10 @@ test.each<[string, Partial<ClusterState>, number | null]>([
   ['a fenced Cluster is left alone', { fenced: true }, null],
   ['a Cluster without a primary is left alone', { primary: null }, null],
 ])('%s', (_, change, expected) => {
-  expect(heldBackIn(cluster(change), servers)?.n ?? null).toBe(expected);
+  expect(heldBackIn(cluster(change), both)?.n ?? null).toBe(expected);
 });
 
-test('a pod is asked to end once, and again after the request has failed', async () => {
+test('one pod is replaced for each change of the primary', async () => {
   const asked: string[] = [];
   const errors: unknown[] = [];
   let isDown = true;
@@ -31,12 +31,24 @@ test('a pod is asked to end once, and again after the request has failed', async
     if (isDown) throw new Error('no answer');
     return true;
   };
-  const cache = { cluster: () => cluster(), servers: () => servers };
+  let primary = 1;
+  const held = (n: number, uid: string) => [server(n, { uid, isHeldBack: true }), server(1 - n)];
+  let servers = held(0, 'a');
+  const cache = { cluster: () => cluster({ primary }), servers: () => servers };
   const notice = createReturns({ remove }, cache, (error) => errors.push(error));
   notice('abcde12345');
   await expect.poll(() => errors).toHaveLength(1);
   isDown = false;
   notice('abcde12345');
-  notice('abcde12345');
   expect(asked).toEqual(['s-abcde12345-1', 's-abcde12345-1']);
+  // The new pod ends again: a pause of Kubernetes has a reason then.
+  servers = held(0, 'b');
+  notice('abcde12345');
+  expect(asked).toHaveLength(2);
+  [primary, servers] = [0, held(1, 'c')];
+  notice('abcde12345');
+  expect(asked[2]).toBe('s-abcde12345-2');
+  [primary, servers] = [1, held(0, 'd')];
+  notice('abcde12345');
+  expect(asked[3]).toBe('s-abcde12345-1');
 });

@@ -24,7 +24,7 @@ import { poolerCertificateManifest } from '../manifests/secrets.ts';
 import type { Region } from '../region.ts';
 import { serverOf } from '../statements.ts';
 import { askChallenge } from './challenge.ts';
-import { mustRun, type KnownPooler } from './pooler-state.ts';
+import { mustRun, type KnownPooler } from './decide-pooler.ts';
 import { placesIn } from './objects.ts';
 import type { ClusterState } from './observed.ts';
 import { STEPS } from './steps.ts';

@@ -94,7 +94,7 @@ async function endArchive(
     }
     await begin(STEPS.removeArchive, seen);
     const store = region.objectStore();
-    // Its place is known, or there would be no ObjectStore.
+    // The place of the archive is known, or there would be no ObjectStore.
     if (store === null) throw new EngineUnavailable(NO_KEY);
     const count = await removeSome(store, `${folderOf(store)}/${clusterName(id)}`);
     // Gives way to other services.

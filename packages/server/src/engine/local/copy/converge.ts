@@ -19,7 +19,8 @@ import {
   unfinishedOf,
   forgetBackup,
 } from './base-backup.ts';
-import { COPY_STEPS, decideCopy, type CopyStep, observeCopy, type FoundCopy } from './observe.ts';
+import { COPY_STEPS, decideCopy, type CopyStep } from './decide.ts';
+import { observeCopy, type FoundCopy } from './observe.ts';
 import {
   sourceConnection,
   type CopySpec,
@@ -323,7 +324,7 @@ async function makeService(
   const data = { paths, owner, installation, size: spec.size, deadlineMs: SINGLE_USER_MS };
   const run = (database: string, statements: readonly string[]) =>
     runSingleUser(machine, data, database, statements);
-  // Its owner may have the extension, or have dropped the database.
+  // The owner of the database may have the extension, or have dropped the database.
   await run(DATABASE_NAME, databaseSql()).catch(() => undefined);
   if (!(await run(MAINTENANCE_DATABASE, serviceSql())).includes(`"${DONE}"`))
     throw new Error('PostgreSQL in single-user mode did not perform all statements');

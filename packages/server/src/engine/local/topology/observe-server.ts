@@ -1,14 +1,14 @@
 /** Observes one server: a single one, an instance of a cluster, or a node of a read replica set. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { memberKey, type InstancePaths } from '../host/layout.ts';
+import { memberKey } from '../host/layout.ts';
 import { isCpuBoundCurrent } from '../host/limits.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { currentBoot, readMarker, type Marker } from '../host/marker.ts';
 import { isOwned } from '../host/own.ts';
 import { type Owner, configUsersOf, ownerOf } from '../host/users.ts';
 import { countDisallowedSessions } from '../network/disallowed-sessions.ts';
-import { runsInNetworkOf, type Listener } from '../network/listener.ts';
+import { runsInNetworkOf } from '../network/listener.ts';
 import { areContentsCurrent } from '../postgres/contents.ts';
 import { readCreated } from '../postgres/extension-sql.ts';
 import { configFiles, filesWhileProvisioning, type ConfigFiles } from '../postgres/files.ts';
@@ -22,17 +22,14 @@ import {
 import { SLOW_HEARTBEAT } from '../postgres/monitor.ts';
 import { findServer, phaseOf, sizeLabel, type Started } from '../postgres/server.ts';
 import { extensionsOf, loadedExtensions } from '../../../domain/postgres/extension-rules.ts';
-import { observePooler, type PoolerPlan, type Poolers } from '../proxy/pooler.ts';
+import { observePooler } from '../proxy/pooler.ts';
 import { areFilesCurrent, isCertificateCurrent } from './make-instance.ts';
 import { listenerFor, type Topology } from './context.ts';
 import type { Observation, StartSeen } from './decide.ts';
 import type { Found } from './executor.ts';
 import { LOOPBACK } from './place-servers.ts';
+import { planPooler } from './pooler-plan.ts';
 import { beginsWithData, type PlacedSpec } from './placed-spec.ts';
-import { readOrNull } from '../../../lib/processes.ts';
-import { serverSettings } from '../../../domain/postgres/settings.ts';
-import { localPoolerConf } from '../proxy/pooler-files.ts';
-import { asksEachDatabase } from '../../pooler/conf.ts';
 
 /** A server as it is found, and as the decisions see it. */
 export type ObservedServer = { readonly found: Found; readonly seen: Observation };
@@ -294,52 +291,4 @@ async function observeExtension(
   // The step fails with the reason why the database cannot be asked.
   if (created !== null && created.has(extension.name) === isCreated) return null;
   return isCreated ? 'create' : 'drop';
-}
-
-// The desired connection pooler of a service.
-
-/** The server that a pooler is in front of. */
-type Behind = {
-  /** Where its socket and its certificate are. */
-  readonly paths: InstancePaths;
-  /** A server that knows its databases. */
-  readonly key: string;
-  readonly port: number;
-  readonly listener: Listener;
-  readonly installation: Installation | null;
-};
-
-/** The desired pooler of a service; null: none, or none can be had. */
-export async function planPooler(
-  { machine: { pgbouncer: program, layout }, databases }: Poolers,
-  spec: PlacedSpec,
-  { paths, key, port: serverPort, listener, installation }: Behind,
-): Promise<PoolerPlan | null> {
-  if (spec.pooler === null) databases.forget(spec.id);
-  const certificatePem =
-    spec.pooler === null ? null : await readOrNull(join(paths.config, 'server.crt'));
-  if (spec.pooler === null || program === null || installation === null || certificatePem === null)
-    return null;
-  const { max_connections: maxConnections } = serverSettings({
-    size: spec.size,
-    major: installation.major,
-    extensions: loadedExtensions(spec),
-    storageGb: spec.storageGb,
-  });
-  const { port } = spec.pooler;
-  const conf = localPoolerConf({
-    paths: layout.service(spec.id),
-    version: program.version,
-    listen: { address: listener.address, port },
-    allowedNetworks: listener.allowedNetworks,
-    databases: asksEachDatabase(program.version) ? await databases.of(spec.id, key) : null,
-    server: {
-      paths,
-      port: serverPort,
-      major: installation.major,
-      maxConnections: Number(maxConnections),
-    },
-    certificatePem,
-  });
-  return { program, port, conf, listener };
 }

@@ -14,7 +14,7 @@ import {
   forgetStandby,
 } from '../standbys.ts';
 import { clusterOf, inTurn } from './cluster.ts';
-import { observeCluster, type ClusterObserved, findSuccessor } from './observe.ts';
+import { observeCluster, type ClusterObserved } from './observe.ts';
 import {
   withRecordedPrimary,
   toPrimary,
@@ -50,6 +50,7 @@ import type { DaemonPaths } from '../../host/layout.ts';
 import { NotYet } from '../../host/not-yet.ts';
 import type { Listener } from '../../network/listener.ts';
 import { choosePlanned } from '../failover.ts';
+import { findSuccessor } from './successor.ts';
 
 /** Observes a cluster, decides, and performs one step. */
 export async function convergeCluster(

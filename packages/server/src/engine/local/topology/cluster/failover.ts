@@ -17,7 +17,7 @@ import {
   portOf,
   type ClusterRound,
 } from './round.ts';
-import { findSuccessor } from './observe.ts';
+import { findSuccessor } from './successor.ts';
 
 /** Ends the primary for certain and has a standby take over, if one can. One runs at a time. */
 export function failOver(round: ClusterRound): Promise<Successor> {

@@ -22,20 +22,12 @@ import type { Found } from '../executor.ts';
 import { gatewayPaths, watchGateway } from '../gateways.ts';
 import { instanceNumbers } from '../instances.ts';
 import { observeServer, type ObservedServer } from '../observe-server.ts';
-import { followersOf, type Followers, askReceived } from '../replication-state.ts';
-import {
-  brokenOf,
-  confOf,
-  noteOnDisk,
-  ownPartOf,
-  writeReplication,
-  dataOf,
-  isBroken,
-} from '../standbys.ts';
-import { keyOf, portOf, type ClusterRound, pathsOf } from './round.ts';
-import { parseLsn, newestTimeline, endOfWal } from '../../postgres/wal.ts';
+import { followersOf, type Followers } from '../replication-state.ts';
+import { brokenOf, confOf, noteOnDisk, ownPartOf, writeReplication } from '../standbys.ts';
+import { keyOf, portOf, type ClusterRound } from './round.ts';
+import { findSuccessor } from './successor.ts';
+import { parseLsn } from '../../postgres/wal.ts';
 import type { Cluster } from './cluster.ts';
-import { chooseSuccessor, type Candidate, type Successor } from '../failover.ts';
 
 export type ClusterObserved = {
   readonly found: ReadonlyMap<number, Found>;
@@ -305,62 +297,4 @@ function withoutFlushed(
     (n) => parseLsn(flushed[memberName(n)] ?? '0/0') >= mark.end,
   );
   return haveAll ? { now: next.now, before: [] } : next;
-}
-
-// The standby that can take over from a primary that is dead or hangs.
-
-/** @returns the standby that can take over, or why none can */
-export async function findSuccessor(round: ClusterRound): Promise<Successor> {
-  const { topology, cluster, ha } = round;
-  const { failover } = topology;
-  const waitMs = (cluster.lastFailoverMs ?? -Infinity) + failover.cooldownMs - performance.now();
-  if (waitMs > 0) return { why: `last failover less than ${failover.cooldownMs / 1000} s ago` };
-  const primary = pathsOf(round, ha.primary);
-  const others = ha.servers.filter(({ n }) => n !== ha.primary);
-  const isLost = dataOf(primary) === 'absent';
-  // Without its data, the newest timeline is that of the standbys.
-  const asking = isLost ? others.map(({ n }) => pathsOf(round, n)) : [primary];
-  const timelines = await Promise.all(
-    asking.map(({ data }) => newestTimeline(data).catch(() => 0)),
-  );
-  const timeline = Math.max(0, ...timelines);
-  const asked = await Promise.all(others.map(({ n }) => candidateAt(round, n, timeline)));
-  const candidates = asked.filter((candidate) => candidate !== null);
-  const furthest = candidates.reduce(
-    (most, { received }) => (received > most ? received : most),
-    0n,
-  );
-  try {
-    return chooseSuccessor({
-      candidates,
-      sync: ha.sync,
-      waitedFor: waitedForOf(await confOf(primary)),
-      end:
-        candidates.length === 0 || isLost
-          ? null
-          : await endOfWal(primary.data, timeline, furthest, BigInt(failover.lagLimitBytes)),
-      maxLostBytes: failover.lagLimitBytes,
-    });
-  } catch (error) {
-    // It is started again where it is, which says more.
-    const reason = error instanceof Error ? error.message : String(error);
-    return { why: `how far member ${ha.primary} has written cannot be read: ${reason}` };
-  }
-}
-
-/** @returns null if the standby cannot be considered */
-async function candidateAt(
-  round: ClusterRound,
-  n: number,
-  timeline: number,
-): Promise<Candidate | null> {
-  const { monitor, standbys } = round.topology;
-  const key = keyOf(round, n);
-  const paths = pathsOf(round, n);
-  if (!monitor.isConnected(key) || dataOf(paths) !== 'standby' || isBroken(standbys, key))
-    return null;
-  // A standby without the newest timeline has WAL that the others do not have.
-  if ((await newestTimeline(paths.data)) !== timeline) return null;
-  const received = await askReceived(monitor, key);
-  return received === null ? null : { n, received };
 }

@@ -14,7 +14,7 @@ import {
   startStandby,
   dropSlots,
 } from '../standbys.ts';
-import { observeSet, type SetObserved, findPrimary, eligibleNodes } from './observe.ts';
+import { observeSet, type SetObserved, findPrimary } from './observe.ts';
 import { setStateOf, type SetState, type Primary } from './set-state.ts';
 import type { PlacedSet, PlacedSpec } from '../placed-spec.ts';
 import { removeEntry, listEntries } from '../../host/service-files.ts';
@@ -37,6 +37,7 @@ import { startServer, stopIfRunning } from '../start-stop.ts';
 import { parseLsn } from '../../postgres/wal.ts';
 import type { Step } from '../decide.ts';
 import { askReplay } from '../replication-state.ts';
+import { eligibleNodes } from './judge.ts';
 import { noneOf } from '../../../../lib/processes.ts';
 import { primaryPaths } from '../instances.ts';
 

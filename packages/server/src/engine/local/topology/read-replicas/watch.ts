@@ -1,7 +1,8 @@
 /** Between two rounds: a node that falls behind gets no new connections at once. */
 import type { Round, Rounds } from '../../../../lib/rounds.ts';
 import type { Topology } from '../context.ts';
-import { eligibleNodes, measure } from './observe.ts';
+import { eligibleNodes } from './judge.ts';
+import { measure } from './observe.ts';
 import type { SetState } from './set-state.ts';
 import { findDaemon } from '../../host/daemon.ts';
 import { serveFrom } from '../../proxy/gateway.ts';

@@ -1,11 +1,7 @@
 import { expect, test } from 'vitest';
 import type { ServiceSpec } from '../../spec.ts';
-import {
-  decidePooler,
-  decidePoolerStop,
-  type KnownPooler,
-  type PoolerState,
-} from './pooler-state.ts';
+import { decidePooler, decidePoolerStop, type KnownPooler } from './decide-pooler.ts';
+import type { PoolerState } from './pooler-state.ts';
 
 type Wanted = Pick<ServiceSpec, 'pooler' | 'power'>;
 const POOLED: Wanted = { pooler: { port: 30_002 }, power: 'running' };

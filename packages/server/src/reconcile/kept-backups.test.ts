@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { chooseKept } from './work.ts';
+import { chooseKept } from './kept-backups.ts';
 
 const NOW_MS = Date.parse('2026-01-01T00:00:00Z');
 const SHORT = { id: 'short', retention_days: 7 };

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { instancePaths } from '../../host/layout.ts';
 import type { NodeKnown, SetState } from './set-state.ts';
-import { judge } from './observe.ts';
+import { judge } from './judge.ts';
 
 let directory: string;
 beforeAll(async () => {

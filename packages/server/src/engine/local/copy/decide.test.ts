@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { judgeBackup } from './base-backup.ts';
-import { decideCopy, type CopySeen } from './observe.ts';
+import { decideCopy, type CopySeen } from './decide.ts';
 import { databaseSql, serviceSql } from './converge.ts';
 import { inOneLine } from '../postgres/single-user.ts';
 
