@@ -28,74 +28,47 @@ import {
 import { answer, callerOf } from '../changes.ts';
 import type { ApiContext, App } from '../context.ts';
 import { originOf } from '../hosts.ts';
-import { ofProject, ofService } from './schemas.ts';
+import { ofProject, ofService, resourceSchemas } from './schemas.ts';
 import { EXPOSITION_TYPE, expositionOf } from '../../domain/exporter/formats.ts';
 import { openSecrets } from '../../export/secrets.ts';
 import { isSecret, sha256 } from '../../lib/secret.ts';
 import { createFailures } from '../errors.ts';
 
-const ofExporter = Type.Object({ project_id: Type.String(), exporter_id: Type.String() });
-const tags = ['exporters'];
+const EXPORTERS = '/projects/:project_id/exporters';
+const EXPORTER = `${EXPORTERS}/:exporter_id`;
+const exporters = resourceSchemas({
+  tag: 'exporters',
+  ofMany: ofProject,
+  ofOne: Type.Object({ project_id: Type.String(), exporter_id: Type.String() }),
+  document: ExporterSchema,
+});
 
 export function exporterRoutes(api: App, context: ApiContext): void {
-  readingRoutes(api, context);
-  changingRoutes(api, context);
-  attachmentRoutes(api, context);
-}
-
-function readingRoutes(api: App, { store }: ApiContext): void {
+  const { store } = context;
   api.get(
-    '/projects/:project_id/exporters',
-    {
-      schema: {
-        operationId: 'listExporters',
-        summary: 'List the exporters, oldest first',
-        tags,
-        params: ofProject,
-        response: { 200: Type.Array(Ref(ExporterSchema)) },
-      },
-    },
+    EXPORTERS,
+    exporters.list('listExporters', 'List the exporters, oldest first'),
     async (request) =>
       (await listExporters(store.db, request.key.project_id)).map((row) =>
         exporterDocument(row, originOf(request)),
       ),
   );
 
-  api.get(
-    '/projects/:project_id/exporters/:exporter_id',
-    {
-      schema: {
-        operationId: 'getExporter',
-        summary: 'Get an exporter',
-        tags,
-        params: ofExporter,
-        response: { 200: Ref(ExporterSchema) },
-      },
-    },
-    async (request) => {
-      const { exporter_id: id } = request.params;
-      const found = await findExporterOrRefuse(store.db, request.key.project_id, id);
-      return exporterDocument(found, originOf(request));
-    },
-  );
-}
+  api.get(EXPORTER, exporters.get('getExporter', 'Get an exporter'), async (request) => {
+    const { exporter_id: id } = request.params;
+    const found = await findExporterOrRefuse(store.db, request.key.project_id, id);
+    return exporterDocument(found, originOf(request));
+  });
 
-function changingRoutes(api: App, context: ApiContext): void {
   api.post(
-    '/projects/:project_id/exporters',
-    {
-      schema: {
-        operationId: 'createExporter',
-        summary: 'Create an exporter',
-        description:
-          'A receiver of the metrics of services: a Prometheus that scrapes, or a URL that ' +
-          'samples are pushed to once a minute. No answer shows its secrets.',
-        tags,
-        params: ofProject,
-        body: Ref(CreateExporterBody),
-        response: { 201: Ref(ExporterSchema) },
-      },
-    },
+    EXPORTERS,
+    exporters.create(
+      CreateExporterBody,
+      'createExporter',
+      'Create an exporter',
+      'A receiver of the metrics of services: a Prometheus that scrapes, or a URL that ' +
+        'samples are pushed to once a minute. No answer shows its secrets.',
+    ),
     async (request, reply) => {
       const origin = originOf(request);
       return answer(reply, await createExporter(context, callerOf(request), request.body, origin));
@@ -103,19 +76,13 @@ function changingRoutes(api: App, context: ApiContext): void {
   );
 
   api.patch(
-    '/projects/:project_id/exporters/:exporter_id',
-    {
-      schema: {
-        operationId: 'updateExporter',
-        summary: 'Change an exporter',
-        description:
-          'Secrets that are left out stay as they are, unless the URL changes. The type stays.',
-        tags,
-        params: ofExporter,
-        body: Ref(UpdateExporterBody),
-        response: { 200: Ref(ExporterSchema) },
-      },
-    },
+    EXPORTER,
+    exporters.update(
+      UpdateExporterBody,
+      'updateExporter',
+      'Change an exporter',
+      'Secrets that are left out stay as they are, unless the URL changes. The type stays.',
+    ),
     async (request, reply) => {
       const { exporter_id: id } = request.params;
       const origin = originOf(request);
@@ -127,19 +94,13 @@ function changingRoutes(api: App, context: ApiContext): void {
   );
 
   api.delete(
-    '/projects/:project_id/exporters/:exporter_id',
-    {
-      schema: {
-        operationId: 'deleteExporter',
-        summary: 'Delete an exporter that no service has',
-        tags,
-        params: ofExporter,
-        response: { 204: Type.Null({ description: 'deleted' }) },
-      },
-    },
+    EXPORTER,
+    exporters.delete('deleteExporter', 'Delete an exporter that no service has'),
     async (request, reply) =>
       answer(reply, await deleteExporter(context, callerOf(request), request.params.exporter_id)),
   );
+
+  attachmentRoutes(api, context);
 }
 
 function attachmentRoutes(api: App, context: ApiContext): void {
@@ -165,7 +126,7 @@ function attachmentRoutes(api: App, context: ApiContext): void {
           operationId,
           summary,
           description,
-          tags,
+          tags: ['exporters'],
           params: ofService,
           body: Ref(ExporterInputBody),
           response: { 200: Ref(MessageBody) },

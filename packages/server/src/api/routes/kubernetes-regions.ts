@@ -20,59 +20,53 @@ import {
 import { setPlacement } from '../../services/region-placement.ts';
 import { answer, callerOf } from '../changes.ts';
 import type { ApiContext, App } from '../context.ts';
+import { resourceSchemas } from './schemas.ts';
 
+const REGIONS = '/regions';
+const REGION = `${REGIONS}/:region_code`;
 const ofRegion = Type.Object({ region_code: Type.String() });
 const tags = ['regions'];
+const kubernetesRegions = resourceSchemas({
+  tag: 'regions',
+  ofMany: Type.Object({}),
+  ofOne: ofRegion,
+  document: KubernetesRegionSchema,
+});
 const OPERATORS = 'Needs an admin key of the operator project.';
 
 export function kubernetesRegionRoutes(api: App, context: ApiContext): void {
   api.get(
-    '/regions',
-    {
-      schema: {
-        operationId: 'listKubernetesRegions',
-        summary: 'List the regions on Kubernetes, oldest first',
-        description: OPERATORS,
-        tags,
-        response: { 200: Type.Array(Ref(KubernetesRegionSchema)) },
-      },
-    },
+    REGIONS,
+    kubernetesRegions.list(
+      'listKubernetesRegions',
+      'List the regions on Kubernetes, oldest first',
+      OPERATORS,
+    ),
     async () => describeKubernetesRegions(context),
   );
 
   api.post(
-    '/regions',
-    {
-      schema: {
-        operationId: 'addRegion',
-        summary: 'Add a region: a Kubernetes cluster with the CloudNativePG operator',
-        description:
-          `${OPERATORS} The API of the cluster must answer. The kubeconfig is kept encrypted; ` +
-          'answers never have it.',
-        tags,
-        body: Ref(AddRegionBody),
-        response: { 201: Ref(KubernetesRegionSchema) },
-      },
-    },
+    REGIONS,
+    kubernetesRegions.create(
+      AddRegionBody,
+      'addRegion',
+      'Add a region: a Kubernetes cluster with the CloudNativePG operator',
+      `${OPERATORS} The API of the cluster must answer. The kubeconfig is kept encrypted; ` +
+        'answers never have it.',
+    ),
     async (request, reply) =>
       answer(reply, await addRegion(context, callerOf(request), request.body)),
   );
 
   api.put(
-    '/regions/:region_code/images',
-    {
-      schema: {
-        operationId: 'setImages',
-        summary: 'Set the images of PostgreSQL and of PgBouncer of a region on Kubernetes',
-        description:
-          `${OPERATORS} Servers get another image with their next restart, resize or start, and ` +
-          'poolers at once, which ends their sessions.',
-        tags,
-        params: ofRegion,
-        body: Ref(SetImagesBody),
-        response: { 200: Ref(KubernetesRegionSchema) },
-      },
-    },
+    `${REGION}/images`,
+    kubernetesRegions.update(
+      SetImagesBody,
+      'setImages',
+      'Set the images of PostgreSQL and of PgBouncer of a region on Kubernetes',
+      `${OPERATORS} Servers get another image with their next restart, resize or start, and ` +
+        'poolers at once, which ends their sessions.',
+    ),
     async (request, reply) => {
       const { params, body } = request;
       return answer(reply, await setImages(context, callerOf(request), params.region_code, body));
@@ -80,21 +74,15 @@ export function kubernetesRegionRoutes(api: App, context: ApiContext): void {
   );
 
   api.put(
-    '/regions/:region_code/placement',
-    {
-      schema: {
-        operationId: 'setPlacement',
-        summary: 'Set on which nodes the pods of a region on Kubernetes run',
-        description:
-          `${OPERATORS} It is for servers, poolers, read replica sets and the pods that verify ` +
-          'backups. Fields that are left out stay. Servers get another placement with their next ' +
-          'restart, resize or start, and their pooler with them.',
-        tags,
-        params: ofRegion,
-        body: Ref(SetPlacementBody),
-        response: { 200: Ref(KubernetesRegionSchema) },
-      },
-    },
+    `${REGION}/placement`,
+    kubernetesRegions.update(
+      SetPlacementBody,
+      'setPlacement',
+      'Set on which nodes the pods of a region on Kubernetes run',
+      `${OPERATORS} It is for servers, poolers, read replica sets and the pods that verify ` +
+        'backups. Fields that are left out stay. Servers get another placement with their next ' +
+        'restart, resize or start, and their pooler with them.',
+    ),
     async (request, reply) => {
       const { params, body } = request;
       return answer(
@@ -105,7 +93,7 @@ export function kubernetesRegionRoutes(api: App, context: ApiContext): void {
   );
 
   api.delete(
-    '/regions/:region_code',
+    REGION,
     {
       schema: {
         operationId: 'removeRegion',
@@ -121,22 +109,16 @@ export function kubernetesRegionRoutes(api: App, context: ApiContext): void {
   );
 
   api.put(
-    '/regions/:region_code/objectStore',
-    {
-      schema: {
-        operationId: 'setObjectStore',
-        summary: 'Keep WAL and base backups of the services of a region in an object store',
-        description:
-          `${OPERATORS} The bucket must answer. Its key is kept encrypted, and as a Secret in ` +
-          'each namespace of the region; answers never have it. Services that run archive from ' +
-          'their next restart on. Another place is refused without `move`: it ' +
-          'begins empty, and what is in the former one stays.',
-        tags,
-        params: ofRegion,
-        body: Ref(SetObjectStoreBody),
-        response: { 200: Ref(KubernetesRegionSchema) },
-      },
-    },
+    `${REGION}/objectStore`,
+    kubernetesRegions.update(
+      SetObjectStoreBody,
+      'setObjectStore',
+      'Keep WAL and base backups of the services of a region in an object store',
+      `${OPERATORS} The bucket must answer. Its key is kept encrypted, and as a Secret in ` +
+        'each namespace of the region; answers never have it. Services that run archive from ' +
+        'their next restart on. Another place is refused without `move`: it ' +
+        'begins empty, and what is in the former one stays.',
+    ),
     async (request, reply) => {
       const { params, body } = request;
       return answer(
@@ -147,7 +129,7 @@ export function kubernetesRegionRoutes(api: App, context: ApiContext): void {
   );
 
   api.get(
-    '/regions/:region_code/doctor',
+    `${REGION}/doctor`,
     {
       schema: {
         operationId: 'examineRegion',

@@ -24,7 +24,7 @@ import {
 import { createPeering, deletePeering } from '../../services/peerings.ts';
 import { listPeerings, listVpcs } from '../../store/vpcs.ts';
 import type { ApiContext, App } from '../context.ts';
-import { ofProject, ofService } from './schemas.ts';
+import { ofProject, ofService, resourceSchemas } from './schemas.ts';
 import {
   allowListDocument,
   attachToAllowList,
@@ -36,82 +36,50 @@ import {
 } from '../../services/allow-lists.ts';
 import { listAllowLists } from '../../store/allow-lists.ts';
 
+const VPCS = '/projects/:project_id/vpcs';
+const VPC = `${VPCS}/:vpc_id`;
+const PEERINGS = `${VPC}/peerings`;
+const PEERING = `${PEERINGS}/:peering_id`;
 const ofVpc = Type.Object({ project_id: Type.String(), vpc_id: Type.String() });
 const ofPeering = Type.Object({
   project_id: Type.String(),
   vpc_id: Type.String(),
   peering_id: Type.String(),
 });
-const tags = ['VPCs'];
+const vpcs = resourceSchemas({ tag: 'VPCs', ofMany: ofProject, ofOne: ofVpc, document: VpcSchema });
+const peerings = resourceSchemas({
+  tag: 'VPCs',
+  ofMany: ofVpc,
+  ofOne: ofPeering,
+  document: PeeringSchema,
+});
 
 export function vpcRoutes(api: App, context: ApiContext): void {
   const { store } = context;
-  api.get(
-    '/projects/:project_id/vpcs',
-    {
-      schema: {
-        operationId: 'listVpcs',
-        summary: 'List all VPCs',
-        tags,
-        params: ofProject,
-        response: { 200: Type.Array(Ref(VpcSchema)) },
-      },
-    },
-    async (request) => (await listVpcs(store.db, request.key.project_id)).map(vpcDocument),
+  api.get(VPCS, vpcs.list('listVpcs', 'List all VPCs'), async (request) =>
+    (await listVpcs(store.db, request.key.project_id)).map(vpcDocument),
   );
 
-  api.post(
-    '/projects/:project_id/vpcs',
-    {
-      schema: {
-        operationId: 'createVpc',
-        summary: 'Create a VPC',
-        tags,
-        params: ofProject,
-        body: Ref(CreateVpcBody),
-        response: { 201: Ref(VpcSchema) },
-      },
-    },
-    async (request, reply) =>
-      answer(reply, await createVpc(context, callerOf(request), request.body)),
+  api.post(VPCS, vpcs.create(CreateVpcBody, 'createVpc', 'Create a VPC'), async (request, reply) =>
+    answer(reply, await createVpc(context, callerOf(request), request.body)),
   );
 
-  api.get(
-    '/projects/:project_id/vpcs/:vpc_id',
-    {
-      schema: {
-        operationId: 'getVpc',
-        summary: 'Get a VPC',
-        tags,
-        params: ofVpc,
-        response: { 200: Ref(VpcSchema) },
-      },
-    },
-    async (request) => vpcDocument(request.vpc),
-  );
+  api.get(VPC, vpcs.get('getVpc', 'Get a VPC'), async (request) => vpcDocument(request.vpc));
 
   api.delete(
-    '/projects/:project_id/vpcs/:vpc_id',
-    {
-      schema: {
-        operationId: 'deleteVpc',
-        summary: 'Delete a VPC without services and peerings',
-        tags,
-        params: ofVpc,
-        response: { 204: Type.Null({ description: 'deleted' }) },
-      },
-    },
+    VPC,
+    vpcs.delete('deleteVpc', 'Delete a VPC without services and peerings'),
     async (request, reply) =>
       answer(reply, await deleteVpc(context, callerOf(request), request.vpc.id)),
   );
 
   api.post(
-    '/projects/:project_id/vpcs/:vpc_id/rename',
+    `${VPC}/rename`,
     {
       schema: {
         operationId: 'renameVpc',
         summary: 'Rename a VPC',
-        tags,
+        tags: ['VPCs'],
         params: ofVpc,
         body: Ref(RenameVpcBody),
         response: { 200: Ref(RenamedVpcSchema) },
@@ -121,64 +89,33 @@ export function vpcRoutes(api: App, context: ApiContext): void {
       answer(reply, await renameVpc(context, callerOf(request), request.vpc.id, request.body.name)),
   );
 
-  api.get(
-    '/projects/:project_id/vpcs/:vpc_id/peerings',
-    {
-      schema: {
-        operationId: 'listPeerings',
-        summary: 'List the peerings of a VPC',
-        tags,
-        params: ofVpc,
-        response: { 200: Type.Array(Ref(PeeringSchema)) },
-      },
-    },
-    async (request) => (await listPeerings(store.db, request.vpc.id)).map(peeringDocument),
+  api.get(PEERINGS, peerings.list('listPeerings', 'List the peerings of a VPC'), async (request) =>
+    (await listPeerings(store.db, request.vpc.id)).map(peeringDocument),
   );
 
   api.post(
-    '/projects/:project_id/vpcs/:vpc_id/peerings',
-    {
-      schema: {
-        operationId: 'createPeering',
-        summary: 'Create a VPC peering',
-        description:
-          'Inside a project it is active at once. Between projects it is pending until the other side requests the same peering. An impossible peering is invalid, with the reason in error_message.',
-        tags,
-        params: ofVpc,
-        body: Ref(CreatePeeringBody),
-        response: { 201: Ref(PeeringSchema) },
-      },
-    },
+    PEERINGS,
+    peerings.create(
+      CreatePeeringBody,
+      'createPeering',
+      'Create a VPC peering',
+      'Inside a project it is active at once. Between projects it is pending until the other side requests the same peering. An impossible peering is invalid, with the reason in error_message.',
+    ),
     async (request, reply) =>
       answer(reply, await createPeering(context, callerOf(request), request.vpc.id, request.body)),
   );
 
-  api.get(
-    '/projects/:project_id/vpcs/:vpc_id/peerings/:peering_id',
-    {
-      schema: {
-        operationId: 'getPeering',
-        summary: 'Get a VPC peering',
-        tags,
-        params: ofPeering,
-        response: { 200: Ref(PeeringSchema) },
-      },
-    },
-    async (request) => peeringDocument(request.peering),
+  api.get(PEERING, peerings.get('getPeering', 'Get a VPC peering'), async (request) =>
+    peeringDocument(request.peering),
   );
 
   api.delete(
-    '/projects/:project_id/vpcs/:vpc_id/peerings/:peering_id',
-    {
-      schema: {
-        operationId: 'deletePeering',
-        summary: 'Delete a VPC peering, on both sides',
-        description: 'Open connections through it end.',
-        tags,
-        params: ofPeering,
-        response: { 204: Type.Null({ description: 'deleted' }) },
-      },
-    },
+    PEERING,
+    peerings.delete(
+      'deletePeering',
+      'Delete a VPC peering, on both sides',
+      'Open connections through it end.',
+    ),
     async (request, reply) =>
       answer(
         reply,
@@ -189,82 +126,51 @@ export function vpcRoutes(api: App, context: ApiContext): void {
 
 // Allow lists, and the services that they are attached to.
 
-const ofAllowList = Type.Object({ project_id: Type.String(), allow_list_id: Type.String() });
-const allowListTags = ['allow lists'];
+const ALLOW_LISTS = '/projects/:project_id/allow-lists';
+const ALLOW_LIST = `${ALLOW_LISTS}/:allow_list_id`;
+const allowLists = resourceSchemas({
+  tag: 'allow lists',
+  ofMany: ofProject,
+  ofOne: Type.Object({ project_id: Type.String(), allow_list_id: Type.String() }),
+  document: AllowListSchema,
+});
 
 export function allowListRoutes(api: App, context: ApiContext): void {
-  readingRoutes(api, context);
-  changingRoutes(api, context);
-  attachmentRoutes(api, context);
-}
-
-function readingRoutes(api: App, { store }: ApiContext): void {
+  const { store } = context;
   api.get(
-    '/projects/:project_id/allow-lists',
-    {
-      schema: {
-        operationId: 'listAllowLists',
-        summary: 'List the allow lists, oldest first',
-        tags: allowListTags,
-        params: ofProject,
-        response: { 200: Type.Array(Ref(AllowListSchema)) },
-      },
-    },
+    ALLOW_LISTS,
+    allowLists.list('listAllowLists', 'List the allow lists, oldest first'),
     async (request) =>
       (await listAllowLists(store.db, request.key.project_id)).map(allowListDocument),
   );
 
-  api.get(
-    '/projects/:project_id/allow-lists/:allow_list_id',
-    {
-      schema: {
-        operationId: 'getAllowList',
-        summary: 'Get an allow list',
-        tags: allowListTags,
-        params: ofAllowList,
-        response: { 200: Ref(AllowListSchema) },
-      },
-    },
-    async (request) =>
-      allowListDocument(
-        await readAllowList(store.db, request.key.project_id, request.params.allow_list_id),
-      ),
+  api.get(ALLOW_LIST, allowLists.get('getAllowList', 'Get an allow list'), async (request) =>
+    allowListDocument(
+      await readAllowList(store.db, request.key.project_id, request.params.allow_list_id),
+    ),
   );
-}
 
-function changingRoutes(api: App, context: ApiContext): void {
   api.post(
-    '/projects/:project_id/allow-lists',
-    {
-      schema: {
-        operationId: 'createAllowList',
-        summary: 'Create an allow list',
-        description: 'The networks whose clients may connect to the services that have the list.',
-        tags: allowListTags,
-        params: ofProject,
-        body: Ref(CreateAllowListBody),
-        response: { 201: Ref(AllowListSchema) },
-      },
-    },
+    ALLOW_LISTS,
+    allowLists.create(
+      CreateAllowListBody,
+      'createAllowList',
+      'Create an allow list',
+      'The networks whose clients may connect to the services that have the list.',
+    ),
     async (request, reply) =>
       answer(reply, await createAllowList(context, callerOf(request), request.body)),
   );
 
   api.patch(
-    '/projects/:project_id/allow-lists/:allow_list_id',
-    {
-      schema: {
-        operationId: 'updateAllowList',
-        summary: 'Change an allow list',
-        description:
-          'Fields that are left out stay. The services of the list follow without a restart; ' +
-          'sessions of clients that are no longer allowed are terminated.',
-        tags: allowListTags,
-        params: ofAllowList,
-        body: Ref(UpdateAllowListBody),
-        response: { 200: Ref(AllowListSchema) },
-      },
-    },
+    ALLOW_LIST,
+    allowLists.update(
+      UpdateAllowListBody,
+      'updateAllowList',
+      'Change an allow list',
+      'Fields that are left out stay. The services of the list follow without a restart; ' +
+        'sessions of clients that are no longer allowed are terminated.',
+    ),
     async (request, reply) => {
       const { allow_list_id: id } = request.params;
       return answer(reply, await updateAllowList(context, callerOf(request), id, request.body));
@@ -272,22 +178,16 @@ function changingRoutes(api: App, context: ApiContext): void {
   );
 
   api.delete(
-    '/projects/:project_id/allow-lists/:allow_list_id',
-    {
-      schema: {
-        operationId: 'deleteAllowList',
-        summary: 'Delete an allow list that no service has',
-        tags: allowListTags,
-        params: ofAllowList,
-        response: { 204: Type.Null({ description: 'deleted' }) },
-      },
-    },
+    ALLOW_LIST,
+    allowLists.delete('deleteAllowList', 'Delete an allow list that no service has'),
     async (request, reply) =>
       answer(
         reply,
         await deleteAllowList(context, callerOf(request), request.params.allow_list_id),
       ),
   );
+
+  attachmentRoutes(api, context);
 }
 
 function attachmentRoutes(api: App, context: ApiContext): void {
@@ -312,7 +212,7 @@ function attachmentRoutes(api: App, context: ApiContext): void {
           operationId,
           summary,
           description,
-          tags: allowListTags,
+          tags: ['allow lists'],
           params: ofService,
           body: Ref(AllowListInputBody),
           response: { 202: Ref(MessageBody) },

@@ -20,7 +20,7 @@ import { readCommitted } from '../../store/committed.ts';
 import { listProjects } from '../../store/projects.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
-import { ofProject, ofService } from './schemas.ts';
+import { ofProject, ofService, resourceSchemas } from './schemas.ts';
 import { restoreRisk, type RestoreRisk } from '../../domain/disk.ts';
 import { restorableUntilMs } from '../../domain/service/removal.ts';
 import { readServers } from '../../services/service-reads.ts';
@@ -234,39 +234,42 @@ function deletedDocument(row: DeletedRow, restoreWindowMs: number, risk: Restore
   };
 }
 
+const KEYS = '/projects/:project_id/keys';
+const KEY = `${KEYS}/:public_key`;
 const ofKey = Type.Object({ project_id: Type.String(), public_key: Type.String() });
+const keys = resourceSchemas({
+  tag: 'keys',
+  ofMany: ofProject,
+  ofOne: ofKey,
+  document: KeySchema,
+});
+const config = { operatorToo: true };
 
 export function keyRoutes(api: App, context: ApiContext): void {
   const { store } = context;
   api.get(
-    '/projects/:project_id/keys',
+    KEYS,
     {
-      config: { operatorToo: true },
-      schema: {
-        operationId: 'listKeys',
-        summary: 'List the keys of a project, oldest first',
-        description: 'Includes revoked and expired keys. Secrets are not shown again.',
-        tags: ['keys'],
-        params: ofProject,
-        response: { 200: Type.Array(Ref(KeySchema)) },
-      },
+      config,
+      ...keys.list(
+        'listKeys',
+        'List the keys of a project, oldest first',
+        'Includes revoked and expired keys. Secrets are not shown again.',
+      ),
     },
     async (request) => listProjectKeys(store.db, request.params.project_id),
   );
 
   api.post(
-    '/projects/:project_id/keys',
+    KEYS,
     {
-      config: { operatorToo: true },
-      schema: {
-        operationId: 'createKey',
-        summary: 'Create a key',
-        description: 'Only this answer contains the secret half of the key. Needs an admin key.',
-        tags: ['keys'],
-        params: ofProject,
-        body: Ref(CreateKeyBody),
-        response: { 201: Ref(KeySchema) },
-      },
+      config,
+      ...keys.create(
+        CreateKeyBody,
+        'createKey',
+        'Create a key',
+        'Only this answer contains the secret half of the key. Needs an admin key.',
+      ),
     },
     async (request, reply) =>
       answer(
@@ -275,25 +278,14 @@ export function keyRoutes(api: App, context: ApiContext): void {
       ),
   );
 
-  api.get(
-    '/projects/:project_id/keys/:public_key',
-    {
-      config: { operatorToo: true },
-      schema: {
-        operationId: 'getKey',
-        summary: 'Get a key',
-        tags: ['keys'],
-        params: ofKey,
-        response: { 200: Ref(KeySchema) },
-      },
-    },
-    async (request) => readKey(store.db, request.params.project_id, request.params.public_key),
+  api.get(KEY, { config, ...keys.get('getKey', 'Get a key') }, async (request) =>
+    readKey(store.db, request.params.project_id, request.params.public_key),
   );
 
   api.delete(
-    '/projects/:project_id/keys/:public_key',
+    KEY,
     {
-      config: { operatorToo: true },
+      config,
       schema: {
         operationId: 'revokeKey',
         summary: 'Revoke a key',
@@ -304,15 +296,9 @@ export function keyRoutes(api: App, context: ApiContext): void {
         response: { 204: Type.Null({ description: 'the key is refused from now on' }) },
       },
     },
-    async (request, reply) =>
-      answer(
-        reply,
-        await revokeProjectKey(
-          context,
-          callerOf(request),
-          request.params.project_id,
-          request.params.public_key,
-        ),
-      ),
+    async (request, reply) => {
+      const { project_id: projectId, public_key: key } = request.params;
+      return answer(reply, await revokeProjectKey(context, callerOf(request), projectId, key));
+    },
   );
 }

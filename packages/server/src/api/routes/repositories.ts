@@ -19,72 +19,57 @@ import {
 } from '../../services/repositories.ts';
 import { answer, callerOf } from '../changes.ts';
 import type { ApiContext, App } from '../context.ts';
-import { ForceQuery, ofProject } from './schemas.ts';
+import { ForceQuery, ofProject, resourceSchemas } from './schemas.ts';
 
+const REPOSITORIES = '/repositories';
+const REPOSITORY = `${REPOSITORIES}/:repository_id`;
 const ofRepository = Type.Object({ repository_id: Type.String() });
 const tags = ['repositories'];
+const repositories = resourceSchemas({
+  tag: 'repositories',
+  ofMany: Type.Object({}),
+  ofOne: ofRepository,
+  document: RepositorySchema,
+});
 const OPERATORS = 'Needs an admin key of the operator project.';
 
 export function repositoryRoutes(api: App, context: ApiContext): void {
   api.get(
-    '/repositories',
-    {
-      schema: {
-        operationId: 'listRepositories',
-        summary: 'List the repositories of the installation, oldest first',
-        description: OPERATORS,
-        tags,
-        response: { 200: Type.Array(Ref(RepositorySchema)) },
-      },
-    },
+    REPOSITORIES,
+    repositories.list(
+      'listRepositories',
+      'List the repositories of the installation, oldest first',
+      OPERATORS,
+    ),
     async () => describeRepositories(context),
   );
 
   api.post(
-    '/repositories',
-    {
-      schema: {
-        operationId: 'createRepository',
-        summary: 'Keep the backups of all services in a repository off the machine too',
-        description:
-          `${OPERATORS} It writes, reads and removes an object first. ` +
-          'The backups are encrypted on the machine; the recovery kit has the passphrase.',
-        tags,
-        body: Ref(CreateRepositoryBody),
-        response: { 201: Ref(RepositorySchema) },
-      },
-    },
+    REPOSITORIES,
+    repositories.create(
+      CreateRepositoryBody,
+      'createRepository',
+      'Keep the backups of all services in a repository off the machine too',
+      `${OPERATORS} It writes, reads and removes an object first. ` +
+        'The backups are encrypted on the machine; the recovery kit has the passphrase.',
+    ),
     async (request, reply) =>
       answer(reply, await createRepository(context, callerOf(request), request.body)),
   );
 
   api.get(
-    '/repositories/:repository_id',
-    {
-      schema: {
-        operationId: 'getRepository',
-        summary: 'Get a repository',
-        description: OPERATORS,
-        tags,
-        params: ofRepository,
-        response: { 200: Ref(RepositorySchema) },
-      },
-    },
+    REPOSITORY,
+    repositories.get('getRepository', 'Get a repository', OPERATORS),
     async (request) => describeRepository(context, request.params.repository_id),
   );
 
   api.delete(
-    '/repositories/:repository_id',
-    {
-      schema: {
-        operationId: 'deleteRepository',
-        summary: 'Send no more backups to a repository; those in it stay',
-        description: OPERATORS,
-        tags,
-        params: ofRepository,
-        response: { 204: Type.Null({ description: 'deleted' }) },
-      },
-    },
+    REPOSITORY,
+    repositories.delete(
+      'deleteRepository',
+      'Send no more backups to a repository; those in it stay',
+      OPERATORS,
+    ),
     async (request, reply) =>
       answer(
         reply,
@@ -93,7 +78,7 @@ export function repositoryRoutes(api: App, context: ApiContext): void {
   );
 
   api.post(
-    '/repositories/:repository_id/check',
+    `${REPOSITORY}/check`,
     {
       schema: {
         operationId: 'checkRepository',
@@ -109,7 +94,7 @@ export function repositoryRoutes(api: App, context: ApiContext): void {
   );
 
   api.post(
-    '/repositories/:repository_id/recoveryKit',
+    `${REPOSITORY}/recoveryKit`,
     {
       schema: {
         operationId: 'getRecoveryKit',

@@ -21,61 +21,47 @@ import { listDeliveries, listWebhooks } from '../../store/webhooks.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
 import { pageOf, paging, sendList } from '../paging.ts';
-import { ofProject } from './schemas.ts';
+import { ofProject, resourceSchemas } from './schemas.ts';
 
+const WEBHOOKS = '/projects/:project_id/webhooks';
+const WEBHOOK = `${WEBHOOKS}/:webhook_id`;
 const ofWebhook = Type.Object({ project_id: Type.String(), webhook_id: Type.String() });
+const webhooks = resourceSchemas({
+  tag: 'webhooks',
+  ofMany: ofProject,
+  ofOne: ofWebhook,
+  document: WebhookSchema,
+});
 
 export function webhookRoutes(api: App, context: ApiContext): void {
   const { store } = context;
   api.get(
-    '/projects/:project_id/webhooks',
-    {
-      schema: {
-        operationId: 'listWebhooks',
-        summary: 'List the webhooks, oldest first',
-        tags: ['webhooks'],
-        params: ofProject,
-        response: { 200: Type.Array(Ref(WebhookSchema)) },
-      },
-    },
+    WEBHOOKS,
+    webhooks.list('listWebhooks', 'List the webhooks, oldest first'),
     async (request) => (await listWebhooks(store.db, request.key.project_id)).map(webhookDocument),
   );
 
   api.post(
-    '/projects/:project_id/webhooks',
-    {
-      schema: {
-        operationId: 'createWebhook',
-        summary: 'Have events delivered to a URL',
-        description:
-          'Each event is a POST of its JSON, signed as in Standard Webhooks with the secret in this answer, which no other answer contains. It is attempted eight times over 28 hours until the receiver answers 2xx; redirects are not followed.',
-        tags: ['webhooks'],
-        params: ofProject,
-        body: Ref(CreateWebhookBody),
-        response: { 201: Ref(WebhookSchema) },
-      },
-    },
+    WEBHOOKS,
+    webhooks.create(
+      CreateWebhookBody,
+      'createWebhook',
+      'Have events delivered to a URL',
+      'Each event is a POST of its JSON, signed as in Standard Webhooks with the secret in this answer, which no other answer contains. It is attempted eight times over 28 hours until the receiver answers 2xx; redirects are not followed.',
+    ),
     async (request, reply) =>
       answer(reply, await createWebhook(context, callerOf(request), request.body)),
   );
 
   api.delete(
-    '/projects/:project_id/webhooks/:webhook_id',
-    {
-      schema: {
-        operationId: 'deleteWebhook',
-        summary: 'Delete a webhook and its pending deliveries',
-        tags: ['webhooks'],
-        params: ofWebhook,
-        response: { 204: Type.Null({ description: 'deleted' }) },
-      },
-    },
+    WEBHOOK,
+    webhooks.delete('deleteWebhook', 'Delete a webhook and its pending deliveries'),
     async (request, reply) =>
       answer(reply, await deleteWebhook(context, callerOf(request), request.params.webhook_id)),
   );
 
   api.post(
-    '/projects/:project_id/webhooks/:webhook_id/test',
+    `${WEBHOOK}/test`,
     {
       schema: {
         operationId: 'testWebhook',
@@ -90,7 +76,7 @@ export function webhookRoutes(api: App, context: ApiContext): void {
   );
 
   api.get(
-    '/projects/:project_id/webhooks/:webhook_id/deliveries',
+    `${WEBHOOK}/deliveries`,
     {
       schema: {
         operationId: 'listDeliveries',
@@ -120,7 +106,7 @@ export function webhookRoutes(api: App, context: ApiContext): void {
   );
 
   api.post(
-    '/projects/:project_id/webhooks/:webhook_id/deliveries/:delivery_id/redeliver',
+    `${WEBHOOK}/deliveries/:delivery_id/redeliver`,
     {
       schema: {
         operationId: 'redeliver',
