@@ -10,18 +10,17 @@ import {
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { parseCidrBlock } from '../lib/cidr.ts';
 import {
-  countAllowLists,
   deleteAllowListRow,
   findAllowList,
   insertAllowList,
   lockAllowList,
-  servicesWithAllowList,
   updateAllowListRow,
   type AllowListRow,
 } from '../store/allow-lists.ts';
+import { lockAndCount, servicesWith } from '../store/resources.ts';
 import { changeService, lockService } from '../store/services.ts';
 import type { Db, Tx } from '../store/tables.ts';
-import { makeChange, type Caller, type Outcome } from './change.ts';
+import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';
 import type { Done, ControlContext } from './common.ts';
 import { answerInWords } from './service-network.ts';
 import { changeUnderRules } from './service-rules.ts';
@@ -72,14 +71,15 @@ export function createAllowList(
 ): Promise<Outcome> {
   const cidr_blocks = networksOrRefuse(blocks);
   return makeChange(store, caller, async (tx) => {
-    const count = await countAllowLists(tx, caller.projectId);
+    const count = await lockAndCount(tx, 'allow_lists', caller.projectId);
     if (count >= MAX_ALLOW_LISTS)
       throw new ApiError(
         'LIMIT_EXCEEDED',
         `allow lists: the project has ${count}, of ${MAX_ALLOW_LISTS} that are allowed; ` +
           'delete one first',
       );
-    return outcomeOf(await insertAllowList(tx, caller.projectId, { description, cidr_blocks }));
+    const made = await insertAllowList(tx, caller.projectId, { description, cidr_blocks });
+    return answerWith(allowListDocument(made));
   });
 }
 
@@ -97,7 +97,7 @@ export function updateAllowList(
       description: body.description ?? list.description,
       cidr_blocks: blocks ?? list.cidr_blocks,
     };
-    return outcomeOf(await updateAllowListRow(tx, list.id, changed));
+    return answerWith(allowListDocument(await updateAllowListRow(tx, list.id, changed)));
   });
 }
 
@@ -110,11 +110,11 @@ export function deleteAllowList(
   return makeChange(store, caller, async (tx) => {
     const { id: listId } = await readAllowList(tx, caller.projectId, id);
     // Services before lists: the order of all transactions that lock both.
-    for (const service of await servicesWithAllowList(tx, listId))
+    for (const service of await servicesWith(tx, 'allow_list_id', listId))
       if (!service.isListed) await takeListFromDeleted(tx, service.id);
     await lockOrRefuse(tx, caller.projectId, listId, 'update');
     // The lock keeps new services out: this list is complete.
-    const services = await servicesWithAllowList(tx, listId);
+    const services = await servicesWith(tx, 'allow_list_id', listId);
     if (services.length > 0) throw attachedError(listId, services);
     await deleteAllowListRow(tx, listId);
     return { operationId: null };
@@ -214,11 +214,6 @@ export async function useAllowList(
     ...(service.vpc_id === null ? { allowed_networks: list.cidr_blocks } : {}),
   };
 }
-
-const outcomeOf = (row: AllowListRow): Outcome => ({
-  operationId: null,
-  doc: JSON.stringify(allowListDocument(row)),
-});
 
 // Allow lists as the API answers them.
 

@@ -124,6 +124,12 @@ export async function makeChange<T extends Outcome>(
   });
 }
 
+/** The outcome of a change that begins no operation: a document answers it. */
+export const answerWith = (document: object): Outcome => ({
+  operationId: null,
+  doc: JSON.stringify(document),
+});
+
 /** Replaces the kept answer of a change, after a wait for its effect. */
 export async function amendAnswer(store: Store, { once }: Caller, outcome: Outcome): Promise<void> {
   if (once !== null) await keepAnswer(store.db, once, once.seal(outcome));

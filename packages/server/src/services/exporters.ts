@@ -16,19 +16,18 @@ import { headersProblem } from '../domain/exporter/formats.ts';
 import { whyNotUrl } from '../events/outgoing.ts';
 import { openSecrets, sealSecrets, type ExporterSecrets } from '../export/secrets.ts';
 import {
-  countExporters,
   deleteExporterRow,
   exportFromNow,
   findExporter,
   insertExporter,
   lockExporter,
-  servicesWithExporter,
   updateExporterRow,
   type ExporterRow,
 } from '../store/exporters.ts';
+import { lockAndCount, servicesWith } from '../store/resources.ts';
 import { changeService, lockService } from '../store/services.ts';
 import type { Db, Tx } from '../store/tables.ts';
-import { makeChange, type Caller, type Outcome } from './change.ts';
+import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';
 import { regionOrRefuse } from './regions.ts';
 import { lockOwnService } from './service-rules.ts';
 import type { WebhookContext } from './webhooks.ts';
@@ -168,7 +167,7 @@ export async function createExporter(
   const { region, alias } = regionOrRefuse(regions, region_code);
   const { shown, secrets } = await configOrRefuse(type, config, allowed, {});
   return makeChange(store, caller, async (tx) => {
-    const count = await countExporters(tx, caller.projectId);
+    const count = await lockAndCount(tx, 'exporters', caller.projectId);
     if (count >= MAX_EXPORTERS)
       throw new ApiError(
         'LIMIT_EXCEEDED',
@@ -184,7 +183,7 @@ export async function createExporter(
       config: shown,
       secret: sealSecrets(sealer, secrets),
     });
-    return outcomeOf(made, origin);
+    return answerWith(exporterDocument(made, origin));
   });
 }
 
@@ -218,7 +217,7 @@ export async function updateExporter(
       config: checked === null ? locked.config : checked.shown,
       secret: checked === null ? locked.secret : sealSecrets(sealer, checked.secrets),
     });
-    return outcomeOf(changed, origin);
+    return answerWith(exporterDocument(changed, origin));
   });
 }
 
@@ -242,11 +241,11 @@ export function deleteExporter(
   return makeChange(store, caller, async (tx) => {
     const { id: exporterId } = await findExporterOrRefuse(tx, caller.projectId, id);
     // Services before exporters: the order of all transactions that lock both.
-    for (const service of await servicesWithExporter(tx, exporterId))
+    for (const service of await servicesWith(tx, 'metric_exporter_id', exporterId))
       if (!service.isListed) await takeFromDeleted(tx, service.id);
     if ((await lockExporter(tx, caller.projectId, exporterId, 'update')) === null)
       throw exporterNotFound(id);
-    const services = await servicesWithExporter(tx, exporterId);
+    const services = await servicesWith(tx, 'metric_exporter_id', exporterId);
     if (services.length > 0) {
       const named = services.slice(0, MOST_NAMED).map((one) => `${one.id} (${one.name})`);
       const more = services.length - named.length;
@@ -322,8 +321,3 @@ export function detachFromExporter(
     };
   });
 }
-
-const outcomeOf = (row: ExporterRow, origin: string): Outcome => ({
-  operationId: null,
-  doc: JSON.stringify(exporterDocument(row, origin)),
-});

@@ -20,7 +20,7 @@ import {
 } from '../store/keys.ts';
 import { lockLimits } from '../store/projects.ts';
 import type { Db, Tx } from '../store/tables.ts';
-import { makeChange, type Caller, type Outcome } from './change.ts';
+import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';
 import type { ControlContext } from './common.ts';
 import { readProject } from './projects.ts';
 
@@ -41,7 +41,7 @@ export function createKey(
       dryRunOnly: body.dry_run_only ?? false,
       forkOnly: body.fork_only ?? false,
     });
-    return { operationId: null, doc: JSON.stringify(made) };
+    return answerWith(made);
   });
 }
 

@@ -36,7 +36,7 @@ import { newId } from '../lib/ids.ts';
 import { makeDue } from '../store/leases.ts';
 import { insertRegion, isInUse, lockRegion } from '../store/regions.ts';
 import type { ObjectStorePlace, Tx } from '../store/tables.ts';
-import { makeChange, type Caller, type Outcome } from './change.ts';
+import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';
 import type { ControlContext } from './common.ts';
 import { findRegion } from './regions.ts';
 import { extensionsOf } from '../domain/postgres/extension-rules.ts';
@@ -162,7 +162,7 @@ export async function addRegion(
       ...sealedRegistries(clusters.sealer, pullSecret),
     });
     await insertRegion(tx, body.code, first_port);
-    return { operationId: null, doc: JSON.stringify(documentOf(row)) };
+    return answerWith(documentOf(row));
   });
   await serve(context, body.code);
   return added;
@@ -186,7 +186,7 @@ export async function setImages(
       extensions: JSON.stringify(extensions),
       pooler_image: body.pooler_image ?? row.pooler_image,
     });
-    return { operationId: null, doc: JSON.stringify(documentOf(written)) };
+    return answerWith(documentOf(written));
   });
   const row = await findKubernetesRegion(store.db, code);
   if (row === null || caller.dryRun) return set;
@@ -272,7 +272,7 @@ export async function setObjectStore(
       JSON.stringify({ ...place, key_id: keyId, id, since }),
       clusters.sealer.seal(JSON.stringify({ key, caPem })),
     );
-    return { operationId: null, doc: JSON.stringify(documentOf(written)) };
+    return answerWith(documentOf(written));
   });
   const row = await findKubernetesRegion(store.db, code);
   if (row !== null) clusters.useStore(row);

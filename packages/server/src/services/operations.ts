@@ -9,7 +9,7 @@ import {
   hasOperationBegun,
 } from '../domain/operation.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
-import { type Caller, makeChange, type Outcome } from './change.ts';
+import { answerWith, type Caller, makeChange, type Outcome } from './change.ts';
 import type { ControlContext } from './common.ts';
 import type { Store } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
@@ -90,7 +90,7 @@ export function cancelOperation(
     await endOperation(tx, id, 'failed', `${CANCELLED_BY}${caller.publicKey}`);
     if (locked.operation?.id === id) await withdraw(tx, locked.service);
     const ended = await findOperationOf(tx, caller.projectId, id);
-    return { operationId: null, doc: JSON.stringify(operationDocument(ended)) };
+    return answerWith(operationDocument(ended));
   });
 }
 

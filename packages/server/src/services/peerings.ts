@@ -29,7 +29,7 @@ import {
   lockVpcs,
   type VpcRow,
 } from '../store/vpcs.ts';
-import { amendAnswer, makeChange, type Caller, type Outcome } from './change.ts';
+import { amendAnswer, answerWith, makeChange, type Caller, type Outcome } from './change.ts';
 import { ANSWER_WITHIN_MS, type ControlContext } from './common.ts';
 import { findRegion } from './regions.ts';
 
@@ -92,9 +92,9 @@ export async function createPeering(
       );
     const region = findRegion(context.regions, body.peer_region_code)?.code;
     const row = await provider.request(tx, vpc, { ...body, region }, locked);
-    return { ...outcomeOf(row), row };
+    return { ...answerWith(peeringDocument(row)), row };
   });
-  const made = outcomeOf(await untilMade(store, row));
+  const made = answerWith(peeringDocument(await untilMade(store, row)));
   await amendAnswer(store, caller, made);
   return made;
 }
@@ -129,11 +129,6 @@ export function deletePeering(
     return { operationId: null };
   });
 }
-
-const outcomeOf = (row: PeeringRow): Outcome => ({
-  operationId: null,
-  doc: JSON.stringify(peeringDocument(row)),
-});
 
 export function peeringNotFound(id: string): ApiError {
   return new ApiError(

@@ -15,7 +15,7 @@ import {
   insertProject,
   lockLimits,
 } from '../store/projects.ts';
-import { makeChange, type Caller, type Outcome } from './change.ts';
+import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';
 import type { ControlContext } from './common.ts';
 
 export function createProject(
@@ -33,7 +33,7 @@ export function createProject(
       );
     const id = newId();
     await insertProject(tx, { id, name, limits });
-    return outcomeOf(await readProject(tx, id));
+    return answerWith(await readProject(tx, id));
   });
 }
 
@@ -47,7 +47,7 @@ export function setProject(
   return makeChange(store, caller, async (tx) => {
     await readProject(tx, projectId);
     await changeProject(tx, projectId, changed);
-    return outcomeOf(await readProject(tx, projectId));
+    return answerWith(await readProject(tx, projectId));
   });
 }
 
@@ -64,8 +64,4 @@ export function projectNotFound(id: string): ApiError {
     'NOT_FOUND',
     `no project with that id exists: ${JSON.stringify(id.slice(0, 64))}; howdah project list shows them`,
   );
-}
-
-function outcomeOf(project: ProjectDetails): Outcome {
-  return { operationId: null, doc: JSON.stringify(project) };
 }

@@ -10,7 +10,7 @@ import {
 } from '../store/kubernetes-regions.ts';
 import { makeDue } from '../store/leases.ts';
 import type { Tx } from '../store/tables.ts';
-import { makeChange, type Caller, type Outcome } from './change.ts';
+import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';
 import {
   documentOf,
   rowOrRefuse,
@@ -38,7 +38,7 @@ export async function setPlacement(
       ...(walClass === undefined ? {} : { wal_storage_class: walClass }),
       ...registries,
     });
-    return { operationId: null, doc: JSON.stringify(documentOf(written)) };
+    return answerWith(documentOf(written));
   });
   const row = await findKubernetesRegion(store.db, code);
   if (row === null || caller.dryRun) return set;

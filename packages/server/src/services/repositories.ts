@@ -46,7 +46,7 @@ import {
 } from '../store/repositories.ts';
 import type { Store } from '../store/database.ts';
 import type { Db, Tx } from '../store/tables.ts';
-import { makeChange, type Caller, type Outcome } from './change.ts';
+import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';
 import type { ControlContext } from './common.ts';
 
 /** The context of calls on repositories. */
@@ -152,7 +152,7 @@ export async function createRepository(
       owner,
       retention_days: days ?? RETENTION_DAYS.default,
     });
-    return outcomeOf(repositoryDocument(row, await useOf(row.id)));
+    return answerWith(repositoryDocument(row, await useOf(row.id)));
   });
   await announce(store, repositories);
   return outcome;
@@ -227,7 +227,7 @@ export async function checkOne(
   return makeChange(store, caller, async (tx) => {
     await recordChecked(tx, row.id);
     const checked = await readRepository(tx, id);
-    return outcomeOf(repositoryDocument(checked, await useOf(id)));
+    return answerWith(repositoryDocument(checked, await useOf(id)));
   });
 }
 
@@ -280,7 +280,7 @@ export function readRecoveryKit(
       repository: { name, ...fieldsOf(storage) },
       passphrase,
     };
-    return outcomeOf(kit);
+    return answerWith(kit);
   });
 }
 
@@ -312,11 +312,6 @@ export async function refusing<T>(work: () => Promise<T>): Promise<T> {
     throw error;
   }
 }
-
-const outcomeOf = (document: object): Outcome => ({
-  operationId: null,
-  doc: JSON.stringify(document),
-});
 
 // The credentials of repositories, as they are in the metadata database and in recovery kits.
 

@@ -7,7 +7,7 @@ import {
 } from '@howdah/contract';
 import { BadScript, type Simulation as SimulationFacet } from '../engine/engine.ts';
 import type { Regions } from '../engine/regions.ts';
-import { makeChange, type Caller, type Outcome } from './change.ts';
+import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';
 import type { ControlContext } from './common.ts';
 
 /** @throws ApiError NOT_FOUND without a simulated region */
@@ -24,7 +24,7 @@ export function setSimulationScript(
   return makeChange(store, caller, async () => {
     const simulation = simulationOf(regions);
     if (!caller.dryRun) await set(simulation, script);
-    return { operationId: null, doc: JSON.stringify(await describe(simulation)) };
+    return answerWith(await describe(simulation));
   });
 }
 
@@ -37,7 +37,7 @@ export function advanceSimulationClock(
   return makeChange(store, caller, async () => {
     const simulation = simulationOf(regions);
     if (!caller.dryRun) await simulation.advance(seconds * 1000);
-    return { operationId: null, doc: JSON.stringify(await describe(simulation)) };
+    return answerWith(await describe(simulation));
   });
 }
 

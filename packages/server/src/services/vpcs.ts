@@ -14,7 +14,6 @@ import {
   listPeerings,
   refusePeeringRequests,
   changeVpcs,
-  countVpcs,
   insertVpc,
   lockVpcs,
   setVpcName,
@@ -26,7 +25,8 @@ import {
   takeAddress,
 } from '../store/vpcs.ts';
 import { readNetworksOfList } from '../store/allow-lists.ts';
-import { makeChange, type Caller, type Outcome } from './change.ts';
+import { countOfProject } from '../store/resources.ts';
+import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';
 import { ANSWER_WITHIN_MS, type ControlContext } from './common.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
 
@@ -49,7 +49,7 @@ export async function createVpc(
       name: body.name,
       cidr: body.cidr,
     });
-    return { operationId: null, doc: JSON.stringify(vpcDocument(row)), id: row.id };
+    return { ...answerWith(vpcDocument(row)), id: row.id };
   });
   await untilMade(store, made.id);
   return made;
@@ -63,7 +63,7 @@ async function refuseOverlap(
   cidr: string,
 ): Promise<void> {
   const vpcs = await vpcsToCompare(tx, projectId, region.code);
-  const count = await countVpcs(tx, projectId);
+  const count = await countOfProject(tx, 'vpcs', projectId);
   if (count >= MAX_VPCS)
     throw new ApiError(
       'LIMIT_EXCEEDED',
@@ -149,10 +149,7 @@ export function renameVpc(
   return makeChange(store, caller, async (tx) => {
     const row = await setVpcName(tx, id, name);
     if (row === null) throw vpcNotFound(id);
-    return {
-      operationId: null,
-      doc: JSON.stringify({ ...vpcDocument(row), message: `the VPC is called ${name}` }),
-    };
+    return answerWith({ ...vpcDocument(row), message: `the VPC is called ${name}` });
   });
 }
 

@@ -13,9 +13,9 @@ import {
 import { deliver, whyNotReceiver } from '../events/receiver.ts';
 import { UNREADABLE, type Sealer } from '../events/sealer.ts';
 import { newId } from '../lib/ids.ts';
+import { lockAndCount } from '../store/resources.ts';
 import type { Db } from '../store/tables.ts';
 import {
-  countWebhooks,
   deleteWebhookRow,
   findWebhook,
   insertWebhook,
@@ -23,7 +23,7 @@ import {
   type Attempt,
   type WebhookRow,
 } from '../store/webhooks.ts';
-import { amendAnswer, makeChange, type Caller, type Outcome } from './change.ts';
+import { amendAnswer, answerWith, makeChange, type Caller, type Outcome } from './change.ts';
 import type { ControlContext } from './common.ts';
 
 /** The context of calls on webhooks. */
@@ -56,7 +56,7 @@ export async function createWebhook(
   // The form of the specification: 24 to 64 bytes.
   const secret = `whsec_${randomBytes(32).toString('base64')}`;
   return makeChange(store, caller, async (tx) => {
-    const count = await countWebhooks(tx, caller.projectId);
+    const count = await lockAndCount(tx, 'webhooks', caller.projectId);
     if (count >= MAX_WEBHOOKS)
       throw new ApiError(
         'LIMIT_EXCEEDED',
@@ -68,7 +68,7 @@ export async function createWebhook(
       types: types ?? [],
       secret: sealer.seal(secret),
     };
-    return outcomeOf({ ...webhookDocument(await insertWebhook(tx, made)), secret });
+    return answerWith({ ...webhookDocument(await insertWebhook(tx, made)), secret });
   });
 }
 
@@ -93,7 +93,7 @@ export async function testWebhook(
   const { url, secret } = await readWebhook(store.db, caller.projectId, id);
   // Kept under the Idempotency-Key for a client that repeats the call after a crash.
   await makeChange(store, caller, async () =>
-    outcomeOf(tested({ responseStatus: null, error: 'interrupted' }, begun)),
+    answerWith(tested({ responseStatus: null, error: 'interrupted' }, begun)),
   );
   const event = {
     id: '0',
@@ -107,7 +107,7 @@ export async function testWebhook(
     opened === null
       ? { responseStatus: null, error: UNREADABLE }
       : await deliver(url, opened, message, allowed);
-  const outcome = outcomeOf(tested(attempt, begun));
+  const outcome = answerWith(tested(attempt, begun));
   await amendAnswer(store, caller, outcome);
   return outcome;
 }
@@ -124,18 +124,13 @@ export function deliverAgain(
     const begun = /^[0-9]{1,18}$/.test(deliveryId)
       ? await redeliver(tx, webhookId, deliveryId)
       : null;
-    if (begun !== null) return outcomeOf(deliveryDocument(begun));
+    if (begun !== null) return answerWith(deliveryDocument(begun));
     throw new ApiError(
       'NOT_FOUND',
       `no delivery with that id exists: ${JSON.stringify(deliveryId.slice(0, 64))}; GET …/deliveries lists them`,
     );
   });
 }
-
-const outcomeOf = (body: Webhook | Delivery | WebhookTest): Outcome => ({
-  operationId: null,
-  doc: JSON.stringify(body),
-});
 
 function tested({ responseStatus, error }: Attempt, begunMs: number): WebhookTest {
   return {

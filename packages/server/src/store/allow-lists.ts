@@ -56,18 +56,6 @@ export async function readNetworksOfList(tx: Tx, id: string | null): Promise<str
   return row.cidr_blocks;
 }
 
-/** Locks a project's allow lists against other creates, and counts them. */
-export async function countAllowLists(tx: Tx, projectId: string): Promise<number> {
-  const lock = sql`pg_advisory_xact_lock(hashtext('howdah allow lists'), hashtext(${projectId}))`;
-  await sql`select ${lock}`.execute(tx);
-  const { count } = await tx
-    .selectFrom('allow_lists')
-    .select(sql<number>`count(*)::int`.as('count'))
-    .where('project_id', '=', projectId)
-    .executeTakeFirstOrThrow();
-  return count;
-}
-
 type AllowListFacts = Pick<AllowListRow, 'description' | 'cidr_blocks'>;
 
 export async function insertAllowList(
@@ -100,28 +88,6 @@ export async function updateAllowListRow(
 
 export async function deleteAllowListRow(tx: Tx, id: string): Promise<void> {
   await tx.deleteFrom('allow_lists').where('id', '=', id).execute();
-}
-
-/**
- * Services with an allow list, and whether users still see them. Read replica sets follow their
- * service.
- */
-export async function servicesWithAllowList(
-  db: Db,
-  id: string,
-): Promise<{ id: string; name: string; isListed: boolean }[]> {
-  const rows = await db
-    .selectFrom('services')
-    .select(['id', 'name', 'deleted_at', 'project_id'])
-    .where('allow_list_id', '=', id)
-    .where('parent_id', 'is', null)
-    .orderBy('id')
-    .execute();
-  return rows.map(({ id: serviceId, name, deleted_at, project_id }) => ({
-    id: serviceId,
-    name,
-    isListed: deleted_at === null && project_id !== null,
-  }));
 }
 
 /**

@@ -64,18 +64,6 @@ export async function lockExporter(
   return row ?? null;
 }
 
-/** Locks a project's exporters against other creates, and counts them. */
-export async function countExporters(tx: Tx, projectId: string): Promise<number> {
-  const lock = sql`pg_advisory_xact_lock(hashtext('howdah exporters'), hashtext(${projectId}))`;
-  await sql`select ${lock}`.execute(tx);
-  const { count } = await tx
-    .selectFrom('exporters')
-    .select(sql<number>`count(*)::int`.as('count'))
-    .where('project_id', '=', projectId)
-    .executeTakeFirstOrThrow();
-  return count;
-}
-
 export type NewExporter = {
   project_id: string;
   region_code: string;
@@ -117,24 +105,6 @@ export async function updateExporterRow(
 
 export async function deleteExporterRow(tx: Tx, id: string): Promise<void> {
   await tx.deleteFrom('exporters').where('id', '=', id).execute();
-}
-
-/** Services with an exporter, and whether users still see them. */
-export async function servicesWithExporter(
-  db: Db,
-  id: string,
-): Promise<{ id: string; name: string; isListed: boolean }[]> {
-  const rows = await db
-    .selectFrom('services')
-    .select(['id', 'name', 'deleted_at', 'project_id'])
-    .where('metric_exporter_id', '=', id)
-    .orderBy('id')
-    .execute();
-  return rows.map(({ id: serviceId, name, deleted_at, project_id }) => ({
-    id: serviceId,
-    name,
-    isListed: deleted_at === null && project_id !== null,
-  }));
 }
 
 /** Has the samples of a locked service and of its sets pushed from now on. */

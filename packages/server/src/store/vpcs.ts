@@ -141,16 +141,6 @@ export const WANTED_VPCS = `
                      where p.vpc_id = v.id and p.status in ('approved', 'active') and not v.deleting), '[]') as peers
     from vpcs v order by v.id`;
 
-/** The number of VPCs of a project, with those that are being deleted. */
-export async function countVpcs(tx: Tx, projectId: string): Promise<number> {
-  const { count } = await tx
-    .selectFrom('vpcs')
-    .select(sql<number>`count(*)::int`.as('count'))
-    .where('project_id', '=', projectId)
-    .executeTakeFirstOrThrow();
-  return count;
-}
-
 /** All VPCs of a region, with those that are being deleted. */
 export async function wantedVpcs(db: Db, code: string): Promise<WantedVpc[]> {
   const { rows } = await sql.raw<WantedVpc>(WANTED_VPCS).execute(db);

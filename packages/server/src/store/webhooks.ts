@@ -39,19 +39,6 @@ export async function insertWebhook(
     .executeTakeFirstOrThrow();
 }
 
-/** Locks a project's webhooks for the rest of the transaction, and counts them. */
-export async function countWebhooks(tx: Tx, projectId: string): Promise<number> {
-  await sql`select pg_advisory_xact_lock(hashtext('howdah webhooks'), hashtext(${projectId}))`.execute(
-    tx,
-  );
-  const { count } = await tx
-    .selectFrom('webhooks')
-    .select(sql<number>`count(*)::int`.as('count'))
-    .where('project_id', '=', projectId)
-    .executeTakeFirstOrThrow();
-  return count;
-}
-
 /** A project's webhooks, oldest first. There are few. */
 export async function listWebhooks(db: Db, projectId: string): Promise<WebhookRow[]> {
   return db
