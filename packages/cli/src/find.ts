@@ -14,6 +14,9 @@ type Kind<T> = {
   name: (thing: T) => string;
 };
 
+/** A kind of thing that one call lists: there are few. */
+export type ListedKind<T> = Kind<T> & { list: (connection: Connection) => Promise<T[]> };
+
 /**
  * The thing with this id, or the only one with this name.
  *
@@ -35,6 +38,15 @@ export function pick<T>(
       'usage',
     );
   return first;
+}
+
+/** The thing with this id, or the only one with this name. @throws Failure as {@link pick} */
+export async function find<T>(
+  connection: Connection,
+  kind: ListedKind<T>,
+  wanted: string,
+): Promise<T> {
+  return pick(await kind.list(connection), wanted, kind);
 }
 
 /**
@@ -64,64 +76,24 @@ export async function readService(connection: Connection, id: string): Promise<S
 }
 
 export async function listServices(connection: Connection): Promise<Schemas['Service'][]> {
-  return answered(
-    connection.client.GET('/projects/{project_id}/services', { params: ofProject(connection) }),
-  );
-}
-
-export async function listDeleted(connection: Connection): Promise<Schemas['DeletedService'][]> {
-  return answered(
-    connection.client.GET('/projects/{project_id}/deletedServices', {
-      params: ofProject(connection),
-    }),
-  );
+  return answered(connection.client.GET('/projects/{project_id}/services', inProject(connection)));
 }
 
 export async function listVpcs(connection: Connection): Promise<Schemas['Vpc'][]> {
-  return answered(
-    connection.client.GET('/projects/{project_id}/vpcs', { params: ofProject(connection) }),
-  );
+  return answered(connection.client.GET('/projects/{project_id}/vpcs', inProject(connection)));
 }
 
-export async function listAllowLists(connection: Connection): Promise<Schemas['AllowList'][]> {
-  return answered(
-    connection.client.GET('/projects/{project_id}/allow-lists', { params: ofProject(connection) }),
-  );
-}
-
-export async function listExporters(connection: Connection): Promise<Schemas['Exporter'][]> {
-  return answered(
-    connection.client.GET('/projects/{project_id}/exporters', { params: ofProject(connection) }),
-  );
-}
-
-export async function listWebhooks(connection: Connection): Promise<Schemas['Webhook'][]> {
-  return answered(
-    connection.client.GET('/projects/{project_id}/webhooks', { params: ofProject(connection) }),
-  );
-}
-
-export async function listKeys(
-  { client }: Connection,
-  projectId: string,
-): Promise<Schemas['Key'][]> {
-  const params = { path: { project_id: projectId } };
-  return answered(client.GET('/projects/{project_id}/keys', { params }));
-}
-
-/** The deleted service with this id, or the only one with this name. */
-export async function findDeleted(
-  connection: Connection,
-  wanted: string,
-): Promise<Schemas['DeletedService']> {
-  return pick(await listDeleted(connection), wanted, {
-    one: 'deleted service',
-    many: 'deleted services',
-    shownBy: 'howdah service list-deleted',
-    id: (service) => service.service_id,
-    name: (service) => service.name,
-  });
-}
+export const DELETED_SERVICES: ListedKind<Schemas['DeletedService']> = {
+  one: 'deleted service',
+  many: 'deleted services',
+  shownBy: 'howdah service list-deleted',
+  id: (service) => service.service_id,
+  name: (service) => service.name,
+  list: async (connection) =>
+    answered(
+      connection.client.GET('/projects/{project_id}/deletedServices', inProject(connection)),
+    ),
+};
 
 /** The path of a read replica set, by the ids or names of its service and of itself. */
 export async function findSet(connection: Connection, service: string, wanted: string) {
@@ -165,62 +137,50 @@ export async function readVpc(connection: Connection, id: string): Promise<Schem
   );
 }
 
-/** The allow list with this id, or the only one with this description. */
-export async function findAllowList(
-  connection: Connection,
-  wanted: string,
-): Promise<Schemas['AllowList']> {
-  return pick(await listAllowLists(connection), wanted, {
-    one: 'allow list',
-    many: 'allow lists',
-    shownBy: 'howdah allow-list list',
-    id: (list) => list.allow_list_id,
-    name: (list) => list.description,
-  });
-}
+/** An allow list has a description in place of a name. */
+export const ALLOW_LISTS: ListedKind<Schemas['AllowList']> = {
+  one: 'allow list',
+  many: 'allow lists',
+  shownBy: 'howdah allow-list list',
+  id: (list) => list.allow_list_id,
+  name: (list) => list.description,
+  list: async (connection) =>
+    answered(connection.client.GET('/projects/{project_id}/allow-lists', inProject(connection))),
+};
 
-/** The exporter with this id, or the only one with this name. */
-export async function findExporter(
-  connection: Connection,
-  wanted: string,
-): Promise<Schemas['Exporter']> {
-  return pick(await listExporters(connection), wanted, {
-    one: 'exporter',
-    many: 'exporters',
-    shownBy: 'howdah exporter list',
-    id: (exporter) => exporter.exporter_id,
-    name: (exporter) => exporter.name,
-  });
-}
+export const EXPORTERS: ListedKind<Schemas['Exporter']> = {
+  one: 'exporter',
+  many: 'exporters',
+  shownBy: 'howdah exporter list',
+  id: (exporter) => exporter.exporter_id,
+  name: (exporter) => exporter.name,
+  list: async (connection) =>
+    answered(connection.client.GET('/projects/{project_id}/exporters', inProject(connection))),
+};
 
-/** The webhook with this id, or the only one with this URL. */
-export async function findWebhook(
-  connection: Connection,
-  wanted: string,
-): Promise<Schemas['Webhook']> {
-  return pick(await listWebhooks(connection), wanted, {
-    one: 'webhook',
-    many: 'webhooks',
-    shownBy: 'howdah webhook list',
-    id: (webhook) => webhook.id,
-    name: (webhook) => webhook.url,
-  });
-}
+/** A webhook has a URL in place of a name. */
+export const WEBHOOKS: ListedKind<Schemas['Webhook']> = {
+  one: 'webhook',
+  many: 'webhooks',
+  shownBy: 'howdah webhook list',
+  id: (webhook) => webhook.id,
+  name: (webhook) => webhook.url,
+  list: async (connection) =>
+    answered(connection.client.GET('/projects/{project_id}/webhooks', inProject(connection))),
+};
 
-/** The key with this public half, or the only one with this name. */
-export async function findKey(
-  connection: Connection,
-  projectId: string,
-  wanted: string,
-): Promise<Schemas['Key']> {
-  return pick(await listKeys(connection, projectId), wanted, {
-    one: 'key',
-    many: 'keys',
-    shownBy: 'howdah key list',
-    id: (key) => key.public_key,
-    name: (key) => key.name,
-  });
-}
+/** The keys of a project. The id of a key is its public half. */
+export const keysOf = (projectId: string): ListedKind<Schemas['Key']> => ({
+  one: 'key',
+  many: 'keys',
+  shownBy: 'howdah key list',
+  id: (key) => key.public_key,
+  name: (key) => key.name,
+  list: async ({ client }) => {
+    const params = { path: { project_id: projectId } };
+    return answered(client.GET('/projects/{project_id}/keys', { params }));
+  },
+});
 
 /**
  * The id of the project with this id or name; default: the key's own project. Only operator keys
@@ -243,6 +203,8 @@ export async function findProject(
   });
   return found.id;
 }
+
+const inProject = (connection: Connection) => ({ params: ofProject(connection) });
 
 export function ofProject(connection: Connection) {
   return { path: { project_id: connection.projectId } };

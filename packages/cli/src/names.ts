@@ -1,7 +1,7 @@
 /** Names in place of ids, for tables that people read. They are looked up once. */
 import { HowdahError } from '@howdah/client';
 import type { Connection } from './connection.ts';
-import { listDeleted, listKeys, listServices, listVpcs } from './find.ts';
+import { DELETED_SERVICES, keysOf, listServices, listVpcs } from './find.ts';
 import type { Format } from './output.ts';
 
 /** The name of a thing with this id, or the id if the name is unknown. */
@@ -14,7 +14,7 @@ export async function serviceNames(connection: Connection, format: Format): Prom
   if (format !== 'table') return noNames;
   const [services, deleted] = await Promise.all([
     listServices(connection),
-    listDeleted(connection),
+    DELETED_SERVICES.list(connection),
   ]);
   return lookup([...deleted, ...services].map(({ service_id: id, name }) => [id, name]));
 }
@@ -23,7 +23,7 @@ export async function serviceNames(connection: Connection, format: Format): Prom
 export async function keyNames(connection: Connection, format: Format): Promise<NameOf> {
   if (format !== 'table') return noNames;
   try {
-    const keys = await listKeys(connection, connection.projectId);
+    const keys = await keysOf(connection.projectId).list(connection);
     return lookup(keys.map(({ public_key: id, name }) => [id, name]));
   } catch (error) {
     if (error instanceof HowdahError && error.code === 'FORBIDDEN') return noNames;

@@ -1,11 +1,9 @@
-import { ACCESS, PERMISSIONS } from '@howdah/contract/permissions';
 import type { Command } from 'commander';
 import { given, noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
-import { confirm } from '../confirm.ts';
 import { answered, connect, type Connection } from '../connection.ts';
-import { findAllowList, listAllowLists, ofProject } from '../find.ts';
+import { ALLOW_LISTS, find, ofProject } from '../find.ts';
 import { note, show, showList } from '../output.ts';
-import { refuseBeforeAsking } from '../permission.ts';
+import { confirmCall } from '../permission.ts';
 import { ALLOW_LIST_VIEW } from '../views.ts';
 
 const CIDR_HELP = 'networks, separated by commas: 203.0.113.0/24,2001:db8::/32';
@@ -25,9 +23,13 @@ export function addAllowList(program: Command): void {
     takes: ['dryRun', 'yes'],
   }).action(async (wanted: string, options: Destroying) => {
     const connection = await connect(options);
-    const { allow_list_id: id, description } = await findAllowList(connection, wanted);
-    await refuseBeforeAsking(connection, options, PERMISSIONS[ACCESS.deleteAllowList]);
-    await confirm(`Delete the allow list ${description} (${id})?`, options);
+    const { allow_list_id: id, description } = await find(connection, ALLOW_LISTS, wanted);
+    await confirmCall(
+      connection,
+      'deleteAllowList',
+      `Delete the allow list ${description} (${id})?`,
+      options,
+    );
     await connection.client.DELETE('/projects/{project_id}/allow-lists/{allow_list_id}', {
       params: pathOf(connection, id),
     });
@@ -41,7 +43,7 @@ function addReading(list: Command): void {
     example: 'howdah allow-list list',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {
-    await showList(output, await listAllowLists(await connect()), ALLOW_LIST_VIEW);
+    await showList(output, await ALLOW_LISTS.list(await connect()), ALLOW_LIST_VIEW);
   });
 
   verb(list, 'get <allow-list>', {
@@ -50,7 +52,7 @@ function addReading(list: Command): void {
     takes: ['output'],
   }).action(async (wanted: string, { output }: Printing) => {
     const connection = await connect();
-    const { allow_list_id: id } = await findAllowList(connection, wanted);
+    const { allow_list_id: id } = await find(connection, ALLOW_LISTS, wanted);
     const found = await answered(
       connection.client.GET('/projects/{project_id}/allow-lists/{allow_list_id}', {
         params: pathOf(connection, id),
@@ -98,7 +100,7 @@ function addChanging(list: Command): void {
         { description, cidr, ...options }: Changing & { description?: string; cidr?: string },
       ) => {
         const connection = await connect(options);
-        const { allow_list_id: id } = await findAllowList(connection, wanted);
+        const { allow_list_id: id } = await find(connection, ALLOW_LISTS, wanted);
         const body = {
           ...given('description', description),
           ...given('cidr_blocks', cidr === undefined ? undefined : networksOf(cidr)),

@@ -4,15 +4,15 @@ import { oneOf, verb } from '../command.ts';
 import { complete, type Candidate } from '../complete.ts';
 import { answered, connect, type Connection } from '../connection.ts';
 import {
+  ALLOW_LISTS,
+  DELETED_SERVICES,
+  EXPORTERS,
+  WEBHOOKS,
   findPath,
   findVpc,
-  listAllowLists,
-  listDeleted,
-  listExporters,
-  listKeys,
+  keysOf,
   listServices,
   listVpcs,
-  listWebhooks,
   ofProject,
   pathOfVpc,
 } from '../find.ts';
@@ -79,7 +79,7 @@ const LISTERS: Readonly<Record<string, Lister>> = {
     ),
 
   'deleted-service': async (connection) => {
-    const deleted = await listDeleted(connection);
+    const deleted = await DELETED_SERVICES.list(connection);
     return named(deleted.map(({ service_id: id, name, deleted: at }) => ({ id, name, about: at })));
   },
 
@@ -97,7 +97,7 @@ const LISTERS: Readonly<Record<string, Lister>> = {
   },
 
   'allow-list': async (connection) => {
-    const lists = await listAllowLists(connection);
+    const lists = await ALLOW_LISTS.list(connection);
     return named(
       lists.map(({ allow_list_id: id, description: name, cidr_blocks: networks }) => ({
         id,
@@ -108,7 +108,7 @@ const LISTERS: Readonly<Record<string, Lister>> = {
   },
 
   exporter: async (connection) => {
-    const exporters = await listExporters(connection);
+    const exporters = await EXPORTERS.list(connection);
     return named(exporters.map(({ exporter_id: id, name, type }) => ({ id, name, about: type })));
   },
 
@@ -132,12 +132,12 @@ const LISTERS: Readonly<Record<string, Lister>> = {
   },
 
   webhook: async (connection) => {
-    const webhooks = await listWebhooks(connection);
+    const webhooks = await WEBHOOKS.list(connection);
     return webhooks.map(({ id, url }) => ({ value: id, about: url }));
   },
 
   key: async (connection) => {
-    const keys = await listKeys(connection, connection.projectId);
+    const keys = await keysOf(connection.projectId).list(connection);
     return named(keys.map(({ public_key: id, name, role }) => ({ id, name, about: role })));
   },
 

@@ -1,12 +1,11 @@
-import { ACCESS, PERMISSIONS } from '@howdah/contract/permissions';
 import { EXPORTER_TYPES, type ExporterType } from '@howdah/contract/values';
 import { Option, type Command } from 'commander';
 import { given, noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
-import { confirm, readSecret } from '../confirm.ts';
+import { readSecret } from '../confirm.ts';
 import { answered, connect, type Connection } from '../connection.ts';
-import { findExporter, listExporters, ofProject } from '../find.ts';
+import { EXPORTERS, find, ofProject } from '../find.ts';
 import { note, show, showList } from '../output.ts';
-import { refuseBeforeAsking } from '../permission.ts';
+import { confirmCall } from '../permission.ts';
 import { EXPORTER_VIEW } from '../views.ts';
 
 /** Options that say which secret there is. Its value is read, so that no process list shows it. */
@@ -27,9 +26,13 @@ export function addExporter(program: Command): void {
     takes: ['dryRun', 'yes'],
   }).action(async (wanted: string, options: Destroying) => {
     const connection = await connect(options);
-    const { exporter_id: id, name } = await findExporter(connection, wanted);
-    await refuseBeforeAsking(connection, options, PERMISSIONS[ACCESS.deleteExporter]);
-    await confirm(`Delete the exporter ${name} (${id})?`, options);
+    const { exporter_id: id, name } = await find(connection, EXPORTERS, wanted);
+    await confirmCall(
+      connection,
+      'deleteExporter',
+      `Delete the exporter ${name} (${id})?`,
+      options,
+    );
     await connection.client.DELETE('/projects/{project_id}/exporters/{exporter_id}', {
       params: pathOf(connection, id),
     });
@@ -43,7 +46,7 @@ function addReading(exporter: Command): void {
     example: 'howdah exporter list',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {
-    await showList(output, await listExporters(await connect()), EXPORTER_VIEW);
+    await showList(output, await EXPORTERS.list(await connect()), EXPORTER_VIEW);
   });
 
   verb(exporter, 'get <exporter>', {
@@ -52,7 +55,7 @@ function addReading(exporter: Command): void {
     takes: ['output'],
   }).action(async (wanted: string, { output }: Printing) => {
     const connection = await connect();
-    const { exporter_id: id } = await findExporter(connection, wanted);
+    const { exporter_id: id } = await find(connection, EXPORTERS, wanted);
     const found = await answered(
       connection.client.GET('/projects/{project_id}/exporters/{exporter_id}', {
         params: pathOf(connection, id),
@@ -110,7 +113,7 @@ function addChanging(exporter: Command): void {
     }).option('--name <name>', '1 to 128 characters'),
   ).action(async (wanted: string, { name, ...options }: Changing & Config & { name?: string }) => {
     const connection = await connect(options);
-    const { exporter_id: id } = await findExporter(connection, wanted);
+    const { exporter_id: id } = await find(connection, EXPORTERS, wanted);
     const config = await configOf(options);
     const body = {
       ...given('name', name),

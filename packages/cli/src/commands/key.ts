@@ -1,13 +1,12 @@
-import { ACCESS, PERMISSIONS, ROLE_SUMMARIES } from '@howdah/contract/permissions';
+import { ROLE_SUMMARIES } from '@howdah/contract/permissions';
 import { ROLES, type Role } from '@howdah/contract/types';
 import { Option, type Command } from 'commander';
 import { given, noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
-import { confirm } from '../confirm.ts';
 import { answered, connect } from '../connection.ts';
-import { findKey, findProject, listKeys } from '../find.ts';
+import { find, findProject, keysOf } from '../find.ts';
 import { momentIfGiven } from '../moment.ts';
 import { note, say, show, showAs, showList } from '../output.ts';
-import { refuseBeforeAsking } from '../permission.ts';
+import { confirmCall } from '../permission.ts';
 import { KEY_VIEW } from '../views.ts';
 
 type OfProject = { project?: string };
@@ -35,7 +34,7 @@ export function addKey(program: Command): void {
     .option(...OTHER_PROJECT)
     .action(async ({ project, output }: Printing & OfProject) => {
       const connection = await connect();
-      const keys = await listKeys(connection, await findProject(connection, project));
+      const keys = await keysOf(await findProject(connection, project)).list(connection);
       await showList(output, keys, KEY_VIEW);
     });
 
@@ -44,7 +43,7 @@ export function addKey(program: Command): void {
     .action(async (wanted: string, { project, output }: Printing & OfProject) => {
       const connection = await connect();
       const projectId = await findProject(connection, project);
-      const { public_key } = await findKey(connection, projectId, wanted);
+      const { public_key } = await find(connection, keysOf(projectId), wanted);
       const params = { path: { project_id: projectId, public_key } };
       await show(
         output,
@@ -98,9 +97,13 @@ export function addKey(program: Command): void {
     .action(async (wanted: string, { project, ...options }: Destroying & OfProject) => {
       const connection = await connect(options);
       const projectId = await findProject(connection, project);
-      const { public_key, name } = await findKey(connection, projectId, wanted);
-      await refuseBeforeAsking(connection, options, PERMISSIONS[ACCESS.revokeKey]);
-      await confirm(`Revoke the key ${name} (${public_key})?`, options);
+      const { public_key, name } = await find(connection, keysOf(projectId), wanted);
+      await confirmCall(
+        connection,
+        'revokeKey',
+        `Revoke the key ${name} (${public_key})?`,
+        options,
+      );
       const params = { path: { project_id: projectId, public_key } };
       await connection.client.DELETE('/projects/{project_id}/keys/{public_key}', { params });
       note(`${public_key} is revoked`);

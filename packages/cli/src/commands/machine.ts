@@ -7,7 +7,7 @@ import { endpointOf } from '../address.ts';
 import { verb, given, type Waiting } from '../command.ts';
 import { connectHere, homeDirectory, connect, findCa } from '../connection.ts';
 import { Failure } from '../exit.ts';
-import { listServices, findAllowList, findVpc, ofProject, readService } from '../find.ts';
+import { ALLOW_LISTS, find, findVpc, listServices, ofProject, readService } from '../find.ts';
 import { say, table, paint, note, showChanged, stopwatch } from '../output.ts';
 import { noteProblems } from '../problems.ts';
 import { loadServer } from '../server.ts';
@@ -140,7 +140,7 @@ export function addAdopt(program: Command): void {
           'allow_list_id',
           allowList === undefined
             ? undefined
-            : (await findAllowList(connection, allowList)).allow_list_id,
+            : (await find(connection, ALLOW_LISTS, allowList)).allow_list_id,
         ),
       };
       const { data, response } = await connection.client.POST(

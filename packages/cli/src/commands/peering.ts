@@ -1,12 +1,10 @@
-import { ACCESS, PERMISSIONS } from '@howdah/contract/permissions';
 import type { Command } from 'commander';
 import { noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
-import { confirm } from '../confirm.ts';
 import { answered, connect, type Connection } from '../connection.ts';
 import { findVpc, pathOfVpc } from '../find.ts';
 import { Failure } from '../exit.ts';
 import { note, show, showList } from '../output.ts';
-import { refuseBeforeAsking } from '../permission.ts';
+import { confirmCall } from '../permission.ts';
 import { PEERING_VIEW } from '../views.ts';
 
 type CreateOptions = Changing & { peer: string; project?: string; region: string };
@@ -97,8 +95,12 @@ export function addPeering(program: Command): void {
   }).action(async (vpc: string, id: string, options: Destroying) => {
     const connection = await connect(options);
     const params = await ofPeering(connection, vpc, id);
-    await refuseBeforeAsking(connection, options, PERMISSIONS[ACCESS.deletePeering]);
-    await confirm(`Delete the peering ${id} of ${vpc}, on both sides?`, options);
+    await confirmCall(
+      connection,
+      'deletePeering',
+      `Delete the peering ${id} of ${vpc}, on both sides?`,
+      options,
+    );
     await connection.client.DELETE('/projects/{project_id}/vpcs/{vpc_id}/peerings/{peering_id}', {
       params,
     });

@@ -2,15 +2,13 @@ import { readFile } from 'node:fs/promises';
 import { text as readAll } from 'node:stream/consumers';
 import type { Schemas } from '@howdah/client';
 import { ADDON_EXTENSIONS, type AddonExtension } from '@howdah/contract/types';
-import { ACCESS, PERMISSIONS } from '@howdah/contract/permissions';
 import type { Command } from 'commander';
 import { given, noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
-import { confirm } from '../confirm.ts';
 import { answered, connect } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { ofProject, findService } from '../find.ts';
 import { note, say, showAs, showList } from '../output.ts';
-import { refuseBeforeAsking } from '../permission.ts';
+import { confirmCall } from '../permission.ts';
 import { FINDING_VIEW, REGION_VIEW, KUBERNETES_REGION_VIEW } from '../views.ts';
 
 type Adding = Changing & {
@@ -170,8 +168,7 @@ function addClusters(region: Command): void {
     takes: ['dryRun', 'yes'],
   }).action(async (code: string, options: Destroying) => {
     const connection = await connect(options);
-    await refuseBeforeAsking(connection, options, PERMISSIONS[ACCESS.removeRegion]);
-    await confirm(`Remove the region ${code}?`, options);
+    await confirmCall(connection, 'removeRegion', `Remove the region ${code}?`, options);
     const params = { path: { region_code: code } };
     await connection.client.DELETE('/regions/{region_code}', { params });
     note(`${code} is removed; nothing in its cluster was changed`);

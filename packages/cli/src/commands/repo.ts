@@ -1,6 +1,5 @@
 /** `howdah repo`: where backups are kept off the machine. */
 import { readFile } from 'node:fs/promises';
-import { ACCESS, PERMISSIONS } from '@howdah/contract/permissions';
 import type { Command } from 'commander';
 import type { Schemas } from '@howdah/client';
 import {
@@ -13,12 +12,11 @@ import {
   type Destroying,
   type Printing,
 } from '../command.ts';
-import { confirm } from '../confirm.ts';
 import { answered, connect, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
-import { pick } from '../find.ts';
+import { find, type ListedKind } from '../find.ts';
 import { note, say, sayJson, show, showAs, showList } from '../output.ts';
-import { refuseBeforeAsking } from '../permission.ts';
+import { confirmCall } from '../permission.ts';
 import { REPOSITORY_VIEW } from '../views.ts';
 
 type Adding = Changing & {
@@ -99,7 +97,7 @@ export function addRepo(program: Command): void {
     example: 'howdah repo list',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {
-    await showList(output, await listRepositories(await connect()), REPOSITORY_VIEW);
+    await showList(output, await REPOSITORIES.list(await connect()), REPOSITORY_VIEW);
   });
 
   verb(repo, 'show <repository>', {
@@ -147,8 +145,12 @@ export function addRepo(program: Command): void {
   }).action(async (wanted: string, options: Destroying) => {
     const connection = await connect(options);
     const params = await pathOf(connection, wanted);
-    await refuseBeforeAsking(connection, options, PERMISSIONS[ACCESS.deleteRepository]);
-    await confirm(`Send no more backups to ${wanted}?`, options);
+    await confirmCall(
+      connection,
+      'deleteRepository',
+      `Send no more backups to ${wanted}?`,
+      options,
+    );
     await connection.client.DELETE('/repositories/{repository_id}', { params });
     note(`${wanted} gets no more backups; those in it stay, and repo add goes on with them`);
   });
@@ -228,17 +230,15 @@ async function readKit(file: string): Promise<string> {
   return passphrase;
 }
 
-function listRepositories({ client }: Connection): Promise<Schemas['Repository'][]> {
-  return answered(client.GET('/repositories'));
-}
+const REPOSITORIES: ListedKind<Schemas['Repository']> = {
+  one: 'repository',
+  many: 'repositories',
+  shownBy: 'howdah repo list',
+  id: ({ id }) => id,
+  name: ({ name }) => name,
+  list: async ({ client }) => answered(client.GET('/repositories')),
+};
 
 async function pathOf(connection: Connection, wanted: string) {
-  const found = pick(await listRepositories(connection), wanted, {
-    one: 'repository',
-    many: 'repositories',
-    shownBy: 'howdah repo list',
-    id: ({ id }) => id,
-    name: ({ name }) => name,
-  });
-  return { path: { repository_id: found.id } };
+  return { path: { repository_id: (await find(connection, REPOSITORIES, wanted)).id } };
 }

@@ -16,7 +16,7 @@ import {
 import { readSecret } from '../confirm.ts';
 import { connect } from '../connection.ts';
 import { Failure } from '../exit.ts';
-import { findAllowList, findExporter, findService, findVpc, pathOf } from '../find.ts';
+import { ALLOW_LISTS, EXPORTERS, find, findService, findVpc, pathOf } from '../find.ts';
 import { note } from '../output.ts';
 import {
   change,
@@ -135,7 +135,7 @@ function addAllowLists(service: Command): void {
   }).action(async (wanted: string, list: string, options: Waiting & Confirming) => {
     const connection = await connect(options);
     const found = await findService(connection, wanted);
-    const body = { allow_list_id: (await findAllowList(connection, list)).allow_list_id };
+    const body = { allow_list_id: (await find(connection, ALLOW_LISTS, list)).allow_list_id };
     await changeProtected(connection, found, 'attachToAllowList', options, (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/attachToAllowList', {
         params,
@@ -170,7 +170,7 @@ function addExporters(service: Command): void {
   }).action(async (wanted: string, exporter: string, options: Changing) => {
     const connection = await connect(options);
     const { service_id: id } = await findService(connection, wanted);
-    const body = { exporter_id: (await findExporter(connection, exporter)).exporter_id };
+    const body = { exporter_id: (await find(connection, EXPORTERS, exporter)).exporter_id };
     await change(connection, id, { ...options, wait: false }, (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/attachToExporter', {
         params,

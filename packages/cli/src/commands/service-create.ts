@@ -16,7 +16,8 @@ import { countOf, given, listOf, verb, type Repeatable, type Waiting } from '../
 import { connect, findCa, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import {
-  findDeleted,
+  DELETED_SERVICES,
+  find,
   findPath,
   findService,
   findVpc,
@@ -178,7 +179,7 @@ function addRestore(service: Command): void {
     takes: CHANGES,
   }).action(async (name: string, options: Waiting) => {
     const connection = await connect(options);
-    const { service_id: id } = await findDeleted(connection, name);
+    const { service_id: id } = await find(connection, DELETED_SERVICES, name);
     await change(connection, id, options, (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/restore', { params }),
     );

@@ -15,10 +15,10 @@ import { answered, connect, findCa, type Connection } from '../connection.ts';
 import {
   findPath,
   findService,
-  listDeleted,
+  DELETED_SERVICES,
   ofProject,
   readService,
-  findDeleted,
+  find,
   pathOf,
 } from '../find.ts';
 import { followService, follow } from '../follow.ts';
@@ -120,7 +120,7 @@ function addReads(service: Command): void {
     example: 'howdah service list-deleted',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {
-    await showList(output, await listDeleted(await connect()), DELETED_VIEW);
+    await showList(output, await DELETED_SERVICES.list(await connect()), DELETED_VIEW);
   });
 }
 
@@ -266,7 +266,7 @@ async function findAlsoDeleted(
     return { ...found, environment: found.metadata.environment };
   } catch (error) {
     if (exitOf(error) !== 'notFound') throw error;
-    return findDeleted(connection, wanted);
+    return find(connection, DELETED_SERVICES, wanted);
   }
 }
 

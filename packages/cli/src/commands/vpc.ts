@@ -1,11 +1,9 @@
-import { ACCESS, PERMISSIONS } from '@howdah/contract/permissions';
 import type { Command } from 'commander';
 import { noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
-import { confirm } from '../confirm.ts';
 import { answered, connect } from '../connection.ts';
 import { findVpc, listVpcs, ofProject, pathOfVpc, readVpc } from '../find.ts';
 import { note, show, showChanged, showList } from '../output.ts';
-import { refuseBeforeAsking } from '../permission.ts';
+import { confirmCall } from '../permission.ts';
 import { VPC_VIEW } from '../views.ts';
 
 export function addVpc(program: Command): void {
@@ -82,8 +80,7 @@ export function addVpc(program: Command): void {
   }).action(async (wanted: string, options: Destroying) => {
     const connection = await connect(options);
     const { id, name } = await findVpc(connection, wanted);
-    await refuseBeforeAsking(connection, options, PERMISSIONS[ACCESS.deleteVpc]);
-    await confirm(`Delete the VPC ${name} (${id})?`, options);
+    await confirmCall(connection, 'deleteVpc', `Delete the VPC ${name} (${id})?`, options);
     await connection.client.DELETE('/projects/{project_id}/vpcs/{vpc_id}', {
       params: pathOfVpc(connection, id),
     });

@@ -1,4 +1,3 @@
-import { ACCESS, PERMISSIONS } from '@howdah/contract/permissions';
 import { DELIVERY_STATUSES, EVENT_TYPES, type DeliveryStatus } from '@howdah/contract/values';
 import { Option, type Command } from 'commander';
 import {
@@ -11,13 +10,12 @@ import {
   type Listing,
   type Printing,
 } from '../command.ts';
-import { confirm } from '../confirm.ts';
 import { answered, connect, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
-import { findWebhook, listWebhooks, ofProject } from '../find.ts';
+import { find, ofProject, WEBHOOKS } from '../find.ts';
 import { duration, note, say, show, showAs, showList } from '../output.ts';
 import { firstOf } from '../pages.ts';
-import { refuseBeforeAsking } from '../permission.ts';
+import { confirmCall } from '../permission.ts';
 import { DELIVERY_VIEW, WEBHOOK_VIEW } from '../views.ts';
 
 export function addWebhook(program: Command): void {
@@ -61,7 +59,7 @@ export function addWebhook(program: Command): void {
     example: 'howdah webhook list',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {
-    await showList(output, await listWebhooks(await connect()), WEBHOOK_VIEW);
+    await showList(output, await WEBHOOKS.list(await connect()), WEBHOOK_VIEW);
   });
 
   verb(webhook, 'test <webhook>', {
@@ -127,8 +125,7 @@ export function addWebhook(program: Command): void {
   }).action(async (wanted: string, options: Destroying) => {
     const connection = await connect(options);
     const params = await pathOf(connection, wanted);
-    await refuseBeforeAsking(connection, options, PERMISSIONS[ACCESS.deleteWebhook]);
-    await confirm(`Delete the webhook ${wanted}?`, options);
+    await confirmCall(connection, 'deleteWebhook', `Delete the webhook ${wanted}?`, options);
     await connection.client.DELETE('/projects/{project_id}/webhooks/{webhook_id}', { params });
     note(`webhook ${wanted} is deleted`);
   });
@@ -138,7 +135,7 @@ async function pathOf(connection: Connection, wanted: string) {
   return {
     path: {
       project_id: connection.projectId,
-      webhook_id: (await findWebhook(connection, wanted)).id,
+      webhook_id: (await find(connection, WEBHOOKS, wanted)).id,
     },
   };
 }
