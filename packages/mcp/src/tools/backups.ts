@@ -1,19 +1,8 @@
 import type { McpServer } from '@modelcontextprotocol/server';
-import { permissionOfAction, subjectOf } from '@howdah/contract';
 import { Type } from 'typebox';
-import { body, findService, pathOf, refuseDenied, type Cloud } from '../cloud.ts';
-import {
-  addTool,
-  askedAs,
-  changing,
-  closed,
-  confirm,
-  confirmed,
-  service,
-  wait,
-  WAIT_SECONDS,
-} from '../tool.ts';
-import { became } from './outcome.ts';
+import { body, findService, pathOf, type Cloud } from '../cloud.ts';
+import { addTool, askedAs, changing, closed, confirm, service, wait } from '../tool.ts';
+import { change, findToEnd, SERVICE } from './change.ts';
 
 export function addBackupTools(server: McpServer, cloud: Cloud): void {
   const { client } = cloud;
@@ -90,19 +79,10 @@ function addRecoverService(server: McpServer, cloud: Cloud): void {
       input: Type.Object({ service, confirm, ...wait, ...changing }, closed),
     },
     async (args, signal) => {
-      const named = await findService(cloud, args.service);
-      await refuseDenied(cloud, permissionOfAction('recover'), subjectOf(named));
-      const found = confirmed(named, args.confirm);
-      const { data, response } = await cloud.client.POST(
-        '/projects/{project_id}/services/{service_id}/recover',
-        {
-          params: { path: pathOf(found), ...askedAs(args) },
-          body: { confirm: found.name },
-          signal,
-        },
+      const found = await findToEnd(cloud, 'recover', args);
+      return change(cloud, found, args, signal, 'READY', (asked) =>
+        cloud.client.POST(`${SERVICE}/recover`, { ...asked, body: { confirm: found.name } }),
       );
-      const seconds = args.wait_seconds ?? WAIT_SECONDS;
-      return became(cloud, body({ data }), response, 'READY', seconds, signal);
     },
   );
 }

@@ -3,17 +3,8 @@ import type { McpServer } from '@modelcontextprotocol/server';
 import { Type } from 'typebox';
 import { body, findService, pathOf, settle, type Cloud, type Service } from '../cloud.ts';
 import { explain, Problem } from '../problem.ts';
-import {
-  addTool,
-  closed,
-  service,
-  type Outcome,
-  askedAs,
-  changing,
-  wait,
-  WAIT_SECONDS,
-} from '../tool.ts';
-import { became } from './outcome.ts';
+import { addTool, closed, service, type Outcome, changing, wait } from '../tool.ts';
+import { change } from './change.ts';
 
 type Query = Schemas['Query'];
 
@@ -302,13 +293,9 @@ function addChangeExtension(server: McpServer, cloud: Cloud): void {
     },
     async (args, signal) => {
       const found = await findService(cloud, args.service);
-      const { data, response } = await client.POST(AT, {
-        params: { path: pathOf(found), ...askedAs(args) },
-        body: { name: args.extension },
-        signal,
-      });
-      const waitSeconds = args.wait_seconds ?? WAIT_SECONDS;
-      return became(cloud, body({ data }), response, 'READY', waitSeconds, signal);
+      return change(cloud, found, args, signal, 'READY', (asked) =>
+        client.POST(AT, { ...asked, body: { name: args.extension } }),
+      );
     },
   );
 }

@@ -1,5 +1,5 @@
 import type { McpServer } from '@modelcontextprotocol/server';
-import { permissionOfAction, subjectOf, PURGE } from '@howdah/contract';
+import { PURGE } from '@howdah/contract';
 import { Type } from 'typebox';
 import { body, findService, pathOf, refuseDenied, settle, type Cloud } from '../cloud.ts';
 import {
@@ -14,7 +14,7 @@ import {
   WAIT_SECONDS,
   type Confirmable,
 } from '../tool.ts';
-import { became } from './outcome.ts';
+import { change, findToEnd, SERVICE } from './change.ts';
 import { Problem } from '../problem.ts';
 
 export function addDeleteTools(server: McpServer, cloud: Cloud): void {
@@ -35,16 +35,11 @@ function addDeleteService(server: McpServer, cloud: Cloud): void {
       input: Type.Object({ service, confirm, ...wait, ...changing }, closed),
     },
     async (args, signal) => {
-      const named = await findService(cloud, args.service);
-      await refuseDenied(cloud, permissionOfAction('delete'), subjectOf(named));
-      const found = confirmed(named, args.confirm);
-      const { data, response } = await client.DELETE(
-        '/projects/{project_id}/services/{service_id}',
-        {
-          params: { path: pathOf(found), query: askedAs(args).query },
-          signal,
-        },
-      );
+      const found = await findToEnd(cloud, 'delete', args);
+      const { data, response } = await client.DELETE(SERVICE, {
+        params: { path: pathOf(found), query: askedAs(args).query },
+        signal,
+      });
       const { done } = await settle(
         cloud,
         found,
@@ -91,23 +86,9 @@ function addRestoreService(server: McpServer, cloud: Cloud): void {
       ),
     },
     async (args, signal) => {
-      const { data, response } = await client.POST(
-        '/projects/{project_id}/services/{service_id}/restore',
-        {
-          params: {
-            path: { project_id: await projectId(), service_id: args.service_id },
-            ...askedAs(args),
-          },
-          signal,
-        },
-      );
-      return became(
-        cloud,
-        body({ data }),
-        response,
-        'READY',
-        args.wait_seconds ?? WAIT_SECONDS,
-        signal,
+      const found = { project_id: await projectId(), service_id: args.service_id };
+      return change(cloud, found, args, signal, 'READY', (asked) =>
+        client.POST(`${SERVICE}/restore`, asked),
       );
     },
   );
@@ -130,13 +111,10 @@ export function addPurgeTool(server: McpServer, cloud: Cloud): void {
       await refuseDenied(cloud, PURGE, { createdBy: found.created_by });
       const { service_id, name } = confirmed(found, args.confirm);
       const query = { ...askedAs(args).query, purge: 'true' as const, confirm: args.confirm };
-      const { response } = await cloud.client.DELETE(
-        '/projects/{project_id}/services/{service_id}',
-        {
-          params: { path: { project_id: await cloud.projectId(), service_id }, query },
-          signal,
-        },
-      );
+      const { response } = await cloud.client.DELETE(SERVICE, {
+        params: { path: { project_id: await cloud.projectId(), service_id }, query },
+        signal,
+      });
       return {
         summary: `${name} (${service_id}) is being removed for good.`,
         data: { service_id, operation_id: response.headers.get('Operation-Id') },

@@ -1,132 +1,79 @@
 import type { McpServer } from '@modelcontextprotocol/server';
-import { permissionOfAction, subjectOf } from '@howdah/contract';
 import { Type } from 'typebox';
-import { body, findService, pathOf, refuseDenied, type Cloud } from '../cloud.ts';
+import { findService, type Cloud, type Service } from '../cloud.ts';
 import {
   addTool,
-  askedAs,
   changing,
   closed,
   confirm,
-  confirmed,
   confirmedForProd,
   confirmOfProd,
   service,
   wait,
-  WAIT_SECONDS,
 } from '../tool.ts';
+import { change, findToEnd, SERVICE, type Waiting } from './change.ts';
 import { size, sizeIn } from './create-services.ts';
-import { became } from './outcome.ts';
 import { Problem } from '../problem.ts';
 
+/** Tools that take nothing but a service; `ends`: those that end its sessions need its name. */
+const PLAIN_TOOLS = [
+  {
+    name: 'start_service',
+    verb: 'start',
+    ends: false,
+    target: 'READY',
+    title: 'Start a service',
+    description:
+      'Starts a paused service, or repairs an UNSTABLE one. Takes about a second; its memory is in use from then on.',
+  },
+  {
+    name: 'stop_service',
+    verb: 'stop',
+    ends: true,
+    target: 'PAUSED',
+    title: 'Stop a service',
+    description:
+      'Pauses a service: all its sessions end, nobody can connect until start_service. Data, endpoint and password stay; memory and cores are freed. Refused for PROD unless the key is admin. Ask the user first.',
+  },
+  {
+    name: 'restart_service',
+    verb: 'restart',
+    ends: true,
+    target: 'READY',
+    title: 'Restart a service',
+    description:
+      'Starts the servers of a service again: its sessions end, new ones wait about a second. ' +
+      'It applies the update that get_service shows as the warning MINOR_VERSION. Refused for ' +
+      'PROD unless the key is admin. Ask the user first.',
+  },
+] as const;
+
 export function addRunTools(server: McpServer, cloud: Cloud): void {
-  addStartService(server, cloud);
-  addStopService(server, cloud);
-  addRestartService(server, cloud);
+  for (const tool of PLAIN_TOOLS) addPlainTool(server, cloud, tool);
   addResizeService(server, cloud);
   addUpgradeService(server, cloud);
 }
 
-function addStartService(server: McpServer, cloud: Cloud): void {
-  const { client } = cloud;
-  addTool(
-    server,
-    'start_service',
-    {
-      title: 'Start a service',
-      description:
-        'Starts a paused service, or repairs an UNSTABLE one. Takes about a second; its memory is in use from then on.',
-      kind: 'change',
-      input: Type.Object({ service, ...wait, ...changing }, closed),
-    },
-    async (args, signal) => {
-      const found = await findService(cloud, args.service);
-      const { data, response } = await client.POST(
-        '/projects/{project_id}/services/{service_id}/start',
-        {
-          params: { path: pathOf(found), ...askedAs(args) },
-          signal,
-        },
-      );
-      return became(
-        cloud,
-        body({ data }),
-        response,
-        'READY',
-        args.wait_seconds ?? WAIT_SECONDS,
-        signal,
-      );
-    },
-  );
-}
-
-function addStopService(server: McpServer, cloud: Cloud): void {
-  const { client } = cloud;
-  addTool(
-    server,
-    'stop_service',
-    {
-      title: 'Stop a service',
-      description:
-        'Pauses a service: all its sessions end, nobody can connect until start_service. Data, endpoint and password stay; memory and cores are freed. Refused for PROD unless the key is admin. Ask the user first.',
-      kind: 'destroy',
-      input: Type.Object({ service, confirm, ...wait, ...changing }, closed),
-    },
-    async (args, signal) => {
-      const named = await findService(cloud, args.service);
-      await refuseDenied(cloud, permissionOfAction('stop'), subjectOf(named));
-      const found = confirmed(named, args.confirm);
-      const { data, response } = await client.POST(
-        '/projects/{project_id}/services/{service_id}/stop',
-        {
-          params: { path: pathOf(found), ...askedAs(args) },
-          signal,
-        },
-      );
-      return became(
-        cloud,
-        body({ data }),
-        response,
-        'PAUSED',
-        args.wait_seconds ?? WAIT_SECONDS,
-        signal,
-      );
-    },
-  );
-}
-
-function addRestartService(server: McpServer, cloud: Cloud): void {
-  const { client } = cloud;
-  addTool(
-    server,
-    'restart_service',
-    {
-      title: 'Restart a service',
-      description:
-        'Starts the servers of a service again: its sessions end, new ones wait about a second. ' +
-        'It applies the update that get_service shows as the warning MINOR_VERSION. Refused for ' +
-        'PROD unless the key is admin. Ask the user first.',
-      kind: 'destroy',
-      input: Type.Object({ service, confirm, ...wait, ...changing }, closed),
-    },
-    async (args, signal) => {
-      const named = await findService(cloud, args.service);
-      await refuseDenied(cloud, permissionOfAction('restart'), subjectOf(named));
-      const found = confirmed(named, args.confirm);
-      const { data, response } = await client.POST(
-        '/projects/{project_id}/services/{service_id}/restart',
-        { params: { path: pathOf(found), ...askedAs(args) }, signal },
-      );
-      return became(
-        cloud,
-        body({ data }),
-        response,
-        'READY',
-        args.wait_seconds ?? WAIT_SECONDS,
-        signal,
-      );
-    },
-  );
+function addPlainTool(
+  server: McpServer,
+  cloud: Cloud,
+  { name, verb, ends, target, title, description }: (typeof PLAIN_TOOLS)[number],
+): void {
+  const run = async (found: Service, args: Waiting, signal: AbortSignal) =>
+    change(cloud, found, args, signal, target, (asked) =>
+      cloud.client.POST(`${SERVICE}/${verb}`, asked),
+    );
+  if (ends) {
+    const input = Type.Object({ service, confirm, ...wait, ...changing }, closed);
+    addTool(server, name, { title, description, kind: 'destroy', input }, async (args, signal) =>
+      run(await findToEnd(cloud, verb, args), args, signal),
+    );
+  } else {
+    const input = Type.Object({ service, ...wait, ...changing }, closed);
+    addTool(server, name, { title, description, kind: 'change', input }, async (args, signal) =>
+      run(await findService(cloud, args.service), args, signal),
+    );
+  }
 }
 
 function addResizeService(server: McpServer, cloud: Cloud): void {
@@ -146,27 +93,16 @@ function addResizeService(server: McpServer, cloud: Cloud): void {
     },
     async (args, signal) => {
       const found = await findService(cloud, args.service);
-      if (Object.keys(sizeIn(args)).length === 0)
+      const body = sizeIn(args);
+      if (Object.keys(body).length === 0)
         throw new Problem(
           'cpu_millis, memory_gbs, storage_gb: all missing',
           'send one of them; list_regions shows the sizes',
         );
       confirmedForProd('resize', found, args);
-      const { data, response } = await client.POST(
-        '/projects/{project_id}/services/{service_id}/resize',
-        {
-          params: { path: pathOf(found), ...askedAs(args) },
-          body: sizeIn(args),
-          signal,
-        },
-      );
-      return became(
-        cloud,
-        body({ data }),
-        response,
-        found.status === 'PAUSED' ? 'PAUSED' : 'READY',
-        args.wait_seconds ?? WAIT_SECONDS,
-        signal,
+      const target = found.status === 'PAUSED' ? 'PAUSED' : 'READY';
+      return change(cloud, found, args, signal, target, (asked) =>
+        client.POST(`${SERVICE}/resize`, { ...asked, body }),
       );
     },
   );
@@ -201,24 +137,17 @@ function addUpgradeService(server: McpServer, cloud: Cloud): void {
       ),
     },
     async (args, signal) => {
-      const { pg_version, try: attempt, undo, wait_seconds = WAIT_SECONDS } = args;
-      const named = await findService(cloud, args.service);
-      await refuseDenied(cloud, permissionOfAction('upgrade'), subjectOf(named));
-      const found = confirmed(named, args.confirm);
-      const { data, response } = await client.POST(
-        '/projects/{project_id}/services/{service_id}/upgrade',
-        {
-          params: { path: pathOf(found), ...askedAs(args) },
-          body: {
-            confirm: found.name,
-            ...(pg_version === undefined ? {} : { pg_version }),
-            ...(attempt === undefined ? {} : { try: attempt }),
-            ...(undo === undefined ? {} : { undo }),
-          },
-          signal,
-        },
+      const { pg_version, try: attempt, undo } = args;
+      const found = await findToEnd(cloud, 'upgrade', args);
+      const body = {
+        confirm: found.name,
+        ...(pg_version === undefined ? {} : { pg_version }),
+        ...(attempt === undefined ? {} : { try: attempt }),
+        ...(undo === undefined ? {} : { undo }),
+      };
+      return change(cloud, found, args, signal, 'READY', (asked) =>
+        client.POST(`${SERVICE}/upgrade`, { ...asked, body }),
       );
-      return became(cloud, body({ data }), response, 'READY', wait_seconds, signal);
     },
   );
 }
