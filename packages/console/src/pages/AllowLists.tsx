@@ -11,40 +11,32 @@ import {
 } from '../api-project.ts';
 import { Confirm } from '../components/Confirm.tsx';
 import { Form, NameInput } from '../components/Form.tsx';
-import { Load, Card, CopyButton, Denied, Empty, PageHead } from '../components/ui.tsx';
+import { Card, CopyButton, Empty } from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
 import { useServices } from '../live.ts';
 import { useMe } from '../session.ts';
 import { whyReadOnly } from '../status.ts';
 import ui from './project.module.css';
+import { ResourcePage } from './ResourcePage.tsx';
 
 export function AllowLists() {
-  const me = useMe();
-  const why = whyReadOnly(me);
-  const lists = useQuery({ ...allowListsQuery(me.project.id), refetchInterval: 5000 });
+  const { project } = useMe();
+  const lists = useQuery({ ...allowListsQuery(project.id), refetchInterval: 5000 });
   return (
-    <>
-      <PageHead
-        title="Allow lists"
-        about="Only clients of the networks of its allow list can connect to a service."
-      />
-      <div className={ui.stack}>
-        {why === null ? <NewList /> : <Denied what="change allow lists" why={why} />}
-        <Load query={lists}>
-          {(found) =>
-            found.length === 0 ? (
-              <Card>
-                <Empty icon={ShieldCheck} title="No allow lists">
-                  Create a list, and attach it to a service on its page Network.
-                </Empty>
-              </Card>
-            ) : (
-              found.map((list) => <One key={list.allow_list_id} list={list} />)
-            )
-          }
-        </Load>
-      </div>
-    </>
+    <ResourcePage
+      title="Allow lists"
+      about="Only clients of the networks of its allow list can connect to a service."
+      what="change allow lists"
+      form={<NewList />}
+      query={lists}
+      empty={
+        <Empty icon={ShieldCheck} title="No allow lists">
+          Create a list, and attach it to a service on its page Network.
+        </Empty>
+      }
+    >
+      {(list) => <One key={list.allow_list_id} list={list} />}
+    </ResourcePage>
   );
 }
 

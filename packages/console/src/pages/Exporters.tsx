@@ -14,23 +14,13 @@ import {
 } from '../api-project.ts';
 import { Confirm } from '../components/Confirm.tsx';
 import { Fields, Form, NameInput } from '../components/Form.tsx';
-import {
-  Load,
-  ActionButton,
-  Ago,
-  Card,
-  Code,
-  CopyButton,
-  Denied,
-  Empty,
-  Notice,
-  PageHead,
-} from '../components/ui.tsx';
+import { ActionButton, Ago, Card, Code, CopyButton, Empty, Notice } from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
 import { useRegions, useServices } from '../live.ts';
 import { useMe } from '../session.ts';
 import { whyReadOnly } from '../status.ts';
 import ui from './project.module.css';
+import { ResourcePage } from './ResourcePage.tsx';
 
 const TYPE_NAMES: Record<ExporterType, string> = {
   PROMETHEUS_METRICS: 'Prometheus scrapes',
@@ -42,33 +32,24 @@ const isExporterType = (text: string): text is ExporterType =>
   EXPORTER_TYPES.some((type) => type === text);
 
 export function Exporters() {
-  const me = useMe();
-  const why = whyReadOnly(me);
-  const exporters = useQuery({ ...exportersQuery(me.project.id), refetchInterval: 5000 });
+  const { project } = useMe();
+  const exporters = useQuery({ ...exportersQuery(project.id), refetchInterval: 5000 });
   return (
-    <>
-      <PageHead
-        title="Exporters"
-        about="An exporter gives the metrics of services to a monitoring system of yours."
-      />
-      <div className={ui.stack}>
-        {why === null ? <NewExporter /> : <Denied what="change exporters" why={why} />}
-        <Load query={exporters}>
-          {(found) =>
-            found.length === 0 ? (
-              <Card>
-                <Empty icon={Send} title="No exporters">
-                  Create an exporter and attach services to it. Prometheus or an OpenTelemetry
-                  collector gets their metrics once a minute.
-                </Empty>
-              </Card>
-            ) : (
-              found.map((exporter) => <One key={exporter.exporter_id} exporter={exporter} />)
-            )
-          }
-        </Load>
-      </div>
-    </>
+    <ResourcePage
+      title="Exporters"
+      about="An exporter gives the metrics of services to a monitoring system of yours."
+      what="change exporters"
+      form={<NewExporter />}
+      query={exporters}
+      empty={
+        <Empty icon={Send} title="No exporters">
+          Create an exporter and attach services to it. Prometheus or an OpenTelemetry collector
+          gets their metrics once a minute.
+        </Empty>
+      }
+    >
+      {(exporter) => <One key={exporter.exporter_id} exporter={exporter} />}
+    </ResourcePage>
   );
 }
 

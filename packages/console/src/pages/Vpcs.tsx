@@ -13,44 +13,33 @@ import {
 } from '../api-project.ts';
 import { Confirm } from '../components/Confirm.tsx';
 import { Form, NameInput } from '../components/Form.tsx';
-import { Load, Card, CopyButton, Denied, Empty, PageHead, Pill } from '../components/ui.tsx';
+import { Card, CopyButton, Empty, Pill } from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
 import { useRegions, useServices } from '../live.ts';
 import { useMe } from '../session.ts';
 import { whyReadOnly, type Tone } from '../status.ts';
 import ui from './project.module.css';
+import { ResourcePage } from './ResourcePage.tsx';
 
 export function Vpcs() {
-  const me = useMe();
-  const { project } = me;
-  const why = whyReadOnly(me);
+  const { project } = useMe();
   const vpcs = useQuery({ ...networksQuery(project.id), refetchInterval: 5000 });
   return (
-    <>
-      <PageHead
-        title="VPCs"
-        about="A VPC is a private network. Only its clients, and those of its active peers, can connect to the services in it."
-      />
-      <div className={ui.stack}>
-        {why === null ? <NewVpc /> : <Denied what="change VPCs" why={why} />}
-        <Load query={vpcs}>
-          {(found) =>
-            found.length === 0 ? (
-              <Card>
-                <Empty icon={Network} title="No VPCs">
-                  Create a VPC and attach services to it. Only its clients, and those of its peers,
-                  can connect to them.
-                </Empty>
-              </Card>
-            ) : (
-              found.map((vpc) => (
-                <One key={vpc.id} vpc={vpc} others={found.filter(({ id }) => id !== vpc.id)} />
-              ))
-            )
-          }
-        </Load>
-      </div>
-    </>
+    <ResourcePage
+      title="VPCs"
+      about="A VPC is a private network. Only its clients, and those of its active peers, can connect to the services in it."
+      what="change VPCs"
+      form={<NewVpc />}
+      query={vpcs}
+      empty={
+        <Empty icon={Network} title="No VPCs">
+          Create a VPC and attach services to it. Only its clients, and those of its peers, can
+          connect to them.
+        </Empty>
+      }
+    >
+      {(vpc, all) => <One key={vpc.id} vpc={vpc} others={all.filter(({ id }) => id !== vpc.id)} />}
+    </ResourcePage>
   );
 }
 

@@ -13,17 +13,7 @@ import {
 } from '../api-project.ts';
 import { Confirm } from '../components/Confirm.tsx';
 import { Form } from '../components/Form.tsx';
-import {
-  Load,
-  ActionButton,
-  Ago,
-  Card,
-  Denied,
-  Empty,
-  Notice,
-  PageHead,
-  Pill,
-} from '../components/ui.tsx';
+import { Load, ActionButton, Ago, Card, Empty, Notice, Pill } from '../components/ui.tsx';
 import { Rows } from '../components/Rows.tsx';
 import { Secret } from '../components/Secret.tsx';
 import { useCall } from '../components/use-call.tsx';
@@ -31,38 +21,29 @@ import { duration } from '../format.ts';
 import { useMe } from '../session.ts';
 import { whyReadOnly } from '../status.ts';
 import ui from './project.module.css';
+import { ResourcePage } from './ResourcePage.tsx';
 
 const isEventType = (name: string): name is EventType => EVENT_TYPES.some((type) => type === name);
 
 export function Webhooks() {
-  const me = useMe();
-  const { project } = me;
-  const why = whyReadOnly(me);
+  const { project } = useMe();
   const webhooks = useQuery({ ...webhooksQuery(project.id), refetchInterval: 5000 });
   return (
-    <>
-      <PageHead
-        title="Webhooks"
-        about="A webhook delivers events to a program of yours. Deliveries are signed as in Standard Webhooks, and repeated until they are answered."
-      />
-      <div className={ui.stack}>
-        {why === null ? <NewWebhook /> : <Denied what="change webhooks" why={why} />}
-        <Load query={webhooks}>
-          {(found) =>
-            found.length === 0 ? (
-              <Card>
-                <Empty icon={WebhookIcon} title="No webhooks">
-                  A service became ready, an operation failed, a backup could not be verified: each
-                  is an event, delivered within seconds.
-                </Empty>
-              </Card>
-            ) : (
-              found.map((webhook) => <One key={webhook.id} webhook={webhook} />)
-            )
-          }
-        </Load>
-      </div>
-    </>
+    <ResourcePage
+      title="Webhooks"
+      about="A webhook delivers events to a program of yours. Deliveries are signed as in Standard Webhooks, and repeated until they are answered."
+      what="change webhooks"
+      form={<NewWebhook />}
+      query={webhooks}
+      empty={
+        <Empty icon={WebhookIcon} title="No webhooks">
+          A service became ready, an operation failed, a backup could not be verified: each is an
+          event, delivered within seconds.
+        </Empty>
+      }
+    >
+      {(webhook) => <One key={webhook.id} webhook={webhook} />}
+    </ResourcePage>
   );
 }
 
