@@ -55,7 +55,7 @@ export { isMounted, mountImage, unmount } from '../src/engine/local/host/loop.ts
 export type { Machine } from '../src/engine/local/host/machine-record.ts';
 export { findSite, prepareMachine } from '../src/engine/local/host/machine.ts';
 export { currentBoot, readMarker, writeMarker } from '../src/engine/local/host/marker.ts';
-export { writeText } from '../src/engine/local/host/service-files.ts';
+export { writeText } from '../src/lib/untrusted-files.ts';
 export { ownerOf, type UidRange } from '../src/engine/local/host/users.ts';
 
 // engine/local/network

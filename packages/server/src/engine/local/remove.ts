@@ -8,7 +8,7 @@ import { discard, removeTree } from './host/clone.ts';
 import { instancePaths, memberKey, partsOfKey } from './host/layout.ts';
 import { groupIds, removeLimits } from './host/limits.ts';
 import { readMarker, type Marker } from './host/marker.ts';
-import { NotYet } from './host/not-yet.ts';
+import { NotYet } from '../not-yet.ts';
 import { forgetQuota } from './host/quota.ts';
 import { releaseUser } from './host/users.ts';
 import type { Local } from './local.ts';

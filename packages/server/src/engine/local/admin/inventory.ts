@@ -22,7 +22,7 @@ import {
 } from '../../../lib/processes.ts';
 import { isFollower } from '../postgres/replication.ts';
 import { runningServers } from '../postgres/server.ts';
-import { isFile, listEntries } from '../host/service-files.ts';
+import { isFile, listEntries } from '../../../lib/untrusted-files.ts';
 import { markerOf } from '../host/marker.ts';
 
 export type Inventory = {

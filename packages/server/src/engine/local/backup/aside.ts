@@ -11,7 +11,7 @@ import type { Layout } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { currentBoot, readMarker, writeMarker } from '../host/marker.ts';
 import { mkdir, rename } from '../host/root-files.ts';
-import { isFile } from '../host/service-files.ts';
+import { isFile } from '../../../lib/untrusted-files.ts';
 import { removeLinkedArchive } from './linked-archive.ts';
 
 type Place = Pick<Machine, 'layout' | 'cloneMethod'>;

@@ -9,7 +9,7 @@ import { instancePaths, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/users.ts';
 import { findServer, phaseOf } from '../postgres/server.ts';
-import { NotYet } from '../host/not-yet.ts';
+import { NotYet } from '../../not-yet.ts';
 import { type Snapshot, chooseSnapshot, listSnapshots } from './snapshots.ts';
 import { OF_THE_SERVER, cloneRunning, assertSpace, writeOwned } from './take.ts';
 import { forkRecoveryConf, copyWalFrom } from './recovery.ts';

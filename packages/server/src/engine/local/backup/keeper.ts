@@ -26,7 +26,7 @@ import { WAL_FILE_BYTES, walFilesIn, isWalFile } from '../postgres/wal-files.ts'
 import { waitingWal } from '../repository/state.ts';
 import { removeTree } from '../host/clone.ts';
 import { rename } from '../host/root-files.ts';
-import { listEntries, removeEntry } from '../host/service-files.ts';
+import { listEntries, removeEntry } from '../../../lib/untrusted-files.ts';
 
 /** Checkpoints write a little WAL even if no client does. */
 const IDLE_WAL_BYTES = 8192;

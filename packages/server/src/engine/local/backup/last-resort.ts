@@ -7,7 +7,7 @@ import { lstat, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Layout } from '../host/layout.ts';
 import { diskUsage } from '../host/reserve.ts';
-import { removeEntry } from '../host/service-files.ts';
+import { removeEntry } from '../../../lib/untrusted-files.ts';
 import { noneOf } from '../../../lib/processes.ts';
 import { isKept, keptPointsNow, type KeptPoints } from './kept-points.ts';
 import { listSnapshots } from './snapshots.ts';

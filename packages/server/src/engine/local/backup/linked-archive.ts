@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { isErrno, noneOf } from '../../../lib/processes.ts';
 import type { Owner } from '../host/users.ts';
 import { chown, mkdir, rmdir, symlink } from '../host/root-files.ts';
-import { entryExists, removeEntry } from '../host/service-files.ts';
+import { entryExists, removeEntry } from '../../../lib/untrusted-files.ts';
 import { entriesOf, isWalFile } from '../postgres/wal-files.ts';
 
 const isLink = (archive: string): boolean =>

@@ -12,7 +12,7 @@ import { isErrno, noneOf } from '../../../lib/processes.ts';
 import { chown, mkdir } from '../host/root-files.ts';
 import { quoted } from '../../../domain/postgres/settings.ts';
 import { findServer } from '../postgres/server.ts';
-import { copyInto, entryExists, listEntries, statEntry } from '../host/service-files.ts';
+import { copyInto, entryExists, listEntries, statEntry } from '../../../lib/untrusted-files.ts';
 import { endOfRecord, endOfWal, newestTimeline, parseLsn, walFileName } from '../postgres/wal.ts';
 import {
   isWalFile,

@@ -12,7 +12,7 @@ import { writeDurably } from '../../../lib/durable.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import { mkdir, writeFile } from '../host/root-files.ts';
-import { listEntries } from '../host/service-files.ts';
+import { listEntries } from '../../../lib/untrusted-files.ts';
 import { parseLsn } from '../postgres/wal.ts';
 import { isWalFile, entriesOf } from '../postgres/wal-files.ts';
 

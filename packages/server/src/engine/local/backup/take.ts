@@ -16,7 +16,7 @@ import { keyOfPaths, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/users.ts';
 import { mkdir, readFile, writeFile } from '../host/root-files.ts';
-import { writeText } from '../host/service-files.ts';
+import { writeText } from '../../../lib/untrusted-files.ts';
 import { closeSession, openSuperuserSession } from '../postgres/superuser.ts';
 import { formatLsn, parseLsn } from '../postgres/wal.ts';
 import { copyWalFiles, WAL_FILE_BYTES } from '../postgres/wal-files.ts';

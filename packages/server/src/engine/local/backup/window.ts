@@ -10,8 +10,8 @@ import type { InstancePaths } from '../host/layout.ts';
 import { readLogs } from '../postgres/logs.ts';
 import { isErrno } from '../../../lib/processes.ts';
 import { findServer } from '../postgres/server.ts';
-import { listEntries, readBytes, statEntry } from '../host/service-files.ts';
-import { UnsafeEntry } from '../host/service-directory.ts';
+import { listEntries, readBytes, statEntry } from '../../../lib/untrusted-files.ts';
+import { UnsafeEntry } from '../../../lib/untrusted-directory.ts';
 import { lastCommitMs } from '../postgres/wal.ts';
 import {
   WAL_FILE_BYTES,

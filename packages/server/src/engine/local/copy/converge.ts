@@ -36,7 +36,7 @@ import { privileges } from '../host/detached.ts';
 import { flushFileSystem } from '../host/flush.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { type Owner, moveUser } from '../host/users.ts';
-import { listEntries, readText, removeEntry, statEntry } from '../host/service-files.ts';
+import { listEntries, readText, removeEntry, statEntry } from '../../../lib/untrusted-files.ts';
 import { readShutdown, readStandbyShutdown } from '../postgres/identity.ts';
 import { MAINTENANCE_DATABASE, CONTROL_ROLE } from '../postgres/files.ts';
 import {

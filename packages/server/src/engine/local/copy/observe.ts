@@ -8,7 +8,7 @@ import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { readMarker, type Marker } from '../host/marker.ts';
 import { type Owner, ownerOf } from '../host/users.ts';
-import { isFile } from '../host/service-files.ts';
+import { isFile } from '../../../lib/untrusted-files.ts';
 import {
   installationOf,
   presentOf,

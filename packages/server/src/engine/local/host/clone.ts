@@ -35,9 +35,9 @@ import type { CloneMethod } from '@howdah/contract';
 import type { Layout } from './layout.ts';
 import { isErrno } from '../../../lib/processes.ts';
 import { run } from '../../../lib/run.ts';
-import { emptyDirectory, removeEntry, type FileOwner } from './service-files.ts';
+import { emptyDirectory, removeEntry, type FileOwner } from '../../../lib/untrusted-files.ts';
 import type { Shares } from './shares.ts';
-import { Directory, pathOfOpen, UnsafeEntry, within } from './service-directory.ts';
+import { Directory, pathOfOpen, UnsafeEntry, within } from '../../../lib/untrusted-directory.ts';
 
 /** The cost of a fork with each method, as `howdah doctor` and the region show it. */
 export const CLONE_COST: Record<CloneMethod, string> = {
@@ -124,8 +124,8 @@ export type Cloning = { cloneMethod: CloneMethod; shares: Pick<Shares, 'joinCopi
  * Clones a tree into a directory that does not exist yet. Sockets and pipes are left out.
  *
  * The source may belong to a running server, whose user changes it meanwhile: see
- * service-directory.ts. The clone is in a directory of root's. Its top is given to its owner last,
- * so that no other process can enter it before.
+ * untrusted-directory.ts. The clone is in a directory of root's. Its top is given to its owner
+ * last, so that no other process can enter it before.
  *
  * @param owner the owner of the clone; null: this process' user
  * @throws UnsafeEntry when there is a link in it, or a file of another user

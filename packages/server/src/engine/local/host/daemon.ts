@@ -37,7 +37,7 @@ import {
 import { chmod, chown, mkdir, open, rename, rm, truncate, writeFile } from './root-files.ts';
 import { lastLines, run } from '../../../lib/run.ts';
 import { encloseDaemon, type Encloser } from './sandbox.ts';
-import { openPipe, readTextIfSafe, removeEntry } from './service-files.ts';
+import { openPipe, readTextIfSafe, removeEntry } from '../../../lib/untrusted-files.ts';
 
 /** The programs, and the command that adds each. */
 export const PROGRAMS = {

@@ -1,9 +1,7 @@
 /** Where the local engine keeps what, below its data directory. The one place that knows. */
 import { readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { Socket } from 'node:net';
 import { problemOfPath } from '../../../lib/path-characters.ts';
-import { openSocketPlace } from './service-files.ts';
 
 export type InstancePaths = {
   /**
@@ -193,32 +191,4 @@ export function createLayout(root: string): Layout {
     },
     gateway: (id) => daemonPaths(join(services, id, 'haproxy')),
   };
-}
-
-// Connections to Unix sockets in directories that a service's user can write. A socket may be
-// replaced by a link to the socket of another service, whose server accepts root's connections as
-// well: statements for one service would run on the other. The socket is opened without following a
-// link, must belong to the owner of its directory, and is connected to through the descriptor.
-
-/** For `stream` of a pg client, and wherever a Unix socket of a service is connected to. */
-export function serviceSocket(): Socket {
-  const socket = new Socket();
-  const connect = socket.connect.bind(socket);
-  return Object.assign(socket, {
-    connect: (path: string): Socket => {
-      try {
-        const place = openSocketPlace(path);
-        try {
-          return connect(place.path); // the system's call is made before this returns
-        } finally {
-          place.close();
-        }
-      } catch (error) {
-        process.nextTick(() =>
-          socket.destroy(error instanceof Error ? error : new Error(String(error))),
-        );
-        return socket;
-      }
-    },
-  });
 }

@@ -2,7 +2,7 @@
  * Functions of node:fs that change files by their paths, for places that only root can change:
  * `services/ID` itself, the files directly in it or in its `config`, `snapshots`, `members`, and
  * the other directories of an installation. An import from here states that; elsewhere in the local
- * engine the linter refuses these functions. service-files.ts is for files that a service's user
+ * engine the linter refuses these functions. untrusted-files.ts is for files that a service's user
  * can write.
  */
 import { chmod, mkdir, stat } from 'node:fs/promises';

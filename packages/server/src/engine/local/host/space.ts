@@ -3,9 +3,9 @@ import { statfs } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Backups, CloneMethod } from '@howdah/contract';
 import { isErrno } from '../../../lib/processes.ts';
-import { Directory, UnsafeEntry, within } from './service-directory.ts';
+import { Directory, UnsafeEntry, within } from '../../../lib/untrusted-directory.ts';
 import { run } from '../../../lib/run.ts';
-import type { FileOwner } from './service-files.ts';
+import type { FileOwner } from '../../../lib/untrusted-files.ts';
 
 /** @throws Error when a file system has less free than these bytes and a tenth */
 export async function assertSpaceFor(bytes: number, directory: string): Promise<void> {

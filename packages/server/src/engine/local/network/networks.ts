@@ -13,7 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { VpcMethod } from '@howdah/contract';
 import { addressAt, ROUTER_HOST, trustedCidr } from '../../../lib/cidr.ts';
 import type { VpcSpec } from '../../spec.ts';
-import { NotYet } from '../host/not-yet.ts';
+import { NotYet } from '../../not-yet.ts';
 import { namespaceOf, namespacePath, NAMESPACES, type Listener } from './listener.ts';
 import { isErrno } from '../../../lib/processes.ts';
 import { run } from '../../../lib/run.ts';

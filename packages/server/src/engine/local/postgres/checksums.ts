@@ -4,7 +4,7 @@
  * src/bin/pg_checksums/pg_checksums.c.
  */
 import { join } from 'node:path';
-import { listEntries, openFile } from '../host/service-files.ts';
+import { listEntries, openFile } from '../../../lib/untrusted-files.ts';
 
 export const PAGE_BYTES = 8192;
 /** A relation of more than 1 GB is cut into files of so many pages. */

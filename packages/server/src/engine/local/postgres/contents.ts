@@ -22,7 +22,7 @@ import { loginGuardStatements, ROLE_PARAMETER, CONNECTION_PARAMETER } from './re
 import { ownExtensionStatements } from '../../../domain/postgres/own-extension.ts';
 import { CREATE_SLOTS_ROLE, IS_SLOTS_ROLE_CURRENT } from './slots-role.ts';
 import { withSuperuserSession } from './superuser.ts';
-import { entryExists, listEntries, readBytes } from '../host/service-files.ts';
+import { entryExists, listEntries, readBytes } from '../../../lib/untrusted-files.ts';
 
 /** A server, and how to reach it. */
 type At = { paths: Pick<InstancePaths, 'socket'>; port: number; limitMs?: number };

@@ -10,7 +10,7 @@ import { randomBytes } from 'node:crypto';
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract';
 import { DatabaseError, escapeIdentifier, type Client } from 'pg';
 import type { InstancePaths } from '../host/layout.ts';
-import { Refused } from '../host/not-yet.ts';
+import { Refused } from '../../not-yet.ts';
 import type { ControlFile } from './extension-files.ts';
 import { LIBRARIES } from '../../../domain/postgres/extension-rules.ts';
 import { ownExtensionStatements } from '../../../domain/postgres/own-extension.ts';

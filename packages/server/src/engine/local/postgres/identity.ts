@@ -10,7 +10,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { basename, join } from 'node:path';
-import { listEntries, openForEditing, readBytes } from '../host/service-files.ts';
+import { listEntries, openForEditing, readBytes } from '../../../lib/untrusted-files.ts';
 
 const WAL_SYSTEM_IDENTIFIER_OFFSET = 24;
 /** pg_control's contents end well below one disk sector, so that writing it is atomic. */

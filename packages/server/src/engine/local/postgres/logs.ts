@@ -5,7 +5,12 @@ import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import type { FileHandle } from 'node:fs/promises';
 import type { LogEntry, LogOrigin } from '@howdah/contract';
-import { listEntries, removeEntry, statEntry, openFileOrNull } from '../host/service-files.ts';
+import {
+  listEntries,
+  removeEntry,
+  statEntry,
+  openFileOrNull,
+} from '../../../lib/untrusted-files.ts';
 import { BadCursor, type LogPage, type LogQuery } from '../../engine.ts';
 
 /** Logs kept for a server: the newest files up to this many bytes. */

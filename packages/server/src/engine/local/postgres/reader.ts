@@ -19,7 +19,8 @@ import {
   refusedWithoutDatabase,
 } from '../../statements/session.ts';
 import { beginReading, runStatement } from '../../statements/run.ts';
-import { serviceSocket, type InstancePaths } from '../host/layout.ts';
+import type { InstancePaths } from '../host/layout.ts';
+import { untrustedSocket } from '../../../lib/untrusted-socket.ts';
 import { type Monitor, NoAnswer } from './monitor.ts';
 import { MAINTENANCE_DATABASE } from './files.ts';
 import { findServer } from './server.ts';
@@ -73,7 +74,7 @@ function serverAt(monitor: Monitor, place: Place, database: string): StatementSe
     config: async () => ({
       database,
       host: place.paths.socket,
-      stream: serviceSocket,
+      stream: untrustedSocket,
       port: await portAt(place),
     }),
     terminate: async (pid) => {

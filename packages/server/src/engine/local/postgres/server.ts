@@ -32,7 +32,7 @@ import {
 import { chmod, chown, mkdir, rename, rm, writeFile } from '../host/root-files.ts';
 import { lastLines } from '../../../lib/run.ts';
 import { encloseServer, sharedMemoryBytes } from '../host/sandbox.ts';
-import { emptyDirectory, readTextIfSafe, removeEntry } from '../host/service-files.ts';
+import { emptyDirectory, readTextIfSafe, removeEntry } from '../../../lib/untrusted-files.ts';
 import { trustedControls } from './extension-files.ts';
 
 /** A server that runs. */

@@ -9,7 +9,7 @@ import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/users.ts';
 import { sharedMemoryBytes } from '../host/sandbox.ts';
-import { removeEntry } from '../host/service-files.ts';
+import { removeEntry } from '../../../lib/untrusted-files.ts';
 import type { Installation } from './installations.ts';
 import { fence } from './server.ts';
 

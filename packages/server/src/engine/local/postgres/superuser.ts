@@ -12,7 +12,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type ClientConfig } from 'pg';
 import { CONTROL_ROLE, MAINTENANCE_DATABASE } from './files.ts';
 import { startupOptions } from '../../startup-options.ts';
-import { type InstancePaths, serviceSocket } from '../host/layout.ts';
+import type { InstancePaths } from '../host/layout.ts';
+import { untrustedSocket } from '../../../lib/untrusted-socket.ts';
 
 /**
  * How long a server may take to accept a session, and how long it may keep a client waiting after a
@@ -58,7 +59,7 @@ function whereOf(
 ): ClientConfig {
   return {
     host: server.socket,
-    stream: serviceSocket,
+    stream: untrustedSocket,
     port,
     user,
     database,

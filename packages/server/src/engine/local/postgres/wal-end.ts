@@ -8,7 +8,7 @@
  */
 import { join } from 'node:path';
 import { crc32c } from './identity.ts';
-import { openFile, listEntries } from '../host/service-files.ts';
+import { openFile, listEntries } from '../../../lib/untrusted-files.ts';
 import {
   isWalFile,
   holdsItsName,

@@ -11,7 +11,7 @@ import {
   missingOrUnsafe,
   openFile,
   readTextIfSafe,
-} from '../host/service-files.ts';
+} from '../../../lib/untrusted-files.ts';
 import { parseLsn, walFileName } from './wal.ts';
 
 /**

@@ -5,7 +5,7 @@
 import { join } from 'node:path';
 import { readControl } from './identity.ts';
 import { noneOf } from '../../../lib/processes.ts';
-import { listEntries, openFile } from '../host/service-files.ts';
+import { listEntries, openFile } from '../../../lib/untrusted-files.ts';
 
 /** A position as PostgreSQL prints it, "16/B374D848", as bytes since the begin. */
 export function parseLsn(text: string): bigint {

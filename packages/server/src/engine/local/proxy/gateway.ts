@@ -22,7 +22,8 @@ import {
   PROGRAMS,
 } from '../host/daemon.ts';
 import { ALL_NETWORKS, isAllowed, runsInNetworkOf, type Listener } from '../network/listener.ts';
-import { type DaemonPaths, serviceSocket } from '../host/layout.ts';
+import type { DaemonPaths } from '../host/layout.ts';
+import { untrustedSocket } from '../../../lib/untrusted-socket.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/users.ts';
 import { findProcess, isErrno, readOrNull } from '../../../lib/processes.ts';
@@ -387,7 +388,7 @@ async function answers(paths: DaemonPaths): Promise<boolean> {
 }
 
 async function command(paths: DaemonPaths, line: string): Promise<string> {
-  const socket = serviceSocket().connect(adminSocket(paths));
+  const socket = untrustedSocket().connect(adminSocket(paths));
   const answer = new Promise<string>((resolve, reject) => {
     const texts: string[] = [];
     socket.setEncoding('utf8').on('data', (text: string) => texts.push(text));

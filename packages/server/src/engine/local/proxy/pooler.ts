@@ -27,7 +27,8 @@ import {
   type DaemonWatch,
   type Program,
 } from '../host/daemon.ts';
-import { type InstancePaths, serviceSocket } from '../host/layout.ts';
+import type { InstancePaths } from '../host/layout.ts';
+import { untrustedSocket } from '../../../lib/untrusted-socket.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { type Owner, ownerOf } from '../host/users.ts';
 import { rm } from '../host/root-files.ts';
@@ -323,7 +324,7 @@ async function command(paths: InstancePaths, port: number, statement: string): P
 async function openConsole(paths: InstancePaths, port: number): Promise<Client> {
   const client = new Client({
     host: paths.pooler.root,
-    stream: serviceSocket,
+    stream: untrustedSocket,
     port,
     user: CONTROL_ROLE,
     database: 'pgbouncer',

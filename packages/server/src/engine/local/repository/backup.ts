@@ -10,7 +10,7 @@ import { cloneTree } from '../host/clone.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { closeSnapshots } from '../postgres/server.ts';
 import { ownerOf } from '../host/users.ts';
-import { readText } from '../host/service-files.ts';
+import { readText } from '../../../lib/untrusted-files.ts';
 import {
   type ShipContext,
   type ShipPolicy,

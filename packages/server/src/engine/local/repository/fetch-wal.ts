@@ -3,7 +3,7 @@ import { join, relative } from 'node:path';
 import type { Repository } from '../../../repository/repository.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { Owner } from '../host/users.ts';
-import { copyInto, entryExists, readBytes } from '../host/service-files.ts';
+import { copyInto, entryExists, readBytes } from '../../../lib/untrusted-files.ts';
 import { rm } from '../host/root-files.ts';
 import { lastCommitMs } from '../postgres/wal.ts';
 import {

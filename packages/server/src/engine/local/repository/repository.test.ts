@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
-import { usedBytes } from '../host/service-files.ts';
+import { usedBytes } from '../../../lib/untrusted-files.ts';
 import { commitAt, placed, walFile } from '../postgres/wal.testing.ts';
 import { dueBackup, newestSnapshot, directoriesBefore } from './backup.ts';
 import { safeTo } from './ship.ts';

@@ -32,8 +32,8 @@ import {
   openForEditing,
   readBytes,
   usedBytes,
-} from '../host/service-files.ts';
-import { UnsafeEntry } from '../host/service-directory.ts';
+} from '../../../lib/untrusted-files.ts';
+import { UnsafeEntry } from '../../../lib/untrusted-directory.ts';
 import { beginsInRecord, firstCommitMs, lastCommitMs } from '../postgres/wal.ts';
 import {
   followingWalFile,

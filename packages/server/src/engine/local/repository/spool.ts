@@ -1,7 +1,7 @@
 /**
  * The directory through which files go to pgBackRest and come from it, outside of the directories
- * of services: what their users have written is read with the checks of service-files.ts, once, and
- * cannot change after that.
+ * of services: what their users have written is read with the checks of untrusted-files.ts, once,
+ * and cannot change after that.
  */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -9,7 +9,7 @@ import { readOrNull } from '../../../lib/processes.ts';
 import type { OffMachineVerification } from '../../off-machine.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { markerOf } from '../host/marker.ts';
-import { statEntry } from '../host/service-files.ts';
+import { statEntry } from '../../../lib/untrusted-files.ts';
 import {
   entriesOf,
   followingWalFile,

@@ -10,7 +10,7 @@ import { discard } from '../host/clone.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { enforceLimits, isCpuBoundCurrent } from '../host/limits.ts';
 import { writeMarker } from '../host/marker.ts';
-import { Refused } from '../host/not-yet.ts';
+import { Refused } from '../../not-yet.ts';
 import { ownService } from '../host/own.ts';
 import { ownerOf } from '../host/users.ts';
 import { endSessions } from '../network/disallowed-sessions.ts';

@@ -3,7 +3,7 @@
  * step is performed, and the reconciler gets its verdict.
  */
 import type { BeginStep, Seen, ShowProgress, Verdict } from '../../engine.ts';
-import { NotYet, Refused } from '../host/not-yet.ts';
+import { NotYet, Refused } from '../../not-yet.ts';
 import { reasonOf } from '../postgres/start-problem.ts';
 import type { ActiveStep } from './apply.ts';
 import type { Step } from './decide.ts';

@@ -10,7 +10,7 @@ import { enforceLimits } from '../host/limits.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/users.ts';
 import type { Marker } from '../host/marker.ts';
-import { NotYet } from '../host/not-yet.ts';
+import { NotYet } from '../../not-yet.ts';
 import type { Listener } from '../network/listener.ts';
 import type { ConfigFiles } from '../postgres/files.ts';
 import type { Installation } from '../postgres/installations.ts';

@@ -24,7 +24,7 @@ import type { Monitor } from '../postgres/monitor.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import { mkdir, rename, rm, writeFile } from '../host/root-files.ts';
 import { fence, makeInstanceDirectories, writeConfig, sizeLabel } from '../postgres/server.ts';
-import { isFile, readText } from '../host/service-files.ts';
+import { isFile, readText } from '../../../lib/untrusted-files.ts';
 import type { PlacedSpec } from './placed-spec.ts';
 
 /**

@@ -6,7 +6,7 @@ import { recoverOn } from '../backup/recovery.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { rm } from '../host/root-files.ts';
-import { isFile } from '../host/service-files.ts';
+import { isFile } from '../../../lib/untrusted-files.ts';
 import { ownerOf } from '../host/users.ts';
 import type { Listener } from '../network/listener.ts';
 import { assertPlace } from '../network/networks.ts';

@@ -17,9 +17,9 @@ import { discard } from '../host/clone.ts';
 import { memberKey, type InstancePaths } from '../host/layout.ts';
 import { removeLimits } from '../host/limits.ts';
 import { readMarker, writeMarker, type Marker } from '../host/marker.ts';
-import { NotYet, Refused } from '../host/not-yet.ts';
+import { NotYet, Refused } from '../../not-yet.ts';
 import { mkdir, rename } from '../host/root-files.ts';
-import { entryExists } from '../host/service-files.ts';
+import { entryExists } from '../../../lib/untrusted-files.ts';
 import { ownerOf } from '../host/users.ts';
 import {
   installationFor,

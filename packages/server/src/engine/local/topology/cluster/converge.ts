@@ -47,7 +47,7 @@ import { findDaemon } from '../../host/daemon.ts';
 import { instanceNumbers } from '../instances.ts';
 import { signal } from '../../../../lib/processes.ts';
 import type { DaemonPaths } from '../../host/layout.ts';
-import { NotYet } from '../../host/not-yet.ts';
+import { NotYet } from '../../../not-yet.ts';
 import type { Listener } from '../../network/listener.ts';
 import { choosePlanned } from '../failover.ts';
 import { findSuccessor } from './successor.ts';

@@ -1,7 +1,7 @@
 /** A planned change of the primary of a cluster: writes pause, and nothing is lost. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { join } from 'node:path';
-import { NotYet } from '../../host/not-yet.ts';
+import { NotYet } from '../../../not-yet.ts';
 import { memberName, isFollower } from '../../postgres/replication.ts';
 import { findServer } from '../../postgres/server.ts';
 import { endOfWal, newestTimeline, parseLsn } from '../../postgres/wal.ts';
@@ -17,7 +17,7 @@ import { archiveLeftovers } from '../../backup/recovery.ts';
 import { writeOwned } from '../../backup/take.ts';
 import type { InstancePaths } from '../../host/layout.ts';
 import type { Machine } from '../../host/machine-record.ts';
-import { listEntries, removeEntry } from '../../host/service-files.ts';
+import { listEntries, removeEntry } from '../../../../lib/untrusted-files.ts';
 import { ownerOf } from '../../host/users.ts';
 import { withSuperuserSession } from '../../postgres/superuser.ts';
 import type { Found } from '../executor.ts';

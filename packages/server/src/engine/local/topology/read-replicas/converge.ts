@@ -17,7 +17,7 @@ import {
 import { observeSet, type SetObserved, findPrimary } from './observe.ts';
 import { setStateOf, type SetState, type Primary } from './set-state.ts';
 import type { PlacedSet, PlacedSpec } from '../placed-spec.ts';
-import { removeEntry, listEntries } from '../../host/service-files.ts';
+import { removeEntry, listEntries } from '../../../../lib/untrusted-files.ts';
 import { nodeName } from '../../postgres/replication.ts';
 import { fence, makeInstanceDirectories, findServer } from '../../postgres/server.ts';
 import { applyToStandby, writeReplicationFor, planOrThrow, startPooler } from '../apply.ts';
@@ -27,7 +27,7 @@ import { removeTree } from '../../host/clone.ts';
 import { instancePaths, memberKey } from '../../host/layout.ts';
 import type { Machine } from '../../host/machine-record.ts';
 import { currentBoot, readMarker, writeMarker } from '../../host/marker.ts';
-import { NotYet } from '../../host/not-yet.ts';
+import { NotYet } from '../../../not-yet.ts';
 import { ownService } from '../../host/own.ts';
 import { rename } from '../../host/root-files.ts';
 import { ownerOf } from '../../host/users.ts';

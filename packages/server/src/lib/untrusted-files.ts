@@ -1,11 +1,11 @@
 /**
- * Reads and writes files below the directories of services, which the operating system user of a
- * service can change at any time. `service-directory.ts` has the rules.
+ * Reads and writes files in directories that another user of the operating system can change at any
+ * time, as those of services. `untrusted-directory.ts` has the rules.
  */
 import { closeSync, constants, readFileSync, type Stats } from 'node:fs';
 import { copyFile, open, readdir, rename, type FileHandle } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { isErrno } from '../../../lib/processes.ts';
+import { isErrno } from './processes.ts';
 import {
   Directory,
   HAS_PROC,
@@ -14,7 +14,7 @@ import {
   shown,
   unsafe,
   UnsafeEntry,
-} from './service-directory.ts';
+} from './untrusted-directory.ts';
 
 /** A user and group of the operating system; null in its place: our own. */
 export type FileOwner = { uid: number; gid: number };

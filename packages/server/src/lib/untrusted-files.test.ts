@@ -24,9 +24,9 @@ import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { cloneTree, removeTree, type Cloning } from './clone.ts';
-import { bytesBelow } from './space.ts';
-import { run } from '../../../lib/run.ts';
+import { cloneTree, removeTree, type Cloning } from '../engine/local/host/clone.ts';
+import { bytesBelow } from '../engine/local/host/space.ts';
+import { run } from './run.ts';
 import {
   copyInto,
   emptyDirectory,
@@ -42,8 +42,8 @@ import {
   removeEntry,
   statEntry,
   writeText,
-} from './service-files.ts';
-import { Directory, UnsafeEntry } from './service-directory.ts';
+} from './untrusted-files.ts';
+import { Directory, UnsafeEntry } from './untrusted-directory.ts';
 
 const COPYING: Cloning = { cloneMethod: 'copy', shares: { joinCopies: () => undefined } };
 

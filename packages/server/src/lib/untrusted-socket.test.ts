@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { once } from 'node:events';
 import { expect, test } from 'vitest';
-import { serviceSocket } from './layout.ts';
+import { untrustedSocket } from './untrusted-socket.ts';
 
 const TENANTS = [65_533, 65_534] as const;
 
@@ -23,7 +23,7 @@ test("a socket is connected to where it is its owner's, and not through a link o
         await chown(path, TENANTS[index] ?? 0, 0);
     }
     const answerOf = async (path: string): Promise<string> => {
-      const socket = serviceSocket().connect(path);
+      const socket = untrustedSocket().connect(path);
       const [data] = await once(socket, 'data');
       return String(data);
     };

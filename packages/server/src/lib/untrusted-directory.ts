@@ -1,7 +1,8 @@
 /**
- * Opens directories below those of services: `data`, `run`, `logs`, `archive`, `pooler`, `haproxy`,
- * also those of members, copies and snapshots. `service-files.ts` reads and writes their files
- * through this.
+ * Opens directories that another user of the operating system can write. On a machine with services
+ * they are those below the directories of services: `data`, `run`, `logs`, `archive`, `pooler`,
+ * `haproxy`, also those of members, copies and snapshots. `untrusted-files.ts` reads and writes
+ * their files through this.
  *
  * The operating system user of a service can write there and may put anything under any name: a
  * link to a file of root's, a FIFO, a directory, a second name (hard link) of another user's file.
@@ -40,7 +41,7 @@ import {
 import { open, readdir, rmdir, unlink } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import pLimit from 'p-limit';
-import { isErrno } from '../../../lib/processes.ts';
+import { isErrno } from './processes.ts';
 
 /**
  * An entry is not what belongs under its path, and is left alone. The message names the path
