@@ -102,7 +102,7 @@ export const MACHINE_PLANTS: readonly Plant[] = [
     effect: 'a login that began with the former password ends after a new one, and sets another',
     edits: [
       {
-        file: `${LOCAL}/postgres/older-sessions.ts`,
+        file: `${LOCAL}/postgres/logins.ts`,
         from: "for (const { pid } of logins) signal(pid, 'SIGTERM');",
         to: 'logins.length = 0;',
       },

@@ -5,7 +5,7 @@ import type { ClientConfig } from 'pg';
 import { ConfigError, type Config } from './config.ts';
 import { removeWalOnFullDisk } from './engine/local/backup/last-resort.ts';
 import type { Machine } from './engine/local/host/machine-record.ts';
-import { createMonitor } from './engine/local/postgres/monitor.ts';
+import { createServerMonitor } from './engine/local/postgres/server-monitor.ts';
 import { findServer } from './engine/local/postgres/server.ts';
 import {
   ensureStoreRunning,
@@ -125,7 +125,7 @@ export async function watchStore(machine: Machine, templates: Templates, log: Fa
   const id = `store-${randomUUID()}`;
   const isFrozen = async (): Promise<boolean> =>
     (await findServer(machine.layout.store))?.postmaster.frozen === true;
-  const monitor = createMonitor(() => revive(), isFrozen);
+  const monitor = createServerMonitor(() => revive(), isFrozen);
   let closing = false;
   let timer: NodeJS.Timeout | undefined;
   let reviving: Promise<void> = Promise.resolve();

@@ -29,7 +29,14 @@ import {
   setUp,
   tearDown,
 } from './ha-cloud.ts';
-import { childrenOf, createMonitor, currentBoot, findDaemon, memberKey, signal } from './probe.ts';
+import {
+  childrenOf,
+  createServerMonitor,
+  currentBoot,
+  findDaemon,
+  memberKey,
+  signal,
+} from './probe.ts';
 import { atMoment, until, untilExpected } from './until.ts';
 
 beforeAll(() => setUp());
@@ -147,7 +154,7 @@ describe('a primary that hangs', () => {
 test('a server whose first process was stopped and goes on answers again', async () => {
   const service = await pair('paused by somebody');
   let [frozen, asked] = [true, 0];
-  const monitor = createMonitor(
+  const monitor = createServerMonitor(
     () => undefined,
     async () => {
       asked += 1;

@@ -62,10 +62,11 @@ export { ownerOf, type UidRange } from '../src/engine/local/host/users.ts';
 export { findNetworks, probeNetworks } from '../src/engine/local/network/networks.ts';
 
 // engine/local/postgres
-export { configFiles, CONTROL_ROLE } from '../src/engine/local/postgres/files.ts';
+export { configFiles } from '../src/engine/local/postgres/files.ts';
+export { CONTROL_ROLE } from '../src/engine/local/postgres/roles.ts';
 export { type Installation } from '../src/engine/local/postgres/installations.ts';
 export { copyNpmFiles } from '../src/engine/local/postgres/installations.ts';
-export { createMonitor } from '../src/engine/local/postgres/monitor.ts';
+export { createServerMonitor } from '../src/engine/local/postgres/server-monitor.ts';
 export {
   MEMBER,
   memberName,

@@ -5,7 +5,7 @@ import { STATEMENT_MS } from '../moved-data.ts';
 import { MoveRefused } from '../moves.ts';
 import type { InstancePaths } from './host/layout.ts';
 import type { Local } from './local.ts';
-import { MAINTENANCE_DATABASE } from './postgres/files.ts';
+import { MAINTENANCE_DATABASE } from './postgres/roles.ts';
 import { findServer, phaseOf } from './postgres/server.ts';
 import { ANSWER_DEADLINE_MS, withSuperuserSession } from './postgres/superuser.ts';
 import type { Within } from '../statements/session.ts';

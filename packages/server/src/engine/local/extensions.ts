@@ -7,8 +7,8 @@ import {
   findOutputPlugins,
   packagesOfControlFiles,
   readControlFiles,
-  type ControlFile,
 } from './postgres/extension-files.ts';
+import type { ControlFile } from './postgres/control-file.ts';
 import {
   isTrustedByUs,
   judge,

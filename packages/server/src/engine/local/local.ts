@@ -17,7 +17,8 @@ import { createQuotas, type Quotas } from './host/quota.ts';
 import { createStorageMeter } from './host/space.ts';
 import type { Glance } from './host/usage.ts';
 import { createMovedNotices } from './network/moved-notices.ts';
-import { createMonitor, type Heartbeat } from './postgres/monitor.ts';
+import type { Heartbeat } from './postgres/monitor.ts';
+import { createServerMonitor } from './postgres/server-monitor.ts';
 import { createPrecloned, type Precloned } from './postgres/precloned.ts';
 import { createReader } from './postgres/reader.ts';
 import { findServer } from './postgres/server.ts';
@@ -78,7 +79,7 @@ export function createLocal(options: LocalEngineOptions): Local {
     const { id, n } = partsOfKey(key);
     return machine.layout.member(id, n);
   };
-  const monitor = createMonitor(
+  const monitor = createServerMonitor(
     (key) => void noticed(topology, key),
     async (key) => (await findServer(pathsOf(key)))?.postmaster.frozen === true,
   );

@@ -26,7 +26,7 @@ import { withinTime, READER_ROLE, type Within } from '../statements/session.ts';
 import { architecture, createMoveTarget } from './copy/target.ts';
 import type { Local } from './local.ts';
 import { ANSWER_DEADLINE_MS, withSuperuserSession } from './postgres/superuser.ts';
-import { READ_ONLY_ROLES } from './postgres/read-only.ts';
+import { READ_ONLY_ROLES } from './postgres/login-guard.ts';
 import { portOf, atPrimary } from './at-primary.ts';
 import { primaryPaths } from './topology/instances.ts';
 import { POOLER_ROLE } from '../pooler/lookup.ts';

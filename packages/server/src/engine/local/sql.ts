@@ -2,14 +2,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineUnavailable, type PasswordChange, type Sql } from '../engine.ts';
 import { findDaemon } from './host/daemon.ts';
-import { memberKey } from './host/layout.ts';
+import { memberKey, type InstancePaths } from './host/layout.ts';
 import { portOf } from './at-primary.ts';
 import type { Local } from './local.ts';
 import { ownerOf } from './host/users.ts';
 import { readMarker } from './host/marker.ts';
-import { MAINTENANCE_DATABASE } from './postgres/files.ts';
+import { MAINTENANCE_DATABASE } from './postgres/roles.ts';
 import { installationOf, missingFor, presentOf } from './postgres/installations.ts';
 import { NoAnswer } from './postgres/monitor.ts';
+import { adminSessions } from './postgres/logins.ts';
 import { endSessionsOfAdminInStandby } from './postgres/older-sessions.ts';
 import { openByPassword, setPassword } from './postgres/password.ts';
 import { findServer } from './postgres/server.ts';
@@ -25,7 +26,7 @@ export function createSql(local: Local): Sql {
       if (change.isPaused) return setWhilePaused(local, id, verifier);
       try {
         const position = await setPassword(
-          primaryPaths(machine, id),
+          adminSessions(primaryPaths(machine, id)),
           verifier,
           change.keepSessions,
         );
@@ -43,17 +44,22 @@ export function createSql(local: Local): Sql {
     },
     query: async (id, parent, statement) => {
       const primary = parent ?? id;
-      const home = {
-        key: memberKey(primary, layout.primaryOf(primary)),
-        paths: primaryPaths(machine, primary),
-      };
+      const home = placeOf(
+        memberKey(primary, layout.primaryOf(primary)),
+        primaryPaths(machine, primary),
+      );
       const node = parent === null ? null : await firstNode(machine, id);
-      const place =
-        node === null ? home : { key: memberKey(id, node), paths: layout.member(id, node) };
+      const place = node === null ? home : placeOf(memberKey(id, node), layout.member(id, node));
       return reader.read(place, home, statement);
     },
   };
 }
+
+const placeOf = (key: string, paths: InstancePaths) => ({
+  key,
+  server: paths,
+  findPort: async () => (await findServer(paths))?.port ?? null,
+});
 
 /** How long a caller waits for standbys; what is left goes on. */
 const STANDBYS_WITHIN_MS = 3000;
@@ -75,10 +81,12 @@ async function endOlderSessions(
   };
   const ofService = (await instanceNumbers(machine, id))
     .filter((n) => n !== layout.primaryOf(id))
-    .map((n) => endSessionsOfAdminInStandby(layout.member(id, n), position));
+    .map((n) => endSessionsOfAdminInStandby(adminSessions(layout.member(id, n)), position));
   const ofSets = sets.map(async (set) => {
     const nodes = await instanceNumbers(machine, set);
-    const ending = nodes.map((n) => endSessionsOfAdminInStandby(layout.member(set, n), position));
+    const ending = nodes.map((n) =>
+      endSessionsOfAdminInStandby(adminSessions(layout.member(set, n)), position),
+    );
     await Promise.all(ending);
     // The pooler asks its nodes for the password.
     await restartPooler(set);

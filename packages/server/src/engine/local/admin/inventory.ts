@@ -6,7 +6,7 @@ import { basename, dirname, join, relative } from 'node:path';
 import { lstatSync, readdirSync } from 'node:fs';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { runningDaemons } from '../host/daemon.ts';
-import { portIn } from '../postgres/files.ts';
+import { portIn } from '../postgres/server-conf.ts';
 import { memberKey, instancePaths, type InstancePaths, type Layout } from '../host/layout.ts';
 import type { Site } from '../host/machine-record.ts';
 import { imagePaths, unfinishedMove } from '../host/image.ts';

@@ -16,7 +16,7 @@ import { createLayout } from '../host/layout.ts';
 import { bareMachine } from '../host/bare-machine.testing.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { writeMarker } from '../host/marker.ts';
-import { createMonitor } from '../postgres/monitor.ts';
+import { createServerMonitor } from '../postgres/server-monitor.ts';
 import { commitAt, walFile } from '../postgres/wal.testing.ts';
 import { emptyState, endGaps, offMachine, writeState } from '../repository/state.ts';
 
@@ -80,7 +80,7 @@ const KEEP = { removes: true, quotaBytes: 1e9 };
 const newKeeper = (repositories: readonly string[] = []) =>
   createKeeper(
     machine,
-    createMonitor(
+    createServerMonitor(
       () => undefined,
       async () => false,
     ),

@@ -20,7 +20,7 @@ import type { Machine } from '../host/machine-record.ts';
 import { readMarker } from '../host/marker.ts';
 import { isWorthRelief, waitingWalBudget } from '../host/quota-rules.ts';
 import { ownerOf } from '../host/users.ts';
-import type { Monitor } from '../postgres/monitor.ts';
+import type { Monitored } from '../postgres/monitor.ts';
 import { findServer } from '../postgres/server.ts';
 import { WAL_FILE_BYTES, walFilesIn, isWalFile } from '../postgres/wal-files.ts';
 import { waitingWal } from '../repository/state.ts';
@@ -39,7 +39,7 @@ const isFromFuture = ({ takenMs }: KeptSnapshot): boolean =>
 /** The state of the backups of services. */
 export type Keeper = {
   readonly machine: Machine;
-  readonly monitor: Monitor;
+  readonly monitor: Monitored;
   readonly policy: BackupPolicy;
   readonly repositories: Pick<RepositorySource, 'known'>;
   /** Why the last snapshot that was due could not be taken. */
@@ -58,7 +58,7 @@ export type Keeper = {
 
 export function createKeeper(
   machine: Machine,
-  monitor: Monitor,
+  monitor: Monitored,
   policy: BackupPolicy,
   repositories: Pick<RepositorySource, 'known'>,
 ): Keeper {
@@ -163,7 +163,7 @@ export async function isDue(
 }
 
 async function hasWrittenSince(
-  monitor: Monitor,
+  monitor: Monitored,
   key: string,
   walPosition: string,
 ): Promise<boolean> {

@@ -10,7 +10,7 @@ import { renameDurably } from '../../../lib/durable.ts';
 import { EngineUnavailable } from '../../engine.ts';
 import { cloneTree, isSubvolume, removeTree, type Exclusions } from '../host/clone.ts';
 import { assertSpaceFor, bytesBelow } from '../host/space.ts';
-import { portIn } from '../postgres/files.ts';
+import { portIn } from '../postgres/server-conf.ts';
 import { flushFileSystem } from '../host/flush.ts';
 import { keyOfPaths, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';

@@ -19,9 +19,9 @@ import {
   type Comparison,
 } from '../postgres/catalogs.ts';
 import { checkPages } from '../postgres/checksums.ts';
-import { MAINTENANCE_DATABASE } from '../postgres/files.ts';
+import { MAINTENANCE_DATABASE } from '../postgres/roles.ts';
 import type { Installation } from '../postgres/installations.ts';
-import type { Monitor } from '../postgres/monitor.ts';
+import type { Monitored } from '../postgres/monitor.ts';
 import { findServer, stopServer } from '../postgres/server.ts';
 import { withSuperuserSession, withSessionAs } from '../postgres/superuser.ts';
 import { formatLsn, lastCheckpoint, parseLsn } from '../postgres/wal.ts';
@@ -53,10 +53,10 @@ const NOT_RUNNING: Comparison = { equal: true, detail: 'not compared: the servic
 /** The tools of verifications. */
 export type Verifications = {
   readonly machine: Machine;
-  readonly monitor: Monitor;
+  readonly monitor: Monitored;
 };
 
-export function createVerifications(machine: Machine, monitor: Monitor): Verifications {
+export function createVerifications(machine: Machine, monitor: Monitored): Verifications {
   return { machine, monitor };
 }
 
@@ -215,7 +215,7 @@ async function runCheck(
  * How far the service has written at least, and the sizes of its catalogs at this moment; it may be
  * paused.
  */
-async function observeService(monitor: Monitor, subject: Subject): Promise<Before> {
+async function observeService(monitor: Monitored, subject: Subject): Promise<Before> {
   try {
     // A commit that users do not see: recovery has to reach it.
     const [mark] = await monitor.query<{ position: string }>(

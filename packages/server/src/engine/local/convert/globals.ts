@@ -7,7 +7,7 @@ import { DatabaseError, type Client } from 'pg';
 import { isOfUsers, REMOVED_LIMIT } from '../../../domain/postgres/databases.ts';
 import { READER_ROLE } from '../../statements/session.ts';
 import { POOLER_ROLE } from '../../pooler/lookup.ts';
-import { PROBE_ROLE, SLOTS_ROLE } from '../postgres/files.ts';
+import { PROBE_ROLE, SLOTS_ROLE } from '../postgres/roles.ts';
 
 /** A setting that was made by ALTER ROLE or ALTER DATABASE. */
 type Setting = { database: string | null; role: string | null; values: string[] };

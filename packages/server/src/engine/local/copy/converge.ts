@@ -38,7 +38,7 @@ import type { InstancePaths } from '../host/layout.ts';
 import { type Owner, moveUser } from '../host/users.ts';
 import { listEntries, readText, removeEntry, statEntry } from '../../../lib/untrusted-files.ts';
 import { readShutdown, readStandbyShutdown } from '../postgres/identity.ts';
-import { MAINTENANCE_DATABASE, CONTROL_ROLE } from '../postgres/files.ts';
+import { MAINTENANCE_DATABASE, CONTROL_ROLE } from '../postgres/roles.ts';
 import {
   fence,
   writeConfig,

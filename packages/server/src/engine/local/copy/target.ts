@@ -9,7 +9,7 @@ import { READER_ROLE } from '../../statements/session.ts';
 import { readMarker } from '../host/marker.ts';
 import type { Local } from '../local.ts';
 import { readControlFiles } from '../postgres/extension-files.ts';
-import { CONTROL_ROLE, PROBE_ROLE } from '../postgres/files.ts';
+import { CONTROL_ROLE, PROBE_ROLE } from '../postgres/roles.ts';
 import { installationOf, presentOf } from '../postgres/installations.ts';
 import { findShutdown } from '../postgres/wal-end.ts';
 import { findBaseBackup, endBackup, forgetBackup } from './base-backup.ts';

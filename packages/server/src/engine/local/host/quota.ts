@@ -8,12 +8,12 @@ import { join } from 'node:path';
 import type { Warning } from '@howdah/contract';
 import { bytesBelow } from './space.ts';
 import { capLog } from './daemon.ts';
-import { QUOTA_FILE } from '../postgres/files.ts';
+import { QUOTA_FILE } from '../postgres/server-conf.ts';
 import { memberKey, partsOfKey, type InstancePaths } from './layout.ts';
 import { pruneLogs } from '../postgres/logs.ts';
 import type { Machine } from './machine-record.ts';
 import type { DiskPressure, Relief } from '../../engine.ts';
-import type { Monitor } from '../postgres/monitor.ts';
+import type { Monitored } from '../postgres/monitor.ts';
 import { childrenOf, readOrNull } from '../../../lib/processes.ts';
 import {
   exceeded,
@@ -69,7 +69,7 @@ export type QuotaOptions = {
 /** The measurements and warnings of the servers on this machine. */
 export type Quotas = {
   readonly machine: Machine;
-  readonly monitor: Monitor;
+  readonly monitor: Monitored;
   /** By the keys of servers. */
   readonly states: Map<string, State>;
   /** By the ids of services, like the others. */
@@ -82,7 +82,7 @@ export type Quotas = {
   readonly relieving: Set<string>;
 };
 
-export function createQuotas(machine: Machine, monitor: Monitor): Quotas {
+export function createQuotas(machine: Machine, monitor: Monitored): Quotas {
   return {
     machine,
     monitor,

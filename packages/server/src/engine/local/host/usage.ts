@@ -3,9 +3,9 @@ import { isOfUsers } from '../../../domain/postgres/databases.ts';
 import type { Usage, Waits } from '../../engine.ts';
 import { bytesBelow } from './space.ts';
 import type { InstancePaths } from './layout.ts';
-import { SLOTS_ROLE } from '../postgres/files.ts';
+import { SLOTS_ROLE } from '../postgres/roles.ts';
 import type { Shares, Contention } from './shares.ts';
-import type { Monitor } from '../postgres/monitor.ts';
+import type { Monitored } from '../postgres/monitor.ts';
 import {
   childrenOf,
   findProcess,
@@ -32,7 +32,7 @@ export type Glance = {
 
 /** @param before the glance that the last call returned, or null */
 export async function measure(
-  { monitor, shares }: { monitor: Monitor; shares: Pick<Shares, 'contention'> },
+  { monitor, shares }: { monitor: Monitored; shares: Pick<Shares, 'contention'> },
   paths: InstancePaths,
   id: string,
   postmaster: Process,

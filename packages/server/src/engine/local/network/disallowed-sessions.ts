@@ -1,12 +1,12 @@
 /** Sessions of clients that got into a server before its rules changed, and would not now. */
-import type { Monitor } from '../postgres/monitor.ts';
+import type { Monitored } from '../postgres/monitor.ts';
 
 const DISALLOWED_SESSIONS =
   'from pg_stat_activity where client_addr is not null and not (client_addr <<= any ($1::inet[]))';
 
 /** @param allowedNetworks the networks whose clients may connect; null: all */
 export async function countDisallowedSessions(
-  monitor: Monitor,
+  monitor: Monitored,
   key: string,
   allowedNetworks: readonly string[] | null,
 ): Promise<number> {
@@ -22,7 +22,7 @@ export async function countDisallowedSessions(
 
 /** @returns how many were ended */
 export async function endSessions(
-  monitor: Monitor,
+  monitor: Monitored,
   key: string,
   allowedNetworks: readonly string[] | null,
 ): Promise<number> {

@@ -4,7 +4,7 @@
  */
 import { type Client, DatabaseError } from 'pg';
 import { OPEN_DATABASES } from '../../../domain/postgres/databases.ts';
-import { MAINTENANCE_DATABASE } from './files.ts';
+import { MAINTENANCE_DATABASE } from './roles.ts';
 
 /** Catalogs of a server with a row for each object of a user. */
 const SHARED_CATALOGS = ['pg_authid', 'pg_database'] as const;

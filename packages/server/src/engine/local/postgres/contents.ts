@@ -15,17 +15,16 @@ import {
 } from '../../../domain/postgres/admin-role.ts';
 import { REVOKE_WRITERS } from '../../statements/session.ts';
 import { COPY_ROLE } from '../../moves.ts';
-import type { InstancePaths } from '../host/layout.ts';
-import { MAINTENANCE_DATABASE } from './files.ts';
-import type { Monitor } from './monitor.ts';
-import { loginGuardStatements, ROLE_PARAMETER, CONNECTION_PARAMETER } from './read-only.ts';
+import { MAINTENANCE_DATABASE } from './roles.ts';
+import type { Monitored } from './monitor.ts';
+import { loginGuardStatements, ROLE_PARAMETER, CONNECTION_PARAMETER } from './login-guard.ts';
 import { ownExtensionStatements } from '../../../domain/postgres/own-extension.ts';
 import { CREATE_SLOTS_ROLE, IS_SLOTS_ROLE_CURRENT } from './slots-role.ts';
-import { withSuperuserSession } from './superuser.ts';
+import { type SocketPlace, withSuperuserSession } from './superuser.ts';
 import { entryExists, listEntries, readBytes } from '../../../lib/untrusted-files.ts';
 
 /** A server, and how to reach it. */
-type At = { paths: Pick<InstancePaths, 'socket'>; port: number; limitMs?: number };
+type At = { paths: SocketPlace; port: number; limitMs?: number };
 
 function inDatabase(
   { paths, port, limitMs }: At,
@@ -170,7 +169,7 @@ const IS_UNGUARDED = `current_setting('${CONNECTION_PARAMETER}', true) is null
   and (to_jsonb(d) ->> 'dathasloginevt')::boolean is false`;
 
 /** Whether a server has the contents of this release; a standby gets them from its primary. */
-export async function areContentsCurrent(monitor: Monitor, key: string): Promise<boolean> {
+export async function areContentsCurrent(monitor: Monitored, key: string): Promise<boolean> {
   const [row] = await monitor.query<{ current: boolean }>(
     key,
     `select pg_is_in_recovery()

@@ -2,7 +2,8 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test, afterEach, beforeEach } from 'vitest';
-import { parseControlFile, trustedControls, untrustedControls } from './extension-files.ts';
+import { trustedControls, untrustedControls } from './extension-files.ts';
+import { parseControlFile } from './control-file.ts';
 
 const TEXT = `# the control file
 comment = 'it''s an example'   # in quotes

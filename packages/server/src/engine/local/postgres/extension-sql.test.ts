@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseControlFile } from './extension-files.ts';
+import { parseControlFile } from './control-file.ts';
 import { creating } from './extension-sql.ts';
 
 const statementsOf = (text: string, name = 'example') =>

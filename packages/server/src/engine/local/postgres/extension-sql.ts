@@ -9,16 +9,15 @@
 import { randomBytes } from 'node:crypto';
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract';
 import { DatabaseError, escapeIdentifier, type Client } from 'pg';
-import type { InstancePaths } from '../host/layout.ts';
 import { Refused } from '../../not-yet.ts';
-import type { ControlFile } from './extension-files.ts';
+import type { ControlFile } from './control-file.ts';
 import { LIBRARIES } from '../../../domain/postgres/extension-rules.ts';
 import { ownExtensionStatements } from '../../../domain/postgres/own-extension.ts';
-import { withSuperuserSession } from './superuser.ts';
+import { type SocketPlace, withSuperuserSession } from './superuser.ts';
 
 /** A server, and how to reach it. */
 type At = {
-  paths: Pick<InstancePaths, 'socket'>;
+  paths: SocketPlace;
   port: number;
   /** The one that every service has, by default. */
   database?: string;

@@ -5,9 +5,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { instancePaths } from '../host/layout.ts';
-import { createMonitor } from './monitor.ts';
+import { createMonitor, type ServerProcesses } from './monitor.ts';
 
 const PORT = 5432;
+
+/** Servers of a test have no processes. */
+const PROCESSES: ServerProcesses<unknown> = {
+  isFrozen: () => Promise.resolve(false),
+  ofServer: () => Promise.resolve([]),
+  ofSession: () => Promise.resolve([]),
+};
 
 /** A message of PostgreSQL's protocol: its type, its length, its contents. */
 function message(type: string, contents: Buffer): Buffer {
@@ -50,10 +57,7 @@ test('statements and heartbeats of a busy connection wait for each other, in ord
   const gate = new EventEmitter();
   const opened = once(gate, 'open');
   const server = createServer((socket) => serve(socket, () => opened, statements));
-  const monitor = createMonitor(
-    () => undefined,
-    () => Promise.resolve(false),
-  );
+  const monitor = createMonitor(() => undefined, PROCESSES);
   const warnings: Error[] = [];
   const note = (warning: Error): void => void warnings.push(warning);
   process.on('warning', note);
@@ -93,10 +97,7 @@ test('a pause of the control plane is no silence of a server', async () => {
   };
   const server = createServer((socket) => serve(socket, pauseAfterAnswer, statements));
   const reported: string[] = [];
-  const monitor = createMonitor(
-    (id) => reported.push(id),
-    () => Promise.resolve(false),
-  );
+  const monitor = createMonitor((id) => reported.push(id), PROCESSES);
   try {
     await once(server.listen(join(top, `.s.PGSQL.${PORT}`)), 'listening');
     const paused = once(answered, 'paused');
@@ -119,10 +120,7 @@ test('a server that does not answer is reported', async () => {
   const never = new Promise<void>(() => undefined);
   const server = createServer((socket) => serve(socket, () => never, []));
   const reported: string[] = [];
-  const monitor = createMonitor(
-    (id) => reported.push(id),
-    () => Promise.resolve(false),
-  );
+  const monitor = createMonitor((id) => reported.push(id), PROCESSES);
   try {
     await once(server.listen(join(top, `.s.PGSQL.${PORT}`)), 'listening');
     const paths = { ...instancePaths(top), socket: top };
@@ -144,10 +142,7 @@ test('the death of a server is reported at once, and the end of its watch is not
     serve(socket, () => Promise.resolve(), []);
   });
   const reported: string[] = [];
-  const monitor = createMonitor(
-    (id) => reported.push(id),
-    () => Promise.resolve(false),
-  );
+  const monitor = createMonitor((id) => reported.push(id), PROCESSES);
   try {
     await once(server.listen(join(top, `.s.PGSQL.${PORT}`)), 'listening');
     const paths = { ...instancePaths(top), socket: top };

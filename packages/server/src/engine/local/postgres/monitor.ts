@@ -6,10 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type QueryResult, type QueryResultRow } from 'pg';
 import { inTime, startPatience, type Patience } from '../../../lib/patience.ts';
-import type { InstancePaths } from '../host/layout.ts';
-import { monitorConfig } from './superuser.ts';
-import { childrenOf, readOrNull } from '../../../lib/processes.ts';
-import { findServer } from './server.ts';
+import { monitorConfig, type SocketPlace } from './superuser.ts';
 
 /** How often a server is asked, and after how long without an answer it is reported. */
 export type Heartbeat = { everyMs: number; deadlineMs: number };
@@ -21,9 +18,29 @@ export const SLOW_HEARTBEAT: Heartbeat = { everyMs: 5000, deadlineMs: 5000 };
  */
 const QUERY_DEADLINE_MS = 5000;
 
-type Watch = {
+/**
+ * Which processes an answer depends on, by what runs the servers. `Place` is where it finds a
+ * server: a deadline counts only the time in which these processes could run.
+ */
+export type ServerProcesses<Place> = {
+  /**
+   * Whether a signal stopped the first process of a server, by its id: its sessions would answer,
+   * but it would accept no new ones.
+   */
+  readonly isFrozen: (id: string) => Promise<boolean>;
+  /** All processes of a server, its first one before the others; none: it does not run. */
+  readonly ofServer: (place: Place) => Promise<readonly number[]>;
+  /**
+   * The process of a session: the other ones of a busy server say nothing about it.
+   *
+   * @param pid as the server knows it
+   */
+  readonly ofSession: (place: Place, pid: number) => Promise<readonly number[]>;
+};
+
+type Watch<Place> = {
   client: Client;
-  paths: InstancePaths;
+  place: Place;
   heartbeat: Heartbeat;
   /** The next heartbeat. */
   timer: NodeJS.Timeout;
@@ -37,35 +54,31 @@ type Watch = {
 export class NoAnswer extends Error {}
 
 /** The state of the monitor, by the ids of servers. */
-type State = {
+type State<Place> = {
   readonly changed: (id: string) => void;
-  readonly isFrozen: (id: string) => Promise<boolean>;
-  readonly watches: Map<string, Watch>;
+  readonly processes: ServerProcesses<Place>;
+  readonly watches: Map<string, Watch<Place>>;
   /** Connections that no caller waits for, until they are made or have failed. */
   readonly soon: Map<string, Promise<void>>;
   /** The waits for servers that do not answer: each goes on until its server does. */
   readonly silent: Map<string, Patience>;
 };
 
-/**
- * @param changed called with the id of a server that died, stopped answering or answers again
- * @param isFrozen whether a signal stopped a server's first process: its sessions would answer, but
- *   it would accept no new ones
- */
-export function createMonitor(
+/** @param changed called with the id of a server that died, stopped answering or answers again */
+export function createMonitor<Place extends SocketPlace>(
   changed: (id: string) => void,
-  isFrozen: (id: string) => Promise<boolean>,
+  processes: ServerProcesses<Place>,
 ) {
-  const watches = new Map<string, Watch>();
+  const watches = new Map<string, Watch<Place>>();
   const soon = new Map<string, Promise<void>>();
   const silent = new Map<string, Patience>();
-  const state: State = { changed, isFrozen, watches, soon, silent };
+  const state: State<Place> = { changed, processes, watches, soon, silent };
   return {
-    connect: (id: string, paths: InstancePaths, port: number, heartbeat = SLOW_HEARTBEAT) =>
-      connect(state, id, paths, port, heartbeat),
+    connect: (id: string, place: Place, port: number, heartbeat = SLOW_HEARTBEAT) =>
+      connect(state, id, place, port, heartbeat),
     /** Connects to a server that is ready, without a wait. A failure is reported as a change. */
-    connectSoon: (id: string, paths: InstancePaths, port: number, heartbeat: Heartbeat): void => {
-      soon.set(id, connectUnawaited(state, id, paths, port, heartbeat));
+    connectSoon: (id: string, place: Place, port: number, heartbeat: Heartbeat): void => {
+      soon.set(id, connectUnawaited(state, id, place, port, heartbeat));
     },
     query: async <Row extends QueryResultRow>(
       id: string,
@@ -75,7 +88,7 @@ export function createMonitor(
       await soon.get(id);
       const watch = watches.get(id);
       if (watch === undefined) throw new NoAnswer('the server is not running');
-      const deadline = { deadlineMs: QUERY_DEADLINE_MS, pids: pidsOf(watch) };
+      const deadline = { deadlineMs: QUERY_DEADLINE_MS, pids: pidsOf(state, watch) };
       return (await inTime(run<Row>(watch, text, values), deadline, noAnswer)).rows;
     },
     /**
@@ -99,21 +112,24 @@ export function createMonitor(
     },
   };
 }
-export type Monitor = ReturnType<typeof createMonitor>;
+export type Monitor<Place extends SocketPlace> = ReturnType<typeof createMonitor<Place>>;
 
-async function connect(
-  state: State,
+/** The servers that a monitor is connected to, by their ids. */
+export type Monitored = Pick<Monitor<never>, 'query' | 'isConnected' | 'silentMs'>;
+
+async function connect<Place extends SocketPlace>(
+  state: State<Place>,
   id: string,
-  paths: InstancePaths,
+  place: Place,
   port: number,
   heartbeat: Heartbeat,
 ): Promise<void> {
   const { watches, changed } = state;
   drop(state, id);
-  const client = new Client(monitorConfig(paths, port));
+  const client = new Client(monitorConfig(place, port));
   // Also emitted when the server ends the connection; 'end' follows, and we act on that.
   client.on('error', () => undefined);
-  await connectInTime(state, id, paths, client);
+  await connectInTime(state, id, place, client);
   endSilence(state, id);
   client.once('end', () => {
     if (watches.get(id)?.client !== client) return;
@@ -123,7 +139,7 @@ async function connect(
   // A random first wait spreads the heartbeats of many servers.
   watches.set(id, {
     client,
-    paths,
+    place,
     heartbeat,
     timer: setTimeout(
       () => void askForSignOfLife(state, id, client),
@@ -134,16 +150,16 @@ async function connect(
 }
 
 /** A server that opens no session in time is silent. */
-async function connectInTime(
-  state: State,
+async function connectInTime<Place extends SocketPlace>(
+  state: State<Place>,
   id: string,
-  paths: InstancePaths,
+  place: Place,
   client: Client,
 ): Promise<void> {
   const { stream } = client.connection;
   const patience = startPatience({
     deadlineMs: QUERY_DEADLINE_MS,
-    pids: () => processesOf(paths),
+    pids: () => state.processes.ofServer(place),
     onOver: () => stream.destroy(noAnswer()),
   });
   try {
@@ -157,26 +173,28 @@ async function connectInTime(
   }
 }
 
+type Silent = Pick<State<never>, 'silent'>;
+
 /** A server that was silent before is silent since then. */
-function beginSilence({ silent }: State, id: string, patience: Patience): void {
+function beginSilence({ silent }: Silent, id: string, patience: Patience): void {
   if (silent.has(id)) patience.stop();
   else silent.set(id, patience);
 }
 
 /** @returns whether it was silent */
-function endSilence({ silent }: State, id: string): boolean {
+function endSilence({ silent }: Silent, id: string): boolean {
   silent.get(id)?.stop();
   return silent.delete(id);
 }
 
-async function connectUnawaited(
-  state: State,
+async function connectUnawaited<Place extends SocketPlace>(
+  state: State<Place>,
   id: string,
-  paths: InstancePaths,
+  place: Place,
   port: number,
   heartbeat: Heartbeat,
 ): Promise<void> {
-  const isConnected = await connect(state, id, paths, port, heartbeat).then(
+  const isConnected = await connect(state, id, place, port, heartbeat).then(
     () => true,
     () => false,
   );
@@ -187,13 +205,17 @@ async function connectUnawaited(
   if (isConnected !== isWanted) state.changed(id);
 }
 
-async function askForSignOfLife(state: State, id: string, client: Client): Promise<void> {
-  const { watches, changed, isFrozen } = state;
+async function askForSignOfLife<Place>(
+  state: State<Place>,
+  id: string,
+  client: Client,
+): Promise<void> {
+  const { watches, changed, processes } = state;
   const watch = watches.get(id);
   if (watch?.client !== client) return;
   const patience = startPatience({
     deadlineMs: watch.heartbeat.deadlineMs,
-    pids: pidsOf(watch),
+    pids: pidsOf(state, watch),
     onOver: () => {
       beginSilence(state, id, patience);
       changed(id);
@@ -203,7 +225,8 @@ async function askForSignOfLife(state: State, id: string, client: Client): Promi
   try {
     // A late answer still counts: on a busy machine a server is slow and does not hang.
     await run(watch, 'select 1');
-    while (watches.get(id) === watch && (await isFrozen(id))) await sleep(watch.heartbeat.everyMs);
+    while (watches.get(id) === watch && (await processes.isFrozen(id)))
+      await sleep(watch.heartbeat.everyMs);
     if (watches.get(id) !== watch) return;
   } catch {
     return; // the connection broke: 'end' follows
@@ -215,16 +238,16 @@ async function askForSignOfLife(state: State, id: string, client: Client): Promi
 
 /** The process that answers the monitor. */
 const pidsOf =
-  ({ client, paths }: Watch) =>
+  <Place>({ processes }: State<Place>, { client, place }: Watch<Place>) =>
   async (): Promise<readonly number[]> => {
     const pid: unknown = Reflect.get(client, 'processID');
-    return typeof pid === 'number' ? backendOf(paths, pid) : processesOf(paths);
+    return typeof pid === 'number' ? processes.ofSession(place, pid) : processes.ofServer(place);
   };
 
 const noAnswer = (): NoAnswer =>
   new NoAnswer(`the server did not answer within ${QUERY_DEADLINE_MS / 1000} s`);
 
-function drop({ watches, silent }: State, id: string): void {
+function drop<Place>({ watches, silent }: State<Place>, id: string): void {
   const watch = watches.get(id);
   if (watch === undefined) return;
   watches.delete(id);
@@ -237,39 +260,11 @@ function drop({ watches, silent }: State, id: string): void {
 
 /** Runs a statement after those that were begun before it. */
 function run<Row extends QueryResultRow>(
-  watch: Watch,
+  watch: Pick<Watch<never>, 'client' | 'idle'>,
   text: string,
   values?: unknown[],
 ): Promise<QueryResult<Row>> {
   const result = watch.idle.then(() => watch.client.query<Row>(text, values));
   watch.idle = result.catch(() => undefined);
   return result;
-}
-
-// The processes of a server that an answer depends on.
-
-/** All processes of a server, its first one before the others; none: it does not run. */
-async function processesOf(paths: InstancePaths): Promise<number[]> {
-  const server = await findServer(paths);
-  if (server === null) return [];
-  const { pid } = server.postmaster;
-  return [pid, ...(await childrenOf(pid))];
-}
-
-/**
- * The process of a session: the other ones of a busy server say nothing about it.
- *
- * @param pid as the server knows it, which may be in a PID namespace
- */
-async function backendOf(paths: InstancePaths, pid: number): Promise<number[]> {
-  for (const candidate of await processesOf(paths))
-    if ((await pidInside(candidate)) === pid) return [candidate];
-  return [];
-}
-
-/** The pid of a process in its own namespace; null: the process is gone. */
-async function pidInside(pid: number): Promise<number | null> {
-  const status = (await readOrNull(`/proc/${pid}/status`)) ?? '';
-  const inside = /^NSpid:.*\t(\d+)$/m.exec(status)?.[1];
-  return inside === undefined ? null : Number(inside);
 }

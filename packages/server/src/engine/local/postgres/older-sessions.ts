@@ -5,9 +5,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ADMIN_ROLE } from '@howdah/contract';
 import type { Client } from 'pg';
-import { argumentsOf, childrenOf, signal } from '../../../lib/processes.ts';
-import type { InstancePaths } from '../host/layout.ts';
-import { findServer, portOfServer } from './server.ts';
 import { withSuperuserSession, type Where } from './superuser.ts';
 
 /** A session that runs a function in C may take longer; it is ended as soon as that returns. */
@@ -19,14 +16,13 @@ const END_SESSIONS = `
   select count(pg_terminate_backend(pid))::int as count from pg_stat_activity
   where usesysid = (select oid from pg_roles where rolname = $1) and backend_start <= $2`;
 
-/** Where an instance that runs gets sessions of ours. */
-export const sessionsAt = (paths: InstancePaths): Where => ({
-  server: paths,
-  port: portOfServer(paths) ?? 0,
-  name: 'howdah members',
-  limitMs: 3000,
-  answerMs: 5000,
-});
+/** The sessions of the admin role in one server that runs. */
+export type AdminSessions = {
+  /** Where it gets sessions of ours, at this moment. */
+  readonly where: () => Where;
+  /** Ends logins that have begun, which no view of PostgreSQL shows. @returns how many */
+  readonly endLogins: () => Promise<number>;
+};
 
 /**
  * Ends the sessions of the admin role that exist now, and logins that have begun: those compare
@@ -34,36 +30,17 @@ export const sessionsAt = (paths: InstancePaths): Where => ({
  */
 export async function endSessionsOfAdmin(
   client: Pick<Client, 'query'>,
-  paths: InstancePaths,
+  endLogins: AdminSessions['endLogins'],
 ): Promise<void> {
   const { rows } = await client.query<{ now: string }>('select clock_timestamp()::text as now');
   const endMs = Date.now() + END_WITHIN_MS;
   for (;;) {
     // In this order: a login that ends meanwhile is a session.
-    const logins = await endLogins(paths);
+    const logins = await endLogins();
     const ended = await client.query<{ count: number }>(END_SESSIONS, [ADMIN_ROLE, rows[0]?.now]);
     if (logins + (ended.rows[0]?.count ?? 0) === 0 || Date.now() > endMs) return;
     await sleep(POLL_MS);
   }
-}
-
-/** Whether the title of a process of PostgreSQL is that of a login as the admin role. */
-export const isLogin = (title: string): boolean =>
-  new RegExp(`^postgres: (.*[: ])?${ADMIN_ROLE} .*authentication$`).test(
-    title.replaceAll('\0', ' ').trim(),
-  );
-
-/** @returns how many logins were ended, which no view of PostgreSQL shows */
-async function endLogins(paths: InstancePaths): Promise<number> {
-  const server = await findServer(paths);
-  if (server === null) return 0;
-  const children = await childrenOf(server.postmaster.pid);
-  const titles = await Promise.all(
-    children.map(async (pid) => ({ pid, title: (await argumentsOf(pid)).join(' ') })),
-  );
-  const logins = titles.filter(({ title }) => isLogin(title));
-  for (const { pid } of logins) signal(pid, 'SIGTERM');
-  return logins.length;
 }
 
 /** A standby accepts the password of before until it has replayed the new one. */
@@ -77,25 +54,28 @@ const AGAIN_AFTER_MS = 500;
  * asked again.
  */
 export async function endSessionsOfAdminInStandby(
-  paths: InstancePaths,
+  server: AdminSessions,
   position: string,
 ): Promise<void> {
   const endMs = Date.now() + GIVE_UP_AFTER_MS;
   while (Date.now() < endMs) {
-    const isDone = await endReplayed(paths, position).catch(() => false);
+    const isDone = await endReplayed(server, position).catch(() => false);
     if (isDone) return;
     await sleep(AGAIN_AFTER_MS, undefined, { ref: false });
   }
 }
 
-async function endReplayed(paths: InstancePaths, position: string): Promise<boolean> {
-  return withSuperuserSession(sessionsAt(paths), async (client) => {
+async function endReplayed(
+  { where, endLogins }: AdminSessions,
+  position: string,
+): Promise<boolean> {
+  return withSuperuserSession(where(), async (client) => {
     for (let asked = 0; asked < MAX_ASKED; asked++) {
       const { rows } = await client.query<{ replayed: boolean | null }>(REPLAYED, [position]);
       // null: it is a primary by now.
       const isReplayed = rows[0]?.replayed !== false;
       // A session of a tenant may hold the replay up.
-      await endSessionsOfAdmin(client, paths);
+      await endSessionsOfAdmin(client, endLogins);
       if (isReplayed) return true;
       await sleep(POLL_MS);
     }

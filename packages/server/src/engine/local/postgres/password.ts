@@ -2,10 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract';
 import type { Client } from 'pg';
-import type { InstancePaths } from '../host/layout.ts';
 import { NoAnswer } from './monitor.ts';
-import { endSessionsOfAdmin, sessionsAt } from './older-sessions.ts';
-import { ROLE_PARAMETER } from './read-only.ts';
+import { endSessionsOfAdmin, type AdminSessions } from './older-sessions.ts';
+import { ROLE_PARAMETER } from './login-guard.ts';
 import { closeSession, openSuperuserSession, withSuperuserSession } from './superuser.ts';
 
 /** The statement that sets the admin role's password. */
@@ -61,16 +60,16 @@ const POLL_MS = 20;
  * @throws NoAnswer when the server does not answer
  */
 export async function setPassword(
-  paths: InstancePaths,
+  server: AdminSessions,
   verifier: string,
   keepSessions: boolean,
 ): Promise<string> {
   const endMs = Date.now() + SET_WITHIN_MS;
   try {
-    return await withSuperuserSession(sessionsAt(paths), async (helper) => {
+    return await withSuperuserSession(server.where(), async (helper) => {
       for (;;) {
         try {
-          await attempt({ paths, helper, verifier, keepSessions, endMs });
+          await attempt({ server, helper, verifier, keepSessions, endMs });
         } catch (error) {
           // Somebody else has changed the role at the same moment, or has not been ended yet.
           if (Date.now() > endMs) throw error;
@@ -78,7 +77,7 @@ export async function setPassword(
           continue;
         }
         // A session that began right before the commit could have set another one after it.
-        if (!keepSessions) await endSessionsOfAdmin(helper, paths);
+        if (!keepSessions) await endSessionsOfAdmin(helper, server.endLogins);
         const { rows } = await helper.query<{ position: string; is_set: boolean }>(
           `select pg_current_wal_lsn()::text as position, exists (select from pg_authid
              where rolname = '${ADMIN_ROLE}' and rolpassword = $1) as is_set`,
@@ -94,7 +93,7 @@ export async function setPassword(
 }
 
 type Attempt = Readonly<{
-  paths: InstancePaths;
+  server: AdminSessions;
   /** A session beside the one that sets the password. */
   helper: Client;
   verifier: string;
@@ -102,8 +101,8 @@ type Attempt = Readonly<{
   endMs: number;
 }>;
 
-async function attempt({ paths, helper, verifier, keepSessions, endMs }: Attempt): Promise<void> {
-  const session = await openSuperuserSession(sessionsAt(paths));
+async function attempt({ server, helper, verifier, keepSessions, endMs }: Attempt): Promise<void> {
+  const session = await openSuperuserSession(server.where());
   let isDone = false;
   try {
     const { rows } = await session.query<{ pid: number }>('select pg_backend_pid() as pid');
@@ -122,7 +121,7 @@ async function attempt({ paths, helper, verifier, keepSessions, endMs }: Attempt
       // Nobody can change a role from here on; logins go on.
       await session.query('lock table pg_authid in share row exclusive mode');
       await session.query(openByPassword(verifier));
-      if (!keepSessions) await endSessionsOfAdmin(helper, paths);
+      if (!keepSessions) await endSessionsOfAdmin(helper, server.endLogins);
       await session.query('commit');
     };
     const working = work().finally(() => {

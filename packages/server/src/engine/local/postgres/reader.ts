@@ -1,6 +1,6 @@
 /**
- * Runs statements that users send through the API, on servers of this machine. The monitor's
- * connection makes the role, and ends sessions from outside.
+ * Runs statements that users send through the API, on servers of ours. The monitor's connection
+ * makes the role, and ends sessions from outside.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, DatabaseError, escapeIdentifier } from 'pg';
@@ -19,14 +19,12 @@ import {
   refusedWithoutDatabase,
 } from '../../statements/session.ts';
 import { beginReading, runStatement } from '../../statements/run.ts';
-import type { InstancePaths } from '../host/layout.ts';
 import { untrustedSocket } from '../../../lib/untrusted-socket.ts';
-import { type Monitor, NoAnswer } from './monitor.ts';
-import { MAINTENANCE_DATABASE } from './files.ts';
-import { findServer } from './server.ts';
-import { withSuperuserSession } from './superuser.ts';
+import { type Monitored, NoAnswer } from './monitor.ts';
+import { MAINTENANCE_DATABASE } from './roles.ts';
+import { type SocketPlace, withSuperuserSession } from './superuser.ts';
 
-export function createReader(monitor: Monitor) {
+export function createReader(monitor: Monitored) {
   const open = new Set<Client>();
   const creating = new Map<string, Promise<void>>();
   const inTurn = createTurns();
@@ -69,11 +67,11 @@ export function createReader(monitor: Monitor) {
   return { read, close: () => open.forEach((client) => client.connection.stream.destroy()) };
 }
 
-function serverAt(monitor: Monitor, place: Place, database: string): StatementServer {
+function serverAt(monitor: Monitored, place: Place, database: string): StatementServer {
   return {
     config: async () => ({
       database,
-      host: place.paths.socket,
+      host: place.server.socket,
       stream: untrustedSocket,
       port: await portAt(place),
     }),
@@ -115,10 +113,15 @@ async function begin(
   }
 }
 
-// Makes the role of statements that users send through the API, in servers of this machine.
+// Makes the role of statements that users send through the API.
 
 /** A server, and the key by which the monitor knows it. */
-type Place = { key: string; paths: InstancePaths };
+type Place = {
+  readonly key: string;
+  readonly server: SocketPlace;
+  /** The port that it listens on; null: it does not run. */
+  readonly findPort: () => Promise<number | null>;
+};
 
 /**
  * How long a node of a read replica set may take to have what its primary was just given. A caller
@@ -134,7 +137,7 @@ async function superuserAt(
 ): Promise<void> {
   try {
     const port = await portAt(place);
-    await withSuperuserSession({ server: place.paths, port, name: 'howdah', database }, work);
+    await withSuperuserSession({ server: place.server, port, name: 'howdah', database }, work);
   } catch (error) {
     if (error instanceof EngineUnavailable) throw error;
     const reason = error instanceof Error ? error.message : String(error);
@@ -142,10 +145,10 @@ async function superuserAt(
   }
 }
 
-async function portAt({ paths }: Place): Promise<number> {
-  const server = await findServer(paths);
-  if (server?.port == null) throw new EngineUnavailable('the server is not running');
-  return server.port;
+async function portAt({ findPort }: Place): Promise<number> {
+  const port = await findPort();
+  if (port === null) throw new EngineUnavailable('the server is not running');
+  return port;
 }
 
 /**
@@ -171,7 +174,7 @@ type RoleSeen = {
  * @throws EngineUnavailable when a user of the service has made a role of that name, or the
  *   server does not answer; StatementRefused when the database does not exist
  */
-async function createReaderRole(monitor: Monitor, place: Place, database: string): Promise<void> {
+async function createReaderRole(monitor: Monitored, place: Place, database: string): Promise<void> {
   try {
     const seen = await observeRole(monitor, place.key, database);
     // A user who has created a role may become it, and grant it.
@@ -213,7 +216,7 @@ function statementsFor(seen: RoleSeen | null, database: string): string[] {
 
 /** The role as it is; null: it does not exist. */
 async function observeRole(
-  monitor: Monitor,
+  monitor: Monitored,
   key: string,
   database: string,
 ): Promise<RoleSeen | null> {
@@ -240,7 +243,7 @@ async function observeRole(
 }
 
 /** Waits until a server that follows has the role. */
-async function waitForReaderRole(monitor: Monitor, key: string): Promise<void> {
+async function waitForReaderRole(monitor: Monitored, key: string): Promise<void> {
   for (const begunMs = performance.now(); ; await sleep(20)) {
     const found = await monitor
       .query(key, 'select from pg_roles where rolname = $1', [READER_ROLE])

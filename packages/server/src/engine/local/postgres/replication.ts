@@ -4,7 +4,7 @@
  */
 import type { InstancePaths } from '../host/layout.ts';
 import { conninfoValue, quoted } from '../../../domain/postgres/settings.ts';
-import { CONTROL_ROLE, MAINTENANCE_DATABASE, SLOTS_ROLE } from './files.ts';
+import { CONTROL_ROLE, MAINTENANCE_DATABASE, SLOTS_ROLE } from './roles.ts';
 
 /** How the names of members begin, and those of nodes of read replica sets. */
 export const MEMBER = 'member_';

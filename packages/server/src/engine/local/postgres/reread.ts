@@ -1,7 +1,7 @@
 /** Has a running server read its configuration files again, and sees that it did. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { startPatience } from '../../../lib/patience.ts';
-import type { Monitor } from './monitor.ts';
+import type { Monitored } from './monitor.ts';
 import { findProcess, pauseMs } from '../../../lib/processes.ts';
 import type { Server } from './server.ts';
 
@@ -19,7 +19,11 @@ const DEADLINE_MS = 5000;
  * and only then sleeps again: process_pm_reload_request and ServerLoop of PostgreSQL's
  * src/backend/postmaster/postmaster.c.
  */
-export async function reread(monitor: Monitor, key: string, { postmaster }: Server): Promise<void> {
+export async function reread(
+  monitor: Monitored,
+  key: string,
+  { postmaster }: Server,
+): Promise<void> {
   await monitor.query(key, 'select pg_reload_conf()');
   const begunMs = Date.now();
   const { pid } = postmaster;

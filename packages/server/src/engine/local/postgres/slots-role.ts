@@ -3,7 +3,7 @@
  * (docs/decisions/0083-failover-slots.md). It may replicate and log in, and nothing else: the user
  * of the operating system that has it is a superuser in no database.
  */
-import { MAINTENANCE_DATABASE, SLOTS_ROLE } from './files.ts';
+import { MAINTENANCE_DATABASE, SLOTS_ROLE } from './roles.ts';
 
 /** PostgreSQL knows failover slots from this version on. */
 export const FAILOVER_SLOTS_SINCE = 17;

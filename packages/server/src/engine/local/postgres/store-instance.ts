@@ -4,7 +4,8 @@
  */
 import type { ClientConfig } from 'pg';
 import { cloneTree, removeTree } from '../host/clone.ts';
-import { configFiles, CONTROL_ROLE } from './files.ts';
+import { configFiles } from './files.ts';
+import { CONTROL_ROLE } from './roles.ts';
 import { flushFileSystem } from '../host/flush.ts';
 import { writeSystemIdentifier } from './identity.ts';
 import { installationFor, missingFor, type Installation } from './installations.ts';

@@ -10,9 +10,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type ClientConfig } from 'pg';
-import { CONTROL_ROLE, MAINTENANCE_DATABASE } from './files.ts';
+import { CONTROL_ROLE, MAINTENANCE_DATABASE } from './roles.ts';
 import { startupOptions } from '../../startup-options.ts';
-import type { InstancePaths } from '../host/layout.ts';
 import { untrustedSocket } from '../../../lib/untrusted-socket.ts';
 
 /**
@@ -26,8 +25,11 @@ const STATEMENT_LIMIT_MS = 5000;
 /** How long a session may take to end in order, which is too long only for a server that hangs. */
 const CLOSE_DEADLINE_MS = 20_000;
 
+/** The directory of the Unix socket of a server. */
+export type SocketPlace = { readonly socket: string };
+
 export type Where = {
-  server: Pick<InstancePaths, 'socket'>;
+  server: SocketPlace;
   port: number;
   /** For `application_name`. */
   name: string;
@@ -45,7 +47,7 @@ export type Where = {
  * server: a server that a signal had stopped would cancel them when it continues. The monitor has
  * its own limit, and waits for no locks.
  */
-export function monitorConfig(server: Pick<InstancePaths, 'socket'>, port: number): ClientConfig {
+export function monitorConfig(server: SocketPlace, port: number): ClientConfig {
   return {
     ...whereOf({ server, port, name: 'howdah' }, CONTROL_ROLE),
     connectionTimeoutMillis: 0,

@@ -33,8 +33,8 @@ import type { Machine } from '../host/machine-record.ts';
 import { type Owner, ownerOf } from '../host/users.ts';
 import { rm } from '../host/root-files.ts';
 import { ALL_NETWORKS, isAllowed, runsInNetworkOf, type Listener } from '../network/listener.ts';
-import { CONTROL_ROLE } from '../postgres/files.ts';
-import type { Monitor } from '../postgres/monitor.ts';
+import { CONTROL_ROLE } from '../postgres/roles.ts';
+import type { Monitored } from '../postgres/monitor.ts';
 import { writeConfig } from '../postgres/server.ts';
 import { asksEachDatabase } from '../../pooler/conf.ts';
 import { accessFiles, CONF_FILE, HBA_FILE, USERS_FILE } from './pooler-files.ts';
@@ -105,7 +105,7 @@ export type Poolers = {
 /** @param changed called with the id of a service whose pooler died or was stopped by a signal */
 export function createPoolers(
   machine: Machine,
-  monitor: Monitor,
+  monitor: Monitored,
   rounds: Rounds,
   changed: (id: string) => void,
 ): Poolers {
@@ -358,7 +358,7 @@ const NAMES = `
 type PoolerDatabases = ReturnType<typeof createPoolerDatabases>;
 
 /** @param changed called with the id of a service that has other databases than before */
-function createPoolerDatabases(monitor: Monitor, rounds: Rounds, changed: (id: string) => void) {
+function createPoolerDatabases(monitor: Monitored, rounds: Rounds, changed: (id: string) => void) {
   const known = new Map<string, { key: string; names: readonly string[] }>();
 
   const read = async (key: string): Promise<readonly string[] | null> => {

@@ -8,7 +8,8 @@ import type { ClusterRecords } from '../../records.ts';
 import type { DaemonWatch } from '../host/daemon.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { listenerOf, type Listener } from '../network/listener.ts';
-import type { Heartbeat, Monitor } from '../postgres/monitor.ts';
+import type { Heartbeat } from '../postgres/monitor.ts';
+import type { ServerMonitor } from '../postgres/server-monitor.ts';
 import type { Templates } from '../postgres/templates.ts';
 import type { Poolers } from '../proxy/pooler.ts';
 import type { Cluster } from './cluster/cluster.ts';
@@ -21,7 +22,7 @@ import type { PlacedSpec } from './placed-spec.ts';
 type Means = {
   readonly machine: Machine;
   readonly executor: Executor;
-  readonly monitor: Monitor;
+  readonly monitor: ServerMonitor;
   readonly poolers: Poolers;
   readonly templates: Templates;
   readonly certificates: ReturnType<typeof createCertificateCheck>;

@@ -10,7 +10,7 @@ import { Client } from 'pg';
 import { isWildcard } from '../../../config.ts';
 import { scramVerifier } from '../../../lib/scram.ts';
 import type { Endpoint } from '../../spec.ts';
-import { MAINTENANCE_DATABASE, PROBE_ROLE } from '../postgres/files.ts';
+import { MAINTENANCE_DATABASE, PROBE_ROLE } from '../postgres/roles.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { withSuperuserSession } from '../postgres/superuser.ts';
 

@@ -14,7 +14,8 @@ import { NotYet } from '../../not-yet.ts';
 import type { Listener } from '../network/listener.ts';
 import type { ConfigFiles } from '../postgres/files.ts';
 import type { Installation } from '../postgres/installations.ts';
-import type { Heartbeat, Monitor } from '../postgres/monitor.ts';
+import type { Heartbeat } from '../postgres/monitor.ts';
+import type { ServerMonitor } from '../postgres/server-monitor.ts';
 import type { Precloned } from '../postgres/precloned.ts';
 import type { Server } from '../postgres/server.ts';
 import type { Templates } from '../postgres/templates.ts';
@@ -64,7 +65,7 @@ export type Tools = {
   readonly machine: Machine;
   readonly templates: Templates;
   readonly precloned: Precloned;
-  readonly monitor: Monitor;
+  readonly monitor: ServerMonitor;
   readonly issuer: CertificateIssuer;
   readonly poolers: Poolers;
   readonly rounds: Rounds;

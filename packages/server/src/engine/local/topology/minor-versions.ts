@@ -13,21 +13,21 @@ import {
   presentOf,
   versionOf,
 } from '../postgres/installations.ts';
-import type { Monitor } from '../postgres/monitor.ts';
+import type { Monitored } from '../postgres/monitor.ts';
 import { findServer } from '../postgres/server.ts';
 import { instanceNumbers } from './instances.ts';
 
 /** Known versions: a binary changes its own with its file, a server with its process. */
 export type MinorVersions = Readonly<{
   machine: Machine;
-  monitor: Monitor;
+  monitor: Monitored;
   /** By the directory of the binary: its file, and the version that it reports. */
   installed: Map<string, { file: string; version: string }>;
   /** By the key of the server: its process, and the version that it reports. */
   running: Map<string, { pid: number; version: string }>;
 }>;
 
-export function createMinorVersions(machine: Machine, monitor: Monitor): MinorVersions {
+export function createMinorVersions(machine: Machine, monitor: Monitored): MinorVersions {
   return { machine, monitor, installed: new Map(), running: new Map() };
 }
 

@@ -11,7 +11,8 @@ import { countDisallowedSessions } from '../network/disallowed-sessions.ts';
 import { runsInNetworkOf } from '../network/listener.ts';
 import { areContentsCurrent } from '../postgres/contents.ts';
 import { readCreated } from '../postgres/extension-sql.ts';
-import { configFiles, filesWhileProvisioning, type ConfigFiles } from '../postgres/files.ts';
+import { configFiles, type ConfigFiles } from '../postgres/files.ts';
+import { filesWhileProvisioning } from '../postgres/server-conf.ts';
 import {
   installationOf,
   majorOf,

@@ -1,6 +1,6 @@
 /** Asks primaries and standbys for the state of their replication. */
 import type { QueryResultRow } from 'pg';
-import type { Monitor } from '../postgres/monitor.ts';
+import type { Monitored } from '../postgres/monitor.ts';
 import { FLOORS, MEMBER } from '../postgres/replication.ts';
 import { HAS_SLOTS_ROLE } from '../postgres/slots-role.ts';
 import { parseLsn } from '../postgres/wal.ts';
@@ -35,13 +35,13 @@ const PRIMARY_STATE = `
         where slot_type = 'physical' and wal_status = 'lost') as lost`;
 
 /** Whether a server is connected and has answered its last heartbeat. */
-function answers(monitor: Monitor, key: string): boolean {
+function answers(monitor: Monitored, key: string): boolean {
   return monitor.isConnected(key) && monitor.silentMs(key) === null;
 }
 
 /** @returns null if the server does not answer, or does not accept writes yet */
 async function askPrimary<Row extends PrimaryState & QueryResultRow>(
-  monitor: Monitor,
+  monitor: Monitored,
   key: string,
   columns: string,
   values: unknown[] = [],
@@ -79,7 +79,7 @@ export type Followers = PrimaryState & {
 };
 
 /** The standbys of a cluster; null if its primary does not answer, or accepts no writes yet. */
-export async function followersOf(monitor: Monitor, key: string): Promise<Followers | null> {
+export async function followersOf(monitor: Monitored, key: string): Promise<Followers | null> {
   const state = await askPrimary<Followers>(
     monitor,
     key,
@@ -104,7 +104,7 @@ export type Upstream = PrimaryState & {
 };
 
 /** The primary of a read replica set; null if it does not answer, or does not accept writes. */
-export async function askUpstream(monitor: Monitor, key: string): Promise<Upstream | null> {
+export async function askUpstream(monitor: Monitored, key: string): Promise<Upstream | null> {
   return askPrimary<Upstream>(
     monitor,
     key,
@@ -119,7 +119,7 @@ export type Replay = { readonly recovering: boolean; readonly replayed: string |
 
 /** Asks a node how far it has replayed; null: it does not answer. */
 export async function askReplay(
-  monitor: Monitor,
+  monitor: Monitored,
   key: string,
 ): Promise<(Replay & { readonly paused: boolean }) | null> {
   if (!answers(monitor, key)) return null;
@@ -135,7 +135,7 @@ export async function askReplay(
 }
 
 /** Asks a standby how much WAL it has on the disk; null: it does not answer. */
-export async function askReceived(monitor: Monitor, key: string): Promise<bigint | null> {
+export async function askReceived(monitor: Monitored, key: string): Promise<bigint | null> {
   const [row] = await monitor
     .query<{ received: string }>(
       key,
@@ -157,7 +157,7 @@ export type FollowerRow = {
 };
 
 /** All that follow a server; none if it does not answer, or is no primary. */
-export async function followerRows(monitor: Monitor, key: string): Promise<FollowerRow[]> {
+export async function followerRows(monitor: Monitored, key: string): Promise<FollowerRow[]> {
   if (!monitor.isConnected(key)) return [];
   return monitor
     .query<FollowerRow>(

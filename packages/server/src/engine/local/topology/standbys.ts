@@ -13,14 +13,14 @@ import { copyWalFiles } from '../postgres/wal-files.ts';
 import { discard, removeTree } from '../host/clone.ts';
 import type { InstanceSeen } from './decide-ha.ts';
 import type { Observation } from './decide.ts';
-import { REPLICATION_FILE } from '../postgres/files.ts';
+import { REPLICATION_FILE } from '../postgres/server-conf.ts';
 import { partsOfKey, type InstancePaths } from '../host/layout.ts';
 import { type Owner, ownerOf } from '../host/users.ts';
 import { capLog } from '../host/daemon.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { pruneLogs } from '../postgres/logs.ts';
 import { currentBoot } from '../host/marker.ts';
-import type { Monitor } from '../postgres/monitor.ts';
+import type { Monitored } from '../postgres/monitor.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import { mkdir, rename, rm, writeFile } from '../host/root-files.ts';
 import { fence, makeInstanceDirectories, writeConfig, sizeLabel } from '../postgres/server.ts';
@@ -233,7 +233,7 @@ async function seed(
  * @returns whether it was recreated, and keeps nothing older than the last checkpoint
  */
 async function recreateSlotIfLost(
-  monitor: Monitor,
+  monitor: Monitored,
   primaryKey: string,
   slot: string,
 ): Promise<boolean> {
@@ -250,7 +250,7 @@ async function recreateSlotIfLost(
  * has removed.
  */
 async function copyWalSince(
-  monitor: Monitor,
+  monitor: Monitored,
   owner: Owner | null,
   { key, paths }: Seed['primary'],
   position: string,
@@ -270,7 +270,7 @@ async function copyWalSince(
  * received.
  */
 export async function createSlots(
-  monitor: Monitor,
+  monitor: Monitored,
   primaryKey: string,
   names: readonly string[],
 ): Promise<void> {
@@ -284,7 +284,7 @@ export async function createSlots(
 
 /** Drops slots that are not in use. @returns how many */
 export async function dropSlots(
-  monitor: Monitor,
+  monitor: Monitored,
   primaryKey: string,
   names: readonly string[],
 ): Promise<number> {

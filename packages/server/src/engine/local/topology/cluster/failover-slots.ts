@@ -3,8 +3,8 @@
  * has synchronised them (docs/decisions/0083-failover-slots.md).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { SLOTS_ROLE } from '../../postgres/files.ts';
-import type { Monitor } from '../../postgres/monitor.ts';
+import { SLOTS_ROLE } from '../../postgres/roles.ts';
+import type { Monitored } from '../../postgres/monitor.ts';
 import type { Topology } from '../context.ts';
 import { keyOf, type ClusterRound } from './round.ts';
 
@@ -30,11 +30,11 @@ const slotsWith = (column: 'failover' | 'synced'): string =>
      and to_jsonb(s) ->> 'invalidation_reason' is null`;
 
 /** The failover slots of a primary that users made. */
-const failoverSlots = (monitor: Monitor, key: string): Promise<SlotPosition[]> =>
+const failoverSlots = (monitor: Monitored, key: string): Promise<SlotPosition[]> =>
   monitor.query<SlotPosition>(key, slotsWith('failover'));
 
 /** The failover slots that a standby has. */
-export const syncedSlots = (monitor: Monitor, key: string): Promise<SlotPosition[]> =>
+export const syncedSlots = (monitor: Monitored, key: string): Promise<SlotPosition[]> =>
   monitor.query<SlotPosition>(key, slotsWith('synced'));
 
 /** The names of slots of the primary that a standby does not have. */
@@ -127,7 +127,7 @@ const END_SESSIONS = `select pg_terminate_backend(a.pid)
 
 /** Wakes the worker of a standby again and again, until a condition holds or the time is over. */
 async function pollSlots(
-  monitor: Monitor,
+  monitor: Monitored,
   standby: string,
   limitMs: number,
   isDone: () => Promise<boolean>,

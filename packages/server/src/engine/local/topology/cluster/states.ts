@@ -2,7 +2,7 @@
 import type { Member, ReplicaState, Warning } from '@howdah/contract';
 import { memberKey } from '../../host/layout.ts';
 import type { Machine } from '../../host/machine-record.ts';
-import type { Monitor } from '../../postgres/monitor.ts';
+import type { Monitored } from '../../postgres/monitor.ts';
 import { memberName } from '../../postgres/replication.ts';
 import { findServer } from '../../postgres/server.ts';
 import type { Topology } from '../context.ts';
@@ -55,7 +55,7 @@ export async function replicaWarnings(topology: Topology, id: string): Promise<W
 /** The servers of a service by number, as the primary and their processes say now. */
 export async function serverStates(
   machine: Machine,
-  monitor: Monitor,
+  monitor: Monitored,
   id: string,
 ): Promise<Member[]> {
   const primary = machine.layout.primaryOf(id);

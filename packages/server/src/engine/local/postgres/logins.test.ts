@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isLogin } from './older-sessions.ts';
+import { isLogin } from './logins.ts';
 
 test.each([
   ['postgres: tsdbadmin tsdb 127.0.0.1(50412) authentication', true],
