@@ -193,12 +193,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'a node of a read replica set gets connections however far it is behind',
     edits: [
       {
-        file: `${TOPOLOGY}/read-replicas/set-state.ts`,
-        from: 'bytes <= readLagLimit.bytes && seconds <= readLagLimit.seconds',
-        to: 'bytes <= readLagLimit.bytes || seconds <= readLagLimit.seconds',
+        file: `${TOPOLOGY}/read-replicas/lag.ts`,
+        from: 'bytes <= limit.bytes && seconds <= limit.seconds',
+        to: 'bytes <= limit.bytes || seconds <= limit.seconds',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/read-replicas/set-state.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/read-replicas/lag.test.ts` }] },
   },
   {
     name: 'lag-not-judged',
@@ -206,9 +206,9 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'the measured lag of a node is not compared with the limit',
     edits: [
       {
-        file: `${TOPOLOGY}/read-replicas/judge.ts`,
-        from: 'node.lag !== null && !isWithin(node.lag, readLagLimit)',
-        to: 'node.lag === null && !node.streaming',
+        file: `${TOPOLOGY}/read-replicas/node-rules.ts`,
+        from: 'measured.lag !== null && !isWithin(measured.lag, limit)',
+        to: 'measured.lag === null && !measured.streaming',
       },
     ],
     caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/read-replicas/judge.test.ts` }] },
@@ -219,8 +219,8 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'a node is restarted while the gateway still routes to it',
     edits: [
       {
-        file: `${TOPOLOGY}/read-replicas/judge.ts`,
-        from: "  if (withheld.has(n)) return no('about to be restarted');\n",
+        file: `${TOPOLOGY}/read-replicas/node-rules.ts`,
+        from: "  if (isWithheld) return no('about to be restarted');\n",
         to: '',
       },
     ],

@@ -75,12 +75,8 @@ export {
   waitedForOf,
 } from '../src/engine/local/postgres/replication.ts';
 export { allowRoleFunctions } from '../src/engine/local/postgres/contents.ts';
-export {
-  findServer,
-  portIsFree,
-  portOfServer,
-  runningServers,
-} from '../src/engine/local/postgres/server.ts';
+export { findServer, portIsFree, runningServers } from '../src/engine/local/postgres/server.ts';
+export { portOfServer } from '../src/engine/local/postgres/postmaster-file.ts';
 export {
   ensureStoreRunning,
   storeConnection,

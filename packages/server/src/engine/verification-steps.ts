@@ -7,5 +7,7 @@ export const VERIFICATION_STEP = {
   pages: 'check page checksums',
 } as const;
 
+export const VERIFICATION_STEPS: readonly string[] = Object.values(VERIFICATION_STEP);
+
 /** The first step, where an archive in an object store is verified. */
 export const RESTORE_ARCHIVE = 'restore from object store';

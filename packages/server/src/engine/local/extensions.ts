@@ -17,7 +17,8 @@ import {
 } from '../../domain/postgres/extension-rules.ts';
 import { readCreated } from './postgres/extension-sql.ts';
 import { installationOf, missingFor, type Installation } from './postgres/installations.ts';
-import { findServer, phaseOf } from './postgres/server.ts';
+import { findServer } from './postgres/server.ts';
+import { phaseOf } from './postgres/postmaster-file.ts';
 import { primaryPaths } from './topology/instances.ts';
 
 export function createExtensions({ machine }: Pick<Local, 'machine'>): Extensions {

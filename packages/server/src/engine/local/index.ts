@@ -41,7 +41,7 @@ import type { Topology } from './topology/context.ts';
 import { primaryPaths, instanceNumbers } from './topology/instances.ts';
 import { placeServers } from './topology/place-servers.ts';
 import type { PlacedSpec } from './topology/placed-spec.ts';
-import { createPlan } from './topology/plan.ts';
+import { createPlan } from './topology/plans.ts';
 import { convergeSet } from './topology/read-replicas/converge.ts';
 import { watchSets } from './topology/read-replicas/watch.ts';
 import { convergeSingle } from './topology/single.ts';

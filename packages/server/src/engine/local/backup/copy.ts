@@ -28,7 +28,7 @@ import {
 import type { Where } from '../postgres/superuser.ts';
 import { loadedExtensions } from '../../../domain/postgres/extension-rules.ts';
 import { materialise } from './fork.ts';
-import { recoveryConf } from './recovery.ts';
+import { recoveryConf } from './recovery-conf.ts';
 import type { KeptSnapshot } from './snapshots.ts';
 import { writeOwned } from './take.ts';
 import { reach } from './window.ts';

@@ -8,11 +8,13 @@ import { readControl, writeSystemIdentifier } from '../postgres/identity.ts';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/users.ts';
-import { findServer, phaseOf } from '../postgres/server.ts';
+import { findServer } from '../postgres/server.ts';
+import { phaseOf } from '../postgres/postmaster-file.ts';
 import { NotYet } from '../../not-yet.ts';
 import { type Snapshot, chooseSnapshot, listSnapshots } from './snapshots.ts';
 import { OF_THE_SERVER, cloneRunning, assertSpace, writeOwned } from './take.ts';
-import { forkRecoveryConf, copyWalFrom } from './recovery.ts';
+import { copyWalFrom } from './recovery.ts';
+import { forkRecoveryConf } from './recovery-conf.ts';
 import { reach } from './window.ts';
 
 /**

@@ -133,7 +133,6 @@ type Recovery = { seconds: number | null; pointMs: number | null };
 type Checks = Verification['checks'];
 
 const FETCH_STEP = 'fetch from the repository';
-export const VERIFICATION_STEPS: readonly string[] = Object.values(VERIFICATION_STEP);
 
 /**
  * Restores a backup as a copy and checks it. Who calls it removes the copy.

@@ -25,13 +25,7 @@ import { chown, rm } from '../host/root-files.ts';
 import { encloseServer } from '../host/sandbox.ts';
 import { presentOf, type Installation } from '../postgres/installations.ts';
 import type { CopySpec } from './place.ts';
-
-/** A base backup as it is found. */
-export type BackupSeen =
-  | { kind: 'none' }
-  | { kind: 'running'; doneBytes: number; totalBytes: number }
-  | { kind: 'done'; bytes: number }
-  | { kind: 'failed'; reason: string };
+import type { BackupSeen } from './decide.ts';
 
 const PROGRAM = 'pg_basebackup';
 /** The last line of one that has succeeded. */

@@ -2,8 +2,13 @@
  * Chooses the next step for a copy: a pure function of what is wanted and of what is there. The
  * spec of a copy has its data copied and followed; that of the service has it promoted.
  */
-import type { BackupSeen } from './base-backup.ts';
-import { TAKEN } from './place.ts';
+
+/** A base backup as it is found. */
+export type BackupSeen =
+  | { kind: 'none' }
+  | { kind: 'running'; doneBytes: number; totalBytes: number }
+  | { kind: 'done'; bytes: number }
+  | { kind: 'failed'; reason: string };
 
 export type CopySeen = {
   /** Whether it must be the service now. */
@@ -44,6 +49,11 @@ export const COPY_STEPS = {
   start: 'start the copy',
   promote: 'promote the copy',
 } as const;
+
+/** A service of this region, or its former server, has the name that the copy gets. */
+export const TAKEN =
+  'this region has data of a service with its id, which the copy must not replace: it is removed ' +
+  'once its time is over, or with howdah service purge';
 
 const UNPREPARED =
   'its directory is not there any more, or has no certificate: cancel the move, and begin it again';

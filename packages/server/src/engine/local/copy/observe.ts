@@ -15,10 +15,11 @@ import {
   whyNotStartable,
   type Installation,
 } from '../postgres/installations.ts';
-import { findServer, type Server, sizeLabel } from '../postgres/server.ts';
+import { findServer, type Server } from '../postgres/server.ts';
+import { sizeLabel } from '../postgres/size-label.ts';
 import type { Topology } from '../topology/context.ts';
-import { isOfOtherBoot, observeBackup, type BackupSeen } from './base-backup.ts';
-import type { CopySeen } from './decide.ts';
+import { isOfOtherBoot, observeBackup } from './base-backup.ts';
+import type { CopySeen, BackupSeen } from './decide.ts';
 import { copyFiles, currentlyFollowed, type CopySpec, readBegun } from './place.ts';
 
 /** A copy as it is found. */

@@ -29,6 +29,7 @@ import { makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
 import { writeDurably } from '../../../lib/durable.ts';
 import { readNow } from '../../../lib/processes.ts';
 import { formatLsn, parseLsn } from '../postgres/wal.ts';
+import { TAKEN } from './decide.ts';
 
 /** A copy has one server. */
 export type CopySpec = Omit<ServiceSpec, 'ha' | 'set'>;
@@ -39,11 +40,6 @@ const LOGIN_FILES: readonly string[] = [CERTIFICATE, KEY, AUTHORITY];
 
 export const hasCopy = ({ layout }: Pick<Machine, 'layout'>, id: string): boolean =>
   existsSync(layout.copy(id).root);
-
-/** A service of this region, or its former server, has the name that the copy gets. */
-export const TAKEN =
-  'this region has data of a service with its id, which the copy must not replace: it is removed ' +
-  'once its time is over, or with howdah service purge';
 
 /**
  * Makes the directory of a copy, once, and keeps how it logs in.

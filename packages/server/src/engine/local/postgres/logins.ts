@@ -3,7 +3,8 @@ import { ADMIN_ROLE } from '@howdah/contract';
 import { argumentsOf, childrenOf, signal } from '../../../lib/processes.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { AdminSessions } from './older-sessions.ts';
-import { findServer, portOfServer } from './server.ts';
+import { findServer } from './server.ts';
+import { portOfServer } from './postmaster-file.ts';
 
 /** The sessions of the admin role in an instance that runs. */
 export const adminSessions = (paths: InstancePaths): AdminSessions => ({

@@ -32,8 +32,10 @@ import {
 import { chmod, chown, mkdir, rename, rm, writeFile } from '../host/root-files.ts';
 import { lastLines } from '../../../lib/run.ts';
 import { encloseServer, sharedMemoryBytes } from '../host/sandbox.ts';
-import { emptyDirectory, readTextIfSafe, removeEntry } from '../../../lib/untrusted-files.ts';
+import { emptyDirectory, removeEntry } from '../../../lib/untrusted-files.ts';
 import { trustedControls } from './extension-files.ts';
+import { phaseOf, portOfServer, type StopMode } from './postmaster-file.ts';
+import { sizeLabel } from './size-label.ts';
 
 /** A server that runs. */
 export type Server = {
@@ -41,9 +43,6 @@ export type Server = {
   /** The port it listens on, by its own pid file; null: it has only just begun. */
   port: number | null;
 } & Started;
-
-/** Where a running server is in its life, from its own pid file. */
-export type Phase = 'starting' | 'ready' | 'stopping';
 
 /**
  * Starts a server, detached: it outlives the control plane. Returns at once; ask {@link findServer}
@@ -224,29 +223,6 @@ export async function runningPostmasters(): Promise<{ data: string; pid: number 
   return tops.filter((server) => server !== undefined);
 }
 
-/** The port that a server listens on, by its own pid file; null: it has only just begun. */
-export function portOfServer(paths: InstancePaths): number | null {
-  const line = noteOfServer(paths)[3] ?? '';
-  return /^[1-9]\d{0,4}$/.test(line) ? Number(line) : null;
-}
-
-/**
- * The lines of a server's own pid file ([PG] 73.1). Its user can write it: nothing more than its
- * port and its phase is believed.
- */
-function noteOfServer(paths: InstancePaths): string[] {
-  return (readTextIfSafe(join(paths.data, 'postmaster.pid')) ?? '').split('\n');
-}
-
-/**
- * How far a running server is; recovery counts as starting, of a fork too (which the file calls
- * `standby` from its first moment).
- */
-export async function phaseOf(paths: InstancePaths): Promise<Phase> {
-  const line = noteOfServer(paths)[7]?.trim();
-  return line === 'ready' || line === 'stopping' ? line : 'starting';
-}
-
 /**
  * Waits until a server that was just launched, or found running, is ready, has ended, or the time
  * is up.
@@ -266,13 +242,11 @@ export async function waitUntilReady(
   }
 }
 
-/** Orderly ways to end a server, and the one that cannot be refused. */
 const STOP_SIGNAL = {
   fast: 'SIGINT',
   immediate: 'SIGQUIT',
   kill: 'SIGKILL',
-} as const satisfies Record<string, NodeJS.Signals>;
-export type StopMode = keyof typeof STOP_SIGNAL;
+} as const satisfies Record<StopMode, NodeJS.Signals>;
 
 /**
  * Ends a server and sees it gone, with all its backends: in a PID namespace they go with it;
@@ -449,13 +423,4 @@ export function startedBy(args: readonly string[]): Started {
     // Older releases did not count them.
     restarts: Number(valueOf(RESTARTS_SETTING) ?? '0'),
   };
-}
-
-/**
- * A size as a command line has it, with the libraries beside those of the add-ons: a server with
- * others has to be started again.
- */
-export function sizeLabel(size: Size, libraries: readonly string[] = []): string {
-  const label = size === 'shared' ? 'shared' : `${size.cpuMillis}m-${size.memoryGbs}g`;
-  return [label, ...libraries.toSorted()].join('+');
 }

@@ -17,13 +17,13 @@ import {
   findServer,
   launch,
   makeInstanceDirectories,
-  phaseOf,
   stopServer,
   waitUntilReady,
   whyItEnded,
   writeConfig,
   PLAIN_START,
 } from './server.ts';
+import { phaseOf } from './postmaster-file.ts';
 import type { Templates } from './templates.ts';
 import { configUsersOf } from '../host/users.ts';
 

@@ -30,6 +30,7 @@ import { findProcess, isErrno, readOrNull } from '../../../lib/processes.ts';
 import { inTime } from '../../../lib/patience.ts';
 import { mkdir } from '../host/root-files.ts';
 import { run } from '../../../lib/run.ts';
+import type { GatewaySeen, ListenerSeen } from '../topology/decide-ha.ts';
 
 /** Where a gateway listens. */
 export type Listen = { address: string; port: number };
@@ -146,15 +147,6 @@ const frontend = (
 
 /** The allowed networks, a line each; changes for a running gateway are written here as well. */
 const allowedNetworksFile = (paths: DaemonPaths): string => `${paths.root}.allowed`;
-
-export type GatewaySeen = ListenerSeen & { running: boolean; routesToPort: number | null };
-
-export type ListenerSeen = {
-  /** Whether it is in the desired network and has the configuration for it; true once it is started. */
-  placed: boolean;
-  /** Whether it allows the desired networks, and has no disallowed session. */
-  allowedNetworksCurrent: boolean;
-};
 
 /** Observes a gateway. If it does not answer, its route is unknown. */
 export async function observeGateway(paths: DaemonPaths, listener: Listener): Promise<GatewaySeen> {

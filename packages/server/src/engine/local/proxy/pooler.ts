@@ -49,6 +49,7 @@ import {
 import { isWithoutDatabase } from '../postgres/catalogs.ts';
 import { withSuperuserSession } from '../postgres/superuser.ts';
 import { parseLsn } from '../postgres/wal.ts';
+import type { PoolerSeen } from '../topology/decide.ts';
 
 /** A desired pooler: where it listens and what its configuration is. */
 export type PoolerPlan = { program: Program; port: number; conf: string; listener: Listener };
@@ -61,23 +62,6 @@ export type PoolerServers = {
    * Returns when all servers that the pooler connects to have replayed the WAL up to a position.
    */
   untilReplayed: (lsn: bigint) => Promise<void>;
-};
-
-/** The observed state of a running pooler. */
-export type PoolerSeen = {
-  /** Stopped by a signal. */
-  frozen: boolean;
-  /**
-   * Whether its death would be reported; not after a start of the control plane, nor while its
-   * clients wait.
-   */
-  watched: boolean;
-  /** Whether its configuration is the desired one. */
-  current: boolean;
-  /** Whether it is in the desired network: that of its VPC, or none. */
-  placed: boolean;
-  /** Sessions of clients that may no longer connect. */
-  disallowedSessions: number;
 };
 
 /** How to add PgBouncer to this machine. */

@@ -43,7 +43,7 @@ import {
   untilOnDisk,
   type NewInstance,
 } from './make-instance.ts';
-import type { Step } from './decide.ts';
+import type { ActiveStep } from './decide.ts';
 import { converting, copying, type Executor, type Found } from './executor.ts';
 import { assertPortIsFree, startServer, stopInstance } from './start-stop.ts';
 import { beginsWithData, type PlacedSpec } from './placed-spec.ts';
@@ -51,8 +51,6 @@ import { convertInPlace, exchangeData } from './upgrade.ts';
 import type { Topology } from './context.ts';
 import { startStandby, writeReplication } from './standbys.ts';
 
-/** A step that does something. */
-export type ActiveStep = Exclude<Step, { kind: 'settled' | 'wait' | 'refuse' }>;
 type StepOf<Kind extends ActiveStep['kind']> = Extract<ActiveStep, { kind: Kind }>;
 
 /** The observed state of an instance whose PostgreSQL is installed. */

@@ -18,8 +18,7 @@ import {
   type Step,
 } from './decide.ts';
 import { choosePlanned, type Successor } from './failover.ts';
-import type { GatewaySeen } from '../proxy/gateway.ts';
-import type { Phase } from '../postgres/server.ts';
+import type { Phase } from '../postgres/postmaster-file.ts';
 import type { PlacedCluster, PlacedSpec } from './placed-spec.ts';
 
 export type InstanceSeen = {
@@ -46,6 +45,17 @@ export type InstanceSeen = {
   /** Why it has to be seeded again; null: it need not. */
   broken: string | null;
 };
+
+/** Where a gateway listens, as observed. */
+export type ListenerSeen = {
+  /** Whether it is in the desired network and has the configuration for it; true once it is started. */
+  placed: boolean;
+  /** Whether it allows the desired networks, and has no disallowed session. */
+  allowedNetworksCurrent: boolean;
+};
+
+/** The observed gateway of a cluster. */
+export type GatewaySeen = ListenerSeen & { running: boolean; routesToPort: number | null };
 
 export type ClusterSeen = {
   /** The primary, as `decide` observes a single server. */

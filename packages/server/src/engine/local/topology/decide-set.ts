@@ -11,10 +11,9 @@ import {
   STEP_NAME,
   type Observation,
   type Step,
+  type PoolerSeen,
 } from './decide.ts';
-import { decideStandby, type InstanceSeen } from './decide-ha.ts';
-import type { ListenerSeen } from '../proxy/gateway.ts';
-import type { PoolerSeen } from '../proxy/pooler.ts';
+import { decideStandby, type InstanceSeen, type ListenerSeen } from './decide-ha.ts';
 import type { PlacedSpec } from './placed-spec.ts';
 
 export type NodeSeen = InstanceSeen & {

@@ -4,8 +4,7 @@
  */
 import { EXTENSION_STEPS } from '../../engine.ts';
 import { UPGRADE_STEPS, type Origin, type Recovery, type Upgrade } from '../../spec.ts';
-import type { PoolerSeen } from '../proxy/pooler.ts';
-import type { Phase, StopMode } from '../postgres/server.ts';
+import type { Phase, StopMode } from '../postgres/postmaster-file.ts';
 import type { PlacedSpec } from './placed-spec.ts';
 
 /** How the start of a server compares with the desired one. */
@@ -15,6 +14,23 @@ export type StartSeen = 'current' | 'otherSettings' | 'restart';
 export const RESTART_WHY: Record<Exclude<StartSeen, 'current'>, string> = {
   otherSettings: 'for its new settings',
   restart: 'as requested',
+};
+
+/** The observed state of a running pooler. */
+export type PoolerSeen = {
+  /** Stopped by a signal. */
+  frozen: boolean;
+  /**
+   * Whether its death would be reported; not after a start of the control plane, nor while its
+   * clients wait.
+   */
+  watched: boolean;
+  /** Whether its configuration is the desired one. */
+  current: boolean;
+  /** Whether it is in the desired network: that of its VPC, or none. */
+  placed: boolean;
+  /** Sessions of clients that may no longer connect. */
+  disallowedSessions: number;
 };
 
 export type Observation = {
@@ -90,6 +106,22 @@ export type Step =
   | { kind: 'reloadPooler' }
   | { kind: 'stopPooler'; why: string }
   | { kind: 'stop'; mode: StopMode; why: string };
+
+/** A step that does something. */
+export type ActiveStep = Exclude<Step, { kind: 'settled' | 'wait' | 'refuse' }>;
+
+/** A decision that changes nothing: all is done, or something has to be waited for. */
+export type Ending = Exclude<Step, ActiveStep>;
+
+/** @returns the ending of a step that changes nothing; null: it does something */
+export function endingOf(step: Step): Ending | null {
+  return isEnding(step) ? step : null;
+}
+
+/** Whether a step changes nothing. */
+export function isEnding(step: Step): step is Ending {
+  return step.kind === 'settled' || step.kind === 'wait' || step.kind === 'refuse';
+}
 
 /** The name of each step as a user reads it. */
 export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refuse'>, string> = {

@@ -7,16 +7,15 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
-import { isWildcard } from '../../../config.ts';
 import { scramVerifier } from '../../../lib/scram.ts';
 import type { Endpoint } from '../../spec.ts';
 import { MAINTENANCE_DATABASE, PROBE_ROLE } from '../postgres/roles.ts';
-import type { InstancePaths } from '../host/layout.ts';
-import { withSuperuserSession } from '../postgres/superuser.ts';
+import { type SocketPlace, withSuperuserSession } from '../postgres/superuser.ts';
 
 export type Rehearsal = {
   /** Where a member's server is found; asked before and after. */
-  primary: () => { paths: InstancePaths; port: number };
+  primary: () => { paths: SocketPlace; port: number };
+  /** Where its clients reach it. */
   endpoint: Endpoint;
   /** The failure that is rehearsed; it may end before the service has another primary. */
   injectFault: () => Promise<void>;
@@ -49,8 +48,7 @@ export async function rehearse({ primary, endpoint, injectFault }: Rehearsal): P
   const password = randomBytes(24).toString('base64url');
   const verifier = await scramVerifier(password);
   await asControl(primary(), (client) => prepare(client, verifier));
-  const host = isWildcard(endpoint.host) ? '127.0.0.1' : endpoint.host;
-  const writer = startWriter({ ...endpoint, host }, password);
+  const writer = startWriter(endpoint, password);
   try {
     await sleep(BEFORE_MS);
     const injectedMs = performance.now();

@@ -5,11 +5,7 @@
 import type { BeginStep, Seen, ShowProgress, Verdict } from '../../engine.ts';
 import { NotYet, Refused } from '../../not-yet.ts';
 import { reasonOf } from '../postgres/start-problem.ts';
-import type { ActiveStep } from './apply.ts';
-import type { Step } from './decide.ts';
-
-/** A decision that changes nothing: all is done, or something has to be waited for. */
-export type Ending = Exclude<Step, ActiveStep>;
+import type { Ending } from './decide.ts';
 
 /** A decision: why nothing is changed, or the name of a step as users read it. */
 export type Decided = { readonly ending: Ending } | { readonly name: string };
@@ -28,16 +24,6 @@ export type Round = {
 
 /** How long a step that had to wait is not tried again. */
 const NOT_YET_MS = 100;
-
-/** @returns the ending of a step that changes nothing; null: it does something */
-export function endingOf(step: Step): Ending | null {
-  return isEnding(step) ? step : null;
-}
-
-/** Whether a step changes nothing. */
-export function isEnding(step: Step): step is Ending {
-  return step.kind === 'settled' || step.kind === 'wait' || step.kind === 'refuse';
-}
 
 /** Performs the decision of a round. */
 export async function finishRound(round: Round, begin: BeginStep): Promise<Verdict> {

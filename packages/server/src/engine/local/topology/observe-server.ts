@@ -21,7 +21,9 @@ import {
   type Installation,
 } from '../postgres/installations.ts';
 import { SLOW_HEARTBEAT } from '../postgres/monitor.ts';
-import { findServer, phaseOf, sizeLabel, type Started } from '../postgres/server.ts';
+import { findServer, type Started } from '../postgres/server.ts';
+import { sizeLabel } from '../postgres/size-label.ts';
+import { phaseOf } from '../postgres/postmaster-file.ts';
 import { extensionsOf, loadedExtensions } from '../../../domain/postgres/extension-rules.ts';
 import { observePooler } from '../proxy/pooler.ts';
 import { areFilesCurrent, isCertificateCurrent } from './make-instance.ts';

@@ -2,10 +2,8 @@
  * The steps that a change takes if nothing is in the way: the answer to a dry run. They are decided
  * as the real ones are, from the assumed state before the change, and named as they are.
  */
-import { existsSync } from 'node:fs';
-import { MAX_REPLICAS, type OperationKind, type Size } from '@howdah/contract';
+import type { OperationKind, Size } from '@howdah/contract';
 import { BACKUP_STEP } from '../../off-machine.ts';
-import type { Lifecycle } from '../../engine.ts';
 import {
   TRIAL_STEP,
   type HighAvailability,
@@ -13,38 +11,17 @@ import {
   type ServiceSpec,
 } from '../../spec.ts';
 import { chooseServers, numberNodes } from '../../records.ts';
-import { VERIFICATION_STEPS } from '../backup/verify.ts';
-import type { Layout } from '../host/layout.ts';
+import { VERIFICATION_STEPS } from '../../verification-steps.ts';
 import { needsPreload } from '../../../domain/postgres/extension-rules.ts';
-import { sizeLabel } from '../postgres/server.ts';
+import { sizeLabel, compareSizes } from '../postgres/size-label.ts';
 import { NOBODY } from '../postgres/replication.ts';
 import { decideHa, haStepName, type InstanceSeen } from './decide-ha.ts';
 import { decideSet, setStepName, type SetSeen } from './decide-set.ts';
-import { decide, STEP_NAME, type Observation } from './decide.ts';
-import { isEnding } from './driver.ts';
+import { decide, STEP_NAME, type Observation, isEnding } from './decide.ts';
 import type { PlacedCluster, PlacedSpec } from './placed-spec.ts';
 import * as cluster from './simulate-cluster.ts';
 import { afterSetStep, nodeAbsent, withRoutes } from './simulate-cluster.ts';
 import { afterStep, namesOfSteps, POOLER_WELL, WELL } from './simulate.ts';
-import { compareSizes } from './standbys.ts';
-
-/**
- * Plans by what exists of a service below a data directory.
- *
- * @param movesIntoVpc whether a VPC is a network that servers run in
- */
-export function createPlan(layout: Layout, movesIntoVpc: boolean): Lifecycle['plan'] {
-  return (kind, spec, running, sizeBefore) =>
-    planOf(kind, spec, running, sizeBefore, {
-      hasGateway: existsSync(layout.gateway(spec.id).root),
-      primary: layout.primaryOf(spec.id),
-      movesIntoVpc,
-      servers: SERVER_NUMBERS.filter((n) => existsSync(layout.member(spec.id, n).data)),
-    });
-}
-
-/** The numbers that the servers of a service with replicas can have. */
-const SERVER_NUMBERS = Array.from({ length: MAX_REPLICAS + 1 }, (_, n) => n);
 
 /** The parts of a service that exist already: its gateway, and its servers by number. */
 type Existing = {

@@ -1,12 +1,16 @@
 /** A cluster as a dry run assumes it, and the state after each step that works. Pure. */
 import { nextQuorum, NOBODY, quorumSetting, type Quorum } from '../postgres/replication.ts';
-import type { GatewaySeen } from '../proxy/gateway.ts';
-import { hangs, type HaStep, type InstanceSeen, type ClusterSeen } from './decide-ha.ts';
-import type { Observation, Step, StartSeen } from './decide.ts';
+import {
+  hangs,
+  type HaStep,
+  type InstanceSeen,
+  type ClusterSeen,
+  type GatewaySeen,
+} from './decide-ha.ts';
+import type { Observation, Step, StartSeen, PoolerSeen } from './decide.ts';
 import { choosePlanned, type Successor } from './failover.ts';
 import type { PlacedCluster, PlacedSpec } from './placed-spec.ts';
 import { afterStep, WELL, POOLER_WELL } from './simulate.ts';
-import type { PoolerSeen } from '../proxy/pooler.ts';
 import type { NodeSeen, SetSeen, SetStep } from './decide-set.ts';
 
 /** A server of a cluster: what is observed of it alone. */

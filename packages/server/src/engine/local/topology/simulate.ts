@@ -1,6 +1,5 @@
 /** The observed state after a step that works, as a dry run assumes it. Pure. */
-import type { Observation, Step } from './decide.ts';
-import type { PoolerSeen } from '../proxy/pooler.ts';
+import type { Observation, Step, PoolerSeen } from './decide.ts';
 
 /** A pooler as it is when all is well. */
 export const POOLER_WELL: PoolerSeen = {

@@ -4,7 +4,6 @@
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Size } from '@howdah/contract';
 import { configure } from './make-instance.ts';
 import { copying, type Executor, type Found } from './executor.ts';
 import { archiveLeftovers } from '../backup/recovery.ts';
@@ -23,9 +22,10 @@ import { currentBoot } from '../host/marker.ts';
 import type { Monitored } from '../postgres/monitor.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import { mkdir, rename, rm, writeFile } from '../host/root-files.ts';
-import { fence, makeInstanceDirectories, writeConfig, sizeLabel } from '../postgres/server.ts';
+import { fence, makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
 import { isFile, readText } from '../../../lib/untrusted-files.ts';
 import type { PlacedSpec } from './placed-spec.ts';
+import { compareSizes } from '../postgres/size-label.ts';
 
 /**
  * A standby that runs, receives no WAL and has none left to replay for this long is seeded again.
@@ -347,21 +347,4 @@ export async function tidyReplicated(
 ): Promise<void> {
   for (const { paths } of found.values()) if (existsSync(paths.logs)) await pruneLogs(paths.logs);
   await Promise.all([capLog(layout.service(id).pooler), capLog(layout.gateway(id))]);
-}
-
-/**
- * Compares a server's size and libraries with the desired ones, by their labels: "500m-2g+pgaudit".
- * A larger size, or more libraries, may need larger settings of standbys.
- */
-export function compareSizes(
-  label: string | null,
-  size: Size,
-  libraries: readonly string[] = [],
-): 'current' | 'smaller' | 'larger' {
-  const wanted = sizeLabel(size, libraries);
-  if (label === wanted) return 'current';
-  const memory = (text: string): number => Number(/-(\d+)g(?:\+|$)/.exec(text)?.[1] ?? '0');
-  const [before, after] = [memory(label ?? ''), memory(wanted)];
-  if (before !== after) return before < after ? 'smaller' : 'larger';
-  return (label ?? '').split('+').length - 1 < libraries.length ? 'smaller' : 'larger';
 }

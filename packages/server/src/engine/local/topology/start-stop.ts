@@ -20,8 +20,8 @@ import {
   waitUntilReady,
   whyItEnded,
   type Server,
-  type StopMode,
 } from '../postgres/server.ts';
+import type { StopMode } from '../postgres/postmaster-file.ts';
 import { holdPooler } from '../proxy/pooler.ts';
 import { limitSoon, type Executor, type Found } from './executor.ts';
 import { beginFlush, parentOf, writeMark } from './make-instance.ts';

@@ -3,6 +3,7 @@
  * after a restart of the control plane.
  */
 import type { Successor } from '../failover.ts';
+import type { WrittenUnder } from './acknowledgement.ts';
 import type { PlacedSpec } from '../placed-spec.ts';
 
 export type Cluster = {
@@ -40,7 +41,7 @@ export type Cluster = {
    * How far a primary had written when its quorum was seen in force. It may be lost: a later mark
    * is as good, and earlier quorums count until then.
    */
-  writtenUnder: { readonly key: string; readonly setting: string; readonly end: bigint } | null;
+  writtenUnder: WrittenUnder | null;
 };
 
 /** @returns the record of a service, a new one if there is none yet */

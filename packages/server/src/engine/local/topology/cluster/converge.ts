@@ -3,7 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { BeginStep, Verdict, ShowProgress } from '../../../engine.ts';
 import { type Topology, listenerFor } from '../context.ts';
 import { decideHa, haStepName, type HaStep } from '../decide-ha.ts';
-import { endingOf, finishRound, type Decided, isEnding } from '../driver.ts';
+import { finishRound, type Decided } from '../driver.ts';
+import { endingOf, isEnding } from '../decide.ts';
 import {
   tidyReplicated,
   seedStandby,
@@ -51,6 +52,7 @@ import { NotYet } from '../../../not-yet.ts';
 import type { Listener } from '../../network/listener.ts';
 import { choosePlanned } from '../failover.ts';
 import { findSuccessor } from './successor.ts';
+import { isWildcard } from '../../../../config.ts';
 
 /** Observes a cluster, decides, and performs one step. */
 export async function convergeCluster(
@@ -321,15 +323,13 @@ async function runDrill(round: ClusterRound): Promise<string> {
   const { layout } = topology.machine;
   // Taken up before it begins: one that is interrupted does not kill another primary.
   if (!(await topology.records.takeDrill(id))) throw new Error('drill interrupted; run it again');
+  const host = hostThrough(listenerFor(topology, spec), gatewayPaths(topology, id));
   return rehearse({
     primary: () => {
       const primary = layout.primaryOf(id);
       return { paths: layout.member(id, primary), port: portOf(ha, primary) };
     },
-    endpoint: {
-      host: hostThrough(listenerFor(topology, spec), gatewayPaths(topology, id)),
-      port: spec.endpoint.port,
-    },
+    endpoint: { host: isWildcard(host) ? '127.0.0.1' : host, port: spec.endpoint.port },
     injectFault: () => (ha.drill === 'switchover' ? rehearseSwitchover(round) : killPrimary(round)),
   });
 }

@@ -10,8 +10,7 @@ import {
   waitedForOf,
   WAITS_FOR_NOBODY,
 } from '../../postgres/replication.ts';
-import { laggingSlots, missingSlots, slotsOnAll } from './failover-slots.ts';
-import { sayOfSlots } from './switchover.ts';
+import { laggingSlots, missingSlots, sayOfSlots, slotsOnAll } from './failover-slots.ts';
 
 const at = (name: string, confirmed: string | null = '0/10') => ({ name, confirmed });
 

@@ -5,8 +5,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { SLOTS_ROLE } from '../../postgres/roles.ts';
 import type { Monitored } from '../../postgres/monitor.ts';
-import type { Topology } from '../context.ts';
-import { keyOf, type ClusterRound } from './round.ts';
 
 /**
  * How long a switchover waits, before writes pause, for slots that the standby lacks. A worker that
@@ -63,11 +61,14 @@ export function laggingSlots(
  * Waits until a standby has the failover slots of the primary, for a limited time: a slot without a
  * consumer that reads cannot be synchronised. Writes go on meanwhile.
  *
+ * @param from by what the monitor knows the primary
  * @throws Error when one of the two does not answer
  */
-export async function awaitFailoverSlots(round: ClusterRound, to: number): Promise<void> {
-  const { monitor } = round.topology;
-  const [from, standby] = [keyOf(round, round.ha.primary), keyOf(round, to)];
+export async function awaitFailoverSlots(
+  monitor: Monitored,
+  from: string,
+  standby: string,
+): Promise<void> {
   const lacks = async (): Promise<string[]> => {
     const slots = await failoverSlots(monitor, from);
     return slots.length === 0 ? [] : missingSlots(slots, await syncedSlots(monitor, standby));
@@ -88,9 +89,11 @@ export async function awaitFailoverSlots(round: ClusterRound, to: number): Promi
  *
  * @returns the slots whose last position the standby does not have
  */
-export async function settleFailoverSlots(round: ClusterRound, to: number): Promise<string[]> {
-  const { monitor } = round.topology;
-  const [from, standby] = [keyOf(round, round.ha.primary), keyOf(round, to)];
+export async function settleFailoverSlots(
+  monitor: Monitored,
+  from: string,
+  standby: string,
+): Promise<string[]> {
   let lagging: string[] = [];
   try {
     if ((await failoverSlots(monitor, from)).length === 0) return [];
@@ -109,7 +112,7 @@ export async function settleFailoverSlots(round: ClusterRound, to: number): Prom
 }
 
 /** @returns the names of the logical slots of a server that has become the primary */
-export async function keptSlots({ monitor }: Topology, key: string): Promise<string[]> {
+export async function keptSlots(monitor: Monitored, key: string): Promise<string[]> {
   return (await failoverSlots(monitor, key)).map(({ name }) => name);
 }
 
@@ -140,4 +143,27 @@ async function pollSlots(
     await monitor.query(standby, 'select pg_reload_conf()');
     wakeMs = performance.now() + WAKE_EVERY_MS;
   }
+}
+
+/**
+ * @param slots those of users on the former primary
+ * @param kept those of the new primary
+ * @param lagging those whose last position it may not have
+ */
+export function sayOfSlots(
+  slots: readonly string[],
+  kept: readonly string[],
+  lagging: readonly string[],
+): string[] {
+  const removed = slots.filter((name) => !kept.includes(name));
+  const repeating = lagging.filter((name) => kept.includes(name));
+  return [
+    ...(removed.length === 0
+      ? []
+      : ['replication slots, which the new primary has not, were removed: ' + removed.join(', ')]),
+    ...(kept.length === 0 ? [] : [`failover slots go on: ${kept.join(', ')}`]),
+    ...(repeating.length === 0
+      ? []
+      : [`consumers that keep no position may get changes twice: ${repeating.join(', ')}`]),
+  ];
 }

@@ -11,10 +11,9 @@ import {
   synchronisesSlots,
   waitedForOf,
   WAITS_FOR_NOBODY,
-  type WaitedFor,
 } from '../../postgres/replication.ts';
 import { FAILOVER_SLOTS_SINCE } from '../../postgres/slots-role.ts';
-import { observeGateway, type GatewaySeen } from '../../proxy/gateway.ts';
+import { observeGateway } from '../../proxy/gateway.ts';
 import { listenerFor } from '../context.ts';
 import { hangs, type InstanceSeen, type ClusterSeen } from '../decide-ha.ts';
 import type { Observation } from '../decide.ts';
@@ -26,8 +25,13 @@ import { followersOf, type Followers } from '../replication-state.ts';
 import { brokenOf, confOf, noteOnDisk, ownPartOf, writeReplication } from '../standbys.ts';
 import { keyOf, portOf, type ClusterRound } from './round.ts';
 import { findSuccessor } from './successor.ts';
-import { parseLsn } from '../../postgres/wal.ts';
-import type { Cluster } from './cluster.ts';
+import {
+  areSlotsCurrent,
+  isSettling,
+  isWritable,
+  withoutFlushed,
+  type Replication,
+} from './acknowledgement.ts';
 
 export type ClusterObserved = {
   readonly found: ReadonlyMap<number, Found>;
@@ -91,16 +95,6 @@ async function observeServers({ topology, spec, ha }: ClusterRound): Promise<Num
     numbers.map(async (n) => ({ n, ...(await observeServer(topology, spec, n)) })),
   );
 }
-
-/** Who follows the primary, and whom it waits for. */
-type Replication = {
-  /** The desired standbys, by number. */
-  readonly others: readonly number[];
-  readonly streaming: readonly number[];
-  /** By the file of the primary, and as it will be. */
-  readonly current: WaitedFor;
-  readonly next: WaitedFor;
-};
 
 async function observeReplication(
   { cluster, ha }: ClusterRound,
@@ -225,76 +219,4 @@ function rulesFor(
     silentMs: isAlone ? seen.silentMs : null,
     server: seen.server === null ? null : { ...seen.server, start: 'current', placed: true },
   };
-}
-
-/** Whether the primary has a slot for each standby, and no others. */
-function areSlotsCurrent(
-  instances: readonly InstanceSeen[],
-  others: readonly number[],
-  followers: Followers | null,
-): boolean {
-  if (followers === null) return true;
-  // The slot of one that is to be made comes with it.
-  const made = instances
-    .filter(({ n, data }) => others.includes(n) && data !== 'absent')
-    .map(({ n }) => memberName(n));
-  return isWithin(made, followers.slots) && isWithin(followers.slots, others.map(memberName));
-}
-
-function isSettling({ next, streaming }: Replication): boolean {
-  return next.before.length > 0 && next.now.members.every((n) => streaming.includes(n));
-}
-
-/**
- * Whether clients can write. A primary that has missed a heartbeat counts as slow until it hangs:
- * on a busy machine the status of a service must not change with every pause.
- *
- * @param own the primary
- */
-export function isWritable(
-  own: InstanceSeen | undefined,
-  gateway: Pick<GatewaySeen, 'running'>,
-  followers: Followers | null,
-  { streaming, current: { now } }: Pick<Replication, 'streaming' | 'current'>,
-): boolean {
-  return (
-    own?.server?.phase === 'ready' &&
-    own.data === 'primary' &&
-    !hangs(own) &&
-    gateway.running &&
-    (followers === null || streaming.filter((n) => now.members.includes(n)).length >= now.count)
-  );
-}
-
-function isWithin(some: readonly string[], all: readonly string[]): boolean {
-  return some.every((name) => all.includes(name));
-}
-
-// The standbys that the primary of a cluster waits for before it acknowledges a write.
-
-/**
- * Writes acknowledged before a quorum was in force are on all of its standbys once these have what
- * the primary had written by then. From then on no other standby is needed to be certain of them.
- *
- * @param key of the primary
- */
-function withoutFlushed(
-  cluster: Cluster,
-  key: string,
-  next: WaitedFor,
-  { flushed, end, setting, attentive }: Followers,
-): WaitedFor {
-  const mark = cluster.writtenUnder?.key === key ? cluster.writtenUnder : null;
-  if (next.before.length === 0 || setting !== quorumSetting(next.now)) {
-    cluster.writtenUnder = null;
-    return next;
-  }
-  if (mark?.setting !== setting) {
-    if (attentive) cluster.writtenUnder = { key, setting, end: parseLsn(end) };
-    return next;
-  }
-  const haveAll = next.now.members.every(
-    (n) => parseLsn(flushed[memberName(n)] ?? '0/0') >= mark.end,
-  );
-  return haveAll ? { now: next.now, before: [] } : next;
 }

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { join } from 'node:path';
 import { NotYet } from '../../../not-yet.ts';
-import { memberName, isFollower } from '../../postgres/replication.ts';
+import { memberName } from '../../postgres/replication.ts';
 import { findServer } from '../../postgres/server.ts';
 import { endOfWal, newestTimeline, parseLsn } from '../../postgres/wal.ts';
 import { NOWHERE } from '../../proxy/gateway.ts';
@@ -10,14 +10,19 @@ import { holdPooler, stopPooler } from '../../proxy/pooler.ts';
 import { routeGateway, launchGateway, stopGateway, writeGatewayFiles } from '../gateways.ts';
 import { followersOf } from '../replication-state.ts';
 import { stopInstance, startServer, stopIfRunning } from '../start-stop.ts';
-import { awaitFailoverSlots, keptSlots, settleFailoverSlots } from './failover-slots.ts';
+import {
+  awaitFailoverSlots,
+  keptSlots,
+  sayOfSlots,
+  settleFailoverSlots,
+} from './failover-slots.ts';
+import { removeServerState } from './former-primary.ts';
 import { acceptWrites } from './failover.ts';
 import { recordPrimary, keyOf, pathsOf, portOf, type ClusterRound, foundAt } from './round.ts';
 import { archiveLeftovers } from '../../backup/recovery.ts';
 import { writeOwned } from '../../backup/take.ts';
 import type { InstancePaths } from '../../host/layout.ts';
 import type { Machine } from '../../host/machine-record.ts';
-import { listEntries, removeEntry } from '../../../../lib/untrusted-files.ts';
 import { ownerOf } from '../../host/users.ts';
 import { withSuperuserSession } from '../../postgres/superuser.ts';
 import type { Found } from '../executor.ts';
@@ -45,52 +50,29 @@ const SWITCHOVER_LAG_BYTES = 16n * 1024n * 1024n;
  */
 export async function switchOver(round: ClusterRound, to: number, why: string): Promise<string> {
   const { topology, ha } = round;
-  const { machine, executor, poolers } = topology;
+  const { machine, executor, monitor, poolers } = topology;
   const { id } = round.cluster;
-  const paths = pathsOf(round, ha.primary);
+  const [from, paths] = [keyOf(round, ha.primary), pathsOf(round, ha.primary)];
   const server = await findServer(paths);
   if (server === null) throw new NotYet('the primary does not run');
   await refuseLagging(round, to);
-  await awaitFailoverSlots(round, to);
+  await awaitFailoverSlots(monitor, from, keyOf(round, to));
   await checkpointAt(paths, server.port ?? portOf(ha, ha.primary));
   // Its clients wait until it is routed to the primary.
   await holdPooler(poolers, machine.layout.service(id));
   const begun = performance.now();
   await routeGateway(topology, id, NOWHERE);
-  const lagging = await settleFailoverSlots(round, to);
-  await stopInstance(executor, keyOf(round, ha.primary), paths, server, 'fast');
+  const lagging = await settleFailoverSlots(monitor, from, keyOf(round, to));
+  await stopInstance(executor, from, paths, server, 'fast');
   await caughtUp(round, to);
   await recordPrimary(round, to);
   await acceptWrites(round, to);
   const pauseMs = Math.round(performance.now() - begun);
   // Nothing was written that the new primary does not have: the old one can follow it as it is.
   const slots = await makeStandby(machine, paths);
-  const kept = await keptSlots(topology, keyOf(round, to)).catch(() => []);
+  const kept = await keptSlots(monitor, keyOf(round, to)).catch(() => []);
   const said = sayOfSlots(slots, kept, lagging);
   return [`${why}; writes paused for ${pauseMs} ms, nothing was lost`, ...said].join('; ');
-}
-
-/**
- * @param slots those of users on the former primary
- * @param kept those of the new primary
- * @param lagging those whose last position it may not have
- */
-export function sayOfSlots(
-  slots: readonly string[],
-  kept: readonly string[],
-  lagging: readonly string[],
-): string[] {
-  const removed = slots.filter((name) => !kept.includes(name));
-  const repeating = lagging.filter((name) => kept.includes(name));
-  return [
-    ...(removed.length === 0
-      ? []
-      : ['replication slots, which the new primary has not, were removed: ' + removed.join(', ')]),
-    ...(kept.length === 0 ? [] : [`failover slots go on: ${kept.join(', ')}`]),
-    ...(repeating.length === 0
-      ? []
-      : [`consumers that keep no position may get changes twice: ${repeating.join(', ')}`]),
-  ];
 }
 
 /** Writes wait for as long as it takes the standby to receive what it lacks. @throws NotYet */
@@ -128,14 +110,6 @@ async function caughtUp(round: ClusterRound, to: number): Promise<void> {
 // (docs/decisions/0090-state-of-a-former-primary.md).
 
 /**
- * Directories with such state: replication slots at their old positions, which would deliver
- * changes twice and keep WAL, statistics, those of statements too, and exported snapshots.
- */
-const OF_ONE_SERVER = ['pg_replslot', 'pg_stat', 'pg_snapshots'] as const;
-/** PostgreSQL takes no other characters ([PG] 26.2.6). */
-const SLOT_NAME = /^[a-z0-9_]{1,63}$/;
-
-/**
  * Makes the data of a primary that was shut down those of a standby. The new primary has all of its
  * WAL. An interruption is repaired by another copy: without the last file, it is no standby.
  *
@@ -149,17 +123,6 @@ async function makeStandby(machine: Machine, paths: InstancePaths): Promise<stri
   await writeOwned(owner, join(paths.data, 'postgresql.auto.conf'), '');
   await writeOwned(owner, join(paths.data, 'standby.signal'), '');
   return slots;
-}
-
-/** @returns the slots of users that it had */
-export async function removeServerState({ data }: Pick<InstancePaths, 'data'>): Promise<string[]> {
-  const slots = (await listEntries(join(data, 'pg_replslot'))).filter(
-    (name) => SLOT_NAME.test(name) && !isFollower(name),
-  );
-  for (const directory of OF_ONE_SERVER)
-    for (const name of await listEntries(join(data, directory)))
-      await removeEntry(join(data, directory, name));
-  return slots.toSorted();
 }
 
 // A checkpoint before a shutdown writes most of what the shutdown would, while the primary still

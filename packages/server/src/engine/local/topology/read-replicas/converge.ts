@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { BeginStep, Verdict } from '../../../engine.ts';
 import { type Topology, listenerFor } from '../context.ts';
 import { decideSet, setStepName, type SetStep } from '../decide-set.ts';
-import { endingOf, finishRound, type Decided, isEnding } from '../driver.ts';
+import { finishRound, type Decided } from '../driver.ts';
 import { gatewayPaths, allowNetworks, startGateway, stopGateway } from '../gateways.ts';
 import {
   tidyReplicated,
@@ -35,7 +35,7 @@ import { sessionsOf } from '../../proxy/gateway.ts';
 import { holdPooler, stopPooler, reloadPooler } from '../../proxy/pooler.ts';
 import { startServer, stopIfRunning } from '../start-stop.ts';
 import { parseLsn } from '../../postgres/wal.ts';
-import type { Step } from '../decide.ts';
+import { type Step, endingOf, isEnding } from '../decide.ts';
 import { askReplay } from '../replication-state.ts';
 import { eligibleNodes } from './judge.ts';
 import { noneOf } from '../../../../lib/processes.ts';

@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { instancePaths } from '../../host/layout.ts';
-import type { NodeKnown, SetState } from './set-state.ts';
+import type { SetState } from './set-state.ts';
+import type { NodeKnown } from './lag.ts';
 import { judge } from './judge.ts';
 
 let directory: string;

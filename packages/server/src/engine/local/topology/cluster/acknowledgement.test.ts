@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { HANGS_AFTER_MS, type InstanceSeen } from '../decide-ha.ts';
 import { DEAD, seen } from '../decide-ha.testing.ts';
 import { WAITS_FOR_NOBODY } from '../../postgres/replication.ts';
-import { isWritable } from './observe.ts';
+import { isWritable } from './acknowledgement.ts';
 
 const server = { phase: 'ready', size: 'current', port: 20001, placed: true } as const;
 

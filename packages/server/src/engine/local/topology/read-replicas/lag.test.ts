@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isWithin, lagOf, remember, type Position } from './set-state.ts';
+import { isWithin, lagOf, remember, type Position } from './lag.ts';
 
 /** The primary's log grew by 100 bytes a second, and by nothing in the last one. */
 const POSITIONS: Position[] = [

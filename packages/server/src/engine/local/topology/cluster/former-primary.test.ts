@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { removeServerState } from './switchover.ts';
+import { removeServerState } from './former-primary.ts';
 
 test('nothing of a former primary comes back that is in no WAL: slots, statistics, snapshots', async () => {
   const data = await mkdtemp(join(tmpdir(), 'hdk-'));
