@@ -1,9 +1,7 @@
 /** The settings of the recovery of a fork, a restored backup or a copy ([PG] 26.3). */
 import { relative } from 'node:path';
 import { quoted } from '../../../domain/postgres/settings.ts';
-
-/** Where a server has its data and its archive. */
-type Parent = { readonly data: string; readonly archive: string };
+import type { ServerFiles } from '../postgres/server-files.ts';
 
 /**
  * Rolls forward from the parent's archive, then from the WAL it has not archived yet. A file that
@@ -13,7 +11,7 @@ type Parent = { readonly data: string; readonly archive: string };
  * @param data the data directory that rolls forward; commands run in it, and relative paths need
  *   no quoting
  */
-export function recoveryConf(parent: Parent, data: string): string {
+export function recoveryConf(parent: Pick<ServerFiles, 'data' | 'archive'>, data: string): string {
   const archived = `"${relative(data, parent.archive)}/%f"`;
   // A copy of a repository has only the archive that was fetched into it.
   if (parent.data === data) return recoverySettings(`cp ${archived} "%p"`);

@@ -1,8 +1,5 @@
 import { expect, test } from 'vitest';
-import { judgeBackup } from './base-backup.ts';
 import { decideCopy, type CopySeen } from './decide.ts';
-import { databaseSql, serviceSql } from './converge.ts';
-import { inOneLine } from '../postgres/single-user.ts';
 
 const PREPARED: CopySeen = {
   isService: false,
@@ -48,30 +45,4 @@ test('data of a service is neither copied to nor replaced', () => {
   expect(kindOf({ ...FOLLOWING, directory: 'foreign' })).toBe('refuse');
   expect(kindOf({ ...PREPARED, directory: 'absent' })).toBe('refuse');
   expect(kindOf({ ...FOLLOWING, mayConnect: false })).toBe('refuse');
-});
-
-test('the output of a base backup says how far it is, and why it has ended', () => {
-  const progress = '  1024/4096 kB (25%), 0/1 tablespace (…/data.new/base/1)\n';
-  expect(judgeBackup(true, progress)).toEqual({
-    kind: 'running',
-    doneBytes: 1_048_576,
-    totalBytes: 4_194_304,
-  });
-  expect(judgeBackup(true, '')).toMatchObject({ kind: 'running', totalBytes: 0 });
-  const completed = 'pg_basebackup: base backup completed\n';
-  expect(judgeBackup(false, `${progress}${completed}`)).toEqual({ kind: 'done', bytes: 1_048_576 });
-  expect(judgeBackup(false, progress)).toMatchObject({ reason: 'it was interrupted' });
-  // A text of the server does not complete it.
-  const error = 'pg_basebackup: error: could not connect: FATAL: no';
-  expect(judgeBackup(false, `${completed}${error}\n${progress}`)).toEqual({
-    kind: 'failed',
-    reason: 'could not connect: FATAL: no',
-  });
-});
-
-test('single-user mode gets each statement in a line', () => {
-  for (const line of [...serviceSql(), ...databaseSql()])
-    expect(inOneLine(line)).toMatch(
-      /^(do|select|create|insert|delete|alter|grant|revoke|update) \S/i,
-    );
 });

@@ -2,8 +2,9 @@
 import { readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { problemOfPath } from '../../../lib/path-characters.ts';
+import type { ServerFiles } from '../postgres/server-files.ts';
 
-export type InstancePaths = {
+export type InstancePaths = ServerFiles & {
   /**
    * Everything of the instance; made under another name and renamed, so that it is there whole or
    * not at all.
@@ -11,12 +12,6 @@ export type InstancePaths = {
   root: string;
   /** Our marker: a directory without it is not ours and never touched. */
   marker: string;
-  data: string;
-  config: string;
-  socket: string;
-  logs: string;
-  /** WAL files that PostgreSQL has archived. */
-  archive: string;
   /** One directory for each snapshot. */
   snapshots: string;
   /** The pid of what was started: the server, or `unshare` around it. */

@@ -20,7 +20,8 @@ import type { Monitored } from './monitor.ts';
 import { loginGuardStatements, ROLE_PARAMETER, CONNECTION_PARAMETER } from './login-guard.ts';
 import { ownExtensionStatements } from '../../../domain/postgres/own-extension.ts';
 import { CREATE_SLOTS_ROLE, IS_SLOTS_ROLE_CURRENT } from './slots-role.ts';
-import { type SocketPlace, withSuperuserSession } from './superuser.ts';
+import { withSuperuserSession } from './superuser.ts';
+import type { SocketPlace } from './server-files.ts';
 import { entryExists, listEntries, readBytes } from '../../../lib/untrusted-files.ts';
 
 /** A server, and how to reach it. */

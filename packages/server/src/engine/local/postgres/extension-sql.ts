@@ -13,7 +13,8 @@ import { Refused } from '../../not-yet.ts';
 import type { ControlFile } from './control-file.ts';
 import { LIBRARIES } from '../../../domain/postgres/extension-rules.ts';
 import { ownExtensionStatements } from '../../../domain/postgres/own-extension.ts';
-import { type SocketPlace, withSuperuserSession } from './superuser.ts';
+import { withSuperuserSession } from './superuser.ts';
+import type { SocketPlace } from './server-files.ts';
 
 /** A server, and how to reach it. */
 type At = {

@@ -4,7 +4,6 @@ import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { instancePaths } from '../host/layout.ts';
 import { createMonitor, type ServerProcesses } from './monitor.ts';
 
 const PORT = 5432;
@@ -52,7 +51,7 @@ function serve(socket: Socket, allowed: () => Promise<unknown>, statements: stri
 
 test('statements and heartbeats of a busy connection wait for each other, in order, without a warning', async () => {
   const top = await realpath(await mkdtemp(join(tmpdir(), 'howdah-monitor-')));
-  const paths = { ...instancePaths(top), socket: top };
+  const paths = { socket: top };
   const statements: string[] = [];
   const gate = new EventEmitter();
   const opened = once(gate, 'open');
@@ -101,7 +100,7 @@ test('a pause of the control plane is no silence of a server', async () => {
   try {
     await once(server.listen(join(top, `.s.PGSQL.${PORT}`)), 'listening');
     const paused = once(answered, 'paused');
-    const paths = { ...instancePaths(top), socket: top };
+    const paths = { socket: top };
     await monitor.connect('one', paths, PORT, { everyMs: 1, deadlineMs });
     await paused;
     const before = statements.length;
@@ -123,7 +122,7 @@ test('a server that does not answer is reported', async () => {
   const monitor = createMonitor((id) => reported.push(id), PROCESSES);
   try {
     await once(server.listen(join(top, `.s.PGSQL.${PORT}`)), 'listening');
-    const paths = { ...instancePaths(top), socket: top };
+    const paths = { socket: top };
     await monitor.connect('one', paths, PORT, { everyMs: 1, deadlineMs: 50 });
     await expect.poll(() => reported).toEqual(['one']);
     expect(monitor.silentMs('one')).toBeGreaterThanOrEqual(50);
@@ -145,7 +144,7 @@ test('the death of a server is reported at once, and the end of its watch is not
   const monitor = createMonitor((id) => reported.push(id), PROCESSES);
   try {
     await once(server.listen(join(top, `.s.PGSQL.${PORT}`)), 'listening');
-    const paths = { ...instancePaths(top), socket: top };
+    const paths = { socket: top };
     // No heartbeat finds it: only the end of the session shows the death.
     const heartbeat = { everyMs: 3_600_000, deadlineMs: 60_000 };
     await monitor.connect('dies', paths, PORT, heartbeat);

@@ -6,7 +6,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type QueryResult, type QueryResultRow } from 'pg';
 import { inTime, startPatience, type Patience } from '../../../lib/patience.ts';
-import { monitorConfig, type SocketPlace } from './superuser.ts';
+import { monitorConfig } from './superuser.ts';
+import type { SocketPlace } from './server-files.ts';
 
 /** How often a server is asked, and after how long without an answer it is reported. */
 export type Heartbeat = { everyMs: number; deadlineMs: number };

@@ -3,9 +3,7 @@
  */
 import { join } from 'node:path';
 import { readTextIfSafe } from '../../../lib/untrusted-files.ts';
-
-/** The data directory of a server. */
-export type DataPlace = { readonly data: string };
+import type { DataPlace } from './server-files.ts';
 
 /** Where a running server is in its life, from its own pid file. */
 export type Phase = 'starting' | 'ready' | 'stopping';

@@ -22,7 +22,8 @@ import { beginReading, runStatement } from '../../statements/run.ts';
 import { untrustedSocket } from '../../../lib/untrusted-socket.ts';
 import { type Monitored, NoAnswer } from './monitor.ts';
 import { MAINTENANCE_DATABASE } from './roles.ts';
-import { type SocketPlace, withSuperuserSession } from './superuser.ts';
+import { withSuperuserSession } from './superuser.ts';
+import type { SocketPlace } from './server-files.ts';
 
 export function createReader(monitor: Monitored) {
   const open = new Set<Client>();

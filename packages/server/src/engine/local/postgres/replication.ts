@@ -2,7 +2,7 @@
  * The replication settings of members and nodes: the primary to follow, and the standbys that a
  * primary waits for.
  */
-import type { InstancePaths } from '../host/layout.ts';
+import type { SocketPlace } from './server-files.ts';
 import { conninfoValue, quoted } from '../../../domain/postgres/settings.ts';
 import { CONTROL_ROLE, MAINTENANCE_DATABASE, SLOTS_ROLE } from './roles.ts';
 
@@ -40,7 +40,7 @@ export const WAITS_FOR_NOBODY: WaitedFor = { now: NOBODY, before: [] };
 
 /** A primary, and how it is followed. */
 export type UpstreamServer = {
-  readonly paths: InstancePaths;
+  readonly paths: SocketPlace;
   readonly port: number;
   /** Whether the standby also synchronises the failover slots of the primary. */
   readonly withSlots?: boolean;

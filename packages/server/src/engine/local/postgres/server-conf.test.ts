@@ -1,10 +1,14 @@
 import { SERVICE_SIZES } from '@howdah/contract';
 import { expect, test } from 'vitest';
 import { filesWhileProvisioning, serverConf, type ServerInput } from './server-conf.ts';
-import { instancePaths } from '../host/layout.ts';
 
 const input: ServerInput = {
-  paths: instancePaths("/srv/it's here"),
+  paths: {
+    config: "/srv/it's here/config",
+    socket: "/srv/it's here/run",
+    logs: "/srv/it's here/logs",
+    archive: "/srv/it's here/archive",
+  },
   installation: { major: 17, readOnly: { path: null } },
   extensions: [],
   size: SERVICE_SIZES[0],

@@ -4,7 +4,7 @@
  * (pg_ident.conf).
  */
 import type { SetPurpose, Size } from '@howdah/contract';
-import type { InstancePaths } from '../host/layout.ts';
+import type { ServerFiles } from './server-files.ts';
 import { quoted, serverSettings } from '../../../domain/postgres/settings.ts';
 import { COPY_ROLE } from '../../moves.ts';
 import { POOLER_ROLE } from '../../pooler/lookup.ts';
@@ -25,7 +25,7 @@ export const QUOTA_FILE = 'quota.conf';
 export const REPLICATION_FILE = 'replication.conf';
 
 export type ServerInput = {
-  paths: InstancePaths;
+  paths: Pick<ServerFiles, 'config' | 'socket' | 'logs' | 'archive'>;
   installation: {
     readonly major: number;
     /** The module that makes sessions read-only, if there is one. */

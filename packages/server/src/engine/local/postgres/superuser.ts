@@ -12,6 +12,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type ClientConfig } from 'pg';
 import { CONTROL_ROLE, MAINTENANCE_DATABASE } from './roles.ts';
 import { startupOptions } from '../../startup-options.ts';
+import type { SocketPlace } from './server-files.ts';
 import { untrustedSocket } from '../../../lib/untrusted-socket.ts';
 
 /**
@@ -24,9 +25,6 @@ export const ANSWER_DEADLINE_MS = 20_000;
 const STATEMENT_LIMIT_MS = 5000;
 /** How long a session may take to end in order, which is too long only for a server that hangs. */
 const CLOSE_DEADLINE_MS = 20_000;
-
-/** The directory of the Unix socket of a server. */
-export type SocketPlace = { readonly socket: string };
 
 export type Where = {
   server: SocketPlace;

@@ -2,11 +2,11 @@
  * Names of WAL files, and the order in which they follow each other across timelines.
  */
 import { join } from 'node:path';
-import type { InstancePaths } from '../host/layout.ts';
-import type { Owner } from '../host/users.ts';
+import type { ServerFiles } from './server-files.ts';
 import { isErrno, noneOf } from '../../../lib/processes.ts';
 import {
   copyInto,
+  type FileOwner,
   listEntries,
   missingOrUnsafe,
   openFile,
@@ -14,12 +14,15 @@ import {
 } from '../../../lib/untrusted-files.ts';
 import { parseLsn, walFileName } from './wal.ts';
 
+/** Where the WAL of a server is. */
+type WalPlaces = Pick<ServerFiles, 'data' | 'archive'>;
+
 /**
  * Copies WAL files of a running server into the data directory of its clone, from one to another.
  */
 export async function copyWalFiles(
-  owner: Owner | null,
-  paths: InstancePaths,
+  owner: FileOwner | null,
+  paths: WalPlaces,
   first: string,
   last: string,
   target: string,
@@ -32,8 +35,8 @@ export async function copyWalFiles(
 
 /** A WAL file that is still in place, or has been archived meanwhile. */
 async function copyWal(
-  owner: Owner | null,
-  paths: InstancePaths,
+  owner: FileOwner | null,
+  paths: WalPlaces,
   wal: string,
   target: string,
 ): Promise<void> {
@@ -82,7 +85,7 @@ export const WAL_FILE_BYTES = 16 * 1024 ** 2;
 type History = { timeline: string; nextBegins: string }[];
 
 /** The history file of the newest timeline; a service that never failed over has none. */
-export async function timelineHistory(paths: InstancePaths, newest: string): Promise<History> {
+export async function timelineHistory(paths: WalPlaces, newest: string): Promise<History> {
   const name = `${newest.slice(0, 8)}.history`;
   const text =
     readTextIfSafe(join(paths.archive, name)) ??

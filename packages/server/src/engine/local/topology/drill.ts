@@ -10,7 +10,8 @@ import { Client } from 'pg';
 import { scramVerifier } from '../../../lib/scram.ts';
 import type { Endpoint } from '../../spec.ts';
 import { MAINTENANCE_DATABASE, PROBE_ROLE } from '../postgres/roles.ts';
-import { type SocketPlace, withSuperuserSession } from '../postgres/superuser.ts';
+import { withSuperuserSession } from '../postgres/superuser.ts';
+import type { SocketPlace } from '../postgres/server-files.ts';
 
 export type Rehearsal = {
   /** Where a member's server is found; asked before and after. */

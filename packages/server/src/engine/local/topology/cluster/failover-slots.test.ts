@@ -1,6 +1,5 @@
 /** Which slots go on when the primary changes, and what makes their consumers wait. */
 import { expect, test } from 'vitest';
-import { instancePaths } from '../../host/layout.ts';
 import {
   nextSlotsAhead,
   NOBODY,
@@ -44,7 +43,7 @@ test('a primary has the slots that consumers wait for in its file, and they are 
 });
 
 test('a standby of an older PostgreSQL has none of the settings, which it does not know', () => {
-  const upstream = { paths: instancePaths('/srv/a'), port: 20_001 };
+  const upstream = { paths: { socket: '/srv/a/run' }, port: 20_001 };
   const confOf = (withSlots: boolean) =>
     replicationConf('member_1', { ...upstream, withSlots }, WAITS_FOR_NOBODY);
   expect(confOf(true)).toContain(

@@ -5,7 +5,7 @@
  */
 import { join } from 'node:path';
 import { listEntries, removeEntry } from '../../../../lib/untrusted-files.ts';
-import type { DataPlace } from '../../postgres/postmaster-file.ts';
+import type { DataPlace } from '../../postgres/server-files.ts';
 import { isFollower } from '../../postgres/replication.ts';
 
 /**
