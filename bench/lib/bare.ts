@@ -13,7 +13,7 @@ import { Client } from 'pg';
 import { removeTree } from '../../packages/server/src/engine/local/host/clone.ts';
 import { configFiles } from '../../packages/server/src/engine/local/postgres/files.ts';
 import { configUsersOf, ownerOf } from '../../packages/server/src/engine/local/host/users.ts';
-import { writeSystemIdentifier } from '../../packages/server/src/engine/local/postgres/identity.ts';
+import { writeSystemIdentifier } from '../../packages/server/src/engine/postgres/data/identity.ts';
 import {
   installationFor,
   type Installation,

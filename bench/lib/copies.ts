@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { Client } from 'pg';
 import { writeRateLimit } from '../../packages/server/src/engine/local/host/groups.ts';
 import { budgetOf, restingRate } from '../../packages/server/src/engine/local/host/share-out.ts';
-import { nextWalFile } from '../../packages/server/src/engine/local/postgres/wal-files.ts';
+import { nextWalFile } from '../../packages/server/src/engine/postgres/data/wal-files.ts';
 import { exists } from '../../packages/server/src/lib/processes.ts';
 import {
   connectBare,

@@ -1,8 +1,8 @@
 /** Services that are restored with pgBackRest by hand, one after the other. */
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { forkRecoveryConf } from '../../packages/server/src/engine/local/backup/recovery-conf.ts';
-import { isWalFile } from '../../packages/server/src/engine/local/postgres/wal-files.ts';
+import { forkRecoveryConf } from '../../packages/server/src/engine/postgres/recovery-conf.ts';
+import { isWalFile } from '../../packages/server/src/engine/postgres/data/wal-files.ts';
 import { listBackups } from '../../packages/server/src/engine/local/repository/stanza.ts';
 import { repositoryOptions } from '../../packages/server/src/repository/options.ts';
 import type { PgBackRest, Repository } from '../../packages/server/src/repository/repository.ts';

@@ -150,6 +150,21 @@ export const LAYERS: readonly Layer[] = [
     imports: ['contract', 'engine/statements'],
   },
   {
+    name: 'engine/postgres',
+    holds:
+      'PostgreSQL, whatever runs it: sessions, roles, settings, WAL, replication, decisions; ' +
+      'knows no machine',
+    path: `^${SERVER}/engine/postgres/`,
+    imports: [
+      'contract',
+      'lib',
+      'engine interface',
+      'domain',
+      'engine/statements',
+      'engine/pooler',
+    ],
+  },
+  {
     name: 'engine/local/admin',
     holds: 'doctor, audit, backup of the control plane: commands that work without it',
     path: `^${SERVER}/engine/local/admin/`,
@@ -162,6 +177,7 @@ export const LAYERS: readonly Layer[] = [
       'domain',
       'store',
       'installation',
+      'engine/postgres',
       'engine/local',
     ],
   },
@@ -178,6 +194,7 @@ export const LAYERS: readonly Layer[] = [
       'domain',
       'engine/statements',
       'engine/pooler',
+      'engine/postgres',
     ],
   },
   {
@@ -198,6 +215,7 @@ export const LAYERS: readonly Layer[] = [
       'domain',
       'engine/statements',
       'engine/pooler',
+      'engine/postgres',
     ],
   },
   {

@@ -35,7 +35,7 @@ export const AREAS: readonly Area[] = [
   {
     title: 'Operation steps',
     files:
-      /^packages\/server\/src\/(engine\/local\/topology\/(decide|plan)|reconcile\/|services\/|engine\/local\/remove)/,
+      /^packages\/server\/src\/(engine\/postgres\/decisions\/(decide|plan)|reconcile\/|services\/|engine\/local\/remove)/,
     calls: /^(startStep|timed)$/,
     properties: /^(step|why|name|detail)$/,
     names: /^(STEP_NAME|DRILL_STEP|haStepName|setStepName|stepName)$/,

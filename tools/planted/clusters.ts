@@ -2,6 +2,7 @@
 import type { Plant } from './plant.ts';
 
 const LOCAL = 'packages/server/src/engine/local';
+const POSTGRES = 'packages/server/src/engine/postgres';
 const TOPOLOGY = `${LOCAL}/topology`;
 
 export const CLUSTER_PLANTS: readonly Plant[] = [
@@ -24,12 +25,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'a former primary that comes back is not stopped',
     edits: [
       {
-        file: `${TOPOLOGY}/decide-ha.ts`,
+        file: `${POSTGRES}/decisions/decide-ha.ts`,
         from: "others.find(({ data, server }) => data === 'primary' && server !== null)",
         to: "others.find(({ data, server }) => data === 'primary' && server === null)",
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-ha.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/decisions/decide-ha.test.ts` }] },
   },
   {
     name: 'no-quorum-check',
@@ -37,12 +38,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'a standby takes over although it may lack an acknowledged write',
     edits: [
       {
-        file: `${TOPOLOGY}/failover.ts`,
+        file: `${POSTGRES}/decisions/failover.ts`,
         from: 'quorum.members.length - quorum.count + 1',
         to: 'quorum.members.length - quorum.count',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/failover.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/decisions/failover.test.ts` }] },
   },
   {
     name: 'no-check',
@@ -50,12 +51,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'any standby takes over, whatever WAL it lacks',
     edits: [
       {
-        file: `${TOPOLOGY}/failover.ts`,
+        file: `${POSTGRES}/decisions/failover.ts`,
         from: '  if (sync > 0) {\n',
         to: '  if (sync > candidates.length) {\n',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/failover.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/decisions/failover.test.ts` }] },
   },
   {
     name: 'wrong-standby',
@@ -63,12 +64,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'the standby with the least WAL takes over',
     edits: [
       {
-        file: `${TOPOLOGY}/failover.ts`,
+        file: `${POSTGRES}/decisions/failover.ts`,
         from: 'Number(b.received - a.received)',
         to: 'Number(a.received - b.received)',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/failover.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/decisions/failover.test.ts` }] },
   },
   {
     name: 'unlimited-loss',
@@ -76,12 +77,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'an asynchronous standby takes over however far it is behind',
     edits: [
       {
-        file: `${TOPOLOGY}/failover.ts`,
+        file: `${POSTGRES}/decisions/failover.ts`,
         from: 'if (lostBytes > BigInt(maxLostBytes))',
         to: 'if (lostBytes < BigInt(maxLostBytes) && maxLostBytes < 0)',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/failover.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/decisions/failover.test.ts` }] },
   },
   {
     name: 'deaf',
@@ -89,12 +90,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'the death of a server, or its silence, is found in the next round only',
     edits: [
       {
-        file: `${LOCAL}/postgres/monitor.ts`,
+        file: `${POSTGRES}/sessions/monitor.ts`,
         from: '?.client !== client) return;\n    drop(state, id);\n    changed(id);\n',
         to: '?.client === client) drop(state, id);\n',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/postgres/monitor.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/sessions/monitor.test.ts` }] },
   },
   {
     name: 'deaf-to-hangs',
@@ -102,12 +103,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'a server that does not answer is not reported',
     edits: [
       {
-        file: `${LOCAL}/postgres/monitor.ts`,
+        file: `${POSTGRES}/sessions/monitor.ts`,
         from: 'onOver: () => {\n      beginSilence(state, id, patience);\n      changed(id);\n    },',
         to: 'onOver: () => undefined,',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/postgres/monitor.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/sessions/monitor.test.ts` }] },
   },
   {
     name: 'slow-is-dead',
@@ -115,12 +116,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'a server that is slow for a moment is killed',
     edits: [
       {
-        file: `${TOPOLOGY}/decide-ha.ts`,
+        file: `${POSTGRES}/decisions/decide-ha.ts`,
         from: 'silentMs !== null && (server.frozen || silentMs >= HANGS_AFTER_MS)',
         to: '(server.frozen || silentMs !== null)',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-ha.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/decisions/decide-ha.test.ts` }] },
   },
   {
     name: 'switchover-of-nobody',
@@ -128,12 +129,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'a requested switchover never begins',
     edits: [
       {
-        file: `${TOPOLOGY}/decide-ha.ts`,
+        file: `${POSTGRES}/decisions/decide-ha.ts`,
         from: 'if (ha.leave === primary.n) return',
         to: 'if (ha.leave === successor.n) return',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-ha.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/decisions/decide-ha.test.ts` }] },
   },
   {
     name: 'consumer-ahead',
@@ -141,12 +142,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'a consumer of a failover slot gets writes that no standby has',
     edits: [
       {
-        file: `${LOCAL}/postgres/replication.ts`,
+        file: `${POSTGRES}/replication/replication-conf.ts`,
         from: '(count > 0 ? members : streaming)',
         to: '(count > 0 ? [] : streaming)',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/cluster/failover-slots.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/replication/failover-slots.test.ts` }] },
   },
   {
     name: 'resize-without-restart',
@@ -154,12 +155,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'after a resize to less, the primary of a cluster keeps its former size',
     edits: [
       {
-        file: `${TOPOLOGY}/decide-ha.ts`,
+        file: `${POSTGRES}/decisions/decide-ha.ts`,
         from: "(size === 'larger' || (size !== 'current' && others.length === 0))",
         to: "size !== 'current' && others.length === 0",
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-ha.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/decisions/decide-ha.test.ts` }] },
   },
   {
     name: 'gateway-not-routed',
@@ -167,12 +168,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'after a failover clients still reach the former primary',
     edits: [
       {
-        file: `${TOPOLOGY}/decide-ha.ts`,
+        file: `${POSTGRES}/decisions/decide-ha.ts`,
         from: 'if (gateway.routesToPort !== port)',
         to: 'if (gateway.routesToPort === null)',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-ha.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/decisions/decide-ha.test.ts` }] },
   },
   {
     name: 'pause-leaves-members',
@@ -180,12 +181,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'a paused cluster keeps its standbys running',
     edits: [
       {
-        file: `${TOPOLOGY}/decide-ha.ts`,
+        file: `${POSTGRES}/decisions/decide-ha.ts`,
         from: ': ClusterSeen,\n): HaStep {\n  const running = [primary, ...others]',
         to: ': ClusterSeen,\n): HaStep {\n  const running = [primary, ...others.slice(1)]',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-ha.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/decisions/decide-ha.test.ts` }] },
   },
   {
     name: 'no-lag-limit',
@@ -193,12 +194,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'a node of a read replica set gets connections however far it is behind',
     edits: [
       {
-        file: `${TOPOLOGY}/read-replicas/lag.ts`,
+        file: `${POSTGRES}/replication/lag.ts`,
         from: 'bytes <= limit.bytes && seconds <= limit.seconds',
         to: 'bytes <= limit.bytes || seconds <= limit.seconds',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/read-replicas/lag.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/replication/lag.test.ts` }] },
   },
   {
     name: 'lag-not-judged',
@@ -206,7 +207,7 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'the measured lag of a node is not compared with the limit',
     edits: [
       {
-        file: `${TOPOLOGY}/read-replicas/node-rules.ts`,
+        file: `${POSTGRES}/decisions/node-rules.ts`,
         from: 'measured.lag !== null && !isWithin(measured.lag, limit)',
         to: 'measured.lag === null && !measured.streaming',
       },
@@ -219,7 +220,7 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'a node is restarted while the gateway still routes to it',
     edits: [
       {
-        file: `${TOPOLOGY}/read-replicas/node-rules.ts`,
+        file: `${POSTGRES}/decisions/node-rules.ts`,
         from: "  if (isWithheld) return no('about to be restarted');\n",
         to: '',
       },
@@ -232,12 +233,12 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'readers reach a node that accepts writes and has a past of its own',
     edits: [
       {
-        file: `${TOPOLOGY}/decide-set.ts`,
+        file: `${POSTGRES}/decisions/decide-set.ts`,
         from: "server !== null && (takesWrites || data === 'primary')",
         to: "server !== null && takesWrites && data === 'primary'",
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-set.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/decisions/decide-set.test.ts` }] },
   },
   {
     name: 'reports-without-feedback',

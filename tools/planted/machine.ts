@@ -2,7 +2,7 @@
 import type { Plant } from './plant.ts';
 
 const LOCAL = 'packages/server/src/engine/local';
-const TOPOLOGY = `${LOCAL}/topology`;
+const POSTGRES = 'packages/server/src/engine/postgres';
 
 export const MACHINE_PLANTS: readonly Plant[] = [
   {
@@ -11,12 +11,12 @@ export const MACHINE_PLANTS: readonly Plant[] = [
     effect: 'a service whose disk is not mounted is replaced by an empty one',
     edits: [
       {
-        file: `${TOPOLOGY}/decide.ts`,
+        file: `${POSTGRES}/decisions/decide.ts`,
         from: 'if (recovery !== null || !(provisioned || seen.provisioned)) return null;',
         to: 'if (recovery !== null || !seen.provisioned) return null;',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/decisions/decide.test.ts` }] },
   },
   {
     name: 'foreign-directory-taken',
@@ -24,12 +24,12 @@ export const MACHINE_PLANTS: readonly Plant[] = [
     effect: 'a directory that Howdah did not make is used as the data of a service',
     edits: [
       {
-        file: `${TOPOLOGY}/decide.ts`,
+        file: `${POSTGRES}/decisions/decide.ts`,
         from: "if (directory === 'foreign') {",
         to: "if (directory === 'foreign' && spec.provisioned) {",
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-settles.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/decisions/decide-settles.test.ts` }] },
   },
   {
     name: 'disallowed-sessions-stay',
@@ -37,12 +37,12 @@ export const MACHINE_PLANTS: readonly Plant[] = [
     effect: 'sessions of clients that a changed allow list excludes go on',
     edits: [
       {
-        file: `${TOPOLOGY}/decide.ts`,
+        file: `${POSTGRES}/decisions/decide.ts`,
         from: "  if (seen.disallowedSessions > 0) return { kind: 'endSessions' };\n",
         to: '',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/decisions/decide.test.ts` }] },
   },
   {
     name: 'pooler-not-reloaded',
@@ -50,12 +50,12 @@ export const MACHINE_PLANTS: readonly Plant[] = [
     effect: 'a pooler keeps its old limits after a resize',
     edits: [
       {
-        file: `${TOPOLOGY}/decide.ts`,
+        file: `${POSTGRES}/decisions/decide.ts`,
         from: 'if (!seen.watched || !seen.current)',
         to: 'if (!seen.watched && !seen.current)',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/decisions/decide.test.ts` }] },
   },
   {
     name: 'upgrade-of-paused',
@@ -63,12 +63,12 @@ export const MACHINE_PLANTS: readonly Plant[] = [
     effect: 'the former data of an upgraded service is used instead of the new data',
     edits: [
       {
-        file: `${TOPOLOGY}/decide.ts`,
+        file: `${POSTGRES}/decisions/decide.ts`,
         from: "if (seen.upgrade === 'made' || upgrade.undo)",
         to: "if (seen.upgrade === 'made' && upgrade.undo)",
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${TOPOLOGY}/decide-upgrade.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/decisions/decide-upgrade.test.ts` }] },
   },
   {
     name: 'vpc-on-the-machine',
@@ -183,17 +183,17 @@ export const MACHINE_PLANTS: readonly Plant[] = [
     effect: 'no other call is answered while a page of a large log is read',
     edits: [
       {
-        file: `${LOCAL}/postgres/logs.ts`,
+        file: `${POSTGRES}/logs.ts`,
         from: 'const LINES_PER_PAGE = 200_000;',
         to: 'const LINES_PER_PAGE = 200_000_000;',
       },
       {
-        file: `${LOCAL}/postgres/logs.ts`,
+        file: `${POSTGRES}/logs.ts`,
         from: 'const READ_BYTES_PER_PAGE = 16 * 1024 * 1024;',
         to: 'const READ_BYTES_PER_PAGE = 16 * 1024 * 1024 * 1024;',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${LOCAL}/postgres/logs.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${POSTGRES}/logs.test.ts` }] },
   },
   {
     name: 'restart-ends-databases',

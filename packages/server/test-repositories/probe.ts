@@ -3,7 +3,7 @@
 // engine/local/backup
 export { materialise } from '../src/engine/local/backup/fork.ts';
 export { copyWalFrom } from '../src/engine/local/backup/recovery.ts';
-export { forkRecoveryConf } from '../src/engine/local/backup/recovery-conf.ts';
+export { forkRecoveryConf } from '../src/engine/postgres/recovery-conf.ts';
 export { portOf, takeSnapshot } from '../src/engine/local/backup/take.ts';
 
 // engine/local/repository

@@ -63,7 +63,7 @@ export { findNetworks, probeNetworks } from '../src/engine/local/network/network
 
 // engine/local/postgres
 export { configFiles } from '../src/engine/local/postgres/files.ts';
-export { CONTROL_ROLE } from '../src/engine/local/postgres/roles.ts';
+export { CONTROL_ROLE } from '../src/engine/postgres/roles.ts';
 export { type Installation } from '../src/engine/local/postgres/installations.ts';
 export { copyNpmFiles } from '../src/engine/local/postgres/installations.ts';
 export { createServerMonitor } from '../src/engine/local/postgres/server-monitor.ts';
@@ -73,17 +73,17 @@ export {
   NODE,
   nodeName,
   waitedForOf,
-} from '../src/engine/local/postgres/replication.ts';
-export { allowRoleFunctions } from '../src/engine/local/postgres/contents.ts';
+} from '../src/engine/postgres/replication/replication-conf.ts';
+export { allowRoleFunctions } from '../src/engine/postgres/contents/contents.ts';
 export { findServer, portIsFree, runningServers } from '../src/engine/local/postgres/server.ts';
-export { portOfServer } from '../src/engine/local/postgres/postmaster-file.ts';
+export { portOfServer } from '../src/engine/postgres/postmaster-file.ts';
 export {
   ensureStoreRunning,
   storeConnection,
 } from '../src/engine/local/postgres/store-instance.ts';
-export { withSuperuserSession } from '../src/engine/local/postgres/superuser.ts';
+export { withSuperuserSession } from '../src/engine/postgres/sessions/superuser.ts';
 export { createTemplates, initdbArguments } from '../src/engine/local/postgres/templates.ts';
-export { isWalFile, nextWalFile } from '../src/engine/local/postgres/wal-files.ts';
+export { isWalFile, nextWalFile } from '../src/engine/postgres/data/wal-files.ts';
 
 // engine/local/proxy
 export { gatewayCapability } from '../src/engine/local/proxy/gateway.ts';

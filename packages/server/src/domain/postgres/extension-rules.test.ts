@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseControlFile } from '../../engine/local/postgres/control-file.ts';
+import { parseControlFile } from '../../engine/postgres/contents/control-file.ts';
 import { judge, needsPreload } from './extension-rules.ts';
 
 const control = (name: string, text: string) =>

@@ -15,7 +15,7 @@ import { readMarker, type Marker } from './host/marker.ts';
 import { usedBytesOf } from './host/quota.ts';
 import { UnsafeEntry } from '../../lib/untrusted-directory.ts';
 import { isFile, readTextIfSafe, statEntry } from '../../lib/untrusted-files.ts';
-import { librariesIn, portIn } from './postgres/server-conf.ts';
+import { librariesIn, portIn } from '../postgres/server-conf.ts';
 import { majorOf } from './postgres/installations.ts';
 import { findServer, portIsFree } from './postgres/server.ts';
 

@@ -5,10 +5,10 @@ import { STATEMENT_MS } from '../moved-data.ts';
 import { MoveRefused } from '../moves.ts';
 import type { InstancePaths } from './host/layout.ts';
 import type { Local } from './local.ts';
-import { MAINTENANCE_DATABASE } from './postgres/roles.ts';
+import { MAINTENANCE_DATABASE } from '../postgres/roles.ts';
 import { findServer } from './postgres/server.ts';
-import { phaseOf } from './postgres/postmaster-file.ts';
-import { ANSWER_DEADLINE_MS, withSuperuserSession } from './postgres/superuser.ts';
+import { phaseOf } from '../postgres/postmaster-file.ts';
+import { ANSWER_DEADLINE_MS, withSuperuserSession } from '../postgres/sessions/superuser.ts';
 import type { Within } from '../statements/session.ts';
 import { primaryPaths } from './topology/instances.ts';
 

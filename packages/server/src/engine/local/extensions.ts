@@ -8,17 +8,17 @@ import {
   packagesOfControlFiles,
   readControlFiles,
 } from './postgres/extension-files.ts';
-import type { ControlFile } from './postgres/control-file.ts';
+import type { ControlFile } from '../postgres/contents/control-file.ts';
 import {
   isTrustedByUs,
   judge,
   needsPreload,
   ruleOfPlugin,
 } from '../../domain/postgres/extension-rules.ts';
-import { readCreated } from './postgres/extension-sql.ts';
+import { readCreated } from '../postgres/contents/extension-sql.ts';
 import { installationOf, missingFor, type Installation } from './postgres/installations.ts';
 import { findServer } from './postgres/server.ts';
-import { phaseOf } from './postgres/postmaster-file.ts';
+import { phaseOf } from '../postgres/postmaster-file.ts';
 import { primaryPaths } from './topology/instances.ts';
 
 export function createExtensions({ machine }: Pick<Local, 'machine'>): Extensions {

@@ -40,7 +40,7 @@ import { watchFollowers } from './topology/cluster/round.ts';
 import type { Topology } from './topology/context.ts';
 import { primaryPaths, instanceNumbers } from './topology/instances.ts';
 import { placeServers } from './topology/place-servers.ts';
-import type { PlacedSpec } from './topology/placed-spec.ts';
+import type { PlacedSpec } from '../postgres/decisions/placed-spec.ts';
 import { createPlan } from './topology/plans.ts';
 import { convergeSet } from './topology/read-replicas/converge.ts';
 import { watchSets } from './topology/read-replicas/watch.ts';

@@ -25,17 +25,17 @@ import {
 import { withinTime, READER_ROLE, type Within } from '../statements/session.ts';
 import { architecture, createMoveTarget } from './copy/target.ts';
 import type { Local } from './local.ts';
-import { ANSWER_DEADLINE_MS, withSuperuserSession } from './postgres/superuser.ts';
-import { READ_ONLY_ROLES } from './postgres/login-guard.ts';
+import { ANSWER_DEADLINE_MS, withSuperuserSession } from '../postgres/sessions/superuser.ts';
+import { READ_ONLY_ROLES } from '../postgres/contents/login-guard.ts';
 import { portOf, atPrimary } from './at-primary.ts';
 import { primaryPaths } from './topology/instances.ts';
 import { POOLER_ROLE } from '../pooler/lookup.ts';
 import { memberKey } from './host/layout.ts';
-import { readShutdown } from './postgres/identity.ts';
-import { findUncopied, allowRoleFunctions } from './postgres/contents.ts';
+import { readShutdown } from '../postgres/data/identity.ts';
+import { findUncopied, allowRoleFunctions } from '../postgres/contents/contents.ts';
 import { findServer } from './postgres/server.ts';
 import { stopInstance } from './topology/start-stop.ts';
-import { isWithoutDatabase } from './postgres/catalogs.ts';
+import { isWithoutDatabase } from '../postgres/contents/catalogs.ts';
 
 export function createMoves(local: Pick<Local, 'machine' | 'topology' | 'notices'>): Moves {
   const read = oneAtATime((id: string) => readPrimary(local, id));

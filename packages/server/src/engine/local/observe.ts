@@ -6,7 +6,7 @@ import { backupWarnings } from './backup/keeper.ts';
 import { memberKey } from './host/layout.ts';
 import { quotaWarnings } from './host/quota.ts';
 import { measure } from './host/usage.ts';
-import { readLogs } from './postgres/logs.ts';
+import { readLogs } from '../postgres/logs.ts';
 import type { Local } from './local.ts';
 import { offMachine, type OffMachine } from './repository/state.ts';
 import { findServer } from './postgres/server.ts';

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { strayImages } from './admin/leftovers.ts';
 import { daemonPaths, instancePaths } from './host/layout.ts';
-import { replicationConf, WAITS_FOR_NOBODY } from './postgres/replication.ts';
+import { replicationConf, WAITS_FOR_NOBODY } from '../postgres/replication/replication-conf.ts';
 import { gatewayConfig, setGatewayConfig } from './proxy/gateway.ts';
 import { localPoolerConf } from './proxy/pooler-files.ts';
 

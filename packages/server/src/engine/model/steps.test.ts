@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { haStepName } from '../local/topology/decide-ha.ts';
-import { setStepName } from '../local/topology/decide-set.ts';
-import { STEP_NAME } from '../local/topology/decide.ts';
-import { planOf } from '../local/topology/plan.ts';
+import { haStepName } from '../postgres/decisions/decide-ha.ts';
+import { setStepName } from '../postgres/decisions/decide-set.ts';
+import { STEP_NAME } from '../postgres/decisions/decide.ts';
+import { planOf } from '../postgres/decisions/plan.ts';
 import * as step from './steps.ts';
 import { newSpec } from './subject.testing.ts';
 

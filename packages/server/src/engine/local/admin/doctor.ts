@@ -40,7 +40,7 @@ import {
   missingFor,
   type Installation,
 } from '../postgres/installations.ts';
-import { LOGIN_TRIGGERS_SINCE } from '../postgres/login-guard.ts';
+import { LOGIN_TRIGGERS_SINCE } from '../../postgres/contents/login-guard.ts';
 import { untrustedControls } from '../postgres/extension-files.ts';
 import { findLeftovers } from './leftovers.ts';
 import { dataDirectories, findSites } from './sites.ts';

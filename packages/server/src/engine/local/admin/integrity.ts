@@ -15,7 +15,7 @@ import { dataDirectories, type RegionSite } from './sites.ts';
 import { groupPaths } from '../host/groups.ts';
 import type { Site } from '../host/machine-record.ts';
 import { markerOf } from '../host/marker.ts';
-import { memberName, nodeName } from '../postgres/replication.ts';
+import { memberName, nodeName } from '../../postgres/replication/replication-conf.ts';
 import { findControl } from '../../../installation.ts';
 import { settledServices, type Expected } from '../../../store/integrity.ts';
 import { addressAt, ROUTER_HOST, trustedCidr } from '../../../lib/cidr.ts';

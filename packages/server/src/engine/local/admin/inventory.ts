@@ -6,7 +6,7 @@ import { basename, dirname, join, relative } from 'node:path';
 import { lstatSync, readdirSync } from 'node:fs';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { runningDaemons } from '../host/daemon.ts';
-import { portIn } from '../postgres/server-conf.ts';
+import { portIn } from '../../postgres/server-conf.ts';
 import { memberKey, instancePaths, type InstancePaths, type Layout } from '../host/layout.ts';
 import type { Site } from '../host/machine-record.ts';
 import { imagePaths, unfinishedMove } from '../host/image.ts';
@@ -20,7 +20,7 @@ import {
   isErrno,
   uidOf,
 } from '../../../lib/processes.ts';
-import { isFollower } from '../postgres/replication.ts';
+import { isFollower } from '../../postgres/replication/replication-conf.ts';
 import { runningServers } from '../postgres/server.ts';
 import { isFile, listEntries } from '../../../lib/untrusted-files.ts';
 import { markerOf } from '../host/marker.ts';

@@ -25,10 +25,10 @@ import {
   writeConfig,
   PLAIN_START,
 } from '../postgres/server.ts';
-import type { Where } from '../postgres/superuser.ts';
+import type { Where } from '../../postgres/sessions/superuser.ts';
 import { loadedExtensions } from '../../../domain/postgres/extension-rules.ts';
 import { materialise } from './fork.ts';
-import { recoveryConf } from './recovery-conf.ts';
+import { recoveryConf } from '../../postgres/recovery-conf.ts';
 import type { KeptSnapshot } from './snapshots.ts';
 import { writeOwned } from './take.ts';
 import { reach } from './window.ts';

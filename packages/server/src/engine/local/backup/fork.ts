@@ -4,17 +4,17 @@
 import { join } from 'node:path';
 import type { Origin } from '../../spec.ts';
 import { cloneTree } from '../host/clone.ts';
-import { readControl, writeSystemIdentifier } from '../postgres/identity.ts';
+import { readControl, writeSystemIdentifier } from '../../postgres/data/identity.ts';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/users.ts';
 import { findServer } from '../postgres/server.ts';
-import { phaseOf } from '../postgres/postmaster-file.ts';
+import { phaseOf } from '../../postgres/postmaster-file.ts';
 import { NotYet } from '../../not-yet.ts';
 import { type Snapshot, chooseSnapshot, listSnapshots } from './snapshots.ts';
 import { OF_THE_SERVER, cloneRunning, assertSpace, writeOwned } from './take.ts';
 import { copyWalFrom } from './recovery.ts';
-import { forkRecoveryConf } from './recovery-conf.ts';
+import { forkRecoveryConf } from '../../postgres/recovery-conf.ts';
 import { reach } from './window.ts';
 
 /**

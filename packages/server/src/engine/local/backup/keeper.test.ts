@@ -17,7 +17,7 @@ import { bareMachine } from '../host/bare-machine.testing.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { writeMarker } from '../host/marker.ts';
 import { createServerMonitor } from '../postgres/server-monitor.ts';
-import { commitAt, walFile } from '../postgres/wal.testing.ts';
+import { commitAt, walFile } from '../../postgres/data/wal.testing.ts';
 import { emptyState, endGaps, offMachine, writeState } from '../repository/state.ts';
 
 const DAY_MS = 86_400_000;

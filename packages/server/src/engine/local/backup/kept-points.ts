@@ -12,7 +12,7 @@ import { Check } from 'typebox/value';
 import { writeDurably } from '../../../lib/durable.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import type { InstancePaths } from '../host/layout.ts';
-import { WAL_FILE_BYTES } from '../postgres/wal-files.ts';
+import { WAL_FILE_BYTES } from '../../postgres/data/wal-files.ts';
 import type { Snapshot } from './snapshots.ts';
 
 /** How long points from before a growth stay, from the moment when WAL first gives way. */

@@ -11,7 +11,7 @@ import { removeEntry } from '../../../lib/untrusted-files.ts';
 import { noneOf } from '../../../lib/processes.ts';
 import { isKept, keptPointsNow, type KeptPoints } from './kept-points.ts';
 import { listSnapshots } from './snapshots.ts';
-import { entriesOf, isWalFile, WAL_FILE_BYTES } from '../postgres/wal-files.ts';
+import { entriesOf, isWalFile, WAL_FILE_BYTES } from '../../postgres/data/wal-files.ts';
 
 /** With less than this the metadata database may fail at any moment, in bytes. */
 const LEAST_FREE_BYTES = 64e6;

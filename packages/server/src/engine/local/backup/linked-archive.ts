@@ -6,7 +6,7 @@ import { isErrno, noneOf } from '../../../lib/processes.ts';
 import type { Owner } from '../host/users.ts';
 import { chown, mkdir, rmdir, symlink } from '../host/root-files.ts';
 import { entryExists, removeEntry } from '../../../lib/untrusted-files.ts';
-import { entriesOf, isWalFile } from '../postgres/wal-files.ts';
+import { entriesOf, isWalFile } from '../../postgres/data/wal-files.ts';
 
 const isLink = (archive: string): boolean =>
   lstatSync(archive, { throwIfNoEntry: false })?.isSymbolicLink() === true;

@@ -5,7 +5,7 @@
 import { join } from 'node:path';
 import { assertSpaceFor } from '../host/space.ts';
 import type { InstancePaths } from '../host/layout.ts';
-import { readLogs } from '../postgres/logs.ts';
+import { readLogs } from '../../postgres/logs.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/users.ts';
 import { isErrno, noneOf } from '../../../lib/processes.ts';
@@ -13,18 +13,24 @@ import { chown, mkdir } from '../host/root-files.ts';
 import { quoted } from '../../../domain/postgres/settings.ts';
 import { findServer } from '../postgres/server.ts';
 import { copyInto, entryExists, listEntries, statEntry } from '../../../lib/untrusted-files.ts';
-import { endOfRecord, endOfWal, newestTimeline, parseLsn, walFileName } from '../postgres/wal.ts';
+import {
+  endOfRecord,
+  endOfWal,
+  newestTimeline,
+  parseLsn,
+  walFileName,
+} from '../../postgres/data/wal.ts';
 import {
   isWalFile,
   nextWalFile,
   isHistory,
   entriesOf,
   holdsItsName,
-} from '../postgres/wal-files.ts';
+} from '../../postgres/data/wal-files.ts';
 import { chooseSnapshot, listSnapshots } from './snapshots.ts';
 import { writeOwned } from './take.ts';
 import { reach } from './window.ts';
-import { forkRecoveryConf } from './recovery-conf.ts';
+import { forkRecoveryConf } from '../../postgres/recovery-conf.ts';
 
 /**
  * Gives a data directory the WAL that a service has written from a file on, of whichever timeline,

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { chooseSnapshot } from './snapshots.ts';
-import { copyWalFiles, parseHistory } from '../postgres/wal-files.ts';
+import { copyWalFiles, parseHistory } from '../../postgres/data/wal-files.ts';
 import { describeBackups, missingWal, reach, reachable, type Interval } from './window.ts';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
-import { commitAt, walFile } from '../postgres/wal.testing.ts';
+import { commitAt, walFile } from '../../postgres/data/wal.testing.ts';
 
 /** A snapshot from which all is reachable up to now, or up to a missing file. */
 const from = (takenMs: number, latestMs: number, gap: string | null = null): Interval => ({

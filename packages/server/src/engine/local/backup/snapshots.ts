@@ -13,8 +13,8 @@ import type { InstancePaths } from '../host/layout.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import { mkdir, writeFile } from '../host/root-files.ts';
 import { listEntries } from '../../../lib/untrusted-files.ts';
-import { parseLsn } from '../postgres/wal.ts';
-import { isWalFile, entriesOf } from '../postgres/wal-files.ts';
+import { parseLsn } from '../../postgres/data/wal.ts';
+import { isWalFile, entriesOf } from '../../postgres/data/wal-files.ts';
 
 /** The facts of a snapshot, in a file beside its data. */
 export type Snapshot = {

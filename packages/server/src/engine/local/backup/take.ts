@@ -10,16 +10,16 @@ import { renameDurably } from '../../../lib/durable.ts';
 import { EngineUnavailable } from '../../engine.ts';
 import { cloneTree, isSubvolume, removeTree, type Exclusions } from '../host/clone.ts';
 import { assertSpaceFor, bytesBelow } from '../host/space.ts';
-import { portIn } from '../postgres/server-conf.ts';
+import { portIn } from '../../postgres/server-conf.ts';
 import { flushFileSystem } from '../host/flush.ts';
 import { keyOfPaths, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/users.ts';
 import { mkdir, readFile, writeFile } from '../host/root-files.ts';
 import { writeText } from '../../../lib/untrusted-files.ts';
-import { closeSession, openSuperuserSession } from '../postgres/superuser.ts';
-import { formatLsn, parseLsn } from '../postgres/wal.ts';
-import { copyWalFiles, WAL_FILE_BYTES } from '../postgres/wal-files.ts';
+import { closeSession, openSuperuserSession } from '../../postgres/sessions/superuser.ts';
+import { formatLsn, parseLsn } from '../../postgres/data/wal.ts';
+import { copyWalFiles, WAL_FILE_BYTES } from '../../postgres/data/wal-files.ts';
 import { type Snapshot, snapshotId } from './snapshots.ts';
 
 /**

@@ -17,14 +17,14 @@ import {
   readCatalogSizes,
   type CatalogSizes,
   type Comparison,
-} from '../postgres/catalogs.ts';
-import { checkPages } from '../postgres/checksums.ts';
-import { MAINTENANCE_DATABASE } from '../postgres/roles.ts';
+} from '../../postgres/contents/catalogs.ts';
+import { checkPages } from '../../postgres/data/checksums.ts';
+import { MAINTENANCE_DATABASE } from '../../postgres/roles.ts';
 import type { Installation } from '../postgres/installations.ts';
-import type { Monitored } from '../postgres/monitor.ts';
+import type { Monitored } from '../../postgres/sessions/monitor.ts';
 import { findServer, stopServer } from '../postgres/server.ts';
-import { withSuperuserSession, withSessionAs } from '../postgres/superuser.ts';
-import { formatLsn, lastCheckpoint, parseLsn } from '../postgres/wal.ts';
+import { withSuperuserSession, withSessionAs } from '../../postgres/sessions/superuser.ts';
+import { formatLsn, lastCheckpoint, parseLsn } from '../../postgres/data/wal.ts';
 import {
   copyPaths,
   discardCopy,

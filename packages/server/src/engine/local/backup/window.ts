@@ -7,12 +7,12 @@ import type { BackupPolicy } from '../../../config.ts';
 import type { LocalBackups } from '../../engine.ts';
 import { bytesBelow } from '../host/space.ts';
 import type { InstancePaths } from '../host/layout.ts';
-import { readLogs } from '../postgres/logs.ts';
+import { readLogs } from '../../postgres/logs.ts';
 import { isErrno } from '../../../lib/processes.ts';
 import { findServer } from '../postgres/server.ts';
 import { listEntries, readBytes, statEntry } from '../../../lib/untrusted-files.ts';
 import { UnsafeEntry } from '../../../lib/untrusted-directory.ts';
-import { lastCommitMs } from '../postgres/wal.ts';
+import { lastCommitMs } from '../../postgres/data/wal.ts';
 import {
   WAL_FILE_BYTES,
   timelineHistory,
@@ -20,7 +20,7 @@ import {
   onItsTimeline,
   walFilesIn,
   entriesOf,
-} from '../postgres/wal-files.ts';
+} from '../../postgres/data/wal-files.ts';
 import { gaveWay, keptPointsNow, readKeptPoints } from './kept-points.ts';
 import { type Snapshot, lastVerification, listSnapshots } from './snapshots.ts';
 

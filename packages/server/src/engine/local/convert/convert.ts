@@ -17,17 +17,26 @@ import type { Owner } from '../host/users.ts';
 import { rename } from '../host/root-files.ts';
 import { assertSpaceFor, bytesBelow } from '../host/space.ts';
 import { readControlFiles } from '../postgres/extension-files.ts';
-import type { ControlFile } from '../postgres/control-file.ts';
+import type { ControlFile } from '../../postgres/contents/control-file.ts';
 import { judge, extensionsOf } from '../../../domain/postgres/extension-rules.ts';
-import { createExtension } from '../postgres/extension-sql.ts';
-import { MAINTENANCE_DATABASE } from '../postgres/roles.ts';
-import { writeSystemIdentifier } from '../postgres/identity.ts';
+import { createExtension } from '../../postgres/contents/extension-sql.ts';
+import { MAINTENANCE_DATABASE } from '../../postgres/roles.ts';
+import { writeSystemIdentifier } from '../../postgres/data/identity.ts';
 import type { Installation } from '../postgres/installations.ts';
 import { makeInstanceDirectories } from '../postgres/server.ts';
-import { withSessionAs, withSuperuserSession, type Where } from '../postgres/superuser.ts';
+import {
+  withSessionAs,
+  withSuperuserSession,
+  type Where,
+} from '../../postgres/sessions/superuser.ts';
 import type { Templates } from '../postgres/templates.ts';
 import { dataOfExtensions, letCreate, restoreObjects, restoreSchemas, type Pair } from './dump.ts';
-import { beginGlobals, finishGlobals, openForDump, readGlobals } from './globals.ts';
+import {
+  beginGlobals,
+  finishGlobals,
+  openForDump,
+  readGlobals,
+} from '../../postgres/contents/globals.ts';
 import {
   COPY_PORT,
   startPrivateServer,

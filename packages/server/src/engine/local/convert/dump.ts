@@ -14,7 +14,7 @@ import { runEnclosed } from '../host/enclosed.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/users.ts';
-import { CONTROL_ROLE } from '../postgres/roles.ts';
+import { CONTROL_ROLE } from '../../postgres/roles.ts';
 import type { Installation } from '../postgres/installations.ts';
 import { writeConfig } from '../postgres/server.ts';
 import { COPY_PORT } from './private-server.ts';

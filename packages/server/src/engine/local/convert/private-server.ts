@@ -7,7 +7,7 @@ import type { Machine } from '../host/machine-record.ts';
 import { type Owner, configUsersOf } from '../host/users.ts';
 import type { ServiceSpec } from '../../spec.ts';
 import { configFiles } from '../postgres/files.ts';
-import { CONTROL_ROLE } from '../postgres/roles.ts';
+import { CONTROL_ROLE } from '../../postgres/roles.ts';
 import type { Installation } from '../postgres/installations.ts';
 import {
   findServer,

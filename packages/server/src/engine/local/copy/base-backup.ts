@@ -25,7 +25,7 @@ import { chown, rm } from '../host/root-files.ts';
 import { encloseServer } from '../host/sandbox.ts';
 import { presentOf, type Installation } from '../postgres/installations.ts';
 import type { CopySpec } from './place.ts';
-import type { BackupSeen } from './decide.ts';
+import type { BackupSeen } from '../../postgres/decisions/decide-copy.ts';
 
 const PROGRAM = 'pg_basebackup';
 /** The last line of one that has succeeded. */

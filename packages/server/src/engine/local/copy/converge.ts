@@ -6,7 +6,7 @@ import { type BeginStep, type Seen, type Verdict, EngineUnavailable } from '../.
 import { COPY_APPLICATION, MOVE_ROLES, OPERATOR_ROLES } from '../../moves.ts';
 import { removeTree } from '../host/clone.ts';
 import { currentBoot, writeMarker, readMarker } from '../host/marker.ts';
-import { pruneLogs } from '../postgres/logs.ts';
+import { pruneLogs } from '../../postgres/logs.ts';
 import { missingFor, type Installation } from '../postgres/installations.ts';
 import type { Topology } from '../topology/context.ts';
 import { finishRound } from '../topology/driver.ts';
@@ -19,7 +19,7 @@ import {
   unfinishedOf,
   forgetBackup,
 } from './base-backup.ts';
-import { COPY_STEPS, decideCopy, type CopyStep } from './decide.ts';
+import { COPY_STEPS, decideCopy, type CopyStep } from '../../postgres/decisions/decide-copy.ts';
 import { observeCopy, type FoundCopy } from './observe.ts';
 import {
   sourceConnection,
@@ -37,8 +37,8 @@ import { flushFileSystem } from '../host/flush.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { type Owner, moveUser } from '../host/users.ts';
 import { listEntries, readText, removeEntry, statEntry } from '../../../lib/untrusted-files.ts';
-import { readShutdown, readStandbyShutdown } from '../postgres/identity.ts';
-import { MAINTENANCE_DATABASE, CONTROL_ROLE } from '../postgres/roles.ts';
+import { readShutdown, readStandbyShutdown } from '../../postgres/data/identity.ts';
+import { MAINTENANCE_DATABASE, CONTROL_ROLE } from '../../postgres/roles.ts';
 import {
   fence,
   writeConfig,
@@ -48,10 +48,10 @@ import {
   whyItEnded,
 } from '../postgres/server.ts';
 import { clearForSingleUser, runSingleUser } from '../postgres/single-user.ts';
-import { findShutdown } from '../postgres/wal-end.ts';
+import { findShutdown } from '../../postgres/data/wal-end.ts';
 import { findProcess, pauseMs, readOrNull } from '../../../lib/processes.ts';
 import { limitSoon } from '../topology/executor.ts';
-import { statisticsStatements } from '../postgres/contents.ts';
+import { statisticsStatements } from '../../postgres/contents/contents.ts';
 
 const POLL_MS = 500;
 

@@ -16,10 +16,10 @@ import {
   type Installation,
 } from '../postgres/installations.ts';
 import { findServer, type Server } from '../postgres/server.ts';
-import { sizeLabel } from '../postgres/size-label.ts';
+import { sizeLabel } from '../../postgres/size-label.ts';
 import type { Topology } from '../topology/context.ts';
 import { isOfOtherBoot, observeBackup } from './base-backup.ts';
-import type { CopySeen, BackupSeen } from './decide.ts';
+import type { CopySeen, BackupSeen } from '../../postgres/decisions/decide-copy.ts';
 import { copyFiles, currentlyFollowed, type CopySpec, readBegun } from './place.ts';
 
 /** A copy as it is found. */

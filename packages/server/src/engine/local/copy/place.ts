@@ -28,8 +28,8 @@ import {
 import { makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
 import { writeDurably } from '../../../lib/durable.ts';
 import { readNow } from '../../../lib/processes.ts';
-import { formatLsn, parseLsn } from '../postgres/wal.ts';
-import { TAKEN } from './decide.ts';
+import { formatLsn, parseLsn } from '../../postgres/data/wal.ts';
+import { TAKEN } from '../../postgres/decisions/decide-copy.ts';
 
 /** A copy has one server. */
 export type CopySpec = Omit<ServiceSpec, 'ha' | 'set'>;

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { problemOfPath } from '../../../lib/path-characters.ts';
-import type { ServerFiles } from '../postgres/server-files.ts';
+import type { ServerFiles } from '../../postgres/server-files.ts';
 
 export type InstancePaths = ServerFiles & {
   /**

@@ -8,12 +8,12 @@ import { join } from 'node:path';
 import type { Warning } from '@howdah/contract';
 import { bytesBelow } from './space.ts';
 import { capLog } from './daemon.ts';
-import { QUOTA_FILE } from '../postgres/server-conf.ts';
+import { QUOTA_FILE } from '../../postgres/server-conf.ts';
 import { memberKey, partsOfKey, type InstancePaths } from './layout.ts';
-import { pruneLogs } from '../postgres/logs.ts';
+import { pruneLogs } from '../../postgres/logs.ts';
 import type { Machine } from './machine-record.ts';
 import type { DiskPressure, Relief } from '../../engine.ts';
-import type { Monitored } from '../postgres/monitor.ts';
+import type { Monitored } from '../../postgres/sessions/monitor.ts';
 import { childrenOf, readOrNull } from '../../../lib/processes.ts';
 import {
   exceeded,

@@ -3,9 +3,9 @@ import { isOfUsers } from '../../../domain/postgres/databases.ts';
 import type { Usage, Waits } from '../../engine.ts';
 import { bytesBelow } from './space.ts';
 import type { InstancePaths } from './layout.ts';
-import { SLOTS_ROLE } from '../postgres/roles.ts';
+import { SLOTS_ROLE } from '../../postgres/roles.ts';
 import type { Shares, Contention } from './shares.ts';
-import type { Monitored } from '../postgres/monitor.ts';
+import type { Monitored } from '../../postgres/sessions/monitor.ts';
 import {
   childrenOf,
   findProcess,

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test, afterEach, beforeEach } from 'vitest';
 import { trustedControls, untrustedControls } from './extension-files.ts';
-import { parseControlFile } from './control-file.ts';
+import { parseControlFile } from '../../postgres/contents/control-file.ts';
 
 const TEXT = `# the control file
 comment = 'it''s an example'   # in quotes

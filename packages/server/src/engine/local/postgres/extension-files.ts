@@ -9,7 +9,7 @@ import {
   shareDirectories,
   type Installation,
 } from './installations.ts';
-import { parseControlFile, type ControlFile } from './control-file.ts';
+import { parseControlFile, type ControlFile } from '../../postgres/contents/control-file.ts';
 import { OUTPUT_PLUGINS, TRUSTED } from '../../../domain/postgres/extension-rules.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import type { Layout } from '../host/layout.ts';

@@ -1,7 +1,7 @@
 import { SERVICE_SIZES } from '@howdah/contract';
 import { expect, test } from 'vitest';
 import { configFiles } from './files.ts';
-import type { ServerInput } from './server-conf.ts';
+import type { ServerInput } from '../../postgres/server-conf.ts';
 import { instancePaths } from '../host/layout.ts';
 
 const input: ServerInput = {

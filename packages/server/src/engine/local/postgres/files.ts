@@ -1,6 +1,6 @@
 /** The configuration files of a server of this machine. */
 import { type ConfigUsers, accountFiles, SERVICE_USER } from '../host/users.ts';
-import { serverConf, type ServerConf, type ServerInput } from './server-conf.ts';
+import { serverConf, type ServerConf, type ServerInput } from '../../postgres/server-conf.ts';
 
 export type ConfigFiles = ServerConf & {
   /**

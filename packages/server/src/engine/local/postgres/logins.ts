@@ -2,9 +2,9 @@
 import { ADMIN_ROLE } from '@howdah/contract';
 import { argumentsOf, childrenOf, signal } from '../../../lib/processes.ts';
 import type { InstancePaths } from '../host/layout.ts';
-import type { AdminSessions } from './older-sessions.ts';
+import type { AdminSessions } from '../../postgres/sessions/older-sessions.ts';
 import { findServer } from './server.ts';
-import { portOfServer } from './postmaster-file.ts';
+import { portOfServer } from '../../postgres/postmaster-file.ts';
 
 /** The sessions of the admin role in an instance that runs. */
 export const adminSessions = (paths: InstancePaths): AdminSessions => ({

@@ -1,7 +1,7 @@
 /** Has a running server read its configuration files again, and sees that it did. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { startPatience } from '../../../lib/patience.ts';
-import type { Monitored } from './monitor.ts';
+import type { Monitored } from '../../postgres/sessions/monitor.ts';
 import { findProcess, pauseMs } from '../../../lib/processes.ts';
 import type { Server } from './server.ts';
 

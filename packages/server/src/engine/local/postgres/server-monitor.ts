@@ -1,7 +1,7 @@
 /** The monitor of the servers of this machine: it knows their processes. */
 import { childrenOf, readOrNull } from '../../../lib/processes.ts';
 import type { InstancePaths } from '../host/layout.ts';
-import { createMonitor, type Monitor } from './monitor.ts';
+import { createMonitor, type Monitor } from '../../postgres/sessions/monitor.ts';
 import { findServer } from './server.ts';
 
 export type ServerMonitor = Monitor<InstancePaths>;

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { argumentsOfStart, startedBy } from './server.ts';
-import { sizeLabel } from './size-label.ts';
+import { sizeLabel } from '../../postgres/size-label.ts';
 
 test('the command line of a server says how it was started', () => {
   for (const restarts of [0, 7]) {

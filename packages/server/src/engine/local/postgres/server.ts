@@ -7,7 +7,7 @@ import type { Size } from '@howdah/contract';
 import { launchDetached } from '../host/detached.ts';
 import { LOCAL_LISTENER, launchOptionsOf } from '../network/listener.ts';
 import type { InstancePaths } from '../host/layout.ts';
-import { readLogs } from './logs.ts';
+import { readLogs } from '../../postgres/logs.ts';
 import { withRemedy } from './start-problem.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { type Owner, SERVICE_USER } from '../host/users.ts';
@@ -34,8 +34,8 @@ import { lastLines } from '../../../lib/run.ts';
 import { encloseServer, sharedMemoryBytes } from '../host/sandbox.ts';
 import { emptyDirectory, removeEntry } from '../../../lib/untrusted-files.ts';
 import { trustedControls } from './extension-files.ts';
-import { phaseOf, portOfServer, type StopMode } from './postmaster-file.ts';
-import { sizeLabel } from './size-label.ts';
+import { phaseOf, portOfServer, type StopMode } from '../../postgres/postmaster-file.ts';
+import { sizeLabel } from '../../postgres/size-label.ts';
 
 /** A server that runs. */
 export type Server = {

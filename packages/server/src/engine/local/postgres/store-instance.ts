@@ -5,9 +5,9 @@
 import type { ClientConfig } from 'pg';
 import { cloneTree, removeTree } from '../host/clone.ts';
 import { configFiles } from './files.ts';
-import { CONTROL_ROLE } from './roles.ts';
+import { CONTROL_ROLE } from '../../postgres/roles.ts';
 import { flushFileSystem } from '../host/flush.ts';
-import { writeSystemIdentifier } from './identity.ts';
+import { writeSystemIdentifier } from '../../postgres/data/identity.ts';
 import { installationFor, missingFor, type Installation } from './installations.ts';
 import { instancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
@@ -23,7 +23,7 @@ import {
   writeConfig,
   PLAIN_START,
 } from './server.ts';
-import { phaseOf } from './postmaster-file.ts';
+import { phaseOf } from '../../postgres/postmaster-file.ts';
 import type { Templates } from './templates.ts';
 import { configUsersOf } from '../host/users.ts';
 

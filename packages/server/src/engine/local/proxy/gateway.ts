@@ -30,7 +30,7 @@ import { findProcess, isErrno, readOrNull } from '../../../lib/processes.ts';
 import { inTime } from '../../../lib/patience.ts';
 import { mkdir } from '../host/root-files.ts';
 import { run } from '../../../lib/run.ts';
-import type { GatewaySeen, ListenerSeen } from '../topology/decide-ha.ts';
+import type { GatewaySeen, ListenerSeen } from '../../postgres/decisions/decide-ha.ts';
 
 /** Where a gateway listens. */
 export type Listen = { address: string; port: number };

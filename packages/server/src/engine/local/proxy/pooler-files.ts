@@ -4,7 +4,7 @@ import { hostRules, poolerConf } from '../../pooler/conf.ts';
 import { POOLER_ROLE } from '../../pooler/lookup.ts';
 import { READER_ROLE } from '../../statements/session.ts';
 import type { InstancePaths } from '../host/layout.ts';
-import { CONTROL_ROLE } from '../postgres/roles.ts';
+import { CONTROL_ROLE } from '../../postgres/roles.ts';
 
 export const CONF_FILE = 'pgbouncer.ini';
 export const HBA_FILE = 'pgbouncer.hba';

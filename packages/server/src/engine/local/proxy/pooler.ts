@@ -33,8 +33,8 @@ import type { Machine } from '../host/machine-record.ts';
 import { type Owner, ownerOf } from '../host/users.ts';
 import { rm } from '../host/root-files.ts';
 import { ALL_NETWORKS, isAllowed, runsInNetworkOf, type Listener } from '../network/listener.ts';
-import { CONTROL_ROLE } from '../postgres/roles.ts';
-import type { Monitored } from '../postgres/monitor.ts';
+import { CONTROL_ROLE } from '../../postgres/roles.ts';
+import type { Monitored } from '../../postgres/sessions/monitor.ts';
 import { writeConfig } from '../postgres/server.ts';
 import { asksEachDatabase } from '../../pooler/conf.ts';
 import { accessFiles, CONF_FILE, HBA_FILE, USERS_FILE } from './pooler-files.ts';
@@ -46,10 +46,10 @@ import {
   POOLER_SCHEMA,
   VERIFIER_FUNCTION,
 } from '../../pooler/lookup.ts';
-import { isWithoutDatabase } from '../postgres/catalogs.ts';
-import { withSuperuserSession } from '../postgres/superuser.ts';
-import { parseLsn } from '../postgres/wal.ts';
-import type { PoolerSeen } from '../topology/decide.ts';
+import { isWithoutDatabase } from '../../postgres/contents/catalogs.ts';
+import { withSuperuserSession } from '../../postgres/sessions/superuser.ts';
+import { parseLsn } from '../../postgres/data/wal.ts';
+import type { PoolerSeen } from '../../postgres/decisions/decide.ts';
 
 /** A desired pooler: where it listens and what its configuration is. */
 export type PoolerPlan = { program: Program; port: number; conf: string; listener: Listener };

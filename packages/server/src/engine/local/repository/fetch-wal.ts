@@ -5,7 +5,7 @@ import type { InstancePaths } from '../host/layout.ts';
 import type { Owner } from '../host/users.ts';
 import { copyInto, entryExists, readBytes } from '../../../lib/untrusted-files.ts';
 import { rm } from '../host/root-files.ts';
-import { lastCommitMs } from '../postgres/wal.ts';
+import { lastCommitMs } from '../../postgres/data/wal.ts';
 import {
   followingWalFile,
   isHistory,
@@ -13,7 +13,7 @@ import {
   onItsTimeline,
   timelineHistory,
   WAL_FILE_BYTES,
-} from '../postgres/wal-files.ts';
+} from '../../postgres/data/wal-files.ts';
 import type { ShipContext } from './state.ts';
 import { makeFetchSpool, makeSpool, removeSpool, spoolOf } from './spool.ts';
 import { runForService, type StoredBackup } from './stanza.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
 import { usedBytes } from '../../../lib/untrusted-files.ts';
-import { commitAt, placed, walFile } from '../postgres/wal.testing.ts';
+import { commitAt, placed, walFile } from '../../postgres/data/wal.testing.ts';
 import { dueBackup, newestSnapshot, directoriesBefore } from './backup.ts';
 import { safeTo } from './ship.ts';
 import {

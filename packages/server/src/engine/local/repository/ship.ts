@@ -34,7 +34,7 @@ import {
   usedBytes,
 } from '../../../lib/untrusted-files.ts';
 import { UnsafeEntry } from '../../../lib/untrusted-directory.ts';
-import { beginsInRecord, firstCommitMs, lastCommitMs } from '../postgres/wal.ts';
+import { beginsInRecord, firstCommitMs, lastCommitMs } from '../../postgres/data/wal.ts';
 import {
   followingWalFile,
   holdsItsName,
@@ -43,7 +43,7 @@ import {
   timelineHistory,
   WAL_FILE_BYTES,
   walFilesIn,
-} from '../postgres/wal-files.ts';
+} from '../../postgres/data/wal-files.ts';
 import { runForService } from './stanza.ts';
 
 /** The data of a service, and the repository that it is shipped to. */

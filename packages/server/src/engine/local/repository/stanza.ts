@@ -3,7 +3,7 @@ import { runPgBackRest, type Call, type Result } from '../../../repository/run.t
 import { RepositoryProblem, type Repository } from '../../../repository/repository.ts';
 import { ERRORS, PgBackRestError, problemOf } from '../../../repository/problem.ts';
 import type { Snapshot } from '../backup/snapshots.ts';
-import { isWalFile } from '../postgres/wal-files.ts';
+import { isWalFile } from '../../postgres/data/wal-files.ts';
 import type { ShipContext, KnownBackup } from './state.ts';
 
 /** Processes of pgBackRest that transfer at the same time. */

@@ -16,7 +16,7 @@ import {
   isHistory,
   isWalFile,
   timelineHistory,
-} from '../postgres/wal-files.ts';
+} from '../../postgres/data/wal-files.ts';
 import type { PgBackRest } from '../../../repository/repository.ts';
 import type { Machine } from '../host/machine-record.ts';
 

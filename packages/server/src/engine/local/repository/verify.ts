@@ -15,7 +15,7 @@ import { memberKey } from '../host/layout.ts';
 import { ownerOf } from '../host/users.ts';
 import type { Installation } from '../postgres/installations.ts';
 import { makeInstanceDirectories } from '../postgres/server.ts';
-import { positionOfWalFile } from '../postgres/wal-files.ts';
+import { positionOfWalFile } from '../../postgres/data/wal-files.ts';
 import { fetchBackup } from './fetch.ts';
 import { changeState, type Shipment } from './ship.ts';
 import type { ShipState } from './state.ts';

@@ -13,14 +13,14 @@ import { writeMarker } from '../host/marker.ts';
 import { Refused } from '../../not-yet.ts';
 import { ownService } from '../host/own.ts';
 import { ownerOf } from '../host/users.ts';
-import { endSessions } from '../network/disallowed-sessions.ts';
+import { endSessions } from '../../postgres/sessions/disallowed-sessions.ts';
 import type { Listener } from '../network/listener.ts';
-import { updateContents } from '../postgres/contents.ts';
+import { updateContents } from '../../postgres/contents/contents.ts';
 import { readControlFiles } from '../postgres/extension-files.ts';
 import { judge, extensionsOf } from '../../../domain/postgres/extension-rules.ts';
-import { createExtension, dropExtension } from '../postgres/extension-sql.ts';
+import { createExtension, dropExtension } from '../../postgres/contents/extension-sql.ts';
 import type { ConfigFiles } from '../postgres/files.ts';
-import { alterPassword } from '../postgres/password.ts';
+import { alterPassword } from '../../postgres/sessions/password.ts';
 import { missingFor, type Installation } from '../postgres/installations.ts';
 import { reread } from '../postgres/reread.ts';
 import { makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
@@ -43,10 +43,10 @@ import {
   untilOnDisk,
   type NewInstance,
 } from './make-instance.ts';
-import type { ActiveStep } from './decide.ts';
+import type { ActiveStep } from '../../postgres/decisions/decide.ts';
 import { converting, copying, type Executor, type Found } from './executor.ts';
 import { assertPortIsFree, startServer, stopInstance } from './start-stop.ts';
-import { beginsWithData, type PlacedSpec } from './placed-spec.ts';
+import { beginsWithData, type PlacedSpec } from '../../postgres/decisions/placed-spec.ts';
 import { convertInPlace, exchangeData } from './upgrade.ts';
 import type { Topology } from './context.ts';
 import { startStandby, writeReplication } from './standbys.ts';

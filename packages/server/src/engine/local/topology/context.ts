@@ -8,7 +8,7 @@ import type { ClusterRecords } from '../../records.ts';
 import type { DaemonWatch } from '../host/daemon.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { listenerOf, type Listener } from '../network/listener.ts';
-import type { Heartbeat } from '../postgres/monitor.ts';
+import type { Heartbeat } from '../../postgres/sessions/monitor.ts';
 import type { ServerMonitor } from '../postgres/server-monitor.ts';
 import type { Templates } from '../postgres/templates.ts';
 import type { Poolers } from '../proxy/pooler.ts';
@@ -16,7 +16,7 @@ import type { Cluster } from './cluster/cluster.ts';
 import type { Executor } from './executor.ts';
 import type { SetState } from './read-replicas/set-state.ts';
 import type { Standbys } from './standbys.ts';
-import type { PlacedSpec } from './placed-spec.ts';
+import type { PlacedSpec } from '../../postgres/decisions/placed-spec.ts';
 
 /** The tools and policies; they do not change while the control plane runs. */
 type Means = {

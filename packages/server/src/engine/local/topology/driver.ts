@@ -5,7 +5,7 @@
 import type { BeginStep, Seen, ShowProgress, Verdict } from '../../engine.ts';
 import { NotYet, Refused } from '../../not-yet.ts';
 import { reasonOf } from '../postgres/start-problem.ts';
-import type { Ending } from './decide.ts';
+import type { Ending } from '../../postgres/decisions/decide.ts';
 
 /** A decision: why nothing is changed, or the name of a step as users read it. */
 export type Decided = { readonly ending: Ending } | { readonly name: string };

@@ -14,7 +14,7 @@ import { NotYet } from '../../not-yet.ts';
 import type { Listener } from '../network/listener.ts';
 import type { ConfigFiles } from '../postgres/files.ts';
 import type { Installation } from '../postgres/installations.ts';
-import type { Heartbeat } from '../postgres/monitor.ts';
+import type { Heartbeat } from '../../postgres/sessions/monitor.ts';
 import type { ServerMonitor } from '../postgres/server-monitor.ts';
 import type { Precloned } from '../postgres/precloned.ts';
 import type { Server } from '../postgres/server.ts';

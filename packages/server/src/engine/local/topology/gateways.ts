@@ -12,7 +12,7 @@ import {
   setGatewayConfig,
 } from '../proxy/gateway.ts';
 import { listenerFor, type Topology } from './context.ts';
-import type { PlacedSpec } from './placed-spec.ts';
+import type { PlacedSpec } from '../../postgres/decisions/placed-spec.ts';
 
 export function gatewayPaths({ machine }: Pick<Topology, 'machine'>, id: string): DaemonPaths {
   return machine.layout.gateway(id);

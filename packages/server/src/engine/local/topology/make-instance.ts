@@ -23,7 +23,7 @@ import type { FetchTarget } from '../repository/fetch-wal.ts';
 import { upgradeIn } from '../repository/state.ts';
 import { type Listener, hostsOf } from '../network/listener.ts';
 import type { ConfigFiles } from '../postgres/files.ts';
-import { writeSystemIdentifier } from '../postgres/identity.ts';
+import { writeSystemIdentifier } from '../../postgres/data/identity.ts';
 import {
   installationOf,
   majorOf,
@@ -34,7 +34,7 @@ import {
 import { makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
 import { extensionsOf } from '../../../domain/postgres/extension-rules.ts';
 import type { Executor, Found } from './executor.ts';
-import type { PlacedSpec } from './placed-spec.ts';
+import type { PlacedSpec } from '../../postgres/decisions/placed-spec.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import type { CertificateIssuer, createCertificateCheck } from '../../../lib/tls.ts';
 

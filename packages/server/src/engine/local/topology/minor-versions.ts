@@ -13,7 +13,7 @@ import {
   presentOf,
   versionOf,
 } from '../postgres/installations.ts';
-import type { Monitored } from '../postgres/monitor.ts';
+import type { Monitored } from '../../postgres/sessions/monitor.ts';
 import { findServer } from '../postgres/server.ts';
 import { instanceNumbers } from './instances.ts';
 

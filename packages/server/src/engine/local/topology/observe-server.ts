@@ -7,12 +7,12 @@ import type { Machine } from '../host/machine-record.ts';
 import { currentBoot, readMarker, type Marker } from '../host/marker.ts';
 import { isOwned } from '../host/own.ts';
 import { type Owner, configUsersOf, ownerOf } from '../host/users.ts';
-import { countDisallowedSessions } from '../network/disallowed-sessions.ts';
+import { countDisallowedSessions } from '../../postgres/sessions/disallowed-sessions.ts';
 import { runsInNetworkOf } from '../network/listener.ts';
-import { areContentsCurrent } from '../postgres/contents.ts';
-import { readCreated } from '../postgres/extension-sql.ts';
+import { areContentsCurrent } from '../../postgres/contents/contents.ts';
+import { readCreated } from '../../postgres/contents/extension-sql.ts';
 import { configFiles, type ConfigFiles } from '../postgres/files.ts';
-import { filesWhileProvisioning } from '../postgres/server-conf.ts';
+import { filesWhileProvisioning } from '../../postgres/server-conf.ts';
 import {
   installationOf,
   majorOf,
@@ -20,19 +20,19 @@ import {
   whyNotStartable,
   type Installation,
 } from '../postgres/installations.ts';
-import { SLOW_HEARTBEAT } from '../postgres/monitor.ts';
+import { SLOW_HEARTBEAT } from '../../postgres/sessions/monitor.ts';
 import { findServer, type Started } from '../postgres/server.ts';
-import { sizeLabel } from '../postgres/size-label.ts';
-import { phaseOf } from '../postgres/postmaster-file.ts';
+import { sizeLabel } from '../../postgres/size-label.ts';
+import { phaseOf } from '../../postgres/postmaster-file.ts';
 import { extensionsOf, loadedExtensions } from '../../../domain/postgres/extension-rules.ts';
 import { observePooler } from '../proxy/pooler.ts';
 import { areFilesCurrent, isCertificateCurrent } from './make-instance.ts';
 import { listenerFor, type Topology } from './context.ts';
-import type { Observation, StartSeen } from './decide.ts';
+import type { Observation, StartSeen } from '../../postgres/decisions/decide.ts';
 import type { Found } from './executor.ts';
 import { LOOPBACK } from './place-servers.ts';
 import { planPooler } from './pooler-plan.ts';
-import { beginsWithData, type PlacedSpec } from './placed-spec.ts';
+import { beginsWithData, type PlacedSpec } from '../../postgres/decisions/placed-spec.ts';
 
 /** A server as it is found, and as the decisions see it. */
 export type ObservedServer = { readonly found: Found; readonly seen: Observation };

@@ -7,7 +7,7 @@ import { chooseServers, numberNodes, type ClusterRecord, type ServerPort } from 
 import { portIsFree } from '../postgres/server.ts';
 import type { Topology } from './context.ts';
 import { instanceNumbers } from './instances.ts';
-import type { PlacedCluster, PlacedSpec } from './placed-spec.ts';
+import type { PlacedCluster, PlacedSpec } from '../../postgres/decisions/placed-spec.ts';
 
 /** Where the servers of a cluster or a set listen, behind its gateway. */
 export const LOOPBACK = '127.0.0.1';

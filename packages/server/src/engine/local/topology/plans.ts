@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { MAX_REPLICAS } from '@howdah/contract';
 import type { Lifecycle } from '../../engine.ts';
 import type { Layout } from '../host/layout.ts';
-import { planOf } from './plan.ts';
+import { planOf } from '../../postgres/decisions/plan.ts';
 
 /** The numbers that the servers of a service with replicas can have. */
 const SERVER_NUMBERS = Array.from({ length: MAX_REPLICAS + 1 }, (_, n) => n);

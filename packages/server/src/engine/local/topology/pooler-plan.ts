@@ -9,7 +9,7 @@ import { loadedExtensions } from '../../../domain/postgres/extension-rules.ts';
 import { localPoolerConf } from '../proxy/pooler-files.ts';
 import { asksEachDatabase } from '../../pooler/conf.ts';
 import type { PoolerPlan, Poolers } from '../proxy/pooler.ts';
-import type { PlacedSpec } from './placed-spec.ts';
+import type { PlacedSpec } from '../../postgres/decisions/placed-spec.ts';
 
 /** The server that a pooler is in front of. */
 type Behind = {

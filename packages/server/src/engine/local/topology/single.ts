@@ -3,14 +3,14 @@ import type { BeginStep, ShowProgress, Verdict } from '../../engine.ts';
 import { removeTree } from '../host/clone.ts';
 import { capLog } from '../host/daemon.ts';
 import { instancePaths } from '../host/layout.ts';
-import { pruneLogs } from '../postgres/logs.ts';
+import { pruneLogs } from '../../postgres/logs.ts';
 import { applyStep } from './apply.ts';
 import type { Topology } from './context.ts';
-import { decide, STEP_NAME, type Step, isEnding } from './decide.ts';
+import { decide, STEP_NAME, type Step, isEnding } from '../../postgres/decisions/decide.ts';
 import { finishRound } from './driver.ts';
 import type { Found } from './executor.ts';
 import { observeServer, type ObservedServer } from './observe-server.ts';
-import type { PlacedSpec } from './placed-spec.ts';
+import type { PlacedSpec } from '../../postgres/decisions/placed-spec.ts';
 
 /**
  * When to check for sessions that logged in while the rules changed; a login takes a minute at

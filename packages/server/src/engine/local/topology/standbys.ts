@@ -8,24 +8,24 @@ import { configure } from './make-instance.ts';
 import { copying, type Executor, type Found } from './executor.ts';
 import { archiveLeftovers } from '../backup/recovery.ts';
 import { cloneRunning, writeOwned } from '../backup/take.ts';
-import { copyWalFiles } from '../postgres/wal-files.ts';
+import { copyWalFiles } from '../../postgres/data/wal-files.ts';
 import { discard, removeTree } from '../host/clone.ts';
-import type { InstanceSeen } from './decide-ha.ts';
-import type { Observation } from './decide.ts';
-import { REPLICATION_FILE } from '../postgres/server-conf.ts';
+import type { InstanceSeen } from '../../postgres/decisions/decide-ha.ts';
+import type { Observation } from '../../postgres/decisions/decide.ts';
+import { REPLICATION_FILE } from '../../postgres/server-conf.ts';
 import { partsOfKey, type InstancePaths } from '../host/layout.ts';
 import { type Owner, ownerOf } from '../host/users.ts';
 import { capLog } from '../host/daemon.ts';
 import type { Machine } from '../host/machine-record.ts';
-import { pruneLogs } from '../postgres/logs.ts';
+import { pruneLogs } from '../../postgres/logs.ts';
 import { currentBoot } from '../host/marker.ts';
-import type { Monitored } from '../postgres/monitor.ts';
+import type { Monitored } from '../../postgres/sessions/monitor.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import { mkdir, rename, rm, writeFile } from '../host/root-files.ts';
 import { fence, makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
 import { isFile, readText } from '../../../lib/untrusted-files.ts';
-import type { PlacedSpec } from './placed-spec.ts';
-import { compareSizes } from '../postgres/size-label.ts';
+import type { PlacedSpec } from '../../postgres/decisions/placed-spec.ts';
+import { compareSizes } from '../../postgres/size-label.ts';
 
 /**
  * A standby that runs, receives no WAL and has none left to replay for this long is seeded again.

@@ -10,7 +10,7 @@ import { isFile } from '../../../lib/untrusted-files.ts';
 import { ownerOf } from '../host/users.ts';
 import type { Listener } from '../network/listener.ts';
 import { assertPlace } from '../network/networks.ts';
-import { wasShutDown } from '../postgres/identity.ts';
+import { wasShutDown } from '../../postgres/data/identity.ts';
 import { missingFor } from '../postgres/installations.ts';
 import {
   findServer,
@@ -21,11 +21,11 @@ import {
   whyItEnded,
   type Server,
 } from '../postgres/server.ts';
-import type { StopMode } from '../postgres/postmaster-file.ts';
+import type { StopMode } from '../../postgres/postmaster-file.ts';
 import { holdPooler } from '../proxy/pooler.ts';
 import { limitSoon, type Executor, type Found } from './executor.ts';
 import { beginFlush, parentOf, writeMark } from './make-instance.ts';
-import type { PlacedSpec } from './placed-spec.ts';
+import type { PlacedSpec } from '../../postgres/decisions/placed-spec.ts';
 
 /**
  * How long a step waits for a server to be ready; later its start is reported as in progress. It

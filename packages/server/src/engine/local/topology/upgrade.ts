@@ -35,7 +35,7 @@ import { stopPooler } from '../proxy/pooler.ts';
 import { converting, type Executor } from './executor.ts';
 import { instanceNumbers, primaryPaths } from './instances.ts';
 import type { NewInstance } from './make-instance.ts';
-import type { PlacedSpec } from './placed-spec.ts';
+import type { PlacedSpec } from '../../postgres/decisions/placed-spec.ts';
 import { stopInstance } from './start-stop.ts';
 
 /** The data of the primary, and its WAL and snapshots: each system identifier has its own. */

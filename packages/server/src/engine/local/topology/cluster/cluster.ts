@@ -2,9 +2,9 @@
  * What is known of one service with replicas between two rounds. Each field says how it comes back
  * after a restart of the control plane.
  */
-import type { Successor } from '../failover.ts';
-import type { WrittenUnder } from './acknowledgement.ts';
-import type { PlacedSpec } from '../placed-spec.ts';
+import type { Successor } from '../../../postgres/decisions/failover.ts';
+import type { WrittenUnder } from '../../../postgres/replication/acknowledgement.ts';
+import type { PlacedSpec } from '../../../postgres/decisions/placed-spec.ts';
 
 export type Cluster = {
   readonly id: string;

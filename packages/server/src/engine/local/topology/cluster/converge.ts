@@ -2,9 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { BeginStep, Verdict, ShowProgress } from '../../../engine.ts';
 import { type Topology, listenerFor } from '../context.ts';
-import { decideHa, haStepName, type HaStep } from '../decide-ha.ts';
+import { decideHa, haStepName, type HaStep } from '../../../postgres/decisions/decide-ha.ts';
 import { finishRound, type Decided } from '../driver.ts';
-import { endingOf, isEnding } from '../decide.ts';
+import { endingOf, isEnding } from '../../../postgres/decisions/decide.ts';
 import {
   tidyReplicated,
   seedStandby,
@@ -25,11 +25,11 @@ import {
   portOf,
   type ClusterRound,
 } from './round.ts';
-import type { PlacedCluster, PlacedSpec } from '../placed-spec.ts';
-import { memberName } from '../../postgres/replication.ts';
+import type { PlacedCluster, PlacedSpec } from '../../../postgres/decisions/placed-spec.ts';
+import { memberName } from '../../../postgres/replication/replication-conf.ts';
 import { fence, findServer, stopServer } from '../../postgres/server.ts';
 import { applyStep, applyToStandby, writeReplicationFor } from '../apply.ts';
-import { sweepRehearsal, rehearse } from '../drill.ts';
+import { sweepRehearsal, rehearse } from '../../../postgres/replication/drill.ts';
 import {
   allowNetworks,
   routeGateway,
@@ -43,14 +43,14 @@ import { archiveLeftovers } from '../../backup/recovery.ts';
 import { discard, removeTree } from '../../host/clone.ts';
 import { ownerOf } from '../../host/users.ts';
 import type { Found } from '../executor.ts';
-import { followersOf } from '../replication-state.ts';
+import { followersOf } from '../../../postgres/replication/replication-state.ts';
 import { findDaemon } from '../../host/daemon.ts';
 import { instanceNumbers } from '../instances.ts';
 import { signal } from '../../../../lib/processes.ts';
 import type { DaemonPaths } from '../../host/layout.ts';
 import { NotYet } from '../../../not-yet.ts';
 import type { Listener } from '../../network/listener.ts';
-import { choosePlanned } from '../failover.ts';
+import { choosePlanned } from '../../../postgres/decisions/failover.ts';
 import { findSuccessor } from './successor.ts';
 import { isWildcard } from '../../../../config.ts';
 

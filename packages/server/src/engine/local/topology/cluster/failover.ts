@@ -5,8 +5,8 @@
 import { memberKey, partsOfKey } from '../../host/layout.ts';
 import { fence, findServer } from '../../postgres/server.ts';
 import type { Topology } from '../context.ts';
-import { hangs } from '../decide-ha.ts';
-import { promote, type Successor, createSteps } from '../failover.ts';
+import { hangs } from '../../../postgres/decisions/decide-ha.ts';
+import { promote, type Successor, createSteps } from '../../../postgres/decisions/failover.ts';
 import { routeGateway } from '../gateways.ts';
 import { inTurn } from './cluster.ts';
 import {

@@ -11,17 +11,21 @@ import {
   synchronisesSlots,
   waitedForOf,
   WAITS_FOR_NOBODY,
-} from '../../postgres/replication.ts';
-import { FAILOVER_SLOTS_SINCE } from '../../postgres/slots-role.ts';
+} from '../../../postgres/replication/replication-conf.ts';
+import { FAILOVER_SLOTS_SINCE } from '../../../postgres/contents/slots-role.ts';
 import { observeGateway } from '../../proxy/gateway.ts';
 import { listenerFor } from '../context.ts';
-import { hangs, type InstanceSeen, type ClusterSeen } from '../decide-ha.ts';
-import type { Observation } from '../decide.ts';
+import {
+  hangs,
+  type InstanceSeen,
+  type ClusterSeen,
+} from '../../../postgres/decisions/decide-ha.ts';
+import type { Observation } from '../../../postgres/decisions/decide.ts';
 import type { Found } from '../executor.ts';
 import { gatewayPaths, watchGateway } from '../gateways.ts';
 import { instanceNumbers } from '../instances.ts';
 import { observeServer, type ObservedServer } from '../observe-server.ts';
-import { followersOf, type Followers } from '../replication-state.ts';
+import { followersOf, type Followers } from '../../../postgres/replication/replication-state.ts';
 import { brokenOf, confOf, noteOnDisk, ownPartOf, writeReplication } from '../standbys.ts';
 import { keyOf, portOf, type ClusterRound } from './round.ts';
 import { findSuccessor } from './successor.ts';
@@ -31,7 +35,7 @@ import {
   isWritable,
   withoutFlushed,
   type Replication,
-} from './acknowledgement.ts';
+} from '../../../postgres/replication/acknowledgement.ts';
 
 export type ClusterObserved = {
   readonly found: ReadonlyMap<number, Found>;

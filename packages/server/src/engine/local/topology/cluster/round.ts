@@ -4,11 +4,11 @@ import { memberKey, type InstancePaths, type Layout } from '../../host/layout.ts
 import type { Topology } from '../context.ts';
 import type { Found } from '../executor.ts';
 import { type Cluster, inTurn } from './cluster.ts';
-import type { PlacedCluster, PlacedSpec } from '../placed-spec.ts';
+import type { PlacedCluster, PlacedSpec } from '../../../postgres/decisions/placed-spec.ts';
 import { rename, writeFile } from '../../host/root-files.ts';
 import type { Round, Rounds } from '../../../../lib/rounds.ts';
-import { memberName } from '../../postgres/replication.ts';
-import { followersOf } from '../replication-state.ts';
+import { memberName } from '../../../postgres/replication/replication-conf.ts';
+import { followersOf } from '../../../postgres/replication/replication-state.ts';
 
 export type ClusterRound = {
   readonly topology: Topology;

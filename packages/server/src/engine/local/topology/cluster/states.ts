@@ -2,13 +2,13 @@
 import type { Member, ReplicaState, Warning } from '@howdah/contract';
 import { memberKey } from '../../host/layout.ts';
 import type { Machine } from '../../host/machine-record.ts';
-import type { Monitored } from '../../postgres/monitor.ts';
-import { memberName } from '../../postgres/replication.ts';
+import type { Monitored } from '../../../postgres/sessions/monitor.ts';
+import { memberName } from '../../../postgres/replication/replication-conf.ts';
 import { findServer } from '../../postgres/server.ts';
 import type { Topology } from '../context.ts';
 import { instanceNumbers } from '../instances.ts';
-import { followerRows } from '../replication-state.ts';
-import { slotsOnAll, syncedSlots } from './failover-slots.ts';
+import { followerRows } from '../../../postgres/replication/replication-state.ts';
+import { slotsOnAll, syncedSlots } from '../../../postgres/replication/failover-slots.ts';
 
 /** The state of each instance but the primary, as the primary reports it. */
 export async function replicaStates(

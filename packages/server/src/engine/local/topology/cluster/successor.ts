@@ -1,8 +1,12 @@
 /** The standby that can take over from a primary that is dead or hangs. */
-import { newestTimeline, endOfWal } from '../../postgres/wal.ts';
-import { waitedForOf } from '../../postgres/replication.ts';
-import { chooseSuccessor, type Candidate, type Successor } from '../failover.ts';
-import { askReceived } from '../replication-state.ts';
+import { newestTimeline, endOfWal } from '../../../postgres/data/wal.ts';
+import { waitedForOf } from '../../../postgres/replication/replication-conf.ts';
+import {
+  chooseSuccessor,
+  type Candidate,
+  type Successor,
+} from '../../../postgres/decisions/failover.ts';
+import { askReceived } from '../../../postgres/replication/replication-state.ts';
 import { confOf, dataOf, isBroken } from '../standbys.ts';
 import { keyOf, pathsOf, type ClusterRound } from './round.ts';
 

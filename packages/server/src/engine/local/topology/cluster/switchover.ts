@@ -2,21 +2,21 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { join } from 'node:path';
 import { NotYet } from '../../../not-yet.ts';
-import { memberName } from '../../postgres/replication.ts';
+import { memberName } from '../../../postgres/replication/replication-conf.ts';
 import { findServer } from '../../postgres/server.ts';
-import { endOfWal, newestTimeline, parseLsn } from '../../postgres/wal.ts';
+import { endOfWal, newestTimeline, parseLsn } from '../../../postgres/data/wal.ts';
 import { NOWHERE } from '../../proxy/gateway.ts';
 import { holdPooler, stopPooler } from '../../proxy/pooler.ts';
 import { routeGateway, launchGateway, stopGateway, writeGatewayFiles } from '../gateways.ts';
-import { followersOf } from '../replication-state.ts';
+import { followersOf } from '../../../postgres/replication/replication-state.ts';
 import { stopInstance, startServer, stopIfRunning } from '../start-stop.ts';
 import {
   awaitFailoverSlots,
   keptSlots,
   sayOfSlots,
   settleFailoverSlots,
-} from './failover-slots.ts';
-import { removeServerState } from './former-primary.ts';
+} from '../../../postgres/replication/failover-slots.ts';
+import { removeServerState } from '../../../postgres/data/former-primary.ts';
 import { acceptWrites } from './failover.ts';
 import { recordPrimary, keyOf, pathsOf, portOf, type ClusterRound, foundAt } from './round.ts';
 import { archiveLeftovers } from '../../backup/recovery.ts';
@@ -24,7 +24,7 @@ import { writeOwned } from '../../backup/take.ts';
 import type { InstancePaths } from '../../host/layout.ts';
 import type { Machine } from '../../host/machine-record.ts';
 import { ownerOf } from '../../host/users.ts';
-import { withSuperuserSession } from '../../postgres/superuser.ts';
+import { withSuperuserSession } from '../../../postgres/sessions/superuser.ts';
 import type { Found } from '../executor.ts';
 import { ownService } from '../../host/own.ts';
 import { assertPlace } from '../../network/networks.ts';

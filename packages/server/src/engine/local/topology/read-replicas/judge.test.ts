@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { instancePaths } from '../../host/layout.ts';
 import type { SetState } from './set-state.ts';
-import type { NodeKnown } from './lag.ts';
+import type { NodeKnown } from '../../../postgres/replication/lag.ts';
 import { judge } from './judge.ts';
 
 let directory: string;

@@ -1,7 +1,7 @@
 /** Which nodes of a read replica set get connections, by what is known of each. */
 import { memberKey } from '../../host/layout.ts';
 import type { Topology } from '../context.ts';
-import { judgeNode, type Judgement } from './node-rules.ts';
+import { judgeNode, type Judgement } from '../../../postgres/decisions/node-rules.ts';
 import type { SetState } from './set-state.ts';
 import { dataOf } from '../standbys.ts';
 

@@ -8,11 +8,11 @@ import {
   nodeName,
   replicationConf,
   WAITS_FOR_NOBODY,
-} from '../../postgres/replication.ts';
+} from '../../../postgres/replication/replication-conf.ts';
 import { observeNodes } from '../../proxy/gateway.ts';
 import { observePooler, type PoolerPlan } from '../../proxy/pooler.ts';
 import { listenerFor, type Topology } from '../context.ts';
-import type { NodeSeen, SetSeen } from '../decide-set.ts';
+import type { NodeSeen, SetSeen } from '../../../postgres/decisions/decide-set.ts';
 import type { Found } from '../executor.ts';
 import { gatewayPaths, watchGateway } from '../gateways.ts';
 import { observeServer, type ObservedServer } from '../observe-server.ts';
@@ -20,11 +20,11 @@ import { planPooler } from '../pooler-plan.ts';
 import { brokenOf, confOf, noteOnDisk, ownPartOf } from '../standbys.ts';
 import { judge } from './judge.ts';
 import type { Primary, SetState } from './set-state.ts';
-import { lagOf, remember } from './lag.ts';
+import { lagOf, remember } from '../../../postgres/replication/lag.ts';
 import { memberKey } from '../../host/layout.ts';
 import { findServer } from '../../postgres/server.ts';
-import { parseLsn } from '../../postgres/wal.ts';
-import { askReplay, askUpstream } from '../replication-state.ts';
+import { parseLsn } from '../../../postgres/data/wal.ts';
+import { askReplay, askUpstream } from '../../../postgres/replication/replication-state.ts';
 
 export type SetObserved = {
   readonly found: ReadonlyMap<number, Found>;

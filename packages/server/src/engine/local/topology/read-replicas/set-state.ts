@@ -2,10 +2,10 @@
  * What is known of one read replica set between two rounds. Each field says how it comes back after
  * a restart of the control plane.
  */
-import type { Upstream } from '../replication-state.ts';
+import type { Upstream } from '../../../postgres/replication/replication-state.ts';
 import type { InstancePaths } from '../../host/layout.ts';
-import type { PlacedSet, PlacedSpec } from '../placed-spec.ts';
-import type { NodeKnown, Position } from './lag.ts';
+import type { PlacedSet, PlacedSpec } from '../../../postgres/decisions/placed-spec.ts';
+import type { NodeKnown, Position } from '../../../postgres/replication/lag.ts';
 
 /** A primary that accepts writes and answers. */
 export type Primary = Upstream & {
