@@ -1,6 +1,6 @@
 /**
  * Chooses the next step for a service with several members: a pure function of the desired and the
- * observed state. cluster/apply.ts performs the step.
+ * observed state. `applyToCluster` performs the step.
  *
  * The first rule: only the primary that the metadata database records accepts writes. Before it
  * does, every other server of the service that could accept writes is stopped.

@@ -1,6 +1,6 @@
 /**
  * Chooses the next step for a service: a pure function of the desired and the observed state.
- * apply.ts performs it.
+ * `applyStep` performs it.
  */
 import { EXTENSION_STEPS } from '../../engine.ts';
 import { UPGRADE_STEPS, type Origin, type Recovery, type Upgrade } from '../../spec.ts';
@@ -157,6 +157,17 @@ export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refus
  */
 export const KILL_AFTER_MS = 20_000;
 
+/** Chooses the next step. Its parts are in the order of their urgency. */
+export function decide(spec: PlacedSpec, seen: Observation): Step {
+  return (
+    decideFirst(spec, seen) ??
+    decideOwnerOfPooler(seen) ??
+    decideReplaced(spec, seen) ??
+    decideUpgrade(spec, seen) ??
+    (seen.server === null ? decideStopped(spec, seen) : decideRunning(spec, seen, seen.server))
+  );
+}
+
 /**
  * The step that comes before all others, whichever servers a service has: nothing is done in a
  * directory that is not ours, and a pooler that must not run stops. null: none.
@@ -179,31 +190,9 @@ export function decideFirst(
   return pooler.placed ? null : { kind: 'stopPooler', why: placeWhy(spec) };
 }
 
-export function decide(spec: PlacedSpec, seen: Observation): Step {
-  const first = decideFirst(spec, seen);
-  if (first !== null) return first;
-  // Its pooler runs as the same user.
-  if (seen.pooler !== null && !seen.owned) return { kind: 'stopPooler', why: OWN_WHY };
-  const replaced = decideReplaced(spec, seen);
-  if (replaced !== null) return replaced;
-  const upgrade = decideUpgrade(spec, seen);
-  if (upgrade !== null) return upgrade;
-  if (seen.server !== null) return decideRunning(spec, seen, seen.server);
-  if (!seen.owned && seen.directory === 'ours') return { kind: 'own' };
-  if (spec.power === 'paused') return { kind: 'settled' };
-  if (seen.notStartable !== null) return { kind: 'refuse', why: seen.notStartable };
-  const lost = whyLost(spec, seen);
-  if (lost !== null) return { kind: 'refuse', why: lost };
-  if (seen.directory === 'incomplete') return { kind: 'discard' };
-  if (seen.directory !== 'ours' && spec.recovery !== null)
-    return { kind: 'recover', recovery: spec.recovery };
-  if (seen.directory === 'lost') return { kind: 'discard' };
-  if (seen.directory === 'absent' && spec.origin !== null)
-    return { kind: 'fork', origin: spec.origin };
-  if (seen.directory === 'absent')
-    return seen.templateReady ? { kind: 'clone' } : { kind: 'makeTemplate' };
-  if (!seen.filesCurrent || !seen.certificateCurrent) return { kind: 'writeFiles' };
-  return { kind: 'start' };
+/** The pooler runs as the user of the server. */
+function decideOwnerOfPooler({ pooler, owned }: Observation): Step | null {
+  return pooler !== null && !owned ? { kind: 'stopPooler', why: OWN_WHY } : null;
 }
 
 /** Data that a requested restore replaces is set aside first; null: there is none. */
@@ -249,6 +238,25 @@ export function whyLost(
     case 'foreign':
       return null;
   }
+}
+
+/** No server runs: its data is made, and it is started. */
+function decideStopped(spec: PlacedSpec, seen: Observation): Step {
+  if (!seen.owned && seen.directory === 'ours') return { kind: 'own' };
+  if (spec.power === 'paused') return { kind: 'settled' };
+  if (seen.notStartable !== null) return { kind: 'refuse', why: seen.notStartable };
+  const lost = whyLost(spec, seen);
+  if (lost !== null) return { kind: 'refuse', why: lost };
+  if (seen.directory === 'incomplete') return { kind: 'discard' };
+  if (seen.directory !== 'ours' && spec.recovery !== null)
+    return { kind: 'recover', recovery: spec.recovery };
+  if (seen.directory === 'lost') return { kind: 'discard' };
+  if (seen.directory === 'absent' && spec.origin !== null)
+    return { kind: 'fork', origin: spec.origin };
+  if (seen.directory === 'absent')
+    return seen.templateReady ? { kind: 'clone' } : { kind: 'makeTemplate' };
+  if (!seen.filesCurrent || !seen.certificateCurrent) return { kind: 'writeFiles' };
+  return { kind: 'start' };
 }
 
 function decideRunning(
