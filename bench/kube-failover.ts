@@ -4,10 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Type } from 'typebox';
-import {
-  clusterName,
-  namespaceOf,
-} from '../packages/server/src/engine/kubernetes/manifests/names.ts';
+import { clusterName, namespaceOf } from '../packages/server/src/engine/kubernetes/names.ts';
 import { CLUSTERS, pathIn } from '../packages/server/test-kubernetes/operator/cluster.ts';
 import { createWithTable, firstWrite, injectFault } from './failover.ts';
 import type { Bench } from './lib/bench.ts';

@@ -6,10 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { Type } from 'typebox';
-import {
-  clusterName,
-  namespaceOf,
-} from '../packages/server/src/engine/kubernetes/manifests/names.ts';
+import { clusterName, namespaceOf } from '../packages/server/src/engine/kubernetes/names.ts';
 import { insertFleet } from '../packages/server/test/fleet.ts';
 import { openMetadata } from '../packages/server/test/metadata.ts';
 import { CLUSTERS } from '../packages/server/test-kubernetes/operator/cluster.ts';

@@ -10,7 +10,7 @@ import {
   clusterName,
   LABELS,
   namespaceOf,
-} from '../../packages/server/src/engine/kubernetes/manifests/names.ts';
+} from '../../packages/server/src/engine/kubernetes/names.ts';
 import { CLUSTERS } from '../../packages/server/test-kubernetes/operator/cluster.ts';
 import { ask, create, selectOverTls, untilStatus, type Cloud, type Service } from './cloud.ts';
 import { IN_REGION, podNames, type Kube } from './kube.ts';

@@ -9,7 +9,7 @@ import {
   realOperatorFiles,
   startRealOperator,
 } from '../../packages/server/test-kubernetes/real-operator.ts';
-import { namespaceOf } from '../../packages/server/src/engine/kubernetes/manifests/names.ts';
+import { namespaceOf } from '../../packages/server/src/engine/kubernetes/names.ts';
 import { atEnd } from './cleanup.ts';
 import { openCloud, type Cloud } from './cloud.ts';
 

@@ -262,14 +262,14 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     effect: 'the pod of a primary on Kubernetes is removed while Kubernetes restarts it',
     edits: [
       {
-        file: 'packages/server/src/engine/kubernetes/service/former-primary.ts',
+        file: 'packages/server/src/engine/kubernetes/cluster/former-primary.ts',
         from: 'isHeldBack && n !== primary',
         to: 'isHeldBack',
       },
     ],
     caughtBy: {
       gate: 'A',
-      tests: [{ file: 'packages/server/src/engine/kubernetes/service/former-primary.test.ts' }],
+      tests: [{ file: 'packages/server/src/engine/kubernetes/cluster/former-primary.test.ts' }],
     },
   },
   {

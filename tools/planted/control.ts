@@ -306,12 +306,12 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     effect: 'clients outside of an allow list reach a service on Kubernetes',
     edits: [
       {
-        file: `${KUBERNETES}/manifests/networks.ts`,
+        file: `${KUBERNETES}/network/rules.ts`,
         from: "    'host all all all reject',\n",
         to: '',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/manifests/networks.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/network/rules.test.ts` }] },
   },
   {
     name: 'empty-cluster-in-place-of-lost',
@@ -319,12 +319,12 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     effect: 'a service whose Cluster was deleted is made again, empty',
     edits: [
       {
-        file: `${KUBERNETES}/service/decide.ts`,
+        file: `${KUBERNETES}/cluster/decide.ts`,
         from: 'if (spec.provisioned && spec.recovery === null)',
         to: 'if (spec.provisioned && spec.recovery === null && parent !== null)',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/service/decide.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/cluster/decide.test.ts` }] },
   },
   {
     name: 'recovery-without-its-archive',
@@ -332,12 +332,12 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     effect: 'a recovered service on Kubernetes archives nothing, since its folder has files',
     edits: [
       {
-        file: `${KUBERNETES}/manifests/cluster.ts`,
+        file: `${KUBERNETES}/cluster/manifest.ts`,
         from: '...(input.keepsArchive\n',
         to: '...(input.keepsArchive && input.parent === null\n',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/service/recovery.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/cluster/decide-recovery.test.ts` }] },
   },
   {
     name: 'region-away-unseen',
@@ -345,12 +345,12 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     effect: 'a change waits for an operator that is away, and nothing says so',
     edits: [
       {
-        file: `${KUBERNETES}/answers.ts`,
+        file: `${KUBERNETES}/region/answers.ts`,
         from: 'failures = why === null ? 0 : failures + 1;',
         to: 'failures = why === null ? 0 : 1;',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/answers.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/region/answers.test.ts` }] },
   },
   {
     name: 'pods-anywhere',
@@ -358,12 +358,12 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     effect: 'servers run on nodes that the region does not name',
     edits: [
       {
-        file: `${KUBERNETES}/manifests/cluster.ts`,
+        file: `${KUBERNETES}/cluster/manifest.ts`,
         from: '      ...nodesOf(input.placement),\n',
         to: '',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/placement.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/region/placement.test.ts` }] },
   },
   {
     name: 'move-ended-before-its-restart',
@@ -384,12 +384,12 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     effect: 'all writes wait for a standby that does not exist yet',
     edits: [
       {
-        file: `${KUBERNETES}/service/change.ts`,
+        file: `${KUBERNETES}/cluster/change.ts`,
         from: 'sync: Math.min(before.sync, desired.sync)',
         to: 'sync: Math.max(before.sync, desired.sync)',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/service/decide.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/cluster/decide.test.ts` }] },
   },
   {
     name: 'window-pruned',
@@ -397,12 +397,12 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     effect: 'the snapshot that the beginning of the window needs is removed',
     edits: [
       {
-        file: `${KUBERNETES}/backups.ts`,
+        file: `${KUBERNETES}/backup/backups.ts`,
         from: 'taken.slice(base + 1)',
         to: 'taken.slice(base)',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/backups.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/backup/backups.test.ts` }] },
   },
   {
     name: 'confirm-any-name',

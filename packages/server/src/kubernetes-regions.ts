@@ -17,7 +17,7 @@ import {
 import { countClusters, examineCluster, findNodeHost } from './engine/kubernetes/doctor.ts';
 import { createKubernetesEngine, type KubernetesEngineOptions } from './engine/kubernetes/index.ts';
 import type { ObjectStore } from './engine/object-store.ts';
-import { StoreError, tryStore } from './engine/kubernetes/s3.ts';
+import { StoreError, tryStore } from './engine/kubernetes/backup/s3.ts';
 import type { Region } from './engine/regions.ts';
 import type { Sealer } from './events/sealer.ts';
 import { createClusterRecords } from './reconcile/cluster-records.ts';

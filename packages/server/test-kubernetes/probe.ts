@@ -23,7 +23,7 @@ export {
 } from '../src/engine/conformance/subject.ts';
 
 // engine/kubernetes
-export { tryWrite } from '../src/engine/kubernetes/answers.ts';
+export { tryWrite } from '../src/engine/kubernetes/region/answers.ts';
 export { createKube, FIELD_MANAGER } from '../src/engine/kubernetes/api/client.ts';
 export { KubeError } from '../src/engine/kubernetes/api/errors.ts';
 export { type Connection, readKubeconfig } from '../src/engine/kubernetes/api/kubeconfig.ts';
@@ -34,7 +34,7 @@ export {
 } from '../src/engine/kubernetes/fake-kubernetes.testing.ts';
 export { createKubernetesEngine } from '../src/engine/kubernetes/index.ts';
 export { unpack } from '../src/engine/kubernetes/logs/page.ts';
-export { DESIRED } from '../src/engine/kubernetes/manifests/cluster.ts';
+export { DESIRED } from '../src/engine/kubernetes/cluster/manifest.ts';
 export {
   clusterName,
   controlSecret,
@@ -44,11 +44,11 @@ export {
   podOf,
   readerSecret,
   setName,
-} from '../src/engine/kubernetes/manifests/names.ts';
-export { storeSecret } from '../src/engine/kubernetes/manifests/object-store.ts';
-export { POOLER_TEMPLATE_SQL } from '../src/engine/kubernetes/manifests/cluster.ts';
-export { listOf, withStore } from '../src/engine/kubernetes/s3.testing.ts';
-export { STEPS, switchOverTo } from '../src/engine/kubernetes/service/steps.ts';
+} from '../src/engine/kubernetes/names.ts';
+export { storeSecret } from '../src/engine/kubernetes/backup/archive-manifests.ts';
+export { POOLER_TEMPLATE_SQL } from '../src/engine/kubernetes/cluster/manifest.ts';
+export { listOf, withStore } from '../src/engine/kubernetes/backup/s3.testing.ts';
+export { STEPS, switchOverTo } from '../src/engine/kubernetes/cluster/steps.ts';
 
 // engine/local
 export { certificateHosts, createLocalEngine } from '../src/engine/local/index.ts';

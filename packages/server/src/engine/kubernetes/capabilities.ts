@@ -9,8 +9,8 @@ import type {
   Room,
 } from '../engine.ts';
 import type { ObjectStore } from '../object-store.ts';
-import type { RegionSettings } from './manifests/cluster.ts';
-import { poolerVersion } from './manifests/pooler.ts';
+import type { RegionSettings } from './cluster/manifest.ts';
+import { poolerVersion } from './pooler/manifest.ts';
 
 type Images = Pick<RegionSettings, 'code' | 'images' | 'extensions' | 'poolerImage'>;
 type Settings = Images & Pick<RegionSettings, 'boundsCpu' | 'domain'>;

@@ -7,14 +7,14 @@ import { Type, type Static } from 'typebox';
 import type { Kube } from './api/client.ts';
 import { KINDS } from './api/kinds.ts';
 import { isReady, isServed, NODE, DEPLOYMENT } from './doctor.ts';
-import { findStorageClass } from './storage-classes.ts';
+import { findStorageClass } from './region/storage-classes.ts';
 import type { Endpoint } from '../spec.ts';
 import { newId } from '../../lib/ids.ts';
-import { LABELS, MANAGED } from './manifests/names.ts';
-import { GATEWAY_NAMESPACE, publicEndpoint } from './service/routes.ts';
-import { requestTls } from './service/challenge.ts';
+import { LABELS, MANAGED } from './names.ts';
+import { GATEWAY_NAMESPACE, publicEndpoint } from './network/routes.ts';
+import { requestTls } from './network/challenge.ts';
 import { locationOf, type ObjectStore } from '../object-store.ts';
-import { StoreError, tryStore } from './s3.ts';
+import { StoreError, tryStore } from './backup/s3.ts';
 
 const PLACED_NODE = Type.Interface([NODE], {
   metadata: Type.Object({ labels: Type.Optional(Type.Record(Type.String(), Type.String())) }),

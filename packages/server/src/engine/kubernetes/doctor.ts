@@ -1,12 +1,12 @@
 /** Examines the cluster of a region: what is there, what is missing, and what adds it. */
 import { Type, type Static } from 'typebox';
 import type { Finding } from '@howdah/contract';
-import { tryWrite } from './answers.ts';
+import { tryWrite } from './region/answers.ts';
 import type { Kube } from './api/client.ts';
 import { KubeError } from './api/errors.ts';
 import { KINDS, type Kind } from './api/kinds.ts';
-import { isInOurNamespace, LABELS } from './manifests/names.ts';
-import { findSnapshotClass, findStorageClass } from './storage-classes.ts';
+import { isInOurNamespace, LABELS } from './names.ts';
+import { findSnapshotClass, findStorageClass } from './region/storage-classes.ts';
 
 const OLDEST_KUBERNETES_MINOR = 34;
 const OLDEST_OPERATOR = [1, 30] as const;

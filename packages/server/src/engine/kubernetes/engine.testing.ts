@@ -22,8 +22,8 @@ import { startFakeKubernetes, type FakeKubernetes } from './fake-kubernetes.test
 import { startFakePostgres, type LoginAnswer } from './fake-postgres.testing.ts';
 import { createKubernetesEngine } from './index.ts';
 import type { ObjectStore } from '../object-store.ts';
-import { saltOf } from './service/challenge.ts';
-import { HEALTHY } from './service/decide.ts';
+import { saltOf } from './network/challenge.ts';
+import { HEALTHY } from './cluster/decide.ts';
 
 export const ID = 'abcde12345';
 export const NAMESPACE = '/namespaces/howdah-proj123456';

@@ -21,7 +21,7 @@ import {
   type Cloud,
 } from './engine.testing.ts';
 import { startFakeKubernetes } from './fake-kubernetes.testing.ts';
-import { saltOf } from './service/challenge.ts';
+import { saltOf } from './network/challenge.ts';
 
 let cloud: Cloud;
 beforeEach(async () => {

@@ -1,16 +1,16 @@
 /** The state of services, as users read it. */
 import type { Member, ReplicaState, Warning } from '@howdah/contract';
 import type { Observing } from '../engine.ts';
-import type { Away } from './answers.ts';
-import type { Archiver } from './archiver.ts';
-import { problemOf, whyNotArchived } from './backups.ts';
+import type { Away } from './region/answers.ts';
+import type { Archiver } from './backup/archiver.ts';
+import { problemOf, whyNotArchived } from './backup/backups.ts';
 import { podTag } from './logs/lines.ts';
 import { readLog } from './logs/page.ts';
-import { podIn } from './manifests/names.ts';
-import type { Region } from './region.ts';
-import type { BackupState } from './service/backup-state.ts';
-import type { ClusterState, ServerState } from './service/observed.ts';
-import { fewOf } from './service/foreign-fields.ts';
+import { podIn } from './names.ts';
+import type { Region } from './region/region.ts';
+import type { BackupState } from './backup/state.ts';
+import type { ClusterState, ServerState } from './cluster/state.ts';
+import { fewOf } from './cluster/foreign-fields.ts';
 import { usageOfSet, usageOf } from './usage.ts';
 
 export function createObserving(region: Region, archiver: Pick<Archiver, 'problem'>): Observing {

@@ -7,11 +7,11 @@ import { ADMIN_ROLE } from '@howdah/contract';
 import type { Client } from 'pg';
 import { EngineUnavailable, type PasswordChange } from '../engine.ts';
 import { KINDS } from './api/kinds.ts';
-import { openSession } from './networks.ts';
-import type { Region } from './region.ts';
-import { askChallenge, saltOf } from './service/challenge.ts';
-import { writePassword } from './service/objects.ts';
-import { endpointOf } from './service/routes.ts';
+import { openSession } from './network/guard.ts';
+import type { Region } from './region/region.ts';
+import { askChallenge, saltOf } from './network/challenge.ts';
+import { writePassword } from './cluster/objects.ts';
+import { endpointOf } from './network/routes.ts';
 import { NO_ANSWER, throwUnavailable } from './api/errors.ts';
 
 /** How long a new password may take: CloudNativePG writes it as soon as it notices the secret. */

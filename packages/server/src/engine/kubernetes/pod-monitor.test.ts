@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { LABELS, ROLE_LABEL } from './manifests/names.ts';
+import { LABELS, ROLE_LABEL } from './names.ts';
 
 const MANIFEST = new URL('../../../../../deploy/kubernetes/pod-monitor.yaml', import.meta.url);
 

@@ -22,11 +22,11 @@ import {
 } from '../statements/session.ts';
 import { beginReading, runStatement } from '../statements/run.ts';
 import { KINDS } from './api/kinds.ts';
-import { readerSecret } from './manifests/names.ts';
-import type { Region } from './region.ts';
-import { askChallenge } from './service/challenge.ts';
-import { placesIn } from './service/objects.ts';
-import { endpointOf } from './service/routes.ts';
+import { readerSecret } from './names.ts';
+import type { Region } from './region/region.ts';
+import { askChallenge } from './network/challenge.ts';
+import { placesIn } from './cluster/objects.ts';
+import { endpointOf } from './network/routes.ts';
 import { NO_ANSWER, throwUnavailable } from './api/errors.ts';
 
 export type Statements = ReturnType<typeof createStatements>;

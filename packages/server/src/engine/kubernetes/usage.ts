@@ -10,10 +10,10 @@ import { EngineUnavailable, type Usage } from '../engine.ts';
 import { beginReading } from '../statements/run.ts';
 import { openSession, SAMPLE_DEADLINE_MS, SAMPLE_WAITS } from '../statements/session.ts';
 import { KINDS } from './api/kinds.ts';
-import { quantityIn } from './nodes.ts';
-import { podIn } from './manifests/names.ts';
-import type { Region } from './region.ts';
-import type { ClusterState, ServerState } from './service/observed.ts';
+import { quantityIn } from './region/nodes.ts';
+import { podIn } from './names.ts';
+import type { Region } from './region/region.ts';
+import type { ClusterState, ServerState } from './cluster/state.ts';
 import { serverOf } from './statements.ts';
 import { NO_ANSWER, throwUnavailable } from './api/errors.ts';
 

@@ -1,7 +1,7 @@
 /** Each contradiction between a cluster and the metadata database, and none of a cluster as it must be. */
 import { expect, test } from 'vitest';
 import { KINDS } from '../api/kinds.ts';
-import { clusterState } from '../service/observed.ts';
+import { clusterState } from '../cluster/state.ts';
 import { clusterAmiss, type Recorded } from './compare.ts';
 import { idsOf } from './ids.testing.ts';
 import type { ClusterInventory, FoundCluster } from './inventory.ts';

@@ -1,7 +1,7 @@
 /** Compares a cluster with the metadata database. Pure. */
 import type { LiveStatus } from '@howdah/contract';
-import { namespaceOf } from '../manifests/names.ts';
-import { GATEWAY_NAMESPACE, routePlace, routeTarget, type RoutePart } from '../service/routes.ts';
+import { namespaceOf } from '../names.ts';
+import { GATEWAY_NAMESPACE, routePlace, routeTarget, type RoutePart } from '../network/routes.ts';
 import type { ClusterInventory, Found, FoundCluster } from './inventory.ts';
 
 /** A service of the region, as the metadata database has it. */

@@ -3,24 +3,17 @@ import { Type, type Static } from 'typebox';
 import type { Kube } from '../api/client.ts';
 import { KubeError } from '../api/errors.ts';
 import { KINDS, type Kind } from '../api/kinds.ts';
-import {
-  CLUSTER_LABEL,
-  idOf,
-  idOfSnapshot,
-  isInOurNamespace,
-  LABELS,
-  MANAGED,
-} from '../manifests/names.ts';
-import { GATEWAY_NAMESPACE } from '../service/routes.ts';
+import { CLUSTER_LABEL, idOf, idOfSnapshot, isInOurNamespace, LABELS, MANAGED } from '../names.ts';
+import { GATEWAY_NAMESPACE } from '../network/routes.ts';
 import {
   CLUSTER_OBJECT,
   clusterState,
   POD_OBJECT,
   serverState,
   type ClusterState,
-} from '../service/observed.ts';
-import { describeForeign } from '../service/foreign-fields.ts';
-import { DEPLOYMENT_OBJECT } from '../service/pooler-state.ts';
+} from '../cluster/state.ts';
+import { describeForeign } from '../cluster/foreign-fields.ts';
+import { DEPLOYMENT_OBJECT } from '../pooler/state.ts';
 
 /** An object, and the service that its labels or its name give it to. */
 export type Found = Readonly<{ kind: Kind; namespace: string; name: string; id: string }>;

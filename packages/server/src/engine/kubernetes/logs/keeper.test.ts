@@ -20,8 +20,8 @@ import {
   type Cloud,
 } from '../engine.testing.ts';
 import { createMemoryLogs } from '../../conformance/memory-records.ts';
-import { server } from '../service/decide.testing.ts';
-import { clusterState } from '../service/observed.ts';
+import { server } from '../cluster/decide.testing.ts';
+import { clusterState } from '../cluster/state.ts';
 import { createLogKeeper, isDue, restAfter, type Rest } from './keeper.ts';
 import { logLine, type FakeOutput } from './fake-log.testing.ts';
 import { unpack } from './page.ts';

@@ -22,7 +22,7 @@ const EXCEPTIONS: Record<string, { clients: number; why: string }> = {
     clients: 1,
     why: 'lives as long as its server, with the configuration of superuser.ts',
   },
-  'server/src/engine/kubernetes/networks.ts': {
+  'server/src/engine/kubernetes/network/guard.ts': {
     clients: 1,
     why: 'the role that ends sessions on Kubernetes, which is no superuser',
   },

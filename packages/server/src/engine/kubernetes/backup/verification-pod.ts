@@ -1,0 +1,243 @@
+/**
+ * The pod that examines a backup: a server of its own on a volume that is made of a snapshot, or
+ * that an archive was recovered to. It has no network listener and no token of Kubernetes, and is
+ * gone in the end, with the volume that is made of a snapshot. The data is of a tenant, so nothing
+ * of its configuration is obeyed, and no server but this one is reached by a session in it.
+ */
+import type { Placement } from '@howdah/contract';
+import { KINDS } from '../api/kinds.ts';
+import {
+  clusterName,
+  LABELS,
+  MANAGED,
+  namespaceOf,
+  VERIFICATION_LABEL,
+  verificationPod,
+} from '../names.ts';
+import { nodesOf, priorityOf, pullsOf } from '../region/settings.ts';
+
+export type VerificationInput = Readonly<{
+  id: string;
+  projectId: string;
+  region: string;
+  /** The Cluster, with which the pod goes. */
+  clusterUid: string;
+  image: string;
+  major: number;
+  preload: readonly string[];
+  /** The snapshot that a volume is made of, or a volume that nothing else uses. */
+  volume: Readonly<{ snapshot: string }> | Readonly<{ claim: string }>;
+  storageGb: number;
+  storageClass: string | null;
+  placement: Placement;
+  /** Whether its image is pulled by the credentials of the region. */
+  pulls: boolean;
+}>;
+
+/** The container whose output has the results. */
+export const VERIFICATION_CONTAINER = 'verification';
+
+/** CloudNativePG's images have this user. */
+const USER = 26;
+const DATA = '/var/lib/postgresql/data';
+/** Longer than any volume takes; then Kubernetes ends it. */
+const WITHIN_S = 86_400;
+
+/**
+ * Prints one line for each step: its name, `ok`, `failed` or `error`, and a detail in base64. Only
+ * `failed` says something of the backup. Nothing else is printed: what programs say of the data
+ * goes into files.
+ */
+const SCRIPT = `set -u
+PATH=$PATH:/usr/lib/postgresql/$MAJOR/bin
+say() { printf '%s %s %s\\n' "$1" "$2" "$(printf %s "$3" | head -c 1500 | base64 | tr -d '\\n')"; }
+end() { say "$@"; exit 0; }
+ask() { psql -XAtqh /tmp -U postgres -d postgres -c "$1" 2>>/tmp/psql.log; }
+
+[ -s "$PGDATA/PG_VERSION" ] || end restore failed 'its volume has no data directory'
+chmod 0700 "$PGDATA" || end restore error 'the data directory belongs to another user'
+rm -f "$PGDATA/postmaster.pid" "$PGDATA/standby.signal" "$PGDATA/recovery.signal"
+: >"$PGDATA/postgresql.auto.conf"
+say restore ok "$(du -sm "$PGDATA" | cut -f 1) MB"
+
+printf %s "$CONFIGURATION" >/tmp/postgresql.conf
+echo 'local all postgres trust' >/tmp/pg_hba.conf
+: >/tmp/pg_ident.conf
+postgres -D "$PGDATA" -c config_file=/tmp/postgresql.conf >/tmp/server.log 2>&1 &
+server=$!
+until pg_isready -qh /tmp; do
+  kill -0 $server 2>/dev/null || {
+    wait $server
+    [ $? -gt 128 ] && end replay error 'its server was killed'
+    why=$(grep -E ' (FATAL|PANIC): ' /tmp/server.log | tail -n 1)
+    [ -n "$why" ] || why=$(tail -n 3 /tmp/server.log)
+    end replay failed "$why"
+  }
+  sleep 0.2
+done
+say replay ok 'accepting connections'
+
+if [ "$(ask "select count(*) from pg_available_extensions where name = 'amcheck'")" = 1 ]; then
+  pg_amcheck -wvh /tmp -U postgres --all --install-missing >/tmp/relations 2>&1
+  case $? in
+    0) say relations ok "$(grep -c 'checking heap table' /tmp/relations) tables and $(
+      grep -c 'checking btree index' /tmp/relations
+    ) indexes" ;;
+    2) end relations failed "$(
+      grep -A 1 -E '^(heap table|btree index) ' /tmp/relations | head -n 2
+    )" ;;
+    *) end relations error "$(tail -n 2 /tmp/relations)" ;;
+  esac
+else
+  say relations ok 'not done: the image has no amcheck'
+fi
+
+kill -INT $server
+wait $server || end pages error 'the copy did not shut down'
+if pg_checksums --check -D "$PGDATA" >/tmp/pages 2>&1; then
+  say pages ok "$(sed -n 's/^Blocks scanned: *//p' /tmp/pages) pages in $(
+    sed -n 's/^Files scanned: *//p' /tmp/pages
+  ) files"
+elif grep -q 'checksums are not enabled' /tmp/pages; then
+  say pages ok 'not done: the data has no checksums'
+elif grep -q '^Bad checksums: *[1-9]' /tmp/pages; then
+  say pages failed "$(head -n 1 /tmp/pages)"
+else
+  say pages error "$(head -n 1 /tmp/pages)"
+fi
+`;
+
+/**
+ * As much as any data needs to be recovered: slots and prepared transactions that are on the disk
+ * keep a server with lower limits from its start. It has no workers: those of extensions would work
+ * on the data.
+ */
+const configurationOf = ({ major, preload }: VerificationInput): string =>
+  Object.entries({
+    listen_addresses: '',
+    unix_socket_directories: '/tmp',
+    hba_file: '/tmp/pg_hba.conf',
+    ident_file: '/tmp/pg_ident.conf',
+    logging_collector: 'off',
+    archive_mode: 'off',
+    autovacuum: 'off',
+    fsync: 'off',
+    shared_buffers: '128MB',
+    dynamic_shared_memory_type: 'mmap',
+    wal_level: 'logical',
+    max_connections: '20',
+    max_prepared_transactions: '1000',
+    max_replication_slots: '200',
+    max_worker_processes: '0',
+    max_logical_replication_workers: '0',
+    shared_preload_libraries: preload.join(','),
+    ...(major >= 17 ? { event_triggers: 'off', summarize_wal: 'off' } : {}),
+  })
+    .map(([name, value]) => `${name} = '${value}'\n`)
+    .join('');
+
+/** Settings of databases and roles are a tenant's: those of a client come before them. */
+const optionsOf = (major: number): string =>
+  Object.entries({
+    role: 'none',
+    statement_timeout: '0',
+    lock_timeout: '0',
+    idle_in_transaction_session_timeout: '0',
+    default_transaction_read_only: 'off',
+    ...(major >= 17 ? { transaction_timeout: '0' } : {}),
+  })
+    .map(([name, value]) => `-c ${name}=${value}`)
+    .join(' ');
+
+export function verificationManifest(input: VerificationInput): object {
+  const { id, projectId, region, clusterUid } = input;
+  const { apiVersion, kind } = KINDS.cluster;
+  return {
+    apiVersion: KINDS.pod.apiVersion,
+    kind: KINDS.pod.kind,
+    metadata: {
+      name: verificationPod(id),
+      namespace: namespaceOf(projectId),
+      labels: {
+        ...MANAGED,
+        [LABELS.project]: projectId,
+        [LABELS.service]: id,
+        [LABELS.region]: region,
+        [VERIFICATION_LABEL]: clusterName(id),
+      },
+      ownerReferences: [{ apiVersion, kind, name: clusterName(id), uid: clusterUid }],
+    },
+    spec: podSpec(input),
+  };
+}
+
+function podSpec(input: VerificationInput): object {
+  const { image, major } = input;
+  const environment = {
+    MAJOR: String(major),
+    PGDATA: `${DATA}/pgdata`,
+    CONFIGURATION: configurationOf(input),
+    PGOPTIONS: optionsOf(major),
+  };
+  return {
+    ...nodesOf(input.placement),
+    ...priorityOf(input.placement),
+    ...pullsOf(input.region, input.pulls),
+    restartPolicy: 'Never',
+    activeDeadlineSeconds: WITHIN_S,
+    terminationGracePeriodSeconds: 0,
+    automountServiceAccountToken: false,
+    enableServiceLinks: false,
+    securityContext: {
+      runAsNonRoot: true,
+      runAsUser: USER,
+      runAsGroup: USER,
+      fsGroup: USER,
+      fsGroupChangePolicy: 'OnRootMismatch',
+      seccompProfile: { type: 'RuntimeDefault' },
+    },
+    containers: [
+      {
+        name: VERIFICATION_CONTAINER,
+        image,
+        command: ['sh', '-c', SCRIPT],
+        env: Object.entries(environment).map(([name, value]) => ({ name, value })),
+        // The pod takes what services leave.
+        resources: { requests: { cpu: '50m', memory: '256Mi' }, limits: { memory: '1Gi' } },
+        securityContext: {
+          allowPrivilegeEscalation: false,
+          capabilities: { drop: ['ALL'] },
+          readOnlyRootFilesystem: true,
+        },
+        volumeMounts: [
+          { name: 'data', mountPath: DATA },
+          { name: 'temporary', mountPath: '/tmp' },
+        ],
+      },
+    ],
+    volumes: [
+      { name: 'data', ...volumeOf(input) },
+      { name: 'temporary', emptyDir: { sizeLimit: '1Gi' } },
+    ],
+  };
+}
+
+/** Kubernetes makes the volume of a snapshot with the pod, and removes it with that. */
+const volumeOf = (input: VerificationInput): object =>
+  'claim' in input.volume
+    ? { persistentVolumeClaim: { claimName: input.volume.claim } }
+    : { ephemeral: { volumeClaimTemplate: { spec: claimOf(input, input.volume.snapshot) } } };
+
+const claimOf = (
+  { storageGb, storageClass }: Pick<VerificationInput, 'storageGb' | 'storageClass'>,
+  snapshot: string,
+): object => ({
+  accessModes: ['ReadWriteOnce'],
+  ...(storageClass === null ? {} : { storageClassName: storageClass }),
+  resources: { requests: { storage: `${storageGb}G` } },
+  dataSource: {
+    apiGroup: KINDS.snapshot.apiVersion.split('/')[0],
+    kind: KINDS.snapshot.kind,
+    name: snapshot,
+  },
+});
