@@ -45,7 +45,7 @@ export {
   readerSecret,
   setName,
 } from '../src/engine/kubernetes/names.ts';
-export { storeSecret } from '../src/engine/kubernetes/backup/archive-manifests.ts';
+export { storeSecret } from '../src/engine/kubernetes/backup/manifests.ts';
 export { POOLER_TEMPLATE_SQL } from '../src/engine/kubernetes/cluster/manifest.ts';
 export { listOf, withStore } from '../src/engine/kubernetes/backup/s3.testing.ts';
 export { STEPS, switchOverTo } from '../src/engine/kubernetes/cluster/steps.ts';

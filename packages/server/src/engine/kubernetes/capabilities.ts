@@ -9,7 +9,7 @@ import type {
   Room,
 } from '../engine.ts';
 import type { ObjectStore } from '../object-store.ts';
-import type { RegionSettings } from './cluster/manifest.ts';
+import type { RegionSettings } from './region/settings.ts';
 import { poolerVersion } from './pooler/manifest.ts';
 
 type Images = Pick<RegionSettings, 'code' | 'images' | 'extensions' | 'poolerImage'>;

@@ -1,4 +1,5 @@
-/** The kinds of objects that the engine reads and writes, and their paths in the API. */
+/** The kinds of objects that the engine reads and writes, their paths in the API and metadata. */
+import { Type } from 'typebox';
 
 export type Kind = Readonly<{
   apiVersion: string;
@@ -115,3 +116,19 @@ export function pathOf({ kind, namespace, name }: Place, subresource?: string): 
 
 /** Names are labels of DNS, which need no escapes; anything else must not change the path. */
 const part = (name: string): string => encodeURIComponent(name);
+
+// The metadata of objects, as far as they are read.
+
+export const TEXTS = Type.Record(Type.String(), Type.String());
+export const METADATA = Type.Object({
+  name: Type.String(),
+  namespace: Type.String(),
+  uid: Type.String(),
+  // Digits, by which an older state is known from a newer one.
+  resourceVersion: Type.String({ pattern: '^[0-9]+$' }),
+  /** Grows with each change of what is desired. */
+  generation: Type.Optional(Type.Number()),
+  deletionTimestamp: Type.Optional(Type.String()),
+  labels: Type.Optional(TEXTS),
+  annotations: Type.Optional(TEXTS),
+});

@@ -5,9 +5,9 @@
  */
 import { Type, type Static } from 'typebox';
 import { Value } from 'typebox/value';
-import { objectStoreName } from './archive-manifests.ts';
+import { objectStoreName } from './manifests.ts';
 import type { ObjectStore } from '../../object-store.ts';
-import { METADATA } from '../api/metadata.ts';
+import { METADATA } from '../api/kinds.ts';
 
 const TIME = Type.Optional(Type.Union([Type.String(), Type.Null()]));
 

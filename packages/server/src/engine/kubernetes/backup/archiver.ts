@@ -10,7 +10,7 @@ import pLimit from 'p-limit';
 import type { Rounds } from '../../../lib/rounds.ts';
 import { EngineUnavailable } from '../../engine.ts';
 import { KINDS } from '../api/kinds.ts';
-import { archiveRecordManifest, archiveRecordName } from './archive-manifests.ts';
+import { archiveRecordManifest, archiveRecordName } from './manifests.ts';
 import { openSession, type Reach } from '../network/guard.ts';
 import {
   earliestOf,

@@ -7,7 +7,7 @@ import {
   objectStoreName,
   storeSecret,
   storeSecretManifest,
-} from './archive-manifests.ts';
+} from './manifests.ts';
 import type { Region } from '../region/region.ts';
 import type { ClusterState } from '../cluster/state.ts';
 

@@ -33,9 +33,9 @@ import {
   type ClusterState,
   type PodObject,
 } from '../cluster/state.ts';
-import type { StepResult } from './verification-output.ts';
+import type { StepResult } from './verification-pod.ts';
 import type { Manifest } from '../api/client.ts';
-import { pointInTimeOf } from './archive-manifests.ts';
+import { pointInTimeOf } from './manifests.ts';
 import { nodesOf, priorityOf, pullsOf } from '../region/settings.ts';
 
 const POLL_MS = 1000;

@@ -1,9 +1,9 @@
 /** Backups of a service, as the objects of CloudNativePG say. All of it is input. */
-import type { Verification } from '@howdah/contract';
+import { type Verification, VerificationSchema } from '@howdah/contract';
 import { Type, type Static } from 'typebox';
 import { ASKED_OF, AWAITED, VERIFICATION, VERIFICATION_BEGUN } from '../names.ts';
-import { METADATA } from '../api/metadata.ts';
-import { readVerification } from './verification-output.ts';
+import { METADATA } from '../api/kinds.ts';
+import { Value } from 'typebox/value';
 
 export const BACKUP_OBJECT = Type.Object({
   metadata: Type.Interface([METADATA], { creationTimestamp: Type.String() }),
@@ -117,3 +117,14 @@ export const isBusy = (backups: readonly BackupState[], nowMs: number): boolean 
 /** @param backups newest first @returns null: none is taken */
 export const newestSnapshot = (backups: readonly BackupState[]): string | null =>
   backups.find(({ snapshot }) => snapshot !== null)?.snapshot ?? null;
+
+/** The result of a verification, of the annotation of its Backup; null: it has none. */
+export function readVerification(text: string | undefined): Verification | null {
+  if (text === undefined) return null;
+  try {
+    const parsed: unknown = JSON.parse(text);
+    return Value.Check(VerificationSchema, parsed) ? parsed : null;
+  } catch {
+    return null;
+  }
+}

@@ -12,15 +12,21 @@ import type { ServiceSpec } from '../../spec.ts';
 import { KubeError } from '../api/errors.ts';
 import { KINDS, pathOf, type Place } from '../api/kinds.ts';
 import { VERIFICATION, VERIFICATION_BEGUN, verificationPod } from '../names.ts';
-import { VERIFICATION_CONTAINER, verificationManifest } from './verification-pod.ts';
+import {
+  VERIFICATION_CONTAINER,
+  verificationManifest,
+  stepsOf,
+  resultIn,
+  type PodStep,
+  type StepResult,
+} from './verification-pod.ts';
 import { recoverArchive, recoveredClaim, removeRecovered, STILL_ENDING } from './recovery.ts';
 import type { Region } from '../region/region.ts';
 import { windowOf } from './archive-state.ts';
-import { asSettings, limitsOfAnySize } from '../cluster/limits.ts';
+import { asSettings, limitsOfAnySize } from '../cluster/parameters.ts';
 import { placesIn } from '../cluster/objects.ts';
 import type { ClusterState } from '../cluster/state.ts';
 import { chooseVerified, type Verifiable } from './verification-choice.ts';
-import { stepsOf, resultIn, type PodStep, type StepResult } from './verification-output.ts';
 
 const POLL_MS = 500;
 /** A cluster that is full for so long has no room for it today. */

@@ -13,7 +13,7 @@ import { isRestartAsked } from './change.ts';
 import { requestPrimary, runDrill } from './change-primary.ts';
 import { decide, type Known, type Step } from './decide.ts';
 import { mayHaveSnapshot } from '../backup/fork.ts';
-import { whyNotFollowing } from './follow.ts';
+import { whyNotFollowing } from './set.ts';
 import {
   placesIn,
   writeObjects,

@@ -28,7 +28,7 @@ import { sourceOf, whyNotCopied, isStopped } from '../backup/fork.ts';
 import type { ClusterState, Observed, ServerState } from './state.ts';
 import { STEPS, switchoverIn, switchOverTo } from './steps.ts';
 import { loadedLibraries } from '../../../domain/postgres/extension-rules.ts';
-import { largestOf, limitsOf, type Limits } from './limits.ts';
+import { largestOf, limitsOf, type Limits } from './parameters.ts';
 
 /** The phase of a Cluster with nothing left to do, in the words of CloudNativePG. */
 export const HEALTHY = 'Cluster in healthy state';

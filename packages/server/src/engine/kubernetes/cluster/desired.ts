@@ -49,7 +49,7 @@ const DESIRED = Type.Object({
       parent: Type.String(),
       /** Absent: an earlier release has written it. */
       purpose: Type.Optional(StringEnum(SET_PURPOSES)),
-      /** The least of some settings that its nodes need to follow: see `set-desired.ts`. */
+      /** The least of some settings that its nodes need to follow: see `desiredOfSet`. */
       limits: Type.Record(Type.String(), Type.Number()),
     }),
   ),
@@ -150,7 +150,7 @@ export function restartMarkOf(desired: Desired): string {
   const { restarts, size, networks, set, targetTime } = desired;
   const bound = markOfBound(desired);
   if (set === undefined)
-    // A recovery needs larger limits than its server: see `limits.ts`.
+    // A recovery needs larger limits than its server: see `parameters.ts`.
     return `${restarts}${targetTime === undefined ? '' : ', recovered'}${bound}`;
   const limits = Object.entries(set.limits).toSorted(([a], [b]) => a.localeCompare(b));
   const cause = JSON.stringify([restarts, size, networks ?? null, limits]);

@@ -31,10 +31,9 @@ import {
   poolerName,
 } from '../names.ts';
 import { CONTROL_SQL, controlRole, networkRules, trafficPolicy } from '../network/rules.ts';
-import { archiverOf, pointInTimeOf } from '../backup/archive-manifests.ts';
+import { archiverOf, pointInTimeOf, backupsOf, recoveryOf } from '../backup/manifests.ts';
 import { walVolumeGb } from './parameters.ts';
-import { nodesOf, priorityOf, pullsOf, spreadOf } from '../region/settings.ts';
-import { backupsOf, recoveryOf } from '../backup/manifests.ts';
+import { nodesOf, priorityOf, pullsOf, spreadOf, type RegionSettings } from '../region/settings.ts';
 import {
   MAX_STATEMENTS,
   READER_ROLE,
@@ -56,31 +55,6 @@ export const DESIRED = 'howdah.io/desired';
 
 /** All that an archive has, in place of a moment. */
 export const LATEST = 'latest';
-
-/** Settings of a region. */
-export type RegionSettings = Readonly<{
-  code: string;
-  /** null: the default class of the cluster. */
-  storageClass: string | null;
-  /** The image of PostgreSQL for each major version. */
-  images: Readonly<Record<number, string>>;
-  /** The extensions of each of them beside the contributed modules. */
-  extensions: Readonly<Record<number, readonly AddonExtension[]>>;
-  /** The image of PgBouncer, with its version as the tag. */
-  poolerImage: string;
-  /** The name by which clients reach the nodes; the certificates of servers have it. */
-  host: string;
-  /** The domain of services at the TLS gateway; null: services have ports of the nodes. */
-  domain: string | null;
-  /** Where pods run of a service, or of a set with the fields of its service before its own. */
-  placementOf: (...ids: readonly string[]) => Placement;
-  /** The storage class of a volume for WAL of new services; null: WAL is with the data. */
-  walStorageClass: string | null;
-  /** Whether a size is a bound of the CPU too, for services that do not say it themselves. */
-  boundsCpu: boolean;
-  /** The credentials of registries; null: none are set. `config` is null if it is unreadable. */
-  imagePull: Readonly<{ config: string | null }> | null;
-}>;
 
 /** The servers of a Cluster, be it that of a service or of a read replica set. */
 export type ServersInput = Readonly<{

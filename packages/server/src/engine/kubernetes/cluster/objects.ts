@@ -14,7 +14,8 @@ import { REVOKE_WRITERS } from '../../statements/session.ts';
 import type { Kube, Manifest } from '../api/client.ts';
 import { KubeError } from '../api/errors.ts';
 import { KINDS, type Kind, type Place } from '../api/kinds.ts';
-import { clusterManifest, type RegionSettings } from './manifest.ts';
+import { clusterManifest } from './manifest.ts';
+import { type RegionSettings, pullSecret, pullSecretManifest } from '../region/settings.ts';
 import {
   AUTHORITY_SECRET,
   BACKUP_LABEL,
@@ -34,9 +35,8 @@ import {
   setName,
 } from '../names.ts';
 import { NETWORKS_SETTING, networksVersion } from '../network/rules.ts';
-import { ARCHIVE_TIMEOUT } from '../backup/archive-manifests.ts';
-import { clusterParameters, keptWal, RETRY } from './parameters.ts';
-import { pullSecret, pullSecretManifest } from '../region/settings.ts';
+import { ARCHIVE_TIMEOUT } from '../backup/manifests.ts';
+import { clusterParameters, keptWal, RETRY, asSettings, limitsOfAnySize } from './parameters.ts';
 import { publicEndpoint } from '../network/routes.ts';
 import {
   authorityManifest,
@@ -50,7 +50,6 @@ import {
 import type { Region } from '../region/region.ts';
 import { restartWhy } from './change.ts';
 import { restartMarkOf, writeDesired, type Desired } from './desired.ts';
-import { asSettings, limitsOfAnySize } from './limits.ts';
 import { writeObjectStore } from '../backup/object-store.ts';
 import { SNAPSHOT_OBJECT, type SnapshotObject, type ClusterState } from './state.ts';
 import { settingsOfPurpose } from '../../../domain/replica-set.ts';
@@ -206,7 +205,7 @@ const goesOn = (before: Desired | null, desired: Desired): boolean =>
 /** A Cluster by its name, with the service or read replica set that it is of. */
 type Named = Readonly<{ name: string; id: string; projectId: string }>;
 
-/** Issues a certificate once: `certificates.ts` renews it. */
+/** Issues a certificate once: `renewCertificates` renews it. */
 async function ensureCertificate(region: Region, named: Named): Promise<void> {
   const { name, projectId } = named;
   if (!(await exists(region.kube, placesIn(projectId)(KINDS.secret, certificateSecret(name)))))

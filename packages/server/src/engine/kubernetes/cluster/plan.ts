@@ -7,7 +7,7 @@ import { chooseStandby, type Known, beginsWithSnapshot } from './decide.ts';
 import { desiredOf } from './desired.ts';
 import type { Observed } from './state.ts';
 import { STEPS, switchOverTo } from './steps.ts';
-import { stepsOf } from '../backup/verification-output.ts';
+import { stepsOf } from '../backup/verification-pod.ts';
 import type { Verifiable } from '../backup/verification-choice.ts';
 
 type Existing = Pick<Observed, 'cluster' | 'servers' | 'parent' | 'whyNoBackup'> &

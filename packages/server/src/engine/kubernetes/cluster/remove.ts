@@ -8,7 +8,7 @@ import { STEPS } from './steps.ts';
 import { again, AWAY_MS, failed, overdue, RETRY_MS, STEP_MS, waitForCluster } from './verdicts.ts';
 import { folderOf } from '../../object-store.ts';
 import type { Kube } from '../api/client.ts';
-import { archiveRecordName, storeSecret } from '../backup/archive-manifests.ts';
+import { archiveRecordName, storeSecret } from '../backup/manifests.ts';
 import { removeSome, StoreError } from '../backup/s3.ts';
 
 /**

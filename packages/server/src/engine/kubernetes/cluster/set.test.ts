@@ -1,9 +1,9 @@
-/** Decisions about read replica sets, and the Cluster of one. */
+/** Decisions about read replica sets, the Cluster of one, and why it cannot follow. */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { ServiceSpec } from '../../spec.ts';
-import { setManifest } from './set.ts';
+import { setManifest, reasonIn } from './set.ts';
 import { decide, type Known, desiredOfSet } from './decide.ts';
 import { name, NOTHING, PAUSED, REACHED, server, SPEC, UNREACHED, up } from './decide.testing.ts';
 import { desiredOf, restartMarkOf, writeDesired } from './desired.ts';
@@ -142,4 +142,28 @@ test('a set is a replica cluster that nothing here promotes', async () => {
   }
   // One is that of a set, the other that of the copy of a service that moves.
   expect(written).toEqual(Array(2).fill('replica: { enabled: true'));
+});
+
+const line = (message: string, backend_type = 'walreceiver', error_severity = 'FATAL'): string =>
+  JSON.stringify({
+    level: 'info',
+    record: { log_time: '', error_severity, message, backend_type },
+  });
+
+const GONE = 'requested WAL segment 0000 has already been removed';
+
+test.each([
+  [`could not receive data from WAL stream: ERROR:  ${GONE}`, 'walreceiver'],
+  ["requested starting point 0/3 on timeline 1 is not in this server's history", 'walreceiver'],
+  ['highest timeline 1 of the primary is behind recovery timeline 2', 'walreceiver'],
+  ['new timeline 2 forked off from current database system timeline 1 before', 'startup'],
+])('a node that says %j can never follow', (message, backend) => {
+  const log = ['starting', line(message, backend), line('terminating', 'walreceiver')].join('\n');
+  expect(reasonIn(log)).toContain(message.slice(0, 40));
+});
+
+test('sessions of users and other programs give no reason, nor does a primary that is away', () => {
+  const away = 'could not connect to the primary server: connection refused';
+  const log = [line(GONE, 'client backend', 'LOG'), GONE, '{', line(away)].join('\n');
+  expect(reasonIn(log)).toBeNull();
 });

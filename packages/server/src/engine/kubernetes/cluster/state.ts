@@ -7,7 +7,7 @@ import { DESIRED, FENCED, FENCED_ALL, HIBERNATION, RESTARTED } from './manifest.
 import { AWAITED, instanceOf, LABELS } from '../names.ts';
 import { readDesired, type Desired } from './desired.ts';
 import { foreignFields, MANAGED_FIELDS, type ForeignField } from './foreign-fields.ts';
-import { METADATA, TEXTS } from '../api/metadata.ts';
+import { METADATA, TEXTS } from '../api/kinds.ts';
 import type { PoolerState } from '../pooler/state.ts';
 
 /** The annotation of a Cluster that users could write to. */

@@ -1,7 +1,7 @@
 /** The endpoints of services, and their routes at a TLS gateway. */
 import type { Endpoint, ServiceSpec } from '../../spec.ts';
 import { KubeError } from '../api/errors.ts';
-import type { RegionSettings } from '../cluster/manifest.ts';
+import type { RegionSettings } from '../region/settings.ts';
 import {
   clusterName,
   idOf,

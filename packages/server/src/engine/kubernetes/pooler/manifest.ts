@@ -10,7 +10,8 @@ import { POOLER_ROLE } from '../../pooler/lookup.ts';
 import { READER_ROLE } from '../../statements/session.ts';
 import type { Manifest } from '../api/client.ts';
 import { KINDS } from '../api/kinds.ts';
-import { listeningAt, type RegionSettings } from '../cluster/manifest.ts';
+import { listeningAt } from '../cluster/manifest.ts';
+import { type RegionSettings, nodesOf, priorityOf, pullsOf } from '../region/settings.ts';
 import {
   AUTHORITY_SECRET,
   certificateSecret,
@@ -24,7 +25,6 @@ import {
   ROLE_LABEL,
 } from '../names.ts';
 import { GUARD_ROLE } from '../network/rules.ts';
-import { nodesOf, priorityOf, pullsOf } from '../region/settings.ts';
 import { USERS_FILE } from '../cluster/secrets.ts';
 
 /** The annotation with the hash of the manifests that were written. */

@@ -1,7 +1,7 @@
 /** The state of a pooler in its cluster, as far as decisions need it. All of it is input. */
 import { Type, type Static } from 'typebox';
 import { POOLER_HASH } from './manifest.ts';
-import { METADATA } from '../api/metadata.ts';
+import { METADATA } from '../api/kinds.ts';
 
 export const DEPLOYMENT_OBJECT = Type.Object({
   metadata: METADATA,

@@ -18,7 +18,7 @@ import {
   POOLER_LABEL,
   VERIFICATION_LABEL,
 } from '../names.ts';
-import { archiveRecordName } from '../backup/archive-manifests.ts';
+import { archiveRecordName } from '../backup/manifests.ts';
 import {
   ARCHIVE_OBJECT,
   ARCHIVE_RECORD,

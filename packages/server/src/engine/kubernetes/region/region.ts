@@ -3,7 +3,7 @@ import type { CertificateAuthority } from '../../../lib/tls.ts';
 import type { Kube } from '../api/client.ts';
 import type { Answers } from './answers.ts';
 import type { Cache } from './cache.ts';
-import type { RegionSettings } from '../cluster/manifest.ts';
+import type { RegionSettings } from './settings.ts';
 import type { Observing } from '../../engine.ts';
 import type { ObjectStore } from '../../object-store.ts';
 import type { KeptLogs, ClusterRecords } from '../../records.ts';

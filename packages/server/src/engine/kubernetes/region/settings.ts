@@ -1,8 +1,35 @@
-/** On which nodes pods run, and by which credentials their images are pulled. */
-import type { Placement } from '@howdah/contract';
+/** The settings of a region, and how its pods have them. */
+import type { Placement, AddonExtension } from '@howdah/contract';
 import type { Manifest } from '../api/client.ts';
 import { CLUSTER_LABEL, LABELS } from '../names.ts';
 import { secretManifest } from '../cluster/secrets.ts';
+
+/** Settings of a region. */
+export type RegionSettings = Readonly<{
+  code: string;
+  /** null: the default class of the cluster. */
+  storageClass: string | null;
+  /** The image of PostgreSQL for each major version. */
+  images: Readonly<Record<number, string>>;
+  /** The extensions of each of them beside the contributed modules. */
+  extensions: Readonly<Record<number, readonly AddonExtension[]>>;
+  /** The image of PgBouncer, with its version as the tag. */
+  poolerImage: string;
+  /** The name by which clients reach the nodes; the certificates of servers have it. */
+  host: string;
+  /** The domain of services at the TLS gateway; null: services have ports of the nodes. */
+  domain: string | null;
+  /** Where pods run of a service, or of a set with the fields of its service before its own. */
+  placementOf: (...ids: readonly string[]) => Placement;
+  /** The storage class of a volume for WAL of new services; null: WAL is with the data. */
+  walStorageClass: string | null;
+  /** Whether a size is a bound of the CPU too, for services that do not say it themselves. */
+  boundsCpu: boolean;
+  /** The credentials of registries; null: none are set. `config` is null if it is unreadable. */
+  imagePull: Readonly<{ config: string | null }> | null;
+}>;
+
+// On which nodes pods run, and by which credentials their images are pulled.
 
 /** The credentials of registries of a region, in each namespace that has services of it. */
 export const pullSecret = (region: string): string => `howdah-registries-${region}`;

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { readVerification, resultIn } from './verification-output.ts';
+import { readVerification } from './state.ts';
+import { resultIn } from './verification-pod.ts';
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64');
 
