@@ -1,6 +1,6 @@
 /** The thresholds of a full disk: for warnings, and for work that would fill it further. */
 import type { Warning } from '@howdah/contract';
-import { UNKNOWN_DISK_BYTES, type DiskPressure, type DiskUsage } from '../engine/disk.ts';
+import type { DiskPressure, DiskUsage } from '../engine/disk.ts';
 
 /** From here on services have a warning. */
 export const DISK_TIGHT_PERCENT = 85;
@@ -22,9 +22,7 @@ const SCARCE_BYTES = 128e6;
 /** Whether the time for a restore of a deleted service may soon end early, and by what. */
 export type RestoreRisk = Readonly<{ isHigh: boolean; note: string }>;
 
-/** @returns null: a region without a disk of its own, where nothing ends it */
-export function restoreRisk({ usedPercent, totalBytes }: DiskUsage): RestoreRisk | null {
-  if (totalBytes === UNKNOWN_DISK_BYTES) return null;
+export function restoreRisk({ usedPercent }: DiskUsage): RestoreRisk {
   return {
     isHigh: usedPercent >= DISK_TIGHT_PERCENT,
     note:

@@ -6,9 +6,6 @@ export type DiskUsage = {
   usedPercent: number;
 };
 
-/** The size of the disk of a region that has none of its own. */
-export const UNKNOWN_DISK_BYTES = Number.MAX_SAFE_INTEGER;
-
 /**
  * Whether the disk is full. Services that take more than an equal share may not grow then; `scarce`:
  * so little is left that no service may.

@@ -412,10 +412,10 @@ export type Relief = Readonly<{
   lastMs: number;
 }>;
 
-/** The disk of the services, and their quotas. */
+/** The disk of the services, and how much of it they use. */
 export interface Storage {
-  /** How full the disk of the services is. */
-  disk(): Promise<DiskUsage>;
+  /** How full the disk of the services is; null: they have none in common. */
+  readonly disk: (() => Promise<DiskUsage>) | null;
   /**
    * The disk space of a service's data, and how much of it is shared with clones; null: unknown. It
    * may be some minutes old.
@@ -423,6 +423,10 @@ export interface Storage {
   shared(id: string): Promise<Backups['storage']>;
   /** The disk space that a server of a service uses, in bytes; of several, that of the primary. */
   usedBytes(id: string): Promise<number>;
+}
+
+/** Keeps services within their quotas, and space on their disk. */
+export interface StorageGuard {
   /**
    * Measures the disk space of a service's servers, and enforces their quota.
    *
@@ -464,6 +468,8 @@ export interface Engine {
   readonly backups: BackupKeeping;
   readonly offMachine: OffMachineBackups;
   readonly storage: Storage;
+  /** null: no service can take the space of another. */
+  readonly storageGuard: StorageGuard | null;
   readonly networks: Networks;
   readonly moves: Moves;
   /** null: its services are real. */

@@ -54,6 +54,8 @@ function countedEngine(): { engine: object; calls: Map<string, number> } {
   const answers: Record<string, Record<string, unknown>> = {
     storage: {
       disk: { usedPercent: 1, freeBytes: 99, totalBytes: 100 },
+    },
+    storageGuard: {
       keepReserve: { did: null, heldBytes: 0, removedWal: [] },
       keepQuota: { stop: null, changed: false },
     },
@@ -96,7 +98,7 @@ test.each([
   ['warnings', { 'storage.disk': 1, 'observe.warnings': 1000 }],
   ['samples', { 'observe.usage': 1000 }],
   ['snapshots', { 'backups.keep': 1000 }],
-  ['storage', { 'storage.keepReserve': 1, 'storage.disk': 1, 'storage.keepQuota': 1000 }],
+  ['storage', { 'storageGuard.keepReserve': 1, 'storage.disk': 1, 'storageGuard.keepQuota': 1000 }],
 ] as const)('the round %s asks each service once, and the region once', async (name, expected) => {
   expect(await callsOf(name, 1000)).toEqual(expected);
 });

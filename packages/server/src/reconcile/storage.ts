@@ -5,7 +5,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { DISK_TIGHT_PERCENT, diskPressure, PURGE_PERCENT } from '../domain/disk.ts';
-import type { DiskPressure, DiskUsage, Relief } from '../engine/engine.ts';
+import type { DiskPressure, DiskUsage, Relief, StorageGuard } from '../engine/engine.ts';
 import type { Region } from '../engine/regions.ts';
 import { recordRemoval, type Removal } from '../store/audit-log.ts';
 import type { Store } from '../store/database.ts';
@@ -75,11 +75,13 @@ export function createStorageGuard(
 }
 
 async function look(guard: Guard, closing: AbortSignal): Promise<void> {
-  await keepReserve(guard);
+  const { storage, storageGuard } = guard.region.engine;
+  if (storageGuard !== null) await keepReserve(guard, storageGuard);
   await report(guard).catch((error: unknown) =>
     guard.log.warn({ err: error }, 'what was removed was not reported; trying again'),
   );
-  const disk = await guard.region.engine.storage.disk();
+  if (storage.disk === null) return;
+  const disk = await storage.disk();
   const usedBytes = disk.totalBytes - disk.freeBytes;
   guard.pressure = diskPressure(disk, guard.pressure);
   // Quotas are enforced without the metadata database too: a full disk may be what ended it.
@@ -92,17 +94,18 @@ async function look(guard: Guard, closing: AbortSignal): Promise<void> {
     await purgeOldest(guard, disk).catch((error: unknown) =>
       guard.log.warn({ err: error }, 'no deleted service could be purged; trying again'),
     );
+  if (storageGuard === null) return;
   const { looked } = guard;
   const sinceMs = Date.now() - looked.atMs;
   const isEarly = guard.pressure !== 'none' || usedBytes - looked.usedBytes > GROWTH_BYTES;
   if (sinceMs < (isEarly ? looked.tookMs / SHARE_OF_TIME : QUOTAS_EVERY_MS)) return;
   const beganMs = Date.now();
-  await keepQuotas(guard, closing);
+  await keepQuotas(guard, storageGuard, closing);
   guard.looked = { atMs: beganMs, usedBytes, tookMs: Date.now() - beganMs };
 }
 
-async function keepReserve(guard: Guard): Promise<void> {
-  const { did, heldBytes, removedWal } = await guard.region.engine.storage.keepReserve();
+async function keepReserve(guard: Guard, storageGuard: StorageGuard): Promise<void> {
+  const { did, heldBytes, removedWal } = await storageGuard.keepReserve();
   for (const { id, bytes } of removedWal) {
     guard.log.warn(
       { service: id, bytes },
@@ -214,13 +217,17 @@ async function endKeeping(
   });
 }
 
-async function keepQuotas(guard: Guard, closing: AbortSignal): Promise<void> {
-  const { region, log } = guard;
+async function keepQuotas(
+  guard: Guard,
+  storageGuard: StorageGuard,
+  closing: AbortSignal,
+): Promise<void> {
+  const { log } = guard;
   const { services, forked } = await listServices(guard);
   for (const { id, storageGb, hasOwner } of services) {
     if (closing.aborted) return;
     try {
-      const { stop, changed, relief } = await region.engine.storage.keepQuota(id, {
+      const { stop, changed, relief } = await storageGuard.keepQuota(id, {
         quotaBytes: storageGb * 1e9,
         pressure: guard.pressure,
         removes: forked !== null && !forked.has(id),

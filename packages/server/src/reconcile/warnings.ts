@@ -71,6 +71,7 @@ export function createWatch(store: Store, { code, engine }: Region, log: Log, ro
 
   /** The warning of the region, which no service repeats: one line at its beginning and its end. */
   const lookAtDisk = async (): Promise<void> => {
+    if (engine.storage.disk === null) return;
     const disk = diskWarning(await engine.storage.disk());
     if (disk !== null && !isDiskTight)
       log.warn({ region: code, code: disk.code, warning: disk.message }, 'a region has a warning');

@@ -5,7 +5,7 @@ import { DISK_FULL_PERCENT } from '../domain/disk.ts';
 import { whyNoDisk, whyNoRoom } from '../domain/service/capacity.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { NoPortLeft, type Listener, type Endpoint } from '../engine/spec.ts';
-import { EngineUnavailable } from '../engine/engine.ts';
+import { EngineUnavailable, type DiskUsage, type Engine } from '../engine/engine.ts';
 import type { Region, Regions } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
 import type { Db, Tx } from '../store/tables.ts';
@@ -31,14 +31,19 @@ export async function reserveEndpoint(
   }
 }
 
+/** How full the disk of a region is; null: its services have none in common. */
+export const readDisk = async ({ storage }: Pick<Engine, 'storage'>): Promise<DiskUsage | null> =>
+  storage.disk === null ? null : storage.disk();
+
 /**
  * Refuses new things on a nearly full disk, whose space existing services need.
  *
  * @param what is refused, in the plural
  */
 export async function refuseFullDisk({ engine }: Region, what: string): Promise<void> {
-  const { usedPercent, freeBytes, totalBytes } = await engine.storage.disk();
-  if (usedPercent < DISK_FULL_PERCENT) return;
+  const usage = await readDisk(engine);
+  if (usage === null || usage.usedPercent < DISK_FULL_PERCENT) return;
+  const { usedPercent, freeBytes, totalBytes } = usage;
   const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
   throw new ApiError(
     'LIMIT_EXCEEDED',
@@ -125,7 +130,8 @@ export async function refuseLargeQuota(
   asked: number | undefined,
 ): Promise<void> {
   if (asked === undefined || force) return;
-  const why = whyNoDisk(asked, (await engine.storage.disk()).totalBytes, code);
+  const usage = await readDisk(engine);
+  const why = usage === null ? null : whyNoDisk(asked, usage.totalBytes, code);
   if (why !== null) throw new ApiError('UNAVAILABLE_HERE', why);
 }
 

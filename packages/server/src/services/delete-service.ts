@@ -6,7 +6,7 @@ import { sizeOf } from '../domain/service/spec.ts';
 import { EngineUnavailable, NotRestorable, type Restorable } from '../engine/engine.ts';
 import type { Region } from '../engine/regions.ts';
 import { type Caller, makeChange } from './change.ts';
-import { reserveEndpoint, type ControlContext } from './common.ts';
+import { readDisk, reserveEndpoint, type ControlContext } from './common.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { keepNotCarried } from './not-carried.ts';
 import { describeSource, findSource, recoveryFrom } from './recover-service.ts';
@@ -114,12 +114,9 @@ export async function deleteService(
   caller: Caller,
   { key: id, region_code: code }: ServicePlace,
 ): Promise<Accepted> {
-  const { storage } = context.regions.of(code).engine;
-  const restoreNote = describeRestore(
-    id,
-    context.restoreWindowMs,
-    restoreRisk(await storage.disk()),
-  );
+  const usage = await readDisk(context.regions.of(code).engine);
+  const risk = usage === null ? null : restoreRisk(usage);
+  const restoreNote = describeRestore(id, context.restoreWindowMs, risk);
   const archive = await noteOfArchive(context, code, id, 'when it can no longer be restored');
   const note = archive === undefined ? restoreNote : `${restoreNote}. ${archive}`;
   const begin = () => ({ deleting: true });

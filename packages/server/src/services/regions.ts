@@ -12,6 +12,7 @@ import { diskWarning } from '../domain/disk.ts';
 import { hasRoom, overcommitment, type Committed } from '../domain/service/capacity.ts';
 import type { Capabilities, DiskUsage, TypeCapability } from '../engine/engine.ts';
 import type { Region, Regions } from '../engine/regions.ts';
+import { readDisk } from './common.ts';
 
 /** A region, and the alias by which a request names it; null: its code, or no name. */
 export type NamedRegion = Readonly<{ region: Region; alias: string | null }>;
@@ -64,8 +65,8 @@ export async function describeRegion(
 ): Promise<RegionDocument> {
   const { capabilities } = engine;
   // Measured again for each answer: the disk of a service is that of its region.
-  const usage = await engine.storage.disk();
-  const disk = diskWarning(usage);
+  const usage = await readDisk(engine);
+  const disk = usage === null ? null : diskWarning(usage);
   return {
     code,
     aliases: [...aliases],
@@ -129,8 +130,11 @@ const describeRoom = (room: Capabilities['room']): Pick<RegionDocument, 'capacit
 function describeCommitted(
   committed: Committed,
   { room }: Capabilities,
-  { totalBytes }: DiskUsage,
+  usage: DiskUsage | null,
 ): NonNullable<RegionDocument['committed']> {
-  const over = room === null || room.isNode ? null : overcommitment(committed, room, totalBytes);
+  const over =
+    room === null || room.isNode || usage === null
+      ? null
+      : overcommitment(committed, room, usage.totalBytes);
   return { ...committed, ...(over === null ? {} : { over }) };
 }

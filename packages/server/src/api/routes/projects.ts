@@ -22,6 +22,7 @@ import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
 import { ofProject, ofService, resourceSchemas } from './schemas.ts';
 import { restoreRisk, type RestoreRisk } from '../../domain/disk.ts';
+import { readDisk } from '../../services/common.ts';
 import { restorableUntilMs } from '../../domain/service/removal.ts';
 import { readServers } from '../../services/service-reads.ts';
 import { listDeletedServices } from '../../store/service-documents.ts';
@@ -200,9 +201,11 @@ export function memberRoutes(api: App, context: ApiContext): void {
     async (request) => {
       const rows = await listDeletedServices(store.db, request.key.project_id);
       const codes = new Set(rows.map(({ region_code: code }) => code));
-      const risks = new Map<string, RestoreRisk | null>();
-      for (const { code, engine } of regions.all.filter((region) => codes.has(region.code)))
-        risks.set(code, restoreRisk(await engine.storage.disk()));
+      const risks = new Map<string, RestoreRisk>();
+      for (const { code, engine } of regions.all.filter((region) => codes.has(region.code))) {
+        const usage = await readDisk(engine);
+        if (usage !== null) risks.set(code, restoreRisk(usage));
+      }
       return (
         rows
           // From a repository that was removed, nothing is restored until it is added again.

@@ -6,7 +6,6 @@ import type { ForkStrategy } from '@howdah/contract';
 import type { Rounds } from '../../lib/rounds.ts';
 import type { CertificateAuthority } from '../../lib/tls.ts';
 import { takeUsablePort } from '../spec.ts';
-import { UNKNOWN_DISK_BYTES } from '../disk.ts';
 import type { Engine, Observing } from '../engine.ts';
 import type { ObjectStore } from '../object-store.ts';
 import type { KeptLogs, ClusterRecords } from '../records.ts';
@@ -129,6 +128,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     backups: createBackups(region, options.backups, archiver),
     offMachine: createOffMachine(region),
     storage: createStorage(region),
+    storageGuard: null,
     networks: { converge: async () => [] },
     moves: createMoves(region),
     simulation: null,
@@ -262,15 +262,9 @@ const NO_EXTENSIONS: Engine['extensions'] = {
 function createStorage({ cache }: Region): Engine['storage'] {
   return {
     // A storage class has no size: a volume that cannot be had says so in its own pod.
-    disk: async () => ({
-      totalBytes: UNKNOWN_DISK_BYTES,
-      freeBytes: UNKNOWN_DISK_BYTES,
-      usedPercent: 0,
-    }),
+    disk: null,
     shared: async () => null,
     // Its volume, which cannot become smaller.
     usedBytes: async (id) => (cache.cluster(id)?.desired?.storageGb ?? 0) * 1e9,
-    keepQuota: async () => ({ stop: null, changed: false, relief: null }),
-    keepReserve: async () => ({ did: null, heldBytes: 0, removedWal: [] }),
   };
 }

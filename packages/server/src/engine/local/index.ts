@@ -7,7 +7,15 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ADDONS_OF_TYPE, SERVICE_TYPES } from '@howdah/contract';
 import { takeUsablePort, type Addresses, type ServiceSpec } from '../spec.ts';
-import type { BackupKeeping, BeginStep, Engine, Seen, Verdict, Storage } from '../engine.ts';
+import type {
+  BackupKeeping,
+  BeginStep,
+  Engine,
+  Seen,
+  Storage,
+  StorageGuard,
+  Verdict,
+} from '../engine.ts';
 import { findAdoptable } from './adopt.ts';
 import { removeOldAside } from './backup/aside.ts';
 import { backupWarnings, holdingBackups, keepBackups, relieveArchive } from './backup/keeper.ts';
@@ -112,6 +120,7 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
     backups: createBackups(local, options),
     offMachine: createOffMachine(local, options.repositories),
     storage: createStorage(local),
+    storageGuard: createStorageGuard(local),
     moves: createMoves(local),
     simulation: null,
     close: async () => {
@@ -244,9 +253,8 @@ function createBackups(
 
 // The disk of the services: quotas, the reserve, and what is removed when nothing else helps.
 
-function createStorage({ machine, quotas, meter, keeper }: Local): Storage {
+function createStorage({ machine, meter }: Local): Storage {
   const { layout } = machine;
-  let reserveAtStart = machine.reserve;
   return {
     disk: () => fullestDisk(layout),
     shared: (id) => {
@@ -254,6 +262,13 @@ function createStorage({ machine, quotas, meter, keeper }: Local): Storage {
       return meter.measure(paths.data, ownerOf(machine, paths));
     },
     usedBytes: (id) => usedBytesOf(primaryPaths(machine, id)),
+  };
+}
+
+function createStorageGuard({ machine, quotas, keeper }: Local): StorageGuard {
+  const { layout } = machine;
+  let reserveAtStart = machine.reserve;
+  return {
     keepQuota: async (id, { quotaBytes, pressure, removes }) => {
       const before = JSON.stringify(quotaWarnings(quotas, id));
       const stop = await enforceQuota(quotas, id, await instanceNumbers(machine, id), {

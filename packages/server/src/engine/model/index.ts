@@ -135,22 +135,25 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
     backups: createBackups(model, open),
     offMachine: OFF_MACHINE,
     storage: createStorage(model, open),
-    networks: {
-      converge: async (specs) => {
-        await open();
-        const ids = specs.map(({ id }) => id);
-        const isNew = ids.filter((id) => !state.region().networks.includes(id));
-        await state.changeRegion((region) => {
-          region.networks = ids;
-        });
-        return isNew;
-      },
-    },
+    storageGuard: null,
+    networks: createNetworks(model, open),
     moves: UNMOVABLE,
     simulation: createControl(model, open),
     close: async () => clock.close(),
   };
 }
+
+const createNetworks = ({ state }: Model, open: () => Promise<void>): Engine['networks'] => ({
+  converge: async (specs) => {
+    await open();
+    const ids = specs.map(({ id }) => id);
+    const isNew = ids.filter((id) => !state.region().networks.includes(id));
+    await state.changeRegion((region) => {
+      region.networks = ids;
+    });
+    return isNew;
+  },
+});
 
 function createSql({ state }: Model, open: () => Promise<void>): Engine['sql'] {
   return {
@@ -197,8 +200,6 @@ function createStorage(model: Model, open: () => Promise<void>): Engine['storage
       await open();
       return usedBytes(id);
     },
-    keepQuota: async () => ({ stop: null, changed: false, relief: null }),
-    keepReserve: async () => ({ did: null, heldBytes: 0, removedWal: [] }),
   };
 }
 

@@ -293,8 +293,8 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
       verify: (spec, runStep) => backups.verify(spec, runStep, new AbortController().signal),
     })),
   'quotas and the disk have plausible figures': () =>
-    replaced('storage', ({ storage }) => ({
-      disk: async () => ({ ...(await storage.disk()), usedPercent: 250 }),
+    replaced('storage', () => ({
+      disk: async () => ({ freeBytes: 1e12, totalBytes: 1e13, usedPercent: 250 }),
     })),
   'an impossible action has a reason, and a possible one works': () =>
     replaced('capabilities', ({ capabilities }) => ({
