@@ -33,7 +33,7 @@ import type { Adoptable } from './adoptable.ts';
 import type { DiskUsage, StorageQuota } from './disk.ts';
 import type { KeepRules } from './keep-rules.ts';
 import type { Moves } from './moves.ts';
-import type { OffMachineBackups } from './off-machine.ts';
+import type { BackUp, OffMachineBackups } from './off-machine.ts';
 import type { RunStep } from './run-step.ts';
 
 export type { DiskPressure, DiskUsage, StorageQuota } from './disk.ts';
@@ -397,6 +397,8 @@ export interface BackupKeeping {
    * @throws what `signal` was aborted with; Error when there is nothing to restore
    */
   verify(spec: ServiceSpec, runStep: RunStep, signal: AbortSignal): Promise<Verification>;
+  /** Performs a backup that is due or asked for; null: the action `runBackup` is impossible. */
+  readonly backUp: BackUp | null;
 }
 
 /**
@@ -466,7 +468,8 @@ export interface Engine {
   readonly extensions: Extensions;
   readonly observe: Observing;
   readonly backups: BackupKeeping;
-  readonly offMachine: OffMachineBackups;
+  /** null: no repository has backups of its services; the capability `offMachine` says why. */
+  readonly offMachine: OffMachineBackups | null;
   readonly storage: Storage;
   /** null: no service can take the space of another. */
   readonly storageGuard: StorageGuard | null;

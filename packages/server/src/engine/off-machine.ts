@@ -54,6 +54,20 @@ export type ForeignBackup = {
 /** The backups to take of a service: those that are due, or one in each repository. */
 export type WantedBackup = 'due' | 'full' | 'incr';
 
+/**
+ * Backs a service up, beside {@link OffMachineBackups.ship}: its newest snapshot in each repository,
+ * or in the way of its region. An interrupted backup leaves a repository as it was, but for files
+ * that the next one uses.
+ *
+ * @throws the problem of a repository; what `signal` was aborted with
+ */
+export type BackUp = (
+  id: string,
+  wanted: WantedBackup,
+  runStep: RunStep,
+  signal: AbortSignal,
+) => Promise<void>;
+
 /** Backups in repositories, off this machine. */
 export interface OffMachineBackups {
   /**
@@ -74,13 +88,6 @@ export interface OffMachineBackups {
     isBackupDue: boolean;
   }>;
   /**
-   * Backs the newest snapshot of a service up, beside {@link ship}. An interrupted backup leaves
-   * the repository as it was, but for files that the next one uses.
-   *
-   * @throws the problem of a repository; what `signal` was aborted with
-   */
-  backUp(id: string, wanted: WantedBackup, runStep: RunStep, signal: AbortSignal): Promise<void>;
-  /**
    * Restores the newest backup of a service from each repository, beside the service, checks and
    * removes it. The result is in the state.
    *
@@ -98,3 +105,10 @@ export interface OffMachineBackups {
    */
   findForeign(data: ForeignData, untilMs: number): Promise<ForeignBackup | null>;
 }
+
+/** The state in each repository; a region without repositories has none. */
+export const statesInRepositories = async (
+  offMachine: OffMachineBackups | null,
+  id: string,
+): Promise<ReadonlyMap<string, OffMachineState>> =>
+  offMachine === null ? new Map() : offMachine.describe(id);

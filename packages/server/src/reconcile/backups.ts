@@ -4,7 +4,7 @@
  * it works; one that somebody asked for ends with its first failure.
  */
 import type { OperationRow } from '../domain/operation.ts';
-import type { WantedBackup, OffMachineState } from '../engine/off-machine.ts';
+import type { OffMachineBackups, OffMachineState, WantedBackup } from '../engine/off-machine.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
 import {
@@ -81,7 +81,9 @@ async function backUp(
     operation,
     closing,
     async (service, runStep, signal) => {
-      await region.engine.offMachine.backUp(service.id, wantedBackup(operation), runStep, signal);
+      const { backUp } = region.engine.backups;
+      if (backUp === null) return 'its region takes no backups';
+      await backUp(service.id, wantedBackup(operation), runStep, signal);
       return null;
     },
   );
@@ -135,7 +137,8 @@ export function createShipper(options: ShipperOptions) {
 async function shipAll(shipper: Shipper, closing: AbortSignal): Promise<void> {
   const { store, region } = shipper;
   const repositories = await listRepositories(store.db);
-  if (repositories.length === 0 || 'missing' in region.engine.capabilities.offMachine) {
+  const { offMachine, capabilities } = region.engine;
+  if (repositories.length === 0 || offMachine === null || 'missing' in capabilities.offMachine) {
     shipper.known = new Map();
     return;
   }
@@ -143,20 +146,20 @@ async function shipAll(shipper: Shipper, closing: AbortSignal): Promise<void> {
   const known: Known = new Map(repositories.map(({ id }) => [id, new Map()]));
   const work = async (): Promise<void> => {
     for (let next = waiting.shift(); next !== undefined; next = waiting.shift())
-      await shipOne(shipper, next, known, closing);
+      await shipOne({ ...shipper, offMachine }, next, known, closing);
   };
   await Promise.all(Array.from({ length: AT_A_TIME }, work));
   shipper.known = known;
 }
 
 async function shipOne(
-  { store, region, log }: Shipper,
+  { store, log, offMachine }: Shipper & Readonly<{ offMachine: OffMachineBackups }>,
   { id, isDeleted, backup_retention_days: days }: ShippedService,
   known: Known,
   closing: AbortSignal,
 ): Promise<void> {
   try {
-    const { states, isBackupDue } = await region.engine.offMachine.ship(id, days, closing);
+    const { states, isBackupDue } = await offMachine.ship(id, days, closing);
     // Nobody waits for the backups of a deleted service, and it gets no new ones.
     if (isDeleted) return;
     if (isBackupDue) await beginDueBackup(store, id);

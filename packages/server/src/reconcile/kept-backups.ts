@@ -1,5 +1,6 @@
 /** The backups of deleted services in repositories, for the time after their data is removed. */
 import type { Kept, ServiceRow } from '../domain/service/row.ts';
+import { statesInRepositories } from '../engine/off-machine.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
 import { listRepositories, type RepositoryRow } from '../store/repositories.ts';
@@ -15,7 +16,7 @@ export async function findKept(
   { store, region }: { store: Pick<Store, 'db'>; region: Region },
   { id, backup_retention_days: ownDays }: Pick<ServiceRow, 'id' | 'backup_retention_days'>,
 ): Promise<Kept | null> {
-  const states = await region.engine.offMachine.describe(id);
+  const states = await statesInRepositories(region.engine.offMachine, id);
   const having = (await listRepositories(store.db)).filter(
     (repository) => (states.get(repository.id)?.backups.length ?? 0) > 0,
   );

@@ -102,9 +102,12 @@ async function verify(
     async (service, runStep, signal) => {
       const { backups, offMachine } = region.engine;
       const spec = serviceSpec(service);
-      const problem = isOfRepository(operation)
-        ? await offMachine.verify(spec, runStep, signal)
-        : ((await backups.verify(spec, runStep, signal)).problem ?? null);
+      const isInRepository = isOfRepository(operation);
+      if (isInRepository && offMachine === null) return 'no repository has backups of its region';
+      const problem =
+        isInRepository && offMachine !== null
+          ? await offMachine.verify(spec, runStep, signal)
+          : ((await backups.verify(spec, runStep, signal)).problem ?? null);
       await ended(service.id);
       return problem;
     },

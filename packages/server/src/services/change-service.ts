@@ -110,8 +110,8 @@ export async function runBackup(
     const { service } = await lockOwnService(tx, caller, id);
     const region = context.regions.of(service.region_code);
     refuseImpossible(region, 'runBackup');
-    // A region on Kubernetes has backups of its own, and no repository.
-    const isOfRegion = 'missing' in region.engine.capabilities.offMachine;
+    // Where no repository can have them, the region has backups of its own.
+    const isOfRegion = region.engine.offMachine === null;
     if (!isOfRegion) await refuseWithoutRepository(tx, context, service, 'runBackup');
     const underWay = await besideUnderWay(tx, id, 'runBackup');
     if (underWay === null && ALLOWED[service.status].runBackup !== 'accept')

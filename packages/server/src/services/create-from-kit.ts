@@ -184,9 +184,11 @@ async function findBackup(
   sealed: string,
   target: Target,
 ): Promise<Found | null> {
+  const { offMachine } = engine;
+  if (offMachine === null) return null;
   for (const stanza of stanzas) {
     const of = { stanza, sealed };
-    const backup = await engine.offMachine.findForeign(of, target?.ms ?? Infinity);
+    const backup = await offMachine.findForeign(of, target?.ms ?? Infinity);
     if (backup !== null) return { of, backup };
   }
   return null;

@@ -4,6 +4,7 @@ import { chooseRepository } from '../domain/service/fork-source.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
 import type { Region, Regions } from '../engine/regions.ts';
+import { statesInRepositories } from '../engine/off-machine.ts';
 import type { Origin } from '../engine/spec.ts';
 import { newPassword } from '../lib/ids.ts';
 import { parseMoment } from '../lib/moment.ts';
@@ -205,7 +206,10 @@ async function targetOfFork(
   );
   const isOutside = !(ms >= earliestMs && ms <= latestMs + skewMs);
   if (isOutside || gap !== undefined) {
-    const repository = chooseRepository(await engine.offMachine.describe(parentId), ms);
+    const repository = chooseRepository(
+      await statesInRepositories(engine.offMachine, parentId),
+      ms,
+    );
     if (repository !== null) return { targetTime, repository };
   }
   if (isOutside) {

@@ -20,6 +20,7 @@ import { SYSTEM_DATABASES } from '../domain/postgres/databases.ts';
 import { offMachineDocument } from '../domain/repository/document.ts';
 import { bucketFor } from '../domain/series.ts';
 import { BadCursor, type LogPage, type LogQuery, StatementRefused } from '../engine/engine.ts';
+import { statesInRepositories } from '../engine/off-machine.ts';
 import type { ControlContext } from './common.ts';
 import { refuseImpossible } from './regions.ts';
 import { reachEngine } from './service-rules.ts';
@@ -152,7 +153,8 @@ export async function readBackups(
   { key: id, region_code: region }: ServicePlace,
 ): Promise<Backups> {
   const { backups, storage, offMachine } = regions.of(region).engine;
-  const [repositories, states] = [await listRepositories(store.db), await offMachine.describe(id)];
+  const repositories = await listRepositories(store.db);
+  const states = await statesInRepositories(offMachine, id);
   const own = await readOwnRetention(store.db, id);
   return {
     ...(await backups.describe(id)),
@@ -173,7 +175,7 @@ export async function listBackups(
   const { backups, offMachine } = regions.of(region).engine;
   // The document shows the region by the name that the service was asked for.
   const { region_code }: Pick<Service, 'region_code'> = JSON.parse(doc);
-  const states = await offMachine.describe(id);
+  const states = await statesInRepositories(offMachine, id);
   const copies = (await listRepositories(store.db)).map(({ id: repository, name }) => ({
     name,
     backups: states.get(repository)?.backups ?? [],

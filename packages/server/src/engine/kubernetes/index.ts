@@ -13,7 +13,7 @@ import { whyNoChanges, keepAnswers } from './region/answers.ts';
 import { createKube } from './api/client.ts';
 import type { Connection } from './api/kubeconfig.ts';
 import { createArchiver } from './backup/archiver.ts';
-import { backUpNow, createBackups, DAY_MS, type SnapshotPolicy } from './backup/backups.ts';
+import { createBackups, DAY_MS, type SnapshotPolicy } from './backup/backups.ts';
 import { createCache } from './region/cache.ts';
 import { capabilitiesOf, supports } from './capabilities.ts';
 import { keepCertificates, keepPullSecrets } from './region/secrets.ts';
@@ -126,7 +126,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     extensions: NO_EXTENSIONS,
     observe: createObserving(region, archiver),
     backups: createBackups(region, options.backups, archiver),
-    offMachine: createOffMachine(region),
+    offMachine: null,
     storage: createStorage(region),
     storageGuard: null,
     networks: { converge: async () => [] },
@@ -238,21 +238,6 @@ function createSql(
     query: (id, _parent, statement) => statements.run(id, statement),
   };
 }
-
-const NO_OFF_MACHINE = 'services on Kubernetes have no backups in repositories';
-
-/** The backups that somebody asks for are those of the region. */
-const createOffMachine = (region: Region): Engine['offMachine'] => ({
-  ship: async () => ({ states: new Map(), more: false, isBackupDue: false }),
-  describe: async () => new Map(),
-  backUp: (id, _wanted, runStep, signal) => backUpNow(region, id, runStep, signal),
-  verify: async () => {
-    throw new Error(NO_OFF_MACHINE);
-  },
-  findForeign: async () => {
-    throw new Error(NO_OFF_MACHINE);
-  },
-});
 
 const NO_EXTENSIONS: Engine['extensions'] = {
   installed: async () => [],

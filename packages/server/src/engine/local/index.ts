@@ -82,6 +82,7 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
     watchFollowers(topology, options.rounds),
     shares,
   ];
+  const { backUp, ...offMachine } = createOffMachine(local, options.repositories);
   let isClosing = false;
   return {
     capabilities: capabilitiesOf(machine, options.gateway),
@@ -117,8 +118,8 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
     sql: createSql(local),
     extensions: createExtensions(local),
     observe: createObserving(local),
-    backups: createBackups(local, options),
-    offMachine: createOffMachine(local, options.repositories),
+    backups: { ...createBackups(local, options), backUp },
+    offMachine,
     storage: createStorage(local),
     storageGuard: createStorageGuard(local),
     moves: createMoves(local),
@@ -221,7 +222,7 @@ function createBackups(
     repositories,
     asideMs,
   }: Pick<LocalEngineOptions, 'backups' | 'repositories' | 'asideMs'>,
-): BackupKeeping {
+): Omit<BackupKeeping, 'backUp'> {
   const installations = machine.installations.usable;
   return {
     describe: async (id) => {

@@ -5,7 +5,7 @@ import { RepositoryProblem, type Repository } from '../../repository/repository.
 import { stanzaOf } from '../../repository/stanzas.ts';
 import { openForeign, type RepositorySource } from '../../repository/source.ts';
 import type { RunStep } from '../run-step.ts';
-import type { OffMachineBackups, OffMachineState } from '../off-machine.ts';
+import type { BackUp, OffMachineBackups, OffMachineState } from '../off-machine.ts';
 import type { ServiceSpec } from '../spec.ts';
 import { readMarker } from './host/marker.ts';
 import type { Local } from './local.ts';
@@ -41,7 +41,10 @@ async function expireOnceADay(
   }
 }
 
-export function createOffMachine(local: Local, repositories: RepositorySource): OffMachineBackups {
+export function createOffMachine(
+  local: Local,
+  repositories: RepositorySource,
+): OffMachineBackups & Readonly<{ backUp: BackUp }> {
   const { machine } = local;
   const policy = machine.tuning.repositoryBackups;
   const expired: Expired = new Map();
@@ -100,26 +103,32 @@ export function createOffMachine(local: Local, repositories: RepositorySource): 
       if (problems.length > 0) throw problems[0];
     },
     verify: (spec, runStep, signal) => verifyAll(local, repositories, spec, runStep, signal),
-    describe: async (id) => {
-      const listed = await repositories.list();
-      const found = await Promise.all(
-        listed.map(async ({ id: repositoryId }) => ({
-          repositoryId,
-          state: await offMachine({ machine }, id, repositoryId),
-        })),
-      );
-      return new Map(
-        found.flatMap(({ repositoryId, state }) =>
-          state === null ? [] : [[repositoryId, state] as const],
-        ),
-      );
-    },
+    describe: (id) => describe(local, repositories, id),
     findForeign: async ({ sealed, stanza }, untilMs) => {
       const { program, repository } = await openForeign(repositories, sealed);
       const backups = await listBackups({ program }, stanza, repository);
       return backups.find(({ takenMs }) => takenMs <= untilMs) ?? null;
     },
   };
+}
+
+async function describe(
+  { machine }: Local,
+  repositories: RepositorySource,
+  id: string,
+): Promise<ReadonlyMap<string, OffMachineState>> {
+  const listed = await repositories.list();
+  const found = await Promise.all(
+    listed.map(async ({ id: repositoryId }) => ({
+      repositoryId,
+      state: await offMachine({ machine }, id, repositoryId),
+    })),
+  );
+  return new Map(
+    found.flatMap(({ repositoryId, state }) =>
+      state === null ? [] : [[repositoryId, state] as const],
+    ),
+  );
 }
 
 /** Verifies the newest backup in each repository. @returns why one could not be restored */

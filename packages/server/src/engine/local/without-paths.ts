@@ -58,7 +58,7 @@ export function withoutPaths(engine: Engine, root: string): Engine {
       servers: (id) => cleaned(clean, () => observe.servers(id)),
     },
     backups: cleanBackups(backups, clean),
-    offMachine: cleanOffMachine(offMachine, clean),
+    offMachine: offMachine === null ? null : cleanOffMachine(offMachine, clean),
     moves: {
       place,
       from: 'why' in from ? from : cleanSource(from, clean),
@@ -85,6 +85,7 @@ function cleanVerdict(verdict: Verdict, clean: Clean): Verdict {
 }
 
 function cleanBackups(backups: BackupKeeping, clean: Clean): BackupKeeping {
+  const { backUp } = backups;
   return {
     restorable: (...asked) => cleaned(clean, () => backups.restorable(...asked)),
     describe: async (id) => {
@@ -107,6 +108,11 @@ function cleanBackups(backups: BackupKeeping, clean: Clean): BackupKeeping {
       const found = await cleaned(clean, () => backups.verify(spec, runCleaned, signal));
       return cleanVerification(found, clean);
     },
+    backUp:
+      backUp === null
+        ? null
+        : (id, wanted, runStep, signal) =>
+            cleaned(clean, () => backUp(id, wanted, cleanSteps(runStep, clean), signal)),
   };
 }
 
@@ -138,8 +144,6 @@ function cleanOffMachine(offMachine: OffMachineBackups, clean: Clean): OffMachin
       const { states, ...rest } = await cleaned(clean, shipping);
       return { states: cleanAll(states), ...rest };
     },
-    backUp: (id, wanted, runStep, signal) =>
-      cleaned(clean, () => offMachine.backUp(id, wanted, cleanSteps(runStep, clean), signal)),
     verify: async (spec, runStep, signal) => {
       const steps = cleanSteps(runStep, clean);
       const problem = await cleaned(clean, () => offMachine.verify(spec, steps, signal));

@@ -34,6 +34,7 @@ export function createBackups(model: Model, open: () => Promise<void>): BackupKe
       await open();
       return model.inTurn('verification', () => verify(model, id, runStep, signal));
     },
+    backUp: null,
   };
 }
 

@@ -47,20 +47,6 @@ const NOWHERE = 'simulated.invalid';
 
 const NO_FILES = 'services of this region are simulated: they have no files';
 
-const OFF_MACHINE: Engine['offMachine'] = {
-  ship: async () => ({ states: new Map(), more: false, isBackupDue: false }),
-  backUp: async () => {
-    throw new Error(NO_FILES);
-  },
-  verify: async () => {
-    throw new Error(NO_FILES);
-  },
-  describe: async () => new Map(),
-  findForeign: async () => {
-    throw new Error(NO_FILES);
-  },
-};
-
 const UNMOVABLE: Engine['moves'] = {
   place: 'machine',
   from: { why: 'a simulated service has no data that could move to another region' },
@@ -133,7 +119,7 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
     extensions: createExtensions(model, open),
     observe: createObserving(model, open, options.readLagLimit),
     backups: createBackups(model, open),
-    offMachine: OFF_MACHINE,
+    offMachine: null,
     storage: createStorage(model, open),
     storageGuard: null,
     networks: createNetworks(model, open),

@@ -67,6 +67,7 @@ export function createBackups(
         verifying.delete(spec.id);
       }
     },
+    backUp: (id, _wanted, runStep, signal) => backUpNow(region, id, runStep, signal),
   };
 }
 
@@ -354,7 +355,7 @@ const ASK_AGAIN_MS = 500;
  *
  * @throws what `signal` was aborted with; Error when one fails, or there is none to take
  */
-export async function backUpNow(
+async function backUpNow(
   region: Region,
   id: string,
   runStep: RunStep,
