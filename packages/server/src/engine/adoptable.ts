@@ -21,5 +21,16 @@ export type Adoptable = {
   dataBytes: number;
 };
 
+/** The adoption of data that the metadata database does not know. */
+export interface Adoption {
+  /**
+   * The data of a service in a directory of this machine. It may be hostile, and nothing is changed.
+   *
+   * @returns null: it is not a directory of services of this region
+   * @throws NotAdoptable
+   */
+  find(directory: string): Promise<Adoptable | null>;
+}
+
 /** A directory of services that cannot be adopted; the message is for the operator. */
 export class NotAdoptable extends Error {}

@@ -29,12 +29,13 @@ import type {
 } from '@howdah/contract';
 import type { ReadLagLimit } from '../config.ts';
 import type { Addresses, ServiceSpec, VpcSpec } from './spec.ts';
-import type { Adoptable } from './adoptable.ts';
+import type { Adoption } from './adoptable.ts';
 import type { DiskUsage, StorageQuota } from './disk.ts';
 import type { KeepRules } from './keep-rules.ts';
 import type { Moves } from './moves.ts';
 import type { BackUp, OffMachineBackups } from './off-machine.ts';
 import type { RunStep } from './run-step.ts';
+import type { NoUpgrades, Upgrades } from './upgrades.ts';
 
 export type { DiskPressure, DiskUsage, StorageQuota } from './disk.ts';
 
@@ -234,19 +235,10 @@ export class BadCursor extends Error {}
 export interface Lifecycle {
   /** Whether such a service can run here. @param major null: the region chooses */
   supports(addons: readonly Addon[], major: number | null): PostgresCapability;
-  /** Why a fork of now, or of the last snapshot, cannot have this newer major; null: it can. */
-  whyNotConverted(addons: readonly Addon[], major: number): string | null;
   /** Why a service cannot be forked in its present state, in words for its user; null: it can. */
   whyNotForked(parent: string, strategy: ForkStrategy): string | null;
   /** The major version of the PostgreSQL that a service's data is of; null: it has no data. */
   majorOf(id: string): Promise<number | null>;
-  /**
-   * The data of a service in a directory of this machine. It may be hostile, and nothing is changed.
-   *
-   * @returns null: it is not a directory of services of this region
-   * @throws NotAdoptable
-   */
-  findAdoptable(directory: string): Promise<Adoptable | null>;
   /**
    * Does ahead the work that a first create of a type would wait for, and removes what a crash left
    * half deleted.
@@ -263,8 +255,6 @@ export interface Lifecycle {
   plan(kind: OperationKind, spec: ServiceSpec, running: boolean, sizeBefore: Size): string[];
   /** Why a change that is accepted now would not begin, in words for its user; null: it would. */
   whyNoChanges(): Promise<string | null>;
-  /** Copies data into a newer version, and removes the copy. @throws Error when that fails */
-  tryUpgrade(spec: ServiceSpec, to: number, runStep: RunStep, signal: AbortSignal): Promise<void>;
   /** Makes one step towards the spec. */
   converge(spec: ServiceSpec, begin: BeginStep): Promise<Verdict>;
   /**
@@ -451,7 +441,7 @@ export interface StorageGuard {
 }
 
 /** The networks of VPCs. */
-interface Networks {
+export interface Networks {
   /**
    * Makes all VPCs of the region as desired, and removes what belongs to none of them.
    *
@@ -464,8 +454,12 @@ export interface Engine {
   readonly capabilities: Capabilities;
   readonly lifecycle: Lifecycle;
   readonly addresses: Addresses;
+  readonly upgrades: Upgrades | NoUpgrades;
+  /** null: no directory has data of its services. */
+  readonly adoption: Adoption | null;
   readonly sql: Sql;
-  readonly extensions: Extensions;
+  /** null: they are not listed; what users create themselves stays possible. */
+  readonly extensions: Extensions | null;
   readonly observe: Observing;
   readonly backups: BackupKeeping;
   /** null: no repository has backups of its services; the capability `offMachine` says why. */
@@ -473,7 +467,8 @@ export interface Engine {
   readonly storage: Storage;
   /** null: no service can take the space of another. */
   readonly storageGuard: StorageGuard | null;
-  readonly networks: Networks;
+  /** null: its VPCs are no networks of their own (the capability `vpc`). */
+  readonly networks: Networks | null;
   readonly moves: Moves;
   /** null: its services are real. */
   readonly simulation: Simulation | null;

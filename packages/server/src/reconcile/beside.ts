@@ -189,8 +189,9 @@ async function round(options: TrialsOptions, closing: AbortSignal): Promise<void
     closing,
     async (service, runStep, signal) => {
       if (request === null || !('major' in request)) return 'it names no version';
-      const { lifecycle } = region.engine;
-      await lifecycle.tryUpgrade(serviceSpec(service), request.major, runStep, signal);
+      const { upgrades } = region.engine;
+      if ('why' in upgrades) return upgrades.why;
+      await upgrades.tryUpgrade(serviceSpec(service), request.major, runStep, signal);
       return null;
     },
   );

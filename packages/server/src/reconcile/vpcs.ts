@@ -42,7 +42,7 @@ export function createVpcs({ store, region, log, rounds, wakeService }: VpcsOpti
     const wanted = await wantedVpcs(db, region.code);
     // A VPC that is being deleted keeps its network until the last service has left it.
     const specs = wanted.filter(({ deleting, addresses }) => !deleting || addresses.length > 0);
-    const renewed = await region.engine.networks.converge(specs);
+    const renewed = (await region.engine.networks?.converge(specs)) ?? [];
     const changed = wanted.filter(({ wanted: version, made }) => version !== made);
     for (const vpc of changed) {
       await db.transaction().execute(async (tx) => {

@@ -110,8 +110,8 @@ async function findOrRefuse(
 ): Promise<{ region: Region; found: Adoptable }> {
   try {
     for (const region of all) {
-      const found = await region.engine.lifecycle.findAdoptable(directory);
-      if (found !== null) return { region, found };
+      const found = await region.engine.adoption?.find(directory);
+      if (found != null) return { region, found };
     }
   } catch (error) {
     if (!(error instanceof NotAdoptable)) throw error;

@@ -1,6 +1,7 @@
 /** Extensions of services: what there is, enable, disable. */
 import { ApiError, EXTENSION_OF_ADDON, whyKept, type ServiceExtension } from '@howdah/contract';
 import type { ServiceRow } from '../domain/service/row.ts';
+import type { Engine } from '../engine/engine.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Caller } from './change.ts';
 import type { ControlContext } from './common.ts';
@@ -11,8 +12,12 @@ import { readAddons, type ServicePlace } from '../store/service-documents.ts';
 /** Lists the extensions of each PostgreSQL of a region. @param code default: the first region */
 export async function listExtensions({ regions }: ControlContext, code: string | undefined) {
   const { region, alias } = regionOrRefuse(regions, code);
-  const all = await region.engine.extensions.installed();
+  const all = await listInstalled(region.engine);
   return all.map((one) => ({ region_code: alias ?? region.code, ...one }));
+}
+
+async function listInstalled({ extensions }: Pick<Engine, 'extensions'>) {
+  return extensions === null ? [] : extensions.installed();
 }
 
 /** Lists the extensions that a service has or can have. */
@@ -20,7 +25,9 @@ export async function listServiceExtensions(
   { regions, store }: ControlContext,
   { key: id, region_code: region }: ServicePlace,
 ): Promise<ServiceExtension[]> {
-  const all = await reachEngine(() => regions.of(region).engine.extensions.of(id));
+  const { extensions } = regions.of(region).engine;
+  if (extensions === null) return [];
+  const all = await reachEngine(() => extensions.of(id));
   const addons = await readAddons(store.db, id);
   return all.map((extension) => {
     const kept = whyKept(extension.name, addons);
@@ -119,7 +126,7 @@ export async function refuseMissingLibraries(
   field: string,
 ): Promise<void> {
   if (preload.length === 0) return;
-  const usable = (await engine.extensions.installed())
+  const usable = (await listInstalled(engine))
     .filter(({ postgres_version: version }) => Number.parseInt(version, 10) === major)
     .flatMap(({ extensions }) => extensions)
     .filter((one) => one.allowed && one.preload);

@@ -4,6 +4,7 @@ import { chooseRepository } from '../domain/service/fork-source.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
 import type { Region, Regions } from '../engine/regions.ts';
+import { whyNotConverted } from '../engine/upgrades.ts';
 import { statesInRepositories } from '../engine/off-machine.ts';
 import type { Origin } from '../engine/spec.ts';
 import { newPassword } from '../lib/ids.ts';
@@ -150,7 +151,7 @@ function majorOfFork(
       `pg_version: found ${JSON.stringify(asked)} with the strategy PITR; such a fork has ` +
         `the version of its parent, ${own}: fork it again to ${asked} with the strategy NOW`,
     );
-  const why = engine.lifecycle.whyNotConverted(addons, Number(asked));
+  const why = whyNotConverted(engine.upgrades, addons, Number(asked));
   if (why !== null) throw new ApiError('UNAVAILABLE_HERE', `pg_version: ${why}`);
   return Number(asked);
 }

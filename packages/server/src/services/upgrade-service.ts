@@ -3,6 +3,7 @@ import { ALLOWED, ApiError, refusal, type UpgradeBody } from '@howdah/contract';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { newId } from '../lib/ids.ts';
 import type { Region } from '../engine/regions.ts';
+import { whyNotConverted } from '../engine/upgrades.ts';
 import { beginOperation, besideUnderWay } from '../store/operations.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
 import { listParentsOfUnfinishedForks } from '../store/service-lists.ts';
@@ -124,7 +125,7 @@ function refuseVersion(
       `pg_version: found ${JSON.stringify(String(major))}; the service has ${own}, and data ` +
         'becomes that of a newer version only',
     );
-  const why = engine.lifecycle.whyNotConverted(addons, major);
+  const why = whyNotConverted(engine.upgrades, addons, major);
   if (why !== null) throw new ApiError('UNAVAILABLE_HERE', `pg_version: ${why}`);
 }
 

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { EngineUnavailable } from '../engine.ts';
 import type { Origin, ServiceSpec } from '../spec.ts';
+import { whyNotConverted } from '../upgrades.ts';
 import {
   can,
   KEEP,
@@ -186,7 +187,7 @@ function forkAtTime(subject: Subject): Promise<void> {
 }
 
 async function majorsAreKept(subject: Subject): Promise<void> {
-  const { capabilities, lifecycle } = subject.engine;
+  const { capabilities, lifecycle, upgrades } = subject.engine;
   const majors = capabilities.versions.POSTGRES.filter((one) => 'version' in one);
   assert.ok(majors.length > 0);
   for (const { major } of majors)
@@ -197,7 +198,7 @@ async function majorsAreKept(subject: Subject): Promise<void> {
         assert.equal(await lifecycle.majorOf(fork.id), major);
       });
       for (const newer of majors.filter((one) => one.major > major)) {
-        if (lifecycle.whyNotConverted([], newer.major) !== null) continue;
+        if (whyNotConverted(upgrades, [], newer.major) !== null) continue;
         await withService(subject, { major: newer.major, origin }, async (fork) => {
           assert.equal(await lifecycle.majorOf(fork.id), newer.major);
         });
@@ -206,11 +207,11 @@ async function majorsAreKept(subject: Subject): Promise<void> {
 }
 
 async function upgradesAreUndone(subject: Subject): Promise<void> {
-  const { capabilities, lifecycle } = subject.engine;
+  const { capabilities, lifecycle, upgrades } = subject.engine;
   const majors = capabilities.versions.POSTGRES.filter((one) => 'version' in one);
   const pairs = majors
     .flatMap(({ major: to }) => majors.map(({ major: from }) => ({ from, to })))
-    .filter(({ from, to }) => from < to && lifecycle.whyNotConverted([], to) === null);
+    .filter(({ from, to }) => from < to && whyNotConverted(upgrades, [], to) === null);
   assert.ok(majors.length > 0);
   for (const { from, to } of pairs.slice(0, 1))
     await withService(subject, { major: from }, async (old) => {

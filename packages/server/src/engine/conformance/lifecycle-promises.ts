@@ -155,6 +155,7 @@ const EXTENSIONS = ['pg_prewarm', 'pgstattuple'] as const;
 
 async function extensionsChange(subject: Subject): Promise<void> {
   const { lifecycle, extensions } = subject.engine;
+  assert.ok(extensions !== null, 'the capability says that extensions can be created');
   const [installed] = await extensions.installed();
   for (const name of EXTENSIONS) {
     const found = installed?.extensions.find((one) => one.name === name);

@@ -121,15 +121,17 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
       return capabilitiesOf(settings, keeping, nodes.room());
     },
     lifecycle: createLifecycle(region),
+    upgrades: { why: NO_UPGRADES },
+    adoption: null,
     addresses: createAddresses(settings),
     sql: createSql(region, statements, failed),
-    extensions: NO_EXTENSIONS,
+    extensions: null,
     observe: createObserving(region, archiver),
     backups: createBackups(region, options.backups, archiver),
     offMachine: null,
     storage: createStorage(region),
     storageGuard: null,
-    networks: { converge: async () => [] },
+    networks: null,
     moves: createMoves(region),
     simulation: null,
     close: async () => {
@@ -197,10 +199,8 @@ function createLifecycle(region: Region): Engine['lifecycle'] {
   const { cache, settings } = region;
   return {
     supports: (addons, major) => supports(settings, addons, major),
-    whyNotConverted: () => NO_UPGRADES,
     whyNotForked: (parent, strategy) => whyNotForked(region, parent, strategy),
     majorOf: async (id) => cache.cluster(id)?.desired?.major ?? null,
-    findAdoptable: async () => null,
     prepare: async () => undefined,
     // Without an answer of the cluster, nothing is known to have ended. Fenced pods look ready.
     runs: async (id) =>
@@ -218,9 +218,6 @@ function createLifecycle(region: Region): Engine['lifecycle'] {
       return planOf(existing, kind, spec, ...more);
     },
     whyNoChanges: () => whyNoChanges(region),
-    tryUpgrade: async () => {
-      throw new Error(NO_UPGRADES);
-    },
     converge: (spec, begin) => convergeOnce(region, spec, begin),
     remove: (id, parent, begin) => removeOnce(region, id, parent, begin),
   };
@@ -238,11 +235,6 @@ function createSql(
     query: (id, _parent, statement) => statements.run(id, statement),
   };
 }
-
-const NO_EXTENSIONS: Engine['extensions'] = {
-  installed: async () => [],
-  of: async () => [],
-};
 
 function createStorage({ cache }: Region): Engine['storage'] {
   return {

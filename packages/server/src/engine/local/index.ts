@@ -11,6 +11,7 @@ import type {
   BackupKeeping,
   BeginStep,
   Engine,
+  Networks,
   Seen,
   Storage,
   StorageGuard,
@@ -88,33 +89,32 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
     capabilities: capabilitiesOf(machine, options.gateway),
     lifecycle: {
       supports: (addons, major) => supports(machine, addons, major),
-      whyNotConverted: (addons, major) => whyNotConvertedTo(machine, addons, major),
       // A paused service is cloned as it is.
       whyNotForked: () => null,
       majorOf: async (id) => {
         const marker = await readMarker(machine.layout.service(id));
         return marker === null ? null : majorOf(marker);
       },
-      findAdoptable: (directory) => {
-        const address = { host: options.endpointHost, listen: options.listenAddress };
-        return findAdoptable(machine, address, directory);
-      },
       prepare: () => prepare(local, () => isClosing),
       runs: (id) => runs(machine, id),
       plan: createPlan(machine.layout, machine.networks.method === 'bridge'),
       whyNoChanges: async () => null,
-      tryUpgrade: (spec, to, runStep, signal) =>
-        tryUpgrade(topology.executor, spec, to, runStep, signal),
       converge: (spec, begin) => converge(topology, spec, begin),
       remove: (id, parent, begin) => removeService(local, id, parent, begin),
     },
-    addresses: createAddresses(options),
-    networks: {
-      converge: (specs) =>
-        machine.networks.method === 'bridge'
-          ? makeNetworks(machine.networkPrefix, machine.layout.root, specs, options.egress.refuseIn)
-          : Promise.resolve([]),
+    upgrades: {
+      whyNotConverted: (addons, major) => whyNotConvertedTo(machine, addons, major),
+      tryUpgrade: (spec, to, runStep, signal) =>
+        tryUpgrade(topology.executor, spec, to, runStep, signal),
     },
+    adoption: {
+      find: (directory) => {
+        const address = { host: options.endpointHost, listen: options.listenAddress };
+        return findAdoptable(machine, address, directory);
+      },
+    },
+    addresses: createAddresses(options),
+    networks: createNetworks(machine, options),
     sql: createSql(local),
     extensions: createExtensions(local),
     observe: createObserving(local),
@@ -134,6 +134,16 @@ function createFacets(local: Local, options: LocalEngineOptions): Engine {
       topology.poolers.watch.close();
       topology.poolers.databases.close();
     },
+  };
+}
+
+function createNetworks(
+  { networks, networkPrefix, layout }: Machine,
+  { egress }: Pick<LocalEngineOptions, 'egress'>,
+): Networks | null {
+  if (networks.method !== 'bridge') return null;
+  return {
+    converge: (specs) => makeNetworks(networkPrefix, layout.root, specs, egress.refuseIn),
   };
 }
 

@@ -40,10 +40,13 @@ export function withoutPaths(engine: Engine, root: string): Engine {
       whyNoPooler: (id) => cleaned(clean, () => sql.whyNoPooler(id)),
       query: (id, parent, statement) => cleaned(clean, () => sql.query(id, parent, statement)),
     },
-    extensions: {
-      installed: () => extensions.installed(),
-      of: (id) => cleaned(clean, () => extensions.of(id)),
-    },
+    extensions:
+      extensions === null
+        ? null
+        : {
+            installed: () => extensions.installed(),
+            of: (id) => cleaned(clean, () => extensions.of(id)),
+          },
     observe: {
       ...observe,
       warnings: async (id) =>

@@ -13,6 +13,7 @@ import {
   type PostgresCapability,
   EngineUnavailable,
   type Extensions,
+  type Networks,
 } from '../engine.ts';
 import type { ClusterRecords } from '../records.ts';
 import { createBackups } from './backups.ts';
@@ -86,10 +87,8 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
     capabilities: CAPABILITIES,
     lifecycle: {
       supports: (_addons, major) => supports(major),
-      whyNotConverted: (_addons, major) => whyMissing(supports(major)),
       whyNotForked: () => null,
       majorOf: (id) => open().then(() => state.find(id)?.major ?? null),
-      findAdoptable: async () => null,
       prepare: open,
       runs: async (id) => {
         await open();
@@ -97,7 +96,6 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
       },
       plan: (...asked) => planOf(model, ...asked),
       whyNoChanges: async () => null,
-      tryUpgrade: (...asked) => open().then(() => tryOnce(model, ...asked)),
       converge: async (spec, begin) => {
         await open();
         return model.inTurn(spec.id, () => convergeOnce(model, spec, begin));
@@ -107,6 +105,11 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
         return model.inTurn(id, () => removeOnce(model, id, begin));
       },
     },
+    upgrades: {
+      whyNotConverted: (_addons, major) => whyMissing(supports(major)),
+      tryUpgrade: (...asked) => open().then(() => tryOnce(model, ...asked)),
+    },
+    adoption: null,
     addresses: {
       // Nothing listens on any of them.
       reserve: async (ports, { poolerOf }) => {
@@ -129,7 +132,7 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
   };
 }
 
-const createNetworks = ({ state }: Model, open: () => Promise<void>): Engine['networks'] => ({
+const createNetworks = ({ state }: Model, open: () => Promise<void>): Networks => ({
   converge: async (specs) => {
     await open();
     const ids = specs.map(({ id }) => id);

@@ -20,7 +20,7 @@ type Facet =
 /** Replaces some functions of a facet. */
 export function replaced<F extends Facet | 'simulation'>(
   facet: F,
-  change: (engine: ModelEngine) => Partial<ModelEngine[F]>,
+  change: (engine: ModelEngine) => Partial<NonNullable<ModelEngine[F]>>,
 ): Violation {
   return { engine: (engine) => ({ ...engine, [facet]: { ...engine[facet], ...change(engine) } }) };
 }

@@ -36,7 +36,7 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
   'a requested extension is created and dropped, with a restart for its library': () =>
     replaced('extensions', ({ extensions }) => ({
       of: async (id) =>
-        (await extensions.of(id)).map((one) => ({ ...one, state: 'disabled' as const })),
+        ((await extensions?.of(id)) ?? []).map((one) => ({ ...one, state: 'disabled' as const })),
     })),
   'the plan of replicas has the steps that are made': () =>
     replaced('lifecycle', ({ lifecycle }) => ({
