@@ -98,6 +98,11 @@ export type Capabilities = {
   gateway: TypeCapability;
   /** The version of pgBackRest, or why it cannot back up any of `versions`; `note`: which not. */
   offMachine: TypeCapability;
+  /**
+   * Whether the region archives WAL of its services in an object store, if it has one: the archive
+   * outlives the servers of a service, and goes with the service.
+   */
+  archivesInStore: boolean;
   /** Whether each action is possible for the services here. */
   actions: Record<RegionalAction, Possibility>;
   /**

@@ -127,7 +127,7 @@ export async function deleteService(
 /** Whether nothing but backups is left of a service that nobody has deleted by Howdah. */
 async function isOnlyArchived({ regions }: ControlContext, code: string, id: string) {
   const { capabilities, backups } = regions.of(code).engine;
-  if (capabilities.engine !== 'kubernetes') return false;
+  if (!capabilities.archivesInStore) return false;
   try {
     return (await backups.restorable(id, []))?.isLost === true;
   } catch (error) {
@@ -146,7 +146,7 @@ async function noteOfArchive(
   when: string,
 ): Promise<string | undefined> {
   const { capabilities, backups } = regions.of(code).engine;
-  if (capabilities.engine !== 'kubernetes') return undefined;
+  if (!capabilities.archivesInStore) return undefined;
   const { window, archive_mb: megabytes } = await backups.describe(id);
   if (window.latest === null && megabytes === 0) return undefined;
   const reach = window.latest === null ? '' : `, which reaches up to ${window.latest},`;

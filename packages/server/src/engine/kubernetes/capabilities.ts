@@ -89,6 +89,7 @@ export function capabilitiesOf(
     pooler: { version: poolerVersion(settings.poolerImage) },
     gateway: { version: 'CloudNativePG', note: REPLICAS },
     offMachine: { missing: offMachineOf(archive) },
+    archivesInStore: true,
     actions: {
       forkNow: POSSIBLE,
       forkPast: snapshots || archive !== null ? POSSIBLE : { possible: false, why: NO_PAST },

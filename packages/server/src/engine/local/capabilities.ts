@@ -82,6 +82,7 @@ export function capabilitiesOf(machine: Machine, gateway: TypeCapability): Capab
     pooler,
     gateway,
     offMachine: offMachineOf(machine),
+    archivesInStore: false,
     actions: actionsOf(pooler, gateway, offMachineOf(machine)),
     vpc: { isNetwork: networks.method === 'bridge', note: networks.note },
     storage: { note: QUOTA_NOTE },

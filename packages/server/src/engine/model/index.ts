@@ -204,6 +204,7 @@ const CAPABILITIES: Capabilities = {
   pooler: { version: '1.24.1' },
   gateway: { version: '3.0.11' },
   offMachine: { missing: NO_FILES },
+  archivesInStore: false,
   actions: {
     forkNow: POSSIBLE,
     forkPast: POSSIBLE,
