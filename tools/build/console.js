@@ -7,7 +7,7 @@ import { build } from 'esbuild';
 const source = 'packages/console/src';
 const target = 'packages/console/dist';
 
-/** Builds `packages/console/dist`. */
+/** Builds `packages/console/dist`. @returns the paths of all files that it is made of */
 export async function buildConsole() {
   await rm(target, { recursive: true, force: true });
   await mkdir(target, { recursive: true });
@@ -57,4 +57,5 @@ export async function buildConsole() {
           .join('\n    '),
       ),
   );
+  return Object.keys(metafile.inputs);
 }

@@ -3,6 +3,7 @@ import { HowdahError, type Schemas } from '@howdah/client';
 import { isId } from '@howdah/contract/ids';
 import { answered, type Connection } from './connection.ts';
 import { Failure } from './exit.ts';
+import { nearestOf } from './nearest.ts';
 
 /** A kind of thing that has an id and, in most cases, a name. */
 type Kind<T> = {
@@ -30,8 +31,12 @@ export function pick<T>(
   const byId = things.filter((thing) => id(thing) === wanted);
   const found = byId.length > 0 ? byId : things.filter((thing) => name(thing) === wanted);
   const [first, second] = found;
-  if (first === undefined)
-    throw new Failure(`no ${one} with the id or name ${wanted}; ${shownBy} shows them`, 'notFound');
+  if (first === undefined) {
+    const nearest = nearestOf(wanted, things.map(name));
+    const offer = nearest === null ? '' : `; did you mean ${nearest}?`;
+    const missing = `no ${one} with the id or name ${wanted}${offer}`;
+    throw new Failure(`${missing}${offer === '' ? ';' : ''} ${shownBy} shows them`, 'notFound');
+  }
   if (second !== undefined)
     throw new Failure(
       `${found.length} ${many} are called ${wanted}: name one by its id (${found.map(id).join(', ')})`,

@@ -5,7 +5,7 @@ import { inOurWords } from './api-words.ts';
 import { EXIT_CODES, exitOf } from './exit.ts';
 import { notCarriedLines } from './follow.ts';
 import { FORMATS, note, paintNote, say, showAs } from './output.ts';
-import { createProgram } from './program.ts';
+import { loadProgram } from './program.ts';
 
 // A reader that stops early (`howdah service logs first | head`) is no error.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -16,7 +16,8 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 });
 
 let asked: Record<string, unknown> = {};
-const program = createProgram().hook('preAction', (_program, command) => {
+const program = await loadProgram(process.argv.slice(2));
+program.hook('preAction', (_program, command) => {
   asked = command.opts();
   const { ca }: { ca?: unknown } = command.optsWithGlobals();
   if (typeof ca === 'string') process.env['HD_CA'] = ca;
@@ -27,7 +28,7 @@ try {
 } catch (error) {
   if (error instanceof DryRunError && asked['dryRun'] === true) await showPlan(error.answer);
   else {
-    if (!(error instanceof CommanderError)) note(`${paintNote.red('error')} ${messageOf(error)}`);
+    if (!(error instanceof CommanderError)) note(`${paintNote.red('error:')} ${messageOf(error)}`);
     process.exitCode = EXIT_CODES[exitOf(error)];
   }
 }

@@ -163,17 +163,8 @@ export async function showAs(
     case 'json':
       return sayJson(answer, 2);
     case 'yaml': {
-      const yaml = await import('yaml');
-      // YAML 1.1, which many parsers still read, takes `no` and times for other types: quote them.
-      const document = new yaml.Document(answer, { compat: 'yaml-1.1' });
-      yaml.visit(document, {
-        Scalar: (_key, node) => {
-          // Escapes have an effect on terminals only.
-          if (typeof node.value === 'string' && makeVisible(node.value) !== node.value)
-            node.type = 'QUOTE_DOUBLE';
-        },
-      });
-      return say(escapeInJson(document.toString({ lineWidth: 0 })).trimEnd());
+      const { yamlOf } = await import('./yaml.ts');
+      return say(yamlOf(answer));
     }
     case 'env':
       for (const [name, value] of Object.entries(variables ?? variablesOf(noun, answer))) {

@@ -1,92 +1,86 @@
 /**
- * All commands. Most are a thin layer over the typed client; up, down, status, doctor, audit, store
+ * The commands. Most are a thin layer over the typed client; up, down, status, doctor, audit, store
  * and …-control work on this machine.
  */
 import { Command, Option } from 'commander';
-import {
-  addAdopt,
-  addAudit,
-  addDoctor,
-  addDown,
-  addStatus,
-  addControl,
-  addRecover,
-} from './commands/machine.ts';
-import { addAllowList } from './commands/allow-list.ts';
-import { addAuditLog } from './commands/audit-log.ts';
-import { addAuth, addConsole, addEnv } from './commands/auth.ts';
-import { addBackup } from './commands/backup.ts';
-import { addCompletion } from './commands/completion.ts';
-import { addExtension } from './commands/extension.ts';
-import { addEvents } from './commands/events.ts';
-import { addExport } from './commands/export.ts';
-import { addGateway } from './commands/gateway.ts';
-import { addImport } from './commands/import.ts';
-import { addExporter } from './commands/exporter.ts';
-import { addKey } from './commands/key.ts';
-import { addLogs } from './commands/logs.ts';
-import { addMcp } from './commands/mcp.ts';
-import { addMetrics } from './commands/metrics.ts';
-import { addOperation } from './commands/operation.ts';
-import { addPeering } from './commands/peering.ts';
-import { addProject } from './commands/project.ts';
-import { addPsql, addUrl, addQuery } from './commands/psql.ts';
-import { addSimulation } from './commands/simulation.ts';
-import { addRegion } from './commands/region.ts';
-import { addRepo } from './commands/repo.ts';
-import { addReplicaSet } from './commands/replica-set.ts';
-import { addService } from './commands/service.ts';
-import { addStore } from './commands/store.ts';
-import { addUp } from './commands/up.ts';
-import { addVpc } from './commands/vpc.ts';
-import { addWebhook } from './commands/webhook.ts';
+import { VERSION } from '@howdah/contract/version';
 import { EXIT_CODES, EXIT_MEANINGS, type Exit } from './exit.ts';
 
-const GROUPS: readonly [title: string, add: readonly ((program: Command) => void)[]][] = [
-  [
-    'This machine:',
-    [
-      addUp,
-      addDown,
-      addStatus,
-      addDoctor,
-      addAudit,
-      addAdopt,
-      addStore,
-      addControl,
-      addRepo,
-      addRecover,
-      addGateway,
-    ],
-  ],
-  [
-    'Databases:',
-    [
-      addService,
-      addReplicaSet,
-      addBackup,
-      addExtension,
-      addPsql,
-      addQuery,
-      addUrl,
-      addImport,
-      addExport,
-      addLogs,
-      addMetrics,
-      addRegion,
-      addSimulation,
-    ],
-  ],
-  ['Networks:', [addVpc, addPeering, addAllowList]],
-  ['What happens:', [addOperation, addEvents, addWebhook, addExporter, addAuditLog]],
-  ['Access:', [addProject, addKey, addAuth, addConsole, addEnv, addMcp]],
-  ['Shells:', [addCompletion]],
-];
+type Declare = (program: Command) => void;
 
-export function createProgram(): Command {
+/**
+ * The commands, by the title above them in the help. Most modules declare one command, some a few.
+ * A module is loaded when one of its commands is called: declaring all of them takes as long as
+ * the start of Node.
+ */
+const MODULES: Readonly<Record<string, Readonly<Record<string, () => Promise<Declare>>>>> = {
+  'This machine:': {
+    up: async () => (await import('./commands/up.ts')).addUp,
+    down: async () => (await import('./commands/machine.ts')).addDown,
+    upgrade: async () => (await import('./commands/upgrade.ts')).addUpgrade,
+    status: async () => (await import('./commands/machine.ts')).addStatus,
+    doctor: async () => (await import('./commands/machine.ts')).addDoctor,
+    audit: async () => (await import('./commands/machine.ts')).addAudit,
+    adopt: async () => (await import('./commands/machine.ts')).addAdopt,
+    store: async () => (await import('./commands/store.ts')).addStore,
+    'backup-control restore-control metadata-database': async () =>
+      (await import('./commands/machine.ts')).addControl,
+    repo: async () => (await import('./commands/repo.ts')).addRepo,
+    recover: async () => (await import('./commands/machine.ts')).addRecover,
+    gateway: async () => (await import('./commands/gateway.ts')).addGateway,
+  },
+  'Databases:': {
+    service: async () => (await import('./commands/service.ts')).addService,
+    'replica-set': async () => (await import('./commands/replica-set.ts')).addReplicaSet,
+    backup: async () => (await import('./commands/backup.ts')).addBackup,
+    extension: async () => (await import('./commands/extension.ts')).addExtension,
+    psql: async () => (await import('./commands/psql.ts')).addPsql,
+    query: async () => (await import('./commands/psql.ts')).addQuery,
+    url: async () => (await import('./commands/psql.ts')).addUrl,
+    import: async () => (await import('./commands/import.ts')).addImport,
+    export: async () => (await import('./commands/export.ts')).addExport,
+    logs: async () => (await import('./commands/logs.ts')).addLogs,
+    metrics: async () => (await import('./commands/metrics.ts')).addMetrics,
+    region: async () => (await import('./commands/region.ts')).addRegion,
+    simulation: async () => (await import('./commands/simulation.ts')).addSimulation,
+  },
+  'Networks:': {
+    vpc: async () => (await import('./commands/vpc.ts')).addVpc,
+    peering: async () => (await import('./commands/peering.ts')).addPeering,
+    'allow-list': async () => (await import('./commands/allow-list.ts')).addAllowList,
+  },
+  'What happens:': {
+    operation: async () => (await import('./commands/operation.ts')).addOperation,
+    events: async () => (await import('./commands/events.ts')).addEvents,
+    webhook: async () => (await import('./commands/webhook.ts')).addWebhook,
+    exporter: async () => (await import('./commands/exporter.ts')).addExporter,
+    'audit-log': async () => (await import('./commands/audit-log.ts')).addAuditLog,
+  },
+  'Access:': {
+    project: async () => (await import('./commands/project.ts')).addProject,
+    key: async () => (await import('./commands/key.ts')).addKey,
+    'auth feedback analytics': async () => (await import('./commands/auth.ts')).addAuth,
+    console: async () => (await import('./commands/auth.ts')).addConsole,
+    env: async () => (await import('./commands/auth.ts')).addEnv,
+    mcp: async () => (await import('./commands/mcp.ts')).addMcp,
+  },
+  'Shells:': {
+    'completion __complete': async () => (await import('./commands/completion.ts')).addCompletion,
+  },
+};
+
+/** Commands that show other commands need all of them. */
+const SHOWS_COMMANDS: readonly string[] = ['completion', '__complete', 'help'];
+
+/**
+ * The commands that a command line needs: those of the module of its first word, else all.
+ *
+ * @param words that follow `howdah`
+ */
+export async function loadProgram(words: readonly string[]): Promise<Command> {
   const program = new Command('howdah')
     .description('Your own Postgres cloud.')
-    .version('0.1.0')
+    .version(VERSION)
     .exitOverride()
     .enablePositionalOptions()
     .showHelpAfterError('(howdah help shows the commands)')
@@ -94,10 +88,19 @@ export function createProgram(): Command {
       'after',
       `\nExit codes:\n${exitCodes()}\n\nExample:\n  $ howdah service create --name orders`,
     );
-  for (const [title, adds] of GROUPS) {
-    program.commandsGroup(title);
-    for (const add of adds) add(program);
-  }
+  const [first = ''] = words;
+  if (first === '--version' || first === '-V') return program;
+  const modules = Object.entries(MODULES).flatMap(([title, rows]) =>
+    Object.entries(rows).map(([names, load]) => ({ title, names: names.split(' '), load })),
+  );
+  const own = SHOWS_COMMANDS.includes(first)
+    ? []
+    : modules.filter(({ names }) => names.includes(first));
+  const needed = own.length > 0 ? own : modules;
+  const declared = await Promise.all(
+    needed.map(async ({ title, load }) => ({ title, declare: await load() })),
+  );
+  for (const { title, declare } of declared) declare(program.commandsGroup(title));
   offerCa(program, false);
   return program;
 }

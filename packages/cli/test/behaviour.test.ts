@@ -38,7 +38,7 @@ test('docs/cli.md says the exit code of every error of the API', () => {
 test.for(EXITS)('error %s has exit code %i and prints nothing to stdout', async ([code, exit]) => {
   const { run } = await api({ createVpc: refusal(code) });
   const outcome = await run('vpc', 'create', '--name', 'x', '--cidr', '10.1.0.0/16', '-o', 'json');
-  expect(outcome).toEqual({ code: exit, stdout: '', stderr: `error it is ${code}\n` });
+  expect(outcome).toEqual({ code: exit, stdout: '', stderr: `error: it is ${code}\n` });
 });
 
 test('a field that the server ignores is a warning on stderr', async () => {
@@ -87,7 +87,7 @@ test('an operation that fails, one that stalls and one beyond --timeout have the
     code: 1,
     stdout: '',
     stderr: expect.stringMatching(
-      /✗ start PostgreSQL.*\n✓ start PostgreSQL.*\nerror resize failed: superseded by delete\n$/,
+      /✗ start PostgreSQL.*\n✓ start PostgreSQL.*\nerror: resize failed: superseded by delete\n$/,
     ),
   });
   const stuck = await api({
@@ -213,7 +213,7 @@ test('an error of the API names commands and options', async () => {
   expect(await run('service', 'fork', 'orders')).toEqual({
     code: 2,
     stdout: '',
-    stderr: 'error --at: found "x"; howdah backup list SERVICE shows them\n',
+    stderr: 'error: --at: found "x"; howdah backup list SERVICE shows them\n',
   });
 });
 

@@ -11,7 +11,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ROUTES } from '../../server/test/document.ts';
 import { RECOVERY_KIT } from './answers.ts';
 import { howdah, serve, type Outcome } from './api.ts';
-import { createProgram, FORMATS } from './probe.ts';
+import { loadProgram, FORMATS } from './probe.ts';
 
 type Row = {
   /** As it is typed after `howdah`. */
@@ -222,6 +222,7 @@ const MORE: readonly Row[] = [
 /** Commands that work on this machine, or with programs of PostgreSQL: their own tests run them. */
 const MACHINE = [
   'up',
+  'upgrade',
   'down',
   'status',
   'doctor',
@@ -245,7 +246,7 @@ const MACHINE = [
 ];
 
 /** All commands, as they are typed, with what they take. */
-const LEAVES = leavesOf(createProgram());
+const LEAVES = leavesOf(await loadProgram([]));
 
 function leavesOf(
   command: Command,

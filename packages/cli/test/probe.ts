@@ -2,4 +2,4 @@
 
 // main
 export { FORMATS } from '../src/output.ts';
-export { createProgram } from '../src/program.ts';
+export { loadProgram } from '../src/program.ts';

@@ -152,7 +152,7 @@ test('at a terminal a purge asks for the name; --confirm and --dry-run do not as
   });
   expect(await run('service', 'purge', 'orders', '--confirm', 'shop')).toMatchObject({
     code: 2,
-    stderr: 'error --confirm: found shop; the service is named orders\n',
+    stderr: 'error: --confirm: found shop; the service is named orders\n',
   });
   expect(changed).toEqual([]);
   const typed = await onTerminal('howdah service purge orders', env, {
@@ -209,7 +209,7 @@ test('colour and the live list of steps are for terminals only', async () => {
   // A CI that says so is no terminal.
   const plain = await howdah(['service', 'start', 'orders'], { ...env, CI: 'true' });
   expect(plain.stdout + plain.stderr).not.toContain(ESCAPE);
-  expect((await run('service', 'get', 'nothing-like-it')).stderr).toMatch(/^error /);
+  expect((await run('service', 'get', 'nothing-like-it')).stderr).toMatch(/^error: /);
 });
 
 test('-o env is safe for a shell, whatever the names are', async () => {

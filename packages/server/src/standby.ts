@@ -6,6 +6,7 @@
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import { connect, createServer, type Socket } from 'node:net';
+import { VERSION } from '@howdah/contract/version';
 import type { ServerCertificate } from './lib/tls.ts';
 import type { Address } from './store/connections.ts';
 
@@ -74,7 +75,7 @@ const answerWithout: RequestListener = (request, response) => {
     'content-type': 'application/json',
     connection: 'close',
   });
-  response.end(JSON.stringify(isWell ? { status: 'ok' } : NO_CONTROL_PLANE));
+  response.end(JSON.stringify(isWell ? { status: 'ok', version: VERSION } : NO_CONTROL_PLANE));
 };
 
 const NO_CONTROL_PLANE = {

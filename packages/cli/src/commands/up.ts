@@ -3,13 +3,13 @@ import { createServer } from 'node:net';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { problemOfHome, readSettings as readVariables } from '@howdah/client/node';
 import { quotedWord } from '@howdah/contract/shell';
 import type { Command } from 'commander';
 import { EXIT_CODES, Failure } from '../exit.ts';
 import { duration, paint, say } from '../output.ts';
 import { verb } from '../command.ts';
+import { ownCommand, ROOT } from '../installed.ts';
 import { SETTINGS } from '../generated/settings.ts';
 import { loadServer } from '../server.ts';
 
@@ -79,7 +79,7 @@ async function up(options: Options): Promise<void> {
   process.on('SIGTERM', () => void stop());
   void plane.lost.then((problem) => {
     if (stopping) return;
-    process.stderr.write(`error ${problem}\n`);
+    process.stderr.write(`error: ${problem}\n`);
     process.exit(EXIT_CODES.failed);
   });
 }
@@ -178,9 +178,6 @@ function readSettings(server: Server, options: Options) {
   }
 }
 
-/** The launcher of this clone: printed commands work in any directory. */
-const LAUNCHER = fileURLToPath(new URL('../../../howdah', import.meta.url));
-
 function greet(
   apiUrl: string,
   home: string,
@@ -189,8 +186,7 @@ function greet(
 ): void {
   // The command is pasted into another terminal, which does not have this environment.
   const setting = home === join(homedir(), '.howdah') ? '' : `HOWDAH_HOME=${quotedWord(home)} `;
-  const authority = join(home, 'ca', 'ca.pem');
-  const ca = apiUrl.startsWith('https:') ? ` --cacert ${quotedWord(authority)}` : '';
+  const command = `${setting}${ownCommand(ROOT, process.env['PATH'] ?? '')}`;
   say(`
 ${paint.bold('Howdah is up.')}
   console      ${paint.cyan(consoleUrl)}
@@ -200,9 +196,7 @@ ${paint.bold('Howdah is up.')}
   log          ${paths.log}
 
 Make a database:
-  eval "$(${setting}${quotedWord(LAUNCHER)} env)"
-  curl -s${ca} -H "Authorization: Bearer $HD_KEY" -H 'Content-Type: application/json' \\
-    -d '{"name": "first"}' "$HD_PROJECT/services"
+  ${command} service create --name first
 
 Ctrl-C stops the control plane; the databases keep running.`);
 }

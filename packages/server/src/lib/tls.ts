@@ -111,7 +111,7 @@ function signerOf(authority: CertificateAuthority): ReturnType<typeof readSigner
 }
 
 async function readSigner({ keyPem, certificatePem }: CertificateAuthority) {
-  const x509 = await loadLibrary();
+  const { x509 } = await import('./x509.ts');
   const ca = new x509.X509Certificate(certificatePem);
   return {
     x509,
@@ -253,7 +253,7 @@ export function createCertificateCheck(authority: CertificateAuthority, hosts: r
 
 /** A new certificate authority, with a key of its own. */
 export async function makeAuthority(): Promise<CertificateAuthority> {
-  const x509 = await loadLibrary();
+  const { x509 } = await import('./x509.ts');
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
   const certificate = await x509.X509CertificateGenerator.createSelfSigned({
     serialNumber: randomSerial(),
@@ -271,13 +271,6 @@ export async function makeAuthority(): Promise<CertificateAuthority> {
     ],
   });
   return { certificatePem: certificate.toString('pem'), keyPem: await exportKey(keys.privateKey) };
-}
-
-async function loadLibrary() {
-  await import('reflect-metadata');
-  const x509 = await import('@peculiar/x509');
-  x509.cryptoProvider.set(webcrypto);
-  return x509;
 }
 
 /** Valid since an hour ago, for clients whose clock is behind. */

@@ -13,6 +13,7 @@ import {
   SimulationSchema,
   SimulationScriptSchema,
 } from '@howdah/contract';
+import { VERSION } from '@howdah/contract/version';
 import { OPENAPI_FILE } from '../../paths.ts';
 import type { ApiContext, App } from '../context.ts';
 import type { Metrics } from '../metrics.ts';
@@ -32,7 +33,7 @@ export function installationRoutes(
 ): void {
   const open = { config: { public: true }, schema: { hide: true } } as const;
 
-  app.get('/healthz', open, async () => ({ status: 'ok' }));
+  app.get('/healthz', open, async () => ({ status: 'ok', version: VERSION }));
 
   app.get('/readyz', open, async () => {
     const reason = await notReady();
