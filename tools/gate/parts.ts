@@ -34,6 +34,7 @@ const SYSTEM = [
   ':(exclude)docs/reports',
 ];
 const TOUR = [...SYSTEM, 'README.md'];
+const RELEASE = [...TOUR, 'tools/release', 'CHANGELOG.md'];
 
 const DEBIAN = 'tools/debian13/run';
 const filesOf = (names: string): string =>
@@ -102,6 +103,13 @@ export function partsOf(seed: number): Part[] {
     soak('crash', `--minutes 5 --seed ${seed}`),
     soak('failover', `--rounds 20 --seed ${seed}`),
     soak('hostile', `--minutes 5 --seed ${seed}`),
+    part(
+      'release',
+      60,
+      RELEASE,
+      `${DEBIAN} sh -c 'apt-get -qq -y install postgresql-client && tools/release/try.sh'`,
+    ),
+    part('release-user', 40, RELEASE, `${DEBIAN} --user dev tools/release/try.sh npm`),
     part('tour', 20, TOUR, `${DEBIAN} tools/debian13/tour.sh`),
     part('tour-user', 20, TOUR, `${DEBIAN} --user dev tools/debian13/tour.sh`),
     part('planted', 600, EVERYTHING, 'npm run planted'),
