@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The tour of README.md, pasted: takes every ```sh block of the section "A five-minute tour" out of
-# README.md and types it, character by character, into bash on a terminal, as a reader does. A block
+# docs/tour.md, pasted: takes every ```sh block of "A five-minute tour", and the five lines of README.md
+# after the first, and types them, character by character, into bash on a terminal, as a reader does. A block
 # that is `./howdah up` goes to a first terminal, the others to a second one. The next block is
 # typed when the prompt is back. A home of its own keeps the reader's apart.
 #
 #   tools/debian13/tour.sh           on any machine with curl and psql; HOWDAH_PORT where 8080 is taken
 #
-# A command must end with 0, apart from those whose output the README shows as an error. At the end
+# A command must end with 0, apart from those whose output the page shows as an error. At the end
 # nothing may be left running. Needs `script` (util-linux).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -71,12 +71,12 @@ type_into() { # NUMBER TEXT
   for ((at = 0; at < ${#2}; at++)); do printf '%s' "${2:at:1}"; done >>"$scratch/typed.$1"
 }
 
-# The blocks, each ended by a NUL: the commands, then a line "----", then the output that the README
-# shows below.
-blocks() {
-  awk '
+# The blocks of a section, each ended by a NUL: the commands, then a line "----", then the output that
+# the page shows below.
+blocks() { # FILE HEADING
+  awk -v heading="$2" '
     function flush() { if (commands != "") printf "%s----\n%s%c", commands, shown, 0; commands = shown = "" }
-    /^## / { inside = ($0 == "## A five-minute tour") }
+    /^##? / && into == "" { inside = ($0 == heading) }
     !inside { next }
     /^```sh$/ { flush(); into = "commands"; next }
     /^```text$/ { into = "shown"; next }
@@ -84,12 +84,12 @@ blocks() {
     into == "commands" { commands = commands $0 "\n" }
     into == "shown" { shown = shown $0 "\n" }
     END { flush() }
-  ' README.md
+  ' "$1"
 }
 
-# Only a block whose output the README shows as an error may end a command with another code than 0.
+# Only a block whose output the page shows as an error may end a command with another code than 0.
 check_codes() { # PROMPTS_BEFORE SHOWN
-  ! tail -n "+$(($1 + 1))" "$scratch/codes.2" | grep -qvx 0 || printf '%s' "$2" | grep -Eq '^(psql: error|error )'
+  ! tail -n "+$(($1 + 1))" "$scratch/codes.2" | grep -qvx 0 || printf '%s' "$2" | grep -Eq '^(psql: error|error: )'
 }
 
 servers() {
@@ -104,8 +104,11 @@ open_terminal 1
 open_terminal 2
 eventually 60 has_prompts 1 1 && eventually 60 has_prompts 2 1 || fail 'bash gave no prompt'
 
-mapfile -d '' -t all < <(blocks)
-[ ${#all[@]} -gt 10 ] || fail "README.md has only ${#all[@]} blocks of commands in its tour"
+mapfile -d '' -t all < <(blocks docs/tour.md '# A five-minute tour')
+[ ${#all[@]} -gt 10 ] || fail "docs/tour.md has only ${#all[@]} blocks of commands"
+mapfile -d '' -t five < <(blocks README.md '## A database in five lines')
+[ ${#five[@]} -gt 0 ] || fail 'README.md has no block of commands'
+all=("${all[0]}" "${five[@]}" "${all[@]:1}")
 for block in "${all[@]}"; do
   commands=${block%%----*}
   shown=${block#*----}
@@ -137,12 +140,13 @@ for block in "${all[@]}"; do
     *'replica-set create'*) check_codes "$before" "$shown" || has_seen 2 'haproxy' || fail 'replica-set create failed' ;;
     *) check_codes "$before" "$shown" || fail 'a command failed' ;;
   esac
-  # The output that the README shows, word for word where nothing in it changes from run to run.
+  # The output that the page shows, word for word where nothing in it changes from run to run.
   while read -r line; do
     case $line in
-      42 | 'STATUS '* | 'SELECT 1' | 'No problems found.' | 'psql: error'* | 'error The control plane'*)
-        has_seen 2 "$(printf '%s' "${line%%:*}" | sed -E 's/(error The control plane) .*/\1/')" || fail "not seen: $line"
+      42 | 'STATUS '* | 'SELECT 1' | 'No problems found.' | 'psql: error'*)
+        has_seen 2 "${line%%:*}" || fail "not seen: $line"
         ;;
+      'error: The control plane'*) has_seen 2 'error: The control plane' || fail "not seen: $line" ;;
     esac
   done <<<"$shown"
 done
