@@ -45,7 +45,9 @@ export async function autoFailoverMajor(): Promise<string | null> {
 /** Where the nodes of a pair are, and those that were started. */
 type Site = { kit: BareKit; major: string; directory: string; nodes: Node[] };
 
-/** Makes a monitor and a synchronous pair with a table `t` to write to, and removes them at the end. */
+/**
+ * Makes a monitor and a synchronous pair with a table `t` to write to, and removes them at the end.
+ */
 export async function startAutoFailover(
   kit: BareKit,
   major: string,
@@ -143,7 +145,10 @@ function connectToMonitor({ kit, directory }: Site, monitor: Node): Promise<Clie
   });
 }
 
-/** Makes the user of the measurements, with a password as in a service, and the table. The second node copies both. */
+/**
+ * Makes the user of the measurements, with a password as in a service, and the table. The second
+ * node copies both.
+ */
 async function prepareUser(kit: BareKit, directory: string, node: Node): Promise<string> {
   const rules = join(node.data, 'pg_hba.conf');
   const before = await readFile(rules, 'utf8');

@@ -87,7 +87,9 @@ export async function makeSource(
   return { service, size, paths, admin };
 }
 
-/** Waits until the archive has what a backup by hand had the source switch to: it slows the disk. */
+/**
+ * Waits until the archive has what a backup by hand had the source switch to: it slows the disk.
+ */
 export async function untilArchived({ admin }: Source): Promise<void> {
   const waiting = () =>
     admin.query("select from pg_ls_archive_statusdir() where name like '%.ready'");

@@ -1,8 +1,8 @@
 /**
- * What breaks a rule today. These lists may only shrink: an entry that is no longer needed fails the
- * check, and so does a number that grows. A part that moved to another file takes its entry along;
- * `npx tsx tools/check/tighten-exceptions.ts` removes the entries that are no longer needed, and lowers
- * the numbers of the others.
+ * What breaks a rule today. These lists may only shrink: an entry that is no longer needed fails
+ * the check, and so does a number that grows. A part that moved to another file takes its entry
+ * along; `npx tsx tools/check/tighten-exceptions.ts` removes the entries that are no longer needed,
+ * and lowers the numbers of the others.
  */
 
 /** Imports that break the layer table or close a cycle, with the reason why they stand. */
@@ -12,4 +12,4 @@ export const IMPORTS: Readonly<Record<string, string>> = {};
 export const LENGTHS: Readonly<Record<string, number>> = {};
 
 /** How many lines may be too wide at most; oxfmt wraps code, so they are comments and strings. */
-export const WIDE = { sources: 1398, documents: 0 };
+export const WIDE = { sources: 1012, documents: 0 };

@@ -258,7 +258,9 @@ const SYSTEM_FILES = [
   '/etc/ssl/cert.pem',
 ];
 
-/** All trusted CAs: the installation's, those that were named, the system's, and the public ones. */
+/**
+ * All trusted CAs: the installation's, those that were named, the system's, and the public ones.
+ */
 function authorities(ownCa: string | null, env: Environment): string[] {
   const named = readText('HD_CA', env['HD_CA']) ?? '';
   // Node warns of a file of this variable that cannot be read.

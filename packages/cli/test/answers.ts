@@ -1,4 +1,7 @@
-/** An answer to each call of the API, as an installation gave or would give it. The server of these tests holds each against the document. */
+/**
+ * An answer to each call of the API, as an installation gave or would give it. The server of these
+ * tests holds each against the document.
+ */
 import {
   AT,
   audit,

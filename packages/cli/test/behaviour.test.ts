@@ -20,7 +20,10 @@ const refusal = (code: ErrorCode): Answer => ({
   body: { code, message: `it is ${code}`, request_id: 'r-1' },
 });
 
-/** As docs/cli.md says: the lines of its table begin with an exit code and end with codes of the API. */
+/**
+ * As docs/cli.md says: the lines of its table begin with an exit code and end with codes of the
+ * API.
+ */
 const MANUAL = await readFile(new URL('../../../docs/cli.md', import.meta.url), 'utf8');
 
 const EXITS = MANUAL.split('\n').flatMap((line): [ErrorCode, number][] => {

@@ -1,6 +1,7 @@
 /**
- * What every command says, in golden/: its help, and its output in every format against answers that are known. `npx vitest run --project
- * system packages/cli/test/golden.test.ts -u` writes them again; the difference is read before it is committed.
+ * What every command says, in golden/: its help, and its output in every format against answers
+ * that are known. `npx vitest run --project system packages/cli/test/golden.test.ts -u` writes them
+ * again; the difference is read before it is committed.
  */
 import type { Command } from 'commander';
 import { chmod, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
@@ -403,7 +404,9 @@ test('no golden file is left of a command that is no more', async () => {
   expect((await readdir(GOLDEN)).toSorted()).toEqual(names.toSorted());
 });
 
-/** As a terminal would show it, with what is no data marked, and the exit code where it is not 0. */
+/**
+ * As a terminal would show it, with what is no data marked, and the exit code where it is not 0.
+ */
 function transcript(line: readonly string[], { code, stdout, stderr }: Outcome): string {
   const words = line.map((word) => (/[^\w./:=,@-]/.test(word) ? `'${word}'` : word));
   const marked =

@@ -26,7 +26,10 @@ async function shell(program: string, line: string, env: Record<string, string>)
   return { code: child.exitCode, ...said };
 }
 
-/** Runs a line on a terminal, where somebody types when asked; who is not to be asked says no. Both streams come out as one. */
+/**
+ * Runs a line on a terminal, where somebody types when asked; who is not to be asked says no. Both
+ * streams come out as one.
+ */
 async function onTerminal(
   line: string,
   env: Record<string, string>,
@@ -257,7 +260,8 @@ test('logs --follow prints existing lines, then new ones, each once', async () =
   await untilExpected('the first two lines are printed', () =>
     expect(messages()).toEqual(['first', 'second']),
   );
-  // Written by processes side by side: an older line comes late, and a line comes twice because it was said twice.
+  // Written by processes side by side: an older line comes late, and a line comes twice because it
+  // was said twice.
   answers['getServiceLogs'] = page(
     line(2, 'third'),
     line(1, 'second'),

@@ -226,7 +226,8 @@ test('waitFor follows the events: it reads the service after an event, and rarel
     timeoutMs: 5000,
   });
   expect(found?.status).toBe('READY');
-  // Polling alone would have asked seven times, and the pause before the next request is longer than the time of this test.
+  // Polling alone would have asked seven times, and the pause before the next request is longer
+  // than the time of this test.
   expect(asked).toBeLessThanOrEqual(4);
 });
 

@@ -14,8 +14,8 @@ export class EnvironmentError extends Error {
 const BASE_PATH = '/public/api/v1';
 
 /**
- * The value of a variable, without a line end or a byte order mark that a file or a secret store has
- * added to it.
+ * The value of a variable, without a line end or a byte order mark that a file or a secret store
+ * has added to it.
  *
  * @returns undefined: it is not set
  * @throws EnvironmentError
@@ -110,7 +110,9 @@ export function isSameOrigin(one: string, other: string): boolean {
   return URL.canParse(one) && URL.canParse(other) && origin(one) === origin(other);
 }
 
-/** The settings of a control plane, `HOWDAH_…`, each as {@link readText}. @throws EnvironmentError */
+/**
+ * The settings of a control plane, `HOWDAH_…`, each as {@link readText}. @throws EnvironmentError
+ */
 export function readSettings(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return Object.fromEntries(
     Object.entries(env).flatMap(([name, value]) =>

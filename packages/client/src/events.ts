@@ -65,7 +65,8 @@ async function* readStream(options: FollowOptions, after?: string): AsyncGenerat
   if (!response.ok || response.body === null) throw await errorOf(response);
   const reader = response.body.getReader();
   const leave = (): void => void reader.cancel().catch(() => undefined);
-  // Node's fetch gets the signal from the request, which may be garbage collected while its answer goes on.
+  // Node's fetch gets the signal from the request, which may be garbage collected while its answer
+  // goes on.
   signal?.addEventListener('abort', leave);
   if (signal?.aborted === true) leave();
   const decoder = new TextDecoder();

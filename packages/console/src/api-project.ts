@@ -1,6 +1,6 @@
 /**
- * The calls of a project: keys, limits, webhooks, the audit log, VPCs, allow lists, exporters; those
- * of a service that came with them; and the repositories and clusters of the installation.
+ * The calls of a project: keys, limits, webhooks, the audit log, VPCs, allow lists, exporters;
+ * those of a service that came with them; and the repositories and clusters of the installation.
  */
 import type { Schemas } from '@howdah/client';
 import type { Action } from '@howdah/contract/actions';

@@ -242,7 +242,10 @@ export function useNewerVersions({
   );
 }
 
-/** Why an action is not possible in the region of a service, in the words of its engine; null: it is. */
+/**
+ * Why an action is not possible in the region of a service, in the words of its engine; null: it
+ * is.
+ */
 export function useWhyImpossible({
   region_code: region,
 }: Pick<Service, 'region_code'>): (action: RegionalAction) => string | null {

@@ -90,7 +90,10 @@ export async function barriers(page: Page): Promise<string[]> {
   return found.map(String);
 }
 
-/** Adds up how far what is shown moves without being asked to (Layout Instability API), and keeps what moved. */
+/**
+ * Adds up how far what is shown moves without being asked to (Layout Instability API), and keeps
+ * what moved.
+ */
 const NOTE_JUMPS = `
   globalThis.jumps = { sum: 0, of: [] };
   new PerformanceObserver((list) => {
@@ -102,7 +105,10 @@ const NOTE_JUMPS = `
     }
   }).observe({ type: 'layout-shift', buffered: true });`;
 
-/** Above this a page jumps noticeably while it loads: the bound of "good" in Web Vitals' cumulative layout shift. */
+/**
+ * Above this a page jumps noticeably while it loads: the bound of "good" in Web Vitals' cumulative
+ * layout shift.
+ */
 const JUMPS_MAX = 0.1;
 
 /**

@@ -109,7 +109,8 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.getByRole('button', { name: 'Create within' }).click();
     await page.getByRole('heading', { level: 1, name: 'within' }).waitFor();
     await page.getByText('Ready', { exact: true }).waitFor();
-    // Where VPCs are networks of their own, it has an address there; elsewhere those in the network come to where it was.
+    // Where VPCs are networks of their own, it has an address there; elsewhere those in the network
+    // come to where it was.
     const { data: regions } = await installation.client.GET('/projects/{project_id}/regions', {
       params: { path: { project_id: installation.projectId } },
     });

@@ -351,7 +351,10 @@ export function denialOfKey(
   );
 }
 
-/** Why the API refuses a call, be it as a dry run; null: it does not. For clients that must know before they ask their user. */
+/**
+ * Why the API refuses a call, be it as a dry run; null: it does not. For clients that must know
+ * before they ask their user.
+ */
 export function refusalOfCall(
   key: KeyFacts,
   permission: Permission,

@@ -1,6 +1,6 @@
 /**
- * Values of the API's fields that clients choose from. They stand apart from the schemas: the command line and the
- * console import them without the schema library.
+ * Values of the API's fields that clients choose from. They stand apart from the schemas: the
+ * command line and the console import them without the schema library.
  */
 
 /** Which state of the parent a fork begins with. */
@@ -37,9 +37,9 @@ export const SERIES_FUNCTIONS = [
 export type SeriesFunction = (typeof SERIES_FUNCTIONS)[number];
 
 /**
- * Types of events. `operation.step` comes when a step begins and when it ends (`finished`), for fast
- * steps only at the end. In packages/server/migrations, 0009_events.sql, 0011_vpc_events.sql and
- * 0024_allow_lists.sql write the events; service.purged comes from store/services.ts;
+ * Types of events. `operation.step` comes when a step begins and when it ends (`finished`), for
+ * fast steps only at the end. In packages/server/migrations, 0009_events.sql, 0011_vpc_events.sql
+ * and 0024_allow_lists.sql write the events; service.purged comes from store/services.ts;
  * service.restore_at_risk and disk.reserve, which only the operator's project gets, from
  * store/events.ts.
  */

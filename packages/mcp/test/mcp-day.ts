@@ -63,7 +63,9 @@ export async function readSchema(call: Call): Promise<void> {
   ).toHaveLength(1);
 }
 
-/** Statements that read are answered; one that writes is refused, with what to do; a fork takes any. */
+/**
+ * Statements that read are answered; one that writes is refused, with what to do; a fork takes any.
+ */
 export async function askAndFail(call: Call): Promise<void> {
   const asked = await call('db_query', {
     service: 'shop',

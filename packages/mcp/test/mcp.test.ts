@@ -1,4 +1,7 @@
-/** The tools, called by the protocol's own client over both transports, against a whole installation. */
+/**
+ * The tools, called by the protocol's own client over both transports, against a whole
+ * installation.
+ */
 import { Client } from '@modelcontextprotocol/client';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import {

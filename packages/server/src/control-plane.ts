@@ -44,7 +44,8 @@ type Api = Awaited<ReturnType<typeof createApi>>;
  * Starts every part of the control plane.
  *
  * @returns the opened metadata database
- * @throws AlreadyRunning when another control plane uses it; ConfigError and Error with what is in the way
+ * @throws AlreadyRunning when another control plane uses it; ConfigError and Error with what is in
+ *   the way
  */
 export async function assemble(startup: Startup): Promise<Store> {
   const { config, machine, log, closers } = startup;

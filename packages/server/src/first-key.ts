@@ -89,7 +89,10 @@ async function followApiUrl(config: Config): Promise<void> {
   });
 }
 
-/** A link that opens the web console once, with the key of `credentials.json`; where that is no more, the console's address. */
+/**
+ * A link that opens the web console once, with the key of `credentials.json`; where that is no
+ * more, the console's address.
+ */
 export async function consoleLink(store: Store, config: Config): Promise<string> {
   const credentials = await readCredentials(config.home);
   const known = credentials !== null && (await isKey(store.db, credentials.public_key));

@@ -78,7 +78,8 @@ export async function findControl(home: string): Promise<Control | null> {
 const WRITE_AGAIN_MS = 5000;
 
 /**
- * Says that this process is the installation's control plane. On a full disk it serves without, and says so as soon as there is space.
+ * Says that this process is the installation's control plane. On a full disk it serves without, and
+ * says so as soon as there is space.
  *
  * @returns ends the attempts
  */

@@ -45,7 +45,10 @@ export { forgetForeign } from './lib/environment.ts';
 
 export type ControlPlane = {
   apiUrl: string;
-  /** A new link that opens the web console once, with the key of `credentials.json`; without that key, the address alone. */
+  /**
+   * A new link that opens the web console once, with the key of `credentials.json`; without that
+   * key, the address alone.
+   */
   consoleLink: () => Promise<string>;
   /** Runs all rounds of a name now. @returns when each has run. @throws Error: there is none */
   runRound: (name: RoundName) => Promise<void>;

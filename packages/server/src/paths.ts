@@ -1,4 +1,7 @@
-/** Where the package's own files are: the same from the sources and from the bundle, which both stand one directory below it. */
+/**
+ * Where the package's own files are: the same from the sources and from the bundle, which both
+ * stand one directory below it.
+ */
 import { fileURLToPath } from 'node:url';
 
 export const MIGRATIONS_DIRECTORY = fileURLToPath(new URL('../migrations/', import.meta.url));

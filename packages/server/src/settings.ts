@@ -1,8 +1,8 @@
 /**
  * The settings of an installation, as one schema.
  *
- * `config.ts` parses the environment by it. `npm run generate` writes the options of `howdah up` and
- * the table in docs/operating.md from it.
+ * `config.ts` parses the environment by it. `npm run generate` writes the options of `howdah up`
+ * and the table in docs/operating.md from it.
  */
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
@@ -76,7 +76,10 @@ export function isWithin({ day, from, to }: MaintenanceWindow, moment: Date): bo
   return (isOn(today) && minute >= from) || (isOn(today - 1) && minute < to);
 }
 
-/** None of Debian's adduser (1000-59999), systemd's DynamicUser (61184-65519) or subordinate users (from 100000 on). */
+/**
+ * None of Debian's adduser (1000-59999), systemd's DynamicUser (61184-65519) or subordinate users
+ * (from 100000 on).
+ */
 export const DEFAULT_UID_RANGE = [70_000, 89_999] as const;
 /** Debian policy, section 9.2.2: ids below belong to the system. */
 const FIRST_UID = 1000;

@@ -336,7 +336,10 @@ async function archivesOnceRestarted(subject: KubernetesSubject): Promise<void> 
   expect(await filesOf(store, spec)).toEqual([]);
 }
 
-/** A recovered service goes on in its archive: what is committed after the recovery can be forked too. */
+/**
+ * A recovered service goes on in its archive: what is committed after the recovery can be forked
+ * too.
+ */
 async function deletedAndBack(subject: KubernetesSubject, store: ObjectStore): Promise<void> {
   const spec = await subject.newSpec();
   await settle(subject, spec);

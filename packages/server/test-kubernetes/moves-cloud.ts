@@ -1,4 +1,6 @@
-/** A control plane with a region on this machine and one on Kubernetes, between which services move. */
+/**
+ * A control plane with a region on this machine and one on Kubernetes, between which services move.
+ */
 import { afterAll, beforeAll, expect } from 'vitest';
 import { connectTo, install, makeHome, type Installation } from '../test/harness.ts';
 import type { Service } from '../test/harness-caller.ts';

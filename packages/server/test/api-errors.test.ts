@@ -23,7 +23,8 @@ import { newId } from './probe.ts';
 beforeAll(setUp);
 afterAll(tearDown);
 
-// ── order of checks ──────────────────────────────────────────────────────────────────────────────────────────────
+// ── order of checks
+// ──────────────────────────────────────────────────────────────────────────────────────────────
 
 test('first the key, then the project, then the resource, then the body, then the state', async () => {
   const other = await newProject();

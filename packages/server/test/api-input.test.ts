@@ -1,4 +1,7 @@
-/** The API under bad input: every answer is an error of the contract, and nothing hostile gets anywhere. */
+/**
+ * The API under bad input: every answer is an error of the contract, and nothing hostile gets
+ * anywhere.
+ */
 import { randomBytes } from 'node:crypto';
 import { access } from 'node:fs/promises';
 import { connect } from 'node:net';
@@ -24,7 +27,8 @@ import { untilExpected } from './until.ts';
 beforeAll(setUp);
 afterAll(tearDown);
 
-// ── bodies, paths, methods ───────────────────────────────────────────────────────────────────────────────────────
+// ── bodies, paths, methods
+// ───────────────────────────────────────────────────────────────────────────────────────
 
 const post = (body: string, headers: Record<string, string> = json) =>
   send('POST', at('/services'), { ...bearer(cloud.key), ...headers }, body);
@@ -155,7 +159,8 @@ test('an id that is none does not disturb requests that come with it', async () 
   );
 });
 
-// ── names and passwords that would like to be something else ─────────────────────────────────────────────────────
+// ── names and passwords that would like to be something else
+// ─────────────────────────────────────────────────────
 
 const CANARY = `/tmp/howdah-canary-${newId()}`;
 const HOSTILE_NAMES = [
@@ -256,9 +261,13 @@ test('whatever JSON is sent, the answer is one of the contract', async () => {
   );
 });
 
-// ── HTTP itself ──────────────────────────────────────────────────────────────────────────────────────────────────
+// ── HTTP itself
+// ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Sends bytes as they are. @returns all that came back until the server, or we after it is complete, closed */
+/**
+ * Sends bytes as they are. @returns all that came back until the server, or we after it is
+ * complete, closed
+ */
 async function sendRaw(
   bytes: string | Buffer,
   until: (text: string) => boolean = () => false,

@@ -1,4 +1,7 @@
-/** An installation with a service and a VPC, and requests to its API with any headers: for tests of errors. */
+/**
+ * An installation with a service and a VPC, and requests to its API with any headers: for tests of
+ * errors.
+ */
 import { randomBytes } from 'node:crypto';
 import { expect } from 'vitest';
 import { install, type Installation } from './harness.ts';

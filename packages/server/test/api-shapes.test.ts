@@ -1,4 +1,7 @@
-/** Every call of the API as clients of Tiger Cloud use it: statuses, shapes, spellings, headers. The tests are in the imported modules; the last two check all their calls. */
+/**
+ * Every call of the API as clients of Tiger Cloud use it: statuses, shapes, spellings, headers. The
+ * tests are in the imported modules; the last two check all their calls.
+ */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';

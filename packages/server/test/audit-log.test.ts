@@ -103,7 +103,8 @@ test('every refused call that may change something has an entry, for each kind o
   };
   const expected = new Map<string, { call: string; code: string; public_key: string | null }>();
   for (const [kind, authorization] of Object.entries(callers)) {
-    // No more than are kept of callers without a valid key in a minute: each kind makes some of the calls, a viewer all.
+    // No more than are kept of callers without a valid key in a minute: each kind makes some of the
+    // calls, a viewer all.
     const asked =
       kind === 'viewer'
         ? changing
@@ -161,7 +162,8 @@ test('each kind of refusal has its code in the entry', async () => {
     ['POST', `${path}/start`, undefined, {}, 'INVALID_STATE', 'startService'],
     ['POST', '/services/zzzzzzzzzz/stop', undefined, {}, 'NOT_FOUND', 'stopService'],
     ['POST', '/services', { name: '' }, {}, 'INVALID_REQUEST', 'createService'],
-    // The body is no JSON: another call, since those of one call with one answer are counted together.
+    // The body is no JSON: another call, since those of one call with one answer are counted
+    // together.
     ['POST', '/vpcs', '{"name":', {}, 'INVALID_REQUEST', 'createVpc'],
     ['POST', '/services', 'x'.repeat(70_000), {}, 'PAYLOAD_TOO_LARGE', 'createService'],
     [

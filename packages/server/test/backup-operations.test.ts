@@ -163,7 +163,9 @@ test(
   },
 );
 
-/** Backups that were asked for of a service that is deleted count for another one, and only then. */
+/**
+ * Backups that were asked for of a service that is deleted count for another one, and only then.
+ */
 async function expectCountWithDeleted(id: string): Promise<void> {
   const other = await cloud.create({ name: 'other', service_type: 'POSTGRES' });
   expect(await cloud.cli('backup', 'run', 'other')).toMatchObject({ code: 0 });

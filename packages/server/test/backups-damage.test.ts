@@ -62,7 +62,9 @@ describe('a backup that is damaged is found', () => {
     await flip(path, at);
   };
 
-  /** @returns a service with a fresh snapshot, and the paths of its table, index and control file */
+  /**
+   * @returns a service with a fresh snapshot, and the paths of its table, index and control file
+   */
   const snapshotted = async () => {
     const service = await cloud.create({ name: 'damaged', service_type: 'POSTGRES' });
     await execute(

@@ -175,7 +175,10 @@ describe('a backup is verified by restoring it', () => {
 });
 
 describe('a verification that is interrupted', () => {
-  /** A service whose verification does not end as long as this index is there: only a copy has no workers. */
+  /**
+   * A service whose verification does not end as long as this index is there: only a copy has no
+   * workers.
+   */
   const endless = async (name: string): Promise<ServiceAccess> => {
     const service = await cloud.create({ name, service_type: 'POSTGRES' });
     await execute(

@@ -1,15 +1,20 @@
 /**
- * Who may call what: one row for each operation of the OpenAPI document, and one function that says what is answered to whom. The tests of
- * `callers.test.ts` are made from it, and a unit test fails when an operation has no row.
+ * Who may call what: one row for each operation of the OpenAPI document, and one function that says
+ * what is answered to whom. The tests of `callers.test.ts` are made from it, and a unit test fails
+ * when an operation has no row.
  *
- * Written by hand from the contract and docs/security.md. It must not read packages/contract/src/permissions.ts: a table that is wrong would
- * be expected to be wrong.
+ * Written by hand from the contract and docs/security.md. It must not read
+ * packages/contract/src/permissions.ts: a table that is wrong would be expected to be wrong.
  */
 import { bucket, kit, series, service, set } from './callers-bodies.ts';
 import type { Route } from './document.ts';
 
 export type Row = {
-  /** read: every key. session: every key but dry_run_only. change: those that may change things. admin, operator: those keys only. fork: also keys for forks only. data: those that may change things, in earnest. */
+  /**
+   * read: every key. session: every key but dry_run_only. change: those that may change things.
+   * admin, operator: those keys only. fork: also keys for forks only. data: those that may change
+   * things, in earnest.
+   */
   needs: 'read' | 'session' | 'change' | 'admin' | 'operator' | 'fork' | 'data';
   /** Changes nothing, whatever key it takes. */
   reads?: true;
@@ -195,14 +200,18 @@ export const KEYS = [
 ] as const;
 export type CallerKind = (typeof UNAUTHENTICATED)[number] | (typeof KEYS)[number];
 
-/** Ids in the path: of the project that is called, of another, of nothing, of no shape, and of another kind of thing. */
+/**
+ * Ids in the path: of the project that is called, of another, of nothing, of no shape, and of
+ * another kind of thing.
+ */
 export const ID_KINDS = ['own', 'others', 'random', 'misshapen', 'ofAnotherKind'] as const;
 export type IdKind = (typeof ID_KINDS)[number];
 
 /**
  * What is answered.
  *
- * @param project whose project the path names: the caller's, another's that exists, or one that is not there
+ * @param project whose project the path names: the caller's, another's that exists, or one that is
+ *   not there
  * @param ids which kind of ids stand in the path besides the project
  */
 export function expectedStatus(
@@ -268,15 +277,19 @@ export function expectedWithTags(route: Route, row: Row, caller: CallerKind, tag
 }
 
 /**
- * What a fork_only key with the role developer is answered for a DEV service, by whether it is a fork that the key made; and a dry_run_only key with
- * the role admin. yes: as its role allows. dry run: as its role allows, and nothing is done. no: 403.
+ * What a fork_only key with the role developer is answered for a DEV service, by whether it is a
+ * fork that the key made; and a dry_run_only key with the role admin. yes: as its role allows. dry
+ * run: as its role allows, and nothing is done. no: 403.
  */
 type Restricted = { fork: 'yes' | 'no'; other: 'yes' | 'no'; dryRunOnly: 'yes' | 'dry run' | 'no' };
 const READ: Restricted = { fork: 'yes', other: 'yes', dryRunOnly: 'yes' };
 const OWN_FORK: Restricted = { fork: 'yes', other: 'no', dryRunOnly: 'dry run' };
 const NO_FORK: Restricted = { fork: 'no', other: 'no', dryRunOnly: 'dry run' };
 
-/** The calls below a service, and those that have none in their path (the same in both columns). A unit test fails when one is missing. */
+/**
+ * The calls below a service, and those that have none in their path (the same in both columns). A
+ * unit test fails when one is missing.
+ */
 export const RESTRICTED: Record<string, Restricted> = {
   getAuthInfo: READ,
   logout: READ,

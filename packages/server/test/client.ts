@@ -1,6 +1,7 @@
 /**
- * A client of a database as its own process, so that it can be anywhere: in a network namespace, or with a source address of its own.
- * Takes what to connect to as JSON, says `in as ADDRESS`, then `ended` when its session ends; or `refused` and why. Goes when its input ends.
+ * A client of a database as its own process, so that it can be anywhere: in a network namespace, or
+ * with a source address of its own. Takes what to connect to as JSON, says `in as ADDRESS`, then
+ * `ended` when its session ends; or `refused` and why. Goes when its input ends.
  */
 import { Socket } from 'node:net';
 import { Client } from 'pg';

@@ -12,7 +12,9 @@ afterAll(async () => {
   expect(await subject?.destroy()).toEqual([]);
 });
 
-/** The model engine is asked for all of them by its unit test; here one of so many runs by default. */
+/**
+ * The model engine is asked for all of them by its unit test; here one of so many runs by default.
+ */
 const SAMPLE_OF = 5;
 
 for (const [position, { name, applies, check }] of [...PROMISES, ...STATEMENT_PROMISES].entries())

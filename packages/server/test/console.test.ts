@@ -89,7 +89,8 @@ test('a session reads like its key, and changes things only with the header of t
     headers: { ...cookie, 'X-Howdah-Console': '1' },
   });
   expect(ours.status).toBe(404);
-  // No other page may even ask: a request with that header is asked for beforehand, and nothing answers that.
+  // No other page may even ask: a request with that header is asked for beforehand, and nothing
+  // answers that.
   const asked = await at(services, {
     method: 'OPTIONS',
     headers: { Origin: 'http://evil.example', 'Access-Control-Request-Method': 'POST' },

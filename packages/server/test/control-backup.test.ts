@@ -1,4 +1,6 @@
-/** A control plane that has lost what it keeps, and takes its databases over again from a backup. */
+/**
+ * A control plane that has lost what it keeps, and takes its databases over again from a backup.
+ */
 import {
   mkdir,
   rmdir,

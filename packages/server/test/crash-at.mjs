@@ -1,13 +1,16 @@
 /**
- * Loaded before the control plane (`NODE_OPTIONS=--import …/crash-at.mjs`): sees each effect that it has on the world, before and
- * after, and faults at one of them. The product knows nothing of it.
+ * Loaded before the control plane (`NODE_OPTIONS=--import …/crash-at.mjs`): sees each effect that
+ * it has on the world, before and after, and faults at one of them. The product knows nothing of
+ * it.
  *
- * Effects are changes below HOWDAH_HOME, in our cgroups and of networks, processes started and signalled, commits of the metadata database and statements
- * to services that change something. Each has a name that is the same in every run: "rename services/new.new → services/new".
+ * Effects are changes below HOWDAH_HOME, in our cgroups and of networks, processes started and
+ * signalled, commits of the metadata database and statements to services that change something.
+ * Each has a name that is the same in every run: "rename services/new.new → services/new".
  *
- * CRASH_AT is a directory. `plan.json` in it says what to do and is read at every effect; without one nothing happens. The names of the
- * effects go to `trace`, a line each. The first to create the file `injected` decides: this process, that it injects the fault; the driver (crash.ts)
- * that it no longer does.
+ * CRASH_AT is a directory. `plan.json` in it says what to do and is read at every effect; without
+ * one nothing happens. The names of the effects go to `trace`, a line each. The first to create the
+ * file `injected` decides: this process, that it injects the fault; the driver (crash.ts) that it
+ * no longer does.
  *
  * @typedef {{
  *   roles: Record<string, string>,
@@ -15,11 +18,11 @@
  *   at: null | {
  *     effect: string, nth: number, when: 'before' | 'during' | 'after', delayMs: number, fault: 'kill' | 'hold' | 'lose' | { server: string },
  *   },
- * }} Plan roles: what to call services by id; one that is missing is "new", and what concerns "other" ones is left out.
- * first: of a first start, to which belongs what is made ahead.
- * delayMs: during means so long after it began.
- * kill: this process. hold: that effect (before it) until the file `release` is there. lose: the answer to that statement (after it), with
- * its connection. server: the role of the service whose PostgreSQL is killed, or "store".
+ * }} Plan roles: what to call services by id; one that is missing is "new", and what concerns
+ * "other" ones is left out. first: of a first start, to which belongs what is made ahead. delayMs:
+ * during means so long after it began. kill: this process. hold: that effect (before it) until the
+ * file `release` is there. lose: the answer to that statement (after it), with its connection.
+ * server: the role of the service whose PostgreSQL is killed, or "store".
  */
 import childProcess from 'node:child_process';
 import fs, {
@@ -45,7 +48,10 @@ let injected = false;
 /** @type {Map<string, number>} */
 const counts = new Map();
 
-/** Called in the middle of what the control plane does: one that failed would leave a statement half sent, and its transaction open for ever. */
+/**
+ * Called in the middle of what the control plane does: one that failed would leave a statement half
+ * sent, and its transaction open for ever.
+ */
 function readPlan() {
   let text = '';
   try {
@@ -60,11 +66,15 @@ function readPlan() {
   counts.clear();
 }
 
-// ── names ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── names
+// ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const ID = /^[a-z0-9]{10}$/;
 
-/** The ids that stand for themselves in paths: directories below `services`, `trash` and `scratch`, and our cgroups. */
+/**
+ * The ids that stand for themselves in paths: directories below `services`, `trash` and `scratch`,
+ * and our cgroups.
+ */
 const PLACES = [
   /^(services\/)([a-z0-9]{10})/,
   /^(trash\/)([a-z0-9]{10})(-[0-9a-f]{8})?/,
@@ -135,7 +145,8 @@ function alike(name) {
   );
 }
 
-// ── striking ─────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── striking
+// ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Notes an effect. @returns what to fault at it with, or null: nothing */
 function note(name) {
@@ -165,7 +176,10 @@ function fault(at, socket) {
   else if (at.fault !== 'hold' && !killServer(at.fault.server)) writeFileSync(claim, 'no');
 }
 
-/** Injects the fault when an answer arrives, before any listener gets it; a lost answer never reaches one. */
+/**
+ * Injects the fault when an answer arrives, before any listener gets it; a lost answer never
+ * reaches one.
+ */
 function injectAtAnswer(socket, at) {
   const heard = socket.listeners('data');
   socket.removeAllListeners('data');
@@ -177,7 +191,10 @@ function injectAtAnswer(socket, at) {
   });
 }
 
-/** Kills the first process of a service's PostgreSQL, as the machine's want of memory would. @returns whether it ran */
+/**
+ * Kills the first process of a service's PostgreSQL, as the machine's want of memory would.
+ * @returns whether it ran
+ */
 function killServer(role) {
   const root = role === 'store' ? join(dataDirectory(), 'store') : rootOf(role);
   try {
@@ -205,7 +222,10 @@ function injectLater(at) {
   setTimeout(() => fault(at), at.delayMs);
 }
 
-/** Every caller that reaches the held effect waits, not only the first: files are copied in parallel. */
+/**
+ * Every caller that reaches the held effect waits, not only the first: files are copied in
+ * parallel.
+ */
 async function held(name) {
   const { at } = plan;
   while (
@@ -244,7 +264,8 @@ function effectNow(name, act) {
   }
 }
 
-// ── what is watched ──────────────────────────────────────────────────────────────────────────────────────────────
+// ── what is watched
+// ──────────────────────────────────────────────────────────────────────────────────────────────
 
 const NAME = {
   writeFile: ([path]) => nameOf(path),
@@ -369,7 +390,10 @@ function nameOfStatement(to, text) {
 /** Statements that run whenever there is time. */
 const BY_THE_WAY = ['insert samples', 'update api_keys'];
 
-/** A change of a table of the metadata database; statements may hold several. `for update of` and `do update set` are none. */
+/**
+ * A change of a table of the metadata database; statements may hold several. `for update of` and
+ * `do update set` are none.
+ */
 const CHANGE = /(?<!\bfor |\bfor no key |\bdo )\b(insert into|update|delete from) "?(\w+)/g;
 
 /** The statement that a message runs, by Query or Execute. A prepared text is sent only once. */

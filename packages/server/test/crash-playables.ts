@@ -63,7 +63,10 @@ export function creation(
   });
 }
 
-/** A service that was created although the call was not answered: it gets another password, since the first is not known. */
+/**
+ * A service that was created although the call was not answered: it gets another password, since
+ * the first is not known.
+ */
 async function adopted(cloud: Installation, name: string): Promise<ServiceAccess | null> {
   const { data } = await cloud.client.GET('/projects/{project_id}/services', {
     params: { path: { project_id: cloud.projectId } },
@@ -88,7 +91,9 @@ type Change = {
   after: () => Promise<unknown>;
 };
 
-/** A change that is asked for under one name until it is answered: it is made once, whatever dies. */
+/**
+ * A change that is asked for under one name until it is answered: it is made once, whatever dies.
+ */
 export function change(
   cloud: Installation,
   service: ServiceAccess,

@@ -9,15 +9,18 @@ export type Point = {
 };
 
 /**
- * What a fault does: ends the control plane; holds it until released; loses the answer to a statement, with the connection; ends the
- * PostgreSQL of a service by its role, or the metadata'.
+ * What a fault does: ends the control plane; holds it until released; loses the answer to a
+ * statement, with the connection; ends the PostgreSQL of a service by its role, or the metadata'.
  */
 export type Fault = 'kill' | 'hold' | 'lose' | { server: string };
 
 /** A fault at a point. */
 export type Hit = Point & { fault: Fault };
 
-/** Points of a run: each effect, of many alike the first, the middle and the last; before and after, and in the middle of what takes time. */
+/**
+ * Points of a run: each effect, of many alike the first, the middle and the last; before and after,
+ * and in the middle of what takes time.
+ */
 export function pointsOf(trace: readonly string[]): Point[] {
   const counts = new Map<string, number>();
   for (const effect of trace) counts.set(effect, (counts.get(effect) ?? 0) + 1);
@@ -33,7 +36,10 @@ export function pointsOf(trace: readonly string[]): Point[] {
   });
 }
 
-/** Every fault that a scene is worth: at the control plane, and at its servers; one that is being made can be killed once it runs. */
+/**
+ * Every fault that a scene is worth: at the control plane, and at its servers; one that is being
+ * made can be killed once it runs.
+ */
 export function hitsOf(
   points: readonly Point[],
   { servers }: { servers: readonly string[] },

@@ -1,4 +1,7 @@
-/** The operations that are crashed in: each makes what it needs, asks, and says how it ended. See crash.ts. */
+/**
+ * The operations that are crashed in: each makes what it needs, asks, and says how it ended. See
+ * crash.ts.
+ */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { adoption, retentionScenes } from './crash-backup-scenes.ts';
@@ -250,7 +253,10 @@ function removal(cloud: Installation, name: string, query: string): Playable {
   });
 }
 
-/** A start of the control plane sees to backups: it takes the snapshot that is due, and prunes what the window needs no more. */
+/**
+ * A start of the control plane sees to backups: it takes the snapshot that is due, and prunes what
+ * the window needs no more.
+ */
 async function keeping({ cloud }: Testbed): Promise<Playable> {
   const service = await cloud.create({ name: 'kept', service_type: 'POSTGRES' });
   const { snapshots } = createLayout(join(cloud.home, 'data')).service(service.service_id);
@@ -266,7 +272,8 @@ async function keeping({ cloud }: Testbed): Promise<Playable> {
       await withClient(cloud, service, (client) =>
         client.query("select pg_logical_emit_message(true, 'filler', repeat('x', 20000))"),
       );
-      // Taken long ago by what is noted of them: the newest is now what the window begins with, all before it are no more needed.
+      // Taken long ago by what is noted of them: the newest is now what the window begins with, all
+      // before it are no more needed.
       for (const name of await whole()) await age(join(snapshots, name, 'snapshot.json'));
       return { before: await whole() };
     },

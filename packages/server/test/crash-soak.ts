@@ -1,9 +1,11 @@
 /**
- * `npm run soak:crash -- --minutes N --seed S [--family creates|power|changes|vpcs|sets|replicas] [--scene PATTERN] [--effect TEXT]`: the control plane and the databases killed at points of every operation,
- * chosen at random, until the time is over.
+ * `npm run soak:crash -- --minutes N --seed S [--family creates|power|changes|vpcs|sets|replicas]
+ * [--scene PATTERN] [--effect TEXT]`: the control plane and the databases killed at points of every
+ * operation, chosen at random, until the time is over.
  *
- * `npm run soak:crash -- --all [--from N] [--victim TEXT]`: every point of every operation once, in their order; interrupted, it says where to go on.
- * `--victim "control plane"` leaves the databases alone.
+ * `npm run soak:crash -- --all [--from N] [--victim TEXT]`: every point of every operation once, in
+ * their order; interrupted, it says where to go on. `--victim "control plane"` leaves the databases
+ * alone.
  *
  * Ends with 1 and says where when something was lost, left over or did not heal.
  */

@@ -1,6 +1,7 @@
 /**
- * The control plane, the databases and the metadata database killed in the middle of every operation of a family: it ends as it does uncrashed. In
- * every test run at a few of the effects of each (crash-FAMILY.test.ts); `npm run soak:crash` goes on for as long as it is let.
+ * The control plane, the databases and the metadata database killed in the middle of every
+ * operation of a family: it ends as it does uncrashed. In every test run at a few of the effects of
+ * each (crash-FAMILY.test.ts); `npm run soak:crash` goes on for as long as it is let.
  */
 import { expect, test } from 'vitest';
 import { crashFamilies } from './crash-scenes.ts';
@@ -15,11 +16,15 @@ const HITS_PER_SCENE = 3;
 const { method } = await probeNetworks();
 const RULES_WRITTEN = after(replaced('services/it/config/pg_hba.conf'), 'kill');
 
-/** Where something once went wrong, by the names of scenes; played besides the sample. An effect that no longer comes about fails the test. */
+/**
+ * Where something once went wrong, by the names of scenes; played besides the sample. An effect
+ * that no longer comes about fails the test.
+ */
 const ONCE_WRONG: Readonly<Record<string, readonly Hit[]>> = {
   // The metadata database away for a moment made a good backup a bad one.
   'verify backup': [after(replaced('scratch/it/data/postgresql.auto.conf'), { server: 'store' })],
-  // The files had new rules, and the server never read them. Where a VPC is a network, it has no such rules.
+  // The files had new rules, and the server never read them. Where a VPC is a network, it has no
+  // such rules.
   ...(method === 'address' ? { attach: [RULES_WRITTEN], detach: [RULES_WRITTEN] } : {}),
 };
 
@@ -40,7 +45,9 @@ function onceWrongIn({ name }: Playable, points: readonly Point[]): readonly Hit
   return hits;
 }
 
-/** Declares the test of one family; each stands in a file of its own, so that they run side by side. */
+/**
+ * Declares the test of one family; each stands in a file of its own, so that they run side by side.
+ */
 export async function testCrashesIn(name: string): Promise<void> {
   const family = (await crashFamilies()).find((one) => one.name === name);
   if (family === undefined) throw new Error(`no family of scenes is called ${name}`);
@@ -78,9 +85,11 @@ export async function testCrashesIn(name: string): Promise<void> {
         failures.push(...(await testbed.destroy()));
       }
       expect(failures).toEqual([]);
-      // Whatever is asked for is written down: a scene without that is one whose commits crash-at.mjs does not see.
+      // Whatever is asked for is written down: a scene without that is one whose commits
+      // crash-at.mjs does not see.
       expect(unseen).toEqual([]);
-      // Some points come and go with what else is done at the time, and a server may be down when it is to be killed. With none, nothing was tested.
+      // Some points come and go with what else is done at the time, and a server may be down when
+      // it is to be killed. With none, nothing was tested.
       expect(injected.other).toContain(true);
       expect(injected.server).toContain(true);
     },

@@ -53,7 +53,10 @@ export async function haScenes({ cloud }: Testbed): Promise<Playable[]> {
   const primaryNow = async () => (await servers()).find(({ role }) => role === 'primary')?.node;
   const failovers = async () =>
     (await cloud.operations(id)).filter(({ kind }) => kind === 'failover').length;
-  /** A primary that was killed after a switchover may have handed back: then who it is says nothing of the switchover. */
+  /**
+   * A primary that was killed after a switchover may have handed back: then who it is says nothing
+   * of the switchover.
+   */
   const hasMoved = async () =>
     (await primaryNow()) !== before.primary || (await failovers()) > before.failovers;
   const nothing = async () => undefined;
@@ -177,7 +180,10 @@ async function seenOfSet(
   };
 }
 
-/** Calls of a project that may be made again: a call is done then, or what it is about is gone already. */
+/**
+ * Calls of a project that may be made again: a call is done then, or what it is about is gone
+ * already.
+ */
 function askOf(own: Project) {
   return async (method: string, path: string, body?: unknown): Promise<void> => {
     const { status } = await own.call(method, path, body);

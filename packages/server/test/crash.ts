@@ -1,6 +1,7 @@
 /**
- * Crashes at every effect of an operation: once uncrashed to learn the effects and how it ends, then again and again with a fault at one
- * of them, which must end the same way. crash-at.mjs faults; the scenes are in crash-scenes.ts.
+ * Crashes at every effect of an operation: once uncrashed to learn the effects and how it ends,
+ * then again and again with a fault at one of them, which must end the same way. crash-at.mjs
+ * faults; the scenes are in crash-scenes.ts.
  */
 import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
@@ -11,7 +12,10 @@ import { describeHit, type Hit, type Point, pointsOf } from './crash-points.ts';
 import { findProcess, probeCloneMethod } from './probe.ts';
 import { until } from './until.ts';
 
-/** Whether files are cloned one by one here. A snapshot of btrfs has no middle in which anything could happen. */
+/**
+ * Whether files are cloned one by one here. A snapshot of btrfs has no middle in which anything
+ * could happen.
+ */
 export const COPIES_FILES = (await probeCloneMethod(tmpdir())) !== 'subvolume';
 
 /** A thing to crash in. A stage is what one run of it needs and makes. */
@@ -40,7 +44,10 @@ export type Run = {
   resumed: Resumed | null;
 };
 
-/** After a kill of the control plane, from the next one's start: until it serves, and until what was interrupted has ended; in ms. */
+/**
+ * After a kill of the control plane, from the next one's start: until it serves, and until what was
+ * interrupted has ended; in ms.
+ */
 export type Resumed = { servingMs: number; endedMs: number };
 
 export type Testbed = Awaited<ReturnType<typeof installCrashing>>;
@@ -70,7 +77,10 @@ export async function installCrashing(settings: Record<string, string> = {}) {
     disarm: () => disarm(directory),
     trace: async () =>
       existsSync(file('trace')) ? (await readFile(file('trace'), 'utf8')).trim().split('\n') : [],
-    /** From now on the control plane stops before the nth time of an effect; what else it does goes on. */
+    /**
+     * From now on the control plane stops before the nth time of an effect; what else it does goes
+     * on.
+     */
     holdAt: (roles: Record<string, string>, effect: string, nth = 1) =>
       arm(roles, { effect, nth, when: 'before', delayMs: 0, fault: 'hold' }),
     /** Waits until it stands there. */
@@ -145,7 +155,8 @@ async function play<Stage>(testbed: Testbed, scene: Scene<Stage>, at: Hit | null
 /**
  * Plays a scene uncrashed, then with a fault at each of the hits chosen.
  *
- * @returns a text for each hit after which it did not end as it does uncrashed, and how many of the hits came about
+ * @returns a text for each hit after which it did not end as it does uncrashed, and how many of the
+ *   hits came about
  */
 export async function explore(
   testbed: Testbed,
@@ -303,7 +314,10 @@ async function leftovers(cloud: Installation): Promise<string[]> {
   return found;
 }
 
-/** From now on nothing is injected at, not even by a fault that was under way. @returns whether it was injected at before */
+/**
+ * From now on nothing is injected at, not even by a fault that was under way. @returns whether it
+ * was injected at before
+ */
 async function disarm(directory: string): Promise<boolean> {
   const claim = join(directory, 'injected');
   const free = await writeFile(claim, 'no', { flag: 'wx' }).then(

@@ -370,7 +370,8 @@ test.each(KINDS)(
         Number(Object.values(Object(Reflect.get(Object(last), 'rows')[0]))[0]),
       ).toBeGreaterThanOrEqual(2);
     }
-    // TimescaleDB runs a job as its owner: nobody may write into its catalog, or a job of theirs would run as our superuser.
+    // TimescaleDB runs a job as its owner: nobody may write into its catalog, or a job of theirs
+    // would run as our superuser.
     if (addons.includes('time-series'))
       await expect(
         client.query("update _timescaledb_config.bgw_job set owner = 'howdah'"),

@@ -1,4 +1,7 @@
-/** The committed OpenAPI document, as tests read it: every operation, and whether an answer is one that it promises. */
+/**
+ * The committed OpenAPI document, as tests read it: every operation, and whether an answer is one
+ * that it promises.
+ */
 import { readFileSync } from 'node:fs';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';

@@ -204,7 +204,10 @@ test('no answer is kept by browsers or taken for another type, and names of othe
   expect((await answerTo('/metrics', { Host: `localhost:${cloud.port}` })).status).toBe(200);
 });
 
-/** The longest that the event loop of the control plane was held up since this was asked last, in seconds, and its p99. */
+/**
+ * The longest that the event loop of the control plane was held up since this was asked last, in
+ * seconds, and its p99.
+ */
 async function eventLoopDelay(): Promise<{ max: number; p99: number }> {
   const text = await (await fetch(`http://127.0.0.1:${cloud.port}/metrics`)).text();
   const value = (name: string): number =>

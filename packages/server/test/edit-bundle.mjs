@@ -1,9 +1,11 @@
-// Changes the text of the bundle of a control plane before it starts (NODE_OPTIONS=--import …), so that the product has no switch for it.
+// Changes the text of the bundle of a control plane before it starts (NODE_OPTIONS=--import …), so
+// that the product has no switch for it.
 import { register } from 'node:module';
 
 /**
- * @param {readonly (readonly [pattern: string, replacement: string, count: number])[]} edits a regular expression, what takes its place ($1 is its
- * first group), and how often it must occur: a bundle without it is an error
+ * @param {readonly (readonly [pattern: string, replacement: string, count: number])[]} edits a
+ *   regular expression, what takes its place ($1 is its first group), and how often it must occur:
+ *   a bundle without it is an error
  */
 export function editBundle(edits) {
   const hooks = `

@@ -108,7 +108,10 @@ export async function readInPieces(
   return seen;
 }
 
-/** Connections to the API that have sent a request and are still answered: of this test, the streams. */
+/**
+ * Connections to the API that have sent a request and are still answered: of this test, the
+ * streams.
+ */
 export async function openStreams(): Promise<number> {
   const text = await (await fetch(`http://127.0.0.1:${cloud.port}/metrics`)).text();
   return Number(/^howdah_event_streams (\d+)$/m.exec(text)?.[1] ?? -1);

@@ -1,4 +1,6 @@
-/** The stream of events: complete, in order, resumable wherever it breaks, and closed with its key. */
+/**
+ * The stream of events: complete, in order, resumable wherever it breaks, and closed with its key.
+ */
 import { followEvents } from '@howdah/client';
 import { sql } from 'kysely';
 import { Client, Pool } from 'pg';

@@ -1,4 +1,7 @@
-/** Faults of the control plane: it dies, its metadata database dies, the disk is full, much happens at the same time. */
+/**
+ * Faults of the control plane: it dies, its metadata database dies, the disk is full, much happens
+ * at the same time.
+ */
 import { randomBytes } from 'node:crypto';
 import { readdir, rm, statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -78,7 +81,8 @@ describe('a control plane that dies', () => {
     expect((await client.query('select count(*)::int as n from of_this_session')).rows).toEqual([
       { n: 0 },
     ]);
-    // It is in charge again: a death is noticed although the server is no child of this control plane.
+    // It is in charge again: a death is noticed although the server is no child of this control
+    // plane.
     signal(postmaster, 'SIGKILL');
     await succeeded(service, 'repair');
     await client.end().catch(() => undefined);
@@ -127,7 +131,8 @@ describe('the metadata database', () => {
     await untilExpected('the API answers again', async () =>
       expect((await cloud.request('GET', '/services')).status).toBe(200),
     );
-    // A connection that broke and was not used since may still be handed out once: said as such, and worth another try.
+    // A connection that broke and was not used since may still be handed out once: said as such,
+    // and worth another try.
     const { status, body } = await until('a create is not answered with 503', async () => {
       const answer = await cloud.request('POST', '/services', {
         name: 'afterwards',
@@ -161,7 +166,8 @@ describe.runIf(process.getuid?.() === 0)('a full disk', () => {
             .length,
         ).toBe(types),
       );
-      // At 95 % nothing is made any more: the fork needs more than the rest of the disk before that.
+      // At 95 % nothing is made any more: the fork needs more than the rest of the disk before
+      // that.
       await client.query('create unlogged table large (text text)');
       await client.query('alter table large alter text set storage plain');
       await client.query(

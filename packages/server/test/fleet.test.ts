@@ -1,4 +1,6 @@
-/** A fleet in the metadata database: everything that is asked of them finds its rows by an index. */
+/**
+ * A fleet in the metadata database: everything that is asked of them finds its rows by an index.
+ */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { sql } from 'kysely';
@@ -38,7 +40,9 @@ afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);
 });
 
-/** The statements whose plans read a large table from its beginning to its end, with those plans. */
+/**
+ * The statements whose plans read a large table from its beginning to its end, with those plans.
+ */
 async function sequentialScans(): Promise<{ statements: number; scans: string[] }> {
   const directory = join(cloud.home, 'data', 'store', 'logs');
   const files = (await readdir(directory)).filter((name) => name.endsWith('.json'));

@@ -2,7 +2,9 @@
 import { sql } from 'kysely';
 import { type Db, newId } from './probe.ts';
 
-/** Far beyond real ports, which the metadata database's own uniqueness would have them collide with. */
+/**
+ * Far beyond real ports, which the metadata database's own uniqueness would have them collide with.
+ */
 const FIRST_PORT = 1_000_000;
 
 /**

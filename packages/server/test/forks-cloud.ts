@@ -1,4 +1,7 @@
-/** An installation that can be stopped at any effect, and forks of services that pages of a ledger are written to. */
+/**
+ * An installation that can be stopped at any effect, and forks of services that pages of a ledger
+ * are written to.
+ */
 import { expect } from 'vitest';
 import { accessOf, isGone, withClient, type ServiceAccess } from './service-access.ts';
 import { installCrashing, type Testbed } from './crash.ts';
@@ -48,7 +51,10 @@ export const clear = async (...services: ServiceAccess[]): Promise<void> => {
   expect(await cloud.audit()).toEqual([]);
 };
 
-/** Many tables that one transaction changes together: a copy that is of no one moment shows two values or more. */
+/**
+ * Many tables that one transaction changes together: a copy that is of no one moment shows two
+ * values or more.
+ */
 const TABLES = Array.from({ length: 60 }, (_, n) => `ledger_${n}`);
 
 const makeLedger = TABLES.map((table) => `create table ${table} as select 0 as v`).join(';');
@@ -70,7 +76,9 @@ export const pagesOf = (service: ServiceAccess): Promise<number[]> =>
 
 export const COPY = 'copyFile services/new.new/data/*';
 
-/** About the middle: files up to 128 KiB are copied in one go, and some 30 of a service are larger. */
+/**
+ * About the middle: files up to 128 KiB are copied in one go, and some 30 of a service are larger.
+ */
 export const MIDDLE = 15;
 
 export async function setUp(): Promise<void> {

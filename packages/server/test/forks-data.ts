@@ -1,4 +1,6 @@
-/** An installation with frequent snapshots, and names that are written to services and their forks. */
+/**
+ * An installation with frequent snapshots, and names that are written to services and their forks.
+ */
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
@@ -81,7 +83,10 @@ export async function backupsOf(service: Service) {
   return data;
 }
 
-/** Writes names, each into a WAL segment of its own, and removes a segment from the archive. @returns its name */
+/**
+ * Writes names, each into a WAL segment of its own, and removes a segment from the archive.
+ * @returns its name
+ */
 export async function loseFromArchive(
   parent: ServiceAccess,
   files: readonly string[],

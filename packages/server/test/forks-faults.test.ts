@@ -145,7 +145,8 @@ describe('a parent that changes while it is forked', () => {
     const parent = await newParent('goes on');
     await insert(cloud, parent, 'before');
     await power(cloud, parent, 'stop');
-    // Its recovery comes to the end of all there is; it is started a second time to go on from there.
+    // Its recovery comes to the end of all there is; it is started a second time to go on from
+    // there.
     await testbed.holdAt(roleOf(parent), 'rm services/new/pid', 2);
     const child = await askFork(parent, {
       fork_strategy: 'PITR',

@@ -121,7 +121,8 @@ describe('a service that can no longer be restored', () => {
         const service = await mortals.create({ name: 'mortal', service_type: 'POSTGRES' });
         await insert(mortals, service, 'precious');
         const askRestore = () => mortals.request('POST', `/services/${service.service_id}/restore`);
-        // A delete, a restore and another delete at once: the last one wins, and nothing is incomplete.
+        // A delete, a restore and another delete at once: the last one wins, and nothing is
+        // incomplete.
         await mortals.request('DELETE', `/services/${service.service_id}`);
         await until('the service is deleted', () => isGone(mortals, service));
         await Promise.all([

@@ -1,4 +1,7 @@
-/** Forks of now, of the last snapshot and of a point in time; backups and their window; restore of what was deleted. */
+/**
+ * Forks of now, of the last snapshot and of a point in time; backups and their window; restore of
+ * what was deleted.
+ */
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { connectTo } from './harness.ts';
@@ -221,7 +224,8 @@ describe('a fork of the past', () => {
     ).toEqual(['one', 'two', 'three']);
     const child = await fork(parent, { fork_strategy: 'PITR', target_time: second });
     expect(await namesIn(child)).toEqual(['one', 'two']);
-    // It has left its parent's history behind, and has one of its own, which begins with its first snapshot.
+    // It has left its parent's history behind, and has one of its own, which begins with its first
+    // snapshot.
     await untilExpected('the fork has a snapshot', async () =>
       expect((await backupsOf(child)).snapshots.length).toBeGreaterThan(0),
     );

@@ -1,6 +1,7 @@
 /**
- * A client in a process of its own, so that other callers do not take its time: `node good-calls.mjs URL KEY COUNT` asks COUNT times, one after the
- * other, and prints `{"statuses": […], "p50": ms, "p99": ms}`.
+ * A client in a process of its own, so that other callers do not take its time: `node
+ * good-calls.mjs URL KEY COUNT` asks COUNT times, one after the other, and prints `{"statuses":
+ * […], "p50": ms, "p99": ms}`.
  */
 const [url, key, count] = process.argv.slice(2);
 const statuses = new Set();

@@ -1,4 +1,6 @@
-/** High availability: planned changes of the primary, drills, and failovers during other changes. */
+/**
+ * High availability: planned changes of the primary, drills, and failovers during other changes.
+ */
 import { afterAll, afterEach, beforeAll, expect, test as anyTest } from 'vitest';
 import { findProgram } from './probe.ts';
 import { verificationOf } from './service-access.ts';
@@ -237,7 +239,10 @@ describe('a pooler before members', () => {
 });
 
 describe('a failover during another change', () => {
-  /** Kills the primary some moments after a change was asked for, and waits until all is as it was asked for. */
+  /**
+   * Kills the primary some moments after a change was asked for, and waits until all is as it was
+   * asked for.
+   */
   const killedDuring = async (
     what: number,
     service: ServiceAccess,

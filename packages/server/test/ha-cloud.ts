@@ -1,4 +1,7 @@
-/** An installation whose services may fail over at once, and what the tests of high availability do with them. */
+/**
+ * An installation whose services may fail over at once, and what the tests of high availability do
+ * with them.
+ */
 import { randomInt } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { describe as anyDescribe, expect, test as anyTest } from 'vitest';
@@ -14,7 +17,10 @@ export const describe = anyDescribe.runIf(installed);
 
 export const test = anyTest.runIf(installed);
 
-/** Which directory stands at a path. The tops of all subvolumes of btrfs have one number, each on a device of its own. */
+/**
+ * Which directory stands at a path. The tops of all subvolumes of btrfs have one number, each on a
+ * device of its own.
+ */
 export const whichOf = async (path: string): Promise<string> => {
   const { dev, ino } = await stat(path);
   return `${dev} ${ino}`;

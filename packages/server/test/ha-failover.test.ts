@@ -1,4 +1,7 @@
-/** High availability: a primary, a standby, a gateway or the control plane dies or hangs while a load writes. Every acknowledged write is kept, and two instances never accept writes at once. */
+/**
+ * High availability: a primary, a standby, a gateway or the control plane dies or hangs while a
+ * load writes. Every acknowledged write is kept, and two instances never accept writes at once.
+ */
 import { existsSync } from 'node:fs';
 import { rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -362,7 +365,8 @@ describe.concurrent('planted defects are noticed', () => {
         replica_count: 2,
         sync_replica_count: 1,
       });
-      // Which of the two is asked first does not matter: the one that lags is the one that a wrong choice takes.
+      // Which of the two is asked first does not matter: the one that lags is the one that a wrong
+      // choice takes.
       const behind = plant === 'no-check' ? 1 : 2;
       const receiver = await backendOf(await postmasterOf(broken, service, behind), 'walreceiver');
       signal(receiver, 'SIGSTOP');

@@ -1,4 +1,7 @@
-/** High availability: a standby that lags behind its primary, with synchronous and asynchronous replication. */
+/**
+ * High availability: a standby that lags behind its primary, with synchronous and asynchronous
+ * replication.
+ */
 import { createServer, type Server } from 'node:net';
 import { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test as anyTest } from 'vitest';
@@ -43,7 +46,10 @@ beforeAll(() => setUp());
 afterEach(() => cloud.tidy());
 afterAll(tearDown);
 
-/** Stops what receives the log of a member, which goes on to look as if it followed. @returns lets it go on */
+/**
+ * Stops what receives the log of a member, which goes on to look as if it followed. @returns lets
+ * it go on
+ */
 async function holdBack(service: ServiceAccess, n: number): Promise<() => void> {
   const receiver = await backendOf(await postmasterOf(cloud, service, n), 'walreceiver');
   signal(receiver, 'SIGSTOP');
@@ -120,7 +126,10 @@ describe('a replica that lags', () => {
     return rows;
   };
 
-  /** A pair whose replica was killed, and that nobody looks after. `made`: which data it has, another one once it is recreated. */
+  /**
+   * A pair whose replica was killed, and that nobody looks after. `made`: which data it has,
+   * another one once it is recreated.
+   */
   const leftBehind = async (name: string) => {
     const service = await pair(name, 0);
     await untilRedundant(cloud, service, 1, 0);
@@ -168,7 +177,8 @@ describe('a replica that lags', () => {
     { tags: 'slow' },
     async () => {
       const { service, data, made } = await leftBehind('gone');
-      // A slot that was made later, as on a member that has taken over: nothing says that the log is lost.
+      // A slot that was made later, as on a member that has taken over: nothing says that the log
+      // is lost.
       const slot = memberName(1);
       const drop = `select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '${slot}' and not active`;
       await until(
@@ -278,7 +288,10 @@ describe('a replica that lags', () => {
     return Number(/^howdah_round_runs\{round="followers"\} (\d+)$/m.exec(metrics)?.[1]);
   };
 
-  /** Kills a server and takes its port. @returns what listens there: the server is down until its end */
+  /**
+   * Kills a server and takes its port. @returns what listens there: the server is down until its
+   * end
+   */
   const keepDown = async (paths: InstancePaths): Promise<Server> => {
     const port = await portOf(paths);
     const squatter = createServer();
@@ -301,7 +314,10 @@ const listens = (server: Server, port: number): Promise<boolean> =>
   });
 
 describe('asynchronous replicas', () => {
-  /** Keeps a standby from receiving while more is written than its connection holds, then kills the primary. */
+  /**
+   * Keeps a standby from receiving while more is written than its connection holds, then kills the
+   * primary.
+   */
   async function killWhileBehind(service: ServiceAccess, megabytes: number): Promise<void> {
     const receiver = await backendOf(await postmasterOf(cloud, service, 1), 'walreceiver');
     signal(receiver, 'SIGSTOP');

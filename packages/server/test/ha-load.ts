@@ -46,8 +46,8 @@ export async function backendOf(postmaster: number, title: string): Promise<numb
 }
 
 /**
- * Writes without pause into the service's own table. A number is acknowledged when its commit came back without a warning; whether
- * one is there whose session broke nobody knows.
+ * Writes without pause into the service's own table. A number is acknowledged when its commit came
+ * back without a warning; whether one is there whose session broke nobody knows.
  */
 export async function startLoad(cloud: Installation, service: ServiceAccess) {
   const setup = await connectTo(cloud, service, service.initial_password);
@@ -209,7 +209,10 @@ export async function untilPrimary(
   );
 }
 
-/** Waits until all members but the primary follow it, and so many as are waited for are certain to have all that was acknowledged. @param nodes of read replica sets that follow it too, at least */
+/**
+ * Waits until all members but the primary follow it, and so many as are waited for are certain to
+ * have all that was acknowledged. @param nodes of read replica sets that follow it too, at least
+ */
 export async function untilRedundant(
   cloud: Installation,
   service: ServiceAccess,

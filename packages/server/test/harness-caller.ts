@@ -32,7 +32,10 @@ async function request(
   };
 }
 
-/** A list, page after page. A thing that comes a second time ends it: pages that repeat what was there may have no end. */
+/**
+ * A list, page after page. A thing that comes a second time ends it: pages that repeat what was
+ * there may have no end.
+ */
 async function pages<T>(
   access: Access,
   path: string,

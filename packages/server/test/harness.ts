@@ -29,7 +29,10 @@ const MOST_CHECKS = 200;
 
 export type Installation = Awaited<ReturnType<typeof install>>;
 
-/** A directory for an installation, short and open: root's databases run as another user, who must get there. */
+/**
+ * A directory for an installation, short and open: root's databases run as another user, who must
+ * get there.
+ */
 export async function makeHome(): Promise<string> {
   const home = await mkdtemp(join(tmpdir(), 'hd-'));
   await chmod(home, 0o755);
@@ -182,8 +185,8 @@ export async function install(
     checkIntegrity({ home, databaseUrl: settings['HOWDAH_DATABASE_URL'] ?? null });
 
   /**
-   * Removes the services that a test has made or deleted, for good: they take processors and disk from
-   * the next one. Findings of the integrity check before that are an error.
+   * Removes the services that a test has made or deleted, for good: they take processors and disk
+   * from the next one. Findings of the integrity check before that are an error.
    */
   const tidy = async (): Promise<void> => {
     // Changes under way at the end of a test may look wrong for a moment.
@@ -273,8 +276,9 @@ async function isReadyByTls(port: number): Promise<boolean> {
 }
 
 /**
- * A block of ports below the range from which the system takes its own, for as long as this process lives: other installations of tests
- * leave it alone even while nothing listens there, as between two control planes. The first port is free now.
+ * A block of ports below the range from which the system takes its own, for as long as this process
+ * lives: other installations of tests leave it alone even while nothing listens there, as between
+ * two control planes. The first port is free now.
  */
 export async function claimPorts(): Promise<number> {
   for (;;) {

@@ -1,8 +1,8 @@
 /**
- * The attackers of `hostile.test.ts`, in a process of their own: `hostile-attacks.mjs PORT PATH KEY`
- * attacks the API at this port of 127.0.0.1 until it is killed. Its parent gets a message for each
- * outcome: `{ name, end }`, where `end` is the status of an answer, or `end` for a connection that
- * the server closed.
+ * The attackers of `hostile.test.ts`, in a process of their own: `hostile-attacks.mjs PORT PATH
+ * KEY` attacks the API at this port of 127.0.0.1 until it is killed. Its parent gets a message for
+ * each outcome: `{ name, end }`, where `end` is the status of an answer, or `end` for a connection
+ * that the server closed.
  */
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -1,6 +1,7 @@
 /**
- * An attacker who has become the operating system user of a service puts links, FIFOs, directories and second names of root's files into its directories.
- * Every operation goes on or says what is in the way; no file outside changes, and none is shown.
+ * An attacker who has become the operating system user of a service puts links, FIFOs, directories
+ * and second names of root's files into its directories. Every operation goes on or says what is in
+ * the way; no file outside changes, and none is shown.
  */
 import { existsSync, linkSync, mkdirSync, symlinkSync } from 'node:fs';
 import {

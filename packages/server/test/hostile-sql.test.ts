@@ -1,6 +1,7 @@
 /**
- * A tenant whose database is full of traps: look-alikes of everything in pg_catalog, settings of every kind, names that are ours, locks that
- * are never given back. No trap runs as superuser, and everything that is asked for ends.
+ * A tenant whose database is full of traps: look-alikes of everything in pg_catalog, settings of
+ * every kind, names that are ours, locks that are never given back. No trap runs as superuser, and
+ * everything that is asked for ends.
  */
 import { existsSync } from 'node:fs';
 import { Client } from 'pg';

@@ -6,7 +6,10 @@ import { join } from 'node:path';
 /** The schema of the traps. */
 export const TRAP = 'trap';
 
-/** As what traps report that they ran as superuser: into the server's log, which no rollback takes back, and by an error. */
+/**
+ * As what traps report that they ran as superuser: into the server's log, which no rollback takes
+ * back, and by an error.
+ */
 export const SPRUNG = 'TRAP SPRUNG';
 
 /** The lines about traps in the server logs of an installation. */
@@ -41,7 +44,10 @@ const spring = (condition: string): string => `
 const isSuper = (role: string): string =>
   `(select r.rolsuper from pg_catalog.pg_roles r where r.rolname = ${role})`;
 
-/** Look-alikes of all relations, functions and operators of pg_catalog, in one schema: each calls a trap and does what the original does. */
+/**
+ * Look-alikes of all relations, functions and operators of pg_catalog, in one schema: each calls a
+ * trap and does what the original does.
+ */
 const lookAlikes = (schema: string): string[] => [
   `do $do$ declare r record; begin
      for r in select c.relname from pg_catalog.pg_class c where c.relnamespace = 11 and c.relkind in ('r', 'v') loop
@@ -112,7 +118,8 @@ export const TRAPS: readonly string[] = [
   `create function ${TRAP}.spring(what text) returns boolean language plpgsql set search_path = pg_catalog as $$ ${spring(isSuper('current_user'))} $$`,
   ...lookAlikes(TRAP),
   ...lookAlikes('public'),
-  // Nothing of ours evaluates an index's expression in a session of a superuser, not even as the table's owner.
+  // Nothing of ours evaluates an index's expression in a session of a superuser, not even as the
+  // table's owner.
   ...spyingIndex(TRAP),
   'create schema _howdah',
   `create table _howdah.probe (id int primary key default (${TRAP}.spring('default')::int))`,

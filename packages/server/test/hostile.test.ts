@@ -42,7 +42,10 @@ const memoryMb = async (): Promise<number> =>
 const openFiles = async (): Promise<number> =>
   (await readdir(`/proc/${cloud.planePid()}/fd`)).length;
 
-/** The middle one and the slowest but one in a hundred, in milliseconds, as a client sees them that does nothing else. */
+/**
+ * The middle one and the slowest but one in a hundred, in milliseconds, as a client sees them that
+ * does nothing else.
+ */
 async function timesOfGoodCalls(): Promise<{ p50: number; p99: number }> {
   const url = `${cloud.apiUrl}/projects/${cloud.projectId}/services/${service.service_id}`;
   const { stdout } = await runFile(process.execPath, [
@@ -57,7 +60,10 @@ async function timesOfGoodCalls(): Promise<{ p50: number; p99: number }> {
   return { p50, p99 };
 }
 
-/** The longest that the event loop was held up since this was asked last. A figure, not a condition: attackers and others share the processors. */
+/**
+ * The longest that the event loop was held up since this was asked last. A figure, not a condition:
+ * attackers and others share the processors.
+ */
 async function eventLoopDelayMs(): Promise<number> {
   const metrics = await (await fetch(`http://127.0.0.1:${cloud.port}/metrics`)).text();
   return Number(/^nodejs_eventloop_lag_max_seconds (\S+)/m.exec(metrics)?.[1]) * 1000;
@@ -120,7 +126,8 @@ test(
       expect(seen.get('wrongKeys')?.has(429)).toBe(true),
     );
     const good = timesOfGoodCalls();
-    // Attackers have machines of their own: from here on they get what the client that was just begun and the control plane leave of the processors.
+    // Attackers have machines of their own: from here on they get what the client that was just
+    // begun and the control plane leave of the processors.
     if (pid !== undefined) setPriority(pid, ATTACKERS_NICENESS);
     const attacked = await good;
     // Good calls from the address of the wrong keys, many at a time.

@@ -174,7 +174,8 @@ test('PROD is stopped, deleted and retagged by admins only', async () => {
   expect((await call(admin.key, 'DELETE', path)).status).toBe(202);
 });
 
-// ── dry runs and agents ──────────────────────────────────────────────────────────────────────────────────────────
+// ── dry runs and agents
+// ──────────────────────────────────────────────────────────────────────────────────────────
 
 const steps = (answer: Answer): unknown =>
   Reflect.get(Object(Reflect.get(Object(answer.body), 'operation')), 'steps');
@@ -293,7 +294,8 @@ test('a key for forks reads, forks, and changes nothing but its forks', async ()
   expect((await call(key, 'DELETE', at(`/services/${id}`))).status).toBe(202);
 });
 
-// ── projects and limits ──────────────────────────────────────────────────────────────────────────────────────────
+// ── projects and limits
+// ──────────────────────────────────────────────────────────────────────────────────────────
 
 test('a project has what its limits allow, both figures are shown, and 20 at a time do not get past', async () => {
   const project = await call(cloud.key, 'POST', '/projects', {

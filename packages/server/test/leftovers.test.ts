@@ -42,7 +42,10 @@ function groupParents({ limits }: Machine): string[] {
   return rootsOf(limits).map((root) => dirname(root));
 }
 
-/** Plants something, expects one finding that names it, runs the command of the finding, and expects none. */
+/**
+ * Plants something, expects one finding that names it, runs the command of the finding, and expects
+ * none.
+ */
 async function isFound(
   name: string,
   sentence: RegExp,

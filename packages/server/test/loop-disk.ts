@@ -1,4 +1,7 @@
-/** A small disk for a test: an ext4 in a sparse file, mounted as root. Tests that fill a disk must not fill the machine's. */
+/**
+ * A small disk for a test: an ext4 in a sparse file, mounted as root. Tests that fill a disk must
+ * not fill the machine's.
+ */
 import { execFile } from 'node:child_process';
 import { chmod, mkdir, mkdtemp, rm, statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

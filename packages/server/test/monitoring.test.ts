@@ -1,4 +1,7 @@
-/** The metrics endpoint, and the board that is made for it: what the one names, the other has; and that Grafana can take it. */
+/**
+ * The metrics endpoint, and the board that is made for it: what the one names, the other has; and
+ * that Grafana can take it.
+ */
 import { readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { afterAll, beforeAll, expect, test } from 'vitest';

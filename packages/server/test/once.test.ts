@@ -1,4 +1,6 @@
-/** Idempotency-Key: a call is made once, however often it is repeated, and whatever dies meanwhile. */
+/**
+ * Idempotency-Key: a call is made once, however often it is repeated, and whatever dies meanwhile.
+ */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo, install, type Installation } from './harness.ts';
@@ -146,7 +148,8 @@ test(
     for (let round = 0; round < 4; round++) {
       const name = randomUUID();
       const calls = Array.from({ length: 20 }, () => once(name).catch(() => null));
-      // Wherever the kill falls: before the change, between it and the answer, or after some answers.
+      // Wherever the kill falls: before the change, between it and the answer, or after some
+      // answers.
       if (round > 0) await Promise.race([...calls, atMoment(round * 3)]);
       await cloud.stop('SIGKILL');
       const before = (await Promise.all(calls)).filter(

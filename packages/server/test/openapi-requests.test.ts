@@ -1,6 +1,6 @@
 /**
- * A request that the OpenAPI document allows is not refused as wrong: bodies and parameters of every
- * operation are made from the document. Rules that a schema cannot say are listed with their
+ * A request that the OpenAPI document allows is not refused as wrong: bodies and parameters of
+ * every operation are made from the document. Rules that a schema cannot say are listed with their
  * reasons. The requests are the same in every run; SEED=… and REQUESTS=… make others, and more.
  */
 import * as fc from 'fast-check';

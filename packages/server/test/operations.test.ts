@@ -1,4 +1,7 @@
-/** Operations as their users see them: lists by page and filter, how long they still take, and what can be cancelled. */
+/**
+ * Operations as their users see them: lists by page and filter, how long they still take, and what
+ * can be cancelled.
+ */
 import type { Schemas } from '@howdah/client';
 import { CANCEL, OPERATION_KINDS } from '@howdah/contract';
 import { sql } from 'kysely';
@@ -72,7 +75,8 @@ test('an operation that goes on says how long it still takes, once others of its
   await cloud.until(service.service_id, 'PAUSED');
   await cloud.request('POST', `${path}/start`);
   await cloud.until(service.service_id, 'READY');
-  // Asked for every ten seconds: what is known of the kind is of before the first one ended. Another control plane knows better.
+  // Asked for every ten seconds: what is known of the kind is of before the first one ended.
+  // Another control plane knows better.
   await cloud.stop('SIGTERM');
   await cloud.up();
   // Longer than all of this test takes.

@@ -1,5 +1,6 @@
-// Plants a defect into the control plane that is started with it (NODE_OPTIONS=--import …), to see that the tests notice: PLANT names it.
-// It works on the text of the bundle, so that the product has no switch for it.
+// Plants a defect into the control plane that is started with it (NODE_OPTIONS=--import …), to see
+// that the tests notice: PLANT names it. It works on the text of the bundle, so that the product
+// has no switch for it.
 import { editBundle } from './edit-bundle.mjs';
 
 const PLANTS = {
@@ -44,7 +45,8 @@ const plant = process.env.PLANT;
 const edits = PLANTS[plant];
 if (edits === undefined)
   throw new Error(`PLANT: found ${plant}; allowed: ${Object.keys(PLANTS).join(', ')}`);
-// The bundle breaks lines where the source does, so white space does not count. A replacement is taken literally.
+// The bundle breaks lines where the source does, so white space does not count. A replacement is
+// taken literally.
 editBundle(
   edits.map(([from, to]) => [
     from

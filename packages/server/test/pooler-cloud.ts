@@ -87,7 +87,10 @@ export const pidOf = async (client: Client): Promise<number> => {
   return rows[0]?.pid ?? 0;
 };
 
-/** Waits until the reconciler has looked at a service that is well, after `makeDue` or a start, and wants no further look soon. */
+/**
+ * Waits until the reconciler has looked at a service that is well, after `makeDue` or a start, and
+ * wants no further look soon.
+ */
 export async function untilLookedAt({ service_id: id }: Service, makeDue = false): Promise<void> {
   const { db, close } = await openMetadata(cloud.home);
   if (makeDue)

@@ -1,4 +1,7 @@
-/** Who can connect through a pooler, with which passwords, settings and limits; its port, and what the integrity check finds. */
+/**
+ * Who can connect through a pooler, with which passwords, settings and limits; its port, and what
+ * the integrity check finds.
+ */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { TLSSocket } from 'node:tls';
@@ -445,7 +448,8 @@ test(
     const set = async (pooler: boolean) => {
       await metadata.db.updateTable('services').set({ pooler }).where('id', '=', id).execute();
     };
-    // The metadata database's database outlives the control plane, which would write the document again with the next figures.
+    // The metadata database's database outlives the control plane, which would write the document
+    // again with the next figures.
     await cloud.stop('SIGKILL');
     await set(false);
     const problems = await cloud.audit();

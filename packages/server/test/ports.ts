@@ -15,7 +15,10 @@ export const listens = (port: number): Promise<boolean> =>
       });
   });
 
-/** Listens on a port as soon as it is free: a process that a killed server had just forked has it a moment longer. */
+/**
+ * Listens on a port as soon as it is free: a process that a killed server had just forked has it a
+ * moment longer.
+ */
 export async function untilHeld(holder: Server, port: number): Promise<void> {
   await until(`port ${port} is free`, async () => {
     holder.listen(port, '127.0.0.1');

@@ -157,7 +157,8 @@ describe.runIf(none === null)('acknowledged writes are there after the machine w
         await writeAndCut('a pair after a failover', pair);
         await untilRedundant(running, pair, 1, 1);
         await writeAndCut('a pair, whole again', pair);
-        // While nobody else follows, the third is made: writes need not wait for one that is not there.
+        // While nobody else follows, the third is made: writes need not wait for one that is not
+        // there.
         await running.request('POST', `/services/${pair.service_id}/setHA`, {
           replica_count: 2,
           sync_replica_count: 2,

@@ -12,7 +12,10 @@ import { untilExpected } from './until.ts';
 beforeAll(setUp);
 afterAll(tearDown);
 
-/** Volatile functions of pg_catalog that everybody may call, by why they cannot write for a reader in a transaction that only reads. */
+/**
+ * Volatile functions of pg_catalog that everybody may call, by why they cannot write for a reader
+ * in a transaction that only reads.
+ */
 const KNOWN_VOLATILE: readonly RegExp[] = [
   // Clocks, random numbers, identifiers, sleep.
   /^(clock_timestamp|timeofday|random|random_normal|setseed|gen_random_uuid|uuidv[47]|array_sample|array_shuffle|pg_sleep(_for|_until)?)$/,
@@ -22,7 +25,8 @@ const KNOWN_VOLATILE: readonly RegExp[] = [
   /^(currval|lastval|set_config|current_query|pg_stat_clear_snapshot|pg_stat_force_next_flush|pg_advisory_.*|pg_try_advisory_.*)$/,
   // Sent at a commit, which never comes.
   /^pg_notify$/,
-  // Only for who owns the index, maintains the table, may replicate or signal, or is a superuser; or for pg_upgrade, or extension scripts.
+  // Only for who owns the index, maintains the table, may replicate or signal, or is a superuser;
+  // or for pg_upgrade, or extension scripts.
   /^(brin_(de)?summarize_.*|gin_clean_pending_list|pg_(clear|restore)_(relation|attribute)_stats|pg_(cancel|terminate)_backend)$/,
   /^(pg_(create|drop|copy)_(logical_|physical_)?replication_slot|pg_logical_slot_.*|pg_replication_slot_advance|pg_sync_replication_slots)$/,
   /^(binary_upgrade_.*|pg_nextoid|pg_import_system_collations|pg_stop_making_pinned_objects|pg_extension_config_dump)$/,
@@ -177,7 +181,8 @@ test('every volatile function that everybody may call is known to write nothing 
   const unknown = rows
     .map(({ proname }) => String(proname))
     .filter((name) => !KNOWN_VOLATILE.some((known) => known.test(name)));
-  // A new one: does it write, make files, or hold what outlives its session? Then it belongs into writers.ts.
+  // A new one: does it write, make files, or hold what outlives its session? Then it belongs into
+  // writers.ts.
   expect(unknown).toEqual([]);
 });
 

@@ -90,7 +90,9 @@ function layRows(ground: Ground, world: World) {
   });
 }
 
-/** Makes the read replica sets of a service that is as a world says. @returns the id of the last one */
+/**
+ * Makes the read replica sets of a service that is as a world says. @returns the id of the last one
+ */
 async function laySets(
   tx: Tx,
   ground: Ground,

@@ -131,7 +131,8 @@ async function waits({ watcher }: Track, slot: Slot): Promise<boolean> {
 }
 
 /**
- * Makes two calls at the same time: both have come to where the service is locked, the first one first, before either goes on.
+ * Makes two calls at the same time: both have come to where the service is locked, the first one
+ * first, before either goes on.
  *
  * @returns how it ended
  */
@@ -173,7 +174,9 @@ async function race(track: Track, world: World, calls: Record<Slot, Call>): Prom
   return { answers: told, ...ended };
 }
 
-/** Ids of changes of a pooler that have begun after a service was laid out, and that nobody makes. */
+/**
+ * Ids of changes of a pooler that have begun after a service was laid out, and that nobody makes.
+ */
 async function poolerChanges({ store }: Track, { operationId }: Laid): Promise<string[]> {
   const rows = await store.db
     .selectFrom('operations')
@@ -265,7 +268,8 @@ async function close(track: Track): Promise<void> {
   const { admin, apis, database, holder, store, watcher } = track;
   await Promise.all([apis.one.close(), apis.two.close()]);
   await Promise.all([holder.end(), watcher.end(), store.close()]);
-  // A pool has ended before its sessions have; one that the server ended would be an error of the run.
+  // A pool has ended before its sessions have; one that the server ended would be an error of the
+  // run.
   const sessions = 'select from pg_stat_activity where datname = $1';
   await until(
     'all sessions have ended',

@@ -48,7 +48,10 @@ export type World = {
   deleting: boolean;
   /** Deleted, and can be restored. */
   deleted: boolean;
-  /** To be removed for good: nobody can restore it, and once it was deleted, nobody sees it any more. */
+  /**
+   * To be removed for good: nobody can restore it, and once it was deleted, nobody sees it any
+   * more.
+   */
   purged: boolean;
   name: string;
   environment: Environment;

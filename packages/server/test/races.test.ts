@@ -1,4 +1,7 @@
-/** Two calls on one service at the same time, by two APIs: they end as one after the other would, in one of the two orders. */
+/**
+ * Two calls on one service at the same time, by two APIs: they end as one after the other would, in
+ * one of the two orders.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { install, type Installation } from './harness.ts';
 import { openTrack } from './race-track.ts';
@@ -34,7 +37,10 @@ async function problemOf(
     : `${start}: ${nameOfOne}, ${nameOfTwo}:\n  found   ${found}\n  allowed ${[...new Set(orders)].join('\n       or ')}`;
 }
 
-/** Whether a call that comes alone would change anything. Two of which neither would find and answer the same in either order. */
+/**
+ * Whether a call that comes alone would change anything. Two of which neither would find and answer
+ * the same in either order.
+ */
 const changes = (world: World, call: Call, slot: Slot): boolean =>
   call.act(world, slot).world !== world;
 

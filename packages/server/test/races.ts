@@ -1,6 +1,7 @@
 /**
- * What can be asked of one service, as a model: what each call does in each status follows from the tables of the contract. Two calls at the
- * same time must end as one of the two orders does here. The unit test beside the routes fails when an operation has no row.
+ * What can be asked of one service, as a model: what each call does in each status follows from the
+ * tables of the contract. Two calls at the same time must end as one of the two orders does here.
+ * The unit test beside the routes fails when an operation has no row.
  */
 import {
   ALLOWED,

@@ -97,7 +97,8 @@ describe('a process dies', () => {
     const pids = await Promise.all([1, 2].map((n) => nodeOf(set, n)));
     const ports = await portsOf(set);
     for (const pid of pids) signal(pid, 'SIGKILL');
-    // The port accepts connections until the last process of the server has ended; such connections are lost.
+    // The port accepts connections until the last process of the server has ended; such connections
+    // are lost.
     for (const port of ports)
       await until(`nothing listens on port ${port}`, async () => !(await listens(port)));
     // A connection is cut off with a node that is found dead, which may be twice. A gateway that

@@ -1,4 +1,7 @@
-/** Tables of the metadata database that a key can make grow: each is classified, capped, pruned by an index, and counted where a key is refused. */
+/**
+ * Tables of the metadata database that a key can make grow: each is classified, capped, pruned by
+ * an index, and counted where a key is refused.
+ */
 import { readFile } from 'node:fs/promises';
 import { BASE_PATH, MAX_KEYS, MAX_PROJECTS, MAX_VPCS } from '@howdah/contract';
 import { Kysely, PostgresDialect, sql, type CompiledQuery } from 'kysely';
@@ -33,7 +36,10 @@ afterAll(async () => {
   expect(await cloud?.destroy()).toEqual([]);
 });
 
-/** How each table is kept from growing without bound: by nothing that a key can do, by a cap, or by a pruning (with a cap or a rate). */
+/**
+ * How each table is kept from growing without bound: by nothing that a key can do, by a cap, or by
+ * a pruning (with a cap or a rate).
+ */
 const CLASSES: Record<string, 'fixed' | 'capped' | 'pruned'> = {
   allow_lists: 'capped',
   api_keys: 'pruned',

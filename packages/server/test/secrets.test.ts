@@ -1,6 +1,7 @@
 /**
- * Passwords and keys that are known, through everything that takes one, and then looked for in everything that is left behind. The control plane's log
- * has no level that is left out here; PostgreSQL, the metadata database's and the service's, logs every statement.
+ * Passwords and keys that are known, through everything that takes one, and then looked for in
+ * everything that is left behind. The control plane's log has no level that is left out here;
+ * PostgreSQL, the metadata database's and the service's, logs every statement.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { readdir, readFile, readlink, stat } from 'node:fs/promises';
@@ -73,7 +74,10 @@ async function makeTalkative(host: string, port: number): Promise<void> {
   await client.end();
 }
 
-/** The files below a directory, and what else is not a directory there, which cannot be read, is passed over. */
+/**
+ * The files below a directory, and what else is not a directory there, which cannot be read, is
+ * passed over.
+ */
 async function filesBelow(directory: string): Promise<string[]> {
   const entries = await readdir(directory, { withFileTypes: true });
   const found = await Promise.all(

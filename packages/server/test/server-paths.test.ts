@@ -1,4 +1,6 @@
-/** Files of services are damaged: their errors, warnings and reasons name no path of the machine. */
+/**
+ * Files of services are damaged: their errors, warnings and reasons name no path of the machine.
+ */
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';

@@ -1,4 +1,7 @@
-/** The server of the control plane of tests: that of users, with the tuning of the test; see `up.mjs`. */
+/**
+ * The server of the control plane of tests: that of users, with the tuning of the test; see
+ * `up.mjs`.
+ */
 import * as server from '../dist/main.js?users';
 
 export * from '../dist/main.js?users';

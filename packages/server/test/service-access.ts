@@ -63,7 +63,10 @@ export async function withClient<T>(
   }
 }
 
-/** Asks a service something that changes nothing. Its server may have been killed a moment ago: then it is asked again. */
+/**
+ * Asks a service something that changes nothing. Its server may have been killed a moment ago: then
+ * it is asked again.
+ */
 export async function askPatiently<T>(
   cloud: Installation,
   service: ServiceAccess,
@@ -169,7 +172,10 @@ export async function nothingGoesOn(cloud: Installation): Promise<boolean> {
   return (await cloud.operations()).every(({ finished }) => finished !== null);
 }
 
-/** How the operations asked for on a service ended; what Howdah does by itself and the end of the scene before are none of them. */
+/**
+ * How the operations asked for on a service ended; what Howdah does by itself and the end of the
+ * scene before are none of them.
+ */
 export async function endings(
   cloud: Installation,
   { service_id: id }: Pick<ServiceAccess, 'service_id'>,

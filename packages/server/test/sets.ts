@@ -20,7 +20,8 @@ export async function installForSets(): Promise<Installation> {
   return cloud;
 }
 
-// ── small things ─────────────────────────────────────────────────────────────────────────────────────────────────
+// ── small things
+// ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 export type ReplicaSet = Service['read_replica_sets'][number];
 /** A set with the service that it follows. */
@@ -273,8 +274,8 @@ export async function fallBehind(set: Following, on = cloud): Promise<() => Prom
   };
   const [control, blocker] = [at('postgres'), at('tsdb')];
   await control.connect();
-  // A lock that replay needs, which feedback of the node does not prevent, keeps it from going on, as
-  // a long query of a user would; the WAL is received all the same.
+  // A lock that replay needs, which feedback of the node does not prevent, keeps it from going on,
+  // as a long query of a user would; the WAL is received all the same.
   await control.query('alter system set max_standby_streaming_delay = -1');
   await control.query('select pg_reload_conf()');
   await control.end();

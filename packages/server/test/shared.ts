@@ -1,6 +1,6 @@
 /**
- * The installation that test files share, one file after the other, in each process that runs tests:
- * for tests that do not end the control plane, and that leave nothing but services behind.
+ * The installation that test files share, one file after the other, in each process that runs
+ * tests: for tests that do not end the control plane, and that leave nothing but services behind.
  */
 import { writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';

@@ -1,4 +1,7 @@
-/** An installation for one project: a second one has no services where they would run as the same operating system user. */
+/**
+ * An installation for one project: a second one has no services where they would run as the same
+ * operating system user.
+ */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { install, type Installation } from './harness.ts';
 import { anotherProject } from './vpc.ts';

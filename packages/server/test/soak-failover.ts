@@ -1,6 +1,7 @@
 /**
- * `npm run soak:failover [-- --rounds N --seed N]`: failovers of a synchronous pair under a load and a sampler, one after the other.
- * Ends with 1 when an acknowledged write is lost or two members took writes.
+ * `npm run soak:failover [-- --rounds N --seed N]`: failovers of a synchronous pair under a load
+ * and a sampler, one after the other. Ends with 1 when an acknowledged write is lost or two members
+ * took writes.
  */
 import { execFileSync } from 'node:child_process';
 import { randomInt } from 'node:crypto';

@@ -1,13 +1,17 @@
 /**
  * The load of `npm run soak:hostile`, in a process of its own, whose times are not those of the
- * attackers: transactions like pgbench's on each service, and GETs of the API. When its parent asks for
- * `times`, it answers the p50 and p99 of each since the last question, in milliseconds, and the errors.
+ * attackers: transactions like pgbench's on each service, and GETs of the API. When its parent asks
+ * for `times`, it answers the p50 and p99 of each since the last question, in milliseconds, and the
+ * errors.
  */
 import { Client } from 'pg';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const ACCOUNTS = 10_000;
-/** @type {{ services: { name: string, host: string, port: number, password: string }[], ca: string, url: string, key: string }} */
+/**
+ * @type {{ services: { name: string, host: string, port: number, password: string }[], ca: string,
+ *   url: string, key: string }}
+ */
 const { services, ca, url, key } = JSON.parse(process.env.LOAD ?? '{}');
 /** @type {Map<string, { times: number[], failed: number, errors: Map<string, number> }>} */
 const seen = new Map();

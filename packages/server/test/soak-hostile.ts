@@ -1,8 +1,8 @@
 /**
- * `npm run soak:hostile [-- --minutes N --seed N --image-gb N --attack NAME…]`: one tenant attacks with all
- * attacks, or only with the named ones, while two others work, on a disk of its own. Prints what the others
- * see, and ends with 1 when a bound is exceeded. As root, since it mounts that disk; `--minutes 1` is a smoke
- * test.
+ * `npm run soak:hostile [-- --minutes N --seed N --image-gb N --attack NAME…]`: one tenant attacks
+ * with all attacks, or only with the named ones, while two others work, on a disk of its own.
+ * Prints what the others see, and ends with 1 when a bound is exceeded. As root, since it mounts
+ * that disk; `--minutes 1` is a smoke test.
  */
 import { execFile, fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -41,7 +41,10 @@ const seed = Number(values.seed ?? randomInt(2 ** 31));
 /** p99 of a neighbour under attack, divided by its p99 before; growth of the control plane. */
 const P99_RATIO = 1.5;
 const GROWTH_MB = 200;
-/** Rows that attacks may leave. In a day a key may make more: each bound is for the time of the soak. */
+/**
+ * Rows that attacks may leave. In a day a key may make more: each bound is for the time of the
+ * soak.
+ */
 const MOST_ROWS: Record<string, number> = {
   console_tokens: 80,
   kept_answers: 0,
@@ -161,7 +164,10 @@ const memoryMb = async (cloud: Installation): Promise<number> =>
     /^VmRSS:\s+(\d+) kB$/m.exec(await readFile(`/proc/${cloud.planePid()}/status`, 'utf8'))?.[1],
   ) / 1024;
 
-/** The longest that the event loop was held up, in milliseconds, as the control plane says; null: it does not. */
+/**
+ * The longest that the event loop was held up, in milliseconds, as the control plane says; null: it
+ * does not.
+ */
 async function loopDelayMs(cloud: Installation): Promise<number | null> {
   const text = await (await fetch(`http://127.0.0.1:${cloud.port}/metrics`)).text();
   const found = /^nodejs_eventloop_lag_max_seconds ([0-9.e+-]+)$/m.exec(text)?.[1];

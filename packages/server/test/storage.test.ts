@@ -14,7 +14,10 @@ import { during, until, untilExpected } from './until.ts';
 
 const run = promisify(execFile);
 const DISK_MB = 2600;
-/** A service with 1 GB never takes the rest of the disk. How far it comes beyond its quota depends on the speed of the machine. */
+/**
+ * A service with 1 GB never takes the rest of the disk. How far it comes beyond its quota depends
+ * on the speed of the machine.
+ */
 const MOST_BYTES = 2.2e9;
 /** Floods go as fast as the machine writes: a limit only for what never ends. */
 const TIMEOUT = { timeout: 1_200_000 };
@@ -59,7 +62,9 @@ describe.runIf(possible)('disk space', () => {
   const warningOf = async (service: Owned, code: string) =>
     (await cloud.get(service.service_id)).warnings?.find((warning) => warning.code === code)
       ?.message ?? '';
-  /** Files that vanish while they are counted make du fail after it printed the sum of the others. */
+  /**
+   * Files that vanish while they are counted make du fail after it printed the sum of the others.
+   */
   const sizeOf = async (path: string, ...options: string[]): Promise<number> => {
     const { stdout } = await run('du', ['-s', ...options, path]).catch((error: unknown) => {
       if (error instanceof Error && 'stdout' in error && typeof error.stdout === 'string')
@@ -73,7 +78,10 @@ describe.runIf(possible)('disk space', () => {
   };
   const takenBy = ({ service_id: id }: Owned): Promise<number> =>
     sizeOf(join(home, 'data', 'services', id), '-B1', '--exclude=snapshots');
-  /** Runs a flood again and again until it is over. @returns what the service took at the most, without snapshots */
+  /**
+   * Runs a flood again and again until it is over. @returns what the service took at the most,
+   * without snapshots
+   */
   const flood = async (
     service: Owned,
     sql: string,
@@ -103,7 +111,10 @@ describe.runIf(possible)('disk space', () => {
     await cloud.request('POST', `/services/${service.service_id}/start`);
   };
 
-  /** Repeats a statement until it succeeds. The quota may end its session, or pause the service: then it is started again. */
+  /**
+   * Repeats a statement until it succeeds. The quota may end its session, or pause the service:
+   * then it is started again.
+   */
   const untilDone = (service: Owned, sql: string): Promise<void> =>
     untilExpected(`this succeeds: ${sql}`, async () => {
       await startIfPaused(service);
@@ -277,7 +288,9 @@ describe.runIf(possible)('disk space', () => {
         if (type === 'disk.reserve') states.push(data['state']);
       return states;
     };
-    /** Writes as many zeros as there is space now, as root: what is released meanwhile stays free. */
+    /**
+     * Writes as many zeros as there is space now, as root: what is released meanwhile stays free.
+     */
     const fill = async (path: string): Promise<void> => {
       const { bsize, bfree } = await statfs(disk.path);
       const zeros = ['if=/dev/zero', 'bs=1M', 'iflag=count_bytes', `count=${bsize * bfree}`];

@@ -1,4 +1,7 @@
-/** `howdah store`: the data of an installation moves into a file system of its own and loses nothing, wherever the move is interrupted. */
+/**
+ * `howdah store`: the data of an installation moves into a file system of its own and loses
+ * nothing, wherever the move is interrupted.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, mkdtemp, readFile, rm, stat, statfs, symlink, writeFile } from 'node:fs/promises';
@@ -163,7 +166,10 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     expect((await cloud.get(paused.service_id)).status).toBe('PAUSED');
   });
 
-  /** Kills a creation while it copies, and sees its cp gone with it. @param halted whether to look before who else may work there */
+  /**
+   * Kills a creation while it copies, and sees its cp gone with it. @param halted whether to look
+   * before who else may work there
+   */
   const killInTheCopy = async (
     { staging }: { staging: string },
     halted: boolean,

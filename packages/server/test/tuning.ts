@@ -22,8 +22,8 @@ export const tuned = (tuning: TestTuning): Record<string, string> => ({
 });
 
 /**
- * A setting of an installation whose rounds of 30 s run every 3 s: for tests of what is seen, not of
- * when. Prefer `Installation.round`, which runs a round and waits for it.
+ * A setting of an installation whose rounds of 30 s run every 3 s: for tests of what is seen, not
+ * of when. Prefer `Installation.round`, which runs a round and waits for it.
  */
 export const hurried = (more: TestTuning = {}): Record<string, string> =>
   tuned({

@@ -1,4 +1,7 @@
-/** Forks of services with extensions: what stands in the extensions' catalogs works in the fork, as its own. Where the types can be had. */
+/**
+ * Forks of services with extensions: what stands in the extensions' catalogs works in the fork, as
+ * its own. Where the types can be had.
+ */
 import type { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import {
@@ -41,7 +44,10 @@ const fork = async (parent: ServiceAccess, body: object): Promise<ServiceAccess>
 const value = async (client: Client, text: string): Promise<unknown> =>
   Object.values(Object((await client.query(text)).rows[0]))[0];
 
-/** Whether this TimescaleDB has more than its Apache part, without which there are no continuous aggregates and no policies. */
+/**
+ * Whether this TimescaleDB has more than its Apache part, without which there are no continuous
+ * aggregates and no policies.
+ */
 const hasPolicies = async (client: Client): Promise<boolean> =>
   (await value(client, 'show timescaledb.license')) === 'timescale';
 

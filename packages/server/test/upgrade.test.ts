@@ -1,4 +1,7 @@
-/** What changes when the control plane starts again with other settings, or keeps its metadata elsewhere. */
+/**
+ * What changes when the control plane starts again with other settings, or keeps its metadata
+ * elsewhere.
+ */
 import { appendFile, readdir, readFile, writeFile } from 'node:fs/promises';
 import { once } from 'node:events';
 import { connect as connectPlainly, createServer, type Socket } from 'node:net';
@@ -30,7 +33,8 @@ test(
         log_min_duration_statement: '10s',
       }),
     );
-    // The endpoint is the one that was promised; the certificate covers the new name as well, for new sessions.
+    // The endpoint is the one that was promised; the certificate covers the new name as well, for
+    // new sessions.
     expect((await cloud.get(service.service_id)).endpoint).toEqual(service.endpoint);
     await untilExpected('the certificate has the new name', async () =>
       expect(await certificateNames(service.endpoint.port)).toContain('DNS:db.example.test'),
@@ -55,7 +59,8 @@ test('a home that still has the names of an older release starts, and shows the 
   });
   const webhookId = webhook?.id ?? '';
   const deliveries = `/webhooks/${webhookId}/deliveries`;
-  // As the older release left it: columns and statuses, the marker of the instance, and the snapshot.
+  // As the older release left it: columns and statuses, the marker of the instance, and the
+  // snapshot.
   const metadata = await openMetadata(cloud.home);
   await sql`insert into deliveries (webhook_id, message_id, type, body, status, finished)
     values (${webhookId}, 'older', 'service.status', '{}', 'failed', now())`.execute(metadata.db);
@@ -248,7 +253,8 @@ test.concurrent(
       await above.up();
       expect((await above.get(service.service_id)).status).toBe('READY');
     }
-    // The metadata database's own server restarts under it: requests fail for a moment and then work again.
+    // The metadata database's own server restarts under it: requests fail for a moment and then
+    // work again.
     await below.request('POST', `/services/${metadata.service_id}/resize`, { cpu_millis: 1000 });
     await below.until(metadata.service_id, 'READY');
     expect(await stopPatiently(above, service)).toBe(202);
@@ -298,7 +304,10 @@ const LOCKED_ANEW = `
   where locktype = 'advisory' and granted
     and control.backend_start > (select backend_start from pg_stat_activity where pid = pg_backend_pid())`;
 
-/** A way to a port on this machine on which connections can be dropped: both ends stay open, and nothing passes any more. */
+/**
+ * A way to a port on this machine on which connections can be dropped: both ends stay open, and
+ * nothing passes any more.
+ */
 async function standBetween(port: number) {
   const pairs = new Set<readonly [Socket, Socket]>();
   const server = createServer((client) => {

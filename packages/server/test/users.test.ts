@@ -30,7 +30,10 @@ const pathsOf = (service: Service | undefined): InstancePaths =>
   createLayout(join(cloud.home, 'data')).service(serviceOf(service).service_id);
 const ownerOf = async (paths: InstancePaths): Promise<number> => (await lstat(paths.data)).uid;
 
-/** Runs a command as a user, in the mounts of the machine. @returns whether it succeeded, and what it said */
+/**
+ * Runs a command as a user, in the mounts of the machine. @returns whether it succeeded, and what
+ * it said
+ */
 async function as(
   uid: number,
   command: string,
@@ -295,7 +298,10 @@ describe.skipIf(!isRoot)('where no user is left', () => {
   });
 });
 
-/** Makes servers as those of an older release: stopped, and all of them the user's of the metadata database. */
+/**
+ * Makes servers as those of an older release: stopped, and all of them the user's of the metadata
+ * database.
+ */
 async function makeFormer(...servers: InstancePaths[]): Promise<void> {
   const { uid, gid } = await lstat(createLayout(join(cloud.home, 'data')).store.data);
   for (const paths of servers) {
@@ -325,7 +331,10 @@ async function makeFormer(...servers: InstancePaths[]): Promise<void> {
   }
 }
 
-/** Sends a startup message over a Unix socket; says whether the server lets the role in without a password. */
+/**
+ * Sends a startup message over a Unix socket; says whether the server lets the role in without a
+ * password.
+ */
 const LOGIN = `
 const [socket, port, user, database] = process.argv.slice(1);
 const text = Buffer.from(['user', user, 'database', database, '', ''].join('\\0').slice(0, -1) + '\\0');

@@ -1,4 +1,7 @@
-/** VPCs under races and faults. The control plane killed in the middle of what is done to them: crash-vpcs.test.ts. */
+/**
+ * VPCs under races and faults. The control plane killed in the middle of what is done to them:
+ * crash-vpcs.test.ts.
+ */
 import type { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { connectTo, type Installation } from './harness.ts';

@@ -1,4 +1,7 @@
-/** VPCs with network namespaces from create to delete: reboots, addresses, leftovers; and restored services. */
+/**
+ * VPCs with network namespaces from create to delete: reboots, addresses, leftovers; and restored
+ * services.
+ */
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -67,7 +70,9 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
         initial_password: forked.initial_password,
       };
       expect(vpcEndpointOf(fork).host).not.toBe(vpcEndpointOf(service).host);
-      /** Each is reached from the other side of the peering, and at its public endpoint by nobody. */
+      /**
+       * Each is reached from the other side of the peering, and at its public endpoint by nobody.
+       */
       const all = [
         { one: service, ...service, address: '10.89.200.1' },
         { one: fork, ...fork, address: '10.89.200.2' },
@@ -175,7 +180,8 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
         `${stray} belongs to an installation that no longer exists; its data was in /nowhere/data`,
       );
       expect(stdout).not.toContain(name);
-      // One of ours of which no record speaks is found by the audit, and removed when VPCs are next looked at.
+      // One of ours of which no record speaks is found by the audit, and removed when VPCs are next
+      // looked at.
       await sh('ip', ['netns', 'add', `${await prefixOf(cloud)}999999`]);
       expect(await cloud.audit()).toContain(
         `network of VPC 999999, which the metadata database does not know: ip netns del ${await prefixOf(cloud)}999999`,

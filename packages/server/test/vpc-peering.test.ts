@@ -1,4 +1,6 @@
-/** Peerings of VPCs: what they join and what they do not, how they are asked for, and how they end. */
+/**
+ * Peerings of VPCs: what they join and what they do not, how they are asked for, and how they end.
+ */
 import { spawn } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
 import { openMetadata } from './metadata.ts';
@@ -168,7 +170,10 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       await plugged(a, '10.95.0.201'),
     ];
     const network = await namespaceOf(cloud, a);
-    /** Which of the senders are heard: one way alone, since no answer would come to an address that is somebody else's. */
+    /**
+     * Which of the senders are heard: one way alone, since no answer would come to an address that
+     * is somebody else's.
+     */
     const heard = async (
       receiver: Net,
       to: string,
@@ -224,7 +229,8 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
 
   test("nothing of the machine's own network is changed by VPCs", async () => {
     const { cloud, own } = at();
-    // Links and addresses of others come and go here; settings and routes by us would not be missed.
+    // Links and addresses of others come and go here; settings and routes by us would not be
+    // missed.
     const state = async () => {
       const [forwarding, links, routes] = await Promise.all([
         sh('sh', [

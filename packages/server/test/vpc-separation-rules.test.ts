@@ -1,4 +1,7 @@
-/** VPCs by addresses alone: who reaches a service, its members, its pooler and its read replica sets. */
+/**
+ * VPCs by addresses alone: who reaches a service, its members, its pooler and its read replica
+ * sets.
+ */
 import { describe, expect, test } from 'vitest';
 import { createSet, nodeOf, pathOf, withTable } from './sets.ts';
 import {

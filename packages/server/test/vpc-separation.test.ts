@@ -1,4 +1,7 @@
-/** VPCs with network namespaces: who reaches a service, its members, its pooler and its read replica sets. */
+/**
+ * VPCs with network namespaces: who reaches a service, its members, its pooler and its read replica
+ * sets.
+ */
 import { describe, expect, test } from 'vitest';
 import { findDaemon, findNetworks } from './probe.ts';
 import { power } from './service-access.ts';
@@ -37,7 +40,10 @@ type Endpoint = ReturnType<typeof vpcEndpointOf>;
 /** The command before a program that runs in a network namespace. */
 type Within = readonly string[];
 
-/** Each endpoint is reached from inside the VPC, and from nowhere else; not by its public address either. */
+/**
+ * Each endpoint is reached from inside the VPC, and from nowhere else; not by its public address
+ * either.
+ */
 async function expectReachedFrom(
   cloud: Stage['cloud'],
   service: ServiceAccess,
@@ -55,7 +61,10 @@ async function expectReachedFrom(
   }
 }
 
-/** A peering lets clients of the peer in for as long as it exists. @returns a session from inside, which stays */
+/**
+ * A peering lets clients of the peer in for as long as it exists. @returns a session from inside,
+ * which stays
+ */
 async function expectPeeringOpens(
   { cloud, own }: Stage,
   service: ServiceAccess,

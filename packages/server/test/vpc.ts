@@ -36,7 +36,10 @@ export const [haproxy, pgbouncer] = await Promise.all([
 ]);
 if (ability.method !== 'bridge')
   process.stdout.write(`VPCs as networks are not tested here: ${ability.note}\n`);
-/** Root that may not change networks: the way by address, on a machine where the other would be taken. */
+/**
+ * Root that may not change networks: the way by address, on a machine where the other would be
+ * taken.
+ */
 const WITHOUT_NETWORKS = root
   ? ['setpriv', '--bounding-set=-net_admin', '--inh-caps=-net_admin', '--']
   : [];
@@ -118,7 +121,8 @@ export const auditEnds = (cloud: Installation): Promise<void> =>
     expect(await cloud.audit()).toEqual([]),
   );
 
-// ── clients ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── clients
+// ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const clients: ChildProcess[] = [];
 afterEach(async () => {
@@ -127,7 +131,10 @@ afterEach(async () => {
 
 export type Reachable = { host: string; port: number };
 
-/** A client that is somewhere. @param within the command that puts it there; @returns how it went, and when it ended */
+/**
+ * A client that is somewhere. @param within the command that puts it there; @returns how it went,
+ * and when it ended
+ */
 export async function visit(
   cloud: Installation,
   service: ServiceAccess,
@@ -175,7 +182,8 @@ export const vpcEndpointOf = ({ vpc_endpoint: endpoint }: Service): Reachable =>
 };
 export const LONG = 60_000;
 
-// ── networks ─────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── networks
+// ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export type Net = { name: string; within: string[]; remove: () => Promise<unknown> };
 
@@ -253,7 +261,8 @@ export async function goesWithoutTrace(cloud: Installation, own: Project, vpc: V
   );
 }
 
-// ── installations ────────────────────────────────────────────────────────────────────────────────────────────────
+// ── installations
+// ────────────────────────────────────────────────────────────────────────────────────────────────
 
 type Stage = { cloud: Installation; own: Project };
 
@@ -299,7 +308,10 @@ export function stageNetworks() {
   });
 }
 
-/** One whose VPCs are rules, and an address of this machine that can be inside of one; null: it has none. */
+/**
+ * One whose VPCs are rules, and an address of this machine that can be inside of one; null: it has
+ * none.
+ */
 export function stageRules() {
   const stage = stageOf(
     { HOWDAH_HOST: '0.0.0.0', HOWDAH_PUBLIC_HOST: '127.0.0.1', HOWDAH_TLS: 'off' },
@@ -315,7 +327,10 @@ export function stageRules() {
 
 type PrivateAddress = { address: string; remove: () => Promise<unknown> };
 
-/** An address of this machine that a VPC can have: one that root adds for the test, or one that is there. */
+/**
+ * An address of this machine that a VPC can have: one that root adds for the test, or one that is
+ * there.
+ */
 async function privateAddress(): Promise<PrivateAddress | null> {
   if (root && ability.method === 'bridge') {
     const address = `10.${100 + Math.floor(Math.random() * 100)}.${Math.floor(Math.random() * 256)}.9`;

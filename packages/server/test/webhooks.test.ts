@@ -1,4 +1,7 @@
-/** Webhooks: signed as in Standard Webhooks, tried again over everything that dies, and never sent to where they must not go. */
+/**
+ * Webhooks: signed as in Standard Webhooks, tried again over everything that dies, and never sent
+ * to where they must not go.
+ */
 import { createHmac } from 'node:crypto';
 import { followEvents } from '@howdah/client';
 import { sql } from 'kysely';

@@ -343,7 +343,10 @@ type Offer = Pick<Schemas['Extension'], 'name' | 'kind' | 'allowed' | 'reason' |
   state?: Schemas['ServiceExtension']['state'];
 };
 
-/** Extensions that a service has or can have. `major`: of its PostgreSQL; null: the service itself says it. */
+/**
+ * Extensions that a service has or can have. `major`: of its PostgreSQL; null: the service itself
+ * says it.
+ */
 export type Offers = { major: number | null; extensions: readonly Offer[] };
 
 /** The add-ons whose extensions are asked for. */

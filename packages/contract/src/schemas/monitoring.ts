@@ -67,9 +67,9 @@ export type SeriesName = (typeof SERIES_NAMES)[number];
 /**
  * The series of Tiger Cloud that there is a measure for, by the names that its clients ask for. A
  * total is that of the size that the service has now: of memory the limit, which the shared size
- * has not, and of CPU the guarantee.
- * Source: the descriptions of MetricsSeriesRequest in openapi.yaml of github.com/timescale/tiger-cli.
- * Its names for disk operations, queries and jobs are missing: these are not sampled.
+ * has not, and of CPU the guarantee. Source: the descriptions of MetricsSeriesRequest in
+ * openapi.yaml of github.com/timescale/tiger-cli. Its names for disk operations, queries and jobs
+ * are missing: these are not sampled.
  */
 export const TIGER_SERIES = {
   timescale_cloud_system_cpu_usage_millicores: 'cpu_millis',

@@ -1,6 +1,8 @@
 /** How much may be done under a name within a time: a token bucket for each name, in memory. */
 
-/** Names that have used part of their allowance; beyond this, those that have it back are forgotten. */
+/**
+ * Names that have used part of their allowance; beyond this, those that have it back are forgotten.
+ */
 const SWEEP_AT = 10_000;
 
 export type Allowance = {

@@ -1,4 +1,7 @@
-/** The HTTP server: Fastify with our errors, limits and routes. It calls services, never the inside of an engine. */
+/**
+ * The HTTP server: Fastify with our errors, limits and routes. It calls services, never the inside
+ * of an engine.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { randomUUID } from 'node:crypto';
 import {
@@ -53,7 +56,10 @@ import { webhookRoutes } from './routes/webhooks.ts';
 import { createAllowance } from './allowance.ts';
 import type { KeyRow } from '../store/keys.ts';
 
-/** Node's own defaults let a slow client hold a connection for five minutes (docs/reliability.md, trap 9). */
+/**
+ * Node's own defaults let a slow client hold a connection for five minutes (docs/reliability.md,
+ * trap 9).
+ */
 const LIMITS = {
   bodyLimit: 64 * 1024,
   headersMs: 10_000,
@@ -61,7 +67,10 @@ const LIMITS = {
   keepAliveMs: 65_000,
 } as const;
 
-/** @param extend is called before the routes are declared: the OpenAPI generator has to see each of them */
+/**
+ * @param extend is called before the routes are declared: the OpenAPI generator has to see each of
+ *   them
+ */
 export async function createApp(
   context: ApiContext,
   log: FastifyBaseLogger,
@@ -83,11 +92,13 @@ export async function createApp(
     clientErrorHandler: answerBrokenRequest,
   }).withTypeProvider<TypeBoxTypeProvider>();
 
-  // Node answers an unknown header Expect by itself, without a body; RFC 9110, 10.1.1 lets us ignore it.
+  // Node answers an unknown header Expect by itself, without a body; RFC 9110, 10.1.1 lets us
+  // ignore it.
   app.server.on('checkExpectation', (request, response) =>
     app.server.emit('request', request, response),
   );
-  // Debian's Node.js has the HTTP parser of the system, which knows QUERY, and names no method then.
+  // Debian's Node.js has the HTTP parser of the system, which knows QUERY, and names no method
+  // then.
   app.server.prependListener('request', (request) => (request.method ??= 'QUERY'));
   app.server.on('connect', (_request, socket) => refuseTunnel(socket));
   app.setErrorHandler((error, request, reply) => {
@@ -212,8 +223,9 @@ const STOP_GRACE_MS = 5000;
 const IDLE_POLL_MS = 50;
 
 /**
- * Node closes only the connections that are idle when a stop begins. It would wait for one that becomes
- * idle later as long as it is kept alive, and without end for one on which nothing was ever sent.
+ * Node closes only the connections that are idle when a stop begins. It would wait for one that
+ * becomes idle later as long as it is kept alive, and without end for one on which nothing was ever
+ * sent.
  */
 function endConnections(app: App): void {
   app.addHook('preClose', async () => {
@@ -232,7 +244,9 @@ async function endUntilClosed(server: App['server']): Promise<void> {
   }
 }
 
-/** Bodies are JSON; clients also send a Content-Type of any kind with no body at all (`curl -d ''`). */
+/**
+ * Bodies are JSON; clients also send a Content-Type of any kind with no body at all (`curl -d ''`).
+ */
 function acceptJson(app: App): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, sent, done) => {
@@ -260,7 +274,8 @@ function acceptJson(app: App): void {
   });
 }
 
-// How many changes a project may make: each one is a row in the audit log, an operation and events that are kept for long.
+// How many changes a project may make: each one is a row in the audit log, an operation and events
+// that are kept for long.
 
 const DAY_MS = 86_400_000;
 
@@ -295,8 +310,9 @@ function limitChanges(
   };
 }
 
-// Validators and serializers that are made when a call first needs them. There are some hundreds, of which most installations need a few
-// for days: to make all of them was half of a start of the control plane (bench/up.ts).
+// Validators and serializers that are made when a call first needs them. There are some hundreds,
+// of which most installations need a few for days: to make all of them was half of a start of the
+// control plane (bench/up.ts).
 
 export function compileOnFirstUse(app: App): void {
   const named = Object.fromEntries(NAMED_SCHEMAS.map((schema) => [schema.$id, schema]));
@@ -328,7 +344,10 @@ export function compileOnFirstUse(app: App): void {
 
 // How many connections one address may hold: slow clients cannot take what others need.
 
-/** Refuses further connections of an address that has as many as it may. A trusted proxy's are many people's and not counted. */
+/**
+ * Refuses further connections of an address that has as many as it may. A trusted proxy's are many
+ * people's and not counted.
+ */
 function limitConnections(
   server: Server,
   { connectionsPerAddress, trustedProxies, certificate }: HttpSettings,
@@ -354,12 +373,15 @@ function limitConnections(
   });
 }
 
-/** Requests that one connection may have sent without having read an answer: clients send one, some a few. */
+/**
+ * Requests that one connection may have sent without having read an answer: clients send one, some
+ * a few.
+ */
 const MOST_PIPELINED = 16;
 
 /**
- * Executor requests on, and ends a connection that sends without end and reads nothing: each request takes memory until its answer has gone, and
- * twelve such connections took 300 MB.
+ * Executor requests on, and ends a connection that sends without end and reads nothing: each
+ * request takes memory until its answer has gone, and twelve such connections took 300 MB.
  */
 function limitPipelining(handle: RequestListener): RequestListener {
   const underWay = new WeakMap<Socket, number>();

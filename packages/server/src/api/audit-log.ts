@@ -17,7 +17,10 @@ import type { Store } from '../store/database.ts';
 import type { KeyRow } from '../store/keys.ts';
 import type { App } from './context.ts';
 
-/** New entries of refused calls are written together this often, and how often they have been repeated. */
+/**
+ * New entries of refused calls are written together this often, and how often they have been
+ * repeated.
+ */
 const FLUSH_AFTER_MS = 100;
 const COUNTS_AFTER_MS = 5000;
 
@@ -151,14 +154,18 @@ function codeOf(payload: unknown): ErrorCode {
   return ERROR_CODES.find((known) => known === code) ?? 'INTERNAL';
 }
 
-// Entries of the audit log that stand for more than one call. Calls that changed nothing are counted: one entry for each key, operation, answer and
-// service that it reads, and ten minutes, whatever ids the calls name. A key cannot make the audit log grow by being refused.
+// Entries of the audit log that stand for more than one call. Calls that changed nothing are
+// counted: one entry for each key, operation, answer and service that it reads, and ten minutes,
+// whatever ids the calls name. A key cannot make the audit log grow by being refused.
 
 type CountedEntry = { facts: AuditFacts; count: number; lastAt: Date; written: boolean };
 
 /** For how long calls are counted in the same entry. */
 const WINDOW_MS = 600_000;
-/** Entries of one window: of callers without a valid key, who choose what they say their key and project are, and of all. */
+/**
+ * Entries of one window: of callers without a valid key, who choose what they say their key and
+ * project are, and of all.
+ */
 const MOST_UNAUTHENTICATED = 100;
 const MOST_ENTRIES = 20_000;
 
@@ -192,7 +199,10 @@ export function createAuditCounts(now: () => number = Date.now) {
   };
 
   return {
-    /** Counts a call. @param known whether its key is valid. @returns false where there are too many entries already */
+    /**
+     * Counts a call. @param known whether its key is valid. @returns false where there are too many
+     * entries already
+     */
     count: (facts: AuditFacts, known: boolean): boolean => {
       if (Math.abs(now() - beganMs) >= WINDOW_MS) {
         open = new Map();
@@ -227,7 +237,10 @@ export function createAuditCounts(now: () => number = Date.now) {
   };
 }
 
-/** Calls with the same name are counted together. Ids that a refused call names are not part of it: they may be made up. */
+/**
+ * Calls with the same name are counted together. Ids that a refused call names are not part of it:
+ * they may be made up.
+ */
 function nameOf({ project_id, public_key, call, status, code, service_id }: AuditFacts): string {
   return JSON.stringify([
     project_id,

@@ -1,4 +1,7 @@
-/** Who calls, and whether they may: key, then project, then resource. The body is not read before that. */
+/**
+ * Who calls, and whether they may: key, then project, then resource. The body is not read before
+ * that.
+ */
 import {
   ApiError,
   denial,
@@ -100,7 +103,8 @@ async function checkRequest(
 ): Promise<void> {
   const { config } = request.routeOptions;
   const path = parametersOf(request.params);
-  // Read beside the key, since each is a round trip; no answer depends on them before the key is checked.
+  // Read beside the key, since each is a round trip; no answer depends on them before the key is
+  // checked.
   const service = readIfId(guard, path.service_id);
   const set = readIfId(guard, path.replica_set_id);
   const { key, secret } = await identify(guard, request);
@@ -165,7 +169,8 @@ async function authenticate(
     );
   }
   const row = await readKey(presented.publicKey);
-  // A key that does not exist is compared too, so that the time of an answer does not show which keys exist.
+  // A key that does not exist is compared too, so that the time of an answer does not show which
+  // keys exist.
   const matches = isSecret(presented.secretKey, row?.secret_hash ?? NO_HASH);
   if (row !== null && matches && row.valid) return { key: row, secret: presented.secretKey };
   // Wrong keys are counted by address, but a valid key is accepted from any.
@@ -263,7 +268,10 @@ function isUseNews({ last_used: lastUsed }: KeyRow): boolean {
   return lastUsed === null || Date.now() - lastUsed.getTime() > TOUCH_EVERY_MS;
 }
 
-/** A route without a row in the table would be open to everybody: a unit test fails before this does. */
+/**
+ * A route without a row in the table would be open to everybody: a unit test fails before this
+ * does.
+ */
 function permissionOfRoute({ routeOptions: { schema, url } }: FastifyRequest): Permission {
   const permission = permissionOf(schema?.operationId);
   if (permission === null)

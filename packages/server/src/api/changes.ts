@@ -1,6 +1,7 @@
 /**
- * Changes as HTTP has them: who asks and how (`?dry_run`, `Idempotency-Key`), and their answers. Every route that changes something hands
- * `callerOf` to a service and its outcome to `answer`; what was kept of an outcome is answered by the same function.
+ * Changes as HTTP has them: who asks and how (`?dry_run`, `Idempotency-Key`), and their answers.
+ * Every route that changes something hands `callerOf` to a service and its outcome to `answer`;
+ * what was kept of an outcome is answered by the same function.
  */
 import { ApiError, type DryRunAnswer } from '@howdah/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -29,7 +30,10 @@ export type Change = {
   kept: KeptAnswer | null;
 };
 
-/** Looks at how a change is asked for, and whether it was answered before. @throws ApiError for what is asked wrongly */
+/**
+ * Looks at how a change is asked for, and whether it was answered before. @throws ApiError for what
+ * is asked wrongly
+ */
 export async function beginChange(
   store: Store,
   request: FastifyRequest,

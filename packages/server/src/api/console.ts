@@ -1,8 +1,9 @@
 /**
  * The web console: its files, and the sessions of its browsers.
  *
- * A session is a cookie that scripts cannot read and that other sites cannot send. It stands for a key, found again at every request, and
- * ends with it. It begins with a key, or with a one-time link, whose token stands behind the # of the address: no server, proxy or log sees it.
+ * A session is a cookie that scripts cannot read and that other sites cannot send. It stands for a
+ * key, found again at every request, and ends with it. It begins with a key, or with a one-time
+ * link, whose token stands behind the # of the address: no server, proxy or log sees it.
  */
 import { randomBytes } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
@@ -130,7 +131,10 @@ export type Sessions = ReturnType<typeof createSessions>;
 
 const hashOf = (token: string): string => sha256(token).toString('hex');
 
-/** Cookies know no ports: by its name, that of one installation is not taken for that of another on the same host. */
+/**
+ * Cookies know no ports: by its name, that of one installation is not taken for that of another on
+ * the same host.
+ */
 function cookieName({ headers }: FastifyRequest): string {
   return `howdah_${/:([0-9]{1,5})$/.exec(headers.host ?? '')?.[1] ?? 'session'}`;
 }
@@ -142,7 +146,8 @@ function tokenOf(request: FastifyRequest): string | null {
 }
 
 function cookie(request: FastifyRequest, token: string, maxAgeSeconds: number): string {
-  // Behind a proxy that ends TLS the browser says so in Origin, and the cookie never goes over plain HTTP again.
+  // Behind a proxy that ends TLS the browser says so in Origin, and the cookie never goes over
+  // plain HTTP again.
   const secure = request.headers.origin?.startsWith('https:') === true ? '; Secure' : '';
   return `${cookieName(request)}=${token}; Path=/; Max-Age=${maxAgeSeconds}; HttpOnly; SameSite=Strict${secure}`;
 }
@@ -205,7 +210,8 @@ export function consoleSessions(api: App, sessions: Sessions): void {
   );
 }
 
-// ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── files
+// ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Where the console has pages: each is the same document, which shows what its address says. */
 const PAGES = [
@@ -254,7 +260,9 @@ const policy = (nonce: string): string =>
     "frame-ancestors 'none'",
   ].join('; ');
 
-/** Sends the console's document. Its scripts show the page of the address, or that there is none. */
+/**
+ * Sends the console's document. Its scripts show the page of the address, or that there is none.
+ */
 export async function sendPage(
   reply: FastifyReply,
   status: 200 | 404 = 200,
@@ -316,7 +324,10 @@ export function consolePages(app: App): void {
   );
 }
 
-/** The files of the console by name: read, packed and kept when they are first asked for. Only what is listed is ever opened. */
+/**
+ * The files of the console by name: read, packed and kept when they are first asked for. Only what
+ * is listed is ever opened.
+ */
 function createAssets() {
   const directory = join(CONSOLE_DIRECTORY, 'assets');
   const kept = new Map<string, Promise<{ plain: Buffer; packed: Buffer }>>();

@@ -1,4 +1,7 @@
-/** Every error as the API answers it: one translation, for what our code throws, what Fastify refuses and what the database says. */
+/**
+ * Every error as the API answers it: one translation, for what our code throws, what Fastify
+ * refuses and what the database says.
+ */
 import { isIPv6 } from 'node:net';
 import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
@@ -135,8 +138,9 @@ const BROKEN_CONNECTION =
   /Connection terminated|connection error and is not queryable|Client was closed|timeout exceeded when trying to connect/;
 
 /**
- * SQLSTATE classes 08 and 57P0x, a statement or transaction that took too long (57014, 25P03), no connection left (53300), what the operating
- * system says of a socket that nobody answers, and what the driver says.
+ * SQLSTATE classes 08 and 57P0x, a statement or transaction that took too long (57014, 25P03), no
+ * connection left (53300), what the operating system says of a socket that nobody answers, and what
+ * the driver says.
  */
 function isConnectionLoss(error: Error): boolean {
   const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
@@ -280,7 +284,9 @@ export const HEADER_BYTES = 8 * 1024;
 type ConnectionError = Error & { code?: string; rawPacket?: unknown };
 type Refusal = { status: string; code: ErrorCode; message: string; headers?: string };
 
-/** Answers a request that is not HTTP, too slow, too large in its headers, or has an unknown method. */
+/**
+ * Answers a request that is not HTTP, too slow, too large in its headers, or has an unknown method.
+ */
 export function answerBrokenRequest(error: ConnectionError, socket: Duplex): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();

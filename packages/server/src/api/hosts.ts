@@ -1,6 +1,7 @@
 /**
- * By which names the API is reached. A page of somebody else can resolve its own name to this address (DNS rebinding) and then read
- * what needs no key: it sends its name in the header Host. A call with a key is not such a page's, which knows none.
+ * By which names the API is reached. A page of somebody else can resolve its own name to this
+ * address (DNS rebinding) and then read what needs no key: it sends its name in the header Host. A
+ * call with a key is not such a page's, which knows none.
  */
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
@@ -10,7 +11,9 @@ import type { FastifyRequest } from 'fastify';
 /** Probes come by names of their own, and learn nothing but whether we live. */
 const ANY_NAME: readonly string[] = ['/healthz', '/readyz'];
 
-/** @param names of the installation; `*.` at the begin stands for any one label, as in certificates */
+/**
+ * @param names of the installation; `*.` at the begin stands for any one label, as in certificates
+ */
 export function createHostCheck(
   names: readonly string[],
 ): (request: FastifyRequest) => Promise<void> {

@@ -1,4 +1,7 @@
-/** The OpenAPI document, made from the routes. Generated and committed; the server serves the committed file. */
+/**
+ * The OpenAPI document, made from the routes. Generated and committed; the server serves the
+ * committed file.
+ */
 import {
   BASE_PATH,
   documented,
@@ -19,7 +22,8 @@ import type { ApiContext } from './context.ts';
 import { hasBody, takesName } from './parameters.ts';
 
 /**
- * @param dryRuns false: without the answers to dry runs, which no typed client sees: it makes the calls that it is asked to
+ * @param dryRuns false: without the answers to dry runs, which no typed client sees: it makes the
+ *   calls that it is asked to
  */
 export async function createOpenApiDocument({ dryRuns = true } = {}): Promise<object> {
   const app = await createApp(withoutBackend, pino({ enabled: false }), async (instance) => {

@@ -1,4 +1,7 @@
-/** Lists: a page where a limit is asked for, else everything; what does not fit into one page is streamed. */
+/**
+ * Lists: a page where a limit is asked for, else everything; what does not fit into one page is
+ * streamed.
+ */
 import { ApiError, documented } from '@howdah/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Readable } from 'node:stream';
@@ -29,7 +32,10 @@ export const paging = (cursors: keyof typeof CURSORS) => ({
 });
 type PagingQuery = { limit?: string; cursor?: string };
 
-/** json: finished documents, separated by commas. next: where the page after this one begins; null: this is the last. */
+/**
+ * json: finished documents, separated by commas. next: where the page after this one begins; null:
+ * this is the last.
+ */
 export type Page = { json: string; next: string | null };
 
 /** Rows read at a time for a list without a limit. Lists up to here are answered in one piece. */
@@ -53,7 +59,8 @@ export function pageOf<Row>(
 /**
  * Answers a list.
  *
- * @param read reads the page of at most `limit` documents that begins after a cursor; null: the first
+ * @param read reads the page of at most `limit` documents that begins after a cursor; null: the
+ *   first
  */
 export async function sendList(
   request: FastifyRequest<{ Querystring: PagingQuery }>,

@@ -1,4 +1,6 @@
-/** Query parameters. A misspelled one is refused: `?Dry_run=true` would make the change otherwise. */
+/**
+ * Query parameters. A misspelled one is refused: `?Dry_run=true` would make the change otherwise.
+ */
 import {
   ApiError,
   inQuotes,
@@ -57,7 +59,9 @@ function propertiesOf(schema: unknown): string[] {
     : [];
 }
 
-/** The number of a member, or of a node of a read replica set; null: the primary, or the first node. */
+/**
+ * The number of a member, or of a node of a read replica set; null: the primary, or the first node.
+ */
 export function nodeParameter(
   node: string | undefined,
   { parent_id: parent }: ServiceDoc,

@@ -24,7 +24,8 @@ export type Adoptable = {
 /** The adoption of data that the metadata database does not know. */
 export interface Adoption {
   /**
-   * The data of a service in a directory of this machine. It may be hostile, and nothing is changed.
+   * The data of a service in a directory of this machine. It may be hostile, and nothing is
+   * changed.
    *
    * @returns null: it is not a directory of services of this region
    * @throws NotAdoptable

@@ -7,8 +7,8 @@ export type DiskUsage = {
 };
 
 /**
- * Whether the disk is full. Services that take more than an equal share may not grow then; `scarce`:
- * so little is left that no service may.
+ * Whether the disk is full. Services that take more than an equal share may not grow then;
+ * `scarce`: so little is left that no service may.
  */
 export type DiskPressure = 'none' | 'full' | 'scarce';
 

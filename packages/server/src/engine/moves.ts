@@ -45,7 +45,9 @@ export type MoveTarget = {
   modules: readonly string[];
   /** Other extensions of its images, by major version, as its operator has named them. */
   extensions: Readonly<Record<number, readonly string[]>>;
-  /** Those that the image of the copy has indeed; null: there is no copy that could be asked yet. */
+  /**
+   * Those that the image of the copy has indeed; null: there is no copy that could be asked yet.
+   */
   versions: readonly ExtensionVersion[] | null;
   /** The names of roles that it makes, or that its operator needs. */
   ownRoles: readonly string[];

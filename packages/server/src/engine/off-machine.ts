@@ -55,9 +55,9 @@ export type ForeignBackup = {
 export type WantedBackup = 'due' | 'full' | 'incr';
 
 /**
- * Backs a service up, beside {@link OffMachineBackups.ship}: its newest snapshot in each repository,
- * or in the way of its region. An interrupted backup leaves a repository as it was, but for files
- * that the next one uses.
+ * Backs a service up, beside {@link OffMachineBackups.ship}: its newest snapshot in each
+ * repository, or in the way of its region. An interrupted backup leaves a repository as it was, but
+ * for files that the next one uses.
  *
  * @throws the problem of a repository; what `signal` was aborted with
  */

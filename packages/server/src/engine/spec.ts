@@ -72,7 +72,10 @@ type SpecMove =
 /** An extension that the database must have, or must not have any more. */
 export type ExtensionChange = { readonly name: string; readonly wanted: 'created' | 'dropped' };
 
-/** A read replica set: the service whose primary its nodes follow, their number, what reads it is for. */
+/**
+ * A read replica set: the service whose primary its nodes follow, their number, what reads it is
+ * for.
+ */
 export type ReplicaSet = { parent: string; nodes: number; purpose: SetPurpose };
 
 /** A service in a VPC: its listeners are there, each on the port that it has anyway. */

@@ -1,4 +1,6 @@
-/** Upgrades of services to another major version of PostgreSQL, as far as they concern an engine. */
+/**
+ * Upgrades of services to another major version of PostgreSQL, as far as they concern an engine.
+ */
 import type { Addon } from '@howdah/contract';
 import type { RunStep } from './run-step.ts';
 import type { ServiceSpec } from './spec.ts';

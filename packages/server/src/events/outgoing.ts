@@ -198,8 +198,8 @@ export function blockListOf(networks: readonly string[]): BlockList {
 }
 
 /**
- * Whether a webhook or an exporter may send to an address. An IPv4 address inside an IPv6 one counts
- * as the IPv4 address.
+ * Whether a webhook or an exporter may send to an address. An IPv4 address inside an IPv6 one
+ * counts as the IPv4 address.
  *
  * @param allowed networks that may be reached although they are private
  */

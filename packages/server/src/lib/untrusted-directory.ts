@@ -8,15 +8,15 @@
  * link to a file of root's, a FIFO, a directory, a second name (hard link) of another user's file.
  * It may replace a directory by a link while the control plane, as root, works in it.
  *
- * - A directory is opened first, and its real path is compared with the requested one. All work is done
- *   through the open descriptor (`/proc/self/fd/N/name`, since Node has no openat): later changes of the
- *   path do not redirect it.
- * - A link is followed only if it is in a directory that only root can write, for example an operator's
- *   link `archive` to another disk. No other link is followed, at no place of a path.
- * - Files are opened with O_NOFOLLOW and O_NONBLOCK and examined after that: only regular files with one
- *   name, which belong to the owner of their directory, are read, copied or changed. New files are made
- *   with O_EXCL under a temporary name, are given to their owner through the descriptor, and are
- *   renamed. No owner or mode is ever changed by path.
+ * - A directory is opened first, and its real path is compared with the requested one. All work is
+ *   done through the open descriptor (`/proc/self/fd/N/name`, since Node has no openat): later
+ *   changes of the path do not redirect it.
+ * - A link is followed only if it is in a directory that only root can write, for example an
+ *   operator's link `archive` to another disk. No other link is followed, at no place of a path.
+ * - Files are opened with O_NOFOLLOW and O_NONBLOCK and examined after that: only regular files
+ *   with one name, which belong to the owner of their directory, are read, copied or changed. New
+ *   files are made with O_EXCL under a temporary name, are given to their owner through the
+ *   descriptor, and are renamed. No owner or mode is ever changed by path.
  * - Contents are input: readers take a size limit.
  *
  * Directories that only root can write need none of this: `services/ID` itself, `config`,

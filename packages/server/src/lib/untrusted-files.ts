@@ -26,7 +26,8 @@ const SPARSE_MAX_BYTES = 64 * 1024 ** 2;
 /** For text that is small when PostgreSQL or a daemon of ours wrote it. */
 const TEXT_MAX_BYTES = 1024 ** 2;
 
-// ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── reading
+// ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Opens a regular file for reading. */
 export async function openFile(path: string): Promise<FileHandle> {
@@ -183,7 +184,8 @@ export async function listEntries(path: string): Promise<string[]> {
   }
 }
 
-// ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── writing
+// ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
  * Writes a file completely or not at all, and flushes it. An entry of its name is replaced, not

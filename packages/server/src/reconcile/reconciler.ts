@@ -1,7 +1,8 @@
 /**
  * Reconciles the services of a region with their desired state: when woken, when something watched
  * changed, and by a timer. A reconciler takes the lease of a service, lets the engine converge step
- * by step, and records what was seen. Each part can be interrupted and repeated. A delete is the only undo.
+ * by step, and records what was seen. Each part can be interrupted and repeated. A delete is the
+ * only undo.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';

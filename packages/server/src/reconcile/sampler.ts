@@ -19,7 +19,10 @@ import { changeService, lockService } from '../store/services.ts';
 import type { Log } from '../lib/log.ts';
 import type { Rounds } from '../lib/rounds.ts';
 
-/** Services whose backups are kept at the same time: a snapshot may be a long copy, and the others do not wait for it. */
+/**
+ * Services whose backups are kept at the same time: a snapshot may be a long copy, and the others
+ * do not wait for it.
+ */
 const KEPT_AT_A_TIME = 2;
 
 type Sampler = {
@@ -56,7 +59,8 @@ export function createSampler(
     },
     close: async (): Promise<void> => {
       isClosing = true;
-      // A snapshot that is under way is not waited for: the next start removes it and takes another.
+      // A snapshot that is under way is not waited for: the next start removes it and takes
+      // another.
       await snapshots.close(0);
       await samples.close();
     },
@@ -121,7 +125,9 @@ async function sample({ region, log, transactions }: Sampler, id: string): Promi
   }
 }
 
-/** The figures of a service are those of its primary, of a read replica set the sum over its nodes. */
+/**
+ * The figures of a service are those of its primary, of a read replica set the sum over its nodes.
+ */
 async function show(store: Store, samples: readonly Taken[]): Promise<void> {
   await store.db.transaction().execute(async (tx) => {
     const locked = samples[0] === undefined ? null : await lockService(tx, samples[0].serviceId);

@@ -46,7 +46,10 @@ type Guard = {
   readonly unrecorded: Map<string, { service: string; call: RemovalCall; removal: Removal }>;
   /** WAL that was removed as a last resort, by service. */
   readonly lastResorts: Map<string, Removal & { sinceMs: number }>;
-  /** The last change of the reserve, until it is reported: on a full disk the metadata database may refuse it. */
+  /**
+   * The last change of the reserve, until it is reported: on a full disk the metadata database may
+   * refuse it.
+   */
   unreported: { state: 'held' | 'released'; bytes: number } | null;
 };
 

@@ -30,7 +30,9 @@ const OLDEST: readonly (readonly [major: number, version: string])[] = [
   [16, '2.48'],
 ];
 
-/** The last one with `repo-put`, by which our objects are written: its source removed the command. */
+/**
+ * The last one with `repo-put`, by which our objects are written: its source removed the command.
+ */
 const NEWEST = '2.59';
 
 const NEEDED = `pgBackRest and, as root, the system user ${BACKUP_USER}`;

@@ -37,8 +37,8 @@ export type KnownService = Readonly<{
 /**
  * Removes the backups of services that were removed from the machine, and those that the
  * installation has not known, for the retention of the service, or else of the repository. Data
- * that a service had before an upgrade is unknown too, but the last backups of a service that exists
- * stay. The time of the removal, or of the first call that misses a stanza, is noted in the
+ * that a service had before an upgrade is unknown too, but the last backups of a service that
+ * exists stay. The time of the removal, or of the first call that misses a stanza, is noted in the
  * repository: so a recovery from an older state of the metadata loses no backups at once.
  *
  * @param find those of some services that the installation knows, by their ids

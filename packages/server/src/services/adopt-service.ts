@@ -58,7 +58,8 @@ export async function adoptService(
   const storageGb = storageFor(size, found);
   return makeChange(store, caller, async (tx) => {
     await refuseWithoutAnswer(region);
-    // The second of two calls for a directory finds the service. Services are locked before regions.
+    // The second of two calls for a directory finds the service. Services are locked before
+    // regions.
     await lockAdoptions(tx);
     const known = await findKnown(tx, caller, id);
     if (known !== null) return answerOf(known.service, known.operationId, found, name);

@@ -34,8 +34,8 @@ const MOST_SLOTS = 100;
 const READ_WITHIN_MS = 2000;
 
 /**
- * The replication slots that users of a service have made; none, if it does not answer now. A tenant
- * whose settings have the statement refused must not keep the operation from its service.
+ * The replication slots that users of a service have made; none, if it does not answer now. A
+ * tenant whose settings have the statement refused must not keep the operation from its service.
  */
 async function readSlots({ engine }: Region, id: string): Promise<SlotOfUsers[]> {
   const statement = {

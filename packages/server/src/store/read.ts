@@ -1,14 +1,14 @@
 /**
- * Reads that many requests make at the same time: the ids asked for in one turn of the event loop go to
- * the database as one prepared statement. Never stale, since nothing is cached, and 3.7 times the rate of
- * one statement for each request (docs/performance.md, section 5).
+ * Reads that many requests make at the same time: the ids asked for in one turn of the event loop
+ * go to the database as one prepared statement. Never stale, since nothing is cached, and 3.7 times
+ * the rate of one statement for each request (docs/performance.md, section 5).
  */
 import DataLoader from 'dataloader';
 import type { Pool, QueryResultRow } from 'pg';
 
 /**
- * Batches that are under way at the same time. More would be smaller and compete for the cores: with 8, p99 is twice
- * as long; with 1, the rate is lower.
+ * Batches that are under way at the same time. More would be smaller and compete for the cores:
+ * with 8, p99 is twice as long; with 1, the rate is lower.
  */
 const BATCHES = 2;
 

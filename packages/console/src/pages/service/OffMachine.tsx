@@ -158,7 +158,9 @@ export function PointsInTime({ service, backups }: Shown) {
 
 type Window = { earliest: string | null; latest: string | null };
 
-/** From and up to when a service can be restored from a place, which keeps backups for some days. */
+/**
+ * From and up to when a service can be restored from a place, which keeps backups for some days.
+ */
 function Reach({ place, reached, kept }: { place: string; reached: Window; kept: number }) {
   const { earliest, latest } = reached;
   return (

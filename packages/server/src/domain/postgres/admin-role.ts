@@ -6,8 +6,8 @@ import { ADMIN_ROLE } from '@howdah/contract';
  * roles, monitor the server, ask for checkpoints, replicate logically. (A connection for that takes
  * the commands of physical replication too: all that they reach is its own server's. pg_hba.conf
  * refuses the connections that are for nothing else.) What it may not, because it is no superuser
- * and belongs to none of the roles for it: read or write the server's files, run programs, add untrusted
- * languages, change our settings or our role.
+ * and belongs to none of the roles for it: read or write the server's files, run programs, add
+ * untrusted languages, change our settings or our role.
  */
 export function adminRights(): string[] {
   const admin = ADMIN_ROLE;

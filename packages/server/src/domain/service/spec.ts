@@ -106,8 +106,8 @@ export function sizeColumns(size: Size): { cpu_millis: number | null; memory_gbs
 }
 
 /**
- * The columns that say where a service is and who may connect. Its sets have the same, each with its
- * own port.
+ * The columns that say where a service is and who may connect. Its sets have the same, each with
+ * its own port.
  */
 export function networkColumnsOf(row: ServiceRow): ServiceChange {
   const { vpc_id, vpc_address, allow_list_id, allowed_networks } = row;

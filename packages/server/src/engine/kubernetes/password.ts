@@ -1,6 +1,6 @@
 /**
- * Sets the password of tsdbadmin, by its Secret: CloudNativePG writes it into the database. Sessions
- * that began with the password of before are ended by the role of the control plane.
+ * Sets the password of tsdbadmin, by its Secret: CloudNativePG writes it into the database.
+ * Sessions that began with the password of before are ended by the role of the control plane.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ADMIN_ROLE } from '@howdah/contract';

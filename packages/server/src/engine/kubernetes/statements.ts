@@ -90,7 +90,9 @@ function createPlaces() {
 
 const PASSWORD = Type.Object({ data: Type.Object({ password: Type.String() }) });
 
-/** The server at the endpoint of a service, with the password of the role. @throws EngineUnavailable */
+/**
+ * The server at the endpoint of a service, with the password of the role. @throws EngineUnavailable
+ */
 export async function serverOf(
   region: Region,
   id: string,

@@ -1,7 +1,7 @@
 /**
  * Texts of the engine reach tenants, who must not learn paths of the machine. Errors of the
- * operating system and of PostgreSQL name them, so every text is cleaned where it leaves the engine:
- * paths become relative to the data directory.
+ * operating system and of PostgreSQL name them, so every text is cleaned where it leaves the
+ * engine: paths become relative to the data directory.
  */
 import { realpathSync } from 'node:fs';
 import type { Verification } from '@howdah/contract';

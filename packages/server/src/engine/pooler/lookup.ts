@@ -22,9 +22,9 @@ export const LOOKUP_BODY = `select r.rolname::text, r.rolpassword
 
 /**
  * The body of the function where PgBouncer asks in the database that the client named. Such a
- * version keeps a client waiting for two minutes where PostgreSQL refuses a connection since a limit
- * is reached. So a role without connections in the pool gets a verifier only while there is room
- * for one; a role that has some waits for one of them, as at any pool.
+ * version keeps a client waiting for two minutes where PostgreSQL refuses a connection since a
+ * limit is reached. So a role without connections in the pool gets a verifier only while there is
+ * room for one; a role that has some waits for one of them, as at any pool.
  */
 export const LOOKUP_BODY_IN_EACH_DATABASE = `with sessions as (
            select usename, datname, client_port from pg_catalog.pg_stat_activity
@@ -45,8 +45,8 @@ export const LOOKUP_BODY_IN_EACH_DATABASE = `with sessions as (
 
 /**
  * Statements of a superuser, once the role and the schema are there. They make a function that
- * gives the verifier of a role that may log in at this moment, to the pooler's role alone. PgBouncer
- * refuses clients that name a role of ours.
+ * gives the verifier of a role that may log in at this moment, to the pooler's role alone.
+ * PgBouncer refuses clients that name a role of ours.
  *
  * A role that PostgreSQL would refuse is refused here: PgBouncer would keep its clients waiting for
  * a connection for two minutes, or give them one that it still has.

@@ -480,7 +480,8 @@ const WITHIN_MS = 5000;
 
 /**
  * @param why an obstacle of the service
- * @returns it, or that the volume is full. Users can write to the log, so nothing else depends on it
+ * @returns it, or that the volume is full. Users can write to the log, so nothing else depends on
+ *   it
  */
 export async function explainCrash(
   kube: LogSource,

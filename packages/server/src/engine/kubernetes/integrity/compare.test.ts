@@ -1,4 +1,7 @@
-/** Each contradiction between a cluster and the metadata database, and none of a cluster as it must be. */
+/**
+ * Each contradiction between a cluster and the metadata database, and none of a cluster as it must
+ * be.
+ */
 import { expect, test } from 'vitest';
 import { KINDS } from '../api/kinds.ts';
 import { clusterState } from '../cluster/state.ts';

@@ -65,7 +65,9 @@ export async function readOutput(kube: LogSource, pod: Pod, asked: Asked): Promi
 const fewer = (lines: number, { bytes }: Extent): number =>
   Math.min(lines, Math.max(Math.floor(lines / 8), Math.floor(bytes / PIECE_BYTES)));
 
-/** A container that is the first of its pod has none before it, and one that waits has no output. */
+/**
+ * A container that is the first of its pod has none before it, and one that waits has no output.
+ */
 function noneIfAbsent(error: unknown): null {
   if (error instanceof KubeError && (error.status === BAD_REQUEST || error.status === NOT_FOUND))
     return null;

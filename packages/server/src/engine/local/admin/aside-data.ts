@@ -1,4 +1,6 @@
-/** Data that a recovery or an upgrade has set aside: it takes disk space, and may be the last copy. */
+/**
+ * Data that a recovery or an upgrade has set aside: it takes disk space, and may be the last copy.
+ */
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { noneOf } from '../../../lib/processes.ts';

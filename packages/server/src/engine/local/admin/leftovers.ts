@@ -71,7 +71,8 @@ function ofGone(
   };
 }
 
-// ── shared memory ────────────────────────────────────────────────────────────────────────────────────────────────
+// ── shared memory
+// ────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** As PostgreSQL and openMounts (sandbox.ts) name them: nothing in these names needs quotes. */
 const SEGMENT = /^PostgreSQL\.\d+$/;
@@ -171,7 +172,8 @@ const CONTROL_MAGIC = 0x9a503d32;
 const CONTROL_HEADER_BYTES = 16;
 const CONTROL_ITEM_BYTES = 40;
 
-// ── cgroups ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── cgroups
+// ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Cgroups without a process, of unknown installations. */
 export function strayGroups(
@@ -223,7 +225,8 @@ function linkOf(path: string): string[] {
   }
 }
 
-// ── store images ─────────────────────────────────────────────────────────────────────────────────────────────────
+// ── store images
+// ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 type LoopFile = { device: string; file: string };
 

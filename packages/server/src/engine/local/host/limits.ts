@@ -253,8 +253,9 @@ async function lookV2(group: string, disk: string | null): Promise<Limits> {
 }
 
 /**
- * The group that systemd delegated to this process. A group with processes cannot pass on controllers (cgroups(7), "no internal
- * processes"), so the process is in a subgroup of its unit where its groups can be limited (DelegateSubgroup=).
+ * The group that systemd delegated to this process. A group with processes cannot pass on
+ * controllers (cgroups(7), "no internal processes"), so the process is in a subgroup of its unit
+ * where its groups can be limited (DelegateSubgroup=).
  *
  * @param own the group of the process
  */

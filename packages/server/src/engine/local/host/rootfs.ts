@@ -21,9 +21,9 @@ export const EMPTY = ['/tmp', '/var/tmp'] as const;
 /** The part of the system that is always visible. */
 export const SYSTEM = ['/usr', '/etc'] as const;
 /**
- * Where /etc of the machine is. At its own place is a directory of links to its entries, and of files
- * on which the passwd and group of a service are mounted. On those of the machine they would not
- * stay: a program like useradd replaces them by a rename, which ends all mounts on them.
+ * Where /etc of the machine is. At its own place is a directory of links to its entries, and of
+ * files on which the passwd and group of a service are mounted. On those of the machine they would
+ * not stay: a program like useradd replaces them by a rename, which ends all mounts on them.
  */
 const SYSTEM_ETC = '/etc.system';
 export const ACCOUNT_FILES = ['passwd', 'group'] as const;

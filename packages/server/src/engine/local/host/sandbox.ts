@@ -1,9 +1,11 @@
 /**
- * The file system that a server of ours sees: a mount namespace of its own with the system read-only, a private /tmp and /dev/shm, and the
- * directories of its own service. Nothing else of the machine is in it, and all of it vanishes with the server
+ * The file system that a server of ours sees: a mount namespace of its own with the system
+ * read-only, a private /tmp and /dev/shm, and the directories of its own service. Nothing else of
+ * the machine is in it, and all of it vanishes with the server
  * (docs/decisions/0024-mount-namespaces.md).
  *
- * The new root is a directory of empty mount points, `rootfs`. It is assembled on /sys, where no data of ours is, and becomes the root.
+ * The new root is a directory of empty mount points, `rootfs`. It is assembled on /sys, where no
+ * data of ours is, and becomes the root.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
@@ -27,10 +29,14 @@ import { ensureDirectories } from './root-files.ts';
 import { run } from '../../../lib/run.ts';
 import { ACCOUNT_FILES, EMPTY, entry, makeRootfs, MIB, NEW_ROOT, SYSTEM, tmpfs } from './rootfs.ts';
 
-/** A PID namespace per server, the certain fence: when its first process is gone, so are all others. */
+/**
+ * A PID namespace per server, the certain fence: when its first process is gone, so are all others.
+ */
 export type Namespaces = 'as root' | 'as user' | 'none';
 
-/** Whether servers get a mount namespace; `system`: the entries of its fstab that all servers share. */
+/**
+ * Whether servers get a mount namespace; `system`: the entries of its fstab that all servers share.
+ */
 export type Sandbox =
   | { way: 'mounts'; rootfs: string; system: readonly string[]; root: Root; note: string }
   | { way: 'none'; note: string };
@@ -60,15 +66,16 @@ export type View = {
 export type Enclosure = { within: readonly string[]; mounts: string | null };
 
 /**
- * In a chroot whose root is no mount point there is nothing that could be made private or be left by pivot_root(2): the root becomes a
- * mount of its own, on /proc, which is one. Then the shell begins again in it.
+ * In a chroot whose root is no mount point there is nothing that could be made private or be left
+ * by pivot_root(2): the root becomes a mount of its own, on /proc, which is one. Then the shell
+ * begins again in it.
  */
 const ROOT_AS_MOUNT =
   'mount -n --make-private /proc && mount -n --rbind / /proc && mount -n --make-rprivate /proc && exec chroot /proc "$@"';
 
 /**
- * Mounts what file descriptor 3 lists, leaves the old root, and becomes the program. Arguments: its working directory, the command.
- * The first umask is for mount points.
+ * Mounts what file descriptor 3 lists, leaves the old root, and becomes the program. Arguments: its
+ * working directory, the command. The first umask is for mount points.
  *
  * @param left what is unmounted once the new root is in place
  */
@@ -80,9 +87,12 @@ export const UNSHARE_AS_ROOT = ['--pid', '--fork', '--kill-child=SIGKILL'] as co
 export const UNSHARE_AS_USER = ['--user', '--map-current-user', ...UNSHARE_AS_ROOT] as const;
 const UNSHARE_MOUNTS = ['--mount', '--ipc'] as const;
 
-// ── at the start of the control plane ────────────────────────────────────────────────────────────────────────────
+// ── at the start of the control plane
+// ────────────────────────────────────────────────────────────────────────────
 
-/** Makes the mount points, and finds out by trying whether servers can be put into mount namespaces. */
+/**
+ * Makes the mount points, and finds out by trying whether servers can be put into mount namespaces.
+ */
 export async function prepareSandbox(
   layout: Layout,
   namespaces: Namespaces,
@@ -150,7 +160,8 @@ async function tryOut({ within, mounts }: Enclosure, command: readonly string[])
   }
 }
 
-// ── at the start of a server ─────────────────────────────────────────────────────────────────────────────────────
+// ── at the start of a server
+// ─────────────────────────────────────────────────────────────────────────────────────
 
 /** The parts of a machine that this module needs. */
 export type Encloser = { layout: Layout; namespaces: Namespaces; sandbox: Sandbox };
@@ -182,7 +193,10 @@ export async function encloseServer(machine: Encloser, view: View): Promise<Encl
   return { within, mounts: fstab(mounts) };
 }
 
-/** Puts a program beside the servers into namespaces of its own: IPC and mounts, without /proc. It keeps its pid, by which it is found. */
+/**
+ * Puts a program beside the servers into namespaces of its own: IPC and mounts, without /proc. It
+ * keeps its pid, by which it is found.
+ */
 export async function encloseDaemon(
   machine: Encloser,
   cwd: string,
@@ -219,7 +233,10 @@ export async function openMounts(mounts: string): Promise<FileHandle> {
   }
 }
 
-/** The size of /dev/shm for parallel queries, whose memory the server's limit counts as well: half of it, the kernel's own default. */
+/**
+ * The size of /dev/shm for parallel queries, whose memory the server's limit counts as well: half
+ * of it, the kernel's own default.
+ */
 export function sharedMemoryBytes(size: Size): number {
   return (size === 'shared' ? 1 : size.memoryGbs) * 512 * MIB;
 }
@@ -251,7 +268,9 @@ async function findRoot(): Promise<Root> {
   return mounts.some((mount) => mount.split(' ')[4] === '/') ? 'mount' : 'directory';
 }
 
-/** The script in a shell. A user's capabilities, which are those of its own namespace, end with it. */
+/**
+ * The script in a shell. A user's capabilities, which are those of its own namespace, end with it.
+ */
 function script(namespaces: Namespaces, text: string, cwd: string): string[] {
   const shell = ['sh', '-c', text, 'howdah', cwd];
   return namespaces === 'as root'
@@ -314,7 +333,10 @@ async function installationOf(program: string): Promise<string[]> {
   return top === '/' || isBelow(top, SYSTEM) ? [] : [top];
 }
 
-/** The archive of a service where that is a link of the operator's, at the place that the link names. */
+/**
+ * The archive of a service where that is a link of the operator's, at the place that the link
+ * names.
+ */
 async function linkedArchive(service: string, options: string): Promise<Bind[]> {
   const link = join(service, 'archive');
   const isLink = (await lstat(link).catch(noneOf('ENOENT', 'ENOTDIR')))?.isSymbolicLink() === true;

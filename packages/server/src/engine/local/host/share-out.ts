@@ -102,8 +102,8 @@ export function judgeDisk(diskRate: number, { rate, writeMs }: DiskUse, wanted: 
   return wanted && isNear && writeMs < SHORT_WRITE_MS ? diskRate * 1.01 : diskRate;
 }
 /**
- * A rate that was seen is believed step by step: a disk may take zeros, or a burst, at a rate that it
- * has for nothing else.
+ * A rate that was seen is believed step by step: a disk may take zeros, or a burst, at a rate that
+ * it has for nothing else.
  */
 const MORE = 1.05;
 /** Slower disks than this are not foreseen: a limit that fell too low would stay there. */

@@ -72,7 +72,8 @@ async function namespaces(): Promise<string[]> {
   }
 }
 
-// ── what is there ────────────────────────────────────────────────────────────────────────────────────────────────
+// ── what is there
+// ────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** A network as it is. */
 export type NetworkSeen = {
@@ -155,7 +156,8 @@ function inside(name: string, command: readonly string[]): Promise<string> {
   return run('nsenter', [`--net=${namespacePath(name)}`, '--', ...command]);
 }
 
-// ── making ───────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── making
+// ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
  * Makes the desired networks of an installation, and removes its others.

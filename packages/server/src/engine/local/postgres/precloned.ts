@@ -19,8 +19,8 @@ const AFTER_MS = 1000;
 const ROOM_BYTES = 2e9;
 
 /**
- * A clone that nobody else has: its owner, and how to make it the data directory of an instance. False: it is
- * missing, clone the template.
+ * A clone that nobody else has: its owner, and how to make it the data directory of an instance.
+ * False: it is missing, clone the template.
  */
 export type Clone = { owner: Owner | null; moveTo: (data: string) => Promise<boolean> };
 
@@ -71,8 +71,9 @@ export function createPrecloned(machine: Machine) {
   return {
     fillSoon,
     /**
-     * Gives the clone of a template to `work`, and to nobody else; null: there is none. The next clone is
-     * due when `work` has ended: until then this one may still stand where the next one is made.
+     * Gives the clone of a template to `work`, and to nobody else; null: there is none. The next
+     * clone is due when `work` has ended: until then this one may still stand where the next one is
+     * made.
      */
     withClone: async <T>(
       template: Template,

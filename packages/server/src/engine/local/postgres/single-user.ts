@@ -36,7 +36,9 @@ export type SingleUser = Readonly<{
   deadlineMs: number;
 }>;
 
-/** Ends what a killed control plane may have left on the data. The caller knows that no server runs. */
+/**
+ * Ends what a killed control plane may have left on the data. The caller knows that no server runs.
+ */
 export async function clearForSingleUser(paths: InstancePaths): Promise<void> {
   if (!(await fence(paths))) throw new Error('PostgreSQL in single-user mode does not end');
   await removeEntry(join(paths.data, 'postmaster.pid'));

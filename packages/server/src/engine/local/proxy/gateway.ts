@@ -1,10 +1,10 @@
 /**
- * The gateway of a service with replicas: HAProxy, one for each service, on the service's port. It routes
- * to the primary. While there is none it tries again every few milliseconds, so that clients that connect
- * meanwhile wait and are not refused.
+ * The gateway of a service with replicas: HAProxy, one for each service, on the service's port. It
+ * routes to the primary. While there is none it tries again every few milliseconds, so that clients
+ * that connect meanwhile wait and are not refused.
  *
- * Its configuration never changes while it runs: its backend is configured over its admin socket. A new
- * gateway routes nowhere until then.
+ * Its configuration never changes while it runs: its backend is configured over its admin socket. A
+ * new gateway routes nowhere until then.
  */
 import { join, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -35,10 +35,16 @@ import type { GatewaySeen, ListenerSeen } from '../../postgres/decisions/decide-
 /** Where a gateway listens. */
 export type Listen = { address: string; port: number };
 
-/** Where the gateway routes to while the primary is moved: nothing listens there, and it tries again. */
+/**
+ * Where the gateway routes to while the primary is moved: nothing listens there, and it tries
+ * again.
+ */
 export const NOWHERE = 1;
 
-/** How long a client that connects waits between two attempts to reach the primary, and for how many of them. */
+/**
+ * How long a client that connects waits between two attempts to reach the primary, and for how many
+ * of them.
+ */
 const RETRY_MS = 10;
 const RETRIES = 3000;
 const START_DEADLINE_MS = 60_000;
@@ -69,8 +75,9 @@ export async function gatewayCapability(): Promise<TypeCapability> {
 
 /**
  * The configuration of a gateway. Its paths begin at the gateway's working directory, so that no
- * character in the path of the installation has a meaning in HAProxy's language. Sessions, TLS included, are passed through unchanged. The control
- * plane itself may be unable to reach it, or not be allowed: it uses a socket of its own, for drills.
+ * character in the path of the installation has a meaning in HAProxy's language. Sessions, TLS
+ * included, are passed through unchanged. The control plane itself may be unable to reach it, or
+ * not be allowed: it uses a socket of its own, for drills.
  */
 export function gatewayConfig(paths: DaemonPaths, listen: Listen): string {
   return `${HEAD}${frontend(paths, listen, 'members')}frontend control
@@ -85,10 +92,10 @@ backend members
 export type GatewayNode = { n: number; port: number; socketDirectory: string };
 
 /**
- * The configuration of the gateway of a read replica set. A new session goes to the node with the fewest,
- * of those that it is configured for; without any, sessions wait. The pooler connects by a Unix socket in
- * the gateway's own directory and is passed to those of the nodes, so that it is authenticated as by a
- * single server.
+ * The configuration of the gateway of a read replica set. A new session goes to the node with the
+ * fewest, of those that it is configured for; without any, sessions wait. The pooler connects by a
+ * Unix socket in the gateway's own directory and is passed to those of the nodes, so that it is
+ * authenticated as by a single server.
  */
 export function setGatewayConfig(
   paths: DaemonPaths,
@@ -197,7 +204,10 @@ async function currentNetworks(paths: DaemonPaths): Promise<string[]> {
     .flatMap((line) => /^0x\S+ (\S+)/.exec(line)?.[1] ?? []);
 }
 
-/** The sessions of clients that may no longer connect. A session that still waits for its server is found once it has one. */
+/**
+ * The sessions of clients that may no longer connect. A session that still waits for its server is
+ * found once it has one.
+ */
 async function disallowedSessions(
   paths: DaemonPaths,
   allowedNetworks: readonly string[] | null,
@@ -225,7 +235,10 @@ async function allowsExactly(
   );
 }
 
-/** Configures the allowed networks of a running gateway, and ends disallowed sessions; others stay. @returns how many */
+/**
+ * Configures the allowed networks of a running gateway, and ends disallowed sessions; others stay.
+ * @returns how many
+ */
 export async function applyAllowedNetworks(
   owner: Owner | null,
   paths: DaemonPaths,
@@ -300,7 +313,10 @@ export async function observeNodes(
     return { ...seen, serving: null };
   }
 }
-/** HAProxy's administrative states: in maintenance or draining, for any cause (src/include/haproxy/server-t.h). */
+/**
+ * HAProxy's administrative states: in maintenance or draining, for any cause
+ * (src/include/haproxy/server-t.h).
+ */
 const KEPT_OUT = 0x01 | 0x02 | 0x08 | 0x10 | 0x20;
 
 /** How many sessions are routed to a node of a set, including those that have just begun. */
@@ -311,7 +327,9 @@ export async function sessionsOf(paths: DaemonPaths, n: number): Promise<number>
     .reduce((sum, [, , , , current = '0']) => sum + Number(current), 0);
 }
 
-/** Has the gateway of a set serve from these of its nodes alone. Sessions that began before go on. */
+/**
+ * Has the gateway of a set serve from these of its nodes alone. Sessions that began before go on.
+ */
 export async function serveFrom(
   paths: DaemonPaths,
   nodes: readonly number[],
@@ -328,7 +346,9 @@ export async function serveFrom(
     throw new Error(`HAProxy does not serve from nodes ${serving.join(', ')}: ${answer}`);
 }
 
-/** Starts a prepared gateway, in place of one that hangs. It routes nowhere until it is configured. */
+/**
+ * Starts a prepared gateway, in place of one that hangs. It routes nowhere until it is configured.
+ */
 export async function openGateway(
   machine: Machine,
   owner: Owner | null,
@@ -359,9 +379,9 @@ export async function closeGateway(paths: DaemonPaths, watch: DaemonWatch): Prom
 }
 
 /**
- * Routes new sessions to a port of the loopback address. Older sessions end with their server, which has ended
- * before another takes over. HAProxy is not asked to end them: 3.0 leaves a session that was still looking for its server in a state
- * that has no end.
+ * Routes new sessions to a port of the loopback address. Older sessions end with their server,
+ * which has ended before another takes over. HAProxy is not asked to end them: 3.0 leaves a session
+ * that was still looking for its server in a state that has no end.
  */
 export async function routeTo(paths: DaemonPaths, port: number): Promise<void> {
   const answer = await command(paths, `set server members/primary addr 127.0.0.1 port ${port}`);

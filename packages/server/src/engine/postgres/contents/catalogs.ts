@@ -46,7 +46,8 @@ export async function readCatalogSizes(inDatabase: InDatabase): Promise<CatalogS
   for (const database of names) {
     const sizes = await inDatabase(database, (client) => readSizes(client, CATALOGS)).catch(
       (error: unknown) => {
-        // A database was dropped or closed meanwhile: then the sizes differ from those at another time.
+        // A database was dropped or closed meanwhile: then the sizes differ from those at another
+        // time.
         if (isWithoutDatabase(error)) return null;
         throw error;
       },

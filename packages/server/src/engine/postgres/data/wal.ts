@@ -126,7 +126,8 @@ export function walFileName(timeline: number, position: bigint): string {
   return `${hex(timeline)}${hex(position >> 32n)}${hex((position & 0xffffffffn) / SEGMENT_BYTES)}`;
 }
 
-// ── what a file holds ────────────────────────────────────────────────────────────────────────────────────────────
+// ── what a file holds
+// ────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
  * In the header of a page: what it is, and how much of a record of the page before it comes first.

@@ -48,7 +48,9 @@ export type InstanceSeen = {
 
 /** Where a gateway listens, as observed. */
 export type ListenerSeen = {
-  /** Whether it is in the desired network and has the configuration for it; true once it is started. */
+  /**
+   * Whether it is in the desired network and has the configuration for it; true once it is started.
+   */
   placed: boolean;
   /** Whether it allows the desired networks, and has no disallowed session. */
   allowedNetworksCurrent: boolean;

@@ -52,8 +52,8 @@ const POLL_MS = 20;
  * Sets the password in a running server. Sessions that hold locks which are in the way are ended:
  * a holder of the former password could keep its owner from setting another one.
  *
- * Waits for the change as for any write: a failover does not lose it. If synchronous
- * replicas are missing it does not wait for long: no standby without it takes over until they are back.
+ * Waits for the change as for any write: a failover does not lose it. If synchronous replicas are
+ * missing it does not wait for long: no standby without it takes over until they are back.
  *
  * @param keepSessions whether sessions that are in no way stay
  * @returns the position in the WAL that a standby has to reach

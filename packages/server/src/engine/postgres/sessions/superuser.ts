@@ -154,5 +154,7 @@ async function connect(config: ClientConfig): Promise<Client> {
   }
   return client;
 }
-/** The message of pg's error for connectionTimeoutMillis, which says nothing of what was waited for. */
+/**
+ * The message of pg's error for connectionTimeoutMillis, which says nothing of what was waited for.
+ */
 const PG_CONNECT_TIMEOUT = 'timeout expired';
