@@ -107,7 +107,7 @@ export function serverSettings({
   };
 }
 
-/** What a server may have on its disk beside tables. @param storageGb its quota; null: none */
+/** Bounds of WAL and temporary files. @param storageGb quota of the service; null: none */
 function diskSettings(memoryMb: number, storageGb: number | null): Record<string, string> {
   const small = memoryMb <= 2 * MB_PER_GB;
   const quotaMb = storageGb === null ? Infinity : storageGb * 1000;
