@@ -3,9 +3,9 @@
  * https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
  * Nothing else of S3 is needed here: the plugin writes and reads the backups.
  */
-import { createHash, createHmac } from 'node:crypto';
 import { request } from 'node:https';
 import type { IncomingMessage } from 'node:http';
+import aws4 from 'aws4';
 import { EngineUnavailable } from '../../engine.ts';
 import { folderOf, type ObjectStore } from '../../object-store.ts';
 
@@ -129,13 +129,13 @@ async function ask(
 ): Promise<string> {
   const at = `the object store ${store.endpoint}`;
   if (!URL.canParse(store.endpoint)) throw new StoreError(`${at} has no valid address`);
-  const { host, headers, path } = signed(store, { method, key, query, now: new Date() });
+  const { headers, path } = signed(store, { method, key, query, now: new Date() });
   const answer = await new Promise<{ status: number; body: string }>((resolve, reject) => {
     // Not as a part of the URL, which would take the name of an object with `..` for another one.
     const sent = request(new URL(store.endpoint), {
       method,
       path,
-      headers: { host, ...headers },
+      headers,
       ...(store.caPem === null ? {} : { ca: store.caPem }),
       signal: AbortSignal.timeout(DEADLINE_MS),
     });
@@ -167,10 +167,6 @@ async function textOf(answer: IncomingMessage): Promise<string> {
   return Buffer.concat(chunks).toString('utf8');
 }
 
-const sha256 = (data: string): string => createHash('sha256').update(data).digest('hex');
-const hmac = (key: string | Buffer, data: string): Buffer =>
-  createHmac('sha256', key).update(data).digest();
-
 /** As AWS encodes: all but letters, digits and four signs. */
 const encoded = (part: string): string =>
   encodeURIComponent(part).replaceAll(
@@ -188,41 +184,15 @@ type Asked = Readonly<{
 /** The path and the headers of a request. The bucket is in the path, which all servers take. */
 export function signed(store: ObjectStore, { method, key, query, now }: Asked) {
   const { host } = new URL(store.endpoint);
-  const stamp = now.toISOString().replaceAll(/[:-]|\.\d{3}/g, '');
-  const scope = `${stamp.slice(0, 8)}/${store.region}/s3/aws4_request`;
-  const path = `/${[store.bucket, ...key.split('/')].map(encoded).join('/')}`;
-  const sorted = Object.entries(query)
+  const asked = Object.entries(query)
     .map(([name, value]) => `${encoded(name)}=${encoded(value)}`)
-    .toSorted()
     .join('&');
-  const content = sha256('');
-  const names = 'host;x-amz-content-sha256;x-amz-date';
-  const canonical = [
-    method,
-    path,
-    sorted,
-    `host:${host}`,
-    `x-amz-content-sha256:${content}`,
-    `x-amz-date:${stamp}`,
-    '',
-    names,
-    content,
-  ].join('\n');
-  const keyOf = [store.region, 's3', 'aws4_request'].reduce<Buffer>(
-    hmac,
-    hmac(`AWS4${store.key}`, stamp.slice(0, 8)),
+  const plain = `/${[store.bucket, ...key.split('/')].map(encoded).join('/')}`;
+  const path = asked === '' ? plain : `${plain}?${asked}`;
+  const date = { 'x-amz-date': now.toISOString().replaceAll(/[:-]|\.\d{3}/g, '') };
+  const { headers = {} } = aws4.sign(
+    { service: 's3', region: store.region, host, method, path, headers: { host, ...date } },
+    { accessKeyId: store.keyId, secretAccessKey: store.key },
   );
-  const toSign = ['AWS4-HMAC-SHA256', stamp, scope, sha256(canonical)].join('\n');
-  const signature = hmac(keyOf, toSign).toString('hex');
-  return {
-    host,
-    path: sorted === '' ? path : `${path}?${sorted}`,
-    headers: {
-      'x-amz-content-sha256': content,
-      'x-amz-date': stamp,
-      authorization:
-        `AWS4-HMAC-SHA256 Credential=${store.keyId}/${scope}, SignedHeaders=${names}, ` +
-        `Signature=${signature}`,
-    },
-  };
+  return { path, headers };
 }
