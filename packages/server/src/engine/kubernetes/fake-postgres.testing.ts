@@ -4,8 +4,11 @@ import { createServer, type Socket } from 'node:net';
 import { TLSSocket, createSecureContext } from 'node:tls';
 import type { ServerCertificate } from '../../lib/tls.ts';
 
-/** The answer to the startup message: a salt in base64, or an error. */
-export type LoginAnswer = { salt: string } | { sqlstate: string; message: string };
+/** The answer to the startup message: a salt in base64, an error, or any bytes before the end. */
+export type LoginAnswer =
+  | { salt: string }
+  | { sqlstate: string; message: string }
+  | { bytes: Buffer };
 
 export async function startFakePostgres(certificate: ServerCertificate, answer: () => LoginAnswer) {
   const context = createSecureContext({
@@ -22,6 +25,7 @@ export async function startFakePostgres(certificate: ServerCertificate, answer: 
       tls.on('error', () => undefined);
       tls.once('data', () => {
         const given = answer();
+        if ('bytes' in given) return void tls.end(given.bytes);
         if ('sqlstate' in given) {
           const fields = `SFATAL\0C${given.sqlstate}\0M${given.message}\0\0`;
           return void tls.end(message('E', Buffer.from(fields)));
@@ -50,8 +54,9 @@ export async function startFakePostgres(certificate: ServerCertificate, answer: 
   };
 }
 
-function message(type: string, body: Buffer): Buffer {
+/** @param bytes the length that it says, the right one by default */
+export function message(type: string, body: Buffer, bytes = 4 + body.length): Buffer {
   const length = Buffer.alloc(4);
-  length.writeInt32BE(4 + body.length);
+  length.writeInt32BE(bytes);
   return Buffer.concat([Buffer.from(type), length, body]);
 }

@@ -9,6 +9,7 @@ import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract';
 import { randomBytes } from 'node:crypto';
+import { serialize } from 'pg-protocol';
 import { EngineUnavailable } from '../../engine.ts';
 import type { Endpoint } from '../../spec.ts';
 
@@ -21,8 +22,6 @@ export type Challenge =
 
 /** Short: the status of a service says whether it answers, and a drill measures that. */
 const DEADLINE_MS = 5000;
-const SSL_REQUEST = 80_877_103;
-const PROTOCOL = 196_608;
 /** Longest message that is read; a challenge has about 100 bytes. */
 const MAX_BYTES = 65_536;
 /** `invalid_authorization_specification`: a rule of pg_hba.conf refuses the address. */
@@ -80,7 +79,7 @@ export async function askWhetherItAnswers(
 
 /** Asks a server to begin TLS. @throws Error when it does not */
 export async function requestTls(tcp: Socket): Promise<void> {
-  tcp.write(int32s(8, SSL_REQUEST));
+  tcp.write(serialize.requestSsl());
   const answer = await nextChunk(tcp);
   if (answer.toString('latin1') !== 'S') throw new Error('it does not offer TLS');
 }
@@ -101,10 +100,8 @@ async function startTls(tcp: Socket, host: string, ca: string): Promise<TLSSocke
 }
 
 async function login(tls: TLSSocket): Promise<Challenge> {
-  const startup = Buffer.from(
-    `user\0${ADMIN_ROLE}\0database\0${DATABASE_NAME}\0application_name\0howdah\0\0`,
-  );
-  tls.write(Buffer.concat([int32s(8 + startup.length, PROTOCOL), startup]));
+  const names = { user: ADMIN_ROLE, database: DATABASE_NAME, application_name: 'howdah' };
+  tls.write(serialize.startup(names));
   let received: Buffer = Buffer.alloc(0);
   for (;;) {
     const message = messageIn(received);
@@ -128,14 +125,16 @@ const SASL = 10;
 const SASL_CONTINUE = 11;
 
 function firstMessage(): Buffer {
-  const first = Buffer.from(`n,,n=,r=${randomBytes(18).toString('base64')}`);
-  const body = Buffer.concat([Buffer.from('SCRAM-SHA-256\0'), int32s(first.length), first]);
-  return Buffer.concat([Buffer.from('p'), int32s(4 + body.length), body]);
+  const nonce = randomBytes(18).toString('base64');
+  return serialize.sendSASLInitialResponseMessage('SCRAM-SHA-256', `n,,n=,r=${nonce}`);
 }
 
 type Message = Readonly<{ type: string; length: number; body: Buffer }>;
 
-/** The first message of what was received; null: it is not complete. */
+/**
+ * The first message of what was received; null: it is not complete. The parser of pg-protocol is
+ * not used: it never returns from an error without its end, and throws in a listener.
+ */
 function messageIn(received: Buffer): Message | null {
   if (received.length < 5) return null;
   const length = received.readInt32BE(1);
@@ -178,12 +177,6 @@ function nextChunk(socket: Socket): Promise<Buffer> {
     socket.on('data', got).once('error', failed).once('close', ended);
     socket.resume();
   });
-}
-
-function int32s(...numbers: readonly number[]): Buffer {
-  const buffer = Buffer.alloc(4 * numbers.length);
-  numbers.forEach((number, index) => buffer.writeInt32BE(number, 4 * index));
-  return buffer;
 }
 
 /** The salt of a SCRAM verifier; null: it is none. */
