@@ -34,6 +34,17 @@ test('a row that is inserted, with nulls and characters of several bytes', () =>
   });
 });
 
+test.each([
+  ['a byte order mark', '\uFEFFx'],
+  ['microseconds', '2026-11-30 08:00:00.123456+00'],
+  ['JSON with equal keys and spaces', '{"a": 1.0, "a": 2}'],
+  ['what is no number', 'NaN'],
+  ['nothing', ''],
+])('a value is the text that the source sent: %s', (_, sent) => {
+  const insert = message('I', RELATION, Buffer.from('N'), tuple(sent));
+  expect(decode(insert)).toMatchObject({ row: [sent] });
+});
+
 test('an update without a change of the key has the new row only', () => {
   const update = message('U', RELATION, Buffer.from('N'), tuple('1', undefined));
   expect(decode(update)).toEqual({
