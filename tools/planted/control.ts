@@ -301,6 +301,32 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/tls-gateway/routes.test.ts` }] },
   },
   {
+    name: 'any-program-for-credentials',
+    breaks: ['Kubernetes', 'keys and roles'],
+    effect: 'an admin key of the operator project runs any program as the control plane',
+    edits: [
+      {
+        file: `${KUBERNETES}/api/kubeconfig.ts`,
+        from: '  if (found !== undefined) return found;\n',
+        to: '  return found ?? command;\n',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/api/kubeconfig.test.ts` }] },
+  },
+  {
+    name: 'expired-tokens-stay',
+    breaks: ['Kubernetes'],
+    effect: 'a region of a managed cluster does not answer once its first token has expired',
+    edits: [
+      {
+        file: `${KUBERNETES}/api/credential-plugin.ts`,
+        from: 'current !== null && now < current.expiresMs',
+        to: 'current !== null',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${KUBERNETES}/api/credential-plugin.test.ts` }] },
+  },
+  {
     name: 'clear-text-on-kubernetes',
     breaks: ['Kubernetes', 'allow lists'],
     effect: 'clients outside of an allow list reach a service on Kubernetes',

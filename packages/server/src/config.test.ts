@@ -34,6 +34,7 @@ test('the defaults', () => {
     maintenanceWindow: null,
     restoreWindowMs: 86_400_000,
     webhookNetworks: [],
+    credentialPrograms: [],
     databaseUrl: null,
     tls: { on: false, files: null },
     trustedProxies: [],
@@ -63,6 +64,11 @@ const GOOD: [SettingName, string, Partial<Config>][] = [
     'HOWDAH_WEBHOOK_NETWORKS',
     '127.0.0.1, 10.0.0.0/8',
     { webhookNetworks: ['127.0.0.1', '10.0.0.0/8'] },
+  ],
+  [
+    'HOWDAH_CREDENTIAL_PROGRAMS',
+    '/usr/local/bin/aws,/opt/a b',
+    { credentialPrograms: ['/usr/local/bin/aws', '/opt/a b'] },
   ],
   ['HOWDAH_HOST', '0.0.0.0', { host: '0.0.0.0', publicHost: 'localhost' }],
   ['HOWDAH_HOST', '::', { host: '::', publicHost: 'localhost' }],
@@ -168,6 +174,7 @@ const BAD: [SettingName, string, string][] = [
   ['HOWDAH_HEARTBEAT_MS', '99', '100 to 60000'],
   ['HOWDAH_TLS', 'ON', 'auto, on, off'],
   ['HOWDAH_WEBHOOK_NETWORKS', '10.0.0.0/33', 'networks'],
+  ['HOWDAH_CREDENTIAL_PROGRAMS', 'aws', 'absolute paths'],
 ];
 test.each(BAD)(
   '%s=%s is refused: the message names the setting, the value found and what is allowed',

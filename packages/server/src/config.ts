@@ -52,6 +52,8 @@ export type Config = Readonly<{
   historyMs: number;
   /** Private addresses and networks that webhooks may be delivered to. */
   webhookNetworks: readonly string[];
+  /** Paths of programs that kubeconfigs may run for credentials. */
+  credentialPrograms: readonly string[];
   /** The metadata database; null: one of our own. */
   databaseUrl: string | null;
   /** Whether the API speaks TLS, and its files; null: a certificate of our own CA. */
@@ -243,6 +245,7 @@ function configOf(settings: Settings): Config {
     restoreWindowMs: settings.HOWDAH_RESTORE_HOURS * HOUR_MS,
     historyMs: settings.HOWDAH_HISTORY_DAYS * DAY_MS,
     webhookNetworks: Object.freeze(settings.HOWDAH_WEBHOOK_NETWORKS),
+    credentialPrograms: Object.freeze(settings.HOWDAH_CREDENTIAL_PROGRAMS),
     databaseUrl: settings.HOWDAH_DATABASE_URL ?? null,
     tls: Object.freeze(tlsOf(settings)),
     trustedProxies: Object.freeze(settings.HOWDAH_TRUSTED_PROXIES),

@@ -38,7 +38,7 @@ import type { KubernetesRegionRow } from './store/kubernetes-regions.ts';
  * @throws Error when there is no installation
  */
 export async function checkIntegrity(
-  config: Pick<Config, 'home' | 'databaseUrl'>,
+  config: Pick<Config, 'home' | 'databaseUrl'> & Partial<Pick<Config, 'credentialPrograms'>>,
 ): Promise<string[]> {
   const { home } = config;
   const sites = await findSites(home);
@@ -48,7 +48,7 @@ export async function checkIntegrity(
   const before = await readExpected(connection);
   const [machine, clusters] = await Promise.all([
     takeInventories(sites),
-    inspectClusters(home, before.clusters),
+    inspectClusters(home, config.credentialPrograms ?? [], before.clusters),
   ]);
   const after = await readExpected(connection);
   return [
@@ -102,6 +102,7 @@ function connectionOf(
 /** Inspects the clusters of regions; a sentence: why one is not known. */
 function inspectClusters(
   home: string,
+  programs: readonly string[],
   rows: readonly KubernetesRegionRow[],
 ): Promise<(RecordedRegion & { found: ClusterInventory | string })[]> {
   return Promise.all(
@@ -113,7 +114,7 @@ function inspectClusters(
         if (!(await exists(keyPath)))
           throw new Error(`${keyPath} is missing: restore it from a backup of the control plane`);
         const access = accessOrFail(await openSealer(keyPath), row);
-        const found = await withCluster(access, (kube) => takeClusterInventory(kube));
+        const found = await withCluster(access, programs, (kube) => takeClusterInventory(kube));
         return { code, domain, found };
       } catch (error) {
         return { code, domain, found: error instanceof Error ? error.message : String(error) };

@@ -6,6 +6,7 @@ import {
   BadKubeconfig,
   readKubeconfig,
   readServiceAccount,
+  type AllowedPrograms,
   type Connection,
 } from './engine/kubernetes/api/kubeconfig.ts';
 import {
@@ -40,7 +41,8 @@ export function createKubernetesRegions(
   sealer: Sealer,
   running: Map<string, RunningRegion>,
 ): Clusters & { openAll: () => Promise<void> } {
-  const { regions, log } = control;
+  const { config, regions, log } = control;
+  const programs = config.credentialPrograms;
   const stores = new Map<string, ObjectStore | null>();
   const closersOf = new Map<string, Closers>();
   /** The regions that run, as they are set now. */
@@ -96,19 +98,23 @@ export function createKubernetesRegions(
       closersOf.delete(code);
       stores.delete(code);
     },
-    probe: (access, code) =>
-      withCluster(access, async (kube, { server }) => ({
+    probe: (access, code, isDry) =>
+      withCluster(access, isDry ? null : programs, async (kube, { server }) => ({
         server: server.origin,
         host: await findNodeHost(kube),
         clusters: await countClusters(kube, code),
         routed: await findRoutedRegion(kube),
       })),
-    examine: (row) => examine(sealer, row),
+    examine: (row) => examine(sealer, programs, row),
   };
 }
 
-const examine = async (sealer: Sealer, row: KubernetesRegionRow): Promise<Finding[]> =>
-  withCluster(accessOrFail(sealer, row), async (kube) => [
+const examine = async (
+  sealer: Sealer,
+  programs: AllowedPrograms,
+  row: KubernetesRegionRow,
+): Promise<Finding[]> =>
+  withCluster(accessOrFail(sealer, row), programs, async (kube) => [
     ...(await examineCluster(kube, row.storage_class, `howdah-${row.code}`)),
     ...(await examinePlacement(kube, row)),
     ...(row.domain === null ? [] : await examineGateway(kube, row.domain)),
@@ -161,7 +167,7 @@ async function openRegion(
         return sealed === null ? null : { config: sealer.open(sealed) };
       },
     },
-    connection: await connectionOf(accessOrFail(sealer, row)),
+    connection: await connectionOf(accessOrFail(sealer, row), config.credentialPrograms),
     mayWrite: store.holdsLock,
     authority,
     records: createClusterRecords(store, { code, portRange }, log),
@@ -189,21 +195,28 @@ export function accessOrFail(sealer: Sealer, row: KubernetesRegionRow): ClusterA
   );
 }
 
-const connectionOf = (access: ClusterAccess): Promise<Connection> | Connection =>
-  access === null ? readServiceAccount() : readKubeconfig(access.kubeconfig, access.context);
+const connectionOf = (
+  access: ClusterAccess,
+  programs: AllowedPrograms,
+): Promise<Connection> | Connection =>
+  access === null
+    ? readServiceAccount()
+    : readKubeconfig(access.kubeconfig, access.context, programs);
 
 /**
  * Runs work with a connection of its own.
  *
+ * @param programs that the kubeconfig may run
  * @throws ApiError INVALID_REQUEST for a kubeconfig that cannot be used, and without an answer
  */
 export async function withCluster<T>(
   access: ClusterAccess,
+  programs: AllowedPrograms,
   work: (kube: Kube, connection: Connection) => Promise<T>,
 ): Promise<T> {
   let kube: Kube | null = null;
   try {
-    const connection = await connectionOf(access);
+    const connection = await connectionOf(access, programs);
     kube = createKube(connection);
     return await work(kube, connection);
   } catch (error) {

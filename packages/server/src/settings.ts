@@ -293,6 +293,17 @@ export const SETTINGS = Type.Object({
     allowed: NETWORKS,
     description: 'private networks that webhooks and exporters may send to',
   }),
+  HOWDAH_CREDENTIAL_PROGRAMS: Type.Array(
+    Type.Refine(Type.String(), (text: string) => /^\/[^,]+$/.test(text)),
+    {
+      default: [],
+      example: '/usr/local/bin/aws',
+      allowed: 'absolute paths of programs, separated by commas, or none',
+      description:
+        'programs that kubeconfigs of regions may run on this machine for credentials of their ' +
+        'clusters, with any arguments',
+    },
+  ),
   HOWDAH_READ_LAG_BYTES: Type.Integer({
     default: 134_217_728,
     minimum: 0,

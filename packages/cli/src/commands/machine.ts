@@ -102,6 +102,7 @@ export function addAudit(program: Command): void {
     const problems = await server.checkIntegrity({
       home,
       databaseUrl: readText('HOWDAH_DATABASE_URL', process.env['HOWDAH_DATABASE_URL']) || null,
+      credentialPrograms: listOf('HOWDAH_CREDENTIAL_PROGRAMS'),
     });
     problems.push(...(await server.checkMachine({ home })));
     // No contradiction: they are no part of the findings.
@@ -114,6 +115,10 @@ export function addAudit(program: Command): void {
     say('No problems found.');
   });
 }
+
+/** A setting that is a list, which the control plane has checked. */
+const listOf = (name: string): string[] =>
+  (readText(name, process.env[name]) ?? '').split(',').map((part) => part.trim());
 
 // `howdah adopt`
 

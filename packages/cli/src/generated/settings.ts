@@ -136,6 +136,11 @@ export const SETTINGS: readonly { name: string; flag: string; help: string }[] =
     "help": "private networks that webhooks and exporters may send to (HOWDAH_WEBHOOK_NETWORKS; default none; allowed: addresses and networks, separated by commas, or none)"
   },
   {
+    "name": "HOWDAH_CREDENTIAL_PROGRAMS",
+    "flag": "--credential-programs <value>",
+    "help": "programs that kubeconfigs of regions may run on this machine for credentials of their clusters, with any arguments (HOWDAH_CREDENTIAL_PROGRAMS; default none; allowed: absolute paths of programs, separated by commas, or none)"
+  },
+  {
     "name": "HOWDAH_READ_LAG_BYTES",
     "flag": "--read-lag-bytes <value>",
     "help": "bytes of WAL that a replica-set node may not have replayed and still get connections (HOWDAH_READ_LAG_BYTES; default 134217728; allowed: a whole number from 0 to 999999999)"

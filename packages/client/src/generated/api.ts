@@ -2845,7 +2845,7 @@ export interface components {
         AddRegion: {
             /** @description its code: lower-case letters, digits and hyphens */
             code: string;
-            /** @description a kubeconfig, with its certificates and keys in it; absent: the service account of the pod that the control plane runs in */
+            /** @description a kubeconfig, with its certificates and keys in it, or with a program for credentials that HOWDAH_CREDENTIAL_PROGRAMS allows; absent: the service account of the pod that the control plane runs in */
             kubeconfig?: string;
             /** @description a context of the kubeconfig; default: its current one */
             context?: string;

@@ -52,6 +52,7 @@ export type KubernetesRegionContext = ControlContext & {
     /**
      * Asks a cluster who it is.
      *
+     * @param isDry runs no program of the kubeconfig
      * @returns its address; the host of its first node, or null if no node is ready; how many
      *   Clusters it has of a region with the code; and a region that has routes at its TLS gateway,
      *   or null if none has
@@ -60,6 +61,7 @@ export type KubernetesRegionContext = ControlContext & {
     probe: (
       access: ClusterAccess,
       code: string,
+      isDry: boolean,
     ) => Promise<{
       server: string;
       host: string | null;
@@ -131,7 +133,7 @@ export async function addRegion(
   const pullSecret = body.image_pull_secret ?? null;
   refusePlacement(body.placement ?? {});
   const access = accessOf(body);
-  const probed = await clusters.probe(access, body.code);
+  const probed = await clusters.probe(access, body.code, caller.dryRun);
   if (probed.clusters > 0)
     throw new ApiError('CONFLICT', takenInCluster(body.code, probed.clusters));
   const domain = body.domain ?? null;

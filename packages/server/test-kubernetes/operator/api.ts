@@ -90,6 +90,7 @@ async function sendTo(
   agent: Agent,
   { method, path, body, type }: Sent,
 ): Promise<Answer> {
+  if (credential.kind === 'program') throw new Error('a cluster of tests has no program');
   const payload = body === undefined ? '' : JSON.stringify(body);
   const login =
     credential.kind === 'token'

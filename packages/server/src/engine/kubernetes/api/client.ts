@@ -11,8 +11,9 @@ import type { IncomingMessage } from 'node:http';
 import pLimit from 'p-limit';
 import { Type, type Static, type TSchema } from 'typebox';
 import { Value } from 'typebox/value';
-import { KubeError, noAnswer, refusalOf } from './errors.ts';
-import type { Connection } from './kubeconfig.ts';
+import type { Issued } from './credential-plugin.ts';
+import { KubeError, noAnswer, noCredentials, refusalOf } from './errors.ts';
+import type { Connection, Credential } from './kubeconfig.ts';
 import { pathOf, type Place } from './kinds.ts';
 
 export const FIELD_MANAGER = 'howdah';
@@ -231,8 +232,48 @@ export const selectorOf = (labels: Readonly<Record<string, string>>): string =>
     .map(([key, value]) => `${key}=${value}`)
     .join(',');
 
+const UNAUTHORIZED = 401;
+
 async function open(connection: Connection, agent: Agent, asked: Asked): Promise<IncomingMessage> {
-  const { server, authorityPem, serverName, credential } = connection;
+  const { credential } = connection;
+  const shown = await shownBy(credential, asked.what);
+  const answer = await sendOnce(connection, agent, asked, shown);
+  if (credential.kind !== 'program' || answer.statusCode !== UNAUTHORIZED) return answer;
+  // Revoked, or expired by the clock of the cluster: it did nothing, so it may be asked again.
+  credential.refuse(shown);
+  const renewed = await shownBy(credential, asked.what).catch((error: unknown) => {
+    answer.destroy();
+    throw error;
+  });
+  if (renewed === shown) return answer;
+  answer.destroy();
+  return sendOnce(connection, agent, asked, renewed);
+}
+
+/** The credentials of a request. @throws KubeError */
+async function shownBy(credential: Credential, what: string): Promise<Issued> {
+  try {
+    switch (credential.kind) {
+      case 'certificate':
+        return { token: null, certificate: credential, expiresMs: Infinity };
+      case 'token': {
+        const token = (await credential.read()).trim();
+        return { token, certificate: null, expiresMs: Infinity };
+      }
+      case 'program':
+        return await credential.read();
+    }
+  } catch (error) {
+    throw noCredentials(what, error);
+  }
+}
+
+function sendOnce(
+  { server, authorityPem, serverName }: Connection,
+  agent: Agent,
+  asked: Asked,
+  { token, certificate }: Issued,
+): Promise<IncomingMessage> {
   const body = asked.body === undefined ? null : Buffer.from(JSON.stringify(asked.body));
   const options: RequestOptions = {
     agent,
@@ -246,15 +287,11 @@ async function open(connection: Connection, agent: Agent, asked: Asked): Promise
             'content-type': asked.contentType ?? 'application/json',
             'content-length': body.length,
           }),
-      ...(credential.kind === 'token'
-        ? { authorization: `Bearer ${(await credential.read()).trim()}` }
-        : {}),
+      ...(token === null ? {} : { authorization: `Bearer ${token}` }),
     },
     ...(authorityPem === null ? {} : { ca: authorityPem }),
     ...(serverName === null ? {} : { servername: serverName }),
-    ...(credential.kind === 'certificate'
-      ? { cert: credential.certificatePem, key: credential.keyPem }
-      : {}),
+    ...(certificate === null ? {} : { cert: certificate.certificatePem, key: certificate.keyPem }),
     signal: asked.signal ?? AbortSignal.timeout(DEADLINE_MS),
   };
   return new Promise((resolve, reject) => {

@@ -53,6 +53,12 @@ export function noAnswer(asked: string, cause: unknown): KubeError {
   return new KubeError(`the cluster cannot ${asked}: no answer from its API: ${why}`, null, null);
 }
 
+/** @param cause why there is nothing to show to the API */
+export function noCredentials(asked: string, cause: unknown): KubeError {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  return new KubeError(`the cluster cannot ${asked}: no credentials for it: ${why}`, null, null);
+}
+
 // Errors of a cluster's API as users read them: they say nothing of the cluster itself.
 
 export const NO_ANSWER = 'its Kubernetes cluster does not answer';

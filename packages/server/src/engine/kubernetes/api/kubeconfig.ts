@@ -4,10 +4,11 @@
  * Format: https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
  */
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { Type, type Static } from 'typebox';
+import { basename, isAbsolute, join } from 'node:path';
+import { Type, type Static, type TSchema } from 'typebox';
 import { Value } from 'typebox/value';
 import { parse } from 'yaml';
+import { createPlugin, type CredentialPlugin } from './credential-plugin.ts';
 
 /** How a cluster is reached. */
 export type Connection = Readonly<{
@@ -22,7 +23,11 @@ export type Connection = Readonly<{
 export type Credential =
   | Readonly<{ kind: 'certificate'; certificatePem: string; keyPem: string }>
   /** `read` for each request: the token of a service account is renewed in its file. */
-  | Readonly<{ kind: 'token'; read: () => Promise<string> }>;
+  | Readonly<{ kind: 'token'; read: () => Promise<string> }>
+  | (Readonly<{ kind: 'program' }> & CredentialPlugin);
+
+/** The paths of programs that a kubeconfig may name; null: none is run, as in a dry run. */
+export type AllowedPrograms = readonly string[] | null;
 
 /** A kubeconfig cannot be used; the message says why and what to do. */
 export class BadKubeconfig extends Error {}
@@ -37,6 +42,21 @@ const USER = Type.Object({
   'client-certificate-data': Type.Optional(Type.String()),
   'client-key-data': Type.Optional(Type.String()),
   token: Type.Optional(Type.String()),
+  /** Checked for the user of the context alone. */
+  exec: Type.Optional(Type.Unknown()),
+});
+const orNull = <T extends TSchema>(schema: T) => Type.Optional(Type.Union([schema, Type.Null()]));
+const EXEC = Type.Object({
+  apiVersion: Type.Enum([
+    'client.authentication.k8s.io/v1',
+    'client.authentication.k8s.io/v1beta1',
+  ]),
+  command: Type.String({ minLength: 1 }),
+  args: orNull(Type.Array(Type.String())),
+  env: orNull(Type.Array(Type.Object({ name: Type.String(), value: Type.String() }))),
+  installHint: orNull(Type.String()),
+  provideClusterInfo: orNull(Type.Boolean()),
+  interactiveMode: orNull(Type.String()),
 });
 const KUBECONFIG = Type.Object({
   'current-context': Type.Optional(Type.String()),
@@ -55,7 +75,11 @@ const KUBECONFIG = Type.Object({
  * @param context null: its current context
  * @throws BadKubeconfig
  */
-export function readKubeconfig(text: string, context: string | null): Connection {
+export function readKubeconfig(
+  text: string,
+  context: string | null,
+  programs: AllowedPrograms = [],
+): Connection {
   const config = parseKubeconfig(text);
   const wanted = context ?? config['current-context'];
   if (wanted === undefined)
@@ -71,7 +95,7 @@ export function readKubeconfig(text: string, context: string | null): Connection
     throw new BadKubeconfig(`it lacks the cluster or the user of its context ${wanted}`);
   return {
     ...connectionOf(cluster),
-    credential: credentialOf(user, found.user),
+    credential: credentialOf(user, cluster, { name: found.user, programs }),
   };
 }
 
@@ -84,9 +108,13 @@ function parseKubeconfig(text: string): Static<typeof KUBECONFIG> {
     throw new BadKubeconfig('it is neither YAML nor JSON');
   }
   if (Value.Check(KUBECONFIG, parsed)) return parsed;
-  const [first] = Value.Errors(KUBECONFIG, parsed);
+  throw new BadKubeconfig(`it is no kubeconfig: ${whyNot(KUBECONFIG, parsed)}`);
+}
+
+function whyNot(schema: TSchema, value: unknown): string {
+  const [first] = Value.Errors(schema, value);
   const where = first?.instancePath.replaceAll('/', '.').slice(1) ?? '';
-  throw new BadKubeconfig(`it is no kubeconfig: ${where === '' ? 'it' : where} ${first?.message}`);
+  return `${where === '' ? 'it' : where} ${first?.message}`;
 }
 
 function connectionOf(cluster: Static<typeof CLUSTER>): Omit<Connection, 'credential'> {
@@ -105,17 +133,93 @@ function connectionOf(cluster: Static<typeof CLUSTER>): Omit<Connection, 'creden
   };
 }
 
-function credentialOf(user: Static<typeof USER>, name: string): Credential {
-  const { token } = user;
+type Named = Readonly<{ name: string; programs: AllowedPrograms }>;
+
+function credentialOf(
+  user: Static<typeof USER>,
+  cluster: Static<typeof CLUSTER>,
+  { name, programs }: Named,
+): Credential {
+  const { token, exec } = user;
   if (token !== undefined) return { kind: 'token', read: async () => token };
   const certificate = user['client-certificate-data'];
   const key = user['client-key-data'];
-  if (certificate === undefined || key === undefined)
+  if (certificate !== undefined && key !== undefined)
+    return {
+      kind: 'certificate',
+      certificatePem: fromBase64(certificate),
+      keyPem: fromBase64(key),
+    };
+  if (exec !== undefined) return pluginOf(exec, cluster, { name, programs });
+  throw new BadKubeconfig(
+    `its user ${name} has neither a token, a certificate nor a program in it; files are not ` +
+      'used: make a file for one context by kubectl config view --minify --flatten --raw',
+  );
+}
+
+function pluginOf(
+  exec: unknown,
+  cluster: Static<typeof CLUSTER>,
+  { name, programs }: Named,
+): Credential {
+  if (!Value.Check(EXEC, exec))
+    throw new BadKubeconfig(`the program of its user ${name}: ${whyNot(EXEC, exec)}`);
+  if (exec.interactiveMode === 'Always')
     throw new BadKubeconfig(
-      `its user ${name} has neither a token nor a certificate in it; programs and files are not ` +
-        'used: make a file for one context by kubectl config view --minify --flatten --raw',
+      `the program ${exec.command} of its user ${name} asks a person; use one that does not`,
     );
-  return { kind: 'certificate', certificatePem: fromBase64(certificate), keyPem: fromBase64(key) };
+  const { apiVersion, command, args, installHint } = exec;
+  const spec = {
+    interactive: false,
+    ...(exec.provideClusterInfo === true ? { cluster: sharedOf(cluster) } : {}),
+  };
+  const plugin = createPlugin({
+    path: pathOf(command, { name, programs }),
+    args: args ?? [],
+    env: environmentIn(exec.env ?? []),
+    asked: { apiVersion, kind: 'ExecCredential', spec },
+    installHint: installHint ?? null,
+  });
+  return { kind: 'program', ...plugin };
+}
+
+/** The part of a cluster that a program is given. */
+function sharedOf({ server, ...cluster }: Static<typeof CLUSTER>) {
+  return {
+    server,
+    'tls-server-name': cluster['tls-server-name'],
+    'certificate-authority-data': cluster['certificate-authority-data'],
+  };
+}
+
+/**
+ * The program that a command names: a path, or the last part of one that is allowed. Nothing is
+ * searched for in PATH, since the right to add a region is not the right to run any program.
+ */
+function pathOf(command: string, { name, programs }: Named): string {
+  if (programs === null)
+    throw new BadKubeconfig(
+      `its user ${name} gets credentials from the program ${command}, which a dry run does not run`,
+    );
+  const found = programs.find((path) => (isAbsolute(command) ? path : basename(path)) === command);
+  if (found !== undefined) return found;
+  throw new BadKubeconfig(
+    `its user ${name} gets credentials from the program ${command}, which may not run on the ` +
+      'machine of the control plane: add its absolute path to HOWDAH_CREDENTIAL_PROGRAMS there, ' +
+      'or name a user with a token or a certificate (docs/kubernetes.md)',
+  );
+}
+
+/** Variables by which any program runs other code than its own. */
+const OF_LOADERS = /^(?:LD_.*|PATH|BASH_ENV|ENV)$/;
+
+function environmentIn(variables: readonly Readonly<{ name: string; value: string }>[]) {
+  const refused = variables.find(
+    ({ name }) => OF_LOADERS.test(name) || !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name),
+  );
+  if (refused !== undefined)
+    throw new BadKubeconfig(`its program may not get the variable ${refused.name}; leave it out`);
+  return Object.fromEntries(variables.map(({ name, value }) => [name, value]));
 }
 
 const fromBase64 = (text: string): string => Buffer.from(text, 'base64').toString('utf8');
