@@ -176,9 +176,9 @@ export const AddRegionBody = Named(
           minLength: 1,
           maxLength: 65_536,
           description:
-            'a kubeconfig, with its certificates and keys in it, or with a program for credentials ' +
-            'that HOWDAH_CREDENTIAL_PROGRAMS allows; absent: the service account of the pod that ' +
-            'the control plane runs in',
+            'a kubeconfig, with its certificates and keys in it, or with a program for ' +
+            'credentials that HOWDAH_CREDENTIAL_PROGRAMS allows; absent: the service account of ' +
+            'the pod that the control plane runs in',
         }),
       ),
       context: Type.Optional(text('a context of the kubeconfig; default: its current one')),

@@ -121,7 +121,7 @@ describe('expiry', () => {
     expect(await runs()).toBe(3);
   });
 
-  test('credentials that the cluster refuses are replaced, at most once in ten seconds', async () => {
+  test('refused credentials are replaced, at most once in ten seconds', async () => {
     const { path, runs } = await program(print(credential({ token: 't' })));
     const { read, refuse } = createPlugin(plugin(path));
     const first = await read();

@@ -84,7 +84,7 @@ describe('a program that prints credentials', () => {
     kubeconfig({ user: { token: undefined, exec: { ...AWS, ...change } } });
   const ALLOWED = ['/usr/local/bin/aws'];
 
-  test('runs with the arguments of the kubeconfig, and gets the cluster that it is for', async () => {
+  test('runs with the arguments of the kubeconfig, and gets its cluster', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'hd-'));
     const path = join(directory, 'get-token');
     const body = '{"apiVersion":"%s","kind":"ExecCredential","status":{"token":"%s"}}';
