@@ -36,6 +36,7 @@ import {
   sourceOf,
 } from './errors.ts';
 import { answerAgain, answerDryRun, answerKept, nameCall } from './changes.ts';
+import { compressLongAnswers } from './compression.ts';
 import { consolePages, consoleSessions, createSessions, type Sessions } from './console.ts';
 import type { ApiContext, App, HttpSettings } from './context.ts';
 import { createHostCheck } from './hosts.ts';
@@ -159,6 +160,8 @@ function apiRoutes(
   api.addHook('preValidation', ignoreUnknownFields);
   api.addHook('preValidation', answerAgain);
   api.addHook('onSend', reportIgnoredFields);
+  // The last one: others read the text of an answer.
+  compressLongAnswers(api);
   authRoutes(api, sessions);
   consoleSessions(api, sessions);
   loginRoutes(api, context);
