@@ -110,6 +110,7 @@ export function partsOf(seed: number): Part[] {
       `${DEBIAN} sh -c 'apt-get -qq -y install postgresql-client && tools/release/try.sh'`,
     ),
     part('release-user', 40, RELEASE, `${DEBIAN} --user dev tools/release/try.sh npm`),
+    part('image', 60, RELEASE, 'tools/release/try-image.sh'),
     part('tour', 20, TOUR, `${DEBIAN} tools/debian13/tour.sh`),
     part('tour-user', 20, TOUR, `${DEBIAN} --user dev tools/debian13/tour.sh`),
     part('planted', 600, EVERYTHING, 'npm run planted'),

@@ -1,6 +1,7 @@
 /**
- * `npm run release [-- --out DIRECTORY]`: makes the files of a release from the commit HEAD, in
- * `release/VERSION`. The same commit gives the same bytes, wherever it is built.
+ * `npm run release [-- [--image] [--out DIRECTORY]]`: makes the files of a release from the commit
+ * HEAD, in `release/VERSION`; an image too with --image, as root. The same commit gives the same
+ * bytes, wherever it is built.
  */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -11,6 +12,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { makeDebianPackage } from './deb.ts';
 import { makeRuntimePackages } from './deb-runtime.ts';
+import { makeImage } from './image.ts';
 import { makeNpmPackage } from './npm.ts';
 import type { Source } from './tree.ts';
 
@@ -93,7 +95,9 @@ function writeChecksums(target: string): void {
   writeFileSync(join(target, 'SHA256SUMS'), `${lines.join('\n')}\n`);
 }
 
-const { values } = parseArgs({ options: { out: { type: 'string' } } });
+const { values } = parseArgs({
+  options: { out: { type: 'string' }, image: { type: 'boolean', default: false } },
+});
 const scratch = mkdtempSync(join(tmpdir(), 'howdah-release.'));
 try {
   const source = await checkOut(scratch);
@@ -109,6 +113,7 @@ try {
   await step('packages for older releases of Debian', () =>
     makeRuntimePackages(source, target, directory('deb-runtime')),
   );
+  if (values.image) await step('image', () => makeImage(source, target, directory('image')));
   await step('checksums', () => writeChecksums(target));
   say(`${target}:\n${readFileSync(join(target, 'SHA256SUMS'), 'utf8')}`);
 } finally {

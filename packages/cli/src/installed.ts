@@ -36,8 +36,9 @@ export function ownCommand(root: string, path: string): string {
     .filter((directory) => directory !== '' && !directory.includes('/node_modules/'))
     .map((directory) => realPathOf(join(directory, 'howdah')))
     .find((file) => file !== null);
-  const isOurs = found === realPathOf(launcher) || formOf(root) === 'deb';
-  return isOurs ? 'howdah' : quotedWord(launcher);
+  // Both have a program `howdah` that knows its home.
+  const isPackaged = ['deb', 'image'].includes(formOf(root));
+  return isPackaged || found === realPathOf(launcher) ? 'howdah' : quotedWord(launcher);
 }
 
 function realPathOf(file: string): string | null {

@@ -9,7 +9,7 @@ import type { Command } from 'commander';
 import { EXIT_CODES, Failure } from '../exit.ts';
 import { duration, paint, say } from '../output.ts';
 import { verb } from '../command.ts';
-import { ownCommand, ROOT } from '../installed.ts';
+import { formOf, ownCommand, ROOT } from '../installed.ts';
 import { SETTINGS } from '../generated/settings.ts';
 import { loadServer } from '../server.ts';
 
@@ -185,7 +185,8 @@ function greet(
   paths: { credentials: string; log: string },
 ): void {
   // The command is pasted into another terminal, which does not have this environment.
-  const setting = home === join(homedir(), '.howdah') ? '' : `HOWDAH_HOME=${quotedWord(home)} `;
+  const isUsual = home === join(homedir(), '.howdah') || ['deb', 'image'].includes(formOf(ROOT));
+  const setting = isUsual ? '' : `HOWDAH_HOME=${quotedWord(home)} `;
   const command = `${setting}${ownCommand(ROOT, process.env['PATH'] ?? '')}`;
   say(`
 ${paint.bold('Howdah is up.')}
