@@ -33,6 +33,9 @@ const USER = 10_001;
 /** The one directory that a container writes to, beside its temporary files. */
 const DATA = '/data';
 
+/** Debian's settings for the clusters that its packages of PostgreSQL make. */
+const CLUSTERS = '/etc/postgresql-common/createcluster.d';
+
 /** Files that differ from one installation of the same packages to the next. */
 const VARYING = [
   'etc/machine-id',
@@ -98,11 +101,10 @@ export async function makeImage(source: Source, target: string, scratch: string)
   write('manifest.json', [
     { Config: pathOf(config.digest), RepoTags: [name], Layers: [pathOf(layer.digest)] },
   ]);
-  execFileSync('tar', [
-    ...['--sort=name', '--owner=0', '--group=0', '--numeric-owner', '--mode=u=rwX,go=rX'],
-    ...[`--mtime=@${madeAt.getTime() / 1000}`, '-C', layout],
-    ...['-cf', join(target, `howdah-${version}-${ARCHITECTURE}.image.tar`), '.'],
-  ]);
+  const files = ['--sort=name', '--owner=0', '--group=0', '--numeric-owner', '--mode=u=rwX,go=rX'];
+  const moment = `--mtime=@${madeAt.getTime() / 1000}`;
+  const archive = join(target, `howdah-${version}-${ARCHITECTURE}.image.tar`);
+  execFileSync('tar', [...files, moment, '-C', layout, '-cf', archive, '.']);
 }
 
 function debootstrap({ root, madeAt }: Source, packageFile: string, archive: string): void {
@@ -123,8 +125,8 @@ function debootstrap({ root, madeAt }: Source, packageFile: string, archive: str
       '--quiet',
       `--include=${PACKAGES.join(',')}`,
       // Without it Debian makes a database of its own.
-      '--essential-hook=mkdir -p "$1/etc/postgresql-common/createcluster.d"',
-      '--essential-hook=echo "create_main_cluster = false" >"$1/etc/postgresql-common/createcluster.d/howdah.conf"',
+      `--essential-hook=mkdir -p "$1${CLUSTERS}"`,
+      `--essential-hook=echo "create_main_cluster = false" >"$1${CLUSTERS}/howdah.conf"`,
       hook(`cp ${JSON.stringify(packageFile)} "$1/howdah.deb"`),
       hook('chroot "$1" apt-get --quiet --yes --no-install-recommends install /howdah.deb'),
       hook('rm "$1/howdah.deb"'),

@@ -170,7 +170,10 @@ test('health, metrics and the CA need no key', async () => {
       text: await response.text(),
     };
   };
-  expect(await get('/healthz')).toMatchObject({ status: 200, text: '{"status":"ok"}' });
+  expect(await get('/healthz')).toMatchObject({
+    status: 200,
+    text: expect.stringMatching(/^\{"status":"ok","version":"[0-9.]+"\}$/),
+  });
   expect(await get('/readyz')).toMatchObject({ status: 200, text: '{"status":"ready"}' });
   const metrics = await get('/metrics');
   expect(metrics).toMatchObject({ status: 200, type: expect.stringMatching(/^text\/plain/) });

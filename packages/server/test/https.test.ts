@@ -61,7 +61,10 @@ test('beyond this machine the API speaks TLS by itself, and the command line fol
   cloud = await install({ HOWDAH_HOST: '0.0.0.0' });
   expect(cloud.apiUrl).toBe(`https://127.0.0.1:${cloud.port}/public/api/v1`);
   const ca = await cloud.caPem();
-  expect(await get(cloud.port, '/healthz', ca)).toEqual({ status: 200, body: '{"status":"ok"}' });
+  expect(await get(cloud.port, '/healthz', ca)).toEqual({
+    status: 200,
+    body: expect.stringMatching(/^\{"status":"ok","version":"[0-9.]+"\}$/),
+  });
   expect(
     (await get(cloud.port, '/public/api/v1/projects', ca, { Authorization: `Bearer ${cloud.key}` }))
       .status,
