@@ -111,7 +111,7 @@ export default defineConfig({
           include: ['packages/*/test-repositories/**/*.test.ts'],
           globalSetup: ['packages/server/test-repositories/setup.ts'],
           pool: 'forks',
-          // They wait for servers that do not answer most of the time.
+          // These tests wait for servers that do not answer most of the time.
           maxWorkers: 3,
           sequence: { groupOrder: 3 },
           testTimeout: 900_000,

@@ -112,7 +112,7 @@ async function createCluster(major: string, directory: string): Promise<Sample> 
   const top = await mkdtemp(join(directory, 'pgc-'));
   await run('chown', ['postgres:', top]);
   const port = await freePort();
-  // Its own socket directory: pg_dropcluster takes that away.
+  // A socket directory of its own: pg_dropcluster takes that away.
   const socket = join(top, 'run');
   await run('install', ['-d', '-o', 'postgres', socket]);
   const forget = atEnd(async () => {

@@ -40,7 +40,7 @@ export async function startPair(kit: BareKit, state: 'async' | 'sync'): Promise<
     await removeBare(kit, primary);
     await removeBare(kit, standby);
   });
-  // Its own clone of the template is not what it begins with.
+  // The standby does not begin with its own clone of the template.
   await removeTree(standby.paths.data, kit.machine.cloneMethod);
   const begun = performance.now();
   await cloneRunning(kit.machine, kit.machine.owner, primary.paths, standby.paths.data);

@@ -3,14 +3,22 @@
  *
  * `everywhere` reads every line and the words inside of names (`dueAt` is "due at"). `identifiers`
  * are the names that a source declares and that of its file, `prose` is documents and comments,
- * `user messages` are the texts of docs/messages.md, and `test names` the titles of tests.
+ * `comments` are the latter alone, `user messages` are the texts of docs/messages.md, and
+ * `test names` the titles of tests.
  */
 import { basename, extname } from 'node:path';
 import { parseSync } from 'oxc-parser';
 import { calleeOf, childrenOf, type Node } from './lengths.ts';
 import { AREAS, isUserText, textOf, textsIn } from './messages.ts';
 
-const SCOPES = ['everywhere', 'identifiers', 'prose', 'user messages', 'test names'] as const;
+const SCOPES = [
+  'everywhere',
+  'identifiers',
+  'prose',
+  'comments',
+  'user messages',
+  'test names',
+] as const;
 export type Scope = (typeof SCOPES)[number];
 
 export type Rule = {
@@ -125,10 +133,12 @@ function hitsOf({ pattern, instead }: Rule, texts: readonly Text[]): Hit[] {
 function textsOf(path: string, source: string): Texts {
   const lines = source.split('\n').map((text, index) => ({ line: index + 1, lines: [text] }));
   if (SOURCE.test(path)) return textsOfSource(path, source, lines);
+  const prose = proseOf(path, lines);
   return {
     everywhere: lines,
     identifiers: [],
-    prose: proseOf(path, lines),
+    prose,
+    comments: path.endsWith('.md') ? [] : prose,
     'user messages': SHELL.test(path) ? quotedTexts(lines) : [],
     'test names': [],
   };
@@ -154,10 +164,14 @@ function textsOfSource(path: string, source: string, lines: readonly Text[]): Te
   const identifiers = [...names].map(([name, line]) => ({ line, lines: [wordsOfName(name)] }));
   // A name of one word is found in its line.
   const compounds = identifiers.filter(({ lines: [words = ''] }) => words.includes(' '));
+  const prose = commentTexts(
+    comments.map((comment) => ({ ...comment, line: lineAt(comment.start) })),
+  );
   return {
     everywhere: [...lines, ...compounds],
     identifiers,
-    prose: commentTexts(comments.map((comment) => ({ ...comment, line: lineAt(comment.start) }))),
+    prose,
+    comments: prose,
     'user messages': userTexts(path, source),
     'test names': titles,
   };

@@ -72,7 +72,7 @@ run() {
 import { readFileSync } from 'node:fs';
 import { PrismaPg } from '@prisma/adapter-pg';
 const env = process.env;
-// It drops the shadow database before it closes its own pool there: idle connections must end first.
+// Prisma drops the shadow database before it closes its pool there: idle connections end first.
 const idleTimeoutMillis = 1;
 export const adapter = new PrismaPg({
   host: env.PGHOST, port: Number(env.PGPORT), database: env.PGDATABASE,

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Starts or stops a daemon in the namespaces of the node: daemon.sh DIRECTORY start|stop NAME
 #
-# Its output is in DIRECTORY/logs. A cluster lives for minutes: etcd does not wait for the disk, and
-# no component elects a leader.
+# The daemon's output is in DIRECTORY/logs. A cluster lives for minutes: etcd does not wait for the
+# disk, and no component elects a leader.
 set -euo pipefail
 directory=$1 verb=$2 name=$3
 network=$(cat "$directory/network")
@@ -20,7 +20,7 @@ case $name in
     ;;
   containerd) arguments=(--config "$directory/containerd.toml") ;;
   kube-apiserver)
-    # It makes its certificate, for its address as well, and a certificate authority beside it.
+    # The server makes its certificate, for its address as well, and an authority beside it.
     arguments=(--etcd-servers http://127.0.0.1:2379 --advertise-address "$address"
       --cert-dir "$pki/$name" --token-auth-file "$pki/tokens.csv" --authorization-mode Node,RBAC
       --service-account-issuer https://kubernetes.default.svc.cluster.local
@@ -71,7 +71,7 @@ answers() {
 case $verb in
   start)
     command=("$name" "${arguments[@]}")
-    # It can end when pods change while the API server is away, and relies on being started again.
+    # The scheduler ends when pods change while the API server is away, and relies on a new start.
     [ "$name" != kube-scheduler ] ||
       command=(bash -c 'until "$0" "$@"; do sleep 0.2; done' "${command[@]}")
     setsid "${command[@]}" >>"$directory/logs/$name" 2>&1 </dev/null &

@@ -38,7 +38,7 @@ build_go_programs() { # DIRECTORY
   done
 }
 
-# Its 360 MB of packages become one file: the databases that it can also use are left out.
+# Azurite's 360 MB of packages become one file: the databases that it can also use are left out.
 bundle_azurite() { # DIRECTORY
   local esbuild=$repository/node_modules/.bin/esbuild packages=$1.packages
   [ -x "$esbuild" ] || fail 'esbuild is missing: npm ci'

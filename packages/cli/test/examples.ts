@@ -51,7 +51,7 @@ export const SERVICE = {
   warnings: [{ code: 'DISK', message: 'the disk is 91 % full' }],
 };
 
-/** It has nothing that is optional, and a name that a shell must not take apart. */
+/** A service with nothing that is optional, and with a name that a shell must not take apart. */
 export const PLAIN_SERVICE = {
   service_id: 'mq45ho2ud1',
   project_id: 'n765kku04j',

@@ -33,7 +33,7 @@ function findChromium(): string | null {
 
 export async function launch(): Promise<Browser> {
   if (CHROMIUM === null) throw new Error('there is no Chromium');
-  // Its sandbox needs privileges that root in a container has not; what it shows is ours.
+  // Chromium's sandbox needs privileges that root in a container has not; what it shows is ours.
   return chromium.launch({
     executablePath: CHROMIUM,
     args: ['--no-sandbox', '--disable-dev-shm-usage'],

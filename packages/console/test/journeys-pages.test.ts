@@ -22,7 +22,7 @@ const PRINTED_LINK = /http:\S+\/login#[\w-]{43}(?=\s)/;
 
 describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
   test('the link of howdah up opens the console once; then a key is needed', async () => {
-    // It is ready before it says so.
+    // The installation is ready before it says so.
     await untilExpected('the link to log in is printed', () =>
       expect(installation.output.join('')).toMatch(PRINTED_LINK),
     );
@@ -235,7 +235,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await row.getByRole('button', { name: 'Revoke' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
     await row.getByText('revoked').waitFor();
-    // Its session has ended with it: the next request shows the login.
+    // The session of the key has ended with it: the next request shows the login.
     await reader.page.goto('/services');
     await reader.page.waitForURL('**/login');
     await reader.context.close();

@@ -106,7 +106,7 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
   };
 };
 
-/** They need no engine, and are allowed in each status but DELETING. */
+/** These actions need no engine, and are allowed in each status but DELETING. */
 const NOTED = ['setEnvironment', 'rename', 'setBackupRetention'] as const;
 /** Allowed while the service is paused: it takes effect at the start. */
 const POOLER = ['enablePooler', 'disablePooler'] as const;

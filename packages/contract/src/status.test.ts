@@ -311,7 +311,8 @@ test('a read replica set is creating, active, resizing, deleting or in error', (
   expect(shown(operation('enablePooler'))).toBe('active');
   expect(shown(operation('enablePooler', { failing: true }))).toBe('error');
   expect(shown(null, false, 'paused')).toBe('active');
-  // Its service can be stopped whatever becomes of it, and whatever is seen is a move of the table.
+  // The service can be stopped whatever becomes of the set, and whatever is seen is a move of the
+  // table.
   for (const kind of ['create', 'start', 'resize', 'repair', 'enablePooler'] as const)
     for (const reachable of [true, false]) {
       const before = statusOfReplicaSet('running', reachable, operation(kind));

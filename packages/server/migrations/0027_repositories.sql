@@ -6,7 +6,7 @@ create table repositories (
   type text not null,
   -- Where it is, for people: without credentials.
   location text not null,
-  -- Its storage with the credentials, and the passphrase of its encryption, as JSON, encrypted.
+  -- The storage with the credentials, and the passphrase of its encryption, as JSON, encrypted.
   sealed bytea not null,
   -- The repository names this as its owner while it is this installation's.
   owner text not null,

@@ -1,7 +1,7 @@
 -- The object store of a region on Kubernetes: where WAL and base backups of its services are kept.
 
 alter table kubernetes_regions
-  -- Its place, without secrets; null: none is set.
+  -- The bucket's place, without secrets; null: none is set.
   add column object_store jsonb,
   -- The secret key and the certificates of its authority, as JSON, encrypted.
   add column object_store_sealed bytea,

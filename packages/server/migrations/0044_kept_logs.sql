@@ -15,7 +15,7 @@ create table kept_logs (
   lines bytea not null,
   kept timestamptz not null default now()
 );
--- They are compressed already.
+-- The lines are compressed already.
 alter table kept_logs alter column lines set storage external;
 create index kept_logs_of_service on kept_logs (service_id, id);
 create index kept_logs_kept on kept_logs (kept);

@@ -146,7 +146,7 @@ export async function watchStore(machine: Machine, templates: Templates, log: Fa
       timer = setTimeout(revive, RETRY_MS);
     }
   };
-  // It has answered the start already: if it is too busy for another session, the start goes on.
+  // The server has answered already: if it is too busy for another session, the start goes on.
   await monitor.connect(id, machine.layout.store, 5432).catch((error: unknown) => {
     log.warn({ err: error }, 'the metadata database is not watched yet; trying again');
     timer = setTimeout(revive, RETRY_MS);

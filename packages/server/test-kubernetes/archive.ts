@@ -147,7 +147,7 @@ describe.concurrent('an archive', () => {
     'a store that is away stops no service, and gets what has waited',
     { tags: 'slow' },
     async () => {
-      // Its own server: those of other tests need theirs.
+      // A server of its own: those of other tests need theirs.
       const server = await startS3(rig().machineHost, 7071);
       const store = server.newStore();
       try {
@@ -189,7 +189,7 @@ async function forkOfMoment(subject: KubernetesSubject, store: ObjectStore): Pro
   const cluster = await operator().api.read(pathOf(subject, fork), Type.Unknown());
   expect(JSON.stringify(cluster)).not.toContain(parent.id);
   expect((await subject.engine.backups.describe(parent.id)).archive_mb).toBeGreaterThan(0);
-  // It has a folder of its own.
+  // A fork has a folder of its own.
   await endFile(subject, fork);
   await untilStored(store, fork);
   await forkOfNow(subject, parent, store);

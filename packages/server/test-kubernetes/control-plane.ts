@@ -34,7 +34,7 @@ let home: string;
 beforeAll(async () => {
   top = await mkdtemp(join(tmpdir(), 'hd-'));
   home = join(top, 'kubernetes/files');
-  // Its own files are made beside the manifests.
+  // The installation's own files are made beside the manifests.
   await cp(MANIFESTS, join(top, 'kubernetes'), { recursive: true });
   await rm(home, { recursive: true, force: true });
 });

@@ -72,7 +72,7 @@ describe.concurrent('a service', () => {
         const spec = await subject.newSpec();
         const failed = await converge(subject, spec, ({ outcome }) => outcome === 'failed');
         expect(reasonOf(failed)).toMatch(/start PostgreSQL: .*(ErrImagePull|ImagePullBackOff)/);
-        // It never becomes healthy, which a hibernation waits for.
+        // The service never becomes healthy, which a hibernation waits for.
         expect((await settle(subject, paused(spec))).steps).toEqual(['stop PostgreSQL']);
         await removeAll(subject, spec.id);
         expect(await subject.leftovers(spec.id)).toEqual([]);

@@ -98,7 +98,7 @@ testWithDouble('a fork whose parent is stopped meanwhile says so, and goes on on
     await removeAll(subject, other.id);
     expect(await subject.leftovers(other.id)).toEqual([]);
     await settle(subject, parent);
-    // Its job makes the next pod after a while.
+    // The fork's job makes the next pod after a while.
     await untilSettled(subject, fork);
     expect(await subject.canLogIn(fork, FORK_PASSWORD)).toBe(true);
     for (const { id } of [fork, parent]) {

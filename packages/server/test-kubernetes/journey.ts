@@ -76,7 +76,7 @@ test('a cluster becomes a region, with services that clients reach by TLS', asyn
       from generate_series(1, 10) n`);
   const { rows } = await client.query(NEAREST);
   expect(rows).toEqual([{ place: '[3,1]', chunks: 10 }]);
-  // Its owner may do with them what the owner of an extension may.
+  // The database's owner may do with extensions what the owner of an extension may.
   await client.query(`comment on extension timescaledb is 'ours'`);
   await client.end();
 });
@@ -332,7 +332,7 @@ test('a service is closed to others by an allow list, and by a VPC', async () =>
   await cli('service', 'attach-allow-list', 'orders', 'office');
   await expect(logsIn()).rejects.toThrow('pg_hba.conf rejects');
   expect(await cli('query', 'orders', 'select 7 as found')).toMatch(/found\s+7/);
-  // Its pooler examines clients itself.
+  // The service's pooler examines clients itself.
   await cli('service', 'enable-pooler', 'orders');
   await expect(logsIn(await cloud.get(service.service_id))).rejects.toThrow('login rejected');
   await cli('allow-list', 'change', 'office', '--cidr', `${rig().machineHost}/32`);

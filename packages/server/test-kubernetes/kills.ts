@@ -25,7 +25,7 @@ import { until } from '../test/until.ts';
 
 const POD = Type.Object({ metadata: Type.Object({ name: Type.String() }) });
 
-/** Its sessions go on. Kubernetes ends it by force after a while. */
+/** Sessions of a stopped postmaster go on. Kubernetes ends it by force after a while. */
 const IGNORE_END = 'kill -STOP "$(head -n 1 /var/lib/postgresql/data/pgdata/postmaster.pid)"';
 
 /** Kills the pods of all Clusters, jobs and poolers of a project. @returns how many there were */

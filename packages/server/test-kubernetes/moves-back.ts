@@ -66,7 +66,7 @@ describe('a move from Kubernetes', () => {
     await expectGone(service, password);
     await expectWhole(moved, password);
     await untilSound(stage.cloud);
-    // Its former Cluster is removed first.
+    // The service's former Cluster is removed first.
     await beginMove(id, 'kube');
     await untilIn(id, 'kube');
     await stage.cloud.until(id, 'READY');
@@ -119,7 +119,7 @@ describe('a move from Kubernetes', () => {
       return Object(rows[0]).at;
     });
 
-  /** Its copy holds the connection, and reads nothing from it. */
+  /** The service's copy holds the connection, and reads nothing from it. */
   async function freezeCopy(): Promise<void> {
     let frozen = 0;
     for (const pid of await allPids()) {

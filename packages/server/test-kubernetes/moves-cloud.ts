@@ -118,7 +118,7 @@ function createServices(at: () => Installation, { cli, withSession }: Tools) {
           create role reports login password 'Reports-password-1';
           grant select on filled to reports`),
       ),
-    /** It has its rows, its owner all rights, and other roles have their passwords. */
+    /** The service has its rows, its owner all rights, and other roles have their passwords. */
     expectFilled: async (service: At, password: string): Promise<void> => {
       await withSession(service, password, async (client) => {
         expect((await client.query('select from filled')).rowCount).toBe(50_000);

@@ -12,7 +12,7 @@ import { untilExpected } from '../test/until.ts';
 
 /** In the pod of a copy: it gets WAL and does not replay it. */
 const PAUSE = `${SUPERUSER} --command='select pg_wal_replay_pause()'`;
-/** It holds the connection, and reads nothing from it. */
+/** The WAL receiver holds the connection, and reads nothing from it. */
 const FREEZE =
   'for one in /proc/[0-9]*; do ' +
   'if grep --quiet --text "wal[r]eceiver" $one/cmdline; then kill -STOP ${one#/proc/}; fi; done';
@@ -30,7 +30,7 @@ describe('a move to Kubernetes', () => {
     const service = await stage.create('moved', 'local');
     const { service_id: id, initial_password: password } = service;
     await stage.fill(service, password);
-    // Its port here is none of the other region.
+    // The pooler's port here is none of the other region.
     await cli('service', 'enable-pooler', 'moved');
     await cli('service', 'disable-pooler', 'moved');
     const ledger = await stage.openLedgerOf(id, password);
@@ -50,7 +50,7 @@ describe('a move to Kubernetes', () => {
     // No module of the image enforces what these functions promise.
     expect(await valueOf({ ...moved, initial_password: password }, MAY_MAKE_ROLES)).toBe(false);
     await expectWhole(moved, password);
-    // Its former server is stopped, and stays so: clients get its endpoint.
+    // The service's former server is stopped, and stays so: clients get its endpoint.
     const { host, port } = moved.endpoint;
     const refusal = () => withSession(service, password, async () => true).catch(String);
     const answer = `error: this service has moved to another region: connect to ${host}:${port}`;
@@ -72,7 +72,7 @@ describe('a move to Kubernetes', () => {
     async (name, hindrance) => {
       const service = await stage.create(name.replace(' ', '-'), 'local');
       const { service_id: id, initial_password: password } = service;
-      // It has the functions too.
+      // A copied database has the functions too.
       await withSession(service, password, (client) =>
         client.query('create database copied template tsdb'),
       );
@@ -102,7 +102,7 @@ describe('a move to Kubernetes', () => {
       await expectBefore(service);
       await ledger.goesOn();
       expect(await ledger.end()).toEqual([]);
-      // It was stopped: what was under way then is not lost.
+      // The service was stopped: what was under way then is not lost.
       expect(await valueOf(service, 'pg_postmaster_start_time()')).not.toEqual(started);
       await purge(service);
     },
@@ -186,7 +186,7 @@ describe('a move to Kubernetes', () => {
   async function expectWhole(moved: Service, password: string): Promise<void> {
     expect(moved.endpoint.host).toBe(rig().host);
     await stage.expectFilled(moved, password);
-    // They are refused until the operator has set the password of their role.
+    // Statements are refused until the operator has set the reader's password.
     const counted = ['query', 'moved', 'select count(*) as found from filled'];
     await untilExpected('the copy has all rows', async () =>
       expect((await stage.cloud.cli(...counted)).stdout).toMatch(/50000/),

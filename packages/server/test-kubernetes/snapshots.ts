@@ -175,7 +175,7 @@ test('a fork of the last snapshot has no later write, and needs its parent no mo
     await settle(subject, paused(parent));
     const origin = { parent: parent.id, strategy: 'LAST_SNAPSHOT', targetTime: null } as const;
     const fork = { ...(await forkOf(subject, parent)), origin };
-    // Its volume is made before its pods.
+    // The fork's volume is made before its pods.
     await converge(subject, fork, ({ did }) => did === 'start PostgreSQL');
     await removeAll(subject, parent.id);
     expect(await subject.leftovers(parent.id)).toEqual([]);

@@ -34,7 +34,7 @@ export async function startAzure(
       return words({ ...place, cert: certificate, key: keyFile, silent: '', disableTelemetry: '' });
     },
     env: { AZURITE_ACCOUNTS: `${ACCOUNT}:${key}` },
-    // It notes every few seconds which blobs there are: killed, it loses the newest.
+    // Azurite notes every few seconds which blobs there are: killed, it loses the newest.
     endsBy: 'SIGTERM',
   });
   await createContainer(port, key, authority.certificatePem);
@@ -102,7 +102,7 @@ function signatureFor(key: string): string {
 async function createContainer(port: number, key: string, ca: string): Promise<void> {
   const date = new Date().toUTCString();
   const headers = `x-ms-date:${date}\nx-ms-version:${VERSION}\n`;
-  // Its other lines are headers that this request does not have.
+  // The other lines of a signature are headers that this request does not have.
   const resource = `/${ACCOUNT}/${ACCOUNT}/${CONTAINER}\nrestype:container`;
   const signed = `PUT${'\n'.repeat(12)}${headers}${resource}`;
   const signature = sign(key, signed);

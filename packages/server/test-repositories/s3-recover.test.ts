@@ -40,7 +40,7 @@ async function othersObjects(): Promise<Map<string, string>> {
   return new Map(found);
 }
 
-/** Its services have the same ids, and its path begins with the one of ours. */
+/** Another installation: its services have the same ids, and its path begins with ours. */
 const OTHER = 'howdah-2';
 
 /** The numbers in the ledger of the service, once it is there. */

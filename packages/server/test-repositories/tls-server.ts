@@ -17,9 +17,9 @@ export const repositoryServer = (name: string): Promise<string> =>
   programOf(name, 'PATH=$(tools/repository-servers/build.sh):$PATH');
 
 type Start = {
-  /** Its program. */
+  /** The server's program. */
   name: string;
-  /** Its own, for the files of the certificate. */
+  /** The server's own directory, for the files of the certificate. */
   directory: string;
   certificate: ServerCertificate;
   args: (listener: { port: number; certificate: string; key: string }) => string[];

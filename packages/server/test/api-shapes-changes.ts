@@ -192,7 +192,7 @@ test('every change returns its transitional status and passes no other, and a re
   await expectRestart(id);
   await expectDelete(id);
   await expectGone(id);
-  // Its operations stay.
+  // The operations of a deleted service stay.
   const { body } = await call('GET', `/operations?service_id=${id}`);
   const kinds = (Array.isArray(body['value']) ? body['value'] : []).map(
     (operation: Body) => `${String(operation['kind'])} ${String(operation['status'])}`,

@@ -90,7 +90,7 @@ test('repositories are added, checked, described and removed', async () => {
   await sql`update services set recovery = null where id = ${service.id}`.execute(db);
   await remove(service.id);
   expect((await callApi('DELETE', at)).status).toBe(204);
-  // It is encrypted with its passphrase, and names its owner.
+  // The repository is encrypted with its passphrase, and names its owner.
   const other = { ...asked, passphrase: 'another' };
   expect(await callApi('POST', '/repositories', other)).toMatchObject({ status: 400 });
   const back = await callApi('POST', '/repositories?dry_run=true', asked);
@@ -216,7 +216,7 @@ async function limitRetention(path: string): Promise<void> {
       details: { limit: 'backup_retention_days', allowed: 20, wanted: 21 },
     },
   });
-  // It keeps the one that it has, and may have a shorter one.
+  // A service keeps the time that it has, and may have a shorter one.
   expect((await call('PUT', path, { retention_days: 30 })).status).toBe(200);
   expect((await call('PUT', path, { retention_days: 20 })).status).toBe(200);
   expect((await limit(null)).status).toBe(200);

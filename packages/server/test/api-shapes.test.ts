@@ -54,7 +54,7 @@ test('every call of the document was made, and each answer matches the document'
         (pgbouncer !== null || !id.startsWith('enablePooler')) &&
         (haproxy !== null || !needsHaproxy(id)) &&
         (pgBackRest !== null || !needsRepository(id)) &&
-        // It needs services with operating system users of their own.
+        // This endpoint needs services with operating system users of their own.
         (process.getuid?.() === 0 || id !== 'createServiceFromKit'),
     )
     // There is one region, and a repository has the backups of all services.

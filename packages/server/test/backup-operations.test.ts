@@ -172,7 +172,7 @@ async function expectCountWithDeleted(id: string): Promise<void> {
   expect((await cloud.request('DELETE', `/services/${id}`)).status).toBe(202);
   const more = await cloud.request('POST', `/services/${other.service_id}/backups/run`, {});
   expect(more).toMatchObject({ status: 422, body: { code: 'LIMIT_EXCEEDED' } });
-  // It can be restored once its processes have stopped.
+  // The service can be restored once its processes have stopped.
   const restore = async () => (await cloud.request('POST', `/services/${id}/restore`)).status;
   await untilExpected('the service can be restored', async () => expect(await restore()).toBe(202));
 }
@@ -255,7 +255,7 @@ test.runIf(pgBackRest !== null)(
     await client.query('create table last_words as select 1 as n');
     await client.end();
     expect(await cloud.cli('service', 'delete', 'gone', '--yes')).toMatchObject({ code: 0 });
-    // Its last WAL is archived when it stops, and sent after that.
+    // The service's last WAL is archived when it stops, and sent after that.
     await until('all WAL of the service is in the repository', () => isAllShipped(id));
 
     const metadata = await openMetadata(cloud.home);
@@ -298,7 +298,7 @@ test.runIf(pgBackRest !== null)(
     await again.end();
     expect(await listed()).toEqual([]);
 
-    // Its new state gets there too, and after the time there it cannot be restored any more.
+    // The new state gets there too. After the time there the service cannot be restored.
     expect(await cloud.cli('backup', 'run', id)).toMatchObject({ code: 0 });
     expect(await cloud.cli('service', 'delete', id, '--yes')).toMatchObject({ code: 0 });
     await removeData();

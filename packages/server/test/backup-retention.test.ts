@@ -115,7 +115,7 @@ describe.runIf(pgBackRest !== null)('a repository of 30 days', () => {
     expect(await cloud.cli('service', 'restore', 'gone')).toMatchObject({ code: 0 });
     const client = await connectTo(cloud, await cloud.get(id), gone.initial_password);
     await client.end();
-    // It has it still.
+    // The service still has its retention.
     expect((await cloud.cli('backup', 'retention', 'gone')).stdout).toContain('offsite: 180 days');
   });
 });

@@ -55,23 +55,23 @@ export const CALLERS: Record<string, Row> = {
   setProjectLimits: { needs: 'operator', everywhere: true, body: { services: 3 } },
   listRegions: { needs: 'read' },
   getDoctor: { needs: 'operator', reads: true },
-  // Its script names services of all projects.
+  // The script names services of all projects.
   getSimulation: { needs: 'operator', reads: true },
   setSimulationScript: { needs: 'operator', body: {} },
   advanceSimulationClock: { needs: 'operator', body: { seconds: 1 } },
   listRepositories: { needs: 'operator', reads: true },
-  // It does not say which bucket.
+  // The body does not say which bucket.
   createRepository: { needs: 'operator', own: 400, body: { name: 'made', type: 's3' } },
   getRepository: { needs: 'operator', reads: true, own: 404 },
   deleteRepository: { needs: 'operator', own: 404 },
   checkRepository: { needs: 'operator', own: 404 },
   getRecoveryKit: { needs: 'operator', own: 404 },
-  // Its kit does not say which bucket.
+  // The kit does not say which bucket.
   createServiceFromKit: { needs: 'operator', own: 400, body: { kit } },
-  // It is no directory of a service.
+  // The root is no directory of a service.
   adoptService: { needs: 'operator', own: 400, body: { directory: '/' } },
   listKubernetesRegions: { needs: 'operator', reads: true },
-  // It is no kubeconfig.
+  // An empty object is no kubeconfig.
   addRegion: { needs: 'operator', own: 400, body: { code: 'made', kubeconfig: '{}' } },
   setObjectStore: { needs: 'operator', own: 404, body: bucket },
   setImages: { needs: 'operator', own: 404, body: { images: { 17: 'made:17' } } },
@@ -103,7 +103,7 @@ export const CALLERS: Record<string, Row> = {
   restoreService: { needs: 'change', own: 400 },
   recoverService: { needs: 'admin', own: 400, body: {} },
   upgradeService: { needs: 'change', own: 400, body: { undo: true } },
-  // It is in that region.
+  // The service is in that region.
   moveService: { needs: 'change', own: 400, body: { region_code: 'local' } },
   startService: { needs: 'change', own: 400 },
   stopService: { needs: 'change' },
@@ -162,7 +162,7 @@ export const CALLERS: Record<string, Row> = {
   listVpcs: { needs: 'read' },
   createVpc: { needs: 'change', body: { name: 'made', cidr: '10.9.0.0/16', region_code: 'local' } },
   getVpc: { needs: 'read' },
-  // It has a peering.
+  // The VPC has a peering.
   deleteVpc: { needs: 'change', own: 409 },
   renameVpc: { needs: 'change', body: { name: 'renamed' } },
   listPeerings: { needs: 'read' },

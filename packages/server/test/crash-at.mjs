@@ -160,7 +160,7 @@ function note(name) {
 
 /** @param socket on which the answer arrives that reports the effect */
 function fault(at, socket) {
-  // Its time may be over.
+  // The time of the fault may be over.
   readPlan();
   if (injected || plan?.at !== at) return;
   injected = true;
@@ -360,7 +360,7 @@ Socket.prototype.write = function writeNoting(chunk, ...rest) {
   if (name === null) return send();
   const at = note(name);
   if (at?.when === 'before') fault(at);
-  // Its answer says that it was done.
+  // The answer says that the statement was done.
   if (at !== null && at.when !== 'before') injectAtAnswer(this, at);
   return send();
 };

@@ -267,7 +267,7 @@ export function firstStart(): Playable {
     const injected = await disarm(directory);
     const next = cloud ?? (await install(settings));
     if (cloud !== null && injected && at?.fault === 'kill') {
-      // It had answered, and was killed then.
+      // The installation had answered, and was killed then.
       await untilDown(cloud);
       await cloud.up();
     }

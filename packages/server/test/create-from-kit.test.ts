@@ -102,7 +102,7 @@ async function fill(orders: Made): Promise<string> {
 async function readLedger(copy: Made): Promise<number[]> {
   const client = await connectTo(staging, copy, copy.initial_password);
   const { rows } = await client.query<{ n: number }>('select n from ledger order by n');
-  // It accepts writes.
+  // The copy accepts writes.
   await client.query('insert into ledger values (1000)');
   await client.query('delete from ledger where n = 1000');
   await client.end();
@@ -162,7 +162,7 @@ test('a service of production becomes one of staging, unnoticed by production', 
   expect(operation?.steps.find(({ name }) => name === 'restore data')?.detail).toMatch(
     /^backup of .*Z and its WAL from .* in [\d.]+ s, to be rolled forward to its end$/,
   );
-  // Its own snapshots and WAL begin with it: a fork has the rows too.
+  // The copy's own snapshots and WAL begin with it: a fork has the rows too.
   const fork = await staging.cli('service', 'fork', 'copy', '--name', 'fork', '-o', 'json');
   expect(await readLedger(parseMade(fork.stdout))).toEqual([1, 2, 3]);
   await expectNothingKept(copy);
@@ -267,7 +267,7 @@ async function expectHostile(repository: string, orders: Service): Promise<void>
     [gzipSync('{"table":"services","row":{}}\n'.repeat(1000)), 'the repository has: none'],
     [gzipSync(JSON.stringify({ table: 'services', row })), 'the repository has: none'],
   ] as const) {
-    // Its own control plane may have written between the two.
+    // The repository's own control plane may have written between the two.
     await untilExpected(`the data of the control plane is refused: ${why}`, async () => {
       await putObject(pgBackRest, opened, CONTROL_OBJECT, contents);
       expect(await getObject(pgBackRest, opened, CONTROL_OBJECT)).not.toBeNull();

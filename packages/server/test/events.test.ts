@@ -205,7 +205,7 @@ test('revoking a key ends its streams at once, and no others', async () => {
   await untilExpected('two streams are open', async () => expect(await openStreams()).toBe(2));
   await revoke(mine);
   await untilExpected('one stream is open', async () => expect(await openStreams()).toBe(1));
-  // It comes back and is refused.
+  // The reader comes back and is refused.
   await untilExpected('the reader with the revoked key is refused', async () =>
     expect(ended).toEqual([expect.stringContaining('mine: Authorization: no valid key')]),
   );

@@ -180,7 +180,7 @@ test('an extension that PostgreSQL refuses leaves nothing, and the service goes 
   const used = await change(service, 'DELETE', 'pgstattuple');
   expect(used).toMatchObject({ status: 'failed', steps: ['drop extension'] });
   expect(used.error).toMatch(/depends on/);
-  // Its owner may drop it, and nobody creates it again.
+  // The owner may drop an extension, and nobody creates it again.
   await withClient(cloud, service, (client) =>
     client.query('drop view v; drop extension pgstattuple'),
   );

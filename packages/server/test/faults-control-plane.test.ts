@@ -81,8 +81,7 @@ describe('a control plane that dies', () => {
     expect((await client.query('select count(*)::int as n from of_this_session')).rows).toEqual([
       { n: 0 },
     ]);
-    // It is in charge again: a death is noticed although the server is no child of this control
-    // plane.
+    // This control plane is in charge: a death is noticed although the server is no child of it.
     signal(postmaster, 'SIGKILL');
     await succeeded(service, 'repair');
     await client.end().catch(() => undefined);

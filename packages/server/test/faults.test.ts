@@ -51,8 +51,8 @@ describe('a database that dies', () => {
     signal(postmaster, 'SIGKILL');
     await succeeded(service, 'repair');
     expect(await busy).toBeInstanceOf(Error);
-    // Their pids may be reused by the next server; none of the old processes is a backend of it by
-    // its parent.
+    // The pids of backends may be reused by the next server; none of the old processes is a backend
+    // of it by its parent.
     const left = (await Promise.all(backends.map(findProcess))).filter(
       (found) => found?.parentPid === postmaster,
     );

@@ -145,8 +145,8 @@ describe('a parent that changes while it is forked', () => {
     const parent = await newParent('goes on');
     await insert(cloud, parent, 'before');
     await power(cloud, parent, 'stop');
-    // Its recovery comes to the end of all there is; it is started a second time to go on from
-    // there.
+    // The fork's recovery comes to the end of all there is; it is started a second time to go on
+    // from there.
     await testbed.holdAt(roleOf(parent), 'rm services/new/pid', 2);
     const child = await askFork(parent, {
       fork_strategy: 'PITR',
@@ -190,7 +190,7 @@ test('a fork waits for a WAL segment that cannot be read for a moment, and lacks
   const target_time = await moment(cloud, parent);
   await insert(cloud, parent, 'too late');
   await turnFile();
-  // It is in the archive only.
+  // The segment is in the archive only.
   for (let n = 0; n < 2; n++) await control.query('checkpoint');
   await rm(join(data, 'pg_wal', wal), { force: true });
   await control.end();

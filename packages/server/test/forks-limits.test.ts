@@ -153,7 +153,7 @@ describe('a service that can no longer be restored', () => {
           expect(await mortals.audit()).toEqual([]),
         );
         expect((await askRestore()).status).toBe(404);
-        // Its data goes before its record, and the port with the record.
+        // The service's data goes before its record, and the port with the record.
         await until(
           'the service is not recorded',
           async () => !(await isRecorded(mortals, service)),

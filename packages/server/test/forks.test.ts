@@ -224,8 +224,8 @@ describe('a fork of the past', () => {
     ).toEqual(['one', 'two', 'three']);
     const child = await fork(parent, { fork_strategy: 'PITR', target_time: second });
     expect(await namesIn(child)).toEqual(['one', 'two']);
-    // It has left its parent's history behind, and has one of its own, which begins with its first
-    // snapshot.
+    // The fork has left its parent's history behind, and has one of its own, which begins with its
+    // first snapshot.
     await untilExpected('the fork has a snapshot', async () =>
       expect((await backupsOf(child)).snapshots.length).toBeGreaterThan(0),
     );

@@ -251,7 +251,7 @@ describe('another process dies', () => {
       const service = await pair('power');
       const made = (await newest(service, 'create'))?.steps.map(({ name }) => name);
       expect(made).toContain('start PostgreSQL (member 0) and gateway');
-      // They come with what they are for.
+      // Slots and files come with what they are for.
       expect(made).not.toContain('configure replication slots');
       expect(made).not.toContain('write configuration (member 0)');
       const { root, data } = layoutOf(cloud).member(service.service_id, 1);

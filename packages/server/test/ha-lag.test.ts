@@ -149,7 +149,7 @@ describe('a replica that lags', () => {
     await until('the standby catches up', async () => {
       const state = (await sending())[0]?.state;
       if (state === 'streaming') {
-        // It was faster than this test looked: it is left behind again.
+        // The standby was faster than this test looked: it is left behind again.
         await up;
         await cloud.stop('SIGKILL');
         signal(await postmasterOf(cloud, service, 1), 'SIGKILL');

@@ -221,7 +221,7 @@ test('every operation of a service ends, and springs no trap', { tags: 'slow' },
     expect(made.status, JSON.stringify(made.body)).toBe(202);
     const id = String(Object(made.body).service_id);
     await cloud.until(id, 'READY');
-    // Its logs go with it.
+    // The service's logs go with it.
     expect(await sprungIn(cloud.home)).toEqual([]);
     expect((await cloud.request('DELETE', `/services/${id}?purge=true`)).status).toBe(202);
   }

@@ -27,7 +27,7 @@ export const SOURCE_BIN = findBin();
 /** The reason that is part of the title where the tests cannot run. */
 export const WHY_NOT = 'skipped: this machine has no PostgreSQL of the system with pg_dump';
 
-/** It contains what a URL has to escape. */
+/** A password with what a URL has to escape. */
 const PASSWORD = 'p@ss/w:rd #1';
 
 export type Source = Awaited<ReturnType<typeof startSource>>;

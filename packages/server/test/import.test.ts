@@ -77,7 +77,7 @@ async function expectCutover(running: Running, service: Client, back: Client): P
   await forgotten.query("set application_name = 'forgotten'");
   await forgotten.query("begin; insert into log values ('last', null)");
   const cutover = begin('import', 'cutover', 'books');
-  // Its lock waits for the transaction, whose rows come after the first catching up.
+  // The cutover's lock waits for the transaction, whose rows come after the first catching up.
   await untilExpected('only the cutover waits for a lock', async () =>
     expect((await back.query(WAITING)).rows).toEqual([
       { name: expect.stringMatching(/^howdah import .* cutover$/) },

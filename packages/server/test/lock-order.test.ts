@@ -92,7 +92,7 @@ test.each(STATEMENTS)('%s locks a service before its sets', async (_, columns, r
     await untilExpected('the statement waits for the lock of the service', async () =>
       expect(await isWaiting()).toBe(true),
     );
-    // It would fail here if the statement had locked the set.
+    // This statement would fail if the other one had locked the set.
     await sql`select from services where id = ${SET} for update nowait`.execute(tx);
   });
   await Promise.all(locking);

@@ -107,7 +107,7 @@ test('recover brings back every commit if the WAL is left, and keeps the old dat
   expect(await readdir(join(layout.aside(id), restore, '0'))).toContain('pg_wal');
   const audit = await cloud.cli('audit');
   expect(audit.stderr).toContain(`set aside: ${join(layout.aside(id), restore)} has the data`);
-  // It contradicts nothing.
+  // Data set aside contradicts nothing.
   expect(audit.stdout).not.toContain(id);
 
   // Another restart restores nothing.

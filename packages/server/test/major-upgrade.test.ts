@@ -170,7 +170,7 @@ test('data that cannot be copied stays in use as it was, and a trial says why', 
   const service = await create('stuck');
   await insert(cloud, service, 'kept');
   await withClient(cloud, service, (client: Client) =>
-    // It raises an error where it is restored: there is no such table yet.
+    // The function raises an error where it is restored: there is no such table yet.
     client.query(`
       create table needed (i int);
       create function find(value text) returns boolean language plpgsql

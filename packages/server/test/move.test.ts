@@ -332,7 +332,7 @@ test('former servers are removed early, the oldest first, after deleted services
     await keep(new Date(Date.now() + 3_600_000).toISOString());
     expect(await next()).toBe(id);
     expect(await findNextSourceToRemove(metadata.db, 'local')).toBe(null);
-    // Its removal is under way: the next one may not be needed.
+    // The removal of this source is under way: the next one may not be needed.
     await keep(new Date(Date.now() - 1000).toISOString());
     expect(await next()).toBe(null);
     // A removal that does not end keeps no other one back.

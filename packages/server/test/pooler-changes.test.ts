@@ -203,7 +203,7 @@ test(
     await untilLookedAt(service);
     expect(await pidOf(session)).toBeGreaterThan(0);
     expect((await pgbouncerOf(service)).startTicks).toBe(before.startTicks);
-    // It is watched again.
+    // The pooler is watched again.
     signal(before.pid, 'SIGKILL');
     const second = await pgbouncerOf(service, before);
 

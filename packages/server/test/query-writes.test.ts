@@ -30,7 +30,7 @@ const KNOWN_VOLATILE: readonly RegExp[] = [
   /^(brin_(de)?summarize_.*|gin_clean_pending_list|pg_(clear|restore)_(relation|attribute)_stats|pg_(cancel|terminate)_backend)$/,
   /^(pg_(create|drop|copy)_(logical_|physical_)?replication_slot|pg_logical_slot_.*|pg_replication_slot_advance|pg_sync_replication_slots)$/,
   /^(binary_upgrade_.*|pg_nextoid|pg_import_system_collations|pg_stop_making_pinned_objects|pg_extension_config_dump)$/,
-  // They run a statement, or look for rows, as the session does.
+  // Functions that run a statement, or look for rows, as the session does.
   /^((query|cursor)_to_xml.*|ts_stat|ts_rewrite|currtid2)$/,
   // Functions that report the state of the server.
   /^(pg_control_.*|pg_stat_get_.*|pg_(current|last)_.*|pg_is_.*|pg_(database|indexes|relation|table|tablespace|total_relation)_size)$/,
@@ -172,7 +172,7 @@ test('every volatile function that everybody may call is known to write nothing 
   const rows = await asHowdah(
     `select distinct proname from pg_proc p
      where pronamespace = 'pg_catalog'::regnamespace and provolatile = 'v' and prokind in ('f', 'p')
-       -- They read the statistics of statements.
+       -- Both read the statistics of statements.
        and proname not in ('pg_stat_statements', 'pg_stat_statements_info')
        and prorettype not in ('trigger'::regtype, 'event_trigger'::regtype, 'internal'::regtype, 'index_am_handler'::regtype,
                               'table_am_handler'::regtype, 'tsm_handler'::regtype, 'language_handler'::regtype)
@@ -282,6 +282,6 @@ test('a service that an older release configured accepts howdah_reader from the 
   await cloud.stop('SIGKILL');
   await cloud.up();
   await untilExpected('howdah_reader is accepted', async () => expect(await asked()).toBe(200));
-  // Its sessions never noticed.
+  // The owner's sessions never noticed.
   expect((await admin.query('select 1 as one')).rows).toEqual([{ one: 1 }]);
 });

@@ -38,7 +38,7 @@ export async function lay(ground: Ground, world: World) {
   return laid;
 }
 
-/** Its server runs, so that it takes a password. */
+/** Runs the server of a service, so that it takes a password. */
 async function runIn({ lifecycle }: Engine, row: ServiceRow): Promise<void> {
   const server = { ...serviceSpec(row), power: 'running', ha: null, pooler: null } as const;
   while ((await lifecycle.converge(server, async () => undefined)).outcome !== 'settled');

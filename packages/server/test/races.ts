@@ -293,7 +293,7 @@ export const CALLS: Record<string, Call> = {
     body: () => ({ pg_version: '99' }),
   },
   'undo an upgrade': {
-    // It was not upgraded.
+    // The service was not upgraded.
     ...changing('upgradeService', 'undoUpgrade', () => 'refuse'),
     body: () => ({ undo: true }),
   },
@@ -319,7 +319,7 @@ export const CALLS: Record<string, Call> = {
     ...changing('enableExtension', 'enableExtension', () => ({})),
     body: () => ({ name: 'pgstattuple' }),
   },
-  // It is not enabled.
+  // The extension is not enabled.
   'disable an extension': changing('disableExtension', 'disableExtension', () => null),
   'attach the list': {
     ...changing('attachToAllowList', 'attachToAllowList', (world) =>

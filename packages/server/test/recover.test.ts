@@ -168,7 +168,7 @@ test('a lost machine comes back from a repository with all that was safe there',
   await cloud.up();
   const back = await cloud.until(busy.service_id, 'READY');
   await recoverOne(idle);
-  // It was deleted before, and its data was lost with the machine: it has its own retention.
+  // This one was deleted before, its data was lost with the machine, and its retention is its own.
   expect(await daysLeft('gone')).toBe(60);
   expect(await cloud.cli('service', 'restore', 'gone')).toMatchObject({ code: 0 });
   expect((await cloud.get(gone.service_id)).endpoint).toEqual(gone.endpoint);

@@ -68,7 +68,7 @@ async function expectService({ service, id, endpoint }: Following): Promise<void
     read_replica_sets: [],
     resources: [{ spec: { cpu_millis: 250, memory_gbs: 1 } }],
   });
-  // It is none of the services of the project.
+  // A set is none of the services of the project.
   const { body: services } = await cloud.request('GET', '/services');
   expect(JSON.stringify(services)).not.toContain(`"service_id":"${id}"`);
 }

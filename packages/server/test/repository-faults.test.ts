@@ -93,7 +93,7 @@ test.runIf(isServed)(
     );
     await execute(service, 'create table ledger (n integer)');
 
-    // Its disk is not mounted.
+    // The repository's disk is not mounted.
     await rename(path, path + AWAY);
     await switchWal(service);
     const since = await makeLate(service);

@@ -180,7 +180,7 @@ test('only an admin key of the operator reads and sets the script, and what is n
   );
   const developer = `${publicKey}:${secret}`;
   expect(await call('PUT', `${REGION}/script`, {}, developer)).toMatchObject({ status: 403 });
-  // It names services of all projects.
+  // The script names services of all projects.
   expect(await call('GET', REGION, undefined, developer)).toMatchObject({ status: 403 });
   for (const wrong of [
     { delays_ms: { create: [5, 1] } },

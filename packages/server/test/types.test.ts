@@ -103,7 +103,7 @@ test('TIMESCALEDB: hypertables, aggregates, policies and jobs go on in a fork, a
           "select count(*)::int from drop_chunks('metrics', older_than => timestamptz '2026-01-03 00:00Z')",
         ),
       ).toBe(2);
-      // Its own workers, in its own server.
+      // TimescaleDB's own workers, in its own server.
       await untilExpected('the workers of TimescaleDB run', async () =>
         expect(await value(client, WORKERS)).toBeGreaterThan(0),
       );

@@ -87,7 +87,7 @@ test.runIf(newer !== null && pgBackRest !== null)(
     expect(upgraded).toMatchObject({ code: 0 });
     await insert(cloud, service, 'after');
     await untilSafe(service);
-    // Its WAL is archived when it stops, and sent after that.
+    // The service's WAL is archived when it stops, and sent after that.
     await insert(cloud, service, 'last');
     expect(await cloud.cli('service', 'delete', 'orders', '--yes')).toMatchObject({ code: 0 });
     const { archive } = createLayout(join(cloud.home, 'data')).service(id);
@@ -101,7 +101,7 @@ test.runIf(newer !== null && pgBackRest !== null)(
     expect(await cloud.cli('service', 'restore', 'orders')).toMatchObject({ code: 0 });
     expect(await cloud.get(id)).toMatchObject({ status: 'READY', pg_version: newer });
     expect(await namesIn(cloud, service)).toEqual(['before', 'after', 'last']);
-    // Its WAL goes on in the stanza of its data.
+    // The service's WAL goes on in the stanza of its data.
     await insert(cloud, service, 'again');
     await untilSafe(service);
     expect(await deleted()).toEqual([]);

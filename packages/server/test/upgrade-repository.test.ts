@@ -138,7 +138,7 @@ test('an upgraded service is undone, and recovered in either version', async () 
   expect(added).toMatchObject({ code: 0, stderr: '' });
   await insert(cloud, service, 'older');
   await untilSafe(service);
-  // Its WAL is not in the repository before the upgrade.
+  // The WAL of this row is not in the repository before the upgrade.
   await insert(cloud, service, 'last');
 
   // The control plane is killed while it copies, and while there is no backup of the copy yet.
@@ -191,7 +191,7 @@ test('an upgraded service is undone, and recovered in either version', async () 
   expect(await loseAndRecover()).not.toContain('of its backup');
   await expectData(newer, ['older', 'last', 'again', 'newest']);
   expect((await archives())[id]).toEqual([`${OLDER_MAJOR}-1`]);
-  // Its WAL goes on in the stanza of its data.
+  // The service's WAL goes on in the stanza of its data.
   await insert(cloud, service, 'on');
   await untilSafe(service);
 });

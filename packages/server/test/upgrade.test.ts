@@ -145,7 +145,7 @@ const SERVERS_OF = 'from server_ports p where p.service_id = s.id';
 /** Ports of servers and the primary, in the row of their service. */
 const OLDER_SERVERS = [
   'drop view promised_ports, project_usage',
-  // Their definitions are those of an older release only as far as the migration replaces them.
+  // These views are those of an older release only as far as the migration replaces them.
   'create view promised_ports as select 1 as one',
   'create view project_usage as select 1 as one',
   `alter table services
@@ -236,7 +236,7 @@ test.concurrent(
     await above.up();
     expect((await above.get(service.service_id)).status).toBe('READY');
     await (await connectTo(above, service, service.initial_password)).end();
-    // It moves to one of our own, and back.
+    // The database moves to one of our own, and back.
     for (const [place, words] of [
       ['own', 'has a copy'],
       [url.replace('/tsdb', '/other'), 'has a copy'],

@@ -139,7 +139,7 @@ describe.skipIf(!isRoot)('as root', () => {
             (await login(socket, at, role, database)).text,
             `${role} in ${database}`,
           ).not.toContain('AuthenticationOk');
-    // Its own pooler does get in, where there is one; as a role that may not read tables.
+    // The service's own pooler does get in, where there is one; as a role that may not read tables.
     expect((await login(pathsOf(first).socket, port, 'nobody_at_all', 'tsdb')).text).not.toContain(
       'AuthenticationOk',
     );

@@ -269,7 +269,7 @@ test('a fork of a newer version has all that its parent has', async () => {
 test('a fork whose parent cannot be restored in the newer version says why', async () => {
   const parent = await create('cannot-upgrade', { pg_version: MAJOR });
   await withClient(cloud, parent, (client) =>
-    // It raises an error where it is restored: there is no such table yet.
+    // The function raises an error where it is restored: there is no such table yet.
     client.query(`
       create table needed (i int);
       create function find(value text) returns boolean language plpgsql
@@ -332,7 +332,7 @@ test('a service whose PostgreSQL was removed runs on, and says what brings it ba
     expect(operation?.error).toContain(`PostgreSQL ${MAJOR} is needed; found`);
     expect(operation?.error).toContain(`apt-get install postgresql-${MAJOR}`);
   }
-  // Its server was not stopped for a size that it could not have started with.
+  // The server was not stopped for a size that it could not have started with.
   expect(await majorOf(running)).toBe(MAJOR);
 
   await cloud.stop('SIGTERM');

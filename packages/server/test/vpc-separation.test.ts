@@ -159,7 +159,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       [(await plugged(vpc, '10.80.200.2')).within, { ...endpoint, host: '127.0.0.1' }],
     ] as const)
       expect((await visit(cloud, service, at, { within: where })).how).toMatch(/^refused/);
-    // It listens on its own address and on no other, the router's among it.
+    // The service listens on its own address and on no other, the router's among it.
     const network = (await findNetworks(await prefixOf(cloud))).find(
       ({ vpcId }) => vpcId === vpc.id,
     );

@@ -311,7 +311,7 @@ export function consolePages(app: App): void {
           `no such file: ${JSON.stringify(name.slice(0, 64))}; reload the console`,
         );
       void reply.headers({
-        // Its name changes with what is in it.
+        // The name of the file changes with what is in it.
         'Cache-Control': 'public, max-age=31536000, immutable',
         Vary: 'Accept-Encoding',
       });

@@ -2,10 +2,10 @@
  * The interface of an engine, which runs the services of a region. An engine knows nothing of HTTP,
  * projects or keys.
  *
- * It is declarative: the reconciler passes the desired state of a service ({@link ServiceSpec});
- * the engine observes the service, makes one step towards that state and returns what it did. Every
- * call may be repeated, interrupted at any point and made again after a crash. Long work is divided
- * into steps, each of which ends by itself.
+ * The interface is declarative: the reconciler passes the desired state of a service ({@link
+ * ServiceSpec}); the engine observes the service, makes one step towards that state and returns
+ * what it did. Every call may be repeated, interrupted at any point and made again after a crash.
+ * Long work is divided into steps, each of which ends by itself.
  */
 import type {
   Addon,
@@ -369,7 +369,7 @@ export type LocalBackups = Omit<Backups, 'storage' | 'own_retention_days' | 'off
 
 /** Snapshots and archived WAL of services. */
 export interface BackupKeeping {
-  /** Its snapshots, its WAL archive, and the window of points in time that it can be forked at. */
+  /** Snapshots, WAL archive and the window of points in time that the service can be forked at. */
   describe(id: string): Promise<LocalBackups>;
   /**
    * The backups that lost data of a service is restored from; null: there are none. It is the data

@@ -42,7 +42,7 @@ export type ServiceSpec = {
   upgrade: Upgrade | null;
   /** Where its pooler listens, by default on the host of the endpoint; null: it has none. */
   pooler: { host?: string; port: number } | null;
-  /** Its replicas; null: it never had any, and one server listens on the endpoint's port itself. */
+  /** Replicas; null: it never had any, and one server listens on the endpoint's port itself. */
   ha: HighAvailability | null;
   /** The VPC that it is in; null: clients use its endpoint. */
   vpc: ServiceVpc | null;
@@ -53,7 +53,7 @@ export type ServiceSpec = {
   allowedNetworks: readonly string[] | null;
   /** The service that a read replica set follows, and its nodes; null: it is no set. */
   set: ReplicaSet | null;
-  /** Its part in a move to another region; absent: it is in none. */
+  /** The service's part in a move to another region; absent: it is in none. */
   move?: SpecMove;
 };
 
@@ -66,7 +66,7 @@ type SpecMove =
    * else may start it.
    */
   | { readonly as: 'source'; readonly isAborted: boolean }
-  /** It follows the service at that endpoint, and accepts no writes. */
+  /** The copy follows the service at that endpoint, and accepts no writes. */
   | { readonly as: 'copy'; readonly source: Endpoint };
 
 /** An extension that the database must have, or must not have any more. */
@@ -82,8 +82,8 @@ export type ReplicaSet = { parent: string; nodes: number; purpose: SetPurpose };
 type ServiceVpc = {
   id: string;
   /**
-   * Its own address in the VPC, for all its listeners. null: the address of its endpoint, with
-   * rules for the addresses of clients.
+   * The service's own address in the VPC, for all its listeners. null: the address of its endpoint,
+   * with rules for the addresses of clients.
    */
   address: string | null;
 };
@@ -145,7 +145,7 @@ export type Recovery = {
 
 /** The data of a service in a repository of another installation, which is only read. */
 export type ForeignData = {
-  /** Its stanza there. */
+  /** The service's stanza there. */
   stanza: string;
   /** The repository with its credentials, sealed by this installation, in base64. */
   sealed: string;

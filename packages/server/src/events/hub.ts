@@ -96,7 +96,7 @@ function open(hub: Hub, request: StreamRequest): Readable {
         (error: unknown) => this.destroy(error instanceof Error ? error : new Error(String(error))),
       );
     },
-    // Its reader has gone away, perhaps while the stream waits for an event.
+    // The stream's reader has gone away, perhaps while the stream waits for an event.
     destroy(error, done) {
       stream.ended = true;
       stream.wake();

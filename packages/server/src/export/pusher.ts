@@ -104,7 +104,7 @@ async function pushAll(pusher: Pusher, exporter: ExporterRow): Promise<void> {
 
 /** The time of the last sample of each service. */
 function lastOf(samples: readonly ExportedSample[]): Map<string, Date> {
-  // They are in the order of their time.
+  // Samples are in the order of their time.
   return new Map(samples.map(({ serviceId, at }) => [serviceId, at]));
 }
 

@@ -6,11 +6,11 @@ import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 
 export type Start =
-  /** It is not complete. */
+  /** The start is not complete. */
   | Readonly<{ kind: 'more' }>
-  /** It begins with TLS: `sslnegotiation=direct`. */
+  /** The client begins with TLS: `sslnegotiation=direct`. */
   | Readonly<{ kind: 'tls' }>
-  /** It asks for an encryption first, in `REQUEST_BYTES` bytes. */
+  /** The client asks for an encryption first, in `REQUEST_BYTES` bytes. */
   | Readonly<{ kind: 'ssl' | 'gss' }>
   | Readonly<{ kind: 'refused'; why: 'no_tls' | 'cancel' | 'not_postgresql' }>;
 

@@ -84,7 +84,7 @@ async function issue(
   const certificate = await x509.X509CertificateGenerator.create({
     serialNumber: randomSerial(),
     subject: [{ CN: [commonName] }],
-    // Its bytes, not its text: Go compares those, and OpenSSL writes text as another type.
+    // The name's bytes, not its text: Go compares those, and OpenSSL writes text as another type.
     issuer: ca.subjectName,
     ...validity(days),
     signingAlgorithm: ALGORITHM,

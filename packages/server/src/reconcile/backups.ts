@@ -93,7 +93,7 @@ async function backUp(
   if (by !== HOWDAH) return endOperation(store.db, id, 'failed', problem);
   const waitMs = Math.min((waits.get(id)?.waitMs ?? FIRST_WAIT_MS / 2) * 2, LONGEST_WAIT_MS);
   waits.set(id, { untilMs: performance.now() + waitMs, waitMs });
-  // It may have been cancelled meanwhile.
+  // The backup may have been cancelled meanwhile.
   await progressOperation(store.db, id, steps, problem).catch((error: unknown) =>
     log.warn({ operation: id, err: error }, 'could not show why a backup failed'),
   );

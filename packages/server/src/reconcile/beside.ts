@@ -152,7 +152,7 @@ export function createBesideRounds(waitMs: number) {
   return {
     run: async (id: string, work: () => Promise<void>): Promise<string | null> => {
       const before = attempts.get(id);
-      // Its reason may be gone since: the round before may be long ago.
+      // The reason of a failure may be gone since: the round before may be long ago.
       const attempt = before === undefined || before.hasFailed ? begin(id, work) : before;
       const waiting = new AbortController();
       const late = sleep(waitMs, UNDER_WAY, { signal: waiting.signal }).catch(() => UNDER_WAY);

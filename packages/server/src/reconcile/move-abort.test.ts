@@ -76,7 +76,7 @@ test('roles left open by a stop are closed once the server is reached', async ()
   const { done, round } = aborted({ own, operation: 'start', dismiss });
   expect(await round(settle)).toMatchObject({ did: 'start PostgreSQL' });
   expect(done.splice(0)).toEqual(['dismiss', 'converge']);
-  // Its operation goes on meanwhile.
+  // The operation of the service goes on meanwhile.
   expect(await round(settle)).toMatchObject({ did: 'start PostgreSQL' });
   expect(done).toEqual(['dismiss', 'write', 'converge']);
 });

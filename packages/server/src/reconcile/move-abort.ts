@@ -97,7 +97,7 @@ async function closeRoles(context: ReconcilerContext, work: Work): Promise<void>
   try {
     await sourceOf(context).dismiss(work.id);
   } catch {
-    // It does not run, or does not answer: it is tried again in each round.
+    // The source does not run, or does not answer: each round tries again.
     return;
   }
   if (move.closed !== true) await writeMove(context, work, { closed: true }, reachable);

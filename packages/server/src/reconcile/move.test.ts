@@ -118,7 +118,7 @@ test('an owner gets the functions back after an examination without a switch', a
   const { asked, of } = regions({ 'give back': never });
   const one = moving({ ...MOVE, state: 'copy', switched: null, withheld: true }, {});
   Object.assign(one.work.service, { vpc_id: null, upgrade: null, parent_id: null });
-  // Its attempt does not end: no other test has this id.
+  // The attempt of this service does not end: no other test has this id.
   Object.assign(one.work, { id: 'examined', operation: { id: 'operation', kind: 'move' } });
   Object.assign(one.context, { regions: { of }, region: of('local') });
   // No other examination begins meanwhile.

@@ -144,7 +144,7 @@ async function withoutRegion(
     case 'moved':
       return failedBy(work, error, seen);
     case 'kept':
-      // It takes nothing from the service.
+      // A failure here takes nothing from the service.
       return mustBeRemoved(service, context.restoreWindowMs) ? failedBy(work, error, seen) : null;
   }
 }
@@ -276,7 +276,7 @@ const RESTARTING = 'its server is restarted with the settings of a primary';
 async function arrive(moving: Moving): Promise<Verdict | null> {
   const { context, work, move, begin, target, to } = moving;
   const { service, id } = work;
-  // Its data here does not wait for a cluster that may never answer.
+  // The service's data here does not wait for a cluster that may never answer.
   if (mustBeRemoved(service, context.restoreWindowMs)) return removeSource(moving);
   const spec = serviceSpec(service);
   const own = await target.engine.lifecycle.converge(spec, begin);
@@ -314,14 +314,14 @@ export async function removeSource(moving: Moving): Promise<Verdict | null> {
   const { service, id } = work;
   const isRemoved = mustBeRemoved(service, context.restoreWindowMs);
   if (!isRemoved && !isKeptTimeOver(move, Date.now())) {
-    // Its cluster may not have answered.
+    // The source's cluster may not have answered.
     await retire(moving);
     return null;
   }
   const seen = seenBefore(work);
   try {
     const removed = await removeSteps(source, id);
-    // It is tried again in a minute; the round of the service goes first.
+    // The removal is tried again in a minute; the round of the service goes first.
     if (removed.outcome !== 'settled') return isRemoved ? { ...removed, did: null, seen } : null;
   } catch (error) {
     return isRemoved ? failedBy(work, error, seen) : null;

@@ -205,8 +205,8 @@ async function recordSettled(recording: Recording): Promise<Recorded> {
     return { isSettled: true, next: { ...work, operation: null }, isReleased: true };
   }
   if (service.deleting) {
-    // It has stopped and is invisible from here on. Its data is kept until it is restored or
-    // purged.
+    // The service has stopped and is invisible from here on. Its data is kept until it is restored
+    // or purged.
     await releaseAddresses(tx, service.id, service.vpc_id);
     const deleted = { deleted_at: service.deleted_at ?? new Date() };
     return giveLeaseBack(
@@ -278,7 +278,7 @@ async function recordFailure(
     operation !== null &&
     (isFinal === true || (operation.kind === 'drill' && did === DRILL_STEP))
   ) {
-    // It is not tried again; the next round repairs what it left undone.
+    // The operation is not tried again; the next round repairs what it left undone.
     await endOperation(tx, operation.id, 'failed', reason, steps);
     return giveLeaseBack(recording, { ...NO_REQUEST, ...seen, attempt: 0 }, null, 0);
   }

@@ -32,7 +32,7 @@ export type VpcsOptions = {
 export function createVpcs({ store, region, log, rounds, wakeService }: VpcsOptions) {
   const makeTrue = async (): Promise<void> => {
     const { db } = store;
-    // They need no networks of the machine, and do not wait for any.
+    // Allow lists need no networks of the machine, and do not wait for any.
     for (const id of await refreshAllowLists(db, region.code)) wakeService(id);
     await expirePeeringRequests(
       db,

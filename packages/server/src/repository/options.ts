@@ -48,7 +48,7 @@ export function repositoryOptions({ storage, passphrase }: Repository): Options 
           'repo1-type': 'gcs',
           'repo1-path': rooted(storage.prefix),
           'repo1-gcs-bucket': storage.bucket,
-          // It has no option for the port.
+          // This type has no option for the port.
           ...(storage.endpoint === null
             ? {}
             : { 'repo1-gcs-endpoint': new URL(storage.endpoint).host }),

@@ -15,9 +15,9 @@ const DAMAGED: readonly number[] = [26, 28, 29, ERRORS.fileMissing, 95];
 
 /** pgBackRest ended with an error. */
 export class PgBackRestError extends RepositoryProblem {
-  /** Its number; null: a signal ended it. */
+  /** The error's number; null: a signal ended pgBackRest. */
   readonly code: number | null;
-  /** Its own text, for the control log. */
+  /** The text of pgBackRest, for the control log. */
   readonly output: string;
   /** Whether another try may succeed: it was killed, or its server was overloaded or away. */
   readonly isPassing: boolean;

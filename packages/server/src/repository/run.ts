@@ -268,7 +268,7 @@ async function ended(
   child.stderr?.setEncoding('utf8').on('data', (text: string) => {
     stderr = (stderr + text).slice(-ERRORS_MAX_BYTES);
   });
-  // It may end without reading its input.
+  // The program may end without reading its input.
   child.stdin?.on('error', () => undefined).end(input);
   const kill = (): void => void child.kill('SIGTERM');
   signal?.addEventListener('abort', kill, { once: true });

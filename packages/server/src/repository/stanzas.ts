@@ -76,7 +76,7 @@ export async function removeUnknownServices(
     if (nowMs - gone.sinceMs < (gone.ownDays ?? repository.retentionDays) * DAY_MS) continue;
     const isLast = !isPresent && service !== undefined;
     if (isLast && !(await haveBackup(program, repository, service.stanzas))) continue;
-    // Its backups are last: a call that follows an interrupted one finds it by them.
+    // A stanza's backups are last: a call that follows an interrupted one finds it by them.
     await removeDirectory(program, repository, `archive/${id}`);
     await removeDirectory(program, repository, `backup/${id}`);
     await removeObject(program, repository, note);

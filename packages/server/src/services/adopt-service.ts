@@ -77,7 +77,7 @@ export async function adoptService(
       created: new Date(),
       created_by: caller.publicKey,
       preload,
-      // Its data is never replaced by an empty database.
+      // The adopted data is never replaced by an empty database.
       provisioned: true,
       ...(upgraded === null ? {} : { upgraded }),
       ...(await networksOf(tx, region, caller.projectId, fresh, body)),

@@ -453,7 +453,7 @@ const MAJORS = [18, 17, 16] as const;
 const IMAGES = Object.fromEntries(
   MAJORS.map((major) => [major, `ghcr.io/cloudnative-pg/postgresql:${major}-standard-trixie`]),
 );
-/** They have these beside the contributed modules. */
+/** The images have these beside the contributed modules. */
 const EXTENSIONS = Object.fromEntries(
   MAJORS.map((major): [number, AddonExtension[]] => [major, ['vector']]),
 );

@@ -90,7 +90,7 @@ export async function moveService(
   });
 }
 
-/** Its allow list goes along, and must hold there. */
+/** The service's allow list goes along, and must hold there. */
 function whyNotLimited(
   { allow_list_id: list }: Pick<ServiceRow, 'allow_list_id'>,
   { engine }: Region,

@@ -34,7 +34,7 @@ export async function recoverService(
           'an upgrade of the service is under way: wait until it is done, or undo it ' +
             '(howdah service upgrade --undo)',
         );
-      // Its directory names the primary, where it is there.
+      // The service's directory names the primary, where it is there.
       if (source.isLost) await forgetPrimary(tx, id);
       return { ...recoveryFrom(service, source), power: 'running' };
     },

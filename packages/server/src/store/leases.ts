@@ -58,7 +58,7 @@ export async function makeAllDue(db: Db, region: string): Promise<void> {
             where('deleting', '=', true),
           ]),
         )
-        // They are due when the time for their restore is over.
+        // Deleted services are due when the time for their restore is over.
         .where((where) => where.not(isOnlyInRepository(where)))
         // As all who lock services with their sets: the first are reconciled already.
         .orderBy('parent_id', (order) => order.nullsFirst())

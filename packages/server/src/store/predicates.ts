@@ -30,7 +30,7 @@ export const isListed: Predicate = (where) =>
 export const mustRun: Predicate = (where) =>
   where.and([isListed(where), where('status', 'in', ['READY', 'UNSTABLE'])]);
 
-/** Its server runs or will run: spares and read replica sets too. */
+/** The service's server runs or will run: spares and read replica sets too. */
 export const isMeantToRun: Predicate = (where) =>
   where.and([where('power', '=', 'running'), where('deleting', '=', false)]);
 

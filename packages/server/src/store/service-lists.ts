@@ -146,7 +146,7 @@ export async function findNextSourceToRemove(db: Db, region: string): Promise<st
     .select(['id', sql<boolean>`${UNTIL} <= now()`.as('isOver')])
     .where('move', 'is not', null)
     .where(sql<boolean>`move ->> 'state' = 'kept' and move ->> 'from' = ${region}`)
-    // Its server may not be removable: the next one has its turn.
+    // The server of a source may not be removable: the next one has its turn.
     .where(sql<boolean>`${UNTIL} > now() - interval '1 minute'`)
     .orderBy(UNTIL)
     .limit(1)

@@ -78,7 +78,7 @@ async function begin(
 ): Promise<void> {
   const { name, namespace, uid } = backup.metadata;
   const { labels } = spec.inheritedMetadata;
-  // It does not find the volume then: docs/cloudnativepg.md, fact 31.
+  // The operator does not find the volume then: docs/cloudnativepg.md, fact 31.
   if (labels['app.kubernetes.io/managed-by'] !== undefined) return;
   await writeStatus(api, backup, {
     phase: 'started',

@@ -139,7 +139,7 @@ export async function keepStores(
   for (const cluster of clusters) {
     const store = storeOf(stores, cluster);
     if (store === null || isLeaving(cluster)) continue;
-    // Its namespace may be ending, which must not hold up the others.
+    // A Cluster's namespace may be ending, which must not hold up the others.
     await keepStore(api, cluster, store, pods).catch((error: unknown) =>
       process.emitWarning(`operator double: ${cluster.metadata.name}: ${String(error)}`),
     );

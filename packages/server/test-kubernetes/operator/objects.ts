@@ -122,7 +122,7 @@ export function settingsData(cluster: Cluster, names: readonly string[]): Record
   };
 }
 
-/** They are arguments of a container, in which $$ is $: docs/cloudnativepg.md, fact 30. */
+/** Statements are arguments of a container, in which $$ is $: docs/cloudnativepg.md, fact 30. */
 const statementsIn = (statements: readonly string[] = []): string =>
   statements.map((statement) => `${statement.replaceAll('$$', () => '$')};\n`).join('');
 

@@ -56,7 +56,7 @@ const DEPLOYMENT = `${DEPLOYMENTS}/cnpg-controller-manager`;
 
 /** Faults of the operator, for all Clusters. */
 export type Faults = {
-  /** It runs and changes nothing. */
+  /** The operator runs and changes nothing. */
   isStuck: boolean;
   /** The phase that it reports instead of the right one; null: that one. */
   phase: string | null;

@@ -49,7 +49,7 @@ export async function changePrimary(tools: Tools, seen: Seen): Promise<Status | 
     return changing(phase);
   }
   if ((await readWal(tools, successor)).isReceiving) return changing(phase);
-  // Its result may have been lost.
+  // The result of an earlier promotion may have been lost.
   await tools.exec(successor, `${SQL} '${BECOME_PRIMARY}'`);
   await tools.api.merge(podPath(successor), { metadata: { labels: { [ROLE]: 'primary' } } });
   return { ...changing(phase), currentPrimary: target };

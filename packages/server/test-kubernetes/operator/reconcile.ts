@@ -227,7 +227,7 @@ async function replaceOutdated(api: Api, seen: Seen): Promise<Status | null> {
   if (first === undefined) return null;
   const current = currentPrimary(cluster);
   const standby = outdated.find(({ metadata }) => metadata.name !== current);
-  // Its primaryUpdateMethod is restart, and all its servers are standbys.
+  // The primaryUpdateMethod is restart, and all servers of a replica cluster are standbys.
   if (servers.length === 1 || (isReplica(cluster) && standby === undefined)) {
     await api.remove(podPath(first));
     return changing(PHASES.restarting);

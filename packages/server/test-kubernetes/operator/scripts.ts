@@ -124,7 +124,7 @@ followed() {
 is_standby() { [ -e "$data/standby.signal" ]; }
 is_fenced() { grep -q yes /config/fenced; }
 clone() {
-  # It waits for the new primary: docs/cloudnativepg.md, fact 28.
+  # A clone waits for the new primary: docs/cloudnativepg.md, fact 28.
   until psql --no-psqlrc --command='' "$primary dbname=postgres" >/dev/null; do sleep 0.5; done
   until rm -rf "$data.new" && pg_basebackup --pgdata="$data.new" --dbname="$primary" \\
     --checkpoint=fast --no-sync; do

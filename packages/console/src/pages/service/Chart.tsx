@@ -14,7 +14,7 @@ export type NodeLine = {
   points: Schemas['Series']['data'];
   last: string;
   line: string;
-  /** Its values in words, where lines of a chart have different units. */
+  /** The node's values in words, where lines of a chart have different units. */
   show?: (value: number) => string;
 };
 

@@ -20,7 +20,7 @@ type Library = {
 
 /** By the name of the extension, which is that of its library too. */
 export const LIBRARIES: Readonly<Record<string, Library>> = {
-  // Its workers depend on the size: settings.ts.
+  // The workers of TimescaleDB depend on the size: settings.ts.
   timescaledb: { workers: 0, parameters: [] },
   pgaudit: { workers: 0, parameters: ['pgaudit.log'] },
   // The first remembers the contents of the cache, the second fills it.

@@ -107,7 +107,7 @@ test('a copy that runs and does not stream is given up after ten minutes', () =>
   const none = { mayLogIn: true, lagBytes: null };
   expect(silentFrom(still, none, beganMs + 1000)).toBe(silent);
   expect([599_999, 600_000].map((ms) => isLost(still, beganMs + ms))).toEqual([false, true]);
-  // It may be restarted, and follow again.
+  // The copy may be restarted, and follow again.
   expect(silentFrom(still, { ...none, lagBytes: 5 }, beganMs + 1000)).toBe(null);
   expect(isLost(MOVE, beganMs)).toBe(false);
 });

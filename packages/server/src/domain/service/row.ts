@@ -103,7 +103,7 @@ export type ServiceRow = {
   storage_gb: number;
   /** Whether its size is a bound of its CPU too; null: as its region has it. */
   cpu_bound: boolean | null;
-  /** Its data is removed without the time for a restore. */
+  /** Whether the data is removed without the time for a restore. */
   purge: boolean;
   /** How many restarts were requested. */
   restarts: number;
@@ -113,16 +113,16 @@ export type ServiceRow = {
   deleting: boolean;
   first_verifier: string | null;
   origin: Origin | null;
-  /** Its data is restored from its backups; null: it is not. */
+  /** The restore of the data from its backups; null: none is under way. */
   recovery: Recovery | null;
   /** The upgrade that is under way, or its undo; problem: why it was given up. */
   upgrade: (Omit<Upgrade, 'before'> & { problem: string | null }) | null;
   /** The last upgrade that was not undone; null: there is none. */
   upgraded: Upgraded | null;
-  /** Its move to another region; null: there is none. */
+  /** The move to another region; null: there is none. */
   move: Move | null;
   deleted_at: Date | null;
-  /** Its backups, when its data was removed from this machine; null: it was not. */
+  /** The service's backups, when its data was removed from this machine; null: it was not. */
   kept: Kept | null;
   /** For how many days repositories keep its backups; null: as they say themselves. */
   backup_retention_days: number | null;

@@ -5,7 +5,7 @@ import { serviceSpec } from './spec.ts';
 test.each<[Move['state'], boolean]>([
   ['copy', true],
   ['switch', true],
-  // Its superuser may still be able to log in: the rules that reject it stay.
+  // The superuser of the copy may still be able to log in: the rules that reject it stay.
   ['abort', true],
   ['moved', false],
   ['kept', false],

@@ -57,7 +57,7 @@ export function copySpec(row: ServiceRow, { endpoint, source }: Move): ServiceSp
     endpoint,
     provisioned: false,
     extension: null,
-    // Its data has no other origin than the service.
+    // The data of a copy has no other origin than the service.
     origin: null,
     recovery: null,
     upgrade: null,

@@ -47,7 +47,7 @@ test('a service whose newest data is in no repository is again what it was befor
     upgrade: null,
     upgraded: { id: 'next', from: 18, before: SECOND, at: '2026-03-01T00:00:00.000Z' },
   });
-  // Its operation fails with the reason.
+  // The operation of the upgrade fails with the reason.
   expect(back(underWay, 'second', 18)).toEqual({
     pg_version: 18,
     upgrade: { ...NEXT, problem: expect.stringContaining('was lost') },

@@ -83,7 +83,7 @@ function failoverReported(subject: Subject): Promise<void> {
     const { records } = subject;
     await failOver(subject, spec);
     const ended = () => records.ended.find(({ id }) => id === spec.id);
-    // Its end is reported after the record; an engine may leave it to the next step.
+    // The end of a failover is reported after the record; an engine may leave it to the next step.
     await settle(subject, spec);
     await until(subject, 'its end is reported', async () => ended() !== undefined);
     assert.ok(records.begun.includes(spec.id), 'it was shown when it began');

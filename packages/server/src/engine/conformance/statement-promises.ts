@@ -65,8 +65,8 @@ function statementsRead(subject: Subject): Promise<void> {
 }
 
 /**
- * It catches its end, and hides that nobody waits for it any more. The exception would also undo a
- * setting that is made in the inner block.
+ * The statement catches its end, and hides that nobody waits for it any more. The exception would
+ * also undo a setting that is made in the inner block.
  */
 export const STUBBORN = `do $$ begin
   perform set_config('client_connection_check_interval', '0', false);

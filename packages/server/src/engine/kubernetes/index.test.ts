@@ -298,7 +298,7 @@ test('a service of some networks is reachable once sessions of others have ended
   });
   runServers(cloud);
   await untilStep(cloud, spec, 'start PostgreSQL');
-  // It has no session of the role.
+  // The control plane has no session of the role.
   cloud.answer = { sqlstate: '28000', message: 'no entry of pg_hba.conf' };
   const verdict = await cloud.engine.lifecycle.converge(spec, async () => undefined);
   expect(verdict).toMatchObject({ outcome: 'again', seen: { reachable: false } });

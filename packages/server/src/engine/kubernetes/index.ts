@@ -70,7 +70,7 @@ export function createKubernetesEngine(options: KubernetesEngineOptions): Engine
     bringBack(id);
     logKeeper.notice(id);
     options.changed(id);
-    // Their nodes need at least what the servers of their service have.
+    // The nodes of sets need at least what the servers of their service have.
     cache.setsOf(id).forEach(options.changed);
   });
   const failovers = createFailovers({
@@ -241,7 +241,7 @@ function createStorage({ cache }: Region): Engine['storage'] {
     // A storage class has no size: a volume that cannot be had says so in its own pod.
     disk: null,
     shared: async () => null,
-    // Its volume, which cannot become smaller.
+    // The size of the volume, which cannot become smaller.
     usedBytes: async (id) => (cache.cluster(id)?.desired?.storageGb ?? 0) * 1e9,
   };
 }

@@ -134,7 +134,7 @@ test('a database that is locked keeps none of the others back', async () => {
   const done: string[] = [];
   const work = async (database: string) => {
     if (database === 'locked') throw refusal('55P03');
-    // Its owner has dropped it meanwhile.
+    // The owner has dropped this database meanwhile.
     if (database === 'dropped') throw refusal('3D000');
     done.push(database);
   };

@@ -229,7 +229,7 @@ async function stop(
   return end;
 }
 
-/** It was examined too long ago, or its password may have changed since it was read. */
+/** The service was examined too long ago, or its password may have changed since it was read. */
 export function whyNotStopped(
   isRunning: boolean,
   { isOver, isKept }: Pick<Stopping, 'isOver' | 'isKept'>,
@@ -334,7 +334,7 @@ export async function inEach(
       await work(database);
     } catch (error) {
       if (!(error instanceof EngineUnavailable)) throw error;
-      // Its owner has dropped it, or closed it.
+      // The owner has dropped the database, or closed it.
       if (!isWithoutDatabase(error.cause)) problem ??= error;
     }
   }

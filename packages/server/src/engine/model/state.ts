@@ -79,7 +79,7 @@ const SnapshotSchema = Type.Object({
 export type ModelSnapshot = Static<typeof SnapshotSchema>;
 
 const LogLineSchema = Type.Object({
-  /** Its number among all lines of the service, from 1. */
+  /** The line's number among all lines of the service, from 1. */
   number: Type.Integer(),
   node: Type.Integer(),
   atMs: Type.Number(),
@@ -289,7 +289,7 @@ export function isPresent({ nodes, parent }: ModelService): boolean {
   return nodes.length > 0 || parent !== null;
 }
 
-/** Its primary; undefined: it has none yet, or is a read replica set. */
+/** A service's primary; undefined: it has none yet, or is a read replica set. */
 export function primaryOf({ nodes, primary, parent }: ModelService): ModelNode | undefined {
   return parent === null ? nodes.find(({ n }) => n === primary) : undefined;
 }

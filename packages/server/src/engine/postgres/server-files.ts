@@ -1,7 +1,7 @@
 /** Where a server has its files: what runs servers says it. */
 export type ServerFiles = {
   data: string;
-  /** Its configuration, outside the data. */
+  /** The server's configuration, outside the data. */
   config: string;
   /** The directory of its Unix socket. */
   socket: string;

@@ -139,7 +139,7 @@ test('the window is from the oldest base backup to what is known to be archived'
     [recordOf('another', NOW_MS), backups],
     [archived, null],
     [archived, { firstRecoverabilityPoint: null, lastSuccessfulBackupTime: null }],
-    // It is about the place of before, also with a backup that had begun there.
+    // The window is of the place of before, also with a backup that had begun there.
     [archived, { ...backups, firstRecoverabilityPoint: '2026-11-27T08:59:59Z' }],
     [recordOf(STORE.id, NOW_MS - 3_000_000), backups],
   ];

@@ -74,7 +74,7 @@ test('a purge removes a key that no archived service needs', async () => {
   const spec = await newSpec(cloud);
   await untilAwaited(cloud, spec);
   expect(cloud.fake.objects.has(KEY)).toBe(true);
-  // It was refused after the key was written.
+  // The service was refused after the key was written.
   cloud.fake.take(OBJECT_STORE);
   cloud.fake.take(CLUSTER);
   await untilRemoved(cloud);

@@ -74,7 +74,7 @@ export function createArchiver(
     const store = region.objectStore();
     const cluster = region.cache.cluster(id);
     if (store === null || cluster?.projectId == null || cluster.desired?.archives !== true) return;
-    // Its ObjectStore may be removed by now.
+    // The ObjectStore of a cluster that leaves may be removed by now.
     if (cluster.leaving) return;
     const { projectId } = cluster;
     const isWritten = await write(id, projectId, JSON.stringify([store, region.retentionDays]));

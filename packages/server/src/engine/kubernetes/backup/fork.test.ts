@@ -52,7 +52,7 @@ describe('a fork', () => {
     });
     const detached = up(FORK, { provisioned: false });
     expect(decide(FORK, detached, UNREACHED).kind).toBe('connect');
-    // It is never attached again.
+    // A detached fork is never attached again.
     expect(name(decide(FORK, { ...detached, servers: [] }, UNREACHED))).toBe('start PostgreSQL');
     expect(name(decide({ ...FORK, provisioned: true }, up(FORK), REACHED))).toBe('settled');
   });

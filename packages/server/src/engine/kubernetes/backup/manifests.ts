@@ -69,7 +69,7 @@ export const backupsOf = (className: string): object => ({
   volumeSnapshot: {
     className,
     online: true,
-    // Its own volume has the WAL that it needs, and a checkpoint may take minutes.
+    // The backup's own volume has the WAL that it needs, and a checkpoint may take minutes.
     onlineConfiguration: { immediateCheckpoint: true, waitForArchive: false },
     snapshotOwnerReference: 'backup',
   },
@@ -98,7 +98,7 @@ export type OriginBackupInput = Readonly<{
   region: string;
   /** The running service that is backed up. */
   parent: string;
-  /** Its primary, by its pod. */
+  /** The primary of the parent, by its pod. */
   pod: string;
   /** The step that takes it. */
   step: string;

@@ -43,7 +43,7 @@ const POLL_MS = 1000;
 const START_WITHIN_MS = 600_000;
 /** The server is healthy then, and without clients. */
 const STOP_WITHIN_MS = 600_000;
-/** Its volume goes with it. */
+/** The volume of a pod goes with it. */
 const END_WITHIN_MS = 60_000;
 /** Other services wait for their verification meanwhile: 8 MB a second, and two hours. */
 const withinMs = (storageGb: number): number => 7_200_000 + storageGb * 120_000;

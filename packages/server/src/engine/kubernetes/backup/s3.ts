@@ -50,7 +50,7 @@ const TRIED = 'howdah-doctor';
 export async function removeSome(store: ObjectStore, folder: string): Promise<number> {
   const prefix = `${folder}/`;
   const endMs = Date.now() + REMOVE_MS;
-  // Its answer is input.
+  // The answer of the server is input.
   const keys = (await listKeys(store, prefix, REMOVED)).filter((key) => key.startsWith(prefix));
   let count = 0;
   while (count < keys.length && (count === 0 || Date.now() < endMs)) {

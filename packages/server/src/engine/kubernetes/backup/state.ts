@@ -40,7 +40,7 @@ export type BackupState = Readonly<{
   snapshot: string | null;
   /** Why it has failed, in the words of the cluster; null: it has not. */
   problem: string | null;
-  /** Its verification; null: there was none. */
+  /** The backup's verification; null: there was none. */
   verification: Verification | null;
   /** When its last verification began, whatever became of it; null: there was none. */
   verifiedMs: number | null;

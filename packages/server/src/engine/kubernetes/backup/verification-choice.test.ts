@@ -46,7 +46,7 @@ test('an archive that reaches no moment, or begins later, is not verified', () =
   expect(chooseVerified([base], ARCHIVE)).toEqual({ backup: base, toMs: ARCHIVE.latestMs });
   expect(chooseVerified([base], null)).toBe(null);
   expect(chooseVerified([base, snapshot], null)).toEqual({ backup: snapshot, toMs: null });
-  // It is in the bucket of before.
+  // This backup is in the bucket of before.
   expect(chooseVerified([base], { ...ARCHIVE, sinceMs: 4 * HOUR_MS })).toBe(null);
   expect(chooseVerified([{ ...base, isTaken: false, takenMs: null }], ARCHIVE)).toBe(null);
   // A recovery to that moment cannot begin with it.

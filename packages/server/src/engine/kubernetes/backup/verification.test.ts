@@ -163,7 +163,7 @@ test('the pod of a control plane that was killed is removed, by the next round t
   void verify(spec).catch(() => undefined);
   await run(line('restore', 'ok', '61 MB'));
   const next = cloud.openEngine();
-  // It knows the pod once it has listed them.
+  // The next engine knows the pod once it has listed them.
   await until(async () => {
     await next.backups.keep(ID, { removes: false, quotaBytes: 1 });
     return pod() === undefined;

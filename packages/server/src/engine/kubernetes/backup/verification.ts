@@ -31,9 +31,9 @@ import { chooseVerified, type Verifiable } from './verification-choice.ts';
 const POLL_MS = 500;
 /** A cluster that is full for so long has no room for it today. */
 const START_WITHIN_MS = 600_000;
-/** Its volume goes with it. */
+/** The volume of a pod goes with it. */
 const END_WITHIN_MS = 60_000;
-/** It prints a line for each step. */
+/** The pod prints a line for each step. */
 const OUTPUT_BYTES = 64 * 1024;
 
 /** The check that failed. Its result is recorded. */

@@ -70,7 +70,7 @@ function replicasOf(before: Desired, desired: Desired): Change {
   }
   if (isLess && desired.sync < before.sync) {
     const first = { ...desired, replicas: before.replicas };
-    // It is not waited for: the standby that must go may be dead.
+    // This step is not waited for: the standby that must go may be dead.
     return { name: STEPS.write, awaits: false, detail: standbys(first), desired: first };
   }
   const first = { ...desired, sync: Math.min(before.sync, desired.sync) };

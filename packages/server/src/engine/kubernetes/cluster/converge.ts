@@ -159,7 +159,7 @@ async function perform(region: Region, spec: Owned, step: Work, seen: Seen): Pro
     outcome: 'again',
     waitMs: 0,
   });
-  // It takes seconds, so the step is made by what is seen after it.
+  // Keeping the logs takes seconds, so the step is made by what is seen after it.
   if (endsPods(step) && region.cache.cluster(spec.id) !== null)
     await region.logKeeper.keepBefore(spec.id);
   const { cluster } = observe(region, spec.id);

@@ -54,7 +54,7 @@ test('a bound of a service is a limit of its pod, which a change of it replaces'
   expect(planned(lifted)).toEqual(['restart PostgreSQL', 'connect']);
   await untilAwaited(cloud, lifted);
   expect(limits()).toEqual(NOT_BOUND);
-  // Its pod has the limit until it is replaced: a LimitRange may set one, so the mark says it.
+  // The pod has the limit until it is replaced: a LimitRange may set one, so the mark says it.
   replaceServer();
   expect(await untilStep(cloud, lifted, 'settled')).toContain('restart PostgreSQL');
 });

@@ -173,7 +173,7 @@ describe('a stop whose servers do not become healthy', () => {
 
   test('stops PostgreSQL in their pods after a while', () => {
     const obstacle = 'pod s-abcde12345-1-initdb-x: ErrImagePull: no such image';
-    // It is no obstacle: the stop goes on without it.
+    // The pod is no obstacle: the stop goes on without it.
     expect(decide(PAUSED, { ...stuck, obstacle }, REACHED)).toMatchObject({
       kind: 'wait',
       isObstacle: false,

@@ -120,10 +120,10 @@ export function decide(spec: ServiceSpec, observed: Observed, known: Known): Ste
     return { kind: 'rebuild', name: STEPS.rebuild, why: known.cannotFollow };
   if (awaited !== null) return decideAwaited(cluster, awaited, desired, observed, known);
   if (!desired.running) return { kind: 'settled' };
-  // Its operation ends with the report of it.
+  // The operation of a failover ends with the report of it.
   if (known.isFailingOver) return wait(STEPS.failOver, whyStill(cluster, desired, known));
   if (!isUp(cluster, observed.servers, desired)) return { kind: 'expect', name: STEPS.start };
-  // Its endpoint is not in use yet.
+  // The endpoint of a copy is not in use yet.
   if (desired.source !== undefined) return { kind: 'settled' };
   if (!known.isReachable) return { kind: 'connect', name: STEPS.connect };
   return (
@@ -176,10 +176,10 @@ function keptPlace(
 function contentOf(spec: ServiceSpec, observed: Observed, known: Known): Desired {
   const { cluster, servers, parent } = observed;
   const before = cluster?.desired ?? null;
-  // It archives nothing: its service does.
+  // A read replica set archives nothing: its service does.
   if (spec.set !== null) return desiredOfSet(spec, spec.set, parent, before);
   const { targetTime } = before ?? {};
-  // Its servers were started with the mark of a recovery.
+  // The servers of a recovery were started with its mark.
   const started = {
     ...boundAs(desiredOf(spec), before, before?.bound === true),
     ...(targetTime === undefined ? {} : { targetTime }),
@@ -332,7 +332,7 @@ function decideAwaited(
   const { servers } = observed;
   const isDone = desired.running ? isUp(cluster, servers, desired) : isDown(cluster, servers);
   const to = switchoverIn(name);
-  // Its request did not reach the operator, or the operator has given it up.
+  // The request of a switchover did not reach the operator, or the operator has given it up.
   if (isDone && to !== null && known.isSwitchoverAsked && cluster.primary !== to)
     return { kind: 'switchOver', name, to };
   if (isDone) return { kind: 'ended', name, detail: detailOf(cluster, desired) };

@@ -124,7 +124,7 @@ test('a failover is shown, recorded when it is seen, and ends with an answer', a
   await change(state({ primary: 1, phase: 'Failing over' }));
   await change(state({ primary: 1 }));
   expect([records.begun, records.ended.length]).toEqual([[ID], 1]);
-  // It may have sessions that its rules do not let in.
+  // The new primary may have sessions that its rules do not let in.
   expect(changed).toEqual([ID]);
 });
 

@@ -190,7 +190,7 @@ function imageFor(
   const cluster = cache.cluster(id);
   if (cluster !== null && cluster.image !== null && goesOn(cluster.desired, desired))
     return cluster.image;
-  // Its data may need a library that only that image has.
+  // The data of a copied cluster may need a library that only that image has.
   const copied = cache.cluster(desired.parent ?? desired.set?.parent ?? '');
   if (cluster === null && copied !== null && copied.image !== null) return copied.image;
   const image = images[major];
@@ -296,7 +296,7 @@ function noneIfMissing(error: unknown): { items: never[] } {
 export async function findLeftovers({ kube }: Region, id: string, name: string): Promise<Place[]> {
   const listed = await Promise.all([
     listPlaces(kube, KINDS.secret, { [LABELS.service]: id }),
-    // Its port is free for another service when it is gone.
+    // The port of a Service is free for another service when it is gone.
     listPlaces(kube, KINDS.service, { [LABELS.service]: id }),
     listPlaces(kube, KINDS.claim, { [CLUSTER_LABEL]: name }),
     listPlaces(kube, KINDS.backup, { [LABELS.service]: id }),

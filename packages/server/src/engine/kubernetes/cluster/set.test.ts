@@ -126,7 +126,7 @@ test('a set is a replica cluster that nothing here promotes', async () => {
     managed: { services: { additional: [{ selectorType: 'r' }] } },
     probes: { readiness: { type: 'streaming', maximumLag: '1000000' } },
   });
-  // Its roles are those of the service, which a standby cannot change.
+  // The roles of a set are those of the service, which a standby cannot change.
   expect(Object(spec).managed).not.toHaveProperty('roles');
   const folder = join(import.meta.dirname, '..');
   const files = await readdir(folder, { recursive: true });

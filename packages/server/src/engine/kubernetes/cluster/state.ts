@@ -144,7 +144,7 @@ export type Observed = Readonly<{
   whyNoBackup: string | null;
   /** The newest snapshot that was taken of the parent as a backup; null: there is none. */
   newestSnapshot: string | null;
-  /** Its connection pooler; null: there is none. */
+  /** The service's connection pooler; null: there is none. */
   pooler: PoolerState | null;
 }>;
 

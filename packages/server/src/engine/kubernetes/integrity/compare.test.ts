@@ -176,7 +176,7 @@ test('a service of a region with a domain has routes in place of ports', () => {
     'left over: Service howdah-gateway/db-xyz: ' +
       'kubectl --namespace howdah-gateway delete services db-xyz',
   ]);
-  // It needs no route.
+  // A paused service needs no route.
   expect(routed([], { status: 'PAUSED' })).toEqual([
     'service abc is PAUSED and 1 of its servers run',
   ]);

@@ -202,7 +202,7 @@ async function readNew(
       const within = AbortSignal.any([signal, AbortSignal.timeout(READ_WITHIN_MS)]);
       return readOutput(kube, pod, { previous, since: at, extent: EXTENT, signal: within });
     });
-  // It first: the container may end meanwhile, and then is the one before.
+  // The running container first: it may end meanwhile, and then is the one before.
   const { text } = await read(false);
   // The line that was the newest is read again, unless there is another container by now.
   const first = firstStamp(text);

@@ -116,7 +116,7 @@ test('the log goes on with that of the container before', async () => {
   expect(await server.all()).toEqual(['again', 'out of memory']);
   server.put(now);
   expect(await server.all()).toEqual(['again']);
-  // It waits for its next start: Kubernetes has one log only.
+  // The container waits for its next start: Kubernetes has one log only.
   server.put(now, now);
   expect(await server.all()).toEqual(['again']);
 });

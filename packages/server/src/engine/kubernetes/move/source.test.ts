@@ -146,7 +146,7 @@ test('a service that has moved keeps its volume, and its pods end', async () => 
   await source().retire(ID, MOVED);
   expect(annotations()).toMatchObject({ [FENCED]: '["*"]', 'cnpg.io/hibernation': 'on' });
   stopServers(cloud);
-  // It is left alone once its pods have ended.
+  // The Cluster is left alone once its pods have ended.
   annotate({ 'cnpg.io/hibernation': 'noticed' });
   await until(async () => {
     await source().retire(ID, MOVED);
@@ -171,7 +171,7 @@ test('sessions that a stop would wait for end, once nothing is new that a copy l
   expect(asked.at(-1)).toContain('pg_terminate_backend');
   asked.length = 0;
   await expect(closeToOthers(Object(answering({ slot_name: 'cdc' })))).rejects.toThrow(MoveRefused);
-  // It may have the shutdown of an earlier server, and nothing of what came after.
+  // The copy may have the shutdown of an earlier server, and nothing of what came after.
   lag = null;
   await expect(closeToOthers(Object(answering({})))).rejects.toThrow('does not follow');
   expect(asked.join('\n')).not.toContain('pg_terminate_backend');

@@ -222,7 +222,7 @@ async function checkpoint(region: Region, id: string): Promise<void> {
 async function stop(region: Region, id: string, { isOver }: Stopping): Promise<'shutdown'> {
   const cluster = clusterOrUnavailable(region, id);
   if (cluster.stoppedByMove) {
-    // It has accepted writes since, perhaps.
+    // The service has accepted writes since, perhaps.
     if (!cluster.fenced) throw new MoveRefused('somebody has started it again meanwhile');
     return 'shutdown';
   }

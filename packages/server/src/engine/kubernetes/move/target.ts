@@ -78,7 +78,7 @@ const MODULES: readonly string[] = [
 ];
 
 const STANDBY_ROLE = 'streaming_replica';
-/** Their names are ours in other regions too. */
+/** The names of these roles are ours in other regions too. */
 const SHARED_ROLES = [READER_ROLE, POOLER_ROLE];
 const RESERVED = [...MOVE_ROLES, ...SHARED_ROLES, ...OPERATOR_ROLES];
 
@@ -234,7 +234,7 @@ async function readPosition(region: Region, id: string) {
   };
 }
 
-/** Its image may have been set after the copy was made, and nobody has examined it. */
+/** The image of a copy may have been set after that was made, and nobody has examined it. */
 const readVersions = (region: Region, id: string): Promise<ExtensionVersion[]> =>
   ask(
     region,

@@ -45,7 +45,7 @@ export const trafficPolicy = (networks: readonly string[] | null): 'Cluster' | '
 /** The setting by which a session sees which rules its server has loaded. */
 export const NETWORKS_SETTING = 'howdah.networks';
 
-/** Its value. @param networks null: all @param isPooled whether a pooler connects */
+/** The value of the setting. @param networks null: all @param isPooled whether a pooler connects */
 export const networksVersion = (networks: readonly string[] | null, isPooled: boolean): string =>
   networks === null
     ? 'all'

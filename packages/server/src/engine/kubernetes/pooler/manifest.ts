@@ -84,7 +84,7 @@ export function poolerManifests(input: PoolerInput): PoolerManifests {
     // Two at a time would make twice the connections.
     strategy: { type: 'Recreate' },
     template: {
-      // Its configuration is that of the pod, so another one makes another pod.
+      // A pooler's configuration is part of its pod, so another one makes another pod.
       metadata: { labels, annotations: { [CONF]: confOf(input), [RULES]: rulesOf(input) } },
       spec: podSpec(input),
     },

@@ -82,7 +82,7 @@ export type Cache = Readonly<{
    * cluster does not say now.
    */
   knowsBackups: () => boolean | null;
-  /** Its snapshots and base backups, newest first. */
+  /** A service's snapshots and base backups, newest first. */
   backups: (id: string) => readonly BackupState[];
   /** The backup of its running parent that a fork is made of; null: there is none. */
   originBackup: (id: string) => OriginBackup | null;
@@ -92,7 +92,7 @@ export type Cache = Readonly<{
   hasPlugin: () => boolean | null;
   /** Ends once it is known whether there are backups and resources of the plugin. */
   listed: Promise<void>;
-  /** Its ObjectStore, and how far it is archived; null: it has none. */
+  /** A service's ObjectStore, and how far it is archived; null: it has none. */
   archive: (id: string) => ArchiveState | null;
   pooler: (id: string) => PoolerState | null;
   /** The pods of its pooler, and why they do not start. */

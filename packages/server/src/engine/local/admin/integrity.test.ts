@@ -9,7 +9,7 @@ test('a server of a service that has moved away is a finding', () => {
   expect(movedAmiss(MOVED, MOVED, found)).toEqual([
     'service abcdefghij has moved to another region and has a process here',
   ]);
-  // It moved while the machine was inspected.
+  // The service moved while the machine was inspected.
   expect(movedAmiss({ moved: [] }, MOVED, found)).toEqual([]);
   expect(movedAmiss(MOVED, MOVED, { processes: ['others0000'] })).toEqual([]);
 });
@@ -24,7 +24,7 @@ test('a copy of a service that does not move here is a finding', () => {
       '/data/copies/others0000, and remove it',
   ]);
   expect(copiesAmiss(none, none, { copies: ['abcdefghij'] }, site)).toHaveLength(1);
-  // It began to move while the machine was inspected, or has become a service.
+  // The service began to move while the machine was inspected, or has become a service.
   expect(copiesAmiss(none, copied, { copies: ['abcdefghij'] }, site)).toEqual([]);
   expect(copiesAmiss(none, none, { copies: [] }, site)).toEqual([]);
 });

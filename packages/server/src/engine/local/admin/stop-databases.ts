@@ -45,7 +45,7 @@ async function stopServers(
       throw new Error(`${daemon.root}: process ${daemon.process.pid} does not end`);
   }
   for (const id of await groupIds(limits)) await liftWriteLimit(limits, id);
-  // They begin again.
+  // Copies begin again.
   for (const id of (await readdir(layout.copies).catch(noneOf('ENOENT'))) ?? [])
     await endBackup(layout.copy(id));
   let stopped = 0;

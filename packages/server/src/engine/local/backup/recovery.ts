@@ -71,7 +71,7 @@ export async function copyWalFrom(
     const to = join(target, 'pg_wal', name);
     const copied = await copyNeeded(join(archive, name), join(inPlace, name), to, name, owner);
     if (!copied) continue;
-    // It is the parent's to archive, not the fork's.
+    // The file is the parent's to archive, not the fork's.
     await writeOwned(owner, join(status, `${name}.done`), '');
   }
 }
@@ -140,7 +140,7 @@ export async function recoverOn(
       ((await findServer(parent)) === null && (await isLastRecord(parent, parseLsn(end)))));
   if (!all) {
     await writeMark();
-    // Its last segment may have been copied while it was being written.
+    // The last segment of the copy may have been copied while it was being written.
     const first = end === undefined ? null : walFileName(0, parseLsn(end));
     await copyWalFrom(machine, owner, parent, first, paths.data);
   }

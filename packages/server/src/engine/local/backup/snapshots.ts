@@ -21,7 +21,7 @@ export type Snapshot = {
   id: string;
   kind: 'initial' | 'scheduled';
   /**
-   * Its state is that of this moment, in ms since the epoch; it can be rolled forward from here.
+   * The data is of this moment, in ms since the epoch; it can be rolled forward from here.
    */
   takenMs: number;
   /** The first WAL file that rolling forward needs. */

@@ -164,7 +164,7 @@ async function cloneAtOnce(
   );
   if (atCheckpoint || rows[0]?.old !== false)
     await atFullSpeed(machine, paths, () => client.query('checkpoint'));
-  // Its commit brings what others have committed without waiting for the disk into the WAL files.
+  // This commit brings what others have committed without waiting for the disk into the WAL files.
   await client.query("select pg_logical_emit_message(true, 'howdah', 'clone')");
   const state = await client.query<{ first: string; lsn: string }>(
     'select redo_wal_file as first, pg_current_wal_flush_lsn()::text as lsn from pg_control_checkpoint()',

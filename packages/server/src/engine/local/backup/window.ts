@@ -289,7 +289,7 @@ async function oldestWaiting(
 ): Promise<{ wal: string; sinceMs: number } | null> {
   const directory = join(paths.data, 'pg_wal', 'archive_status');
   const [first] = (await entriesOf(directory)).filter((name) => name.endsWith('.ready')).toSorted();
-  // It may be archived at this moment.
+  // The file may be archived at this moment.
   const noted = first === undefined ? null : statEntry(join(directory, first));
   return first === undefined || noted === null
     ? null

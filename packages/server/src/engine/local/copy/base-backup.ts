@@ -138,7 +138,7 @@ export function judgeBackup(isRunning: boolean, text: string): BackupSeen {
   return { kind: 'failed', reason };
 }
 
-/** It prints "12345/67890 kB (18%), 0/1 tablespace" each second. */
+/** The program prints "12345/67890 kB (18%), 0/1 tablespace" each second. */
 function progressIn(text: string): number[] {
   const found = [...text.matchAll(/(\d+)\/(\d+) kB \(/g)].at(-1) ?? [];
   return found.slice(1).map((kilobytes) => Number(kilobytes) * 1024);

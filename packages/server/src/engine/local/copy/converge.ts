@@ -362,7 +362,7 @@ async function startCopy(
     throw new Error(missingFor(machine.installations.usable, spec.addons, spec.major));
   if (!(await fence(paths))) throw new Error('its server does not end');
   await makeInstanceDirectories(owner, paths);
-  // Its service may have moved since: it follows by what it was given last.
+  // The service may have moved since: the copy follows by what it was given last.
   if (followed !== null)
     await writeConfig(owner, paths, copyFiles(spec, paths, { installation, owner }, followed));
   await writeOwned(owner, join(paths.data, 'postgresql.auto.conf'), '');

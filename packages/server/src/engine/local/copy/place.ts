@@ -34,7 +34,7 @@ import { TAKEN } from '../../postgres/decisions/decide-copy.ts';
 /** A copy has one server. */
 export type CopySpec = Omit<ServiceSpec, 'ha' | 'set'>;
 
-/** Its certificate, and the authority of the service, beside its configuration. */
+/** The copy's certificate, and the authority of the service, beside its configuration. */
 const [CERTIFICATE, KEY, AUTHORITY] = ['copy.crt', 'copy.key', 'copy-ca.crt'];
 const LOGIN_FILES: readonly string[] = [CERTIFICATE, KEY, AUTHORITY];
 

@@ -13,8 +13,8 @@ export type Detached = {
   cwd: string;
   pidFile: string;
   /**
-   * Its output is appended to this file, which may be truncated meanwhile; earlier output is
-   * removed.
+   * The process's output is appended to this file, which may be truncated meanwhile; earlier output
+   * is removed.
    */
   log: string;
   /** A command that runs the enclosure in turn, such as `nsenter …`. */

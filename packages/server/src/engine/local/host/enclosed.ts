@@ -16,7 +16,7 @@ export type Enclosed = {
   /** The files that it sees; its installation is that of the program. */
   readonly view: Pick<View, 'program' | 'own' | 'others' | 'config'>;
   readonly deadlineMs: number;
-  /** Its standard input; none: nothing. */
+  /** The program's standard input; none: nothing. */
   readonly input?: string;
   /** The size of its /dev/shm; by default a mebibyte. */
   readonly sharedMemoryBytes?: number;

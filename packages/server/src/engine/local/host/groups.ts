@@ -266,7 +266,7 @@ function textIn(path: string): string | null {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
-    // Its server has ended meanwhile.
+    // The server of the group has ended meanwhile.
     if (isErrno(error, 'ENOENT', 'ENODEV')) return null;
     throw error;
   }

@@ -120,7 +120,7 @@ async function copy(
 ): Promise<void> {
   progress(`copy ${megabytes(await bytesBelow(paths.data))} from ${paths.data}`);
   if (fileSystem === 'btrfs') await makeSubvolumes(paths.data, paths.staging);
-  // It must not go on alone: the next attempt begins with removing what it writes to.
+  // The copy must not go on alone: the next attempt begins with removing its target.
   await run(
     'setpriv',
     ['--pdeathsig', 'KILL', '--', 'cp', '--archive', `${paths.data}/.`, paths.staging],

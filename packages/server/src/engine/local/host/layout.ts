@@ -18,23 +18,23 @@ export type InstancePaths = ServerFiles & {
   pidFile: string;
   /** The server's output before its log collector ran, with the reason if it could not start. */
   startLog: string;
-  /** Its connection pooler. */
+  /** The instance's connection pooler. */
   pooler: DaemonPaths;
 };
 
 /** Where a program beside the servers is; see daemon.ts. */
 export type DaemonPaths = {
   /**
-   * Its directory, which its own user owns. It is its working directory, by which it is found. Its
-   * sockets are there; our files are beside it.
+   * The program's directory, which its own user owns. It is the working directory, by which it is
+   * found. Its sockets are there; our files are beside it.
    */
   root: string;
-  /** Its configuration, if that is a file of its own. */
+  /** The program's configuration, if that is a file of its own. */
   conf: string;
   pidFile: string;
   /** A pipe that it holds open for as long as it lives. */
   lifeline: string;
-  /** Its output. */
+  /** The program's output. */
   log: string;
 };
 

@@ -78,7 +78,7 @@ export async function ownService(
   // From here on, other services of the former user cannot enter by its path.
   await chown(paths.root, 0, owner.gid);
   await chmod(paths.root, 0o710);
-  // They are recreated as their daemons start.
+  // The files of daemons are recreated as these start.
   for (const { root, conf, pidFile, lifeline, log } of [paths.pooler, layout.gateway(id)])
     for (const path of [root, conf, pidFile, lifeline, log]) await removeTree(path, cloneMethod);
   const numbers = await readdir(join(paths.root, 'members')).catch(() => []);

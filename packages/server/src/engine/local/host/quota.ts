@@ -55,7 +55,7 @@ type State = {
   measuredMs: number;
   logBytes: number;
   quietUntilMs: number;
-  /** Its size when the disk became full; null: the disk is not full. */
+  /** The service's size when the disk became full; null: the disk is not full. */
   frozenBytes: number | null;
 };
 

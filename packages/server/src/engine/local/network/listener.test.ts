@@ -97,7 +97,7 @@ test('the rules of all three name the networks that are let in, and no other', (
 
   const gateway = gatewayConfig(daemonPaths('/x/haproxy'), listen);
   expect(gateway).toContain('tcp-request connection reject unless { src -f ../haproxy.allowed }');
-  // Its own way in is for the control plane's user alone.
+  // The gateway's own way in is for the control plane's user alone.
   expect(gateway).toContain('bind unix@./.s.PGSQL.20000 mode 600');
 
   const pooler = (allowedNetworks: readonly string[] | null) =>

@@ -99,7 +99,7 @@ async function answer(socket: Socket, notice: Notice): Promise<void> {
   signal.addEventListener('abort', () => socket.destroy());
   try {
     const client = await begin(socket, notice, signal);
-    // Its further bytes are read: a connection that is closed before may take the error along.
+    // Further bytes are read: a connection that is closed before may take the error along.
     if (client === null) socket.destroy();
     else client.end(notice.error).resume();
   } catch {

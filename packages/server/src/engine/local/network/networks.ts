@@ -99,7 +99,7 @@ export async function findNetworks(prefix: string): Promise<NetworkSeen[]> {
         listening: await listeners(name),
       };
     } catch (error) {
-      // It is being removed: it is unmounted first, then its name goes.
+      // The network is being removed: it is unmounted first, then its name goes.
       if (!(await namespaces()).includes(name)) return null;
       if (attempt === LOOK_ATTEMPTS) throw error;
       await sleep(50);

@@ -95,10 +95,10 @@ async function compile(
   try {
     const options = ['-shared', '-fPIC', '-O2', `-I${headers}`, `-DHOWDAH_MAJOR=${major}`];
     const isTcc = basename(compiler).endsWith('tcc');
-    // It does not know this function of other compilers.
+    // TCC does not know this function of other compilers.
     const forTcc = isTcc ? ['-D__builtin_unreachable()=((void)0)'] : [];
     await run(compiler, [...options, ...forTcc, '-o', unfinished, READ_ONLY_MODULE_SOURCE]);
-    // It asks for an executable stack, which glibc refuses to a module.
+    // TCC asks for an executable stack, which glibc refuses to a module.
     if (isTcc) await run('patchelf', ['--clear-execstack', unfinished]);
     await assertLoads(join(bin, 'postgres'), unfinished);
     await rename(unfinished, path);

@@ -117,7 +117,7 @@ async function openOrMake(
   return { name: basename(paths.root), data: paths.data };
 }
 
-/** Its server has stopped for good: from here on only root reads it. */
+/** The template's server has stopped for good: from here on only root reads it. */
 async function closeToOthers({ root }: InstancePaths): Promise<void> {
   if (process.getuid?.() === 0) await chown(root, 0, 0);
 }

@@ -3,8 +3,8 @@
  * routes to the primary. While there is none it tries again every few milliseconds, so that clients
  * that connect meanwhile wait and are not refused.
  *
- * Its configuration never changes while it runs: its backend is configured over its admin socket. A
- * new gateway routes nowhere until then.
+ * A gateway's configuration never changes while it runs: its backend is configured over its admin
+ * socket. A new gateway routes nowhere until then.
  */
 import { join, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -56,7 +56,7 @@ const STOP_DEADLINE_MS = 1000;
 /** How long a gateway may take to answer. A failover waits for it, and so does every round. */
 const ANSWER_DEADLINE_MS = 2000;
 
-/** Its group includes the pooler of a read replica set, which connects by a socket. */
+/** The directory's group includes the pooler of a read replica set, which connects by a socket. */
 const MODE = 0o710;
 
 const ADMIN_SOCKET = 'admin.sock';

@@ -29,7 +29,7 @@ export type LocalPoolerInput = {
   certificatePem: string;
 };
 
-/** Its pgbouncer.ini. */
+/** The pgbouncer.ini of a pooler. */
 export function localPoolerConf({ paths, server, ...input }: LocalPoolerInput): string {
   return poolerConf({
     ...input,

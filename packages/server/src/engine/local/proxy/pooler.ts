@@ -226,7 +226,7 @@ export async function holdPooler({ watch }: Poolers, paths: InstancePaths): Prom
 export async function stopPooler({ watch }: Poolers, paths: InstancePaths): Promise<void> {
   watch.forget(paths.pooler);
   const process = await findDaemon(paths.pooler);
-  // It has no state to lose. Newer versions would wait for their clients after a softer signal.
+  // A pooler has no state to lose. Newer ones would wait for their clients after a softer signal.
   if (process !== null && !(await stopDaemon(process, 'SIGKILL', KILL_DEADLINE_MS)))
     throw new Error(`PgBouncer (pid ${process.pid}) does not end, not even by SIGKILL`);
   await removeDaemon(paths.pooler);

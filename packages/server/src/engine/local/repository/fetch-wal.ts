@@ -66,7 +66,7 @@ export async function fetchWal(
   await makeFetchSpool(context, spoolFor(fetch));
   await makeSpool(context, walSpoolFor(fetch));
   const names = files
-    // Its owner may be sending one now.
+    // The repository's owner may be sending one now.
     .filter((file) => !file.endsWith('.pgbackrest.tmp'))
     .map((file) => (file.split('/').at(-1) ?? '').replace(/-[0-9a-f]{40}.*$/, ''));
   for (const name of names.filter(isHistory)) await fetchFile(fetch, data, name);

@@ -37,7 +37,7 @@ test.each<Record<string, unknown>>([
   { takenMs: 'soon' },
   { takenMs: 1e300 },
 ])('%j are no facts of a snapshot', (hostile) => {
-  // They differ from good ones in this alone.
+  // Hostile facts differ from good ones in this alone.
   expect(parse(FACTS)).not.toBeNull();
   expect(parse({ ...FACTS, ...hostile })).toBeNull();
 });

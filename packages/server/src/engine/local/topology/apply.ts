@@ -148,7 +148,7 @@ async function applyToDirectory(
       await templates.ensure(installation, extensionsOf(spec.addons));
       return `for PostgreSQL ${installation.version}, once for all services like this one`;
     case 'discard':
-      // Its backups stay: it is restored from them again.
+      // The backups stay: the service is restored from them again.
       await discard(machine, spec.id, spec.recovery === null ? paths.root : paths.data);
       return 'the machine went down before it was on the disk, and before anybody could write to it';
     case 'clone':

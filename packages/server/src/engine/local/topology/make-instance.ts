@@ -46,7 +46,7 @@ export type NewInstance = {
   readonly spec: PlacedSpec;
   readonly paths: InstancePaths;
   readonly installation: Installation;
-  /** Its files, for the user that it will run as. */
+  /** The instance's files, for the user that it will run as. */
   readonly filesAs: (owner: Owner | null) => ConfigFiles;
   readonly listener: Listener;
 };

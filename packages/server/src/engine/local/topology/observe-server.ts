@@ -106,7 +106,7 @@ async function installationAt(
   const { origin, set } = spec;
   const followed = set === null ? null : await readMarker(layout.service(set.parent));
   if (followed !== null) {
-    // Its nodes are made again from a primary that was upgraded.
+    // The nodes of a set are made again from a primary that was upgraded.
     const present = presentOf(installations.usable);
     const needs = { ...spec, major: majorOf(followed) };
     return {
@@ -288,7 +288,7 @@ async function observeExtension(
 ): Promise<Observation['extension']> {
   if (extension === null || server === null || !monitor.isConnected(key)) return null;
   const isCreated = extension.wanted === 'created';
-  // It needs its library.
+  // An extension needs its library.
   if (isCreated && server.size !== sizeLabel(size, preload)) return null;
   const created = await readCreated({ paths, port: listen.port }).catch(() => null);
   // The step fails with the reason why the database cannot be asked.

@@ -49,7 +49,7 @@ export async function convergeSingle(
 async function tidy({ machine }: Topology, { found, seen }: ObservedServer): Promise<void> {
   const { root, logs, pooler } = found.paths;
   if (seen.directory === 'ours') await Promise.all([pruneLogs(logs), capLog(pooler)]);
-  // It was being made when it was deleted.
+  // The service was being made when it was deleted.
   else await removeTree(instancePaths(`${root}.new`).root, machine.cloneMethod);
 }
 

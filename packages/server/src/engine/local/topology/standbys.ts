@@ -43,9 +43,9 @@ const SEEDED_FILE = 'seeded';
 export type Seed = {
   /** The server that it is cloned from. */
   primary: { key: string; paths: InstancePaths };
-  /** Its slot there. */
+  /** The standby's slot there. */
   slot: string;
-  /** Its replication settings. */
+  /** The standby's replication settings. */
   conf: string;
   why: string;
 };

@@ -84,7 +84,7 @@ export async function convertInPlace(
       const target = join(made, '0');
       const conversion = { machine, templates, rounds, spec, owner, from, to, signal: null };
       const done = await convert(conversion, cloneOf(executor, paths, spec.id), target);
-      // Its private server has flushed nothing.
+      // The private server of the conversion has flushed nothing.
       await executor.flush();
       // Once `exchange` is written, nothing more of the former data is sent.
       const unsent = await sending;
@@ -232,7 +232,7 @@ export async function exchangeData(
   }
   for (const { name, path } of itemsOf(paths)) {
     const [from, to] = [join(incoming, name), join(outgoing, name)];
-    // Its own data is there: it has left already, and the data at `path` has come in.
+    // The former data is there: it has left already, and the data at `path` has come in.
     if (!entryExists(to)) await (entryExists(path) ? rename(path, to) : mkdir(to));
     if (entryExists(from)) await rename(from, path);
   }

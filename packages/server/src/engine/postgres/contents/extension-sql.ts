@@ -53,7 +53,7 @@ export async function createExtension(at: At, control: ControlFile): Promise<str
 
 /** The statements that create an extension, in a transaction of their own. */
 export function creating(control: ControlFile): string[] {
-  // Its objects belong to the role that creates it: with ours, tsdbadmin could not use them.
+  // The objects of an extension belong to its creator: with ours, tsdbadmin could not use them.
   if (!control.superuser && !control.trusted)
     throw new Refused(
       `${control.name} needs no superuser: create it by SQL, as the list of extensions shows`,
@@ -87,7 +87,7 @@ function inSafeSchema({ name, schema, relocatable, trusted, requires }: ControlF
   // The owner of the database could create it like this without us.
   if (trusted)
     return [`create extension ${extension} schema ${escapeIdentifier(schema ?? 'public')}`];
-  // It fails where a tenant has made the schema.
+  // The first fails where a tenant has made the schema.
   const own = escapeIdentifier(schema ?? name);
   return [
     `create schema ${own}`,

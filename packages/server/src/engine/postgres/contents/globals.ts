@@ -16,14 +16,14 @@ export type Database = {
   name: string;
   /** The statement that creates it with its owner and locale. */
   create: string;
-  /** Its connection limit, and who may do what with it. */
+  /** The database's connection limit, and who may do what with it. */
   finish: string[];
 };
 
 export type Globals = {
   /** The names of roles of the tenant, quoted, without tsdbadmin. */
   roles: string[];
-  /** Their attributes and passwords, and those of tsdbadmin. */
+  /** The roles' attributes and passwords, and those of tsdbadmin. */
   attributes: string[];
   /** Each depends on the right of its grantor to grant. */
   memberships: string[];
@@ -166,7 +166,7 @@ export async function finishGlobals(
   creators: string,
 ): Promise<void> {
   for (const role of roles) await client.query(`revoke ${role} from ${ADMIN_ROLE}`);
-  // It fails if it may still create anything.
+  // The drop fails if the role may still create anything.
   await client.query(`drop role ${creators}`);
   await grantInOrder(client, memberships);
   for (const statement of attributes) await client.query(statement);

@@ -27,8 +27,9 @@ const IS_OFF = "in ('', 'off', 'of', 'false', 'f', 'no', 'n', '0')";
  * is the superuser's, as are the functions in a schema of the reserved prefix. As a part of an
  * extension it is in no dump.
  *
- * Its function runs at each login, so it does no more than look whether one of the parameters is
- * set. The value of the role's is then read from the catalog: the startup packet may override it.
+ * The trigger's function runs at each login, so it does no more than look whether one of the
+ * parameters is set. The value of the role's is then read from the catalog: the startup packet may
+ * override it.
  */
 export function loginGuardStatements(): string[] {
   return [

@@ -3,9 +3,9 @@
  * would take every other's WAL for its own: the identifier is what keeps a standby or an archive
  * from mixing two services.
  *
- * It stands in `global/pg_control` (first 8 bytes; the file's CRC-32C follows its contents at an
- * offset that differs between majors) and in the first page of each WAL segment (offset 24 of the
- * long page header). PostgreSQL sources: src/include/catalog/pg_control.h,
+ * The identifier stands in `global/pg_control` (first 8 bytes; the file's CRC-32C follows its
+ * contents at an offset that differs between majors) and in the first page of each WAL segment
+ * (offset 24 of the long page header). PostgreSQL sources: src/include/catalog/pg_control.h,
  * src/include/access/xlog_internal.h.
  */
 import { randomBytes } from 'node:crypto';

@@ -27,7 +27,7 @@ export async function copyWalFiles(
   last: string,
   target: string,
 ): Promise<void> {
-  // Their names come from the server, which may say anything; they become paths.
+  // The names of WAL files come from the server, which may say anything; they become paths.
   if (!isWalFile(first) || !isWalFile(last)) throw new Error('the server named no WAL files');
   for (let wal = first; wal <= last; wal = nextWalFile(wal))
     await copyWal(owner, paths, wal, target);

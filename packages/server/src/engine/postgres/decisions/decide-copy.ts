@@ -25,7 +25,7 @@ export type CopySeen = {
   excess: string | null;
   /** Whether it knows the server that it follows. */
   mayConnect: boolean;
-  /** Its server; isCurrent: it was started with the desired settings. */
+  /** The copy's server; isCurrent: it was started with the desired settings. */
   server: { isCurrent: boolean } | null;
   /** Why no server can be started on its data; null: one can. */
   notStartable: string | null;

@@ -62,7 +62,7 @@ const anyObservation: fc.Arbitrary<Observation> = fc
     // A server is found through its directory; a watch is one on a server.
     server: seen.directory === 'ours' ? seen.server : null,
     provisioned: seen.directory === 'ours' && seen.provisioned,
-    // Its marker names the upgrade.
+    // The directory's marker names the upgrade.
     upgrade:
       seen.directory === 'ours' || seen.directory === 'lost' ? seen.upgrade : ('done' as const),
     owned: seen.owned || seen.directory !== 'ours',

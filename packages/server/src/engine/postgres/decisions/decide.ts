@@ -72,7 +72,7 @@ export type Observation = {
   contentsCurrent: boolean;
   /** The requested change of its extensions, if it can be made now and is not made yet. */
   extension: 'create' | 'drop' | null;
-  /** Its connection pooler, if one runs. */
+  /** The server's connection pooler, if one runs. */
   pooler: PoolerSeen | null;
   /** Sessions of clients that may no longer connect. */
   disallowedSessions: number;
@@ -198,7 +198,7 @@ function decideOwnerOfPooler({ pooler, owned }: Observation): Step | null {
 /** Data that a requested restore replaces is set aside first; null: there is none. */
 export function decideReplaced({ power, recovery }: PlacedSpec, seen: Observation): Step | null {
   if (recovery === null || power === 'paused' || seen.recovered) return null;
-  // Its last WAL is read where it is: no shutdown is needed.
+  // The last WAL of the replaced data is read where it is: no shutdown is needed.
   if (seen.server !== null) return { kind: 'stop', mode: 'immediate', why: 'its data is restored' };
   return seen.directory === 'absent' ? null : { kind: 'setAside', recovery };
 }

@@ -16,7 +16,7 @@ export type NodeFacts = {
   readonly isWithheld: boolean;
   /** Whether it runs where the gateway does not get to. */
   readonly isElsewhere: boolean;
-  /** Its last measurement; null: there is none. */
+  /** The node's last measurement; null: there is none. */
   readonly measured: NodeKnown | null;
 };
 

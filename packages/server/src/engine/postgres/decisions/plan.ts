@@ -78,7 +78,7 @@ type Before = {
   extension: Observation['extension'];
   /** moves: its servers run in another network after it. otherClients: others may connect. */
   network: 'same' | 'moves' | 'otherClients';
-  /** Its data is replaced by its backups. */
+  /** Whether its data is replaced by its backups. */
   isReplaced: boolean;
   upgrade: Observation['upgrade'];
 };
@@ -188,7 +188,7 @@ function stepsOfServer(spec: PlacedSpec, before: Before, size: SizeSeen): string
     ...rulesOf(before),
     server: runs(before) ? { phase: 'ready', start: cluster.startOf(size), placed } : null,
     connected: runs(before),
-    // It allows the networks of its VPC or allow list by itself.
+    // A server allows the networks of its VPC or allow list by itself.
     filesCurrent: before.filesCurrent && network === 'same',
     disallowedSessions: network === 'otherClients' && spec.allowedNetworks !== null ? 1 : 0,
   };

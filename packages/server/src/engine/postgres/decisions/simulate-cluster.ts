@@ -65,7 +65,7 @@ export function observed(spec: PlacedSpec, assumed: AssumedCluster): ClusterSeen
       ...asSingle(own, rules),
       filesCurrent: areFilesCurrent(assumed, own),
       silentMs: others.length === 0 ? own.silentMs : null,
-      // It needs its library.
+      // An extension needs its library.
       extension:
         rules.extension === 'create' && own.server?.size !== 'current' ? null : rules.extension,
       ...(own.server === null

@@ -172,7 +172,7 @@ function startWriter({ host, port }: Endpoint, password: string) {
     acks,
     stop: async (): Promise<void> => {
       stopping = true;
-      // It may wait for a primary that does not come.
+      // The connection may wait for a primary that does not come.
       open?.connection.stream.destroy();
       await ended;
     },

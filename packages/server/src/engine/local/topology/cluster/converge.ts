@@ -66,7 +66,7 @@ export async function convergeCluster(
   await cluster.failingOver?.catch(() => undefined);
   const desired = { topology, cluster, spec, ha };
   const round = await inTurn(cluster, () => withRecordedPrimary(desired));
-  // It was recorded after these servers were chosen: the next round chooses again.
+  // Another primary was recorded after these servers were chosen: the next round chooses again.
   if (!ha.servers.some(({ n }) => n === round.ha.primary)) return ANOTHER_PRIMARY;
   cluster.spec = spec;
   const observed = await observeCluster(round);
@@ -233,7 +233,7 @@ async function applyToServer(
   await writeReplicationFor(topology, step, found, conf);
   if (n !== ha.primary) return applyToStandby(topology, spec, step, found);
   if (step.kind === 'convert' || step.kind === 'exchange')
-    // It waits for its turn: no failover begins before all members are stopped.
+    // The step waits for its turn: no failover begins before all members are stopped.
     return toPrimary(round, () => applyStep(executor, spec, step, found));
   if (step.kind !== 'start' && step.kind !== 'stop') {
     const did = await applyStep(executor, spec, step, found, show);

@@ -14,7 +14,7 @@ export type ClusterRound = {
   readonly topology: Topology;
   readonly cluster: Cluster;
   readonly spec: PlacedSpec;
-  /** Its `primary` is the one that was recorded when the round began. */
+  /** The cluster's `primary` is the one that was recorded when the round began. */
   readonly ha: PlacedCluster;
 };
 

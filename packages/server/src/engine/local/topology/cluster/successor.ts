@@ -43,7 +43,7 @@ export async function findSuccessor(round: ClusterRound): Promise<Successor> {
       maxLostBytes: failover.lagLimitBytes,
     });
   } catch (error) {
-    // It is started again where it is, which says more.
+    // The primary is started again where it is, which says more.
     const reason = error instanceof Error ? error.message : String(error);
     return { why: `how far member ${ha.primary} has written cannot be read: ${reason}` };
   }

@@ -58,7 +58,7 @@ export async function switchOver(round: ClusterRound, to: number, why: string): 
   await refuseLagging(round, to);
   await awaitFailoverSlots(monitor, from, keyOf(round, to));
   await checkpointAt(paths, server.port ?? portOf(ha, ha.primary));
-  // Its clients wait until it is routed to the primary.
+  // Clients of the pooler wait until it is routed to the primary.
   await holdPooler(poolers, machine.layout.service(id));
   const begun = performance.now();
   await routeGateway(topology, id, NOWHERE);

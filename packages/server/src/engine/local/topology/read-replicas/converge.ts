@@ -58,7 +58,7 @@ export async function convergeSet(
       before: {
         reachable: isReachable,
         present: observed.seen.directory === 'ours',
-        // It has no data of its own: its nodes are made again from its service.
+        // A set has no data of its own: its nodes are made again from its service.
         provisioned: false,
       },
       decided: decidedOf(step),
@@ -139,7 +139,7 @@ async function applyToNode(
     case 'fence':
       topology.monitor.forget(node.key);
       if (!(await fence(node.paths))) throw new Error(`node ${n} does not end`);
-      // It went a way of its own: whatever its files say, it cannot follow any more.
+      // The node went a way of its own: whatever its files say, it cannot follow any more.
       await removeEntry(join(node.paths.data, 'standby.signal'));
       return 'it is recreated';
     case 'seed':
@@ -349,7 +349,7 @@ export async function dropSlotsOfSet(
   const paths = primaryPaths(topology.machine, parent);
   if (primary !== null) {
     const ours = primary.slots.filter((name) => name.startsWith(prefix));
-    // Its nodes have ended, which the primary may be about to see.
+    // The nodes of the set have ended, which the primary may be about to see.
     if ((await dropSlots(topology.monitor, primary.key, ours)) < ours.length)
       throw new NotYet('its slots are dropped when none is in use');
     return;

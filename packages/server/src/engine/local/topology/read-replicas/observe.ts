@@ -128,7 +128,7 @@ async function observeNode(
   return {
     n,
     ...own,
-    // Its replay pauses where its settings leave no room for what the primary allows.
+    // Replay pauses where the node's settings leave no room for what the primary allows.
     server:
       own.server !== null && node?.paused === true
         ? { ...own.server, size: 'smaller' }
