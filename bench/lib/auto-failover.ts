@@ -10,7 +10,7 @@ import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
-import { writeOwned } from '../../packages/server/src/engine/local/backup/take.ts';
+import { writeOwned } from '../../packages/server/src/engine/local/backup/running-clone.ts';
 import { findProcess, signal, waitUntilGone } from '../../packages/server/src/lib/processes.ts';
 import { setPassword, type BareKit } from './bare.ts';
 import { atEnd } from './cleanup.ts';

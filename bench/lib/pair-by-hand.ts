@@ -2,7 +2,10 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
-import { cloneRunning, writeOwned } from '../../packages/server/src/engine/local/backup/take.ts';
+import {
+  cloneRunning,
+  writeOwned,
+} from '../../packages/server/src/engine/local/backup/running-clone.ts';
 import { removeTree } from '../../packages/server/src/engine/local/host/clone.ts';
 import {
   connectBare,

@@ -186,12 +186,12 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     effect: 'a webhook reaches addresses of the private network through IPv6',
     edits: [
       {
-        file: `${SERVER}/events/outgoing.ts`,
+        file: `${SERVER}/events/outgoing-request.ts`,
         from: '(internetIpv6.check(address, kind) && !ISATAP.test(address))',
         to: 'internetIpv6.check(address, kind)',
       },
     ],
-    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/events/outgoing.test.ts` }] },
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/events/outgoing-request.test.ts` }] },
   },
   {
     name: 'exporter-labels-unsorted',
@@ -410,7 +410,7 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     effect: 'all writes wait for a standby that does not exist yet',
     edits: [
       {
-        file: `${KUBERNETES}/cluster/change.ts`,
+        file: `${KUBERNETES}/cluster/cluster-change.ts`,
         from: 'sync: Math.min(before.sync, desired.sync)',
         to: 'sync: Math.max(before.sync, desired.sync)',
       },

@@ -25,7 +25,7 @@ export type Source = Readonly<{
   inputs: readonly string[];
 }>;
 
-/** Which `packages/cli/src/installed.ts` reads. */
+/** Which `packages/cli/src/installation-form.ts` reads. */
 export type Form = 'npm' | 'deb' | 'image';
 
 /** Copies the files into an empty directory, without source maps: three times the code. */

@@ -14,7 +14,7 @@ import { createTemplates } from './engine/local/postgres/templates.ts';
 import { readControl } from './engine/local/admin/control-backup.ts';
 import { createDispatcher } from './events/dispatcher.ts';
 import { createEventHub } from './events/hub.ts';
-import { blockListOf } from './events/outgoing.ts';
+import { blockListOf } from './events/outgoing-request.ts';
 import { openSealer, type Sealer } from './events/sealer.ts';
 import { createPusher } from './export/pusher.ts';
 import { ensureFirstKey } from './first-key.ts';

@@ -9,7 +9,7 @@ import {
   readCredentials,
   type Credentials,
 } from './installation.ts';
-import { renameDurably, writeDurably } from './lib/durable.ts';
+import { renameDurably, writeDurably } from './lib/durable-files.ts';
 import { newId } from './lib/ids.ts';
 import { isErrno } from './lib/processes.ts';
 import { sha256 } from './lib/secret.ts';

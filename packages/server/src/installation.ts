@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { BASE_PATH } from '@howdah/contract';
 import { ConfigError, isWildcard, type Config } from './config.ts';
 import { LOCAL_REGION, type FurtherRegion } from './settings.ts';
-import { writeDurably } from './lib/durable.ts';
+import { writeDurably } from './lib/durable-files.ts';
 import { exists, findProcess, noneOf } from './lib/processes.ts';
 
 /** The contents of `credentials.json`: enough for a client to begin with. */

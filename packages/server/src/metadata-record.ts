@@ -5,7 +5,7 @@
 import { join } from 'node:path';
 import { ConfigError } from './config.ts';
 import { firstKeyPath, readCredentials, readJson } from './installation.ts';
-import { writeDurably } from './lib/durable.ts';
+import { writeDurably } from './lib/durable-files.ts';
 import { isErrno } from './lib/processes.ts';
 
 /** The URL of the database, which may hold a password; null: a PostgreSQL of our own. */

@@ -13,7 +13,7 @@ import { prepareMachine } from './engine/local/host/machine.ts';
 import { stopStore } from './engine/local/postgres/store-instance.ts';
 import { listBackups, type StoredBackup } from './engine/local/repository/stanza.ts';
 import { recoveryPath } from './installation.ts';
-import { writeDurably } from './lib/durable.ts';
+import { writeDurably } from './lib/durable-files.ts';
 import { newId } from './lib/ids.ts';
 import { readOrNull } from './lib/processes.ts';
 import { getObject } from './repository/objects.ts';

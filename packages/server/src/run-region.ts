@@ -8,7 +8,7 @@ import { createReconciler } from './reconcile/reconciler.ts';
 import { createSampler } from './reconcile/sampler.ts';
 import { keepSpares } from './reconcile/spares.ts';
 import { createStorageGuard } from './reconcile/storage.ts';
-import { createTrials } from './reconcile/beside.ts';
+import { createTrials } from './reconcile/concurrent-operations.ts';
 import { createVerifier } from './reconcile/verifier.ts';
 import { createVpcs } from './reconcile/vpcs.ts';
 import { createWatch } from './reconcile/warnings.ts';

@@ -4,7 +4,7 @@
 export { materialise } from '../src/engine/local/backup/fork.ts';
 export { copyWalFrom } from '../src/engine/local/backup/recovery.ts';
 export { forkRecoveryConf } from '../src/engine/postgres/recovery-conf.ts';
-export { portOf, takeSnapshot } from '../src/engine/local/backup/take.ts';
+export { portOf, takeSnapshot } from '../src/engine/local/backup/running-clone.ts';
 
 // engine/local/repository
 export type { ShipContext, ShipPolicy } from '../src/engine/local/repository/state.ts';

@@ -101,7 +101,7 @@ export { REVOKE_WRITERS, WRITERS } from '../src/engine/statements/session.ts';
 
 // events
 export { createEventHub } from '../src/events/hub.ts';
-export { blockListOf } from '../src/events/outgoing.ts';
+export { blockListOf } from '../src/events/outgoing-request.ts';
 export { deliver } from '../src/events/receiver.ts';
 
 // lib

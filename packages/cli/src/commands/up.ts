@@ -9,7 +9,7 @@ import type { Command } from 'commander';
 import { EXIT_CODES, Failure } from '../exit.ts';
 import { duration, paint, say } from '../output.ts';
 import { verb } from '../command.ts';
-import { formOf, ownCommand, ROOT } from '../installed.ts';
+import { formOf, ownCommand, ROOT } from '../installation-form.ts';
 import { SETTINGS } from '../generated/settings.ts';
 import { loadServer } from '../server.ts';
 

@@ -1,7 +1,7 @@
 import { VERSION } from '@howdah/contract/version';
 import type { Command } from 'commander';
 import { verb } from '../command.ts';
-import { formOf, ROOT, upgradeOf } from '../installed.ts';
+import { formOf, ROOT, upgradeOf } from '../installation-form.ts';
 import { say } from '../output.ts';
 
 const FORMS = {

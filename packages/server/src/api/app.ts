@@ -35,7 +35,7 @@ import {
   errorBody,
   sourceOf,
 } from './errors.ts';
-import { answerAgain, answerDryRun, answerKept, nameCall } from './changes.ts';
+import { answerAgain, answerDryRun, answerKept, nameCall } from './change-requests.ts';
 import { compressLongAnswers } from './compression.ts';
 import { consolePages, consoleSessions, createSessions, type Sessions } from './console.ts';
 import type { ApiContext, App, HttpSettings } from './context.ts';

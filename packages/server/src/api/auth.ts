@@ -24,7 +24,7 @@ import type { Store } from '../store/database.ts';
 import { keyReader, touchKey, type KeyRow } from '../store/keys.ts';
 import { createDocumentReader, type ServiceDoc } from '../store/service-documents.ts';
 import { findPeering, type PeeringRow, findVpc, type VpcRow } from '../store/vpcs.ts';
-import { beginChange } from './changes.ts';
+import { beginChange } from './change-requests.ts';
 import type { Session } from './console.ts';
 import { createFailures } from './errors.ts';
 import { parametersOf, parseAuthorization, type PresentedKey } from './audit-log.ts';

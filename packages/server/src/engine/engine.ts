@@ -29,7 +29,7 @@ import type {
 } from '@howdah/contract';
 import type { ReadLagLimit } from '../config.ts';
 import type { Addresses, ServiceSpec, VpcSpec } from './spec.ts';
-import type { Adoption } from './adoptable.ts';
+import type { Adoption } from './adoptable-data.ts';
 import type { DiskUsage, StorageQuota } from './disk.ts';
 import type { KeepRules } from './keep-rules.ts';
 import type { Moves } from './moves.ts';

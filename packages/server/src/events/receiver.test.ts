@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { blockListOf } from './outgoing.ts';
+import { blockListOf } from './outgoing-request.ts';
 import { deliver, whyNotReceiver } from './receiver.ts';
 
 const none = blockListOf([]);

@@ -2,7 +2,7 @@
 import type { BlockList } from 'node:net';
 import { Webhook } from 'standardwebhooks';
 import type { Attempt } from '../store/webhooks.ts';
-import { post, whyNotUrl } from './outgoing.ts';
+import { post, whyNotUrl } from './outgoing-request.ts';
 
 export type Message = { id: string; body: string };
 

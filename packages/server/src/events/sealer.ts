@@ -4,7 +4,7 @@
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { writeDurably } from '../lib/durable.ts';
+import { writeDurably } from '../lib/durable-files.ts';
 import { isErrno } from '../lib/processes.ts';
 
 const KEY_BYTES = 32;

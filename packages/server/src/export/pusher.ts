@@ -28,7 +28,7 @@ import {
   REMOTE_WRITE_HEADERS,
   remoteWriteRequest,
 } from '../domain/exporter/formats.ts';
-import { post, type Outgoing } from '../events/outgoing.ts';
+import { post, type Outgoing } from '../events/outgoing-request.ts';
 
 /** The wait after the first failure; it doubles with each further one. */
 const FIRST_RETRY_MS = 10_000;

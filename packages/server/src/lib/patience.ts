@@ -20,7 +20,7 @@
  * | 5 s | `monitor.ts`, QUERY_DEADLINE_MS | the round that finds the hang waits for the answer |
  * | 2 s | `gateway.ts`, ANSWER_DEADLINE_MS | the same, and the standby that takes over |
  * | 5 s | `pooler.ts`, ANSWER_DEADLINE_MS | the same |
- * | 5 s | `reread.ts` | sessions that are no longer allowed end only after the reload |
+ * | 5 s | `configuration-reload.ts` | disallowed sessions end only after the reload |
  *
  * Other deadlines are in wall clock time, and a minute or more unless their comment has a reason
  * (docs/decisions/0077-deadlines.md).

@@ -8,7 +8,7 @@ import { isIP } from 'node:net';
 import type { Extension } from '@peculiar/x509';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { writeDurably } from './durable.ts';
+import { writeDurably } from './durable-files.ts';
 
 const DAY_MS = 86_400_000;
 const CA_DAYS = 3650;

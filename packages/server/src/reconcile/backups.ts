@@ -14,9 +14,9 @@ import {
   HOWDAH,
   progressOperation,
 } from '../store/operations.ts';
-import { listBeside, wasCancelled } from '../store/beside.ts';
+import { listBeside, wasCancelled } from '../store/concurrent-operations.ts';
 import { lockService } from '../store/services.ts';
-import { createBesideRound, performBeside, type BesideTools } from './beside.ts';
+import { createBesideRound, performBeside, type BesideTools } from './concurrent-operations.ts';
 import type { Log } from '../lib/log.ts';
 import type { Rounds } from '../lib/rounds.ts';
 import {

@@ -5,7 +5,7 @@
 import { mustBeRemoved } from '../domain/service/removal.ts';
 import type { BeginStep, Verdict, Seen } from '../engine/engine.ts';
 import type { MoveSource } from '../engine/moves.ts';
-import { createBesideRounds } from './beside.ts';
+import { createBesideRounds } from './concurrent-operations.ts';
 import { askOwnEngine } from './own-step.ts';
 import type { ReconcilerContext, Work } from './work.ts';
 import { endOfStep } from '../domain/operation.ts';

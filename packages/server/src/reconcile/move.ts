@@ -41,7 +41,7 @@ import {
   handOver,
   writeMove,
 } from './move-abort.ts';
-import { UNDER_WAY } from './beside.ts';
+import { UNDER_WAY } from './concurrent-operations.ts';
 import type { ReconcilerContext, Work } from './work.ts';
 
 /** The names of steps as users read them; those of the engines come between them. */

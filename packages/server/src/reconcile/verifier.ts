@@ -5,12 +5,12 @@
 import type { Region } from '../engine/regions.ts';
 import type { OperationRow } from '../domain/operation.ts';
 import { beginOperation, besideUnderWay, endOperation, HOWDAH } from '../store/operations.ts';
-import { dueForVerification, listBeside } from '../store/beside.ts';
+import { dueForVerification, listBeside } from '../store/concurrent-operations.ts';
 import { listRepositories } from '../store/repositories.ts';
 import { serviceSpec } from '../domain/service/spec.ts';
 import { lockService } from '../store/services.ts';
 import type { Round } from '../lib/rounds.ts';
-import { createBesideRound, performBeside, type BesideTools } from './beside.ts';
+import { createBesideRound, performBeside, type BesideTools } from './concurrent-operations.ts';
 
 /** The time between two verifications of the backups of a service in the repositories. */
 const REPOSITORY_EVERY_MS = 7 * 86_400_000;

@@ -13,7 +13,7 @@ import {
   typeOfAddons,
 } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
-import { NotAdoptable, type Adoptable } from '../engine/adoptable.ts';
+import { NotAdoptable, type Adoptable } from '../engine/adoptable-data.ts';
 import type { Region, Regions } from '../engine/regions.ts';
 import type { Endpoint } from '../engine/spec.ts';
 import { makeDue } from '../store/leases.ts';

@@ -37,7 +37,7 @@ import { keepWithinLimits, weightOf } from './limits.ts';
 import { protectionOfRow, refuseUnconfirmed } from './permissions.ts';
 import { refuseImpossible } from './regions.ts';
 import { beginOperation, besideUnderWay, recordOperation } from '../store/operations.ts';
-import { countAsked } from '../store/beside.ts';
+import { countAsked } from '../store/concurrent-operations.ts';
 import { listRepositories } from '../store/repositories.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
 import { changeService } from '../store/services.ts';

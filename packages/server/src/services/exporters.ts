@@ -13,7 +13,7 @@ import {
 import type { BlockList } from 'node:net';
 import { exporterDocument, type PublicConfig } from '../domain/exporter/document.ts';
 import { headersProblem } from '../domain/exporter/formats.ts';
-import { whyNotUrl } from '../events/outgoing.ts';
+import { whyNotUrl } from '../events/outgoing-request.ts';
 import { openSecrets, sealSecrets, type ExporterSecrets } from '../export/secrets.ts';
 import {
   deleteExporterRow,

@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import type { Pool } from 'pg';
 import type { Db, Tx } from './tables.ts';
 import { KEY_COLUMNS, type KeyRow } from './keys.ts';
-import { coalesced } from './read.ts';
+import { coalesced } from './coalesced-reads.ts';
 
 export type ConsoleToken = {
   hash: string;

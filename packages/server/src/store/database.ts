@@ -28,7 +28,7 @@ import { MIGRATIONS_DIRECTORY } from '../paths.ts';
 
 export type Store = {
   db: Db;
-  /** For the statements that answer many requests at once; see `read.ts`. */
+  /** For the statements that answer many requests at once; see `coalesced-reads.ts`. */
   pool: Pool;
   /**
    * Calls the listener with the payload of each notification, or with null after the connection

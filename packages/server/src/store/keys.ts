@@ -1,7 +1,7 @@
 import { ENDED_KEYS_KEPT_DAYS, type Key, type Role } from '@howdah/contract';
 import { sql, type Selectable } from 'kysely';
 import type { Pool } from 'pg';
-import { coalesced } from './read.ts';
+import { coalesced } from './coalesced-reads.ts';
 import type { Db, Tables, Tx } from './tables.ts';
 
 /** A key as the guard needs it. */

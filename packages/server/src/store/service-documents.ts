@@ -2,7 +2,7 @@
 import type { Addon, Environment, LiveStatus, ServiceStatus } from '@howdah/contract';
 import { sql } from 'kysely';
 import type { Pool } from 'pg';
-import { coalesced } from './read.ts';
+import { coalesced } from './coalesced-reads.ts';
 import type { Db } from './tables.ts';
 
 export type ServiceDoc = {

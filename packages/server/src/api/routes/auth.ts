@@ -29,7 +29,7 @@ import {
   type CollectCall,
   type Refusal,
 } from '../../services/logins.ts';
-import { answer, callerOf } from '../changes.ts';
+import { answer, callerOf } from '../change-requests.ts';
 import { createFailures, sourceOf } from '../errors.ts';
 import { originOf } from '../hosts.ts';
 

@@ -25,7 +25,7 @@ import {
   readLatest,
   type ExporterRow,
 } from '../../store/exporters.ts';
-import { answer, callerOf } from '../changes.ts';
+import { answer, callerOf } from '../change-requests.ts';
 import type { ApiContext, App } from '../context.ts';
 import { originOf } from '../hosts.ts';
 import { ofProject, ofService, resourceSchemas } from './schemas.ts';

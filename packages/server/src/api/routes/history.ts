@@ -22,7 +22,7 @@ import { ofProject } from './schemas.ts';
 import { operationDocument } from '../../domain/operation.ts';
 import { cancelOperation, describeOperation } from '../../services/operations.ts';
 import { listOperations } from '../../store/operations.ts';
-import { answer, callerOf } from '../changes.ts';
+import { answer, callerOf } from '../change-requests.ts';
 
 const word = (description: string) =>
   Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$', description }));

@@ -24,7 +24,7 @@ import {
   readSimulation,
   setSimulationScript,
 } from '../../services/simulation.ts';
-import { answer, callerOf } from '../changes.ts';
+import { answer, callerOf } from '../change-requests.ts';
 
 export function installationRoutes(
   app: App,

@@ -18,7 +18,7 @@ import {
   setImages,
 } from '../../services/kubernetes-regions.ts';
 import { setPlacement } from '../../services/region-placement.ts';
-import { answer, callerOf } from '../changes.ts';
+import { answer, callerOf } from '../change-requests.ts';
 import type { ApiContext, App } from '../context.ts';
 import { resourceSchemas } from './schemas.ts';
 

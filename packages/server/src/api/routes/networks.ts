@@ -13,7 +13,7 @@ import {
   UpdateAllowListBody,
 } from '@howdah/contract';
 import { Type } from 'typebox';
-import { answer, callerOf } from '../changes.ts';
+import { answer, callerOf } from '../change-requests.ts';
 import {
   peeringDocument,
   vpcDocument,

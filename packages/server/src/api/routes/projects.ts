@@ -16,10 +16,10 @@ import {
 import { Type } from 'typebox';
 import { createProject, readProject, setProject } from '../../services/projects.ts';
 import { describeRegion } from '../../services/regions.ts';
-import { readCommitted } from '../../store/committed.ts';
+import { readCommitted } from '../../store/committed-sizes.ts';
 import { listProjects } from '../../store/projects.ts';
 import type { ApiContext, App } from '../context.ts';
-import { answer, callerOf } from '../changes.ts';
+import { answer, callerOf } from '../change-requests.ts';
 import { ofProject, ofService, resourceSchemas } from './schemas.ts';
 import { restoreRisk, type RestoreRisk } from '../../domain/disk.ts';
 import { readDisk } from '../../services/common.ts';

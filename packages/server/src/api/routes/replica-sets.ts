@@ -23,7 +23,7 @@ import {
 } from '../../services/replica-sets.ts';
 import { listReplicaSets } from '../../store/services.ts';
 import type { ApiContext, App } from '../context.ts';
-import { answer, callerOf } from '../changes.ts';
+import { answer, callerOf } from '../change-requests.ts';
 import { accepted, ForceQuery, ofService } from './schemas.ts';
 
 const ofSet = Type.Object({

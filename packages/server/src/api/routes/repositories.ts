@@ -17,7 +17,7 @@ import {
   describeRepository,
   readRecoveryKit,
 } from '../../services/repositories.ts';
-import { answer, callerOf } from '../changes.ts';
+import { answer, callerOf } from '../change-requests.ts';
 import type { ApiContext, App } from '../context.ts';
 import { ForceQuery, ofProject, resourceSchemas } from './schemas.ts';
 

@@ -30,7 +30,7 @@ import {
 } from '../../services/backups.ts';
 import { listBackups, readBackups } from '../../services/service-reads.ts';
 import type { ApiContext, App } from '../context.ts';
-import { answer, callerOf } from '../changes.ts';
+import { answer, callerOf } from '../change-requests.ts';
 import { ForceQuery, ofService } from './schemas.ts';
 
 const VerifyQuery = Type.Object({

@@ -32,7 +32,7 @@ import {
   listExtensions,
   listServiceExtensions,
 } from '../../services/extensions.ts';
-import { answer, callerOf } from '../changes.ts';
+import { answer, callerOf } from '../change-requests.ts';
 
 const oneOrMore = Type.Optional(
   Type.Union([

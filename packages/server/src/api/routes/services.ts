@@ -34,7 +34,7 @@ import { deleteService, purgeService } from '../../services/delete-service.ts';
 import { moveService } from '../../services/move-service.ts';
 import { listServiceDocuments } from '../../store/service-documents.ts';
 import type { ApiContext, App } from '../context.ts';
-import { answer, callerOf } from '../changes.ts';
+import { answer, callerOf } from '../change-requests.ts';
 import { paging, sendList } from '../paging.ts';
 import { sendText } from '../reply.ts';
 import { ForceQuery, ofProject, ofService } from './schemas.ts';

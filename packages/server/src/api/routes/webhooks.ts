@@ -19,7 +19,7 @@ import {
 } from '../../services/webhooks.ts';
 import { listDeliveries, listWebhooks } from '../../store/webhooks.ts';
 import type { ApiContext, App } from '../context.ts';
-import { answer, callerOf } from '../changes.ts';
+import { answer, callerOf } from '../change-requests.ts';
 import { pageOf, paging, sendList } from '../paging.ts';
 import { ofProject, resourceSchemas } from './schemas.ts';
 

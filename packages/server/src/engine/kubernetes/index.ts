@@ -22,7 +22,7 @@ import type { RegionSettings } from './region/settings.ts';
 import { publicEndpoint, endpointOf } from './network/routes.ts';
 import { createMoves } from './move/target.ts';
 import { keepRoom } from './region/nodes.ts';
-import { createObserving } from './observing.ts';
+import { createObserving } from './observations.ts';
 import { createNetworkGuard } from './network/guard.ts';
 import { setPassword } from './password.ts';
 import { newMemory, type Region } from './region/region.ts';

@@ -7,7 +7,7 @@ import { lstatSync, readdirSync, realpathSync, type Stats } from 'node:fs';
 import { basename, dirname, isAbsolute, join, resolve } from 'node:path';
 import { allPids } from '../../lib/processes.ts';
 import { workingPlacesOf } from '../../lib/working-directories.ts';
-import { NotAdoptable, type Adoptable } from '../adoptable.ts';
+import { NotAdoptable, type Adoptable } from '../adoptable-data.ts';
 import type { Endpoint } from '../spec.ts';
 import type { InstancePaths, Layout } from './host/layout.ts';
 import type { Machine } from './host/machine-record.ts';

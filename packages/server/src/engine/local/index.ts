@@ -18,7 +18,7 @@ import type {
   Verdict,
 } from '../engine.ts';
 import { findAdoptable } from './adopt.ts';
-import { removeOldAside } from './backup/aside.ts';
+import { removeOldAside } from './backup/aside-data.ts';
 import { backupWarnings, holdingBackups, keepBackups, relieveArchive } from './backup/keeper.ts';
 import { sweepCopies } from './backup/copy.ts';
 import { verifyBackup } from './backup/verify.ts';
@@ -30,13 +30,13 @@ import type { Machine } from './host/machine-record.ts';
 import { readMarker } from './host/marker.ts';
 import { reclaimUsers, ownerOf } from './host/users.ts';
 import { convergeCopy } from './copy/converge.ts';
-import { hasCopy } from './copy/place.ts';
+import { hasCopy } from './copy/copy-directory.ts';
 import { createExtensions } from './extensions.ts';
 import { createLocal, type Local, type LocalEngineOptions } from './local.ts';
 import { createMoves } from './moves.ts';
 import { makeNetworks } from './network/networks.ts';
 import { createOffMachine } from './off-machine.ts';
-import { findRestorable } from './repository/restorable.ts';
+import { findRestorable } from './repository/restorable-backups.ts';
 import { createObserving } from './observe.ts';
 import { installationFor, installationOf, majorOf, missingFor } from './postgres/installations.ts';
 import { findServer, portIsFree } from './postgres/server.ts';
@@ -53,9 +53,9 @@ import type { PlacedSpec } from '../postgres/decisions/placed-spec.ts';
 import { createPlan } from './topology/plans.ts';
 import { convergeSet } from './topology/read-replicas/converge.ts';
 import { watchSets } from './topology/read-replicas/watch.ts';
-import { convergeSingle } from './topology/single.ts';
+import { convergeSingle } from './topology/single-server.ts';
 import { tryUpgrade } from './topology/upgrade.ts';
-import { withoutPaths } from './without-paths.ts';
+import { withoutPaths } from './path-cleaner.ts';
 import { removeWalOnFullDisk } from './backup/last-resort.ts';
 import {
   enforceQuota,

@@ -27,7 +27,7 @@ import { architecture, createMoveTarget } from './copy/target.ts';
 import type { Local } from './local.ts';
 import { ANSWER_DEADLINE_MS, withSuperuserSession } from '../postgres/sessions/superuser.ts';
 import { READ_ONLY_ROLES } from '../postgres/contents/login-guard.ts';
-import { portOf, atPrimary } from './at-primary.ts';
+import { portOf, atPrimary } from './primary-session.ts';
 import { primaryPaths } from './topology/instances.ts';
 import { POOLER_ROLE } from '../pooler/lookup.ts';
 import { memberKey } from './host/layout.ts';

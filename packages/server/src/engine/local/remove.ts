@@ -1,8 +1,8 @@
 /** Removes a service: one step at a time, until nothing of it is left. */
 import type { BeginStep, Seen, Verdict } from '../engine.ts';
 import { forgetBackups, provisioningForksOf } from './backup/keeper.ts';
-import { removeLinkedArchives } from './backup/aside.ts';
-import { hasCopy } from './copy/place.ts';
+import { removeLinkedArchives } from './backup/aside-data.ts';
+import { hasCopy } from './copy/copy-directory.ts';
 import { removeCopy } from './copy/target.ts';
 import { discard, removeTree } from './host/clone.ts';
 import { instancePaths, memberKey, partsOfKey } from './host/layout.ts';

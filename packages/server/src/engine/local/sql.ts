@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineUnavailable, type PasswordChange, type Sql } from '../engine.ts';
 import { findDaemon } from './host/daemon.ts';
 import { memberKey, type InstancePaths } from './host/layout.ts';
-import { portOf } from './at-primary.ts';
+import { portOf } from './primary-session.ts';
 import type { Local } from './local.ts';
 import { ownerOf } from './host/users.ts';
 import { readMarker } from './host/marker.ts';

@@ -2,7 +2,7 @@
 import { SimulationScriptSchema, type SimulationScript } from '@howdah/contract';
 import { Check } from 'typebox/value';
 import type { Simulation } from '../engine.ts';
-import * as change from './changes.ts';
+import * as change from './server-changes.ts';
 import { wakeAt, type Model } from './model.ts';
 import { noticeDeath } from './primary.ts';
 import type { ScriptEvent } from '@howdah/contract';

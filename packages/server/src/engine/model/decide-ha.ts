@@ -1,7 +1,7 @@
 /** The next step of a model service with replicas. Pure. */
 import { DRILL_STEP } from '../engine.ts';
 import type { HighAvailability, ServiceSpec } from '../spec.ts';
-import * as change from './changes.ts';
+import * as change from './server-changes.ts';
 import {
   decideData,
   decideDropped,

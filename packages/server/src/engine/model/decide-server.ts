@@ -1,7 +1,7 @@
 /** The next step of a model service that is one server. Pure. */
 import { EXTENSION_OF_ADDON, type SimulatedTransition } from '@howdah/contract';
 import type { ServiceSpec } from '../spec.ts';
-import * as change from './changes.ts';
+import * as change from './server-changes.ts';
 import { changeBy, SETTLED, type Change, type NextStep, type Situation, STEP } from './steps.ts';
 import { rowsAt, writeLog, type ModelService, type ModelSnapshot } from './state.ts';
 

@@ -16,7 +16,7 @@ import {
 } from './steps.ts';
 import { primaryOf, type ModelNode, type ModelService, rowsAt } from './state.ts';
 import { type ServiceSpec, UPGRADE_STEPS, type Upgrade } from '../spec.ts';
-import * as change from './changes.ts';
+import * as change from './server-changes.ts';
 
 export function decide(situation: Situation): NextStep {
   const { spec } = situation;

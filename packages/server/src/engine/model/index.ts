@@ -17,7 +17,7 @@ import {
 } from '../engine.ts';
 import type { ClusterRecords } from '../records.ts';
 import { createBackups } from './backups.ts';
-import { MODEL_VERSIONS } from './changes.ts';
+import { MODEL_VERSIONS } from './server-changes.ts';
 import { createModelClock } from './clock.ts';
 import { createControl, reopen, type ModelControl } from './control.ts';
 import { convergeOnce, planOf, removeOnce, runs, tryOnce } from './lifecycle.ts';

@@ -3,7 +3,7 @@ import type { OperationKind } from '@howdah/contract';
 import type { BeginStep, Lifecycle, Seen, Verdict } from '../engine.ts';
 import type { RunStep } from '../run-step.ts';
 import { TRIAL_STEP, UPGRADE_STEPS, type ServiceSpec } from '../spec.ts';
-import * as change from './changes.ts';
+import * as change from './server-changes.ts';
 import { decide } from './decide.ts';
 import { reachTransition, waitMsOf, type Model, type Reached } from './model.ts';
 import { type NextStep, type Situation, STEP, VERIFY_STEPS } from './steps.ts';

@@ -4,7 +4,7 @@
  */
 import type { OperationStep } from '@howdah/contract';
 import type { ServiceSpec } from '../spec.ts';
-import * as change from './changes.ts';
+import * as change from './server-changes.ts';
 import { successorOf, type Successor } from './decide-ha.ts';
 import { reachTransition, type Model } from './model.ts';
 import { type PrimaryChange, STEP } from './steps.ts';

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { isDue, isStuck, listOutdated, problemOf, whyNotArchived } from './backups.ts';
 import { backupState, type BackupState } from './state.ts';
 import { SPEC, up } from '../cluster/decide.testing.ts';
-import { desiredOf, type Desired } from '../cluster/desired.ts';
+import { desiredOf, type Desired } from '../cluster/desired-state.ts';
 
 const DAY_MS = 86_400_000;
 const POLICY = { snapshotEveryMs: DAY_MS, windowMs: 3 * DAY_MS };

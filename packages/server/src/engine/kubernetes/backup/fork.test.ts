@@ -11,7 +11,7 @@ import {
   up,
   REACHED,
 } from '../cluster/decide.testing.ts';
-import { desiredOf } from '../cluster/desired.ts';
+import { desiredOf } from '../cluster/desired-state.ts';
 import type { Observed, SnapshotState } from '../cluster/state.ts';
 
 describe('a fork', () => {

@@ -7,7 +7,7 @@
 import type { Origin, ServiceSpec } from '../../spec.ts';
 import { originBackup, originSnapshot } from '../names.ts';
 import { LATEST } from '../cluster/manifest.ts';
-import type { Source } from '../cluster/desired.ts';
+import type { Source } from '../cluster/desired-state.ts';
 import type { ClusterState, Observed } from '../cluster/state.ts';
 
 /**

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { SPEC, up } from '../cluster/decide.testing.ts';
-import { desiredOf } from '../cluster/desired.ts';
+import { desiredOf } from '../cluster/desired-state.ts';
 import { findOriginBackup } from './origin-snapshots.ts';
 
 const FORK = {

@@ -9,7 +9,7 @@ import { isBusy } from './state.ts';
 import { mayHaveSnapshot } from './fork.ts';
 import { listLabeledSnapshots, placesIn } from '../cluster/objects.ts';
 import { snapshotState, type ClusterState, type SnapshotState } from '../cluster/state.ts';
-import type { Desired } from '../cluster/desired.ts';
+import type { Desired } from '../cluster/desired-state.ts';
 import { STEPS } from '../cluster/steps.ts';
 import { STEP_MS } from '../cluster/verdicts.ts';
 

@@ -9,7 +9,7 @@ import { nameOf } from '../region/storage-classes.ts';
 import type { Region } from '../region/region.ts';
 import { askWhetherItAnswers, askChallenge, saltOf } from '../network/challenge.ts';
 import { newestSnapshot } from '../backup/state.ts';
-import { isRestartAsked } from './change.ts';
+import { isRestartAsked } from './cluster-change.ts';
 import { requestPrimary, runDrill } from './change-primary.ts';
 import { decide, type Known, type Step } from './decide.ts';
 import { mayHaveSnapshot } from '../backup/fork.ts';

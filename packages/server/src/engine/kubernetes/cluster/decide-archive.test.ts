@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { ServiceSpec } from '../../spec.ts';
 import { decide } from './decide.ts';
 import { REACHED, REPLICATED, server, SPEC, UNREACHED, up } from './decide.testing.ts';
-import { desiredOf, restartMarkOf } from './desired.ts';
+import { desiredOf, restartMarkOf } from './desired-state.ts';
 
 const MOMENT = '2026-11-27T10:00:00.000Z';
 const FORK: ServiceSpec = {

@@ -3,7 +3,7 @@ import type { ServiceSpec } from '../../spec.ts';
 import { clusterManifest } from './manifest.ts';
 import { decide } from './decide.ts';
 import { CLUSTER_INPUT, name, NOTHING, SPEC, UNREACHED, up } from './decide.testing.ts';
-import { desiredOf } from './desired.ts';
+import { desiredOf } from './desired-state.ts';
 
 const SOURCE = { host: 'db.example.com', port: 20_001 };
 const COPY: ServiceSpec = { ...SPEC, move: { as: 'copy', source: SOURCE } };

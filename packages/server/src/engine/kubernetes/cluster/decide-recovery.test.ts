@@ -13,7 +13,7 @@ import {
   UNREACHED,
   up,
 } from './decide.testing.ts';
-import { desiredOf } from './desired.ts';
+import { desiredOf } from './desired-state.ts';
 import { planOf } from './plan.ts';
 
 const LOST: ServiceSpec = { ...SPEC, provisioned: true };

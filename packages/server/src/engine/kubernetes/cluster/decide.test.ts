@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { ServiceSpec } from '../../spec.ts';
-import { changeOf } from './change.ts';
+import { changeOf } from './cluster-change.ts';
 import { decide, FENCE_AFTER_MS, type Known, type Step } from './decide.ts';
 import {
   LOOSE,
@@ -14,7 +14,7 @@ import {
   UNREACHED,
   up,
 } from './decide.testing.ts';
-import { desiredOf, type Desired } from './desired.ts';
+import { desiredOf, type Desired } from './desired-state.ts';
 import type { Observed } from './state.ts';
 
 test('a pooler is stopped before its server, and started after that is reached', () => {

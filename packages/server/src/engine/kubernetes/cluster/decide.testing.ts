@@ -2,7 +2,7 @@
 import type { ServiceSpec } from '../../spec.ts';
 import type { ClusterInput } from './manifest.ts';
 import { HEALTHY, type Known, type Step } from './decide.ts';
-import { desiredOf } from './desired.ts';
+import { desiredOf } from './desired-state.ts';
 import type { ClusterState, Observed, ServerState } from './state.ts';
 
 export const SPEC: ServiceSpec = {

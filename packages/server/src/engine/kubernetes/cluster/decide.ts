@@ -14,7 +14,7 @@ import {
   type KnownPooler,
   type PoolerStep,
 } from '../pooler/decide.ts';
-import { changeOf, isRestartAsked, restartWhy, type Change } from './change.ts';
+import { changeOf, isRestartAsked, restartWhy, type Change } from './cluster-change.ts';
 import {
   boundAs,
   desiredOf,
@@ -22,7 +22,7 @@ import {
   restartMarkOf,
   type Desired,
   type Placed,
-} from './desired.ts';
+} from './desired-state.ts';
 import { fewOf } from './foreign-fields.ts';
 import { sourceOf, whyNotCopied, isStopped } from '../backup/fork.ts';
 import type { ClusterState, Observed, ServerState } from './state.ts';

@@ -50,7 +50,7 @@ export const FENCED = 'cnpg.io/fencedInstances';
 export const FENCED_ALL = '["*"]';
 /** The annotation that restarts all servers when it changes. */
 export const RESTARTED = 'kubectl.kubernetes.io/restartedAt';
-/** The desired state when the Cluster was last written, as JSON: see `desired.ts`. */
+/** The desired state when the Cluster was last written, as JSON: see `desired-state.ts`. */
 export const DESIRED = 'howdah.io/desired';
 
 /** All that an archive has, in place of a moment. */

@@ -48,8 +48,8 @@ import {
   readerManifest,
 } from './secrets.ts';
 import type { Region } from '../region/region.ts';
-import { restartWhy } from './change.ts';
-import { restartMarkOf, writeDesired, type Desired } from './desired.ts';
+import { restartWhy } from './cluster-change.ts';
+import { restartMarkOf, writeDesired, type Desired } from './desired-state.ts';
 import { writeObjectStore } from '../backup/object-store.ts';
 import { SNAPSHOT_OBJECT, type SnapshotObject, type ClusterState } from './state.ts';
 import { settingsOfPurpose } from '../../../domain/replica-set.ts';

@@ -1,7 +1,7 @@
 /** The settings of PostgreSQL as CloudNativePG takes them, and those that a recovery needs. */
 import { SERVICE_SIZES } from '@howdah/contract';
 import { serverSettings } from '../../../domain/postgres/settings.ts';
-import type { Desired } from './desired.ts';
+import type { Desired } from './desired-state.ts';
 
 /**
  * Parameters that CloudNativePG sets itself and refuses in a Cluster

@@ -2,9 +2,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Lifecycle } from '../../engine.ts';
 import type { ServiceSpec } from '../../spec.ts';
-import { changeOf, restartWhy } from './change.ts';
+import { changeOf, restartWhy } from './cluster-change.ts';
 import { chooseStandby, type Known, beginsWithSnapshot } from './decide.ts';
-import { desiredOf } from './desired.ts';
+import { desiredOf } from './desired-state.ts';
 import type { Observed } from './state.ts';
 import { STEPS, switchOverTo } from './steps.ts';
 import { stepsOf } from '../backup/verification-pod.ts';

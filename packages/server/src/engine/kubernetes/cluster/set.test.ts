@@ -6,7 +6,7 @@ import type { ServiceSpec } from '../../spec.ts';
 import { setManifest, reasonIn } from './set.ts';
 import { decide, type Known, desiredOfSet } from './decide.ts';
 import { name, NOTHING, PAUSED, REACHED, server, SPEC, UNREACHED, up } from './decide.testing.ts';
-import { desiredOf, restartMarkOf, writeDesired } from './desired.ts';
+import { desiredOf, restartMarkOf, writeDesired } from './desired-state.ts';
 import type { ClusterState, Observed } from './state.ts';
 
 const PARENT = 'klmno67890';

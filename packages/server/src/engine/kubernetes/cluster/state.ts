@@ -5,7 +5,7 @@
 import { Type, type Static } from 'typebox';
 import { DESIRED, FENCED, FENCED_ALL, HIBERNATION, RESTARTED } from './manifest.ts';
 import { AWAITED, instanceOf, LABELS } from '../names.ts';
-import { readDesired, type Desired } from './desired.ts';
+import { readDesired, type Desired } from './desired-state.ts';
 import { foreignFields, MANAGED_FIELDS, type ForeignField } from './foreign-fields.ts';
 import { METADATA, TEXTS } from '../api/kinds.ts';
 import type { PoolerState } from '../pooler/state.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { decide } from './decide.ts';
 import { PAUSED, REACHED, SPEC, up } from './decide.testing.ts';
-import { desiredOf, readDesired, writeDesired } from './desired.ts';
+import { desiredOf, readDesired, writeDesired } from './desired-state.ts';
 
 test('a service of an earlier release gets the roles that it lacks, once it must run', () => {
   const { reader, control, ...older } = desiredOf(SPEC);

@@ -61,7 +61,7 @@ import {
   type Committed,
 } from '../../../domain/service/capacity.ts';
 import { findMetadataPlace } from '../../../metadata-record.ts';
-import { readCommittedOf } from '../../../store/committed.ts';
+import { readCommittedOf } from '../../../store/committed-sizes.ts';
 import { storeConnection } from '../postgres/store-instance.ts';
 
 /** @param rate bytes a second; null: nothing has run yet */

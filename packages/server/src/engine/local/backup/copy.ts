@@ -30,7 +30,7 @@ import { loadedExtensions } from '../../../domain/postgres/extension-rules.ts';
 import { materialise } from './fork.ts';
 import { recoveryConf } from '../../postgres/recovery-conf.ts';
 import type { KeptSnapshot } from './snapshots.ts';
-import { writeOwned } from './take.ts';
+import { writeOwned } from './running-clone.ts';
 import { reach } from './window.ts';
 
 const WAL_FILE_BYTES = 16 * 1024 ** 2;

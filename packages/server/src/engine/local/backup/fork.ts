@@ -12,7 +12,7 @@ import { findServer } from '../postgres/server.ts';
 import { phaseOf } from '../../postgres/postmaster-file.ts';
 import { NotYet } from '../../not-yet.ts';
 import { type Snapshot, chooseSnapshot, listSnapshots } from './snapshots.ts';
-import { OF_THE_SERVER, cloneRunning, assertSpace, writeOwned } from './take.ts';
+import { OF_THE_SERVER, cloneRunning, assertSpace, writeOwned } from './running-clone.ts';
 import { copyWalFrom } from './recovery.ts';
 import { forkRecoveryConf } from '../../postgres/recovery-conf.ts';
 import { reach } from './window.ts';

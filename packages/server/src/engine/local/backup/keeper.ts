@@ -14,7 +14,7 @@ import {
   type KeptPoints,
 } from './kept-points.ts';
 import { lastVerification, listSnapshots, type KeptSnapshot, chooseSnapshot } from './snapshots.ts';
-import { takeSnapshot } from './take.ts';
+import { takeSnapshot } from './running-clone.ts';
 import { memberKey, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { readMarker } from '../host/marker.ts';

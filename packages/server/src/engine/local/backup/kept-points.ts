@@ -9,7 +9,7 @@ import { dirname, join } from 'node:path';
 import { randomUUID } from 'node:crypto';
 import { Type, type Static } from 'typebox';
 import { Check } from 'typebox/value';
-import { writeDurably } from '../../../lib/durable.ts';
+import { writeDurably } from '../../../lib/durable-files.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { WAL_FILE_BYTES } from '../../postgres/data/wal-files.ts';

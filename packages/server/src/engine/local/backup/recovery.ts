@@ -28,7 +28,7 @@ import {
   holdsItsName,
 } from '../../postgres/data/wal-files.ts';
 import { chooseSnapshot, listSnapshots } from './snapshots.ts';
-import { writeOwned } from './take.ts';
+import { writeOwned } from './running-clone.ts';
 import { reach } from './window.ts';
 import { forkRecoveryConf } from '../../postgres/recovery-conf.ts';
 

@@ -8,7 +8,7 @@
  */
 import { join } from 'node:path';
 import type { Verification } from '@howdah/contract';
-import { writeDurably } from '../../../lib/durable.ts';
+import { writeDurably } from '../../../lib/durable-files.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import { mkdir, writeFile } from '../host/root-files.ts';

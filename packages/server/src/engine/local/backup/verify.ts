@@ -37,7 +37,7 @@ import {
   STATEMENT_LIMIT_MS,
 } from './copy.ts';
 import { listSnapshots, writeVerification } from './snapshots.ts';
-import { portOf } from './take.ts';
+import { portOf } from './running-clone.ts';
 import { REMOVED_LIMIT } from '../../../domain/postgres/databases.ts';
 import { READER_ROLE } from '../../statements/session.ts';
 

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { ADMIN_ROLE } from '@howdah/contract';
 import { escapeIdentifier, type Client } from 'pg';
 import { conninfoValue } from '../../../domain/postgres/settings.ts';
-import { runEnclosed } from '../host/enclosed.ts';
+import { runEnclosed } from '../host/enclosed-program.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/users.ts';

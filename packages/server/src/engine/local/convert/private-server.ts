@@ -19,7 +19,7 @@ import {
   PLAIN_START,
 } from '../postgres/server.ts';
 import { loadedExtensions } from '../../../domain/postgres/extension-rules.ts';
-import { writeOwned } from '../backup/take.ts';
+import { writeOwned } from '../backup/running-clone.ts';
 
 /** The port in the name of its socket: the directory holds no other socket. */
 export const COPY_PORT = 5432;

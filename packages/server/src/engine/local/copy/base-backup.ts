@@ -15,7 +15,7 @@ import {
   waitUntilGone,
 } from '../../../lib/processes.ts';
 import { makeCloneable, removeTree } from '../host/clone.ts';
-import { launchDetached } from '../host/detached.ts';
+import { launchDetached } from '../host/detached-program.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { enforceLimits } from '../host/limits.ts';
 import type { Machine } from '../host/machine-record.ts';
@@ -24,7 +24,7 @@ import type { Owner } from '../host/users.ts';
 import { chown, rm } from '../host/root-files.ts';
 import { encloseServer } from '../host/sandbox.ts';
 import { presentOf, type Installation } from '../postgres/installations.ts';
-import type { CopySpec } from './place.ts';
+import type { CopySpec } from './copy-directory.ts';
 import type { BackupSeen } from '../../postgres/decisions/decide-copy.ts';
 
 const PROGRAM = 'pg_basebackup';

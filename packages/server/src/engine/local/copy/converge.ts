@@ -28,11 +28,11 @@ import {
   forgetLogin,
   readBegun,
   writeBegun,
-} from './place.ts';
-import { renameDurably } from '../../../lib/durable.ts';
+} from './copy-directory.ts';
+import { renameDurably } from '../../../lib/durable-files.ts';
 import { run } from '../../../lib/run.ts';
-import { writeOwned } from '../backup/take.ts';
-import { privileges } from '../host/detached.ts';
+import { writeOwned } from '../backup/running-clone.ts';
+import { privileges } from '../host/detached-program.ts';
 import { flushFileSystem } from '../host/flush.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { type Owner, moveUser } from '../host/users.ts';

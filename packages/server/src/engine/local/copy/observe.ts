@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readOrNull } from '../../../lib/processes.ts';
-import type { Followed } from '../host/followed.ts';
+import type { Followed } from '../host/followed-server.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { readMarker, type Marker } from '../host/marker.ts';
@@ -20,7 +20,7 @@ import { sizeLabel } from '../../postgres/size-label.ts';
 import type { Topology } from '../topology/context.ts';
 import { isOfOtherBoot, observeBackup } from './base-backup.ts';
 import type { CopySeen, BackupSeen } from '../../postgres/decisions/decide-copy.ts';
-import { copyFiles, currentlyFollowed, type CopySpec, readBegun } from './place.ts';
+import { copyFiles, currentlyFollowed, type CopySpec, readBegun } from './copy-directory.ts';
 
 /** A copy as it is found. */
 export type FoundCopy = Readonly<{

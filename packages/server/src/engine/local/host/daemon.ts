@@ -12,7 +12,7 @@ import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import { Socket } from 'node:net';
 import { basename, dirname, join } from 'node:path';
-import { launchDetached } from './detached.ts';
+import { launchDetached } from './detached-program.ts';
 import { launchOptionsOf, type Listener } from '../network/listener.ts';
 import type { DaemonPaths } from './layout.ts';
 import type { Owner } from './users.ts';

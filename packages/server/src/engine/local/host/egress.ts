@@ -11,7 +11,7 @@ import type { Rounds } from '../../../lib/rounds.ts';
 import { readlinkSync, statSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { isIPv6 } from 'node:net';
-import { findAllowedIn } from './followed.ts';
+import { findAllowedIn } from './followed-server.ts';
 import { namespacePath } from '../network/listener.ts';
 import type { Layout } from './layout.ts';
 import { capabilitiesIn } from '../../../lib/kernel-capabilities.ts';

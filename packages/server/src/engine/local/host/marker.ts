@@ -2,7 +2,7 @@
  * The file that names the owner of a directory. A directory without it is not ours and never
  * touched.
  */
-import { writeDurably } from '../../../lib/durable.ts';
+import { writeDurably } from '../../../lib/durable-files.ts';
 import type { InstancePaths } from './layout.ts';
 import { readNow, readOrNull } from '../../../lib/processes.ts';
 import { rename, writeFile } from './root-files.ts';

@@ -4,7 +4,7 @@ import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Size } from '@howdah/contract';
-import { launchDetached } from '../host/detached.ts';
+import { launchDetached } from '../host/detached-program.ts';
 import { LOCAL_LISTENER, launchOptionsOf } from '../network/listener.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { readLogs } from '../../postgres/logs.ts';

@@ -4,7 +4,7 @@
  */
 import { dirname, join } from 'node:path';
 import type { Size } from '@howdah/contract';
-import { runEnclosed } from '../host/enclosed.ts';
+import { runEnclosed } from '../host/enclosed-program.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/users.ts';

@@ -7,7 +7,7 @@ import { BACKUP_STEP, type WantedBackup } from '../../off-machine.ts';
 import { stanzaOf } from '../../../repository/stanzas.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { markerOf } from '../host/marker.ts';
-import { pathCleaner } from '../without-paths.ts';
+import { pathCleaner } from '../path-cleaner.ts';
 import { backUp, dueBackup, newestSnapshot, refreshBackups } from './backup.ts';
 import {
   type ShipContext,

@@ -4,7 +4,7 @@
  * recognises WAL that is pushed again.
  */
 import { join } from 'node:path';
-import { writeDurably } from '../../../lib/durable.ts';
+import { writeDurably } from '../../../lib/durable-files.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import type { OffMachineVerification } from '../../off-machine.ts';
 import type { InstancePaths } from '../host/layout.ts';

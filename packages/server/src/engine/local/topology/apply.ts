@@ -4,14 +4,14 @@
  */
 import { ADMIN_ROLE } from '@howdah/contract';
 import type { ShowProgress } from '../../engine.ts';
-import { setAside } from '../backup/aside.ts';
+import { setAside } from '../backup/aside-data.ts';
 import { forgetRecovery } from '../backup/recovery.ts';
 import { discard } from '../host/clone.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { enforceLimits, isCpuBoundCurrent } from '../host/limits.ts';
 import { writeMarker } from '../host/marker.ts';
 import { Refused } from '../../not-yet.ts';
-import { ownService } from '../host/own.ts';
+import { ownService } from '../host/ownership.ts';
 import { ownerOf } from '../host/users.ts';
 import { endSessions } from '../../postgres/sessions/disallowed-sessions.ts';
 import type { Listener } from '../network/listener.ts';
@@ -22,7 +22,7 @@ import { createExtension, dropExtension } from '../../postgres/contents/extensio
 import type { ConfigFiles } from '../postgres/files.ts';
 import { alterPassword } from '../../postgres/sessions/password.ts';
 import { missingFor, type Installation } from '../postgres/installations.ts';
-import { reread } from '../postgres/reread.ts';
+import { reread } from '../postgres/configuration-reload.ts';
 import { makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
 import {
   launchPooler,

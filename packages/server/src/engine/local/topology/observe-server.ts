@@ -5,7 +5,7 @@ import { memberKey } from '../host/layout.ts';
 import { isCpuBoundCurrent } from '../host/limits.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { currentBoot, readMarker, type Marker } from '../host/marker.ts';
-import { isOwned } from '../host/own.ts';
+import { isOwned } from '../host/ownership.ts';
 import { type Owner, configUsersOf, ownerOf } from '../host/users.ts';
 import { countDisallowedSessions } from '../../postgres/sessions/disallowed-sessions.ts';
 import { runsInNetworkOf } from '../network/listener.ts';

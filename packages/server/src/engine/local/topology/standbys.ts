@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { configure } from './make-instance.ts';
 import { copying, type Executor, type Found } from './executor.ts';
 import { archiveLeftovers } from '../backup/recovery.ts';
-import { cloneRunning, writeOwned } from '../backup/take.ts';
+import { cloneRunning, writeOwned } from '../backup/running-clone.ts';
 import { copyWalFiles } from '../../postgres/data/wal-files.ts';
 import { discard, removeTree } from '../host/clone.ts';
 import type { InstanceSeen } from '../../postgres/decisions/decide-ha.ts';

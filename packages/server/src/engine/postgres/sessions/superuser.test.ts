@@ -36,7 +36,7 @@ const EXCEPTIONS: Record<string, { clients: number; why: string }> = {
   },
   'server/src/engine/local/proxy/pooler.ts': { clients: 1, why: 'the admin console of PgBouncer' },
   'server/src/engine/local/admin/control-backup.ts': { clients: 1, why: 'the metadata database' },
-  'server/src/store/committed.ts': { clients: 1, why: 'the metadata database' },
+  'server/src/store/committed-sizes.ts': { clients: 1, why: 'the metadata database' },
   'server/src/store/contents.ts': { clients: 1, why: 'the metadata database' },
   'server/src/store/integrity.ts': { clients: 1, why: 'the metadata database' },
   'server/src/store/connections.ts': { clients: 1, why: 'the metadata database' },

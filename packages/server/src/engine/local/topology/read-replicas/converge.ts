@@ -28,7 +28,7 @@ import { instancePaths, memberKey } from '../../host/layout.ts';
 import type { Machine } from '../../host/machine-record.ts';
 import { currentBoot, readMarker, writeMarker } from '../../host/marker.ts';
 import { NotYet } from '../../../not-yet.ts';
-import { ownService } from '../../host/own.ts';
+import { ownService } from '../../host/ownership.ts';
 import { rename } from '../../host/root-files.ts';
 import { ownerOf } from '../../host/users.ts';
 import { sessionsOf } from '../../proxy/gateway.ts';

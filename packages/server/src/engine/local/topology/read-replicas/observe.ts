@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import type { ReplicaState, Warning } from '@howdah/contract';
 import { readMarker } from '../../host/marker.ts';
-import { isOwned } from '../../host/own.ts';
+import { isOwned } from '../../host/ownership.ts';
 import {
   floorsOf,
   nodeName,

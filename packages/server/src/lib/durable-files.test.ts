@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { writeDurably } from './durable.ts';
+import { writeDurably } from './durable-files.ts';
 
 let directory: string;
 beforeAll(async () => {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { createBesideRounds, UNDER_WAY } from './beside.ts';
+import { createBesideRounds, UNDER_WAY } from './concurrent-operations.ts';
 
 /** Work that a test ends. */
 function held() {

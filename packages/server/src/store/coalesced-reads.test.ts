@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Pool } from 'pg';
 import { expect, test } from 'vitest';
-import { coalesced } from './read.ts';
+import { coalesced } from './coalesced-reads.ts';
 
 /** A pool whose statements wait until they are answered, and what they ask for. */
 function heldPool() {

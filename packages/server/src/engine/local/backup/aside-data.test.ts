@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { bareMachine } from '../host/bare-machine.testing.ts';
 import { createLayout } from '../host/layout.ts';
 import { writeMarker } from '../host/marker.ts';
-import { removeOldAside } from './aside.ts';
+import { removeOldAside } from './aside-data.ts';
 
 test('data set aside is removed after its time, but not while its recovery is under way', async () => {
   const layout = createLayout(await realpath(await mkdtemp(join(tmpdir(), 'howdah-'))));

@@ -1,6 +1,6 @@
 /** The change that brings a Cluster to its desired state. Pure. */
 import { isDeepStrictEqual } from 'node:util';
-import type { Desired } from './desired.ts';
+import type { Desired } from './desired-state.ts';
 import { STEPS } from './steps.ts';
 
 /** `desired`: the state that is written, which may be one on the way to the desired one. */

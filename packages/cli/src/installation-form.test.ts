@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { formOf, ownCommand } from './installed.ts';
+import { formOf, ownCommand } from './installation-form.ts';
 
 let scratch: string;
 beforeEach(() => {

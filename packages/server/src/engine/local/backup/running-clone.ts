@@ -6,7 +6,7 @@
  */
 import { join } from 'node:path';
 import type { Client } from 'pg';
-import { renameDurably } from '../../../lib/durable.ts';
+import { renameDurably } from '../../../lib/durable-files.ts';
 import { EngineUnavailable } from '../../engine.ts';
 import { cloneTree, isSubvolume, removeTree, type Exclusions } from '../host/clone.ts';
 import { assertSpaceFor, bytesBelow } from '../host/space.ts';

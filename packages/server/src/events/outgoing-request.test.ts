@@ -1,7 +1,7 @@
 /** Receivers that never end cost a request its answer, and nothing else. */
 import { createServer } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import { blockListOf, post, mayReach } from './outgoing.ts';
+import { blockListOf, post, mayReach } from './outgoing-request.ts';
 
 const allowed = blockListOf(['127.0.0.1']);
 

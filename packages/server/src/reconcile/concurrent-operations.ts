@@ -12,7 +12,7 @@ import { endOperation, isUnderWay, progressOperation } from '../store/operations
 import { lockService } from '../store/services.ts';
 import { serviceSpec } from '../domain/service/spec.ts';
 import type { Region } from '../engine/regions.ts';
-import { listBeside } from '../store/beside.ts';
+import { listBeside } from '../store/concurrent-operations.ts';
 
 /** How long a stop waits for an interrupted operation to tidy up; the next start does the rest. */
 const CLOSE_GRACE_MS = 5000;

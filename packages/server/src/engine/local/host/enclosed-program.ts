@@ -1,7 +1,7 @@
 /** Runs a program beside the servers of a service to its end, as the user of the service. */
 import { spawn } from 'node:child_process';
 import { lastLines, RunError } from '../../../lib/run.ts';
-import { privileges } from './detached.ts';
+import { privileges } from './detached-program.ts';
 import type { Owner } from './users.ts';
 import { encloseServer, openMounts, type Encloser, type View } from './sandbox.ts';
 

@@ -6,7 +6,7 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Type, type Static } from 'typebox';
 import { Check } from 'typebox/value';
-import { writeDurably } from '../../../lib/durable.ts';
+import { writeDurably } from '../../../lib/durable-files.ts';
 import { readNow } from '../../../lib/processes.ts';
 import type { InstancePaths, Layout } from './layout.ts';
 import { markerOf } from './marker.ts';

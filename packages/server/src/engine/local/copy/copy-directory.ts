@@ -11,11 +11,16 @@ import type { Endpoint, ServiceSpec } from '../../spec.ts';
 import { loadedExtensions } from '../../../domain/postgres/extension-rules.ts';
 import { quoted } from '../../../domain/postgres/settings.ts';
 import { removeTree } from '../host/clone.ts';
-import { forgetFollowed, readFollowed, writeFollowed, type Followed } from '../host/followed.ts';
+import {
+  forgetFollowed,
+  readFollowed,
+  writeFollowed,
+  type Followed,
+} from '../host/followed-server.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { currentBoot, readMarker, writeMarker } from '../host/marker.ts';
-import { newOwner } from '../host/own.ts';
+import { newOwner } from '../host/ownership.ts';
 import { type Owner, configUsersOf, ownerOf, SERVICE_USER } from '../host/users.ts';
 import { mkdir, rm } from '../host/root-files.ts';
 import { configFiles } from '../postgres/files.ts';
@@ -26,7 +31,7 @@ import {
   type Installation,
 } from '../postgres/installations.ts';
 import { makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
-import { writeDurably } from '../../../lib/durable.ts';
+import { writeDurably } from '../../../lib/durable-files.ts';
 import { readNow } from '../../../lib/processes.ts';
 import { formatLsn, parseLsn } from '../../postgres/data/wal.ts';
 import { TAKEN } from '../../postgres/decisions/decide-copy.ts';

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { pathCleaner } from './without-paths.ts';
+import { pathCleaner } from './path-cleaner.ts';
 
 const home = mkdtempSync(join(tmpdir(), 'howdah-paths-'));
 const [real, link] = [join(home, 'disk', 'data'), join(home, 'data')];
