@@ -28,6 +28,19 @@ describe('docs/messages.md', () => {
     expect(section.split('\n## ')[0]).toContain(`\n    ${SAMPLES[title] ?? 'no sample'}\n`);
   });
 
+  test('shows a sum of several strings once, and the texts in its placeholders', () => {
+    const area = { title: '', files: /./, sentences: true } as const;
+    const source = `
+      const why =
+        \`the first \${isLate ? 'is too late' : ''} part, \` +
+        'the second part, ' + 'the end';
+    `;
+    expect(textsIn('a.ts', source, area)).toEqual([
+      'the first {value} part, the second part, the end',
+      'is too late',
+    ]);
+  });
+
   test('shows values as placeholders, and neither keys nor separators', () => {
     const area = { title: '', files: /./, calls: /(Error|Failure)$/, properties: /^label$/ };
     const source = `

@@ -153,13 +153,20 @@ export function textsIn(path: string, source: string, area: Area): string[] {
     const text = textOf(node);
     if (text !== null) take(text, isShown);
     for (const [key, child] of childrenOf(node)) {
-      // The parts of a text are in it already; what its placeholders contain is not.
-      if (text !== null && textOf(child) !== null && node.type === 'BinaryExpression') {
-        for (const [, inner] of childrenOf(child)) visit(inner, false);
-      } else {
+      if (text !== null && node.type === 'BinaryExpression') visitPart(child);
+      else {
         const isKey = key === 'arguments' && KEY.test(textOf(child) ?? '');
         visit(child, !isKey && showsChild(node, key, isShown, text !== null, area));
       }
+    }
+  }
+
+  /** The parts of a sum are in its text already; what their placeholders contain is not. */
+  function visitPart(part: Node): void {
+    if (textOf(part) === null) return visit(part, false);
+    for (const [, inner] of childrenOf(part)) {
+      if (part.type === 'BinaryExpression') visitPart(inner);
+      else visit(inner, false);
     }
   }
 
