@@ -50,7 +50,9 @@ export const crash: Bench = {
     return [
       bounded({
         goal: 'G15',
-        what: `failed queries of ${queries} on ${services.length} services while the control plane was killed ${rounds} times`,
+        what:
+          `failed queries of ${queries} on ${services.length} services while the control ` +
+          `plane was killed ${rounds} times`,
         unit: 'queries',
         ours: { median: failures, min: failures, max: failures, n: 1 },
         bound: { atMost: 0 },
@@ -79,7 +81,8 @@ async function killAndReturn(cloud: Cloud, service: Service): Promise<Sample> {
   for (;;) {
     // Looked at and settled: no lease, and the next reconciliation is far away.
     const { rowCount } = await metadata.query(
-      "select from services where status <> 'READY' or lease_token is not null or due_at < now() + interval '1 minute'",
+      "select from services where status <> 'READY' or lease_token is not null " +
+        "or due_at < now() + interval '1 minute'",
     );
     if (rowCount === 0) break;
     await sleep(5);

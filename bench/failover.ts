@@ -74,7 +74,9 @@ async function measureOn(fileSystem: FileSystem, kind: string, rounds: number): 
   return [
     compared({
       goal: 'G7',
-      what: `${kind}: kill -9 of the primary → write accepted over a new TLS session through the gateway`,
+      what:
+        `${kind}: kill -9 of the primary → write accepted over a new TLS ` +
+        'session through the gateway',
       unit: 'ms',
       ours: valuesOf(killed),
       against: 'pg_promote(false) at once on an open connection, write retried each ms',
@@ -166,11 +168,15 @@ async function measureAgainstPeer({ name, directory }: FileSystem, rounds: numbe
       what: `${name}: kill -9 of the primary → write accepted over a new TLS session`,
       unit: 'ms',
       ours: valuesOf(ours),
-      against: `pg_auto_failover, PostgreSQL ${major}, ${settings}: kill -9 of the primary, ${VICTIMS[victim]}`,
+      against:
+        `pg_auto_failover, PostgreSQL ${major}, ${settings}: ` +
+        `kill -9 of the primary, ${VICTIMS[victim]}`,
       theirs: valuesOf(taken),
       ratio: 'theirs/ours',
       bound: null,
-      limit: `of the peer: ${why}; ${restarted} of ${n} writes taken by the old primary, restarted in place${others}`,
+      limit:
+        `of the peer: ${why}; ${restarted} of ${n} writes taken by the old primary, ` +
+        `restarted in place${others}`,
     });
   });
 }

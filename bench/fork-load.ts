@@ -133,15 +133,21 @@ function rowsOf(
     }),
     bounded({
       goal: 'G5',
-      what: `failed transactions of the source during ${forks} forks, ${AT_ONCE} of them at once, ${where}`,
+      what:
+        `failed transactions of the source during ${forks} forks, ` +
+        `${AT_ONCE} of them at once, ${where}`,
       unit: 'transactions',
       ours: one(failed),
       bound: { atMost: 0 },
-      limit: `all ${AT_ONCE} READY after ${Math.round(crowd.tookMs)} ms, slowest transaction meanwhile ${Math.round(crowd.slowestMs)} ms`,
+      limit:
+        `all ${AT_ONCE} READY after ${Math.round(crowd.tookMs)} ms, ` +
+        `slowest transaction meanwhile ${Math.round(crowd.slowestMs)} ms`,
     }),
     bounded({
       goal: 'G5',
-      what: `forks of ${forks} whose four sums of TPC-B differ or in which amcheck finds anything, ${where}`,
+      what:
+        `forks of ${forks} whose four sums of TPC-B differ or in which amcheck ` +
+        `finds anything, ${where}`,
       unit: 'forks',
       ours: one(problems.length),
       bound: { atMost: 0 },

@@ -66,7 +66,9 @@ export const get: Bench = {
         ours: valuesOf(ours),
         theirs: valuesOf(floor),
         bound: { atLeast: 0.7 },
-        limit: `the CPU: wrk, Node and PostgreSQL share the cores (p50 ${partOf(ours, 'p50').median} against ${partOf(floor, 'p50').median} ms)`,
+        limit:
+          'the CPU: wrk, Node and PostgreSQL share the cores ' +
+          `(p50 ${partOf(ours, 'p50').median} against ${partOf(floor, 'p50').median} ms)`,
       }),
       compared({
         ...row,

@@ -52,7 +52,9 @@ export const list: Bench = {
         theirs: valuesOf(documents),
         ratio: 'ours/theirs',
         bound: { atLeast: 0.85 },
-        limit: `PostgreSQL: sort and join of the documents, and moving 400 KB an answer (p50 ${partOf(ours, 'p50').median} against ${partOf(documents, 'p50').median} ms)`,
+        limit:
+          'PostgreSQL: sort and join of the documents, and moving 400 KB an answer ' +
+          `(p50 ${partOf(ours, 'p50').median} against ${partOf(documents, 'p50').median} ms)`,
       }),
       compared({
         ...row,

@@ -39,7 +39,8 @@ export const memory: Bench = {
     const same = await bareServers(kit, 'ours');
     const small = await bareServers(kit, 'small');
     say(
-      `   ${SERVICES} services and ${2 * SERVICES} servers by hand run; waiting ${SETTLE_MS / 1000} s`,
+      `   ${SERVICES} services and ${2 * SERVICES} servers by hand run; ` +
+        `waiting ${SETTLE_MS / 1000} s`,
     );
     await sleep(SETTLE_MS);
     const [oursMb, sameMb, smallMb] = [
@@ -128,7 +129,8 @@ function idleCpu(ours: number[], same: number[], planeMs: number[]): Row[] {
       ratio: 'ours/theirs',
       bound: null,
       limit:
-        'PostgreSQL’s own idle processes; of ours a heartbeat every 5 s and a look at its figures every 60 s',
+        'PostgreSQL’s own idle processes; of ours a heartbeat every 5 s and a look at ' +
+        'its figures every 60 s',
     }),
     bounded({
       ...row,

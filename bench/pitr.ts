@@ -79,14 +79,18 @@ async function onFileSystem(
   return [
     compared({
       goal: '',
-      what: `fork at a point in time → SELECT, for a gigabyte of WAL (of ${gigabytes.toFixed(2)} GB), ${name} (${kit.machine.cloneMethod})`,
+      what:
+        'fork at a point in time → SELECT, for a gigabyte of WAL (of ' +
+        `${gigabytes.toFixed(2)} GB), ${name} (${kit.machine.cloneMethod})`,
       unit: 's',
       ours: valuesOf(ours),
       against: 'by hand: crash recovery of the same WAL until the first SELECT, without TLS',
       theirs: valuesOf(floor),
       ratio: 'ours/theirs',
       bound: null,
-      limit: `in all, ms of ours: ${partsInWords(ours)}; by hand: ${partsInWords(floor)}; a program is started for each 16 MB from the archive`,
+      limit:
+        `in all, ms of ours: ${partsInWords(ours)}; by hand: ${partsInWords(floor)}; ` +
+        'a program is started for each 16 MB from the archive',
     }),
   ];
 }

@@ -163,5 +163,6 @@ const dumpsSkipped = (fileSystem: string, { installation: { major } }: BareKit):
   skipped(
     '',
     `pg_dump -Fc and pg_restore, ${fileSystem}`,
-    `pg_dump and pg_restore of PostgreSQL ${major} are missing: apt-get install postgresql-client-${major}`,
+    `pg_dump and pg_restore of PostgreSQL ${major} are missing: ` +
+      `apt-get install postgresql-client-${major}`,
   );

@@ -44,7 +44,9 @@ export const pooler: Bench = {
 
     const rows: Row[] = [];
     for (const { clients, bound } of LOADS) {
-      const what = `pgbench -S through the pooler by transaction, ${clients} ${clients === 1 ? 'client' : 'clients'}`;
+      const what =
+        'pgbench -S through the pooler by transaction, ' +
+        `${clients} ${clients === 1 ? 'client' : 'clients'}`;
       const load = ['-n', '-S', '-j', '1', '-T', String(SECONDS), '-c', String(clients)];
       const through = measured(async () => rateOf(await bench(pooled, 'tsdb_transaction', load)));
       const direct = measured(async () => rateOf(await bench(service.port, 'tsdb', load)));
@@ -64,7 +66,8 @@ export const pooler: Bench = {
           ratio: 'ours/theirs',
           bound,
           limit:
-            'one thread of PgBouncer ends TLS for all clients; pgbench, PgBouncer and PostgreSQL share the cores',
+            'one thread of PgBouncer ends TLS for all clients; ' +
+            'pgbench, PgBouncer and PostgreSQL share the cores',
         }),
       );
       say(`   ${clients}: ${rows.at(-1)?.ratio ?? ''}`);
@@ -186,7 +189,9 @@ async function idleClients(cloud: Cloud, service: Service, pooledPort: number): 
   return [
     compared({
       goal: 'G11',
-      what: `memory (PSS) of an idle client, ${IDLE_CLIENTS} through the pooler on ${pooled.backends} more server connections`,
+      what:
+        `memory (PSS) of an idle client, ${IDLE_CLIENTS} through the pooler on ` +
+        `${pooled.backends} more server connections`,
       unit: 'KB',
       ours: summarize([(pooled.megabytes * 1000) / IDLE_CLIENTS]),
       against: `${directCount} clients on the service’s own port`,

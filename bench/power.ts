@@ -69,7 +69,10 @@ export const power: Bench = {
         ours: partOf(ours, 'start'),
         against: 'start + TLS SELECT by hand',
         theirs: partOf(floor, 'start'),
-        limit: `ms of ours: ${parts(ours, 'start answered', 'start PostgreSQL', 'READY', 'TLS + SELECT')}; of the floor: ${parts(floor, 'ready', 'TLS + SELECT')}`,
+        limit:
+          'ms of ours: ' +
+          `${parts(ours, 'start answered', 'start PostgreSQL', 'READY', 'TLS + SELECT')}; of ` +
+          `the floor: ${parts(floor, 'ready', 'TLS + SELECT')}`,
       }),
       compared({
         ...row,

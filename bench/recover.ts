@@ -133,7 +133,9 @@ function rowsOf(
   const broken = losses.reduce((sum, { promised }) => sum + promised, 0);
   const figure = {
     goal: '',
-    what: `howdah recover → a login at ${count} services of ${gigabytes.toFixed(2)} GB, for a gigabyte`,
+    what:
+      `howdah recover → a login at ${count} services of ` +
+      `${gigabytes.toFixed(2)} GB, for a gigabyte`,
     unit: 's',
     ours: perGb(oursMs),
     ratio: 'ours/theirs',

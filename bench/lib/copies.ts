@@ -105,7 +105,8 @@ export async function copyData(
       { deadlineMs: 600_000 },
     );
     const { rows } = await client.query<{ label: string; last: string }>(
-      'select labelfile as label, pg_walfile_name(lsn) as last from pg_backup_stop(wait_for_archive => false)',
+      'select labelfile as label, pg_walfile_name(lsn) as last ' +
+        'from pg_backup_stop(wait_for_archive => false)',
     );
     const [{ label, last } = { label: '', last: '' }] = rows;
     const first = /\(file ([0-9A-F]{24})\)/.exec(label)?.[1];

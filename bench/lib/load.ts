@@ -132,7 +132,8 @@ export async function inconsistencies(client: Client): Promise<string[]> {
     .map((sums) => `sums of TPC-B: ${JSON.stringify(sums)}`);
   await client.query('create extension if not exists amcheck');
   const heap = await client.query<{ relation: string; msg: string }>(
-    `select c.relname as relation, v.msg from pg_class c, verify_heapam(c.oid) v where c.relkind in ('r', 't', 'm') and c.relpersistence = 'p'`,
+    'select c.relname as relation, v.msg from pg_class c, verify_heapam(c.oid) v ' +
+      "where c.relkind in ('r', 't', 'm') and c.relpersistence = 'p'",
   );
   found.push(...heap.rows.map(({ relation, msg }) => `${relation}: ${msg}`));
   // amcheck throws what it finds.

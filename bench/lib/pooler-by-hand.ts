@@ -33,7 +33,8 @@ export async function poolerByHand(
   const port = await freePort();
   const conf = [
     '[databases]',
-    `${POOLED_DATABASE} = host=${server.socket} port=${server.port} dbname=tsdb pool_mode=transaction pool_size=80`,
+    `${POOLED_DATABASE} = host=${server.socket} port=${server.port} dbname=tsdb ` +
+      'pool_mode=transaction pool_size=80',
     '[pgbouncer]',
     `listen_addr = ${LOOPBACK}`,
     `listen_port = ${port}`,

@@ -109,7 +109,8 @@ export async function fillTables(client: Client, megabytes: number): Promise<voi
     const rows = Math.round(Math.min(left, 1000) * 1092);
     // A vacuum would write all of it again, as WAL.
     await client.query(
-      `create table t_${table} with (autovacuum_enabled = off) as select g, repeat(md5(g::text), 28) as t from generate_series(1, ${rows}) g`,
+      `create table t_${table} with (autovacuum_enabled = off) ` +
+        `as select g, repeat(md5(g::text), 28) as t from generate_series(1, ${rows}) g`,
     );
   }
 }

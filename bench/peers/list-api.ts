@@ -14,7 +14,9 @@ const pool = new Pool({ host, port: 5432, user: 'howdah', database: 'postgres', 
 const documents = async (): Promise<string> => {
   const { rows } = await pool.query<{ docs: string }>({
     name: 'documents',
-    text: "select '[' || string_agg(doc, ',' order by created, id) || ']' as docs from services where project_id = $1",
+    text:
+      "select '[' || string_agg(doc, ',' order by created, id) || ']' as docs from services " +
+      'where project_id = $1',
     values: [project],
   });
   return rows[0]?.docs ?? '[]';

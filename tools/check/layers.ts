@@ -63,7 +63,8 @@ export const LAYERS: readonly Layer[] = [
   {
     name: 'config',
     holds:
-      '`settings.ts`, `config.ts`, `paths.ts`: the settings, read once, and the places of our own files',
+      '`settings.ts`, `config.ts`, `paths.ts`: the settings, read once, ' +
+      'and the places of our own files',
     path: `^${SERVER}/(settings|config|paths)\\.ts$`,
     imports: ['contract', 'lib'],
   },
@@ -227,7 +228,8 @@ export const LAYERS: readonly Layer[] = [
   {
     name: 'main',
     holds:
-      '`main.ts`, `control-plane.ts`, `regions.ts`, …: config → store → engines → reconcilers → API; knows all parts',
+      '`main.ts`, `control-plane.ts`, `regions.ts`, …: ' +
+      'config → store → engines → reconcilers → API; knows all parts',
     path:
       `^${SERVER}/(main|control-plane|regions|kubernetes-regions|run-region|recover|integrity|` +
       'startup|standby|first-key|metadata-database)\\.ts$',

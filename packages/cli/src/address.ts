@@ -51,13 +51,16 @@ export function urlOf(address: Address): string {
 export function clientHints({ ca }: Pick<Address, 'ca'>): string[] {
   return ca === null
     ? [
-        'psql and psycopg take this URL as it is. Node needs the CA certificate: curl "$HD_API/ca.pem" -o ca.pem',
+        'psql and psycopg take this URL as it is. Node needs the CA certificate: ' +
+          'curl "$HD_API/ca.pem" -o ca.pem',
         '  pg           sslmode=verify-full&sslrootcert=ca.pem in place of sslmode=require',
-        '  postgres.js  sslmode=verify-full in place of sslmode=require, and NODE_EXTRA_CA_CERTS=ca.pem in the environment',
+        '  postgres.js  sslmode=verify-full in place of sslmode=require, ' +
+          'and NODE_EXTRA_CA_CERTS=ca.pem in the environment',
       ]
     : [
         'psql, psycopg and pg (Node) take this URL as it is.',
-        `  postgres.js  leave out &sslrootcert=…, and set NODE_EXTRA_CA_CERTS=${quotedWord(ca)} in the environment`,
+        '  postgres.js  leave out &sslrootcert=…, ' +
+          `and set NODE_EXTRA_CA_CERTS=${quotedWord(ca)} in the environment`,
       ];
 }
 

@@ -16,7 +16,8 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   webhook: 'its id or URL',
   repository: 'its id or name',
   place:
-    'URL of a database, postgres://USER:PASSWORD@HOST:PORT/DATABASE, or own for a PostgreSQL of Howdah',
+    'URL of a database, postgres://USER:PASSWORD@HOST:PORT/DATABASE, ' +
+    'or own for a PostgreSQL of Howdah',
   region: 'its code',
   code: 'lower-case letters, digits and hyphens, at most 32',
   name: '1 to 128 characters',

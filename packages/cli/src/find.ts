@@ -39,7 +39,8 @@ export function pick<T>(
   }
   if (second !== undefined)
     throw new Failure(
-      `${found.length} ${many} are called ${wanted}: name one by its id (${found.map(id).join(', ')})`,
+      `${found.length} ${many} are called ${wanted}: ` +
+        `name one by its id (${found.map(id).join(', ')})`,
       'usage',
     );
   return first;

@@ -26,7 +26,8 @@ export function momentOf(flag: string, text: string, now = Date.now()): string {
   const [, sign, distance = ''] = OFFSET.exec(text === 'yesterday' ? '-1d' : text) ?? [];
   if (text !== 'now' && sign === undefined)
     throw new Failure(
-      `${flag}: found ${text}; allowed: now, yesterday, a distance like -5m or -1d12h (s, m, h, d, w), or a date-time like 2026-01-31T12:00:00Z`,
+      `${flag}: found ${text}; allowed: now, yesterday, a distance like -5m or -1d12h (s, ` +
+        'm, h, d, w), or a date-time like 2026-01-31T12:00:00Z',
       'usage',
     );
   const ms = millisecondsOf(distance);

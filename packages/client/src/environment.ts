@@ -25,7 +25,8 @@ export function readText(name: string, value: string | undefined): string | unde
   const text = value.replace(/^\uFEFF/, '').trim();
   if (/^(["']).*\1$/s.test(text))
     throw new EnvironmentError(
-      `${name}: begins and ends with a quotation mark, which is a part of the value here; remove it (docker run --env-file and some CI systems keep it)`,
+      `${name}: begins and ends with a quotation mark, which is a part of the value here; ` +
+        'remove it (docker run --env-file and some CI systems keep it)',
     );
   // oxlint-disable-next-line no-control-regex
   if (/[\u0000-\u001f\u007f]/.test(text))
@@ -40,7 +41,8 @@ function readNonEmpty(name: string, value: string | undefined): string | undefin
   const text = readText(name, value);
   if (text === '')
     throw new EnvironmentError(
-      `${name}: is empty, as a secret that is not set is in many CI systems; set it, or unset it (unset ${name}) to use credentials.json`,
+      `${name}: is empty, as a secret that is not set is in many CI systems; ` +
+        `set it, or unset it (unset ${name}) to use credentials.json`,
     );
   return text;
 }
@@ -98,7 +100,8 @@ export function readProject(value: string | undefined): NamedProject | undefined
   const isAddress = address !== undefined && /^https?:\/\//i.test(address) && URL.canParse(address);
   if (!/^[\w-]+$/.test(id) || (address !== undefined && !isAddress))
     throw new EnvironmentError(
-      `HD_PROJECT: found ${JSON.stringify(text)}; it is the id of a project, or an address that ends with /projects/ID`,
+      `HD_PROJECT: found ${JSON.stringify(text)}; it is the id of a project, ` +
+        'or an address that ends with /projects/ID',
     );
   return { id, apiOrigin: address === undefined ? null : new URL(address).origin };
 }

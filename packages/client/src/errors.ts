@@ -147,5 +147,8 @@ export function reasonOfForeign({ status, headers }: Response): string {
   if (status >= 300 && status < 400 && location !== null)
     return `the server answered ${status}: the API is at ${location}; use that address`;
   const type = headers.get('Content-Type') ?? 'no content';
-  return `the server answered ${status} (${type}), which is no answer of the API: is its address right, and is there a proxy in between?`;
+  return (
+    `the server answered ${status} (${type}), which is no answer of the API: ` +
+    'is its address right, and is there a proxy in between?'
+  );
 }

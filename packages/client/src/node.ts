@@ -66,7 +66,8 @@ export async function findSettings(
     value === undefined ? [name] : [],
   );
   throw new SettingsError(
-    `${missing.join(', ')}: not given, not in the environment (eval "$(howdah env)" sets HD_API, HD_KEY and HD_PROJECT) and not in ${path}, which howdah up writes`,
+    `${missing.join(', ')}: not given, not in the environment (eval "$(howdah env)" sets ` +
+      `HD_API, HD_KEY and HD_PROJECT) and not in ${path}, which howdah up writes`,
   );
 }
 
@@ -96,12 +97,15 @@ async function gather(
   const isTheirs = file.apiUrl !== undefined && isSameOrigin(file.apiUrl, api);
   if (known.key === undefined && file.key !== undefined && !isTheirs)
     throw new EnvironmentError(
-      `HD_KEY: is not set, and HD_API names ${api}; the key in ${path} is of ${file.apiUrl}: set HD_KEY too`,
+      `HD_KEY: is not set, and HD_API names ${api}; ` +
+        `the key in ${path} is of ${file.apiUrl}: set HD_KEY too`,
     );
   const named = project?.apiOrigin ?? null;
   if (named !== null && apiUrl !== undefined && !isSameOrigin(named, apiUrl))
     throw new EnvironmentError(
-      `HD_PROJECT: is a project of ${named}, and the API is ${apiUrl}; set HD_API, HD_KEY and HD_PROJECT from one installation (eval "$(howdah env)"), or HD_PROJECT to the id alone`,
+      `HD_PROJECT: is a project of ${named}, and the API is ${apiUrl}; ` +
+        'set HD_API, HD_KEY and HD_PROJECT from one installation (eval "$(howdah env)"), ' +
+        'or HD_PROJECT to the id alone',
     );
   const all = {
     apiUrl,

@@ -57,7 +57,9 @@ export async function waitFor(
   } catch (error) {
     if (!deadline.aborted || signal?.aborted === true) throw error;
     const seconds = timeoutMs / 1000;
-    const message = `service ${service.service_id} is ${last?.status ?? 'unseen'} after ${seconds} s, not ${target}; its operations say what it does`;
+    const message =
+      `service ${service.service_id} is ${last?.status ?? 'unseen'} after ${seconds} s, ` +
+      `not ${target}; its operations say what it does`;
     throw new WaitError(message, { cause: error });
   } finally {
     events.close();

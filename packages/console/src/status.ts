@@ -120,7 +120,9 @@ export function problemOf(
     return {
       problem: open.error,
       remedy:
-        'Howdah tries again at least every 30 s. If the problem stays, read the service’s logs. The tab Backups restores its data, or forks its last snapshot.',
+        'Howdah tries again at least every 30 s. If the problem stays, ' +
+        'read the service’s logs. The tab Backups restores its data, ' +
+        'or forks its last snapshot.',
     };
   const step = open?.steps.findLast(({ finished }) => finished === null)?.name;
   return {
@@ -130,8 +132,10 @@ export function problemOf(
         : 'The server does not accept connections',
     remedy:
       open === undefined
-        ? 'Howdah repairs it by itself within seconds. If the problem stays, read the service’s logs.'
-        : `Wait: ${kindLabel(open.kind).toLowerCase()} in progress${step === undefined ? '' : ` (${step})`}.`,
+        ? 'Howdah repairs it by itself within seconds. ' +
+          'If the problem stays, read the service’s logs.'
+        : `Wait: ${kindLabel(open.kind).toLowerCase()} in ` +
+          `progress${step === undefined ? '' : ` (${step})`}.`,
   };
 }
 

@@ -37,7 +37,8 @@ export const theme = createTheme({
   colors: { teal, dark },
   // The system's own fonts, which need no download.
   fontFamily:
-    'ui-sans-serif, system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", sans-serif',
+    'ui-sans-serif, system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", ' +
+    '"Noto Sans", sans-serif',
   fontFamilyMonospace:
     'ui-monospace, "SF Mono", "JetBrains Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace',
   headings: { fontWeight: '620' },

@@ -205,5 +205,8 @@ export function refusal(action: Action, status: LiveStatus): string {
   const nowAllowed = ACTIONS.filter((candidate) => ALLOWED[status][candidate] === 'accept');
   const now = nowAllowed.length === 0 ? 'nothing but waiting' : nowAllowed.map(wordsOf).join(', ');
   const words = wordsOf(action);
-  return `cannot ${words} a service that is ${status}: ${words} is allowed when it is ${allowedIn.join(' or ')}; now allowed: ${now}`;
+  return (
+    `cannot ${words} a service that is ${status}: ` +
+    `${words} is allowed when it is ${allowedIn.join(' or ')}; now allowed: ${now}`
+  );
 }

@@ -166,7 +166,9 @@ export const AuditEntrySchema = Named(
       Type.Integer({
         minimum: 2,
         description:
-          'how many calls the entry counts: refused calls, and statements of one key on one service, are counted together for ten minutes; address, path and service_id are those of the first. Absent: 1',
+          'how many calls the entry counts: refused calls, and statements of one key on one ' +
+          'service, are counted together for ten minutes; ' +
+          'address, path and service_id are those of the first. Absent: 1',
       }),
     ),
     last_at: Type.Optional(dateTime('when the last of them was decided')),

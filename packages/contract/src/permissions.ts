@@ -287,7 +287,10 @@ export function denial(
   const what = DEV.includes(role)
     ? `${ENDS} a PROD service, or one with a PROD read replica set`
     : 'do this';
-  return `a key with the role ${role} may not ${what}; this needs a key with the role ${allowed.join(' or ')}`;
+  return (
+    `a key with the role ${role} may not ${what}; ` +
+    `this needs a key with the role ${allowed.join(' or ')}`
+  );
 }
 
 /** Why a role may not perform an action on a service, whatever its status; null: it may. */
@@ -320,7 +323,8 @@ export function denialOfForkOnly(
   if (key.fork_only !== true || forkOnly === 'asRole' || createdBy === key.public_key) return null;
   return changes
     ? 'this key is fork_only: it reads, forks, and changes nothing but forks that it made'
-    : 'this key is fork_only: it sees the data of forks that it made only; fork the service first (POST …/forkService)';
+    : 'this key is fork_only: it sees the data of forks that it made only; ' +
+        'fork the service first (POST …/forkService)';
 }
 
 /** Why dry_run_only forbids a call, or leaves it without an effect; null: it does neither. */
@@ -331,7 +335,9 @@ export function denialOfDryRunOnly(
   if (dryRunOnly !== true || permission.dryRunOnly === 'asRole') return null;
   return permission.dryRunOnly === 'dryRun'
     ? 'this key is dry_run_only: it makes dry runs only; use a key without dry_run_only'
-    : 'this key is dry_run_only: it makes dry runs only. It reads no contents of databases and makes no links or sessions; use a key without dry_run_only';
+    : 'this key is dry_run_only: it makes dry runs only. ' +
+        'It reads no contents of databases and makes no links or sessions; ' +
+        'use a key without dry_run_only';
 }
 
 /**

@@ -76,7 +76,10 @@ export function whyNotJson(value: unknown): string | null {
   let level: unknown[] = [value];
   for (let depth = 0; level.length > 0; depth++) {
     if (depth > MAX_JSON_DEPTH)
-      return `found arrays or objects nested more than ${MAX_JSON_DEPTH} deep; allowed are ${MAX_JSON_DEPTH}`;
+      return (
+        `found arrays or objects nested more than ${MAX_JSON_DEPTH} deep; ` +
+        `allowed are ${MAX_JSON_DEPTH}`
+      );
     const next: unknown[] = [];
     for (const one of level) {
       if (typeof one === 'string' && LONE_SURROGATE.test(one))

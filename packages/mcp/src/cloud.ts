@@ -59,7 +59,8 @@ export async function findService(
   if (found !== undefined && (another === undefined || found.service_id === nameOrId)) return found;
   if (another !== undefined)
     throw new Problem(
-      `${named.length} services are named ${JSON.stringify(nameOrId)}: ${named.map(({ service_id }) => service_id).join(', ')}`,
+      `${named.length} services are named ${JSON.stringify(nameOrId)}: ` +
+        named.map(({ service_id }) => service_id).join(', '),
       'call again with the service_id of one of them; get_service shows each',
     );
   // The API explains an unknown id.

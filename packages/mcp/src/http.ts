@@ -54,7 +54,8 @@ export async function serveOverHttp(
       return refusal(
         401,
         'UNAUTHORIZED',
-        'Authorization: missing; send "Bearer <public_key>:<secret_key>" (howdah key create makes a key)',
+        'Authorization: missing; send "Bearer <public_key>:<secret_key>" ' +
+          '(howdah key create makes a key)',
       );
     const client = createClient({ ...options, key, onWarning: noteWarning });
     const invalid = await whyNot(client);

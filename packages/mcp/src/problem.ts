@@ -17,18 +17,23 @@ export type ExplainedProblem = { code: string; message: string; try_next: string
 const AFTER_CODE: Record<string, string> = {
   INVALID_REQUEST: 'correct the field that the message names',
   INVALID_STATE:
-    'get_service shows its status, list_operations what is running; wait_for_operation waits for it',
+    'get_service shows its status, list_operations what is running; ' +
+    'wait_for_operation waits for it',
   UNAUTHORIZED:
     'the key is wrong, expired or revoked: ask the user for another one (howdah key create)',
   FORBIDDEN:
-    'whoami shows what this key may do. Do not look for a way around it: ask the user. A fork (fork_service) can be changed by most keys',
+    'whoami shows what this key may do. Do not look for a way around it: ask the user. ' +
+    'A fork (fork_service) can be changed by most keys',
   NOT_FOUND:
-    'list_services shows services, list_services with deleted: true those that can be restored, list_operations operations',
+    'list_services shows services, list_services with deleted: true those that can be ' +
+    'restored, list_operations operations',
   CONFLICT: 'get_service shows the current state',
   UNAVAILABLE_HERE:
-    'report to the user what list_regions shows: what this installation can do, and the command that adds the rest',
+    'report to the user what list_regions shows: ' +
+    'what this installation can do, and the command that adds the rest',
   LIMIT_EXCEEDED:
-    'get_usage shows limits; delete forks that nobody needs (list_services), or ask the user for more',
+    'get_usage shows limits; delete forks that nobody needs (list_services), ' +
+    'or ask the user for more',
   RATE_LIMITED: 'wait a minute',
   UNAVAILABLE: 'try again in a second; if the error persists, get_service and get_logs show why',
 };
@@ -36,14 +41,17 @@ const AFTER_CODE: Record<string, string> = {
 /** The advice for the agent, by the SQLSTATE of a statement. */
 const AFTER_SQLSTATE: Record<string, string> = {
   '25006':
-    'statements are read-only here. To try a change, fork_service and connect to the fork with its connection string',
+    'statements are read-only here. To try a change, fork_service and connect to the fork ' +
+    'with its connection string',
   '42501':
-    'the role that runs statements reads data and does nothing else. To do more, fork_service and connect to the fork',
+    'the role that runs statements reads data and does nothing else. ' +
+    'To do more, fork_service and connect to the fork',
   '42P01': 'db_schema shows the tables; name one with its schema',
   '42703': 'db_schema shows the columns of each table',
   '42601': 'send one statement, in the SQL of PostgreSQL',
   '57014':
-    'ask for less, look at the plan with EXPLAIN, or raise timeout_ms; on_fork: true keeps the load off the service',
+    'ask for less, look at the plan with EXPLAIN, or raise timeout_ms; ' +
+    'on_fork: true keeps the load off the service',
 };
 
 /** Explains any error to an agent. */

@@ -136,7 +136,8 @@ export const changing = {
       minLength: 1,
       maxLength: 255,
       description:
-        'repeat a call with the same key when you do not know whether it arrived: the change is made once. Default: a new key for each call',
+        'repeat a call with the same key when you do not know whether it arrived: ' +
+        'the change is made once. Default: a new key for each call',
     }),
   ),
 };

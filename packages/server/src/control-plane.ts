@@ -182,7 +182,8 @@ async function announce({ config, log, closers }: Startup): Promise<void> {
   const endAnnouncing = await announceControl(config, (error) =>
     log.warn(
       { err: error },
-      'control.json cannot be written, and howdah down does not find this control plane; trying again',
+      'control.json cannot be written, and howdah down does not find this ' +
+        'control plane; trying again',
     ),
   );
   closers.push(async () => {

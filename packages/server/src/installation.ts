@@ -170,7 +170,8 @@ export async function claimRegionDirectory(
   if (mark === null) {
     if (isInUse)
       refuse(
-        'does not hold the data of its services: mount its disk, correct the directory, or start without the region',
+        'does not hold the data of its services: mount its disk, correct the directory, ' +
+          'or start without the region',
       );
     const entries = (await readdir(directory).catch(noneOf('ENOENT'))) ?? [];
     if (entries.some((name) => name !== 'lost+found'))

@@ -40,7 +40,9 @@ export function addAuth(program: Command): void {
   });
 
   verb(auth, 'open <token>', {
-    does: 'Begin a session of the web console with the token of a link, and print its cookie. The link works only once.',
+    does:
+      'Begin a session of the web console with the token of a link, and print its cookie. ' +
+      'The link works only once.',
     example: 'howdah auth open "$(howdah console | sed \'s/.*#//\')"',
   }).action(async (token: string) => {
     const { client } = await connect();
@@ -49,7 +51,9 @@ export function addAuth(program: Command): void {
   });
 
   verb(auth, 'logout', {
-    does: 'End the session of the call. The command line uses a key instead, which stays valid: howdah key revoke revokes one.',
+    does:
+      'End the session of the call. The command line uses a key instead, which stays valid: ' +
+      'howdah key revoke revokes one.',
     example: 'howdah auth logout',
   }).action(async () => {
     const { client } = await connect();
@@ -203,7 +207,9 @@ function addAnswers(auth: Command): void {
 
 export function addConsole(program: Command): void {
   verb(program, 'console', {
-    does: 'Print a link that opens the web console with the key of this command line. It works once, within an hour.',
+    does:
+      'Print a link that opens the web console with the key of this command line. ' +
+      'It works once, within an hour.',
     example: 'howdah console',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {
@@ -215,7 +221,9 @@ export function addConsole(program: Command): void {
 
 export function addEnv(program: Command): void {
   verb(program, 'env', {
-    does: 'Print the address of the API, the project and the key as shell variables, which clients and other commands read.',
+    does:
+      'Print the address of the API, the project and the key as shell variables, ' +
+      'which clients and other commands read.',
     example: 'eval "$(howdah env)"',
   }).action(async () => {
     const { apiUrl, projectId, key } = await credentials();

@@ -90,7 +90,9 @@ export function addBackup(program: Command): void {
   addRegions(backup);
 
   verb(backup, 'status <service>', {
-    does: 'Show the snapshots of a service, whether they were verified, and the times that can be restored.',
+    does:
+      'Show the snapshots of a service, whether they were verified, ' +
+      'and the times that can be restored.',
     example: 'howdah backup status orders',
     takes: ['output'],
   }).action(async (name: string, { output }: Printing) => {
@@ -125,7 +127,9 @@ export function addBackup(program: Command): void {
     });
 
   verb(backup, 'verify <service>', {
-    does: 'Verify the newest backup of a service by restoring it beside the service; prints what was checked.',
+    does:
+      'Verify the newest backup of a service by restoring it beside the service; ' +
+      'prints what was checked.',
     example: 'howdah backup verify orders',
     takes: ['output', 'dryRun', 'wait'],
   })
@@ -211,7 +215,8 @@ function sayBackups({
   }
   if (storage !== null)
     say(
-      `data: ${storage.total_mb} MB, ${storage.owned_mb} its own and ${storage.shared_mb} shared with clones`,
+      `data: ${storage.total_mb} MB, ${storage.owned_mb} its own and ` +
+        `${storage.shared_mb} shared with clones`,
     );
 }
 

@@ -9,7 +9,9 @@ type Event = Schemas['Event'];
 
 export function addEvents(program: Command): void {
   verb(program, 'events', {
-    does: 'Print the events of the last days, oldest first, or new events as they happen. json and yaml print one event each.',
+    does:
+      'Print the events of the last days, oldest first, or new events as they happen. ' +
+      'json and yaml print one event each.',
     example: 'howdah events --follow',
     takes: ['output'],
   })

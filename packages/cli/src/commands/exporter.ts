@@ -78,7 +78,8 @@ function addChanging(exporter: Command): void {
     verb(exporter, 'create', {
       does: `Create an exporter. ${SECRET}`,
       example:
-        'howdah exporter create --name otel --type OTLP_METRICS --url https://example.com/v1/metrics',
+        'howdah exporter create --name otel --type OTLP_METRICS --url ' +
+        'https://example.com/v1/metrics',
       takes: ['output', 'dryRun'],
     })
       .requiredOption('--name <name>', '1 to 128 characters')

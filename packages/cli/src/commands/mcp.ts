@@ -6,7 +6,9 @@ import { Failure } from '../exit.ts';
 
 export function addMcp(program: Command): void {
   verb(program, 'mcp', {
-    does: 'Serve Howdah to agents as tools (Model Context Protocol), over standard input and output. docs/mcp.md explains how clients start it.',
+    does:
+      'Serve Howdah to agents as tools (Model Context Protocol), ' +
+      'over standard input and output. docs/mcp.md explains how clients start it.',
     example: 'howdah mcp --http --port 8091',
   })
     .option('--http', 'serve over HTTP on this machine instead; each request carries its API key')

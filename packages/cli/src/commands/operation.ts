@@ -72,7 +72,9 @@ export function addOperation(program: Command): void {
   });
 
   verb(operation, 'cancel <operation>', {
-    does: 'Cancel an operation: a verification of a backup, or a drill or switchover that has not begun.',
+    does:
+      'Cancel an operation: a verification of a backup, ' +
+      'or a drill or switchover that has not begun.',
     example: 'howdah operation cancel 01jd3k7w0c',
     takes: ['output', 'dryRun'],
   }).action(async (id: string, options: Changing) => {
@@ -91,7 +93,9 @@ export function addOperation(program: Command): void {
 /** `howdah service operations`: the operations on a service, with their steps. */
 export function addServiceOperations(service: Command): void {
   verb(service, 'operations <service>', {
-    does: 'Print the operations on a service with their steps, newest first; on a deleted service by its id.',
+    does:
+      'Print the operations on a service with their steps, newest first; ' +
+      'on a deleted service by its id.',
     example: 'howdah service operations orders',
     takes: ['output'],
   }).action(async (name: string, { output }: Printing) => {

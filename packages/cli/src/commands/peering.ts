@@ -54,7 +54,9 @@ export function addPeering(program: Command): void {
   });
 
   verb(peering, 'create <vpc>', {
-    does: 'Peer a VPC with another one. The owner of a VPC in another project must request the peering from the other side, too.',
+    does:
+      'Peer a VPC with another one. The owner of a VPC in another project must request the ' +
+      'peering from the other side, too.',
     example: 'howdah peering create office --peer 1002',
     takes: ['output', 'dryRun'],
   })
@@ -89,7 +91,9 @@ export function addPeering(program: Command): void {
     });
 
   verb(peering, 'delete <vpc> <peering>', {
-    does: 'Delete a peering, on both sides; connections through it end. Asks for confirmation on a terminal.',
+    does:
+      'Delete a peering, on both sides; connections through it end. ' +
+      'Asks for confirmation on a terminal.',
     example: 'howdah peering delete office 2001',
     takes: ['dryRun', 'yes'],
   }).action(async (vpc: string, id: string, options: Destroying) => {

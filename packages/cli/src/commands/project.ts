@@ -20,7 +20,8 @@ export function addProject(program: Command): void {
   const project = noun(
     program,
     'project',
-    'Create projects and set their limits. All commands but get and rename need the key that howdah up created.',
+    'Create projects and set their limits. All commands but get ' +
+      'and rename need the key that howdah up created.',
   );
 
   verb(project, 'list', {

@@ -57,7 +57,9 @@ const NO_CONNECTION = 2;
 
 export function addUrl(program: Command): void {
   verb(program, 'url <service>', {
-    does: 'Print the connection string of a service, without its password, which is not stored; env: the variables of libpq.',
+    does:
+      'Print the connection string of a service, without its password, which is not stored; ' +
+      'env: the variables of libpq.',
     example: 'pg_dump "$(howdah url orders)"',
     takes: ['output'],
   })
@@ -151,7 +153,8 @@ export function addQuery(program: Command): void {
             rows.map((row) => row.map((value) => value ?? 'NULL')),
           );
         note(
-          `${count} row${count === 1 ? '' : 's'} in ${duration(tookMs)}${truncated ? '; there are more (--max-rows)' : ''}`,
+          `${count} row${count === 1 ? '' : 's'} in ` +
+            `${duration(tookMs)}${truncated ? '; there are more (--max-rows)' : ''}`,
         );
       });
     });

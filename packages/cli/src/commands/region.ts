@@ -37,7 +37,9 @@ export function addRegion(program: Command): void {
   const region = noun(program, 'region', 'Show the regions and what each offers; add Kubernetes.');
 
   verb(region, 'list', {
-    does: 'List the regions with what each can run; json also gives the reasons for what it cannot.',
+    does:
+      'List the regions with what each can run; ' +
+      'json also gives the reasons for what it cannot.',
     example: 'howdah region list -o json',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {

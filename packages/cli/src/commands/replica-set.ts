@@ -198,7 +198,8 @@ async function create(service: string, options: CreateOptions): Promise<void> {
   await follow(connection, response, options);
   await showAs(options.output, data, SET_VIEW.noun, () =>
     say(
-      `${data.id}, read-only, with the users and passwords of its service: ${placeOf(endpointOf(data))}/tsdb?sslmode=require`,
+      `${data.id}, read-only, with the users and passwords of its service: ` +
+        `${placeOf(endpointOf(data))}/tsdb?sslmode=require`,
     ),
   );
 }

@@ -106,7 +106,8 @@ function addEnding(service: Command): void {
   );
   ending(
     'restart',
-    'Restart a service, for a newer minor version of PostgreSQL; standbys first, then a switchover.',
+    'Restart a service, for a newer minor version of PostgreSQL; ' +
+      'standbys first, then a switchover.',
     (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/restart', { params }),
   );
@@ -248,7 +249,9 @@ function addHa(service: Command): void {
 
 function addDrill(service: Command): void {
   verb(service, 'drill <service>', {
-    does: 'Rehearse a switchover, or a failover by killing the primary, and report how long writes were not possible.',
+    does:
+      'Rehearse a switchover, or a failover by killing the primary, ' +
+      'and report how long writes were not possible.',
     example: 'howdah service drill orders --kind failover',
     takes: PROTECTED_CHANGES,
   })
@@ -292,7 +295,10 @@ function addNames(service: Command): void {
 
 function addPassword(service: Command): void {
   verb(service, 'set-password <service>', {
-    does: 'Change the password of tsdbadmin. It is typed at a prompt, or is the first line of standard input. Open sessions of tsdbadmin end, and poolers start again.',
+    does:
+      'Change the password of tsdbadmin. It is typed at a prompt, ' +
+      'or is the first line of standard input. Open sessions of tsdbadmin end, ' +
+      'and poolers start again.',
     example: 'openssl rand -hex 16 | howdah service set-password orders',
     takes: ['dryRun', 'confirm'],
   })

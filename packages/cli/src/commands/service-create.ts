@@ -231,7 +231,8 @@ export async function showCreated(
   const address = { ...endpointOf(data), ca, ...given('password', data.initial_password) };
   const asTable = (): void => {
     say(
-      `${data.service_type} ${data.service_id} at ${placeOf(endpointOf(data))}. Its password is shown only once:`,
+      `${data.service_type} ${data.service_id} at ${placeOf(endpointOf(data))}. ` +
+        'Its password is shown only once:',
     );
     const who = whoConnects(data);
     if (who !== null) say(who);

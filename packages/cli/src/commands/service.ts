@@ -201,7 +201,9 @@ type Ending = Omit<Waiting, 'output'> & Destroying & Confirming;
 
 function addEnds(service: Command): void {
   verb(service, 'delete <service>', {
-    does: 'Delete a service with all its data. On a terminal it asks for confirmation; for the name of a PROD service.',
+    does:
+      'Delete a service with all its data. On a terminal it asks for confirmation; ' +
+      'for the name of a PROD service.',
     example: 'howdah service delete orders --yes',
     takes: ['dryRun', 'wait', 'yes', 'confirm'],
   }).action(async (wanted: string, options: Ending) => {
@@ -223,7 +225,9 @@ function addEnds(service: Command): void {
   });
 
   verb(service, 'purge <service>', {
-    does: 'Remove a service, or a deleted one, for good, and free its disk space. Needs an admin key; asks for the name on a terminal.',
+    does:
+      'Remove a service, or a deleted one, for good, and free its disk space. ' +
+      'Needs an admin key; asks for the name on a terminal.',
     example: 'howdah service purge orders --confirm orders',
     takes: ['dryRun', 'wait', 'yes', 'confirm'],
   }).action(async (wanted: string, options: Ending) => {
@@ -233,7 +237,8 @@ function addEnds(service: Command): void {
     await refuseBeforeAsking(connection, options, PURGE, { createdBy: found.created_by });
     if (asks(options)) await sayWhatGoes(id, { purge: 'true', confirm: name });
     const confirmed = await confirmName(
-      `remove the ${environment} service ${name} (${id}) with all its data, so that nobody can restore it`,
+      `remove the ${environment} service ${name} (${id}) with all its data, ` +
+        'so that nobody can restore it',
       name,
       options,
     );

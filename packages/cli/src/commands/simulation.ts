@@ -25,7 +25,9 @@ export function addSimulation(program: Command): void {
   });
 
   verb(simulation, 'script <script-file>', {
-    does: 'Set the script, which is JSON in a file; - reads it from standard input. {} ends all delays and failures.',
+    does:
+      'Set the script, which is JSON in a file; - reads it from standard input. ' +
+      '{} ends all delays and failures.',
     example: 'howdah simulation script slow-creates.json',
     takes: ['output', 'dryRun'],
   }).action(async (file: string, options: Changing) => {
@@ -36,7 +38,9 @@ export function addSimulation(program: Command): void {
   });
 
   verb(simulation, 'advance <time>', {
-    does: 'Let time pass at once, such as 20m or 1d12h: delays end, and events of the script happen.',
+    does:
+      'Let time pass at once, such as 20m or 1d12h: ' +
+      'delays end, and events of the script happen.',
     example: 'howdah simulation advance 20m',
     takes: ['output', 'dryRun'],
   }).action(async (time: string, options: Changing) => {

@@ -13,18 +13,22 @@ export function addStore(program: Command): void {
   const store = noun(
     program,
     'store',
-    'Show where the data is, and create a data volume (btrfs or XFS) on machines whose disk makes forks slow.',
+    'Show where the data is, and create a data volume (btrfs or XFS) ' +
+      'on machines whose disk makes forks slow.',
   );
 
   verb(store, 'create', {
-    does: 'Create a data volume, a file system in a file, and move the data to it. Run as root, with the databases stopped.',
+    does:
+      'Create a data volume, a file system in a file, and move the data to it. Run ' +
+      'as root, with the databases stopped.',
     example: 'howdah store create --size 100G',
   })
     .requiredOption('--size <size>', 'like 100G; the file is sparse and grows up to it')
     .addOption(
       new Option(
         '--fs <name>',
-        'btrfs: a fork takes the same time whatever its size, but writes run at 0.6 to 0.75 of the speed; xfs: fast writes, but a fork takes longer the more files it has',
+        'btrfs: a fork takes the same time whatever its size, but writes run at 0.6 to 0.75 ' +
+          'of the speed; xfs: fast writes, but a fork takes longer the more files it has',
       )
         .choices(['btrfs', 'xfs'] as const)
         .default('btrfs' as const),
@@ -37,7 +41,8 @@ export function addStore(program: Command): void {
       finished(null);
       const { path } = await server.describeData(homeDirectory(), region);
       say(
-        `The data is on the data volume now, at the same path: ${path}. howdah up mounts it when it is not mounted.`,
+        `The data is on the data volume now, at the same path: ${path}. ` +
+          'howdah up mounts it when it is not mounted.',
       );
     });
 
@@ -53,7 +58,8 @@ export function addStore(program: Command): void {
       say(`data         ${path}`);
       if (fileSystem !== null) {
         say(
-          `file system  ${fileSystem.name}, ${gigabytes(fileSystem.totalBytes)}, of which ${gigabytes(fileSystem.freeBytes)} are free`,
+          `file system  ${fileSystem.name}, ${gigabytes(fileSystem.totalBytes)}, ` +
+            `of which ${gigabytes(fileSystem.freeBytes)} are free`,
         );
       }
       if (image === null)
@@ -67,7 +73,8 @@ export function addStore(program: Command): void {
           `data volume  ${image.path}${image.mounted ? '' : ', not mounted: howdah up mounts it'}`,
         );
         say(
-          `on the disk  ${gigabytes(image.diskBytes)} of at most ${gigabytes(image.sizeBytes)}; ${gigabytes(image.diskFreeBytes)} are free there`,
+          `on the disk  ${gigabytes(image.diskBytes)} of at most ` +
+            `${gigabytes(image.sizeBytes)}; ${gigabytes(image.diskFreeBytes)} are free there`,
         );
       }
     });

@@ -75,7 +75,8 @@ export function addWebhook(program: Command): void {
     await showAs(options.output, outcome, 'delivery', () => {
       if (outcome.delivered)
         say(
-          `delivered in ${duration(outcome.elapsed_ms)}: the receiver answered ${outcome.response_status}`,
+          `delivered in ${duration(outcome.elapsed_ms)}: ` +
+            `the receiver answered ${outcome.response_status}`,
         );
     });
     if (!outcome.delivered)

@@ -229,7 +229,10 @@ export function Denied({ what, why }: { what: string; why: string }) {
 
 function messageOf(error: unknown): string {
   if (error instanceof NoAnswerError)
-    return 'The control plane does not answer, so it is not known whether it made this change. The databases keep running.';
+    return (
+      'The control plane does not answer, so it is not known whether it made this change. ' +
+      'The databases keep running.'
+    );
   return error instanceof Error ? error.message : String(error);
 }
 

@@ -43,7 +43,8 @@ export const BackupsSchema = Named(
           }),
           {
             description:
-              'in the order of time; nothing between the two can be reached, since a WAL file is missing from the archive; absent: there is none',
+              'in the order of time; nothing between the two can be reached, ' +
+              'since a WAL file is missing from the archive; absent: there is none',
           },
         ),
       ),
@@ -68,7 +69,8 @@ export const BackupsSchema = Named(
         kind: StringEnum(['initial', 'scheduled']),
         storage_mb: Type.Integer({
           description:
-            'megabytes; on a file system that clones by reference most of them are shared with the service',
+            'megabytes; on a file system that clones by reference most of them are ' +
+            'shared with the service',
         }),
         verification: Type.Optional(Ref(VerificationSchema)),
       }),

@@ -59,7 +59,9 @@ export const ResourceSchema = Named(
       ),
       storage_gb: Type.Integer({
         description:
-          'gigabytes that each server of it may take of the disk: data, WAL, temporary files and logs, the primary with the WAL archive; beyond it the service is read-only',
+          'gigabytes that each server of it may take of the disk: ' +
+          'data, WAL, temporary files and logs, the primary with the WAL archive; ' +
+          'beyond it the service is read-only',
       }),
       cpu_bound: Type.Optional(
         Type.Boolean({

@@ -27,7 +27,8 @@ export const RegionSchema = Named(
       { isolated: Type.Boolean(), note: Type.String() },
       {
         description:
-          'whether each service runs as an operating system user of its own, and what is in the way where it does not',
+          'whether each service runs as an operating system user of its own, ' +
+          'and what is in the way where it does not',
       },
     ),
     warnings: Type.Optional(

@@ -44,7 +44,8 @@ export const OperationSchema = Named(
     remaining_seconds: Type.Optional(
       Type.Number({
         description:
-          'about how long it will still take, from past ones of its kind; absent: ended, or unknown',
+          'about how long it will still take, from past ones of its kind; ' +
+          'absent: ended, or unknown',
       }),
     ),
   }),

@@ -108,7 +108,8 @@ export const ResizeBody = Named(
     memory_gbs: Type.Optional(sizeInput('gigabytes; one of the pair implies the other', false)),
     storage_gb: Type.Optional(
       storageGb(
-        'gigabytes of disk for each of its servers, not less than it takes; alone it needs no restart',
+        'gigabytes of disk for each of its servers, not less than it takes; ' +
+          'alone it needs no restart',
       ),
     ),
     cpu_bound: Type.Optional(cpuBound('as it was; on Kubernetes a change needs a restart')),

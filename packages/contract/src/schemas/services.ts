@@ -217,7 +217,8 @@ export const MemberSchema = Named(
     }),
     lag_seconds: Type.Union([Type.Number(), Type.Null()], {
       description:
-        'how long the newest write took to be readable there; null where nothing was written lately',
+        'how long the newest write took to be readable there; null where ' +
+        'nothing was written lately',
     }),
   }),
 );

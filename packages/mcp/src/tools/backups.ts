@@ -13,7 +13,8 @@ export function addBackupTools(server: McpServer, cloud: Cloud): void {
     {
       title: 'Snapshots and restore window',
       description:
-        'Snapshots, newest first, the window that fork_service with PITR can reach, and when a backup was last verified. Free.',
+        'Snapshots, newest first, the window that fork_service with PITR can reach, ' +
+        'and when a backup was last verified. Free.',
       kind: 'read',
       input: Type.Object({ service }, closed),
     },
@@ -29,7 +30,10 @@ export function addBackupTools(server: McpServer, cloud: Cloud): void {
         .map(({ after, before }) => `, but nothing between ${after} and ${before}`)
         .join('');
       return {
-        summary: `${snapshots.length} snapshots; fork_service with PITR reaches ${window.earliest ?? 'nothing yet'} to ${window.latest ?? 'nothing yet'}${but}.`,
+        summary:
+          `${snapshots.length} snapshots; ` +
+          `fork_service with PITR reaches ${window.earliest ?? 'nothing yet'} to ` +
+          `${window.latest ?? 'nothing yet'}${but}.`,
         data: { ...backups },
       };
     },
@@ -41,7 +45,10 @@ export function addBackupTools(server: McpServer, cloud: Cloud): void {
     {
       title: 'Verify the newest backup',
       description:
-        'Restores the newest snapshot beside the service, checks it and removes it. Cost: seconds to minutes of disk and processor time, depending on the size of the data; the service keeps running. Howdah does this once a day: look at list_backups first. Follow it with wait_for_operation.',
+        'Restores the newest snapshot beside the service, checks it and removes it. Cost: ' +
+        'seconds to minutes of disk and processor time, depending on the size of the data; ' +
+        'the service keeps running. Howdah does this once a day: ' +
+        'look at list_backups first. Follow it with wait_for_operation.',
       kind: 'change',
       input: Type.Object({ service, ...changing }, closed),
     },
@@ -56,7 +63,9 @@ export function addBackupTools(server: McpServer, cloud: Cloud): void {
       );
       const operation_id = response.headers.get('Operation-Id');
       return {
-        summary: `The backup of ${found.name} is being verified: wait_for_operation ${operation_id ?? ''}.`,
+        summary:
+          `The backup of ${found.name} is being verified: ` +
+          `wait_for_operation ${operation_id ?? ''}.`,
         data: { operation_id },
       };
     },

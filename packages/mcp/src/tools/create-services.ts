@@ -22,7 +22,10 @@ function addCreateService(server: McpServer, cloud: Cloud): void {
     {
       title: 'Create a service',
       description:
-        'Creates an empty PostgreSQL service. Cost: about a second, 60 MB of disk, and its memory as long as it runs. The answer contains the password and a connection string, once: keep them. To work on existing data, use fork_service; delete what you no longer need.',
+        'Creates an empty PostgreSQL service. Cost: about a second, 60 MB of disk, ' +
+        'and its memory as long as it runs. The answer contains the password and a ' +
+        'connection string, once: keep them. To work on existing data, use fork_service; ' +
+        'delete what you no longer need.',
       kind: 'make',
       input: Type.Object(
         {
@@ -81,7 +84,11 @@ function addForkService(server: McpServer, cloud: Cloud): void {
     {
       title: 'Fork a service',
       description:
-        'Creates a copy of a service with its data; nothing that you do to the copy affects the service. Cost: moments on btrfs and XFS, otherwise time and disk for a full copy (list_regions: fork_cost). The answer contains the password of the fork and a connection string, once. Try db_query with on_fork: true first if you only want to read. Delete the fork when done.',
+        'Creates a copy of a service with its data; nothing that you do to the copy affects ' +
+        'the service. Cost: moments on btrfs and XFS, otherwise time and disk for a full ' +
+        'copy (list_regions: fork_cost). The answer contains the password of the fork and a ' +
+        'connection string, once. Try db_query with on_fork: true first if you only want to ' +
+        'read. Delete the fork when done.',
       kind: 'make',
       input: Type.Object(
         {
@@ -89,7 +96,8 @@ function addForkService(server: McpServer, cloud: Cloud): void {
           strategy: Type.Optional(
             Type.Enum(['NOW', 'LAST_SNAPSHOT', 'PITR'], {
               description:
-                'NOW (default): as it is; LAST_SNAPSHOT: cheapest for the parent, and works when it is UNSTABLE; PITR: as it was at target_time',
+                'NOW (default): as it is; LAST_SNAPSHOT: cheapest for the parent, ' +
+                'and works when it is UNSTABLE; PITR: as it was at target_time',
             }),
           ),
           target_time: Type.Optional(
@@ -157,7 +165,8 @@ export const size = {
       minimum: STORAGE_GB.min,
       maximum: STORAGE_GB.max,
       description:
-        'gigabytes of disk for each of its servers; default: 5 for each gigabyte of memory, at least 10; for a fork, that of its parent',
+        'gigabytes of disk for each of its servers; default: ' +
+        '5 for each gigabyte of memory, at least 10; for a fork, that of its parent',
     }),
   ),
 };

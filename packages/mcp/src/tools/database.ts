@@ -50,7 +50,10 @@ function addDbSchema(server: McpServer, cloud: Cloud): void {
     {
       title: 'Tables, columns, keys, indexes, sizes',
       description:
-        'What is in the database of a service: tables and views with columns, keys, indexes, about how many rows, and bytes on disk. Costs a few milliseconds. Call it before db_query; name a schema or table where there are many.',
+        'What is in the database of a service: ' +
+        'tables and views with columns, keys, indexes, about how many rows, ' +
+        'and bytes on disk. Costs a few milliseconds. Call it before db_query; ' +
+        'name a schema or table where there are many.',
       kind: 'read',
       input: Type.Object(
         {
@@ -93,7 +96,12 @@ function addDbQuery(server: McpServer, cloud: Cloud): void {
     {
       title: 'Run one read-only statement',
       description:
-        'Runs one SELECT, EXPLAIN, SHOW or WITH on a service, with a role that can read everything and write nothing, in a read-only transaction: every write is refused. Cost: the load of the statement on the service. db_schema first; for heavy statements use on_fork: true, which makes a fork, runs the statement there and removes it (list_regions shows what a fork costs). Values come as text or null.',
+        'Runs one SELECT, EXPLAIN, SHOW or WITH on a service, with a role that can read ' +
+        'everything and write nothing, in a read-only transaction: every write is refused. ' +
+        'Cost: the load of the statement on the service. db_schema first; ' +
+        'for heavy statements use on_fork: true, which makes a fork, ' +
+        'runs the statement there and removes it (list_regions shows what a fork costs). ' +
+        'Values come as text or null.',
       kind: 'read',
       input: Type.Object(
         {
@@ -111,7 +119,8 @@ function addDbQuery(server: McpServer, cloud: Cloud): void {
           on_fork: Type.Optional(
             Type.Boolean({
               description:
-                'true: on a temporary fork, so that the service carries no load; works for a paused service, too',
+                'true: on a temporary fork, so that the service carries no load; ' +
+                'works for a paused service, too',
             }),
           ),
         },
@@ -256,7 +265,8 @@ function addListExtensions(server: McpServer, cloud: Cloud): void {
     {
       title: 'Extensions of a service',
       description:
-        'The extensions that a service has or can have, whether enabling one restarts it (preload), ' +
+        'The extensions that a service has or can have, ' +
+        'whether enabling one restarts it (preload), ' +
         'and why others are refused. Free.',
       kind: 'read',
       input: Type.Object({ service }, closed),

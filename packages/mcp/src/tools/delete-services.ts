@@ -30,7 +30,10 @@ function addDeleteService(server: McpServer, cloud: Cloud): void {
     {
       title: 'Delete a service',
       description:
-        'Deletes a service with its data, pooler and read replica sets; restore_service can restore it for a day, and its disk space is free only after that. Refused for PROD unless the key is admin. Delete your own forks when you are done; ask the user before anything else.',
+        'Deletes a service with its data, pooler and read replica sets; ' +
+        'restore_service can restore it for a day, and its disk space is free only after ' +
+        'that. Refused for PROD unless the key is admin. ' +
+        'Delete your own forks when you are done; ask the user before anything else.',
       kind: 'destroy',
       input: Type.Object({ service, confirm, ...wait, ...changing }, closed),
     },
@@ -49,7 +52,8 @@ function addDeleteService(server: McpServer, cloud: Cloud): void {
       );
       return {
         summary: done
-          ? `${found.name} (${found.service_id}) is deleted; restore_service can restore it for a ` +
+          ? `${found.name} (${found.service_id}) is deleted; ` +
+            'restore_service can restore it for a ' +
             `while. ${data?.restore_note ?? ''}`.trim()
           : `${found.name} is being deleted.`,
         data: {
@@ -102,7 +106,10 @@ export function addPurgeTool(server: McpServer, cloud: Cloud): void {
     {
       title: 'Remove a service for good',
       description:
-        'Removes a service, or one that delete_service deleted, with its data and backups: restore_service cannot bring it back. Its disk space is free soon after. Needs an admin key. Use it only when disk space is needed; delete_service is enough otherwise. Ask the user first, always.',
+        'Removes a service, or one that delete_service deleted, with its data and backups: ' +
+        'restore_service cannot bring it back. Its disk space is free soon after. ' +
+        'Needs an admin key. Use it only when disk space is needed; ' +
+        'delete_service is enough otherwise. Ask the user first, always.',
       kind: 'destroy',
       input: Type.Object({ service, confirm, ...changing }, closed),
     },
@@ -145,7 +152,8 @@ async function findAlsoDeleted(
     if (another !== undefined)
       throw new Problem(
         `several deleted services are named ${JSON.stringify(nameOrId)}`,
-        'call again with the service_id of one of them; list_services with deleted: true shows them',
+        'call again with the service_id of one of them; ' +
+          'list_services with deleted: true shows them',
       );
   }
   return { ...found, metadata: { environment: found.environment } };

@@ -20,7 +20,8 @@ function addGetLogs(server: McpServer, cloud: Cloud): void {
     {
       title: 'Read the server log of a service',
       description:
-        "PostgreSQL's log, newest first. Free. Search for severities ERROR and FATAL first; the log holds statements that failed.",
+        "PostgreSQL's log, newest first. Free. Search for severities ERROR and FATAL first; " +
+        'the log holds statements that failed.',
       kind: 'read',
       input: Type.Object(
         {
@@ -54,7 +55,9 @@ function addGetLogs(server: McpServer, cloud: Cloud): void {
       const lines = logs.slice(0, limit);
       const more = logs.length > limit || last_cursor !== undefined;
       return {
-        summary: `${lines.length} lines of ${found.name}${more ? ', and there are older ones (until)' : ''}.`,
+        summary:
+          `${lines.length} lines of ` +
+          `${found.name}${more ? ', and there are older ones (until)' : ''}.`,
         data: { lines, more },
       };
     },
@@ -68,7 +71,10 @@ function addGetMetrics(server: McpServer, cloud: Cloud): void {
     'get_metrics',
     {
       title: 'What a service uses',
-      description: `Recent use of cores, memory, disk, connections and transactions: for each series the last, minimum, mean and maximum of its averages; with name, its points too. Free. Series: ${SERIES_NAMES.join(', ')}.`,
+      description:
+        'Recent use of cores, memory, disk, connections and transactions: ' +
+        'for each series the last, minimum, mean and maximum of its averages; ' +
+        `with name, its points too. Free. Series: ${SERIES_NAMES.join(', ')}.`,
       kind: 'read',
       input: Type.Object(
         {

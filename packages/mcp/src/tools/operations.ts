@@ -38,7 +38,8 @@ function addListOperations(server: McpServer, cloud: Cloud): void {
     {
       title: 'Finished and running operations',
       description:
-        'Every change is an operation with steps, newest first. Free. Look here when something fails or takes long, or to see who did what.',
+        'Every change is an operation with steps, newest first. Free. ' +
+        'Look here when something fails or takes long, or to see who did what.',
       kind: 'read',
       input: Type.Object(
         {
@@ -126,7 +127,9 @@ function addCancelOperation(server: McpServer, cloud: Cloud): void {
     {
       title: 'Cancel an operation',
       description:
-        'Possible where it is safe: a verify_backup that is running, a drill or switchover that has not begun. Others continue; the answer says what to do instead.',
+        'Possible where it is safe: a verify_backup that is running, ' +
+        'a drill or switchover that has not begun. Others continue; ' +
+        'the answer says what to do instead.',
       kind: 'change',
       input: Type.Object({ operation_id, ...changing }, closed),
     },

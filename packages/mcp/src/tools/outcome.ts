@@ -44,7 +44,9 @@ export async function created(
     about(accepted),
   );
   return {
-    summary: `${accepted.name} (${accepted.service_id}) was ${how} and is ${String(data['status'])}. Keep the password: it is shown once.`,
+    summary:
+      `${accepted.name} (${accepted.service_id}) was ${how} and is ${String(data['status'])}. ` +
+      'Keep the password: it is shown once.',
     data: { ...data, ...secret },
   };
 }

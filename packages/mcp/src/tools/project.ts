@@ -46,7 +46,8 @@ export function addProjectTools(server: McpServer, { client, projectId }: Cloud)
     {
       title: 'Usage and limits of the project',
       description:
-        'How many services, cores and gigabytes the project uses, and its limits. Free. Look here before you create several services.',
+        'How many services, cores and gigabytes the project uses, and its limits. Free. ' +
+        'Look here before you create several services.',
       kind: 'read',
       input: nothing,
     },
@@ -72,7 +73,8 @@ export function addProjectTools(server: McpServer, { client, projectId }: Cloud)
     {
       title: 'What this installation offers',
       description:
-        'Service types with their PostgreSQL version, sizes, and what a fork costs on this file system: fork_cost. Free. Look here before a create with a type or size.',
+        'Service types with their PostgreSQL version, sizes, and what a fork costs on this ' +
+        'file system: fork_cost. Free. Look here before a create with a type or size.',
       kind: 'read',
       input: nothing,
     },

@@ -24,7 +24,8 @@ const PLAIN_TOOLS = [
     target: 'READY',
     title: 'Start a service',
     description:
-      'Starts a paused service, or repairs an UNSTABLE one. Takes about a second; its memory is in use from then on.',
+      'Starts a paused service, or repairs an UNSTABLE one. Takes about a second; ' +
+      'its memory is in use from then on.',
   },
   {
     name: 'stop_service',
@@ -33,7 +34,9 @@ const PLAIN_TOOLS = [
     target: 'PAUSED',
     title: 'Stop a service',
     description:
-      'Pauses a service: all its sessions end, nobody can connect until start_service. Data, endpoint and password stay; memory and cores are freed. Refused for PROD unless the key is admin. Ask the user first.',
+      'Pauses a service: all its sessions end, nobody can connect until start_service. ' +
+      'Data, endpoint and password stay; memory and cores are freed. ' +
+      'Refused for PROD unless the key is admin. Ask the user first.',
   },
   {
     name: 'restart_service',
@@ -84,7 +87,10 @@ function addResizeService(server: McpServer, cloud: Cloud): void {
     {
       title: 'Resize a service',
       description:
-        'Gives a service another size. With cpu_millis or memory_gbs it restarts: its sessions end, new ones wait about a second. storage_gb alone needs no restart. PROD needs confirm. Check with get_service and get_metrics first whether it needs more.',
+        'Gives a service another size. With cpu_millis or memory_gbs it restarts: ' +
+        'its sessions end, new ones wait about a second. ' +
+        'storage_gb alone needs no restart. PROD needs confirm. ' +
+        'Check with get_service and get_metrics first whether it needs more.',
       kind: 'change',
       input: Type.Object(
         { service, ...size, confirm: confirmOfProd, ...wait, ...changing },

@@ -19,7 +19,8 @@ function addListServices(server: McpServer, cloud: Cloud): void {
     {
       title: 'List services',
       description:
-        'All services of the project, with status, size and endpoint; or those that were deleted and can still be restored. Free.',
+        'All services of the project, with status, size and endpoint; ' +
+        'or those that were deleted and can still be restored. Free.',
       kind: 'read',
       input: Type.Object(
         {
@@ -67,7 +68,8 @@ function addGetService(server: McpServer, cloud: Cloud): void {
     {
       title: 'Show a service',
       description:
-        'Status, size, endpoint, what it uses, and warnings; with `client`, a program that connects. Free. ' +
+        'Status, size, endpoint, what it uses, and warnings; ' +
+        'with `client`, a program that connects. Free. ' +
         'Passwords are never shown again.',
       kind: 'read',
       input: Type.Object(

@@ -165,7 +165,8 @@ async function authenticate(
     const found = request.headers.authorization === undefined ? 'missing' : 'not understood';
     throw new ApiError(
       'UNAUTHORIZED',
-      `Authorization: ${found}; send "Bearer <public_key>:<secret_key>", or Basic with the two halves`,
+      `Authorization: ${found}; send "Bearer <public_key>:<secret_key>", ` +
+        'or Basic with the two halves',
     );
   }
   const row = await readKey(presented.publicKey);
@@ -177,7 +178,8 @@ async function authenticate(
   if (!failures.note(request.ip))
     throw new ApiError(
       'RATE_LIMITED',
-      `Authorization: more than ${failedKeysPerMinute} keys from ${request.ip} were wrong within a minute; wait a minute, and use a valid key`,
+      `Authorization: more than ${failedKeysPerMinute} keys from ${request.ip} were wrong ` +
+        'within a minute; wait a minute, and use a valid key',
     );
   throw new ApiError(
     'UNAUTHORIZED',

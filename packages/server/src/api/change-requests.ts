@@ -209,7 +209,8 @@ function idempotencyKeyOf({ headers }: FastifyRequest): string | null {
   if (typeof found !== 'string' || !/^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$/.test(found))
     throw new ApiError(
       'INVALID_REQUEST',
-      'Idempotency-Key: allowed are 1 to 255 printable ASCII characters, like a UUID; once a request',
+      'Idempotency-Key: allowed are 1 to 255 printable ASCII characters, ' +
+        'like a UUID; once a request',
     );
   return found;
 }

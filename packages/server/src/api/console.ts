@@ -91,13 +91,15 @@ export function createSessions(store: Store) {
       if (publicKey === null) {
         throw new ApiError(
           'UNAUTHORIZED',
-          'token: this link was used already, or its hour is over; howdah console prints a new one, and a key opens the console too',
+          'token: this link was used already, or its hour is over; ' +
+            'howdah console prints a new one, and a key opens the console too',
         );
       }
       if (!(await isKeyValid(store.db, publicKey)))
         throw new ApiError(
           'UNAUTHORIZED',
-          'token: the key that made this link was revoked or has expired; make a link with a valid key (howdah console), or open the console with a key',
+          'token: the key that made this link was revoked or has expired; ' +
+            'make a link with a valid key (howdah console), or open the console with a key',
         );
       await begin(request, reply, publicKey);
     },
@@ -115,7 +117,8 @@ export function createSessions(store: Store) {
       if (!READ_METHODS.includes(request.method) && request.headers[CONSOLE_HEADER] === undefined)
         throw new ApiError(
           'FORBIDDEN',
-          `${CONSOLE_HEADER}: missing; a session of the web console changes things from there only, everybody else sends a key in Authorization`,
+          `${CONSOLE_HEADER}: missing; a session of the web console changes things from ` +
+            'there only, everybody else sends a key in Authorization',
         );
       const row = await readSession(hashOf(token));
       if (row === null || !row.valid)
@@ -149,7 +152,10 @@ function cookie(request: FastifyRequest, token: string, maxAgeSeconds: number): 
   // Behind a proxy that ends TLS the browser says so in Origin, and the cookie never goes over
   // plain HTTP again.
   const secure = request.headers.origin?.startsWith('https:') === true ? '; Secure' : '';
-  return `${cookieName(request)}=${token}; Path=/; Max-Age=${maxAgeSeconds}; HttpOnly; SameSite=Strict${secure}`;
+  return (
+    `${cookieName(request)}=${token}; Path=/; Max-Age=${maxAgeSeconds}; HttpOnly; ` +
+    `SameSite=Strict${secure}`
+  );
 }
 
 /** The calls by which sessions begin; `POST /auth/logout` ends one. */

@@ -100,7 +100,8 @@ function translate(error: unknown): ApiError {
   if (isDiskFull(error))
     return new ApiError(
       'UNAVAILABLE',
-      'the disk is full, and the metadata database has no space to write: remove files from that disk, then try again; howdah doctor shows which disk it is',
+      'the disk is full, and the metadata database has no space to write: ' +
+        'remove files from that disk, then try again; howdah doctor shows which disk it is',
     );
   return internal();
 }
@@ -166,7 +167,10 @@ export function explainValidation(problems: readonly ValidationProblem[], contex
   if (problem.keyword === 'required')
     return `${inside(params['missingProperty'])}: missing; the ${context} must have it`;
   if (problem.keyword === 'additionalProperties')
-    return `${inside(params['additionalProperty'])}: no such field; allowed: ${Object.keys(problem.parentSchema?.properties ?? {}).join(', ')}`;
+    return (
+      `${inside(params['additionalProperty'])}: no such field; allowed: ` +
+      Object.keys(problem.parentSchema?.properties ?? {}).join(', ')
+    );
   if (problem.keyword === 'type' && (problem.data === undefined || problem.data === null))
     return `${field}: missing; expected a JSON ${String(params['type'])}`;
   // Secrets are not repeated in answers.
@@ -214,7 +218,10 @@ function allowedBy({ keyword, params }: ValidationProblem): string {
         ? 'allowed is visible text, without control characters and other invisible ones'
         : '';
     case 'enum':
-      return `allowed: ${Array.isArray(params['allowedValues']) ? params['allowedValues'].join(', ') : ''}`;
+      return (
+        'allowed: ' +
+        (Array.isArray(params['allowedValues']) ? params['allowedValues'].join(', ') : '')
+      );
     case 'type':
       return `expected ${String(params['type'])}`;
     case 'format':

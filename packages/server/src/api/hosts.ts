@@ -34,7 +34,9 @@ export function createHostCheck(
       return;
     throw new ApiError(
       'INVALID_REQUEST',
-      `Host: found ${inQuotes(host)}, by which this installation is not known; use an IP address or one of its names, or add this one to HOWDAH_API_HOSTS (howdah up --api-hosts)`,
+      `Host: found ${inQuotes(host)}, by which this installation is not known; ` +
+        'use an IP address or one of its names, or add this one to HOWDAH_API_HOSTS ' +
+        '(howdah up --api-hosts)',
     );
   };
 }

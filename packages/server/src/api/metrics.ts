@@ -121,7 +121,8 @@ function createGauges(register: Registry) {
     })),
     lagBytes: replica(
       'lag_bytes',
-      'WAL that a replica has not replayed; of members of a service, and nodes of a read replica set.',
+      'WAL that a replica has not replayed; of members of a service, ' +
+        'and nodes of a read replica set.',
     ),
     lagSeconds: replica('lag_seconds', 'Age of the data that a replica shows.'),
     following: replica('following', '1 where it is known how far a replica is behind, else 0.'),

@@ -36,7 +36,8 @@ export async function createOpenApiDocument({ dryRuns = true } = {}): Promise<ob
           description:
             'Manage PostgreSQL services: the REST API that Tiger Cloud’s clients speak, and what ' +
             'Howdah adds to it. Fields of a body that a call does not know have no effect: the ' +
-            'header Warning of its answer names them, and so does the list `ignored` of an object. ' +
+            'header Warning of its answer names them, ' +
+            'and so does the list `ignored` of an object. ' +
             'Those that differ from a known name in one or two letters are refused.',
         },
         servers: [{ url: BASE_PATH }],
@@ -208,7 +209,8 @@ const IDEMPOTENCY_KEY = {
       maxLength: 255,
       ...documented({ pattern: '^[!-~]+$' }),
       description:
-        'repeat a call with the same key within 24 hours: the change is made once, with the same answer',
+        'repeat a call with the same key within 24 hours: ' +
+        'the change is made once, with the same answer',
     },
   },
 };

@@ -72,7 +72,8 @@ export async function sendList(
   if (cursor !== undefined && !CURSORS[cursors].test(cursor))
     throw new ApiError(
       'INVALID_REQUEST',
-      `cursor: found ${JSON.stringify(cursor)}; allowed is the one that the header Link of the page before names`,
+      `cursor: found ${JSON.stringify(cursor)}; allowed is the one that the header Link of ` +
+        'the page before names',
     );
   const first = await read(cursor ?? null, limit === undefined ? ROWS : Number(limit));
   if (first.next === null) return sendText(reply, 200, `[${first.json}]`);

@@ -87,7 +87,8 @@ export function momentParameter(name: string, text: string | undefined): number 
   if (moment === null) {
     throw new ApiError(
       'INVALID_REQUEST',
-      `${name}: found ${JSON.stringify(text.slice(0, 64))}; expected a date-time like 2026-01-31T12:00:00Z`,
+      `${name}: found ${JSON.stringify(text.slice(0, 64))}; ` +
+        'expected a date-time like 2026-01-31T12:00:00Z',
     );
   }
   return moment.ms;

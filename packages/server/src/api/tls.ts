@@ -51,7 +51,8 @@ async function readPair(files: { certificate: string; key: string }): Promise<Se
   const read = (setting: string, path: string): Promise<string> =>
     readFile(path, 'utf8').catch((error: unknown) => {
       throw new ConfigError(
-        `${setting}: ${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
+        `${setting}: ${path} cannot be read: ` +
+          (error instanceof Error ? error.message : String(error)),
       );
     });
   const pair = {
@@ -60,7 +61,8 @@ async function readPair(files: { certificate: string; key: string }): Promise<Se
   };
   if (!isPair(pair))
     throw new ConfigError(
-      `HOWDAH_TLS_CERT, HOWDAH_TLS_KEY: ${files.certificate} and ${files.key} are no pair of PEM files`,
+      `HOWDAH_TLS_CERT, HOWDAH_TLS_KEY: ${files.certificate} and ${files.key} are ` +
+        'no pair of PEM files',
     );
   return pair;
 }

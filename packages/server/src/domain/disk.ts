@@ -65,22 +65,33 @@ export function diskPressure(
 export function diskWarning({ usedPercent, freeBytes, totalBytes }: DiskUsage): Warning | null {
   if (usedPercent < DISK_TIGHT_PERCENT) return null;
   const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
-  const figures = `the disk of the services is ${Math.floor(usedPercent)} % full (${gb(freeBytes)} of ${gb(totalBytes)} GB free)`;
+  const figures =
+    `the disk of the services is ${Math.floor(usedPercent)} % full ` +
+    `(${gb(freeBytes)} of ${gb(totalBytes)} GB free)`;
   const remedy =
     'delete and purge services, drop what is no longer needed, or shorten HOWDAH_BACKUP_DAYS';
   return {
     code: 'DISK',
-    message: `${figures}; ${consequence(usedPercent)}: ${remedy}${usedPercent < DISK_FULL_PERCENT ? '' : ' now'}`,
+    message:
+      `${figures}; ${consequence(usedPercent)}: ` +
+      `${remedy}${usedPercent < DISK_FULL_PERCENT ? '' : ' now'}`,
   };
 }
 
 function consequence(usedPercent: number): string {
   if (usedPercent < PURGE_PERCENT)
-    return `from ${PURGE_PERCENT} % on deleted services are purged early, from ${DISK_FULL_PERCENT} % on no services and forks are made`;
+    return (
+      `from ${PURGE_PERCENT} % on deleted services are purged early, ` +
+      `from ${DISK_FULL_PERCENT} % on no services and forks are made`
+    );
   if (usedPercent < DISK_FULL_PERCENT)
-    return `deleted services are purged early, from ${DISK_FULL_PERCENT} % on no services and forks are made`;
+    return (
+      `deleted services are purged early, from ${DISK_FULL_PERCENT} % on no ` +
+      'services and forks are made'
+    );
   const refused = 'deleted services are purged early, no services and forks are made';
   return usedPercent < RESERVE_RELEASE_PERCENT
     ? `${refused}, and from ${RESERVE_RELEASE_PERCENT} % on services that grow become read-only`
-    : `${refused}, services that grow become read-only, and a server that finds no space for its WAL ends`;
+    : `${refused}, services that grow become read-only, and a server that finds no ` +
+        'space for its WAL ends';
 }

@@ -30,7 +30,8 @@ export type Regions = {
 export class RegionNotServed extends EngineUnavailable {
   constructor(code: string) {
     super(
-      `the region ${code} is switched off: its databases go on, and nothing can be read from them or ` +
+      `the region ${code} is switched off: its databases go on, ` +
+        'and nothing can be read from them or ' +
         'changed here until the operator sets it again (HOWDAH_REGIONS, or howdah region add)',
     );
   }

@@ -133,7 +133,10 @@ async function answerOf(request: ClientRequest, body: string | Buffer): Promise<
 function problemOf(status: number): string | null {
   if (status >= 200 && status < 300) return null;
   if (status >= 300 && status < 400)
-    return `the receiver answered ${status}, a redirect, which is not followed: name the URL that it redirects to`;
+    return (
+      `the receiver answered ${status}, a redirect, which is not followed: ` +
+      'name the URL that it redirects to'
+    );
   return `the receiver answered ${status}`;
 }
 

@@ -16,7 +16,8 @@ export type Sealer = { seal: (text: string) => Buffer; open: (sealed: Buffer) =>
 
 /** The error of a webhook whose secret was sealed with another key. */
 export const UNREADABLE =
-  'the secret of the webhook cannot be read: HOWDAH_HOME/secrets.key is not the file it was; recreate the webhook';
+  'the secret of the webhook cannot be read: HOWDAH_HOME/secrets.key is not the file it ' +
+  'was; recreate the webhook';
 
 /** @param path of the key, which is created if it is missing */
 export async function openSealer(path: string): Promise<Sealer> {

@@ -56,7 +56,8 @@ export async function run(
       else
         reject(
           new RunError(
-            `${program} ended with ${signalName ?? `code ${code}`}: ${lastLines(err.join('') || out.join(''))}`,
+            `${program} ended with ${signalName ?? `code ${code}`}: ` +
+              lastLines(err.join('') || out.join('')),
           ),
         );
     });

@@ -58,7 +58,8 @@ async function prepareDirectory({ user }: PgBackRest, { storage }: Repository): 
   const found = await stat(directory).catch(noneOf('ENOENT', 'ENOTDIR'));
   if (found === null)
     throw new RepositoryProblem(
-      `the directory ${directory} does not exist: mount its disk, or make it (mkdir ${quotedWord(directory)})`,
+      `the directory ${directory} does not exist: ` +
+        `mount its disk, or make it (mkdir ${quotedWord(directory)})`,
     );
   if (user === null || found.uid === user.uid) return;
   const entries = (await readdir(directory).catch(noneOf('ENOTDIR'))) ?? [];

@@ -121,7 +121,8 @@ async function findOrRefuse(
   throw new ApiError(
     'INVALID_REQUEST',
     `directory: found ${JSON.stringify(directory)}; it is the absolute path of a directory of a ` +
-      'service, which is directly in data/services of HOWDAH_HOME, or in that of a further region ' +
+      'service, which is directly in data/services of HOWDAH_HOME, ' +
+      'or in that of a further region ' +
       'on this machine; howdah audit lists those that no service has',
   );
 }

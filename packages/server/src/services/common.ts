@@ -47,7 +47,10 @@ export async function refuseFullDisk({ engine }: Region, what: string): Promise<
   const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
   throw new ApiError(
     'LIMIT_EXCEEDED',
-    `the disk of the services is ${usedPercent.toFixed(1)} % full (${gb(freeBytes)} of ${gb(totalBytes)} GB free); no ${what} are made from ${DISK_FULL_PERCENT} % on: purge services (howdah service purge NAME) or make space on it`,
+    `the disk of the services is ${usedPercent.toFixed(1)} % full ` +
+      `(${gb(freeBytes)} of ${gb(totalBytes)} GB free); ` +
+      `no ${what} are made from ${DISK_FULL_PERCENT} % on: ` +
+      'purge services (howdah service purge NAME) or make space on it',
   );
 }
 
@@ -67,7 +70,9 @@ export async function refuseSecondProject(
   const { note } = region.engine.capabilities.isolation;
   throw new ApiError(
     'UNAVAILABLE_HERE',
-    `another project has services here, and HOWDAH_SINGLE_PROJECT=yes allows no second one while ${note}. Run Howdah as root, so that each service has an operating system user of its own, or use another installation`,
+    'another project has services here, and HOWDAH_SINGLE_PROJECT=yes allows no second one ' +
+      `while ${note}. Run Howdah as root, so that each service has an operating system user ` +
+      'of its own, or use another installation',
   );
 }
 
@@ -192,7 +197,9 @@ async function howItWent(db: Db, operationId: string | null, message: string): P
     if (how === 'done') return { message, operationId };
     if (how === 'failing' || Date.now() > deadlineMs) {
       return {
-        message: `accepted, and not done yet: GET /projects/{project_id}/operations/${operationId} shows its progress`,
+        message:
+          'accepted, and not done yet: ' +
+          `GET /projects/{project_id}/operations/${operationId} shows its progress`,
         operationId,
       };
     }

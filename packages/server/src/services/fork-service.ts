@@ -189,7 +189,8 @@ async function targetOfFork(
   if (moment === null) {
     throw new ApiError(
       'INVALID_REQUEST',
-      `target_time: found ${JSON.stringify(body.target_time ?? null)}; PITR takes a date-time with an offset, like 2026-01-31T12:00:00.123456Z`,
+      `target_time: found ${JSON.stringify(body.target_time ?? null)}; ` +
+        'PITR takes a date-time with an offset, like 2026-01-31T12:00:00.123456Z',
     );
   }
   const askedMs = Date.now();
@@ -216,14 +217,17 @@ async function targetOfFork(
   if (isOutside) {
     throw new ApiError(
       'INVALID_REQUEST',
-      `target_time: ${body.target_time} is outside the window that can be reached: ${describeWindow(window)}`,
+      `target_time: ${body.target_time} is outside the window that can be reached: ` +
+        describeWindow(window),
       { window },
     );
   }
   if (gap !== undefined) {
     throw new ApiError(
       'INVALID_REQUEST',
-      `target_time: ${body.target_time} is in a gap of the window: a WAL file is missing from the archive, and nothing between ${gap.after} and ${gap.before} can be reached; allowed: ${describeWindow(window)}`,
+      `target_time: ${body.target_time} is in a gap of the window: ` +
+        `a WAL file is missing from the archive, and nothing between ${gap.after} and ` +
+        `${gap.before} can be reached; allowed: ${describeWindow(window)}`,
       { window },
     );
   }
@@ -236,5 +240,8 @@ const CLOCK_SKEW_MS = 5000;
 /** The restorable parts of a window, in words. */
 function describeWindow({ earliest, latest, gaps = [] }: Backups['window']): string {
   if (earliest === null) return 'none yet';
-  return `${earliest} to ${gaps.map(({ after, before }) => `${after}, ${before} to `).join('')}${latest}`;
+  return (
+    `${earliest} to ` +
+    `${gaps.map(({ after, before }) => `${after}, ${before} to `).join('')}${latest}`
+  );
 }

@@ -60,7 +60,8 @@ export async function addKey(
     throw new ApiError(
       'LIMIT_EXCEEDED',
       `keys: the project has ${MAX_KEYS}, the most that are allowed; those that were revoked or ` +
-        `have expired count for ${ENDED_KEYS_KEPT_DAYS} days: revoke keys that are not needed, or ` +
+        `have expired count for ${ENDED_KEYS_KEPT_DAYS} days: ` +
+        'revoke keys that are not needed, or ' +
         'use one that there is',
     );
   const secret = newSecret();

@@ -133,7 +133,8 @@ export function deletePeering(
 export function peeringNotFound(id: string): ApiError {
   return new ApiError(
     'NOT_FOUND',
-    `no peering with that id exists: ${JSON.stringify(id.slice(0, 64))}; GET /projects/{project_id}/vpcs/{vpc_id}/peerings lists them`,
+    `no peering with that id exists: ${JSON.stringify(id.slice(0, 64))}; ` +
+      'GET /projects/{project_id}/vpcs/{vpc_id}/peerings lists them',
   );
 }
 
@@ -165,7 +166,9 @@ const nobody: PeeringProvider = {
       vpc,
       request,
       'invalid',
-      `no provider for account ${request.peer_account_id}: VPCs are peered with those of projects of this installation; peer_account_id is the id of one, like ${vpc.project_id}`,
+      `no provider for account ${request.peer_account_id}: ` +
+        'VPCs are peered with those of projects of this installation; ' +
+        `peer_account_id is the id of one, like ${vpc.project_id}`,
     ),
   end: (tx, _vpc, peering) => deletePeeringRow(tx, peering.id),
 };
@@ -211,7 +214,9 @@ export const ownProjects: PeeringProvider = {
       else
         await changePeering(tx, mirror.id, {
           status: 'disabled',
-          error_message: `project ${vpc.project_id} has ended this peering; delete it, and ask again to have it back`,
+          error_message:
+            `project ${vpc.project_id} has ended this peering; ` +
+            'delete it, and ask again to have it back',
         });
     }
     await changeVpcs(tx, [vpc.id, peer.id]);
@@ -238,28 +243,46 @@ async function problemWith(
 ): Promise<string | null> {
   if (request.peer_vpc_id === vpc.id) return 'peer_vpc_id is this VPC itself; name another one';
   if (request.region !== vpc.region_code)
-    return `peer_region_code is ${request.peer_region_code}; a VPC in ${vpc.region_code} is peered with VPCs in ${vpc.region_code} only`;
+    return (
+      `peer_region_code is ${request.peer_region_code}; ` +
+      `a VPC in ${vpc.region_code} is peered with VPCs in ${vpc.region_code} only`
+    );
   if (
     peer === undefined ||
     peer.project_id !== request.peer_account_id ||
     peer.region_code !== request.region
   )
-    return `project ${request.peer_account_id} has no VPC ${request.peer_vpc_id} in ${request.peer_region_code}, or has deleted it; ask its owner for the id`;
+    return (
+      `project ${request.peer_account_id} has no VPC ${request.peer_vpc_id} in ` +
+      `${request.peer_region_code}, or has deleted it; ask its owner for the id`
+    );
   const [mine, theirs] = [trustedCidr(vpc.cidr), trustedCidr(peer.cidr)];
   if (overlap(mine, theirs))
-    return `the networks overlap: the other VPC has addresses of ${vpc.cidr}, this VPC's own; peer VPCs whose networks differ`;
+    return (
+      `the networks overlap: the other VPC has addresses of ${vpc.cidr}, this VPC's own; ` +
+      'peer VPCs whose networks differ'
+    );
   const peerings = await listPeerings(tx, peer.id);
   if (peerings.length >= MAX_PEERINGS && (await findPeeringBetween(tx, peer.id, vpc)) === null)
-    return `the other VPC has ${MAX_PEERINGS} peerings, the maximum; its owner has to delete one first`;
+    return (
+      `the other VPC has ${MAX_PEERINGS} peerings, the maximum; ` +
+      'its owner has to delete one first'
+    );
   const near = (await listPeers(tx, vpc.id)).find(
     ({ id, cidr }) => id !== peer.id && overlap(trustedCidr(cidr), theirs),
   );
   if (near !== undefined)
-    return `the network of the other VPC overlaps that of the VPC ${near.id}, which this one reaches by the peering ${near.peering}; delete that one first`;
+    return (
+      `the network of the other VPC overlaps that of the VPC ${near.id}, ` +
+      `which this one reaches by the peering ${near.peering}; delete that one first`
+    );
   const far = (await listPeers(tx, peer.id)).find(
     ({ id, cidr }) => id !== vpc.id && overlap(trustedCidr(cidr), mine),
   );
   if (far !== undefined)
-    return `the other VPC is peered with a network that overlaps ${vpc.cidr}; its owner has to end that peering first`;
+    return (
+      `the other VPC is peered with a network that overlaps ${vpc.cidr}; ` +
+      'its owner has to end that peering first'
+    );
   return null;
 }

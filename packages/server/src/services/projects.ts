@@ -62,6 +62,7 @@ export async function readProject(db: Db, projectId: string): Promise<ProjectDet
 export function projectNotFound(id: string): ApiError {
   return new ApiError(
     'NOT_FOUND',
-    `no project with that id exists: ${JSON.stringify(id.slice(0, 64))}; howdah project list shows them`,
+    `no project with that id exists: ${JSON.stringify(id.slice(0, 64))}; ` +
+      'howdah project list shows them',
   );
 }

@@ -48,7 +48,8 @@ export function createReadLimit(
     if (queued >= waitingPerService)
       throw new ApiError(
         'UNAVAILABLE',
-        `${queued} calls wait to read the ${what} of ${serviceId} already, the maximum; try again when they are answered`,
+        `${queued} calls wait to read the ${what} of ${serviceId} already, the maximum; ` +
+          'try again when they are answered',
       );
     return new Promise((resolve, reject) => {
       const leave = (): void => {

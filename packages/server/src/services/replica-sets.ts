@@ -123,7 +123,8 @@ function refuseTooManyNodes(parent: ServiceRow, nodes: number): void {
   if (others + nodes > MAX_NODES_OF_SERVICE)
     throw new ApiError(
       'LIMIT_EXCEEDED',
-      `nodes: found ${nodes}; the sets of a service have at most ${MAX_NODES_OF_SERVICE} nodes together, and ${others} of them are taken: delete a set first`,
+      `nodes: found ${nodes}; the sets of a service have at most ${MAX_NODES_OF_SERVICE} ` +
+        `nodes together, and ${others} of them are taken: delete a set first`,
     );
 }
 
@@ -164,7 +165,8 @@ async function changeSet(
         operation === null ? `is ${status}` : `is ${status} and being changed (${operation.kind})`;
       throw new ApiError(
         'INVALID_STATE',
-        `cannot ${kind} a read replica set that ${why}: it is allowed when it is active, with nothing under way`,
+        `cannot ${kind} a read replica set that ${why}: ` +
+          'it is allowed when it is active, with nothing under way',
       );
     }
     if (kind !== 'enablePooler')
@@ -315,7 +317,8 @@ function allow(service: ServiceRow, action: Action): 'accept' | 'underway' {
 export function replicaSetNotFound(id: string): ApiError {
   return new ApiError(
     'NOT_FOUND',
-    `no read replica set with that id exists: ${JSON.stringify(id.slice(0, 64))}; GET /projects/{project_id}/services/{service_id}/replicaSets lists them`,
+    `no read replica set with that id exists: ${JSON.stringify(id.slice(0, 64))}; ` +
+      'GET /projects/{project_id}/services/{service_id}/replicaSets lists them',
   );
 }
 

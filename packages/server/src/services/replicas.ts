@@ -22,7 +22,8 @@ export function replicaCountsOrRefuse(
   if (syncReplicaCount > replicaCount) {
     throw new ApiError(
       'INVALID_REQUEST',
-      `sync_replica_count: found ${syncReplicaCount} of ${replicaCount} replicas; allowed: 0 to replica_count`,
+      `sync_replica_count: found ${syncReplicaCount} of ${replicaCount} replicas; ` +
+        'allowed: 0 to replica_count',
     );
   }
   if (replicaCount > 0) refuseImpossible(region, 'setHA', 'replica_count');

@@ -110,7 +110,8 @@ export async function readMetricSeries(
     const least = Math.ceil((toMs - fromMs) / 1000 / MAX_BUCKETS);
     throw new ApiError(
       'INVALID_REQUEST',
-      `bucket_seconds: found ${bucketSeconds}, which makes ${buckets} points; at most ${MAX_BUCKETS} are answered: take ${least} or more`,
+      `bucket_seconds: found ${bucketSeconds}, which makes ${buckets} points; ` +
+        `at most ${MAX_BUCKETS} are answered: take ${least} or more`,
     );
   }
   const fn = functionOf(body.fn ?? 'last');

@@ -133,7 +133,8 @@ export async function lockOwnService(tx: Tx, caller: Caller, id: string): Promis
 export function serviceNotFound(id: string): ApiError {
   return new ApiError(
     'NOT_FOUND',
-    `no service with that id exists: ${JSON.stringify(id.slice(0, 64))}; GET /projects/{project_id}/services lists them`,
+    `no service with that id exists: ${JSON.stringify(id.slice(0, 64))}; ` +
+      'GET /projects/{project_id}/services lists them',
   );
 }
 
@@ -162,7 +163,8 @@ export function storageOrRefuse(storageGb: number, usedGb: number): number {
   if (storageGb < usedGb)
     throw new ApiError(
       'INVALID_REQUEST',
-      `storage_gb: found ${storageGb}; the data takes ${usedGb.toFixed(2)} GB already: send ${Math.ceil(usedGb)} or more, or drop data first`,
+      `storage_gb: found ${storageGb}; the data takes ${usedGb.toFixed(2)} GB already: ` +
+        `send ${Math.ceil(usedGb)} or more, or drop data first`,
     );
   return storageGb;
 }

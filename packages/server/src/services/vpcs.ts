@@ -73,7 +73,8 @@ async function refuseOverlap(
   if (other !== undefined) {
     throw new ApiError(
       'CONFLICT',
-      `cidr: ${cidr} overlaps ${other.cidr} of the VPC ${other.id} (${other.name}); take another network, or delete that VPC`,
+      `cidr: ${cidr} overlaps ${other.cidr} of the VPC ${other.id} (${other.name}); ` +
+        'take another network, or delete that VPC',
     );
   }
 }
@@ -124,7 +125,8 @@ async function refuseOccupied(tx: Tx, id: string): Promise<void> {
     things.length > 10 ? [...things.slice(0, 10), `${things.length - 10} more`] : things;
   throw new ApiError(
     'CONFLICT',
-    `the VPC ${id} has ${shown.join(', ')}; detach or delete its services and delete its peerings first`,
+    `the VPC ${id} has ${shown.join(', ')}; ` +
+      'detach or delete its services and delete its peerings first',
   );
 }
 
@@ -205,7 +207,8 @@ export async function leaveVpc(tx: Tx, service: ServiceRow): Promise<ServiceChan
 export function vpcNotFound(id: string): ApiError {
   return new ApiError(
     'NOT_FOUND',
-    `no VPC with that id exists: ${JSON.stringify(id.slice(0, 64))}; GET /projects/{project_id}/vpcs lists them`,
+    `no VPC with that id exists: ${JSON.stringify(id.slice(0, 64))}; ` +
+      'GET /projects/{project_id}/vpcs lists them',
   );
 }
 

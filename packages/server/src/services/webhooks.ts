@@ -41,7 +41,8 @@ export async function readWebhook(db: Db, projectId: string, id: string): Promis
   if (found !== null) return found;
   throw new ApiError(
     'NOT_FOUND',
-    `no webhook with that id exists: ${JSON.stringify(id.slice(0, 64))}; GET /projects/{project_id}/webhooks lists them`,
+    `no webhook with that id exists: ${JSON.stringify(id.slice(0, 64))}; ` +
+      'GET /projects/{project_id}/webhooks lists them',
   );
 }
 
@@ -127,7 +128,8 @@ export function deliverAgain(
     if (begun !== null) return answerWith(deliveryDocument(begun));
     throw new ApiError(
       'NOT_FOUND',
-      `no delivery with that id exists: ${JSON.stringify(deliveryId.slice(0, 64))}; GET …/deliveries lists them`,
+      `no delivery with that id exists: ${JSON.stringify(deliveryId.slice(0, 64))}; ` +
+        'GET …/deliveries lists them',
     );
   });
 }

@@ -241,12 +241,20 @@ export function whyNotMigrated(error: unknown, failed: string | null): string {
   const reason = error instanceof Error ? error.message : String(error);
   const unknown = /previously executed migration (\S+) is missing/.exec(reason)?.[1];
   if (unknown !== undefined)
-    return `the metadata database belongs to a newer version of Howdah: it has the migration ${unknown}, which this version does not know. Start that version or a newer one, or restore a backup of the metadata database that this version made (howdah restore-control)`;
+    return (
+      'the metadata database belongs to a newer version of Howdah: ' +
+      `it has the migration ${unknown}, which this version does not know. ` +
+      'Start that version or a newer one, or restore a backup of the metadata database that ' +
+      'this version made (howdah restore-control)'
+    );
   const which =
     failed === null
       ? 'the migrations of the metadata database could not be run'
       : `migration ${failed} of the metadata database failed`;
-  return `${which}: ${reason}. Nothing was changed: remove the cause and run howdah up again, or go on with the version before meanwhile`;
+  return (
+    `${which}: ${reason}. Nothing was changed: remove the cause and run howdah up again, ` +
+    'or go on with the version before meanwhile'
+  );
 }
 
 async function readMigrations() {

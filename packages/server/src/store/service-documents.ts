@@ -27,7 +27,9 @@ export function createDocumentReader(pool: Pool): (id: string) => Promise<Servic
   return coalesced<ServiceDoc>(
     pool,
     'service_docs',
-    'select id as key, project_id, region_code, status, environment, created_by, doc, deleted_at is not null as deleted, parent_id from services where id = any($1) and project_id is not null',
+    'select id as key, project_id, region_code, status, environment, created_by, doc, ' +
+      'deleted_at is not null as deleted, parent_id from services where id = any($1) ' +
+      'and project_id is not null',
   );
 }
 
@@ -62,7 +64,8 @@ export async function listServiceDocuments(
   if (after !== null) {
     const [micros, id] = after.split('-');
     conditions.push(
-      `(created, id) > ('epoch'::timestamptz + $${values.push(micros)}::bigint * interval '1 microsecond', $${values.push(id)}::text)`,
+      `(created, id) > ('epoch'::timestamptz + $${values.push(micros)}::bigint * interval ` +
+        `'1 microsecond', $${values.push(id)}::text)`,
     );
   }
   const page = `from services where ${conditions.join(' and ')} order by created, id`;
@@ -74,7 +77,9 @@ export async function listServiceDocuments(
   // The documents arrive in index order. Sorting them again would take longer than reading them.
   const { rows } = await pool.query<{ docs: string | null; full: boolean }>({
     name,
-    text: `select string_agg(doc, ',') as docs, count(*) = $2 as full from (select doc ${page} limit $2) as page`,
+    text:
+      "select string_agg(doc, ',') as docs, count(*) = $2 as full from " +
+      `(select doc ${page} limit $2) as page`,
     values,
   });
   const { docs, full } = rows[0] ?? { docs: null, full: false };
@@ -93,7 +98,9 @@ async function positionOfLastDocument(
 ): Promise<string | null> {
   const { rows } = await pool.query<{ position: string }>({
     name,
-    text: `select (extract(epoch from created) * 1000000)::bigint || '-' || id as position ${page} offset $2 - 1 limit 2`,
+    text:
+      "select (extract(epoch from created) * 1000000)::bigint || '-' || id " +
+      `as position ${page} offset $2 - 1 limit 2`,
     values,
   });
   return rows.length < 2 ? null : (rows[0]?.position ?? null);

@@ -36,7 +36,8 @@ export function Pooler() {
           }
         >
           {missing ??
-            'PgBouncer shares a few server connections among many clients. It has its own port, and the same users and passwords.'}
+            'PgBouncer shares a few server connections among many clients. ' +
+              'It has its own port, and the same users and passwords.'}
         </Empty>
       </Card>
     );

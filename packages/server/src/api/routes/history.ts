@@ -57,7 +57,8 @@ export function auditLogRoutes(api: App, { store }: ApiContext): void {
         operationId: 'listAudit',
         summary: 'The audit log, newest first',
         description:
-          'Every call that may change something, allowed or refused. The contents of requests are not kept.',
+          'Every call that may change something, allowed or refused. ' +
+          'The contents of requests are not kept.',
         tags: ['audit'],
         params: ofProject,
         querystring: Type.Object({ ...paging('number'), ...filters }),
@@ -149,7 +150,8 @@ function momentOf(name: string, text: string): string {
   if (moment !== null) return moment.text;
   throw new ApiError(
     'INVALID_REQUEST',
-    `${name}: found ${JSON.stringify(text.slice(0, 64))}; expected a date-time like 2026-01-31T12:00:00Z`,
+    `${name}: found ${JSON.stringify(text.slice(0, 64))}; ` +
+      'expected a date-time like 2026-01-31T12:00:00Z',
   );
 }
 
@@ -181,7 +183,11 @@ export function eventRoutes(api: App, { events }: ApiContext): void {
         operationId: 'streamEvents',
         summary: 'Follow events as server-sent events',
         description:
-          'The stream begins with the next event, or after the event in the header Last-Event-ID; 0 is before the first. Events are kept for 7 days: a client that reconnects later gets an event of the type gap. A comment every 15 seconds keeps the stream alive. It ends when the key is revoked.',
+          'The stream begins with the next event, or after the event in the header ' +
+          'Last-Event-ID; 0 is before the first. Events are kept for 7 days: ' +
+          'a client that reconnects later gets an event of the type gap. ' +
+          'A comment every 15 seconds keeps the stream alive. ' +
+          'It ends when the key is revoked.',
         tags: ['events'],
         params: ofProject,
         querystring: EventsQuery,
@@ -200,7 +206,8 @@ export function eventRoutes(api: App, { events }: ApiContext): void {
       if (after !== '' && !CURSORS.number.test(after))
         throw new ApiError(
           'INVALID_REQUEST',
-          `Last-Event-ID: found ${JSON.stringify(after.slice(0, 64))}; allowed is the id of an event, digits`,
+          `Last-Event-ID: found ${JSON.stringify(after.slice(0, 64))}; ` +
+            'allowed is the id of an event, digits',
         );
       const stream = events.open({
         projectId: key.project_id,

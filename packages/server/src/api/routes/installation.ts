@@ -149,7 +149,8 @@ export function simulationRoutes(api: App, context: ApiContext): void {
         operationId: 'setSimulationScript',
         summary: 'Set the script of the simulated region',
         description:
-          'Needs an admin key of the operator project. It replaces the script before; an empty one delays nothing, and nothing fails.',
+          'Needs an admin key of the operator project. It replaces the script before; ' +
+          'an empty one delays nothing, and nothing fails.',
         tags,
         body: Ref(SimulationScriptSchema),
         response: { 200: Ref(SimulationSchema) },
@@ -166,7 +167,9 @@ export function simulationRoutes(api: App, context: ApiContext): void {
         operationId: 'advanceSimulationClock',
         summary: 'Advance the clock of the simulated region',
         description:
-          'Needs an admin key of the operator project. Delays that end within this time are over, and events of the script have happened.',
+          'Needs an admin key of the operator project. ' +
+          'Delays that end within this time are over, ' +
+          'and events of the script have happened.',
         tags,
         body: Ref(AdvanceClockBody),
         response: { 200: Ref(SimulationSchema) },

@@ -99,7 +99,9 @@ export function vpcRoutes(api: App, context: ApiContext): void {
       CreatePeeringBody,
       'createPeering',
       'Create a VPC peering',
-      'Inside a project it is active at once. Between projects it is pending until the other side requests the same peering. An impossible peering is invalid, with the reason in error_message.',
+      'Inside a project it is active at once. Between projects it is pending until the ' +
+        'other side requests the same peering. An impossible peering is invalid, ' +
+        'with the reason in error_message.',
     ),
     async (request, reply) =>
       answer(reply, await createPeering(context, callerOf(request), request.vpc.id, request.body)),

@@ -53,7 +53,8 @@ export function projectRoutes(api: App, context: ApiContext): void {
       if (!(key.operator && key.role === 'admin'))
         throw new ApiError(
           'FORBIDDEN',
-          'all: true needs an admin key of the operator project, such as the one that howdah up made',
+          'all: true needs an admin key of the operator project, ' +
+            'such as the one that howdah up made',
         );
       return listProjects(store.db);
     },
@@ -66,7 +67,8 @@ export function projectRoutes(api: App, context: ApiContext): void {
         operationId: 'createProject',
         summary: 'Create a project',
         description:
-          'Needs an admin key of the operator project. Its first key: POST /projects/{project_id}/keys with the same key.',
+          'Needs an admin key of the operator project. Its first key: ' +
+          'POST /projects/{project_id}/keys with the same key.',
         tags: ['projects'],
         body: Ref(CreateProjectBody),
         response: { 201: Ref(ProjectDetailsSchema) },
@@ -160,7 +162,9 @@ export function projectRoutes(api: App, context: ApiContext): void {
         operationId: 'getDoctor',
         summary: 'Examine the machine of this installation',
         description:
-          'What is present, what is missing, and the command that adds it: the same as `howdah doctor`. The answer contains paths of the machine, so it needs an admin key of the operator project.',
+          'What is present, what is missing, and the command that adds it: ' +
+          'the same as `howdah doctor`. The answer contains paths of the machine, ' +
+          'so it needs an admin key of the operator project.',
         tags: ['projects'],
         response: { 200: Type.Array(Ref(FindingSchema)) },
       },

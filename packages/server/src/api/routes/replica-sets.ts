@@ -67,7 +67,8 @@ export function replicaSetRoutes(api: App, context: ApiContext): void {
         operationId: 'createReplicaSet',
         summary: 'Create a read replica set',
         description:
-          'Read-only nodes that follow the service, behind one endpoint, which the answer contains. Users and passwords are those of the service.',
+          'Read-only nodes that follow the service, behind one endpoint, ' +
+          'which the answer contains. Users and passwords are those of the service.',
         tags: ['read replica sets'],
         params: ofService,
         querystring: ForceQuery,
@@ -141,7 +142,9 @@ export function replicaSetRoutes(api: App, context: ApiContext): void {
       {
         schema: {
           operationId: `${action}OfReplicaSet`,
-          summary: `${action === 'enablePooler' ? 'Enable' : 'Disable'} the connection pooler of a read replica set`,
+          summary:
+            `${action === 'enablePooler' ? 'Enable' : 'Disable'} the connection pooler ` +
+            'of a read replica set',
           description: 'PgBouncer in front of all nodes, on its own port, which stays reserved.',
           tags: ['read replica sets'],
           params: ofSet,

@@ -100,7 +100,8 @@ export function backupRoutes(api: App, context: ApiContext): void {
         operationId: 'forkService',
         summary: 'Fork a service',
         description:
-          'The answer contains the final endpoint and the initial password of the fork, which no other answer contains.',
+          'The answer contains the final endpoint and the initial password of the fork, ' +
+          'which no other answer contains.',
         tags: ['backups'],
         params: ofService,
         querystring: ForceQuery,
@@ -186,7 +187,8 @@ export function backupRoutes(api: App, context: ApiContext): void {
         summary: 'Verify the newest backup by restoring it',
         querystring: VerifyQuery,
         description:
-          'It runs beside the service and its other operations. While it runs, another call names the same operation.',
+          'It runs beside the service and its other operations. ' +
+          'While it runs, another call names the same operation.',
         tags: ['backups'],
         params: ofService,
         response: { 202: Ref(MessageBody) },

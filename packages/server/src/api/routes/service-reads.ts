@@ -162,7 +162,8 @@ function queryRoutes(api: App, context: ApiContext): void {
         operationId: 'queryService',
         summary: 'Run one read-only statement',
         description:
-          'It runs as a role that may read everything and write nothing, in a read-only transaction; for a read replica set on one of its nodes.',
+          'It runs as a role that may read everything and write nothing, ' +
+          'in a read-only transaction; for a read replica set on one of its nodes.',
         tags: ['services'],
         params: ofService,
         body: Ref(QueryBody),

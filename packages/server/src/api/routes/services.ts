@@ -114,7 +114,8 @@ function lifeRoutes(api: App, context: ApiContext): void {
         operationId: 'createService',
         summary: 'Create a service',
         description:
-          'The answer contains the final endpoint and the initial password, which no other answer contains.',
+          'The answer contains the final endpoint and the initial password, ' +
+          'which no other answer contains.',
         tags: ['services'],
         params: ofProject,
         querystring: ForceQuery,
@@ -152,7 +153,8 @@ function lifeRoutes(api: App, context: ApiContext): void {
         summary: 'Delete a service',
         description:
           'The answer is the service as it is being deleted. ' +
-          'It can be restored for a while, and its data stays as long. With purge=true (admin keys) a service, or a deleted one, is removed permanently.',
+          'It can be restored for a while, and its data stays as long. ' +
+          'With purge=true (admin keys) a service, or a deleted one, is removed permanently.',
         tags: ['services'],
         params: ofService,
         querystring: DeleteQuery,
@@ -180,7 +182,8 @@ function adoptRoutes(api: App, context: ApiContext): void {
         operationId: 'adoptService',
         summary: 'Make a directory with the data of a service a service again',
         description:
-          'Needs an admin key of the operator project. The directory is one that Howdah has made, ' +
+          'Needs an admin key of the operator project. ' +
+          'The directory is one that Howdah has made, ' +
           'in the data directory of a region on the machine, and that the metadata database does ' +
           'not know: it was restored from an older backup. The service has the id, data and ' +
           'passwords of before. The answer says what was assumed of the rest.',
@@ -356,7 +359,8 @@ export function highAvailabilityRoutes(api: App, context: ApiContext): void {
         operationId: 'setHA',
         summary: 'Set the number of standbys',
         description:
-          'Missing fields stay unchanged. A synchronous standby has every write before it is acknowledged.',
+          'Missing fields stay unchanged. A synchronous standby has every write ' +
+          'before it is acknowledged.',
         tags: ['high availability'],
         params: ofService,
         body: Ref(SetHABody),
@@ -377,7 +381,8 @@ export function highAvailabilityRoutes(api: App, context: ApiContext): void {
         operationId: 'switchover',
         summary: 'Make a standby the primary',
         description:
-          'A planned change: no acknowledged write is lost. Sessions end; new ones wait for a moment.',
+          'A planned change: no acknowledged write is lost. Sessions end; ' +
+          'new ones wait for a moment.',
         tags: ['high availability'],
         params: ofService,
         response: { 202: Ref(ServiceSchema) },
@@ -394,7 +399,8 @@ export function highAvailabilityRoutes(api: App, context: ApiContext): void {
         operationId: 'drill',
         summary: 'Rehearse a failover or a switchover',
         description:
-          'Howdah writes meanwhile: the operation reports how long writes were not possible, and how many were lost.',
+          'Howdah writes meanwhile: the operation reports how long writes were not ' +
+          'possible, and how many were lost.',
         tags: ['high availability'],
         params: ofService,
         body: Ref(DrillBody),
@@ -428,7 +434,8 @@ function poolerRoutes(api: App, context: ApiContext): void {
           operationId: action,
           summary: `${action === 'enablePooler' ? 'Enable' : 'Disable'} the connection pooler`,
           description:
-            'PgBouncer in front of the service, on its own port, which stays reserved. For a paused service it takes effect at the next start.',
+            'PgBouncer in front of the service, on its own port, which stays reserved. ' +
+            'For a paused service it takes effect at the next start.',
           tags: ['services'],
           params: ofService,
           response: { 200: Ref(MessageBody) },
@@ -448,7 +455,8 @@ function attachmentRoutes(api: App, context: ApiContext): void {
         operationId: 'attachToVPC',
         summary: 'Attach a service to a VPC',
         description:
-          'From then on only clients of the VPC and of its peers can connect. The public endpoint stays reserved.',
+          'From then on only clients of the VPC and of its peers can connect. ' +
+          'The public endpoint stays reserved.',
         tags: ['VPCs'],
         params: ofService,
         body: Ref(AttachBody),

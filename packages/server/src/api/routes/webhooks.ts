@@ -47,7 +47,10 @@ export function webhookRoutes(api: App, context: ApiContext): void {
       CreateWebhookBody,
       'createWebhook',
       'Have events delivered to a URL',
-      'Each event is a POST of its JSON, signed as in Standard Webhooks with the secret in this answer, which no other answer contains. It is attempted eight times over 28 hours until the receiver answers 2xx; redirects are not followed.',
+      'Each event is a POST of its JSON, signed as in Standard Webhooks with the secret in ' +
+        'this answer, which no other answer contains. ' +
+        'It is attempted eight times over 28 hours until the receiver answers 2xx; ' +
+        'redirects are not followed.',
     ),
     async (request, reply) =>
       answer(reply, await createWebhook(context, callerOf(request), request.body)),
@@ -82,7 +85,8 @@ export function webhookRoutes(api: App, context: ApiContext): void {
         operationId: 'listDeliveries',
         summary: 'List deliveries, newest first',
         description:
-          'The deliveries of the last 7 days. Those with the status failed are not attempted again.',
+          'The deliveries of the last 7 days. ' +
+          'Those with the status failed are not attempted again.',
         tags: ['webhooks'],
         params: ofWebhook,
         querystring: Type.Object({

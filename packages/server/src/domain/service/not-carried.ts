@@ -153,7 +153,8 @@ function changedSlots({ removed, unsynchronised, kept, canBeKept }: SlotFates): 
     ...(unsynchronised.length === 0
       ? []
       : [
-          `its failover slots ${shown(unsynchronised)}, unless a standby has synchronised them by ` +
+          `its failover slots ${shown(unsynchronised)}, ` +
+            'unless a standby has synchronised them by ' +
             'then: it can once a consumer reads from them',
         ]),
   ];

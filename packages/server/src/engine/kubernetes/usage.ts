@@ -65,7 +65,8 @@ async function resourcesOf(
 const NO_WAITS = { cpu: null, writes: null };
 
 const NO_METRICS =
-  'the metrics API of its Kubernetes cluster (metrics.k8s.io) has no figures of its pod; they come ' +
+  'the metrics API of its Kubernetes cluster (metrics.k8s.io) ' +
+  'has no figures of its pod; they come ' +
   'from metrics-server, within a minute: howdah region doctor';
 
 async function count(region: Region, id: string): Promise<Counted> {

@@ -221,7 +221,8 @@ async function prepare(local: Local, isClosing: () => boolean): Promise<void> {
 /** For a user without a repository. */
 const UNPROTECTED =
   'these backups are on the disk of the service: they end with that disk, with this machine, and ' +
-  'where the disk is full; a service that grows beyond its storage_gb by WAL loses moments of its ' +
+  'where the disk is full; a service that grows beyond its storage_gb by WAL ' +
+  'loses moments of its ' +
   'growth, and after six hours those from before it. Only a repository protects from that: ' +
   'howdah repo add';
 

@@ -215,7 +215,8 @@ export function createState(store: ModelStore, first: ModelRegion): ModelState {
       else if (Check(ServiceSchema, document)) put(document);
       else
         throw new Error(
-          `simulated_documents: found ${key}, which is neither a service nor a script; delete that row`,
+          `simulated_documents: found ${key}, which is neither a service nor a ` +
+            'script; delete that row',
         );
     }
   };

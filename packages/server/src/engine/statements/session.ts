@@ -149,7 +149,8 @@ const HINTS: Readonly<Record<string, (message: string) => string>> = {
       : LISTED,
   '42501': () => `Its owner gives the right: GRANT CONNECT ON DATABASE … TO ${READER_ROLE}.`,
   '55000': () =>
-    'Its owner opens it: ALTER DATABASE … ALLOW_CONNECTIONS true, in another database. A database ' +
+    'Its owner opens it: ALTER DATABASE … ALLOW_CONNECTIONS true, ' +
+    'in another database. A database ' +
     'whose removal was interrupted is removed by DROP DATABASE.',
 };
 

@@ -125,7 +125,8 @@ function restorable({ cache, objectStore, answers }: Region, id: string): Restor
   const latestMs = newestOf(cache.archive(id), objectStore());
   if (latestMs === null)
     throw new NotRestorable(
-      'the object store of its region has no archive of it that is known: restore its Cluster and ' +
+      'the object store of its region has no archive of it that is known: ' +
+        'restore its Cluster and ' +
         'volumes by a backup of the Kubernetes cluster, or delete it',
     );
   return {

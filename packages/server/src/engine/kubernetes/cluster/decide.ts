@@ -318,7 +318,10 @@ const LOST_BUT_ARCHIVED =
 function otherMajorOf(before: Desired | null, { major }: Desired): string | null {
   const found = before?.major ?? null;
   if (found === null || major === null || found === major) return null;
-  return `its data is of PostgreSQL ${found}, and ${major} was asked for: services on Kubernetes stay in their major version`;
+  return (
+    `its data is of PostgreSQL ${found}, and ${major} was asked for: ` +
+    'services on Kubernetes stay in their major version'
+  );
 }
 
 /** Whether what the operator was asked for is done. */

@@ -171,7 +171,8 @@ export async function restoreControl(
       : null;
     if (there !== null && there !== head.files[name])
       throw new Error(
-        `${join(home, name)} is there, and another than in ${path}: a restore is for an empty HOWDAH_HOME`,
+        `${join(home, name)} is there, and another than in ${path}: ` +
+          'a restore is for an empty HOWDAH_HOME',
       );
   }
   const machine = await prepareMachine(home);
@@ -238,7 +239,9 @@ async function load(
     const migrations = await migrationsOf(client);
     if (migrations.join() !== head.migrations.join())
       throw new Error(
-        `${path} was written by another version (its migrations end with ${head.migrations.at(-1)}, these with ${migrations.at(-1)}): restore it with that one, then upgrade`,
+        `${path} was written by another version (its migrations end with ` +
+          `${head.migrations.at(-1)}, these with ${migrations.at(-1)}): ` +
+          'restore it with that one, then upgrade',
       );
     const { rows: projects } = await client.query('select from projects limit 1');
     if (projects.length > 0)
@@ -248,7 +251,8 @@ async function load(
     await client.query(suspend);
     for await (const { table, rows } of batchesOf(path)) {
       await client.query(
-        `insert into ${table} overriding system value select * from jsonb_populate_recordset(null::${table}, $1)`,
+        `insert into ${table} overriding system value select * ` +
+          `from jsonb_populate_recordset(null::${table}, $1)`,
         [JSON.stringify(rows)],
       );
     }
@@ -297,7 +301,9 @@ async function compare(
   const directories = regions.flatMap(({ ids }) => ids ?? []);
   const lost = await lostData(client, { directories, regions: found });
   await client.query(
-    "update operations o set status = 'failed', error = 'its data was not there when the metadata database was restored', finished = clock_timestamp() where finished is null and not exists (select from services s where s.id = o.service_id)",
+    "update operations o set status = 'failed', error = 'its data was not there when the " +
+      "metadata database was restored', finished = clock_timestamp() where finished is null " +
+      'and not exists (select from services s where s.id = o.service_id)',
   );
   const { rows: known } = await client.query<{ id: string }>('select id from services');
   const ids = new Set(known.map(({ id }) => id));
@@ -307,7 +313,8 @@ async function compare(
       .filter((id) => !ids.has(id))
       .map(
         (id) =>
-          `the directory of ${id} was made after the backup; nobody knows of it, and it was left as it is`,
+          `the directory of ${id} was made after the backup; ` +
+          'nobody knows of it, and it was left as it is',
       ),
   ];
 }
@@ -338,7 +345,8 @@ type Queryable = Pick<Client, 'query'> | Pick<Pool, 'query'>;
 async function headOf(client: Client, home: string): Promise<Head> {
   const read = async (name: FileName): Promise<string> => readFile(join(home, name), 'utf8');
   const { rows } = await client.query<{ name: string; value: string }>(
-    "select format('%I.%I', schemaname, sequencename) as name, last_value::text as value from pg_sequences where schemaname = 'public' and last_value is not null",
+    "select format('%I.%I', schemaname, sequencename) as name, last_value::text as value " +
+      "from pg_sequences where schemaname = 'public' and last_value is not null",
   );
   return {
     howdah: 'control plane',

@@ -26,7 +26,8 @@ export async function createStore(
   const control = await findControl(home);
   if (control !== null) {
     throw new Error(
-      `the control plane runs (process ${control.pid}): howdah down --databases stops it and the databases, then try again`,
+      `the control plane runs (process ${control.pid}): ` +
+        'howdah down --databases stops it and the databases, then try again',
     );
   }
   const data = await makeDataDirectory(await regionDirectory(home, region));

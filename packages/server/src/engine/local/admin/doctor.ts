@@ -114,7 +114,9 @@ export async function doctor(
     ...tooOld.map(({ version, bin }): Finding => ({
       what: `PostgreSQL ${version}`,
       state: 'note',
-      found: `${bin}: not used; before ${OLDEST_PG_VERSION} a role that may create roles can make itself one that reads the server's files`,
+      found:
+        `${bin}: not used; before ${OLDEST_PG_VERSION} a role that may create roles can make ` +
+        "itself one that reads the server's files",
     })),
     ...SERVICE_TYPES.map((type): Finding => {
       const installation = installationFor(usable, ADDONS_OF_TYPE[type], null);
@@ -257,7 +259,8 @@ async function isolation(namespaces: Namespaces, range: UidRange): Promise<Findi
   // Users of their own take mount namespaces: only connections are left.
   if (why === null) return { what, state: isEgressClosed(why, egress) ? 'ok' : 'note', found };
   const remedy =
-    'give projects that do not trust each other installations of their own, or run Howdah as root; HOWDAH_SINGLE_PROJECT=yes refuses a second project';
+    'give projects that do not trust each other installations of their own, ' +
+    'or run Howdah as root; HOWDAH_SINGLE_PROJECT=yes refuses a second project';
   return { what, state: 'note', found, remedy };
 }
 
@@ -306,7 +309,9 @@ async function disk(paths: ImagePaths, region: string): Promise<Finding[]> {
       {
         what,
         state: 'note',
-        found: `${place}: the cost of forks is measured by a trial, and ${directory} cannot be written`,
+        found:
+          `${place}: the cost of forks is measured by a trial, ` +
+          `and ${directory} cannot be written`,
       },
       ...store,
     ];
@@ -340,13 +345,19 @@ export function reserveFinding(
     return {
       what,
       state: 'ok',
-      found: `present: ${megabytes(heldBytes)}, released when the disk is ${RESERVE_RELEASE_PERCENT} % full`,
+      found:
+        `present: ${megabytes(heldBytes)}, ` +
+        `released when the disk is ${RESERVE_RELEASE_PERCENT} % full`,
     };
   return {
     what,
     state: 'note',
-    found: `released, or never made: ${megabytes(reserveBytes(totalBytes))} are missing; the disk is ${Math.floor(usedPercent)} % full`,
-    remedy: `make room on the disk: below ${RESERVE_AGAIN_PERCENT} % a running control plane makes it again`,
+    found:
+      `released, or never made: ${megabytes(reserveBytes(totalBytes))} are missing; ` +
+      `the disk is ${Math.floor(usedPercent)} % full`,
+    remedy:
+      `make room on the disk: below ${RESERVE_AGAIN_PERCENT} % a running control ` +
+      'plane makes it again',
   };
 }
 
@@ -358,11 +369,17 @@ async function howToClone(directory: string, region: string): Promise<string> {
     SMALLEST_STORE_BYTES,
   );
   const where = region === LOCAL_REGION ? '' : ` --region ${region}`;
-  return `as root: howdah store create --size ${gigabytes(sizeBytes)}${where}, with the databases stopped (howdah down --databases); btrfs for forks, --fs xfs for many writes`;
+  return (
+    `as root: howdah store create --size ${gigabytes(sizeBytes)}${where}, ` +
+    'with the databases stopped (howdah down --databases); ' +
+    'btrfs for forks, --fs xfs for many writes'
+  );
 }
 
 function storeFinding(image: ImageFacts): Finding {
-  const taken = `${image.path} takes ${gigabytes(image.diskBytes)} of the disk and may take ${gigabytes(image.sizeBytes)}`;
+  const taken =
+    `${image.path} takes ${gigabytes(image.diskBytes)} of the disk and may take ` +
+    gigabytes(image.sizeBytes);
   const missing = missingBytes(image);
   if (missing === 0)
     return {
@@ -373,7 +390,9 @@ function storeFinding(image: ImageFacts): Finding {
   return {
     what: 'store',
     state: 'note',
-    found: `${taken}, but only ${gigabytes(image.diskFreeBytes)} are free there: when they are used up, every database in the store stops`,
+    found:
+      `${taken}, but only ${gigabytes(image.diskFreeBytes)} are free there: ` +
+      'when they are used up, every database in the store stops',
     remedy: `make ${gigabytes(missing)} of room on the disk of ${image.path}`,
   };
 }
@@ -451,7 +470,9 @@ async function replacedBinaries(
     {
       what: 'running PostgreSQL',
       state: 'note',
-      found: `the PostgreSQL of ${[...replaced].join(', ')} was replaced or removed since they started`,
+      found:
+        `the PostgreSQL of ${[...replaced].join(', ')} was replaced or ` +
+        'removed since they started',
       remedy:
         'howdah service restart NAME, or a maintenance window (HOWDAH_MAINTENANCE_WINDOW); the ' +
         'metadata database: howdah down --databases, then howdah up',

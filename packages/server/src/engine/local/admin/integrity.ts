@@ -246,7 +246,8 @@ async function filterAmiss(
   return lack === null
     ? []
     : [
-        `packet filter ${name} does not hold services back: ${lack}; howdah down, then howdah up sets it again`,
+        `packet filter ${name} does not hold services back: ${lack}; ` +
+          'howdah down, then howdah up sets it again',
       ];
 }
 
@@ -268,7 +269,8 @@ function writersAmiss(
       .filter((key) => key !== allowed && writers.includes(key))
       .map(
         (key) =>
-          `server ${key} accepts writes, where ${allowed === null ? 'no node may' : `only the primary, ${allowed}, may`}`,
+          `server ${key} accepts writes, ` +
+          `where ${allowed === null ? 'no node may' : `only the primary, ${allowed}, may`}`,
       );
   });
 }
@@ -348,14 +350,16 @@ function poolersAmiss(settled: readonly ServiceFacts[], found: Inventory): strin
         ...(count === (wanted ? 1 : 0)
           ? []
           : [
-              `service ${id} is ${status} ${pooler ? 'with' : 'without'} a pooler, and ${count} of it run`,
+              `service ${id} is ${status} ${pooler ? 'with' : 'without'} a pooler, ` +
+                `and ${count} of it run`,
             ]),
         ...(wanted && !listening
           ? [`service ${id} is READY and nothing listens on its pooler's port ${poolerPort}`]
           : []),
         ...(!wanted && listening
           ? [
-              `something listens on port ${poolerPort}, the pooler's of service ${id}, which must not run`,
+              `something listens on port ${poolerPort}, the pooler's of service ` +
+                `${id}, which must not run`,
             ]
           : []),
       ];
@@ -437,7 +441,8 @@ function networksAmiss(
       .filter(({ vpcId }) => !known.has(vpcId))
       .map(
         ({ vpcId }) =>
-          `network of VPC ${vpcId}, which the metadata database does not know: ip netns del ${site.networkPrefix}${vpcId}`,
+          `network of VPC ${vpcId}, which the metadata database does not know: ` +
+          `ip netns del ${site.networkPrefix}${vpcId}`,
       ),
     ...settled.flatMap((vpc) => {
       const network = networks.find(({ vpcId }) => vpcId === vpc.id);
@@ -451,7 +456,8 @@ function networksAmiss(
         wanted.toSorted().join() === seen.toSorted().join()
           ? []
           : [
-              `VPC ${vpc.id} has the ${what} ${seen.join(', ') || 'none'} instead of ${wanted.join(', ') || 'none'}`,
+              `VPC ${vpc.id} has the ${what} ${seen.join(', ') || 'none'} instead of ` +
+                (wanted.join(', ') || 'none'),
             ];
       return [
         ...differs('addresses', addresses, network.addresses),
@@ -485,7 +491,8 @@ function listenersAmiss(
       if (service === undefined || (service.vpcId === vpcId && service.vpcAddress !== null))
         return [];
       return [
-        `something listens in VPC ${vpcId} at ${address}:${port}, a port of service ${service.id}, which is not in there`,
+        `something listens in VPC ${vpcId} at ${address}:${port}, ` +
+          `a port of service ${service.id}, which is not in there`,
       ];
     }),
   );

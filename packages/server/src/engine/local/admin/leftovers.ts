@@ -257,7 +257,9 @@ export function strayImages(devices: readonly LoopFile[], mounts: string): Lefto
         .filter((words) => words.includes(device))
         .map((words) => unescaped(words[4] ?? ''));
       return {
-        found: `${device} holds the store image ${file.replace(DELETED, '')}, which is deleted${at.length === 0 ? '' : `, and is mounted on ${at.join(', ')}`}`,
+        found:
+          `${device} holds the store image ${file.replace(DELETED, '')}, ` +
+          `which is deleted${at.length === 0 ? '' : `, and is mounted on ${at.join(', ')}`}`,
         remedy:
           at.length === 0 ? `losetup --detach ${device}` : `umount ${at.map(quotedWord).join(' ')}`,
       };

@@ -112,7 +112,8 @@ export async function restoreCopy(
   const isAlone = paths === copy && gap === snapshot.firstWal;
   if (gap !== null && !isAlone) {
     throw new Error(
-      `WAL file ${gap} is missing from the archive: nothing after ${new Date(latestMs).toISOString()} can be reached`,
+      `WAL file ${gap} is missing from the archive: ` +
+        `nothing after ${new Date(latestMs).toISOString()} can be reached`,
     );
   }
   await assertRoom(
@@ -128,7 +129,10 @@ export async function restoreCopy(
   );
   await writeOwned(owner, join(copy.data, 'recovery.signal'), '');
   const taken = new Date(snapshot.takenMs).toISOString();
-  return `of ${taken}, by ${machine.cloneMethod} in ${Date.now() - begunMs} ms; ${files} WAL files to replay`;
+  return (
+    `of ${taken}, by ${machine.cloneMethod} in ${Date.now() - begunMs} ms; ` +
+    `${files} WAL files to replay`
+  );
 }
 
 /** The disk space that WAL files to replay take at most: many may have been left early. */
@@ -151,7 +155,9 @@ async function assertRoom(directory: string, bytes: number): Promise<void> {
   if (spare >= bytes) return;
   const mb = (value: number) => `${Math.ceil(value / 1e6)} MB`;
   throw new Error(
-    `there is no space on the disk to restore it: ${mb(bytes)} are needed, ${mb(spare)} free without the last ${100 - DISK_FULL_PERCENT} % of the disk; delete services or make room`,
+    'there is no space on the disk to restore it: ' +
+      `${mb(bytes)} are needed, ${mb(spare)} free without the last ${100 - DISK_FULL_PERCENT} ` +
+      '% of the disk; delete services or make room',
   );
 }
 

@@ -49,14 +49,18 @@ export async function forkData(
   const { gap, latestMs } = await reach(parent, base);
   if (gap !== null && latestMs < Date.parse(targetTime)) {
     throw new Error(
-      `WAL file ${gap} is missing from the archive: nothing after ${new Date(latestMs).toISOString()} can be reached`,
+      `WAL file ${gap} is missing from the archive: ` +
+        `nothing after ${new Date(latestMs).toISOString()} can be reached`,
     );
   }
   await materialise(machine, owner, parent, base, target);
   await copyWalFrom(machine, owner, parent, base.firstWal, target);
   await writeOwned(owner, join(target, 'postgresql.auto.conf'), forkRecoveryConf(targetTime));
   await writeOwned(owner, join(target, 'recovery.signal'), '');
-  return `snapshot of ${new Date(base.takenMs).toISOString()}, by ${machine.cloneMethod}, to be rolled forward to ${targetTime}`;
+  return (
+    `snapshot of ${new Date(base.takenMs).toISOString()}, by ${machine.cloneMethod}, ` +
+    `to be rolled forward to ${targetTime}`
+  );
 }
 
 /**

@@ -170,7 +170,8 @@ async function hasWrittenSince(
   if (walPosition === '') return true;
   const [row] = await monitor.query<{ written: boolean }>(
     key,
-    `select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1::pg_lsn) > ${IDLE_WAL_BYTES} as written`,
+    'select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1::pg_lsn) ' +
+      `> ${IDLE_WAL_BYTES} as written`,
     [walPosition],
   );
   return row?.written === true;
@@ -272,12 +273,19 @@ export async function backupWarnings(
   if (ahead.length > 0)
     warnings.push({
       code: 'SNAPSHOT',
-      message: `${ahead.length} snapshots are dated in the future (${ahead.map(({ takenMs }) => new Date(takenMs).toISOString()).join(', ')}): the clock was set back. A new one is taken while the service runs; moments of the time when the clock was ahead may not be reachable. Keep the clock in time (timedatectl)`,
+      message:
+        `${ahead.length} snapshots are dated in the future ` +
+        `(${ahead.map(({ takenMs }) => new Date(takenMs).toISOString()).join(', ')}): the ` +
+        'clock was set back. A new one is taken while the service runs; ' +
+        'moments of the time when the clock was ahead may not be reachable. ' +
+        'Keep the clock in time (timedatectl)',
     });
   if (verification?.problem !== undefined)
     warnings.push({
       code: 'VERIFICATION',
-      message: `the backup could not be verified at ${verification.at}: ${verification.problem}; when it is fixed, verify it again (howdah backup verify ${id})`,
+      message:
+        `the backup could not be verified at ${verification.at}: ${verification.problem}; ` +
+        `when it is fixed, verify it again (howdah backup verify ${id})`,
     });
   return warnings;
 }

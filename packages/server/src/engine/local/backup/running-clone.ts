@@ -167,7 +167,8 @@ async function cloneAtOnce(
   // This commit brings what others have committed without waiting for the disk into the WAL files.
   await client.query("select pg_logical_emit_message(true, 'howdah', 'clone')");
   const state = await client.query<{ first: string; lsn: string }>(
-    'select redo_wal_file as first, pg_current_wal_flush_lsn()::text as lsn from pg_control_checkpoint()',
+    'select redo_wal_file as first, pg_current_wal_flush_lsn()::text as lsn ' +
+      'from pg_control_checkpoint()',
   );
   await cloneTree(paths.data, target, machine, owner, OF_THE_SERVER);
   const [{ first, lsn } = { first: '', lsn: '' }] = state.rows;
@@ -189,7 +190,8 @@ async function cloneDuringBackup(
   await cloneTree(paths.data, target, machine, owner, OF_THE_SERVER_AND_WAL);
   const { rows } = await atFullSpeed(machine, paths, () =>
     client.query<{ labelfile: string; lsn: string; wal: string }>(
-      'select labelfile, lsn::text as lsn, pg_walfile_name(lsn) as wal from pg_backup_stop(wait_for_archive => false)',
+      'select labelfile, lsn::text as lsn, pg_walfile_name(lsn) as wal ' +
+        'from pg_backup_stop(wait_for_archive => false)',
     ),
   );
   const [stopped] = rows;

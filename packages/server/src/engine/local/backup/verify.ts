@@ -162,10 +162,14 @@ export async function restoreAndCheck(
       recovery.pointMs = Math.max(reached.lastCommitMs, subject.snapshot.takenMs);
       if (reached.position < before.position) {
         throw new Error(
-          `it ends at ${formatLsn(reached.position)}, and the service has written up to ${formatLsn(before.position)} at least: WAL between the two is damaged`,
+          `it ends at ${formatLsn(reached.position)}, and the service has written up to ` +
+            `${formatLsn(before.position)} at least: WAL between the two is damaged`,
         );
       }
-      return `accepting connections after ${recovery.seconds.toFixed(1)} s, with all up to ${new Date(recovery.pointMs).toISOString()}`;
+      return (
+        `accepting connections after ${recovery.seconds.toFixed(1)} s, ` +
+        `with all up to ${new Date(recovery.pointMs).toISOString()}`
+      );
     });
     // Before anything is added to the copy for the other checks.
     if (comparesCatalogs)
@@ -271,7 +275,8 @@ function resultOf(checks: Checks, { seconds, pointMs }: Recovery): Verification 
 
 async function endOfReplay(client: Client): Promise<{ position: bigint; lastCommitMs: number }> {
   const { rows } = await client.query<{ position: string | null; committed: Date | null }>(
-    'select pg_last_wal_replay_lsn()::text as position, pg_last_xact_replay_timestamp() as committed',
+    'select pg_last_wal_replay_lsn()::text ' +
+      'as position, pg_last_xact_replay_timestamp() as committed',
   );
   return {
     position: parseLsn(rows[0]?.position ?? '0/0'),
@@ -326,7 +331,10 @@ async function checkRelations(copy: InstancePaths, signal: AbortSignal): Promise
   }
   // Every database has catalogs, and so tables.
   if (tables === 0)
-    return 'not done: the extension amcheck is missing from this PostgreSQL; its contrib package brings it';
+    return (
+      'not done: the extension amcheck is missing from this PostgreSQL; ' +
+      'its contrib package brings it'
+    );
   return [
     `${tables} tables and ${indexes} indexes in ${databases.length} databases`,
     ...(partly === 0
@@ -419,13 +427,15 @@ async function relationsOf(client: Client): Promise<Relations | null> {
   for (const { signature } of functions)
     await client.query(`grant execute on function ${signature} to ${READER_ROLE}`);
   const select = (more: string, condition: string): string =>
-    `select c.oid, ${more} from pg_class c where c.relpersistence <> 't' and ${condition} order by c.oid`;
+    `select c.oid, ${more} from pg_class c where c.relpersistence <> 't' ` +
+    `and ${condition} order by c.oid`;
   const tables = await client.query<{ oid: number; name: string }>(
     select('c.oid::regclass::text as name', TABLES),
   );
   const indexes = await client.query<{ oid: number; evaluates: boolean }>(
     select(
-      `(select i.indexprs is not null or i.indpred is not null from pg_index i where i.indexrelid = c.oid) as evaluates`,
+      '(select i.indexprs is not null or i.indpred is not null from pg_index i where ' +
+        'i.indexrelid = c.oid) as evaluates',
       INDEXES,
     ),
   );
@@ -438,7 +448,8 @@ async function checkTable(
   { oid, name }: { oid: number; name: string },
 ): Promise<void> {
   const { rows } = await client.query<{ block: string; message: string }>(
-    'select blkno::text as block, msg as message from pg_catalog.verify_heapam($1::oid::regclass, on_error_stop => true) limit 1',
+    'select blkno::text as block, msg as message ' +
+      'from pg_catalog.verify_heapam($1::oid::regclass, on_error_stop => true) limit 1',
     [oid],
   );
   if (rows[0] !== undefined)
@@ -458,6 +469,8 @@ async function checkIndex(client: Client, oid: number, rows: boolean): Promise<v
 
 // The relations that pg_amcheck checks ([PG] pg_amcheck); temporary ones belong to sessions that
 // are gone.
-const TABLES = `c.relkind in ('r', 'm', 't') and c.relam = (select oid from pg_catalog.pg_am where amname = 'heap')`;
+const TABLES =
+  "c.relkind in ('r', 'm', 't') and c.relam = (select oid from pg_catalog.pg_am " +
+  "where amname = 'heap')";
 const INDEXES = `c.relkind = 'i' and c.relam = (select oid from pg_catalog.pg_am where amname = 'btree')
   and exists (select from pg_catalog.pg_index i where i.indexrelid = c.oid and i.indisvalid and i.indisready and i.indislive)`;

@@ -231,7 +231,10 @@ export async function archiveProblem(paths: InstancePaths): Promise<string | nul
     };
     const { entries } = await readLogs(paths.logs, query).catch(() => ({ entries: [] }));
     const reason = entries[0]?.message.split('\n')[0] ?? 'archiving does not keep up';
-    return `WAL file ${waiting.wal} has not been archived since ${new Date(waiting.sinceMs).toISOString()}: ${reason}; ${stays}`;
+    return (
+      `WAL file ${waiting.wal} has not been archived since ` +
+      `${new Date(waiting.sinceMs).toISOString()}: ${reason}; ${stays}`
+    );
   }
   const kept = await readKeptPoints(paths);
   const intervals = await reaches(paths, await listSnapshots(paths));

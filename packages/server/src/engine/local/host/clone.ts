@@ -42,10 +42,14 @@ import { Directory, pathOfOpen, UnsafeEntry, within } from '../../../lib/untrust
 /** The cost of a fork with each method, as `howdah doctor` and the region show it. */
 export const CLONE_COST: Record<CloneMethod, string> = {
   subvolume:
-    'forks are btrfs snapshots: each takes the same time whatever the size, and no disk space until one of the two writes',
+    'forks are btrfs snapshots: each takes the same time whatever the size, ' +
+    'and no disk space until one of the two writes',
   reflink:
-    'forks are reflinks: each takes time by the number of files, not by their size, and no disk space until one of the two writes',
-  copy: 'forks are full copies: their time and disk space grow with the data, because this file system cannot clone by reference; btrfs and XFS can',
+    'forks are reflinks: each takes time by the number of files, not by their size, ' +
+    'and no disk space until one of the two writes',
+  copy:
+    'forks are full copies: their time and disk space grow with the data, ' +
+    'because this file system cannot clone by reference; btrfs and XFS can',
 };
 
 /**

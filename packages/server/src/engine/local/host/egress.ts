@@ -62,7 +62,8 @@ export async function probeEgress(): Promise<EgressAbility> {
   } catch (error) {
     const refused = error instanceof Error ? error.message : String(error);
     return without(
-      `refusing that takes CAP_NET_ADMIN and a kernel with nf_tables, and this machine refuses: ${refused}`,
+      'refusing that takes CAP_NET_ADMIN and a kernel with nf_tables, ' +
+        `and this machine refuses: ${refused}`,
     );
   }
 }

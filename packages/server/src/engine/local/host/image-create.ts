@@ -65,7 +65,8 @@ export async function createImage(
   assertRoot(paths);
   if (await exists(paths.image)) {
     throw new Error(
-      `there is a store already: ${paths.image}; howdah store show shows it, howdah store resize makes it larger`,
+      `there is a store already: ${paths.image}; howdah store show shows it, ` +
+        'howdah store resize makes it larger',
     );
   }
   await underLock(paths, async () => {
@@ -174,7 +175,8 @@ async function makeSubvolumes(from: string, to: string): Promise<void> {
 async function assertOfUse({ data }: ImagePaths): Promise<void> {
   if (await isMounted(data))
     throw new Error(
-      `${data} is a file system of its own, which cannot be put aside for a store: unmount it, or use a HOWDAH_HOME elsewhere`,
+      `${data} is a file system of its own, which cannot be put aside for a store: ` +
+        'unmount it, or use a HOWDAH_HOME elsewhere',
     );
   if ((await probeCloneMethod(dirname(data))) !== 'copy')
     throw new Error(
@@ -211,7 +213,9 @@ async function assertSize(paths: ImagePaths, sizeBytes: number): Promise<void> {
   const smallestBytes = Math.max(SMALLEST_STORE_BYTES, usedBytes * 1.1 + GIB);
   if (sizeBytes < smallestBytes) {
     throw new Error(
-      `--size: found ${gigabytes(sizeBytes)}; allowed is ${gigabytes(Math.ceil(smallestBytes / GIB) * GIB)} or more: ${paths.data} holds ${megabytes(usedBytes)}`,
+      `--size: found ${gigabytes(sizeBytes)}; ` +
+        `allowed is ${gigabytes(Math.ceil(smallestBytes / GIB) * GIB)} or more: ` +
+        `${paths.data} holds ${megabytes(usedBytes)}`,
     );
   }
   await assertRoom(paths, sizeBytes);
@@ -231,7 +235,8 @@ export async function assertSameTree(from: string, to: string): Promise<void> {
     );
     if (!before || !after || !(await areSame(one, before, other, after))) {
       throw new Error(
-        `the copy of ${one} in the new store is not the same: nothing was changed, the data stays where it is; does somebody write there?`,
+        `the copy of ${one} in the new store is not the same: ` +
+          'nothing was changed, the data stays where it is; does somebody write there?',
       );
     }
     if (!before.isDirectory()) return;

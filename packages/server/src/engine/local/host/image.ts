@@ -84,7 +84,10 @@ export async function assertRoom({ image }: ImagePaths, growthBytes: number): Pr
   const freeBytes = await freeBytesBelow(dirname(image));
   if (growthBytes > freeBytes) {
     throw new Error(
-      `--size: the disk under ${image} has ${gigabytes(freeBytes)} free, ${gigabytes(growthBytes)} more are asked for; a store that its disk cannot hold ends in databases that stop: ask for less, or make room`,
+      `--size: the disk under ${image} has ${gigabytes(freeBytes)} free, ` +
+        `${gigabytes(growthBytes)} more are asked for; ` +
+        'a store that its disk cannot hold ends in databases that stop: ' +
+        'ask for less, or make room',
     );
   }
 }
@@ -135,7 +138,9 @@ export async function attachImage(paths: ImagePaths): Promise<void> {
   const inTheWay = await readdir(paths.data);
   if (inTheWay.length > 0) {
     throw new Error(
-      `the store ${paths.image} has to be mounted on ${paths.data}, in which there is ${inTheWay.slice(0, 3).join(', ')}: move that away; the installation's data is in the store`,
+      `the store ${paths.image} has to be mounted on ${paths.data}, ` +
+        `in which there is ${inTheWay.slice(0, 3).join(', ')}: move that away; ` +
+        "the installation's data is in the store",
     );
   }
   await mountImage(paths.image, paths.data);
@@ -166,7 +171,8 @@ export async function growImage(paths: ImagePaths, sizeBytes: number): Promise<v
   const { size, blocks } = await stat(paths.image);
   if (sizeBytes < size)
     throw new Error(
-      `--size: found ${gigabytes(sizeBytes)}; the store has ${gigabytes(size)} and can only become larger`,
+      `--size: found ${gigabytes(sizeBytes)}; the store has ${gigabytes(size)} and ` +
+        'can only become larger',
     );
   await assertRoom(paths, sizeBytes - blocks * 512);
   const file = await open(paths.image, constants.O_WRONLY);

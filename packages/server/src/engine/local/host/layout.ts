@@ -150,7 +150,9 @@ export function createLayout(root: string): Layout {
   const excess = Buffer.byteLength(longest) - SOCKET_DIRECTORY_MAX_BYTES;
   if (excess > 0) {
     throw new Error(
-      `HOWDAH_HOME: its path is ${excess} bytes too long: the Unix sockets below ${root} would exceed the 107 bytes that Linux allows; choose a shorter one`,
+      `HOWDAH_HOME: its path is ${excess} bytes too long: ` +
+        `the Unix sockets below ${root} would exceed the 107 bytes that Linux allows; ` +
+        'choose a shorter one',
     );
   }
   const service = (id: string): InstancePaths => instancePaths(join(services, id));

@@ -265,7 +265,8 @@ export const delegatedGroup = (own: string): string =>
 function notDelegated(error: unknown): never {
   const why = error instanceof Error ? error.message : String(error);
   throw new Error(
-    `cgroup v2 is not delegated to this user (${why}); as root or in a systemd unit with Delegate=yes and DelegateSubgroup=control it is`,
+    `cgroup v2 is not delegated to this user (${why}); ` +
+      'as root or in a systemd unit with Delegate=yes and DelegateSubgroup=control it is',
     {
       cause: error,
     },

@@ -46,7 +46,9 @@ export async function withDevice(
     image,
   ]).catch((error: unknown) => {
     throw new Error(
-      `no loop device for ${image}: ${error instanceof Error ? error.message : String(error)}; in a container it needs --privileged`,
+      `no loop device for ${image}: ` +
+        `${error instanceof Error ? error.message : String(error)}; in a container ` +
+        'it needs --privileged',
       { cause: error },
     );
   });
@@ -82,7 +84,9 @@ export async function unmount(directory: string): Promise<void> {
     } catch (error) {
       if (attempt === UNMOUNT_ATTEMPTS) {
         throw new Error(
-          `${directory} cannot be unmounted: ${error instanceof Error ? error.message : String(error)}; fuser -vm ${quotedWord(directory)} shows who uses it`,
+          `${directory} cannot be unmounted: ` +
+            `${error instanceof Error ? error.message : String(error)}; fuser -vm ` +
+            `${quotedWord(directory)} shows who uses it`,
           { cause: error },
         );
       }

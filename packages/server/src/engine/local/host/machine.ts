@@ -143,7 +143,9 @@ async function isolate(
   if (gateway === null)
     return {
       isolated: false,
-      why: `this machine has no user ${GATEWAY_USER} for gateways: useradd --system ${GATEWAY_USER}`,
+      why:
+        `this machine has no user ${GATEWAY_USER} for gateways: ` +
+        `useradd --system ${GATEWAY_USER}`,
     };
   const users: Users = { directory: REGISTRY, range };
   // No other installation on the machine may get the user of a service of ours.
@@ -181,7 +183,8 @@ export function isolationNote(
 ): string {
   const users =
     why === null
-      ? 'each service runs as an operating system user of its own: none can read the files of another, or signal its processes'
+      ? 'each service runs as an operating system user of its own: ' +
+        'none can read the files of another, or signal its processes'
       : `all services run as one operating system user, which can read the files of all: ${why}`;
   const isNamed = sandbox.way === 'mounts' || why === sandbox.note;
   return [
@@ -191,7 +194,8 @@ export function isolationNote(
   ].join('; ');
 }
 const SHARED_USER =
-  'a server can connect to whatever this machine reaches: its user is none of those whose connections are refused';
+  'a server can connect to whatever this machine reaches: ' +
+  'its user is none of those whose connections are refused';
 
 /**
  * Whether servers are kept from beginning connections: that goes by their users, and takes some of
@@ -238,7 +242,8 @@ async function serverUser(): Promise<Owner> {
   const found = (await ensureSystemUser(SERVER_USER)) ?? (await findSystemUser(...SERVER_USERS));
   if (found !== null) return found;
   throw new Error(
-    `PostgreSQL cannot run as root, and this machine has none of the users ${SERVER_USERS.join(', ')}: useradd --system ${SERVER_USER}`,
+    'PostgreSQL cannot run as root, and this machine has none of the users ' +
+      `${SERVER_USERS.join(', ')}: useradd --system ${SERVER_USER}`,
   );
 }
 

@@ -100,5 +100,9 @@ function messageOf({ limitBytes, peakBytes }: MemoryCounters, kills: number): st
   const gib = (bytes: number) => `${(bytes / 1024 ** 3).toFixed(2)} GiB`;
   const peak = peakBytes === null ? '' : ` (peak ${gib(peakBytes)})`;
   const what = kills === 1 ? 'a process was ended' : `${kills} processes were ended`;
-  return `${what} in the last minutes because the service used all of its memory, ${gib(limitBytes)}${peak}; PostgreSQL ended all sessions and recovered each time: resize the service to the next size, lower work_mem, or use fewer connections`;
+  return (
+    `${what} in the last minutes because the service used all of its memory, ` +
+    `${gib(limitBytes)}${peak}; PostgreSQL ended all sessions and recovered each time: ` +
+    'resize the service to the next size, lower work_mem, or use fewer connections'
+  );
 }

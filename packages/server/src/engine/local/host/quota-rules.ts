@@ -175,7 +175,9 @@ export function storageWarning(facts: StorageFacts): Warning | null {
   const { usedBytes, quotaBytes, isReadOnly, frozen, isQuiet, stops, relief } = facts;
   const gb = (bytes: number) => (bytes / 1e9).toFixed(2);
   const figures = `${gb(usedBytes)} of ${gb(quotaBytes)} GB (storage_gb) are used`;
-  const remedy = `resize it to more storage_gb (howdah service resize NAME --storage-gb ${Math.ceil((usedBytes / 1e9) * 1.25)}), or drop data`;
+  const remedy =
+    'resize it to more storage_gb (howdah service resize NAME --storage-gb ' +
+    `${Math.ceil((usedBytes / 1e9) * 1.25)}), or drop data`;
   const how = '"begin read write" begins a transaction that can drop, truncate or delete';
   const cause =
     frozen && usedBytes <= quotaBytes ? 'the disk of the installation is full' : figures;
@@ -185,7 +187,8 @@ export function storageWarning(facts: StorageFacts): Warning | null {
       : []),
     ...(!stops && isReadOnly
       ? [
-          `${cause}: transactions are read-only, and sessions that write on are ended; ${remedy} (${how})`,
+          `${cause}: transactions are read-only, and sessions that write on are ` +
+            `ended; ${remedy} (${how})`,
         ]
       : []),
     ...(!isReadOnly && usedBytes > quotaBytes * NEAR
@@ -193,12 +196,17 @@ export function storageWarning(facts: StorageFacts): Warning | null {
       : []),
     ...(isQuiet
       ? [
-          'the server log grew by more than 20 MB within seconds: for a minute only the worst messages are logged',
+          'the server log grew by more than 20 MB within seconds: ' +
+            'for a minute only the worst messages are logged',
         ]
       : []),
     ...(relief !== null && Date.now() < relief.untilMs
       ? [
-          `moments before ${iso(relief.lastMs)} cannot all be restored any more, since archived WAL counts and gave way (howdah backup status); those from before the growth stay until ${iso(relief.untilMs)}: fork one of them until then if the growth was no intention, and set a new password; a larger storage_gb keeps more`,
+          `moments before ${iso(relief.lastMs)} cannot all be restored any more, ` +
+            'since archived WAL counts and gave way (howdah backup status); ' +
+            `those from before the growth stay until ${iso(relief.untilMs)}: ` +
+            'fork one of them until then if the growth was no intention, ' +
+            'and set a new password; a larger storage_gb keeps more',
         ]
       : []),
   ];

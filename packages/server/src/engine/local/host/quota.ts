@@ -31,7 +31,9 @@ import { ownerOf } from './users.ts';
 
 /** How quotas are enforced, as users read it. */
 export const QUOTA_NOTE =
-  'measured each 10 s, and each second while the disk fills: a service that takes more than storage_gb is read-only, its sessions are ended if it grows further, and it is paused at a fifth more';
+  'measured each 10 s, and each second while the disk fills: ' +
+  'a service that takes more than storage_gb is read-only, its sessions are ended if it ' +
+  'grows further, and it is paused at a fifth more';
 
 /** A server that has written less than this since the last measurement is not measured again. */
 const UNMEASURED_BYTES = 1e6;
@@ -294,7 +296,9 @@ async function apply(
 const OTHERS = `pid <> pg_catalog.pg_backend_pid() and usename <> 'howdah'::pg_catalog.name`;
 const END_SESSIONS = {
   /** Sessions that have written in their current transaction. */
-  writers: `select pg_catalog.pg_terminate_backend(pid) from pg_catalog.pg_stat_activity where ${OTHERS} and backend_xid is not null`,
+  writers:
+    'select pg_catalog.pg_terminate_backend(pid) from pg_catalog.pg_stat_activity ' +
+    `where ${OTHERS} and backend_xid is not null`,
   all: `select pg_catalog.pg_terminate_backend(pid) from pg_catalog.pg_stat_activity
         where ${OTHERS} and backend_type <> 'walsender' and (state <> 'idle' or backend_xid is not null)`,
 } as const;

@@ -73,7 +73,10 @@ export function entry(source: string, target: string, options: string): string {
 
 /** A file system in memory. */
 export function tmpfs(target: string, mode: string, bytes: number): string {
-  return `tmpfs ${escaped(`${NEW_ROOT}${target}`)} tmpfs mode=${mode},size=${bytes},nosuid,nodev,noexec,X-mount.mkdir 0 0`;
+  return (
+    `tmpfs ${escaped(`${NEW_ROOT}${target}`)} tmpfs ` +
+    `mode=${mode},size=${bytes},nosuid,nodev,noexec,X-mount.mkdir 0 0`
+  );
 }
 
 /** Blanks and backslashes as fstab(5) writes them. */

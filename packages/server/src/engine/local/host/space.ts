@@ -14,7 +14,8 @@ export async function assertSpaceFor(bytes: number, directory: string): Promise<
   if (freeBytes < bytes * 1.1) {
     const mb = (value: number) => `${Math.ceil(value / 1e6)} MB`;
     throw new Error(
-      `no space left on the disk of the services: ${mb(freeBytes)} free, ${mb(bytes * 1.1)} needed; delete services or make space on it`,
+      `no space left on the disk of the services: ${mb(freeBytes)} free, ` +
+        `${mb(bytes * 1.1)} needed; delete services or make space on it`,
     );
   }
 }

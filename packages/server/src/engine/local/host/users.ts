@@ -141,7 +141,8 @@ export async function allocateUser(users: Users, root: string): Promise<Owner> {
         return serviceOwner(uid);
   }
   throw new Error(
-    `all ${last - first + 1} operating system users of HOWDAH_UID_RANGE ${first}-${last} belong to services; widen the range and restart Howdah, or delete services`,
+    `all ${last - first + 1} operating system users of HOWDAH_UID_RANGE ${first}-${last} ` +
+      'belong to services; widen the range and restart Howdah, or delete services',
   );
 }
 
@@ -199,7 +200,10 @@ export function whyNoUsers(directory: string, [first, last]: UidRange): string |
     .map((line) => line.trim().split(/\s+/).map(Number))
     .some(([from = 0, , count = 0]) => from <= first && last < from + count);
   if (!mapped)
-    return `this container has no users ${first} to ${last}: set HOWDAH_UID_RANGE to numbers that it has (/proc/self/uid_map lists them)`;
+    return (
+      `this container has no users ${first} to ${last}: ` +
+      'set HOWDAH_UID_RANGE to numbers that it has (/proc/self/uid_map lists them)'
+    );
   try {
     accessSync(nearestDirectory(directory), constants.W_OK);
     return null;
@@ -211,7 +215,8 @@ export function whyNoUsers(directory: string, [first, last]: UidRange): string |
 const nearestDirectory = (path: string): string =>
   existsSync(path) ? path : nearestDirectory(dirname(path));
 const unwritable = (directory: string, error: unknown): string =>
-  `the register of users in ${directory} cannot be written: ${error instanceof Error ? error.message : String(error)}`;
+  `the register of users in ${directory} cannot be written: ` +
+  (error instanceof Error ? error.message : String(error));
 
 /** Makes the registry. @returns why it cannot be written; null: it can */
 export function makeRegistry(directory: string): string | null {

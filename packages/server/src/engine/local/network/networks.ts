@@ -25,7 +25,8 @@ const LINK = 'to-';
 export type NetworkAbility = { method: VpcMethod; note: string };
 
 const BRIDGE_NOTE =
-  'bridge: each VPC is a network of its own, and its services are reached from it and its peers only';
+  'bridge: each VPC is a network of its own, and its services are reached from ' +
+  'it and its peers only';
 const ADDRESS_NOTE =
   "address: a service in a VPC refuses clients whose address is none of the VPC's or its peers'";
 
@@ -47,7 +48,8 @@ export async function probeNetworks(): Promise<NetworkAbility> {
   } catch (error) {
     const refused = error instanceof Error ? error.message : String(error);
     return without(
-      `CAP_SYS_ADMIN, CAP_NET_ADMIN and a kernel with bridge and veth, and this machine refuses: ${refused}`,
+      'CAP_SYS_ADMIN, CAP_NET_ADMIN and a kernel with bridge and veth, ' +
+        `and this machine refuses: ${refused}`,
     );
   }
 }

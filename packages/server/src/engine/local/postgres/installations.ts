@@ -162,7 +162,8 @@ export function whyNotStartable(
   const major = marker === null ? needs.major : majorOf(marker);
   if (marker !== null && needs.major !== null && major !== needs.major)
     return (
-      `its data is of PostgreSQL ${major}, and its record says ${needs.major}: restore the backup of ` +
+      `its data is of PostgreSQL ${major}, and its record says ${needs.major}: ` +
+      'restore the backup of ' +
       'the metadata database that belongs to the data (howdah restore-control), or the data'
     );
   return installationOf(installations, marker, needs) === null
@@ -197,7 +198,10 @@ export function missingFor(
       : `the extension ${extensions.join(' and ')}${major === null ? '' : ` for ${version}`}`;
   const system =
     major === null || major === DEBIAN_MAJOR ? 'Debian 13' : 'Debian with the packages of PGDG';
-  return `${what} is needed; found ${found}, none of which has it. On ${system}: apt-get install ${packages}, then restart Howdah`;
+  return (
+    `${what} is needed; found ${found}, none of which has it. On ${system}: ` +
+    `apt-get install ${packages}, then restart Howdah`
+  );
 }
 
 /** The PostgreSQL of Debian 13. */

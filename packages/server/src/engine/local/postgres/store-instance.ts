@@ -67,7 +67,8 @@ export async function ensureStoreRunning(
   }
   if ((await waitUntilReady(paths, START_DEADLINE_MS)) !== 'ready') {
     throw new Error(
-      `the control plane's own PostgreSQL in ${paths.root} does not start: ${await whyItEnded(paths, begunMs)}`,
+      `the control plane's own PostgreSQL in ${paths.root} does not start: ` +
+        (await whyItEnded(paths, begunMs)),
     );
   }
   return storeConnection(machine);
@@ -101,7 +102,8 @@ async function installationOfStore(machine: Machine, templates: Templates): Prom
       usable.find((found) => found.major === Number.parseInt(name, 10));
     if (known === undefined)
       throw new Error(
-        `the metadata database in ${paths.root} needs PostgreSQL ${name}, which is no longer installed; install it again`,
+        `the metadata database in ${paths.root} needs PostgreSQL ${name}, ` +
+          'which is no longer installed; install it again',
       );
     return known;
   }

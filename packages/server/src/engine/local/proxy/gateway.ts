@@ -68,7 +68,9 @@ export async function gatewayCapability(): Promise<TypeCapability> {
   const { what, remedy } = PROGRAMS.haproxy;
   return program === null
     ? {
-        missing: `${what}, which stands before the members of a service with replicas, is not installed: ${remedy}`,
+        missing:
+          `${what}, which stands before the members of a service with replicas, ` +
+          `is not installed: ${remedy}`,
       }
     : { version: program.version };
 }

@@ -65,7 +65,9 @@ export type PoolerServers = {
 };
 
 /** How to add PgBouncer to this machine. */
-export const MISSING_POOLER = `PgBouncer is needed, and is not installed: ${PROGRAMS.pgbouncer.remedy}, then restart Howdah`;
+export const MISSING_POOLER =
+  'PgBouncer is needed, and is not installed: ' +
+  `${PROGRAMS.pgbouncer.remedy}, then restart Howdah`;
 
 /** How long a pooler may take to answer after its start. */
 const START_DEADLINE_MS = 60_000;

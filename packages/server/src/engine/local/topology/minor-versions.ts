@@ -72,7 +72,8 @@ export async function versionWarnings(
     {
       code: 'MINOR_VERSION',
       message:
-        `PostgreSQL ${next} is installed, and it runs ${[...older].join(' and ')}: howdah service ` +
+        `PostgreSQL ${next} is installed, ` +
+        `and it runs ${[...older].join(' and ')}: howdah service ` +
         `restart ${id} applies the update, and so does a maintenance window ` +
         '(HOWDAH_MAINTENANCE_WINDOW)',
     },

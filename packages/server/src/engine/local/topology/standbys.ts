@@ -238,7 +238,8 @@ async function recreateSlotIfLost(
   slot: string,
 ): Promise<boolean> {
   const kept =
-    "select from pg_replication_slots where slot_name = $1 and wal_status in ('reserved', 'extended')";
+    'select from pg_replication_slots where slot_name = $1 ' +
+    "and wal_status in ('reserved', 'extended')";
   if ((await monitor.query(primaryKey, kept, [slot])).length > 0) return false;
   await dropSlots(monitor, primaryKey, [slot]);
   await createSlots(monitor, primaryKey, [slot]);
@@ -259,7 +260,8 @@ async function copyWalSince(
   const [files] = await monitor.query<{ first: string; last: string }>(
     key,
     // The byte before the end: the end itself may belong to a segment that does not exist yet.
-    'select pg_walfile_name($1::pg_lsn) as first, pg_walfile_name(pg_current_wal_lsn() - 1) as last',
+    'select pg_walfile_name($1::pg_lsn) ' +
+      'as first, pg_walfile_name(pg_current_wal_lsn() - 1) as last',
     [position],
   );
   if (files !== undefined) await copyWalFiles(owner, paths, files.first, files.last, target);
@@ -290,7 +292,8 @@ export async function dropSlots(
 ): Promise<number> {
   const dropped = await monitor.query(
     primaryKey,
-    'select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = any ($1::text[]) and not active',
+    'select pg_drop_replication_slot(slot_name) from pg_replication_slots ' +
+      'where slot_name = any ($1::text[]) and not active',
     [names],
   );
   return dropped.length;

@@ -144,7 +144,8 @@ export async function assertPortIsFree(
   if (namespace !== null) return;
   if (await portIsFree(address, port)) return;
   throw new Error(
-    `port ${port} of ${address} is held by another program; end it (ss -ltnp 'sport = :${port}' shows it), the start is tried again`,
+    `port ${port} of ${address} is held by another program; ` +
+      `end it (ss -ltnp 'sport = :${port}' shows it), the start is tried again`,
   );
 }
 
@@ -174,7 +175,8 @@ export async function stopInstance(
     return rm(paths.pidFile, { force: true });
   }
   throw new Error(
-    `its server (pid ${server.postmaster.pid}) does not end, not even by SIGKILL: does its disk hang?`,
+    `its server (pid ${server.postmaster.pid}) does not end, ` +
+      'not even by SIGKILL: does its disk hang?',
   );
 }
 

@@ -106,7 +106,8 @@ export function compareCatalogs(
     return { equal: true, detail: `${total} rows, the same as in the service` };
   const found = different.map(
     (name) =>
-      `${name} has ${restored.rows.get(name) ?? 'no'} rows, in the service ${before.rows.get(name) ?? 'none'}`,
+      `${name} has ${restored.rows.get(name) ?? 'no'} rows, ` +
+      `in the service ${before.rows.get(name) ?? 'none'}`,
   );
   return { equal: false, detail: `the catalogs differ: ${found.join(', ')}` };
 }

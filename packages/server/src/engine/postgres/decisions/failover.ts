@@ -80,7 +80,9 @@ export function chooseSuccessor({
     };
   if (lostBytes > BigInt(maxLostBytes))
     return {
-      why: `member ${best.n} lacks more than ${maxLostBytes} bytes of WAL, from ${formatLsn(best.received)} on`,
+      why:
+        `member ${best.n} lacks more than ${maxLostBytes} bytes of WAL, ` +
+        `from ${formatLsn(best.received)} on`,
     };
   return {
     n: best.n,
@@ -100,7 +102,8 @@ function whyUncertain(quorum: Quorum, candidates: readonly Candidate[]): string 
   const needed = quorum.members.length - quorum.count + 1;
   return alive >= needed
     ? null
-    : `${alive} of its synchronous replicas are alive, and ${needed} are needed to be certain of every write`;
+    : `${alive} of its synchronous replicas are alive, and ${needed} are needed to be ` +
+        'certain of every write';
 }
 
 /** How long a promotion may take: what was received is replayed first, whatever it takes. */

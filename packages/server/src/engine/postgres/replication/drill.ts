@@ -27,9 +27,13 @@ export type Rehearsal = {
  * ROLE would wait for each transaction that grants it something. A role with members is a tenant's:
  * who creates a role becomes its member.
  */
-const GOVERNED = `exists (select from pg_auth_members m join pg_roles r on r.oid = m.roleid where r.rolname = '${PROBE_ROLE}')`;
+const GOVERNED =
+  'exists (select from pg_auth_members m join pg_roles r on r.oid = m.roleid where ' +
+  `r.rolname = '${PROBE_ROLE}')`;
 /** In SQL: whether a drill is running, or an interrupted one has left something. */
-export const REHEARSED = `(exists (select from pg_roles where rolname = '${PROBE_ROLE}' and rolcanlogin) and not ${GOVERNED})`;
+export const REHEARSED =
+  `(exists (select from pg_roles where rolname = '${PROBE_ROLE}' and rolcanlogin) ` +
+  `and not ${GOVERNED})`;
 /** Commits of a writer that is gone still hold their locks while they wait for a standby. */
 const SWEEP = [
   `select pg_terminate_backend(pid) from pg_stat_activity where usename = '${PROBE_ROLE}'`,
@@ -84,12 +88,14 @@ export async function sweepRehearsal(primary: ReturnType<Rehearsal['primary']>):
 /** @throws Error when a user of the service has made a role of the probes' name */
 async function prepare(client: Client, verifier: string): Promise<void> {
   const { rows } = await client.query<{ role: boolean; governed: boolean }>(
-    `select exists (select from pg_roles where rolname = '${PROBE_ROLE}') as role, ${GOVERNED} as governed`,
+    `select exists (select from pg_roles where rolname = '${PROBE_ROLE}') ` +
+      `as role, ${GOVERNED} as governed`,
   );
   const [found] = rows;
   if (found?.governed === true)
     throw new Error(
-      `the service has a role ${PROBE_ROLE} that one of its users made; drills need the name: drop role ${PROBE_ROLE}`,
+      `the service has a role ${PROBE_ROLE} that one of its users made; ` +
+        `drills need the name: drop role ${PROBE_ROLE}`,
     );
   for (const statement of SWEEP) await client.query(statement);
   await client.query(`

@@ -210,7 +210,8 @@ function statementsFor(seen: RoleSeen | null, database: string): string[] {
     // Users may have granted their own roles to it.
     ...(seen?.others ?? []).map(
       ({ role, grantor }) =>
-        `revoke ${escapeIdentifier(role)} from ${name} granted by ${escapeIdentifier(grantor)} cascade`,
+        `revoke ${escapeIdentifier(role)} from ${name} granted by ` +
+        `${escapeIdentifier(grantor)} cascade`,
     ),
   ];
 }
