@@ -14,15 +14,18 @@ test.each([
   ],
   [
     'cannot drill a service without replicas: give it one first (setHA with replica_count 1)',
-    'cannot drill a service without replicas: give it one first (howdah service ha NAME --replicas 1)',
+    'cannot drill a service without replicas: ' +
+      'give it one first (howdah service ha NAME --replicas 1)',
   ],
   [
     'sync_replica_count: found 2 of 1 replicas; allowed: 0 to replica_count',
     '--sync: found 2 of 1 replicas; allowed: 0 to --replicas',
   ],
   [
-    'cannot updatePassword a service that is PAUSED: updatePassword is allowed when it is READY; now allowed: start, setHA',
-    'cannot set-password a service that is PAUSED: set-password is allowed when it is READY; now allowed: start, ha',
+    'cannot updatePassword a service that is PAUSED: ' +
+      'updatePassword is allowed when it is READY; now allowed: start, setHA',
+    'cannot set-password a service that is PAUSED: ' +
+      'set-password is allowed when it is READY; now allowed: start, ha',
   ],
   [
     'accepted, and not done yet: GET /projects/{project_id}/operations/01jd shows its progress',

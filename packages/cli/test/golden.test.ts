@@ -82,7 +82,8 @@ const CALLS: readonly Row[] = [
   row('listServices', 'service list --status READY'),
   row(
     'createService',
-    'service create --name orders --addons time-series,ai --cpu-millis 1000 --replicas 1 --sync 1 --pooler --vpc office',
+    'service create --name orders --addons time-series,ai --cpu-millis 1000 --replicas 1 ' +
+      '--sync 1 --pooler --vpc office',
   ),
   row('getService', 'service get linltu4hxx'),
   row('deleteService', 'service delete orders --confirm orders'),
@@ -140,7 +141,8 @@ const CALLS: readonly Row[] = [
   row('describeSeries', 'metrics describe orders'),
   row(
     'querySeries',
-    'metrics query orders connections --from 2026-01-31T12:00:00Z --to 2026-01-31T12:02:00Z --bucket-seconds 60 --fn max --filter state=idle',
+    'metrics query orders connections --from 2026-01-31T12:00:00Z --to 2026-01-31T12:02:00Z ' +
+      '--bucket-seconds 60 --fn max --filter state=idle',
   ),
   row('listReplicaSets', 'replica-set list orders'),
   row('getReplicaSet', 'replica-set get orders readers'),

@@ -143,7 +143,8 @@ test('events --follow says how to end it', async () => {
 test('at a terminal a purge asks for the name; --confirm and --dry-run do not ask', async () => {
   const { env, run, changed, called } = await api();
   const question =
-    'Type orders to remove the PROD service orders (linltu4hxx) with all its data, so that nobody can restore it: ';
+    'Type orders to remove the PROD service orders (linltu4hxx) with all its data, ' +
+    'so that nobody can restore it: ';
   const wrong = await onTerminal('howdah service purge orders', env, {
     typed: 'order',
     at: 'restore it:',

@@ -68,7 +68,12 @@ const NAMES: Partial<Record<Action, string>> = {
 
 test('a refusal names the action, the state, where it is allowed and what is allowed now', () => {
   expect(refusal('start', 'READY')).toBe(
-    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, restart, upgrade, undoUpgrade, move, resize, fork (NOW), fork (LAST_SNAPSHOT, PITR), enablePooler, disablePooler, setHA, switchover, drill, attachToVPC, detachFromVPC, attachToAllowList, detachFromAllowList, updatePassword, setEnvironment, rename, setBackupRetention, verifyBackup, runBackup, createReplicaSet, changeReplicaSet, deleteReplicaSet, query, enableExtension, disableExtension',
+    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; ' +
+      'now allowed: delete, stop, restart, upgrade, undoUpgrade, move, resize, fork (NOW), ' +
+      'fork (LAST_SNAPSHOT, PITR), enablePooler, disablePooler, setHA, switchover, drill, ' +
+      'attachToVPC, detachFromVPC, attachToAllowList, detachFromAllowList, updatePassword, ' +
+      'setEnvironment, rename, setBackupRetention, verifyBackup, runBackup, createReplicaSet, ' +
+      'changeReplicaSet, deleteReplicaSet, query, enableExtension, disableExtension',
   );
   const refused = COLUMNS.flatMap((status) =>
     ACTIONS.filter((action) => ALLOWED[status][action] === 'refuse').map(

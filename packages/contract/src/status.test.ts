@@ -19,7 +19,8 @@ import {
 
 /** The statuses that the API description names. */
 const DESCRIBED =
-  'QUEUED, DELETING, CONFIGURING, READY, DELETED, UNSTABLE, PAUSING, PAUSED, RESUMING, UPGRADING, OPTIMIZING';
+  'QUEUED, DELETING, CONFIGURING, READY, DELETED, UNSTABLE, PAUSING, PAUSED, RESUMING, ' +
+  'UPGRADING, OPTIMIZING';
 
 test('the statuses are those of the description', () => {
   expect([...SERVICE_STATUSES].toSorted()).toEqual(DESCRIBED.split(', ').toSorted());

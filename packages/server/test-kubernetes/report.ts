@@ -38,7 +38,8 @@ const lines = [
   `# CloudNativePG ${version}, run on ${date}`,
   '',
   'The tests of regions on Kubernetes, with the operator of CloudNativePG in place of its double:',
-  '`tools/kube-rig/accept`. The node is that of `tools/kube-rig`, with Kubernetes 1.36.3 and PostgreSQL 17.',
+  '`tools/kube-rig/accept`. The node is that of `tools/kube-rig`, ' +
+    'with Kubernetes 1.36.3 and PostgreSQL 17.',
   `Commit ${commit.trim()}. The operator had no limit of its CPU time.`,
   ...(realPluginFiles === null ? [] : ['With the Barman Cloud plugin.']),
   '',

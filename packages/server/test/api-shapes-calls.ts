@@ -167,7 +167,8 @@ export async function remove(id: string): Promise<void> {
 }
 
 export const SERVICE_KEYS =
-  'created created_by endpoint ha_replicas metadata metrics name pg_version project_id read_replica_sets region_code resources service_id service_type status';
+  'created created_by endpoint ha_replicas metadata metrics name pg_version project_id ' +
+  'read_replica_sets region_code resources service_id service_type status';
 
 export const portOf = (body: Body): number => {
   const endpoint = body['endpoint'];

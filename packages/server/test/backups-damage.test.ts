@@ -178,7 +178,8 @@ describe('a backup that is damaged is found', () => {
       );
       const listed = await cloud.cli('backup', 'status', service.service_id);
       expect(listed.stdout).toContain(
-        `except between ${gap?.after} and ${gap?.before}: a WAL segment is missing from the archive`,
+        `except between ${gap?.after} and ${gap?.before}: ` +
+          'a WAL segment is missing from the archive',
       );
       expect(listed.stderr).toContain(lostFor);
     },

@@ -89,7 +89,8 @@ describe('a backup is verified by restoring it', () => {
       await execute(
         service,
         'create table t (n int primary key, words text[], long text)',
-        `insert into t select n, array[n::text], repeat(md5(n::text), 200) from generate_series(1, 2000) n`,
+        'insert into t select n, array[n::text], repeat(md5(n::text), 200) ' +
+          'from generate_series(1, 2000) n',
         'create index on t using gin (words)',
         'create index on t using brin (n)',
         'create index on t (upper(long))',

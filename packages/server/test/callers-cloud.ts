@@ -258,7 +258,9 @@ export async function problemOfCall(
     row?.body,
   );
   const accepted = expected === 200 ? withWhatIsHere(route, expected) : expected;
-  const what = `${route.method} ${path}${asked} (${route.operationId}) by ${caller}, ${project} project, ${ids} ids${when}`;
+  const what =
+    `${route.method} ${path}${asked} (${route.operationId}) by ${caller}, ` +
+    `${project} project, ${ids} ids${when}`;
   if (answer.status !== accepted)
     return `${what}: ${answer.status}, expected ${accepted}: ${answer.text.slice(0, 200)}`;
   const problem = problemOf(route, answer.status, answer.text);

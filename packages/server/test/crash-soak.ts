@@ -49,7 +49,10 @@ const failures = values.all ? await goThroughAll() : await wander();
 say(`${injected} of ${hits} hits came about`);
 if (resumed.length > 0)
   say(
-    `after ${resumed.length} kills of the control plane: serving ${spread(resumed.map(({ servingMs }) => servingMs))}; what was interrupted had ended ${spread(resumed.map(({ endedMs }) => endedMs))} after the next start`,
+    `after ${resumed.length} kills of the control plane: ` +
+      `serving ${spread(resumed.map(({ servingMs }) => servingMs))}; ` +
+      `what was interrupted had ended ${spread(resumed.map(({ endedMs }) => endedMs))} ` +
+      'after the next start',
   );
 say(
   failures.length === 0
@@ -122,7 +125,9 @@ async function goThroughAll(): Promise<string[]> {
         );
         found.push(...result.failures);
         say(
-          `── ${scene.name}: #${before + 1} to #${number}, ${result.injected} of ${result.hits} came about, ${result.failures.length} failures`,
+          `── ${scene.name}: #${before + 1} to #${number}, ` +
+            `${result.injected} of ${result.hits} came about, ` +
+            `${result.failures.length} failures`,
         );
         if (result.failures.length === 0) continue;
         await testbed.destroy();
@@ -150,7 +155,10 @@ function tallied<T extends { hits: number; injected: number; resumed: Resumed[] 
 function spread(times: readonly number[]): string {
   const sorted = times.toSorted((a, b) => a - b);
   const shown = (ms: number | undefined) => `${((ms ?? 0) / 1000).toFixed(2)} s`;
-  return `within ${shown(sorted[Math.floor(sorted.length / 2)])} in half of them, ${shown(sorted.at(-1))} in all`;
+  return (
+    `within ${shown(sorted[Math.floor(sorted.length / 2)])} in half of them, ` +
+    `${shown(sorted.at(-1))} in all`
+  );
 }
 
 function wanted(points: readonly Point[], scene: Playable): Hit[] {

@@ -182,7 +182,8 @@ export async function explore(
     tell(hit, came);
     if (after !== null) resumed.push(after);
     say(
-      `${scene.name}: ${describeHit(hit)}: ${came ? 'done' : 'it did not come to that'} (${Math.round(performance.now() - begun)} ms)`,
+      `${scene.name}: ${describeHit(hit)}: ${came ? 'done' : 'it did not come to that'} ` +
+        `(${Math.round(performance.now() - begun)} ms)`,
     );
     const found = problems.map(
       (problem) =>

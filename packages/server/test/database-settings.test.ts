@@ -67,7 +67,9 @@ test("a size sets PostgreSQL's settings, and limits that the operating system en
     expect(
       await rows(
         client,
-        "select name from pg_settings where pending_restart or source not in ('default', 'override', 'configuration file', 'client', 'session', 'database', 'user', 'environment variable', 'command line')",
+        'select name from pg_settings where pending_restart ' +
+          "or source not in ('default', 'override', 'configuration file', 'client', " +
+          "'session', 'database', 'user', 'environment variable', 'command line')",
       ),
     ).toEqual([]);
   await other.end();
@@ -178,7 +180,9 @@ test('libpq connects with passwords that its preparation (SASLprep) changes', as
   const psql = await findPsql(installations.usable.map(({ bin }) => join(bin, 'psql')));
   // Machines without a client have the verifier's unit test.
   if (psql === null) return;
-  const url = `host=127.0.0.1 port=${twin.endpoint.port} user=tsdbadmin dbname=tsdb sslmode=verify-full sslrootcert=${join(cloud.home, 'ca', 'ca.pem')}`;
+  const url =
+    `host=127.0.0.1 port=${twin.endpoint.port} user=tsdbadmin dbname=tsdb sslmode=verify-full ` +
+    `sslrootcert=${join(cloud.home, 'ca', 'ca.pem')}`;
   for (const password of [
     'ﬁsh-and-Ⅸ',
     'cafe\u0301-latte',

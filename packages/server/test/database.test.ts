@@ -72,7 +72,8 @@ const FORBIDDEN = [
   ['drop database postgres', '42501'],
   ["create tablespace t location '/tmp'", '42501'],
   [
-    'create event trigger e on ddl_command_start execute function suppress_redundant_updates_trigger()',
+    'create event trigger e ' +
+      'on ddl_command_start execute function suppress_redundant_updates_trigger()',
     '42501',
   ],
   [
@@ -81,7 +82,8 @@ const FORBIDDEN = [
   ],
   ["update pg_authid set rolsuper = true where rolname = 'tsdbadmin'", '42501'],
   [
-    'insert into pg_auth_members (oid, roleid, member, grantor) select 1, oid, oid, oid from pg_authid limit 1',
+    'insert into pg_auth_members (oid, roleid, member, grantor) select 1, oid, oid, oid ' +
+      'from pg_authid limit 1',
     '42501',
   ],
   ['create schema pg_evil', '42939'],
@@ -202,7 +204,8 @@ test('tsdbadmin can use logical replication: slots, publications and a connectio
   await admin.query('insert into streamed values (1)');
   const changes = await rows(
     admin,
-    "select * from pg_logical_slot_peek_binary_changes('slot_one', null, null, 'proto_version', '1', 'publication_names', 'p')",
+    "select * from pg_logical_slot_peek_binary_changes('slot_one', null, null, " +
+      "'proto_version', '1', 'publication_names', 'p')",
   );
   expect(changes.length).toBeGreaterThan(0);
   await admin.query("select pg_drop_replication_slot('slot_one')");

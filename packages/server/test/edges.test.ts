@@ -283,7 +283,9 @@ test('log lines of 30 MB, read by eight callers at a time, are cut and do not ho
 
 test('the command line shows what a tenant wrote, and obeys none of it', async () => {
   const evil = '\u001b]0;owned\u0007\u001b[2J\u009b31m\u202etxt.exe';
-  const log = `do $$ begin raise log '%', E'needle \\x1b]0;owned\\x07\\x1b[2J\\u009b31m\\u202etxt.exe'; end $$`;
+  const log =
+    "do $$ begin raise log '%', " +
+    `E'needle \\x1b]0;owned\\x07\\x1b[2J\\u009b31m\\u202etxt.exe'; end $$`;
   // Another service: after the flood of the test before, nothing is read from the server log of the
   // first one for a minute.
   const other = await cloud.create({ name: 'written', service_type: 'POSTGRES' });

@@ -114,7 +114,10 @@ function copied(column: string): string {
     case 'created':
       return `s.created + fleet.number * interval '1 millisecond'`;
     case 'doc':
-      return `replace(replace(s.doc, '"' || s.id || '"', '"' || fleet.id || '"'), '"name":"' || s.name || '"', '"name":"paused ' || fleet.number || '"')`;
+      return (
+        `replace(replace(s.doc, '"' || s.id || '"', '"' || fleet.id || '"'), ` +
+        `'"name":"' || s.name || '"', '"name":"paused ' || fleet.number || '"')`
+      );
     default:
       return `s.${column}`;
   }

@@ -63,7 +63,8 @@ export const insert = (service: ServiceAccess, name: string): Promise<string> =>
     );
     await client.query('insert into t (name) values ($1)', [name]);
     const { rows } = await client.query<{ now: string }>(
-      `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
+      "select to_char(clock_timestamp() at time zone 'UTC', " +
+        `'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
     );
     return rows[0]?.now ?? '';
   });

@@ -264,7 +264,9 @@ async function fuzz(count: number, seed: number, cidr: string): Promise<void> {
       const { status, text } = await make(value);
       if (value.isBad && status < 400)
         problems.push(
-          `${status} for a bad body: ${value.route.operationId} ${JSON.stringify(value.body)?.slice(0, 300)}: ${text.slice(0, 200)}`,
+          `${status} for a bad body: ` +
+            `${value.route.operationId} ${JSON.stringify(value.body)?.slice(0, 300)}: ` +
+            text.slice(0, 200),
         );
     }
   };

@@ -148,7 +148,9 @@ describe('a drill', () => {
       expect(layoutOf(cloud).primaryOf(service.service_id)).toBe(1);
       const client = await connectTo(cloud, service, service.initial_password);
       const left = await client.query(
-        "select (select count(*) from pg_namespace where nspname = '_howdah') + (select count(*) from pg_roles where rolname = '_howdah_probe' and rolcanlogin) as n",
+        "select (select count(*) from pg_namespace where nspname = '_howdah') + " +
+          "(select count(*) from pg_roles where rolname = '_howdah_probe' " +
+          'and rolcanlogin) as n',
       );
       expect(left.rows).toEqual([{ n: '0' }]);
       await client.end();
@@ -359,7 +361,8 @@ describe('backups after a failover', () => {
       const client = await connectTo(cloud, service, service.initial_password);
       await client.query("create table t (name text); insert into t values ('before')");
       const { rows } = await client.query<{ now: string }>(
-        `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
+        "select to_char(clock_timestamp() at time zone 'UTC', " +
+          `'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
       );
       await client.query('select pg_sleep(0.01)');
       await client.query("insert into t values ('not archived yet')");
@@ -370,7 +373,8 @@ describe('backups after a failover', () => {
       await again.query("insert into t values ('after')");
       const after = (
         await again.query<{ now: string }>(
-          `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
+          "select to_char(clock_timestamp() at time zone 'UTC', " +
+            `'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
         )
       ).rows[0]?.now;
       await again.end();

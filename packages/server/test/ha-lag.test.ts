@@ -180,7 +180,9 @@ describe('a replica that lags', () => {
       // A slot that was made later, as on a member that has taken over: nothing says that the log
       // is lost.
       const slot = memberName(1);
-      const drop = `select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '${slot}' and not active`;
+      const drop =
+        'select pg_drop_replication_slot(slot_name) from pg_replication_slots ' +
+        `where slot_name = '${slot}' and not active`;
       await until(
         'the slot is dropped',
         async () => (await askPrimary(cloud, service, drop)).length > 0,
@@ -323,7 +325,8 @@ describe('asynchronous replicas', () => {
     signal(receiver, 'SIGSTOP');
     const client = await connectTo(cloud, service, service.initial_password);
     await client.query(
-      `create table bulk as select repeat(md5(g::text), 32) from generate_series(1, ${megabytes * 1000}) g`,
+      'create table bulk as select repeat(md5(g::text), 32) ' +
+        `from generate_series(1, ${megabytes * 1000}) g`,
     );
     await client.end();
     await killPrimary(cloud, service);

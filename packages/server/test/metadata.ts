@@ -18,7 +18,8 @@ export async function openMetadata(home: string) {
     try {
       await holder.query(HOLD);
       await holder.query(
-        `create or replace trigger hold_${table} before update of ${column} on ${table} for each statement execute function hold()`,
+        `create or replace trigger hold_${table} before update of ${column} ` +
+          `on ${table} for each statement execute function hold()`,
       );
       await holder.query(`select pg_advisory_lock(hashtext('hold_${table}'))`);
       return await work();

@@ -128,7 +128,8 @@ test('a pooler accepts TLS with the right password only, and none of our own rol
   for (const [statement, refused] of [
     ["select * from pg_howdah.verifier('tsdbadmin')", /permission denied for function verifier/],
     [
-      "create or replace function pg_howdah.verifier(name text) returns table (role text, verifier text) language sql as 'select 1, 2'",
+      'create or replace function pg_howdah.verifier(name text) returns table ' +
+        "(role text, verifier text) language sql as 'select 1, 2'",
       /permission denied/,
     ],
     ['drop function pg_howdah.verifier(text)', /must be owner/],
@@ -426,7 +427,9 @@ test('the port of a pooler is reserved, also while the pooler is disabled', asyn
     .set({ pooler_port: service.endpoint.port })
     .where('id', '=', service.service_id)
     .execute();
-  const both = `port ${service.endpoint.port} is promised to service ${service.service_id} and to the pooler of service ${service.service_id}`;
+  const both =
+    `port ${service.endpoint.port} is promised to service ${service.service_id} and to the ` +
+    `pooler of service ${service.service_id}`;
   expect(await cloud.audit()).toContain(both);
   await db
     .updateTable('services')
@@ -455,7 +458,8 @@ test(
     const problems = await cloud.audit();
     expect(problems).toContain(`service ${id} is READY without a pooler, and 1 of it run`);
     expect(problems).toContain(
-      `something listens on port ${endpoint.port}, the pooler's of service ${id}, which must not run`,
+      `something listens on port ${endpoint.port}, the pooler's of service ` +
+        `${id}, which must not run`,
     );
     expect(problems).toContain(`the document of service ${id} says another pooler than its record`);
     await set(true);

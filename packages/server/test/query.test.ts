@@ -15,7 +15,8 @@ const haproxy = await findProgram('haproxy');
 
 test('rows come with columns and types, values as text', async () => {
   const answer = await query(
-    "select id, note, 1.50::numeric(10,2) as price, '{1,2}'::int[] as some, true as yes from kept order by id",
+    "select id, note, 1.50::numeric(10,2) as price, '{1,2}'::int[] as some, true as yes " +
+      'from kept order by id',
   );
   expect(answer).toMatchObject({
     columns: [

@@ -124,7 +124,8 @@ async function ask(
 /** Whether an API waits for somebody's lock. */
 async function waits({ watcher }: Track, slot: Slot): Promise<boolean> {
   const { rowCount } = await watcher.query(
-    "select from pg_stat_activity where datname = current_database() and application_name = $1 and wait_event_type = 'Lock'",
+    'select from pg_stat_activity where datname = current_database() ' +
+      "and application_name = $1 and wait_event_type = 'Lock'",
     [nameOf(slot)],
   );
   return (rowCount ?? 0) > 0;
@@ -259,7 +260,8 @@ async function clear({ holder, engine }: Track, { id }: Laid): Promise<void> {
   await removeFrom(engine, id);
   await holder.query('begin');
   await holder.query(
-    'delete from vpc_addresses; delete from services where parent_id is not null; delete from services; delete from operations; delete from audit_log where code is null',
+    'delete from vpc_addresses; delete from services where parent_id is not null; delete ' +
+      'from services; delete from operations; delete from audit_log where code is null',
   );
   await holder.query('commit');
 }

@@ -115,7 +115,8 @@ describe('changes', () => {
     expect(
       await once(
         read(set),
-        "select current_setting('max_connections') as connections, current_setting('shared_buffers') as buffers",
+        "select current_setting('max_connections') " +
+          "as connections, current_setting('shared_buffers') as buffers",
       ),
     ).toEqual([{ connections: '200', buffers: '512MB' }]);
     accepted(

@@ -325,7 +325,8 @@ test(
     );
     await mkdir(slot);
     expect(await cloud.audit()).toContain(
-      `server ${service.service_id} has a replication slot for ${nodeName(set.id, 9)}, which does not follow it`,
+      `server ${service.service_id} has a replication slot for ${nodeName(set.id, 9)}, ` +
+        'which does not follow it',
     );
     await rmdir(slot);
     await cloud.up();

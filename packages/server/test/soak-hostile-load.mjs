@@ -54,7 +54,8 @@ async function connect({ host, port, password }) {
 async function transactions(service) {
   const client = await connect(service);
   await client.query(
-    `create table if not exists accounts as select id, 0 as balance from generate_series(1, ${ACCOUNTS}) id`,
+    'create table if not exists accounts as select id, 0 as balance ' +
+      `from generate_series(1, ${ACCOUNTS}) id`,
   );
   await client.query('create unique index if not exists accounts_id on accounts (id)');
   /** @type {Client | null} */

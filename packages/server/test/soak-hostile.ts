@@ -271,7 +271,9 @@ async function soak(): Promise<void> {
     report(`attack: ${name}`, `${count} times, ${failed} interrupted`);
   for (const { name, p50, p99, count, failed, errors } of attacked) {
     const before = undisturbed.find((one) => one.name === name)?.p99 ?? 0;
-    const figure = `p50 ${p50.toFixed(1)} ms, p99 ${before.toFixed(1)} → ${p99.toFixed(1)} ms (${(p99 / before).toFixed(2)} times), ${failed} of ${count + failed} failed`;
+    const figure =
+      `p50 ${p50.toFixed(1)} ms, p99 ${before.toFixed(1)} → ${p99.toFixed(1)} ms ` +
+      `(${(p99 / before).toFixed(2)} times), ${failed} of ${count + failed} failed`;
     report(name, figure, failed > 0 || !(p99 <= P99_RATIO * before));
     for (const [message, times] of Object.entries(errors)) report(`  ${message}`, `${times} times`);
   }

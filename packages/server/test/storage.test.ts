@@ -244,7 +244,8 @@ describe.runIf(possible)('disk space', () => {
 
   test('a flood of WAL stays within the quota', { ...TIMEOUT, tags: 'slow' }, async () => {
     const wal =
-      "select pg_logical_emit_message(false, 'flood', repeat('x', 100000000)) from generate_series(1, 5)";
+      "select pg_logical_emit_message(false, 'flood', repeat('x', 100000000)) " +
+      'from generate_series(1, 5)';
     const isHeld = async () => {
       const warning = await warningOf(tenant, 'STORAGE');
       return (

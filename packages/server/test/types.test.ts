@@ -100,7 +100,8 @@ test('TIMESCALEDB: hypertables, aggregates, policies and jobs go on in a fork, a
       expect(
         await value(
           client,
-          "select count(*)::int from drop_chunks('metrics', older_than => timestamptz '2026-01-03 00:00Z')",
+          "select count(*)::int from drop_chunks('metrics', older_than => timestamptz " +
+            "'2026-01-03 00:00Z')",
         ),
       ).toBe(2);
       // TimescaleDB's own workers, in its own server.
@@ -123,7 +124,8 @@ test('TIMESCALEDB: hypertables, aggregates, policies and jobs go on in a fork, a
 });
 const VERIFIED = { status: 'succeeded', error: undefined };
 const WORKERS =
-  "select count(*)::int from pg_stat_activity where backend_type like 'TimescaleDB Background Worker%'";
+  'select count(*)::int from pg_stat_activity ' +
+  "where backend_type like 'TimescaleDB Background Worker%'";
 
 test('VECTOR: an index of vectors finds the same in a fork, and takes what is added', async (context) => {
   if (!available.includes('VECTOR')) return context.skip();

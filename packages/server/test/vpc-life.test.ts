@@ -184,7 +184,8 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       // looked at.
       await sh('ip', ['netns', 'add', `${await prefixOf(cloud)}999999`]);
       expect(await cloud.audit()).toContain(
-        `network of VPC 999999, which the metadata database does not know: ip netns del ${await prefixOf(cloud)}999999`,
+        'network of VPC 999999, which the metadata database does not know: ' +
+          `ip netns del ${await prefixOf(cloud)}999999`,
       );
       const outside = await cloud.create({ name: 'outside', service_type: 'POSTGRES' });
       const { port } = outside.endpoint;
@@ -199,7 +200,8 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       try {
         await untilExpected('the integrity check finds the listener', async () =>
           expect(await cloud.audit()).toContain(
-            `something listens in VPC ${vpc.id} at 10.91.0.1:${port}, a port of service ${outside.service_id}, which is not in there`,
+            `something listens in VPC ${vpc.id} at 10.91.0.1:${port}, ` +
+              `a port of service ${outside.service_id}, which is not in there`,
           ),
         );
       } finally {

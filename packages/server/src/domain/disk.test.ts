@@ -11,10 +11,12 @@ const disk = (usedPercent: number) => ({
 test('a full disk causes a warning from 85 %, and a stronger one from 95 %', () => {
   expect(diskWarning(disk(84.9))).toBeNull();
   expect(diskWarning(disk(85))?.message).toContain(
-    'the disk of the services is 85 % full (15.0 of 100.0 GB free); from 90 % on deleted services are purged early',
+    'the disk of the services is 85 % full (15.0 of 100.0 GB free); ' +
+      'from 90 % on deleted services are purged early',
   );
   expect(diskWarning(disk(94.9))?.message).toContain(
-    'is 94 % full (5.1 of 100.0 GB free); deleted services are purged early, from 95 % on no services and forks are made',
+    'is 94 % full (5.1 of 100.0 GB free); deleted services are purged early, ' +
+      'from 95 % on no services and forks are made',
   );
   expect(diskWarning(disk(95))?.message).toContain(
     'no services and forks are made, and from 98 % on services that grow',

@@ -81,7 +81,8 @@ test('a store image is found whose file is deleted, and where it is mounted', ()
   expect(strayImages(devices, mounts)).toEqual([
     {
       found:
-        '/dev/loop1 holds the store image /srv/h/data.img, which is deleted, and is mounted on /srv/h/data',
+        '/dev/loop1 holds the store image /srv/h/data.img, which is deleted, ' +
+        'and is mounted on /srv/h/data',
       remedy: 'umount /srv/h/data',
     },
     {

@@ -89,10 +89,15 @@ describe('reachable', () => {
     expect(missingWal([])).toBeNull();
     expect(missingWal([from(50, 90), from(10, 90)])).toBeNull();
     expect(missingWal([from(10, 40, 'A')])).toBe(
-      `WAL file A is missing from the archive: nothing after ${at(40)} can be reached from the snapshots before it`,
+      `WAL file A is missing from the archive: nothing after ${at(40)} can be reached from ` +
+        'the snapshots before it',
     );
-    const first = `WAL file A is missing from the archive: nothing between ${at(40)} and ${at(50)} can be reached`;
-    const second = `WAL file B is missing from the archive: nothing between ${at(60)} and ${at(70)} can be reached`;
+    const first =
+      'WAL file A is missing from the archive: ' +
+      `nothing between ${at(40)} and ${at(50)} can be reached`;
+    const second =
+      'WAL file B is missing from the archive: ' +
+      `nothing between ${at(60)} and ${at(70)} can be reached`;
     expect(missingWal([from(50, 90), from(10, 40, 'A')])).toBe(first);
     expect(missingWal([from(70, 90), from(50, 60, 'B'), from(10, 40, 'A')])).toBe(
       `${second}; ${first}`,

@@ -7,7 +7,8 @@ const CASES: readonly (readonly [message: string, command: string])[] = [
   ['could not create shared memory segment: Invalid argument', 'sysctl -w kernel.shmmax'],
   ['could not create shared memory segment: No space left on device', 'kernel.shmall'],
   [
-    'could not resize shared memory segment "/PostgreSQL.2816312986" to 1048576 bytes: No space left on device',
+    'could not resize shared memory segment "/PostgreSQL.2816312986" to 1048576 bytes: ' +
+      'No space left on device',
     '/dev/shm',
   ],
   ['could not create semaphores: No space left on device', 'sysctl -w kernel.sem'],

@@ -271,7 +271,8 @@ const ROWS: [string, Partial<PlacedCluster>, ClusterSeen, unknown, PlacedSpec?][
     { kind: 'drill' },
   ],
   [
-    'no standby can take over for certain yet: this wait comes before seeding, which may take hours',
+    'no standby can take over for certain yet: this wait comes before seeding, ' +
+      'which may take hours',
     { drill: 'failover' },
     seen({}, { data: 'absent' }, { settling: true }),
     {
