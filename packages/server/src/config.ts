@@ -116,7 +116,8 @@ const RULES: readonly {
     problem: ({ HOWDAH_PORT: port, HOWDAH_PORT_RANGE: [first, last] }) =>
       port < first || port > last
         ? null
-        : `HOWDAH_PORT: found ${port}, which lies inside HOWDAH_PORT_RANGE ${first}-${last}; change one of them`,
+        : `HOWDAH_PORT: found ${port}, which lies inside HOWDAH_PORT_RANGE ` +
+          `${first}-${last}; change one of them`,
   },
   { of: ['HOWDAH_HOME'], problem: (settings) => problemOfPath(homeOf(settings)) },
   {
@@ -133,7 +134,8 @@ const RULES: readonly {
     problem: ({ HOWDAH_TLS_CERT: certificate, HOWDAH_TLS_KEY: key }) =>
       (certificate === undefined) === (key === undefined)
         ? null
-        : `${certificate === undefined ? 'HOWDAH_TLS_CERT' : 'HOWDAH_TLS_KEY'}: missing; set it too: a certificate and its key go together`,
+        : `${certificate === undefined ? 'HOWDAH_TLS_CERT' : 'HOWDAH_TLS_KEY'}: missing; ` +
+          'set it too: a certificate and its key go together',
   },
   {
     of: ['HOWDAH_TLS', 'HOWDAH_TLS_CERT', 'HOWDAH_TLS_KEY'],
@@ -178,7 +180,8 @@ function unknownVariables(env: NodeJS.ProcessEnv): string[] {
   if (unknown.length === 0) return [];
   const known = listSettings().map(({ name }) => name);
   return [
-    `${unknown.join(', ')}: no such setting; correct the name or unset it; known are ${known.join(', ')}`,
+    `${unknown.join(', ')}: no such setting; correct the name or unset it; ` +
+      `known are ${known.join(', ')}`,
   ];
 }
 

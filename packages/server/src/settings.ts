@@ -62,7 +62,8 @@ const MaintenanceWindowText = Type.Refine(
     example: 'Sun 03:00-05:00',
     allowed: 'a day (Sun, Mon, … or daily) and two times of the local clock, HH:MM-HH:MM',
     description:
-      'when services are restarted, one after the other, whose PostgreSQL has a newer minor version',
+      'when services are restarted, one after the other, ' +
+      'whose PostgreSQL has a newer minor version',
   }),
   (text: string) => parseMaintenanceWindow(text) !== null,
 );
@@ -217,7 +218,8 @@ export const SETTINGS = Type.Object({
     minimum: 100,
     maximum: 60_000,
     description:
-      'milliseconds after which a primary that a signal has stopped is killed and replaced, if its service has replicas',
+      'milliseconds after which a primary that a signal has stopped is killed and replaced, ' +
+      'if its service has replicas',
   }),
   HOWDAH_FAILOVER_COOLDOWN_SECONDS: Type.Integer({
     default: 30,
@@ -234,7 +236,8 @@ export const SETTINGS = Type.Object({
   HOWDAH_TLS: Type.Enum(['auto', 'on', 'off'], {
     default: 'auto',
     description:
-      'whether the API speaks TLS; auto: if other machines can reach HOWDAH_HOST, or with HOWDAH_TLS_CERT; off: for a proxy that does',
+      'whether the API speaks TLS; auto: if other machines can reach HOWDAH_HOST, ' +
+      'or with HOWDAH_TLS_CERT; off: for a proxy that does',
   }),
   HOWDAH_TLS_CERT: Type.Optional(
     Type.String({
@@ -265,7 +268,8 @@ export const SETTINGS = Type.Object({
     example: 'db.example.com,*.example.org',
     allowed: 'host names and IP addresses, without port or scheme, separated by commas, or none',
     description:
-      'further names under which requests without a key reach the API, such as those of browsers through a proxy; `*.` matches one label',
+      'further names under which requests without a key reach the API, ' +
+      'such as those of browsers through a proxy; `*.` matches one label',
   }),
   HOWDAH_CONNECTIONS_PER_ADDRESS: Type.Integer({
     default: 512,
@@ -278,14 +282,16 @@ export const SETTINGS = Type.Object({
     minimum: 1,
     maximum: 999_999_999,
     description:
-      'accepted changes of a project within a day; further ones are answered with 429, reads never are',
+      'accepted changes of a project within a day; ' +
+      'further ones are answered with 429, reads never are',
   }),
   HOWDAH_FAILED_KEYS_PER_MINUTE: Type.Integer({
     default: 100,
     minimum: 0,
     maximum: 1_000_000,
     description:
-      'wrong keys from one address within a minute; further ones are answered with 429, valid keys never are',
+      'wrong keys from one address within a minute; ' +
+      'further ones are answered with 429, valid keys never are',
   }),
   HOWDAH_WEBHOOK_NETWORKS: Type.Array(Type.Refine(Type.String(), isNetwork), {
     default: [],
@@ -322,7 +328,8 @@ export const SETTINGS = Type.Object({
       default: [...DEFAULT_UID_RANGE],
       allowed: `FIRST-LAST with ${FIRST_UID} ≤ FIRST ≤ LAST ≤ ${LAST_UID}, without 65534 and 65535`,
       description:
-        'operating system users for services, if Howdah runs as root; they need no entries in /etc/passwd',
+        'operating system users for services, if Howdah runs as root; ' +
+        'they need no entries in /etc/passwd',
     }),
     ([first, last]: [number, number]) =>
       isRange([first, last]) && (first > NOBODY_UID + 1 || last < NOBODY_UID),
@@ -330,12 +337,14 @@ export const SETTINGS = Type.Object({
   HOWDAH_SINGLE_PROJECT: Type.Enum(['yes', 'no'], {
     default: 'no',
     description:
-      'whether services of a second project are refused where services cannot have users of their own',
+      'whether services of a second project are refused where services cannot ' +
+      'have users of their own',
   }),
   HOWDAH_SIMULATED_REGION: Type.Enum(['yes', 'no'], {
     default: 'no',
     description:
-      'whether there is one more region, named simulated, whose services run no PostgreSQL, for tests of programs that use the API',
+      'whether there is one more region, named simulated, whose services run no PostgreSQL, ' +
+      'for tests of programs that use the API',
   }),
   HOWDAH_LOCAL_REGION: Type.Enum(['yes', 'no'], {
     default: 'yes',

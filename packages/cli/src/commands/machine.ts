@@ -23,7 +23,8 @@ export function addStatus(program: Command): void {
     const control = await server.findControl(homeDirectory());
     if (control === null)
       throw new Failure(
-        `The control plane of ${homeDirectory()} is not running; howdah up starts it. The databases keep running without it.`,
+        `The control plane of ${homeDirectory()} is not running; howdah up starts it. ` +
+          'The databases keep running without it.',
         'noConnection',
       );
     say(`The control plane runs: ${control.apiUrl} (process ${control.pid})`);
@@ -65,17 +66,20 @@ export function addDown(program: Command): void {
         server.signal(control.pid, 'SIGTERM');
         if (target !== null && !(await server.waitUntilGone(target, STOP_DEADLINE_MS))) {
           throw new Failure(
-            `the control plane (process ${control.pid}) does not end; its log has the reason: ${home}/logs/control.log`,
+            `the control plane (process ${control.pid}) does not end; ` +
+              `its log has the reason: ${home}/logs/control.log`,
           );
         }
         say(
-          `The control plane has stopped${databases === true ? '.' : '; the databases keep running.'}`,
+          'The control plane has ' +
+            `stopped${databases === true ? '.' : '; the databases keep running.'}`,
         );
       }
       if (databases !== true) return;
       const stopped = await server.stopDatabases(home, (id) => say(`stopped ${id}`));
       say(
-        `${stopped} ${stopped === 1 ? 'database' : 'databases'} stopped. They start again with howdah up.`,
+        `${stopped} ${stopped === 1 ? 'database' : 'databases'} stopped. ` +
+          'They start again with howdah up.',
       );
     });
 }
@@ -95,7 +99,8 @@ export function addDoctor(program: Command): void {
 
 export function addAudit(program: Command): void {
   const does =
-    'Compare the metadata database with the machine and with the clusters of regions: processes, ports, directories, limits, Clusters, operations.';
+    'Compare the metadata database with the machine and with the clusters of regions: ' +
+    'processes, ports, directories, limits, Clusters, operations.';
   verb(program, 'audit', { does, example: 'howdah audit' }).action(async () => {
     const server = await loadServer();
     const home = homeDirectory();
@@ -166,18 +171,23 @@ export function addAdopt(program: Command): void {
 
 export function addControl(program: Command): void {
   verb(program, 'backup-control <file>', {
-    does: 'Write the data of the control plane (metadata database, CA, first key; no services) to a file, which contains secrets.',
+    does:
+      'Write the data of the control plane (metadata database, CA, first key; ' +
+      'no services) to a file, which contains secrets.',
     example: 'howdah backup-control /backup/howdah.json',
   }).action(async (file: string) => {
     const server = await loadServer();
     const rows = await server.backupControl(homeDirectory(), resolve(file));
     say(
-      `${rows} rows in ${resolve(file)}. The databases of services are not in it; they stay where they are.`,
+      `${rows} rows in ${resolve(file)}. The databases of services are not in it; ` +
+        'they stay where they are.',
     );
   });
 
   verb(program, 'restore-control <file>', {
-    does: 'Restore the file of backup-control into an empty HOWDAH_HOME. The databases in its data directory belong to it again.',
+    does:
+      'Restore the file of backup-control into an empty HOWDAH_HOME. ' +
+      'The databases in its data directory belong to it again.',
     example: 'howdah restore-control /backup/howdah.json',
   }).action(async (file: string) => {
     const server = await loadServer();

@@ -15,7 +15,9 @@ import { loadServer } from '../server.ts';
 
 export function addUp(program: Command): void {
   const command = verb(program, 'up', {
-    does: 'Start Howdah on this machine, in the foreground. Ctrl-C stops the control plane; the databases keep running.',
+    does:
+      'Start Howdah on this machine, in the foreground. Ctrl-C stops the control plane; ' +
+      'the databases keep running.',
     example: 'howdah up --port 8090',
   });
   for (const { flag, help } of SETTINGS) command.option(flag, help);
@@ -58,7 +60,9 @@ async function up(options: Options): Promise<void> {
   say(`${paint.green('✓')} serving ${paint.dim(`after ${duration(performance.now() - begun)}`)}`);
   if (server.isInTheClear(config))
     say(
-      `${paint.yellow('warning')} HOWDAH_TLS is off: keys and passwords are sent unencrypted, and can be read on the way to ${config.host}:${config.port}`,
+      `${paint.yellow('warning')} HOWDAH_TLS is off: ` +
+        'keys and passwords are sent unencrypted, and can be read on the way to ' +
+        `${config.host}:${config.port}`,
     );
   greet(plane.apiUrl, config.home, await plane.consoleLink(), {
     credentials: server.credentialsPath(config.home),
@@ -127,7 +131,8 @@ async function refuseTakenPort(where: Listening): Promise<void> {
     if (error === null) return;
     if (!isPortTaken(error))
       throw new Failure(
-        `the API cannot listen on port ${where.port} of ${where.host}: ${error.message}; choose others with --host and --port`,
+        `the API cannot listen on port ${where.port} of ${where.host}: ${error.message}; ` +
+          'choose others with --host and --port',
       );
     if (performance.now() > deadline) throw portTaken(where);
     await sleep(PORT_POLL_MS);
@@ -152,7 +157,8 @@ function isPortTaken(error: unknown): boolean {
 
 function portTaken({ host, port }: Listening): Failure {
   return new Failure(
-    `port ${port} of ${host} is taken by another program: end it, or choose another port: howdah up --port ${port + 10}`,
+    `port ${port} of ${host} is taken by another program: end it, or choose another port: ` +
+      `howdah up --port ${port + 10}`,
   );
 }
 

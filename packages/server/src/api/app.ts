@@ -271,7 +271,8 @@ function acceptJson(app: App): void {
     return done(
       new ApiError(
         'UNSUPPORTED_MEDIA_TYPE',
-        `Content-Type: found ${request.headers['content-type']}; a body must be sent as application/json`,
+        `Content-Type: found ${request.headers['content-type']}; ` +
+          'a body must be sent as application/json',
       ),
     );
   });
@@ -308,7 +309,8 @@ function limitChanges(
     void reply.header('Retry-After', seconds);
     throw new ApiError(
       'RATE_LIMITED',
-      `changes: the project has made ${perDay} within a day, the most that are allowed; wait ${seconds} s, or have the operator raise HOWDAH_CHANGES_PER_DAY`,
+      `changes: the project has made ${perDay} within a day, the most that are allowed; ` +
+        `wait ${seconds} s, or have the operator raise HOWDAH_CHANGES_PER_DAY`,
     );
   };
 }
