@@ -22,13 +22,22 @@ const ARCHITECTURE = process.arch === 'arm64' ? 'arm64' : 'amd64';
 
 const PACKAGES = [
   'ca-certificates',
+  'libc6-dev',
   'libnss-wrapper',
+  'patchelf',
   'pgbackrest',
   'postgresql-17',
   'postgresql-17-pgvector',
   'postgresql-17-timescaledb',
   'postgresql-client-17',
+  'tcc',
 ];
+/** Read-only sessions need headers whose package depends on 700 MB of compilers. */
+const UNPACK_HEADERS =
+  'cd /tmp && apt-get download postgresql-server-dev-17 && dpkg-deb --extract *.deb headers && ' +
+  'mkdir -p /usr/local/include/howdah && ' +
+  'cp -r headers/usr/include/postgresql/17/server /usr/local/include/howdah/postgresql-17 && ' +
+  'rm -r headers *.deb';
 const USER = 10_001;
 /** The one directory that a container writes to, beside its temporary files. */
 const DATA = '/data';
@@ -130,6 +139,7 @@ function debootstrap({ root, madeAt }: Source, packageFile: string, archive: str
       hook(`cp ${JSON.stringify(packageFile)} "$1/howdah.deb"`),
       hook('chroot "$1" apt-get --quiet --yes --no-install-recommends install /howdah.deb'),
       hook('rm "$1/howdah.deb"'),
+      hook(`chroot "$1" sh -c ${JSON.stringify(UNPACK_HEADERS)}`),
       hook(`printf image >"$1/usr/lib/howdah/installed-as"`),
       hook(`cp ${JSON.stringify(join(root, 'deploy/container/entrypoint'))} "$1/usr/lib/howdah/"`),
       hook(`chroot "$1" useradd --uid ${USER} --no-create-home --home-dir ${DATA} howdah`),

@@ -102,7 +102,7 @@ test('an operation that fails, one that stalls and one beyond --timeout have the
     code: 7,
     stdout: '',
     stderr: expect.stringMatching(
-      /^(.*\n)*warning resize is failing and is being tried again: the disk is full\n(.*\n)*error .*tried again after 0 s/,
+      /^(.*\n)*warning resize is failing and is being tried again: the disk is full\n(.*\n)*error: .*tried again after 0 s/,
     ),
   });
   const slow = await api({ getOperation: { status: 200, body: running } });

@@ -198,7 +198,11 @@ function readOnlySessions({ version, major, source, readOnly }: Installation): F
         : `accepted, and they can write: ${readOnly.missing}`,
     ...(source === 'npm'
       ? {}
-      : { remedy: './howdah up, as root on Debian 13, installs it; then restart the services' }),
+      : {
+          remedy:
+            `as root: apt-get install postgresql-server-dev-${major} libc6-dev tcc patchelf ` +
+            '(./howdah up in a clone needs less); then restart the services',
+        }),
   };
 }
 
