@@ -149,6 +149,20 @@ async function purgeAll(
     await request('DELETE', `/services/${id}?purge=true&confirm=${encodeURIComponent(name)}`);
 }
 
+/** Stops an installation with its databases and removes its files. @returns what went wrong */
+async function removeAll(
+  plane: Plane,
+  home: string,
+  cli: (...args: string[]) => Promise<Outcome>,
+): Promise<string[]> {
+  await stopPlane(plane, 'SIGTERM');
+  const { code, stderr } = await cli('down', '--databases');
+  const data = await readlink(join(home, 'data')).catch(() => join(home, 'data'));
+  await rm(data, { recursive: true, force: true });
+  await rm(home, { recursive: true, force: true });
+  return code === 0 ? [] : [`howdah down --databases failed: ${stderr}`];
+}
+
 /**
  * Starts an installation.
  *
@@ -210,12 +224,7 @@ export async function install(
     const problems = await lasting(async () =>
       (await auditNow()).filter((finding) => !isExpected(finding)),
     );
-    await stopPlane(plane, 'SIGTERM');
-    const { code, stderr } = await cli('down', '--databases');
-    if (code !== 0) problems.push(`howdah down --databases failed: ${stderr}`);
-    const data = await readlink(join(home, 'data')).catch(() => join(home, 'data'));
-    await rm(data, { recursive: true, force: true });
-    await rm(home, { recursive: true, force: true });
+    problems.push(...(await removeAll(plane, home, cli)));
     return problems;
   };
 
