@@ -146,15 +146,17 @@ describe('a program that prints credentials', () => {
     ['that asks a person', withProgram({ interactiveMode: 'Always' }), ALLOWED, /asks a person/],
     ['by an old version', withProgram({ apiVersion: 'x/v1alpha1' }), ALLOWED, /apiVersion must/],
     ['without a command', withProgram({ command: undefined }), ALLOWED, /command/],
-    ...['LD_PRELOAD', 'PATH', 'BASH_ENV', 'A=B', 'BASH_FUNC_aws%%'].map(
-      (name) =>
-        [
-          `with the variable ${name}`,
-          withProgram({ env: [{ name, value: 'x' }] }),
-          ALLOWED,
-          /may not get the variable/,
-        ] as const,
-    ),
+    ...['LD_PRELOAD', 'PATH', 'BASH_ENV', 'A=B', 'BASH_FUNC_aws%%', 'NODE_OPTIONS', 'PYTHONPATH']
+      .concat(['SHELLOPTS', 'PS4', 'AWS_CONFIG_FILE', 'HOME', 'JAVA_TOOL_OPTIONS'])
+      .map(
+        (name) =>
+          [
+            `with the variable ${name}`,
+            withProgram({ env: [{ name, value: 'x' }] }),
+            ALLOWED,
+            /may not get the variable/,
+          ] as const,
+      ),
   ] as const)('%s is refused', (_, text, programs, expected) => {
     expect(() => readKubeconfig(text, null, programs)).toThrow(BadKubeconfig);
     expect(() => readKubeconfig(text, null, programs)).toThrow(expected);

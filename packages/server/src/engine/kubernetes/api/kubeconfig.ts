@@ -210,15 +210,24 @@ function pathOf(command: string, { name, programs }: Named): string {
   );
 }
 
-/** Variables by which any program runs other code than its own. */
-const OF_LOADERS = /^(?:LD_.*|PATH|BASH_ENV|ENV)$/;
+/**
+ * Variables by which a program runs other code than its own: of the loader, of shells, of the
+ * interpreters that programs of clouds are written for, and places of files that name programs.
+ */
+const RUNS_OTHER_CODE = new RegExp(
+  '^(?:LD_.*|GCONV_PATH|PATH|IFS|PS4|ENV|BASH.*|SHELLOPTS|HOME|XDG_.*|AWS_.*_FILE|' +
+    '(?:NODE|PYTHON|PERL|RUBY|_?JAVA|JDK|DOTNET|CLOUDSDK_PYTHON|HOWDAH).*)$',
+);
 
 function environmentIn(variables: readonly Readonly<{ name: string; value: string }>[]) {
   const refused = variables.find(
-    ({ name }) => OF_LOADERS.test(name) || !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name),
+    ({ name }) => RUNS_OTHER_CODE.test(name) || !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name),
   );
   if (refused !== undefined)
-    throw new BadKubeconfig(`its program may not get the variable ${refused.name}; leave it out`);
+    throw new BadKubeconfig(
+      `its program may not get the variable ${refused.name}, which can make it run other code; ` +
+        'leave it out, or have a script of yours on the machine set it (docs/security.md)',
+    );
   return Object.fromEntries(variables.map(({ name, value }) => [name, value]));
 }
 
