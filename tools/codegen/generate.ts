@@ -1,7 +1,8 @@
 /**
  * Writes openapi/openapi.json from the routes, the client's types from that, docs/messages.md and
- * docs/connecting.md from the sources, and the settings of `howdah up` and docs/operating.md from
- * their schema. With --check it writes nothing, and fails if one of them is not up to date.
+ * docs/connecting.md from the sources, and the settings of `howdah up` and of
+ * docs/configuration.md from their schema. With --check it writes nothing, and fails if one of them
+ * is not up to date.
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
@@ -19,14 +20,14 @@ const json = `${JSON.stringify(document, null, 2)}\n`;
 const typed = JSON.stringify(await createOpenApiDocument({ dryRuns: false }));
 const types = `// Generated from openapi/openapi.json by \`npm run generate\`.\n${astToString(await openapiTS(typed, { defaultNonNullable: false }))}`;
 
-const manual = await readFile(new URL('docs/operating.md', root), 'utf8');
+const manual = await readFile(new URL('docs/configuration.md', root), 'utf8');
 
 let stale = false;
 for (const [path, text] of [
   ['openapi/openapi.json', json],
   ['packages/client/src/generated/api.ts', types],
   ['packages/cli/src/generated/settings.ts', settingsModule()],
-  ['docs/operating.md', withSettingsTable(manual)],
+  ['docs/configuration.md', withSettingsTable(manual)],
   ['docs/connecting.md', connectingPage()],
   ['docs/messages.md', messagesPage(fileURLToPath(root))],
 ] as const) {

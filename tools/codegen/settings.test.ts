@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { listSettings } from '@howdah/server/settings';
 import { settingsModule, withSettingsTable } from './settings.ts';
 
-const page = readFileSync(new URL('../../docs/operating.md', import.meta.url), 'utf8');
+const page = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
 const module = readFileSync(
   new URL('../../packages/cli/src/generated/settings.ts', import.meta.url),
   'utf8',
@@ -12,7 +12,7 @@ const others = listSettings().map((setting) =>
   setting.name === 'HOWDAH_SPARES' ? { ...setting, default: '2' } : setting,
 );
 
-describe('the table of settings in docs/operating.md', () => {
+describe('the table of settings in docs/configuration.md', () => {
   test('says what the schema says, and nothing else', () => {
     expect(withSettingsTable(page)).toBe(page);
     expect(withSettingsTable(page, others)).not.toBe(page);

@@ -1,6 +1,6 @@
 /**
  * What is generated from the schema of the settings: the options of `howdah up`, and a table of
- * docs/operating.md.
+ * docs/configuration.md.
  */
 import { listSettings, type SettingText } from '@howdah/server/settings';
 

@@ -1,4 +1,4 @@
--- Caps and pruning of the tables that a key can make grow: docs/operating.md, "Rows in the metadata database".
+-- Caps and pruning of the tables that a key can make grow: docs/metadata-database.md.
 
 -- The newest of a key are kept; expired ones are pruned.
 create index console_tokens_of_key on console_tokens (public_key, kind, expires_at desc);

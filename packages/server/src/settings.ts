@@ -2,7 +2,7 @@
  * The settings of an installation, as one schema.
  *
  * `config.ts` parses the environment by it. `npm run generate` writes the options of `howdah up`
- * and the table in docs/operating.md from it.
+ * and the table in docs/configuration.md from it.
  */
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';

@@ -78,9 +78,11 @@ test('every table is classified, here and in the manual, and what is to be prune
   );
   const tables = rows.map(({ name }) => name);
   expect(tables).toEqual(Object.keys(CLASSES));
-  const manual = await readFile(new URL('../../../docs/operating.md', import.meta.url), 'utf8');
-  const section =
-    manual.split('\n## ').find((part) => part.startsWith('Rows in the metadata database\n')) ?? '';
+  const manual = await readFile(
+    new URL('../../../docs/metadata-database.md', import.meta.url),
+    'utf8',
+  );
+  const section = manual.split('\n## ').find((part) => part.startsWith('Rows\n')) ?? '';
   const listed = [...section.matchAll(/^\| `([a-z_]+)` \| (fixed|capped|pruned) \|/gm)].map(
     ([, name = '', kind]) => [name, kind],
   );

@@ -45,7 +45,7 @@ export function addRepo(program: Command): void {
   const repo = noun(
     program,
     'repo',
-    'Keep the backups of all services off this machine too (docs/backups.md).',
+    'Keep the backups of all services off this machine too (docs/repositories.md).',
   );
   verb(repo, 'add <name>', {
     does: 'Send the backups of all services to a repository, encrypted on this machine.',

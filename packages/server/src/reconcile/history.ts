@@ -1,7 +1,7 @@
 /**
  * Throws away rows of the metadata database that are kept no longer: by a timer, a thousand rows a
- * statement, never in a request. The tables, their caps and their indexes: docs/operating.md, "Rows
- * in the metadata database".
+ * statement, never in a request. The tables, their caps and their indexes:
+ * docs/metadata-database.md.
  */
 import { pruneAuditLog } from '../store/audit-log.ts';
 import { pruneTokens } from '../store/console.ts';

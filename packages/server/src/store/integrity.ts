@@ -103,7 +103,8 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
 }
 
 /**
- * The invariants I1, I4, I5, I6 and I9 of docs/operating.md, each as a query for what breaks it.
+ * The invariants of docs/troubleshooting.md that the metadata database alone can contradict, each
+ * as a query for what breaks it.
  */
 const CONTRADICTIONS = `
   select format('operation %s (%s) is under way on service %s, which does not know of it', o.id, o.kind, o.service_id) as text

@@ -75,7 +75,7 @@ const START_DEADLINE_MS = 60_000;
 const ANSWER_DEADLINE_MS = 5000;
 /**
  * How long transactions may take to end before their server is restarted on purpose: a tenant can
- * keep one open for ever (docs/operating.md).
+ * keep one open for ever (docs/pooler.md).
  */
 const HOLD_MS = 5000;
 /** How long a killed process may take to be gone. */

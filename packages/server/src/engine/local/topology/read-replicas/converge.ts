@@ -184,7 +184,7 @@ async function applyToServer(
 
 /**
  * How long sessions may take to end before their node is restarted on purpose: a tenant can keep
- * some open for ever (docs/operating.md).
+ * some open for ever (docs/high-availability.md).
  */
 const DRAIN_MS = 5000;
 
