@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { checkCommits, faultsOf } from './commits.ts';
 import { findViolations, LAYERS, layerTable } from './layers.ts';
 import { functionsIn, tooLong, wideDocumentLines, wideLines, wideLinesOf } from './lengths.ts';
-import { missingNames } from './names.ts';
+import { LEADING, missingNames } from './names.ts';
 import { exceedingCounts, refusedImports } from './refusals.ts';
 
 let root = '';
@@ -184,17 +184,38 @@ describe('commits', () => {
   }, 60_000);
 });
 
-test('a document may name only files and identifiers that are there', () => {
+describe('names', () => {
   const known = {
-    files: ['packages/server/src/store/leases.ts', 'tools/debian13/run'],
-    words: new Set(['changeService', 'keys']),
+    files: ['packages/server/src/store/leases.ts', 'tools/debian13/run', 'packages/cli/src/up.ts'],
+    words: new Set(['changeService', 'ALLOWED', 'keys', 'claimService']),
+    wordsOf: (path: string) => new Set(path.endsWith('leases.ts') ? ['claimService'] : []),
   };
-  const there =
-    '`leases.ts`, `store/leases.ts`, `changeService(x)`, `keys`, `npm ci`, `0001_NNNN.sql`';
-  expect(missingNames(there, known)).toEqual([]);
-  expect(missingNames('`eases.ts`\n`api/leases.ts` and `changeServices`', known)).toEqual([
-    { line: 1, name: 'eases.ts' },
-    { line: 2, name: 'api/leases.ts' },
-    { line: 2, name: 'changeServices' },
-  ]);
+
+  test('a document may name only files and identifiers that are there', () => {
+    const there =
+      '`leases.ts`, `store/leases.ts`, `changeService(x)`, `keys`, `npm ci`, `0001_NNNN.sql`';
+    expect(missingNames(there, known)).toEqual([]);
+    expect(
+      missingNames('`eases.ts`\n`api/leases.ts`, `changeServices` and `ALLOW`', known),
+    ).toEqual([
+      { line: 1, name: 'eases.ts' },
+      { line: 2, name: 'api/leases.ts' },
+      { line: 2, name: 'changeServices' },
+      { line: 2, name: 'ALLOW' },
+    ]);
+  });
+
+  test('a function in a row of a table is in a file of the row', () => {
+    expect(missingNames('| `claimService`, `ALLOWED` | `leases.ts`, `up.ts` |', known)).toEqual([]);
+    expect(missingNames('| `claimService` | no file |', known)).toEqual([]);
+    expect(missingNames('`claimService` | `up.ts`', known)).toEqual([]);
+    expect(missingNames('| `claimService` | `up.ts` |', known)).toEqual([
+      { line: 1, name: 'claimService' },
+    ]);
+  });
+
+  test('pages of folders are checked, and those of users are not', () => {
+    const pages = ['packages/server/src/api/README.md', 'docs/adding-a-field.md', 'README.md'];
+    expect(pages.filter((page) => LEADING.test(page))).toEqual(pages.slice(0, 2));
+  });
 });
