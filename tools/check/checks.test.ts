@@ -8,6 +8,7 @@ import { findViolations, LAYERS, layerTable } from './layers.ts';
 import { functionsIn, tooLong, wideDocumentLines, wideLines, wideLinesOf } from './lengths.ts';
 import { LEADING, missingNames } from './names.ts';
 import { exceedingCounts, refusedImports } from './refusals.ts';
+import { soleImports } from './sole-importers.ts';
 
 let root = '';
 beforeEach(() => void (root = mkdtempSync(join(tmpdir(), 'howdah-checks-'))));
@@ -217,5 +218,31 @@ describe('names', () => {
   test('pages of folders are checked, and those of users are not', () => {
     const pages = ['packages/server/src/api/README.md', 'docs/adding-a-field.md', 'README.md'];
     expect(pages.filter((page) => LEADING.test(page))).toEqual(pages.slice(0, 2));
+  });
+});
+
+describe('sole importers', () => {
+  const at = (path: string): string => `packages/server/src/${path}`;
+  const importBy = (from: string, to: string, isLate = false) => ({
+    from: at(from),
+    to: at(to),
+    isLate,
+  });
+  const found = (imports: readonly ReturnType<typeof importBy>[], lines = 59, test = 'b.test.ts') =>
+    soleImports(['lib/a.ts', 'lib/b.ts', `lib/${test}`].map(at), imports, () => lines);
+
+  test('a short source that one file of its folder imports is reported', () => {
+    const sole = [{ path: at('lib/a.ts'), lines: 59, importer: at('lib/b.ts') }];
+    const byTest = importBy('lib/b.test.ts', 'lib/a.ts');
+    expect(found([importBy('lib/b.ts', 'lib/a.ts'), byTest])).toEqual(sole);
+  });
+
+  test('a file of its own by need is not', () => {
+    const once = importBy('lib/b.ts', 'lib/a.ts');
+    expect(found([once], 60)).toEqual([]);
+    expect(found([once], 59, 'a.test.ts')).toEqual([]);
+    expect(found([once, importBy('lib/c.ts', 'lib/a.ts')])).toEqual([]);
+    expect(found([importBy('store/b.ts', 'lib/a.ts')])).toEqual([]);
+    expect(found([importBy('lib/b.ts', 'lib/a.ts', true)])).toEqual([]);
   });
 });
