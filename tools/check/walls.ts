@@ -34,12 +34,11 @@ const CHECKS: Readonly<Record<string, () => string[]>> = {
   },
   names: () => {
     const sources = filesOf('.', SOURCE);
-    const wordsOf = memoized((path) => new Set(read(path).match(/\w+/g)));
-    const words = new Set(sources.flatMap((path) => [...wordsOf(path)]));
-    const known = { files: filesOf('.', /./), words, wordsOf };
+    const words = new Set(sources.flatMap((path) => read(path).match(/\w+/g) ?? []));
+    const known = { files: filesOf('.', /./), words };
     return filesOf('.', LEADING).flatMap((path) =>
       missingNames(read(path), known).map(
-        ({ line, name }) => `${path}:${line}: nothing, or no file of its row, has \`${name}\``,
+        ({ line, name }) => `${path}:${line}: nothing is named \`${name}\``,
       ),
     );
   },
@@ -72,16 +71,6 @@ const CHECKS: Readonly<Record<string, () => string[]>> = {
     return faults;
   },
 };
-
-/** Asks for each path once. */
-function memoized<T>(read: (path: string) => T): (path: string) => T {
-  const known = new Map<string, T>();
-  return (path) => {
-    const value = known.get(path) ?? read(path);
-    known.set(path, value);
-    return value;
-  };
-}
 
 /**
  * @returns the wide lines that the main branch does not have, if there are more wide lines than the

@@ -59,6 +59,18 @@ function millisecondsOf(distance: string): number {
   );
 }
 
+/** A length of time as people type it: `2h`, `1d12h`, `90s`. */
+export function lengthOf(seconds: number): string {
+  let rest = seconds * 1000;
+  const parts = ['d', 'h', 'm', 's'].map((unit) => {
+    const length = UNITS_MS[unit] ?? 1;
+    const count = Math.floor(rest / length);
+    rest -= count * length;
+    return count === 0 ? '' : `${count}${unit}`;
+  });
+  return parts.join('');
+}
+
 /** {@link momentOf} for an option that may be absent. */
 export function momentIfGiven(flag: string, text: string | undefined): string | undefined {
   return text === undefined ? undefined : momentOf(flag, text);

@@ -7,7 +7,7 @@ import { waitingNote } from '@howdah/contract/waits';
 import { PROJECT_LIMITS, RETENTION_DAYS } from '@howdah/contract/values';
 import { endpointOf, poolerOf, variablesOf } from './address.ts';
 import { tookMs } from './follow.ts';
-import { dateAndDistance, relative } from './moment.ts';
+import { dateAndDistance, lengthOf, relative } from './moment.ts';
 import { noNames, type NameOf } from './names.ts';
 import { duration, type View } from './output.ts';
 
@@ -26,7 +26,7 @@ export const serviceView = (
     ['STATUS', ({ status }) => status],
     ['CPU', ({ resources }) => coresOf(resources[0]?.spec.cpu_millis)],
     ['MEMORY', ({ resources }) => memoryOf(resources[0]?.spec.memory_gbs)],
-    ['WITH', (service) => partsOf(service).join(', ')],
+    ['WITH', (service) => [...partsOf(service), ...endOf(service)].join(', ')],
     ['ENDPOINT', (service) => placeOf(endpointOf(service))],
   ],
   details: [
@@ -66,6 +66,13 @@ export const serviceView = (
     ['JUST NOW', (service) => waitingNote(service) ?? ''],
     ['POSTGRESQL', ({ pg_version: version }) => version ?? ''],
     ['CREATED', ({ created }) => dateAndDistance(created)],
+    [
+      'EXPIRES',
+      ({ expires_at: end, purge_on_expiry: purges }) =>
+        end === undefined
+          ? ''
+          : `${dateAndDistance(end)}${purges === true ? ', and cannot be restored then' : ''}`,
+    ],
   ],
   variables: (service) => ({
     SERVICE_ID: service.service_id,
@@ -76,6 +83,9 @@ export const serviceView = (
     }),
   }),
 });
+
+const endOf = ({ expires_at: end }: Service): string[] =>
+  end === undefined ? [] : [`ends ${relative(end)}`];
 
 const boundOf = (bound: boolean | undefined): string =>
   bound === undefined ? '' : bound ? 'its size' : 'none, although its region has one';
@@ -205,6 +215,21 @@ export function linesOf(
   ];
 }
 
+function boundsInWords({
+  service_ttl_seconds: ttl,
+  max_service_ttl_seconds: most,
+  max_services: count,
+}: Pick<
+  Schemas['Key'],
+  'service_ttl_seconds' | 'max_service_ttl_seconds' | 'max_services'
+>): string[] {
+  return [
+    ...(ttl === undefined ? [] : [`services for ${lengthOf(ttl)}`]),
+    ...(most === undefined ? [] : [`for ${lengthOf(most)} at most`]),
+    ...(count === undefined ? [] : [`${count} services at most`]),
+  ];
+}
+
 export const KEY_VIEW: View<Schemas['Key']> = {
   noun: 'key',
   columns: [
@@ -212,8 +237,13 @@ export const KEY_VIEW: View<Schemas['Key']> = {
     ['NAME', ({ name }) => name],
     [
       'MAY',
-      ({ role, dry_run_only: dry, fork_only: fork }) =>
-        [role, ...(dry ? ['dry runs only'] : []), ...(fork ? ['forks only'] : [])].join(', '),
+      ({ role, dry_run_only: dry, fork_only: fork, ...bounds }) =>
+        [
+          role,
+          ...(dry ? ['dry runs only'] : []),
+          ...(fork ? ['forks only'] : []),
+          ...boundsInWords(bounds),
+        ].join(', '),
     ],
     ['LAST USED', ({ last_used: used }) => (used === null ? 'never' : relative(used))],
     [

@@ -270,6 +270,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   updatePassword: nothing,
   setEnvironment: ok({ message: 'the environment is PROD' }),
   renameService: ok(SERVICE),
+  setExpiry: ok({ ...SERVICE, expires_at: '2027-01-31T12:00:00.000Z', purge_on_expiry: false }),
   getServiceLogs: ok({
     logs: [
       `${AT} LOG: checkpoint complete`,

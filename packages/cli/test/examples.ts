@@ -60,6 +60,8 @@ export const PLAIN_SERVICE = {
   status: 'PAUSED',
   region_code: 'local',
   created: AT,
+  expires_at: '2099-01-31T12:00:00.000Z',
+  purge_on_expiry: false,
   endpoint: { host: '127.0.0.1', port: 20008 },
   forked_from: { project_id: 'n765kku04j', service_id: 'linltu4hxx', is_standby: false },
   ha_replicas: { replica_count: 0, sync_replica_count: 0 },

@@ -76,7 +76,11 @@ const CALLS: readonly Row[] = [
   ),
   row('removeRegion', 'region remove kube'),
   row('listKeys', 'key list'),
-  row('createKey', 'key create --name ci --expires 2027-01-31T12:00:00Z --fork-only'),
+  row(
+    'createKey',
+    'key create --name ci --expires 2027-01-31T12:00:00Z --fork-only --ttl 2h --max-ttl 1d ' +
+      '--max-services 20',
+  ),
   row('getKey', 'key get ci'),
   row('revokeKey', 'key revoke ci'),
   row('listServices', 'service list --status READY'),
@@ -89,7 +93,7 @@ const CALLS: readonly Row[] = [
   row('deleteService', 'service delete orders --confirm orders'),
   row('listDeletedServices', 'service list-deleted'),
   row('listMembers', 'service members orders'),
-  row('forkService', 'service fork orders --at 2026-01-31T12:00:00Z --name before'),
+  row('forkService', 'service fork orders --at 2026-01-31T12:00:00Z --name before --ttl 2h'),
   row('restoreService', 'service restore orders'),
   row('recoverService', 'service recover orders --confirm orders'),
   row('upgradeService', 'service upgrade orders --to 18 --confirm orders'),
@@ -108,6 +112,7 @@ const CALLS: readonly Row[] = [
   row('switchover', 'service switchover orders --confirm orders'),
   row('drill', 'service drill orders --kind failover --confirm orders'),
   row('renameService', 'service rename orders shop'),
+  row('setExpiry', 'service set-expiry orders 2027-01-31T12:00:00Z'),
   row('setEnvironment', 'service set-environment orders PROD --confirm orders'),
   {
     ...row('updatePassword', 'service set-password orders --confirm orders'),
@@ -214,6 +219,7 @@ const CALLS: readonly Row[] = [
 /** The other commands that use the API. */
 const MORE: readonly Row[] = [
   { line: ['service', 'operations', 'orders'] },
+  { line: ['service', 'extend', "it's $HOME", '2h'], changes: true },
   { line: ['service', 'purge', 'orders', '--confirm', 'orders'], changes: true },
   { line: ['logs', 'orders'] },
   { line: ['url', 'orders'] },

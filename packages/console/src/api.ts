@@ -287,6 +287,7 @@ export function serviceCalls(project: string, service: Changed) {
     resize: async (body: Schemas['ResizeInput']) =>
       client.POST(`${at}/resize`, { params: await asking('resize'), body }),
     rename: (name: string) => client.POST(`${at}/rename`, { params, body: { name } }),
+    setExpiry: (body: Schemas['SetExpiry']) => client.POST(`${at}/setExpiry`, { params, body }),
     setEnvironment: async (wanted: Environment) =>
       client.POST(`${at}/setEnvironment`, {
         params: await asking('setEnvironment', service.metadata.environment),

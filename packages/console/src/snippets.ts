@@ -26,6 +26,8 @@ export function cliOf({
   enable_pooler: pooler,
   vpc_id: vpc,
   storage_gb: storage,
+  ttl_seconds: ttl,
+  purge_on_expiry: purges,
 }: Schemas['CreateService']): string {
   const options = [
     `--name ${shellQuoted(name)}`,
@@ -40,6 +42,8 @@ export function cliOf({
     pooler === true ? '--pooler' : null,
     vpc === undefined ? null : `--vpc ${vpc}`,
     storage === undefined ? null : `--storage-gb ${storage}`,
+    ttl === undefined ? null : `--ttl ${ttl}s`,
+    purges === true ? '--purge-on-expiry' : null,
   ];
   return ['howdah service create', ...options.filter((option) => option !== null)].join(' \\\n  ');
 }

@@ -39,6 +39,7 @@ const TABLE: Record<Action, string> = {
   detachFromAllowList: '| x | x | + | + | x | + | x | x | x |',
   setEnvironment: '| + | + | + | + | + | + | + | + | x |',
   rename: '| + | + | + | + | + | + | + | + | x |',
+  setExpiry: '| + | + | + | + | + | + | + | + | x |',
   setBackupRetention: '| + | + | + | + | + | + | + | + | x |',
   verifyBackup: '| x | x | + | + | x | + | x | x | x |',
   runBackup: '| x | x | + | + | x | + | x | x | x |',
@@ -72,8 +73,9 @@ test('a refusal names the action, the state, where it is allowed and what is all
       'now allowed: delete, stop, restart, upgrade, undoUpgrade, move, resize, fork (NOW), ' +
       'fork (LAST_SNAPSHOT, PITR), enablePooler, disablePooler, setHA, switchover, drill, ' +
       'attachToVPC, detachFromVPC, attachToAllowList, detachFromAllowList, updatePassword, ' +
-      'setEnvironment, rename, setBackupRetention, verifyBackup, runBackup, createReplicaSet, ' +
-      'changeReplicaSet, deleteReplicaSet, query, enableExtension, disableExtension',
+      'setEnvironment, rename, setExpiry, setBackupRetention, verifyBackup, runBackup, ' +
+      'createReplicaSet, changeReplicaSet, deleteReplicaSet, query, enableExtension, ' +
+      'disableExtension',
   );
   const refused = COLUMNS.flatMap((status) =>
     ACTIONS.filter((action) => ALLOWED[status][action] === 'refuse').map(

@@ -28,6 +28,7 @@ export const ACTIONS = [
   'updatePassword',
   'setEnvironment',
   'rename',
+  'setExpiry',
   'setBackupRetention',
   'verifyBackup',
   'runBackup',
@@ -94,6 +95,7 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
     updatePassword: verdict('updatePassword'),
     setEnvironment: verdict('setEnvironment'),
     rename: verdict('rename'),
+    setExpiry: verdict('setExpiry'),
     setBackupRetention: verdict('setBackupRetention'),
     verifyBackup: verdict('verifyBackup'),
     runBackup: verdict('runBackup'),
@@ -107,7 +109,7 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
 };
 
 /** These actions need no engine, and are allowed in each status but DELETING. */
-const NOTED = ['setEnvironment', 'rename', 'setBackupRetention'] as const;
+const NOTED = ['setEnvironment', 'rename', 'setExpiry', 'setBackupRetention'] as const;
 /** Allowed while the service is paused: it takes effect at the start. */
 const POOLER = ['enablePooler', 'disablePooler'] as const;
 const NETWORK = [

@@ -17,6 +17,7 @@ test('a PROD service asks for its name before each action that takes something a
     'forkPast',
     'enablePooler',
     'rename',
+    'setExpiry',
     'verifyBackup',
     'runBackup',
     'createReplicaSet',

@@ -34,6 +34,8 @@ export const EFFECTS: Record<Action, readonly Effect[]> = {
   updatePassword: ['endsSessions'],
   setEnvironment: ['losesProtection'],
   rename: [],
+  // A PROD service never expires.
+  setExpiry: [],
   setBackupRetention: ['losesProtection'],
   verifyBackup: [],
   runBackup: [],

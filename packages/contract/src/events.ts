@@ -34,6 +34,7 @@ export const EventSchema = Named(
           'service.restore_at_risk: name, restorable_until, used_percent, purged_at_percent, a ' +
           'deleted service that may be purged before its time, since the disk fills; once; ' +
           'service.purged: name, reason, a deleted service that cannot be restored any more; ' +
+          'service.expiring: name, expires_at, purge_on_expiry, a service that is deleted soon; ' +
           'service.vpc: from, vpc_id, the VPCs that it is to leave and to join; ' +
           'disk.reserve: region_code, state (released: the disk was full; ' +
           'held: it is there again), bytes; ' +
@@ -150,7 +151,7 @@ export const AuditEntrySchema = Named(
         'itself removed moments that could be restored, since the service grew beyond its ' +
         'storage_gb, or the disk was full; purgeOnFullDisk: it removed the data of a deleted ' +
         'service from the machine before the time for a restore was over, since the disk was ' +
-        'nearly full',
+        'nearly full; expireService: it deleted a service whose time was over',
     }),
     method: Type.String(),
     path: Type.String(),

@@ -124,6 +124,7 @@ import {
   RenameBody,
   ResizeBody,
   SetEnvironmentBody,
+  SetExpiryBody,
   SetHABody,
   UpdatePasswordBody,
 } from './schemas/service-changes.ts';
@@ -175,6 +176,7 @@ export const NAMED_SCHEMAS = [
   SetPlacementBody,
   UpdatePasswordBody,
   SetEnvironmentBody,
+  SetExpiryBody,
   RenameBody,
   SetHABody,
   DrillBody,

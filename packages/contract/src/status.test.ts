@@ -102,6 +102,7 @@ test('changes that need no engine show the settled status', () => {
     'setEnvironment',
     'setPurpose',
     'rename',
+    'setExpiry',
     'setBackupRetention',
     'verifyBackup',
     'runBackup',
@@ -169,6 +170,7 @@ function move(facts: Facts, event: Event): Facts | null {
       case 'updatePassword':
       case 'setEnvironment':
       case 'rename':
+      case 'setExpiry':
       case 'setBackupRetention':
       case 'forkNow':
       case 'forkPast':

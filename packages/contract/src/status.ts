@@ -59,6 +59,7 @@ export const OPERATION_KINDS = [
   'setEnvironment',
   'setPurpose',
   'rename',
+  'setExpiry',
   'setBackupRetention',
   'setHA',
   'switchover',
@@ -114,6 +115,7 @@ export const CANCEL: Record<OperationKind, 'always' | 'queued' | { no: string }>
   setEnvironment: { no: 'it was done when it was answered: set it again' },
   setPurpose: { no: 'it was done when it was answered: set it again' },
   rename: { no: 'it was done when it was answered: rename it again' },
+  setExpiry: { no: 'it was done when it was answered: set it again' },
   setBackupRetention: { no: 'it was done when it was answered: set it again' },
   setHA: { no: 'set it again once it is done' },
   switchover: 'queued',
@@ -215,6 +217,7 @@ export function statusOf(
     case 'setEnvironment':
     case 'setPurpose':
     case 'rename':
+    case 'setExpiry':
     case 'setBackupRetention':
     case 'verifyBackup':
     case 'runBackup':

@@ -39,9 +39,9 @@ export type SeriesFunction = (typeof SERIES_FUNCTIONS)[number];
 /**
  * Types of events. `operation.step` comes when a step begins and when it ends (`finished`), for
  * fast steps only at the end. In packages/server/migrations, 0009_events.sql, 0011_vpc_events.sql
- * and 0024_allow_lists.sql write the events; service.purged comes from store/services.ts;
- * service.restore_at_risk and disk.reserve, which only the operator's project gets, from
- * store/events.ts.
+ * and 0024_allow_lists.sql write the events; service.purged comes from store/services.ts,
+ * service.expiring from store/expiry.ts; service.restore_at_risk and disk.reserve, which only the
+ * operator's project gets, from store/events.ts.
  */
 export const EVENT_TYPES = [
   'service.status',
@@ -49,6 +49,7 @@ export const EVENT_TYPES = [
   'service.vpc',
   'service.restore_at_risk',
   'service.purged',
+  'service.expiring',
   'operation.started',
   'operation.step',
   'operation.failing',

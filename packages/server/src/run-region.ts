@@ -2,6 +2,7 @@
 import type { ServiceRow } from './domain/service/row.ts';
 import type { Region, Regions } from './engine/regions.ts';
 import { createBackups, createShipper } from './reconcile/backups.ts';
+import { createExpiry } from './reconcile/expiry.ts';
 import { createMaintenance } from './reconcile/maintenance.ts';
 import { recordMajors } from './reconcile/majors.ts';
 import { createReconciler } from './reconcile/reconciler.ts';
@@ -81,6 +82,7 @@ function createTasks({ config, store, log, rounds }: Control, region: Region) {
   return {
     sampler: createSampler(store, region, log, rounds, warnings.look),
     warnings,
+    expiry: createExpiry(store, region, log, rounds),
     maintenance: createMaintenance(store, region, log, rounds, config.maintenanceWindow),
     storage: createStorageGuard(store, region, log, rounds, {
       warn: warnings.look,

@@ -208,6 +208,7 @@ test('a viewer reads and changes nothing', async () => {
       'updatePassword',
       'setEnvironment',
       'rename',
+      'setExpiry',
       'backups/verify',
     ].map((action) => ['POST', ofTarget(`/${action}`)] as const),
   ] as const)
@@ -271,6 +272,7 @@ test('a key of another project finds nothing of this one, by any path', async ()
     'detachFromVPC',
     'updatePassword',
     'setEnvironment',
+    'setExpiry',
   ])
     expectError(
       await send('POST', own(`/services/${service.service_id}/${action}`), another, '{}'),

@@ -244,7 +244,7 @@ test('a hostile password is accepted and logs in', async () => {
 test('whatever JSON is sent, the answer is one of the contract', async () => {
   const calls = [
     '/services',
-    ...['rename', 'setEnvironment', 'resize', 'updatePassword', 'metrics/series'].map(
+    ...['rename', 'setEnvironment', 'setExpiry', 'resize', 'updatePassword', 'metrics/series'].map(
       (path) => `/services/nosuchidxx/${path}`,
     ),
   ];

@@ -133,6 +133,7 @@ async function expectDelete(id: string): Promise<void> {
       });
     for (const [action, body] of [
       ['rename', { name: 'late' }],
+      ['setExpiry', { ttl_seconds: 60 }],
       ['setEnvironment', { environment: 'DEV' }],
       ['resize', { cpu_millis: 500 }],
       ['updatePassword', { password: 'long-enough' }],
@@ -161,6 +162,7 @@ const CALLS_ON_A_SERVICE = [
   ['POST', '/switchover', undefined],
   ['POST', '/drill', { kind: 'switchover' }],
   ['POST', '/rename', { name: 'x' }],
+  ['POST', '/setExpiry', { ttl_seconds: 60 }],
   ['POST', '/setEnvironment', { environment: 'DEV' }],
   ['POST', '/updatePassword', { password: 'long-enough' }],
   ['GET', '/logs', undefined],

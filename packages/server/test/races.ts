@@ -355,6 +355,10 @@ export const CALLS: Record<string, Call> = {
     ...noting('renameService', 'rename', (slot) => ({ name: slot })),
     body: (slot) => ({ name: slot }),
   },
+  expiry: {
+    ...noting('setExpiry', 'setExpiry', () => ({})),
+    body: () => ({ expires_at: null }),
+  },
   retention: {
     ...noting('setBackupRetention', 'setBackupRetention', (_, { hasRetention }) =>
       hasRetention ? { hasRetention: false } : null,

@@ -1,10 +1,18 @@
 import { ROLE_SUMMARIES } from '@howdah/contract/permissions';
 import { ROLES, type Role } from '@howdah/contract/types';
 import { Option, type Command } from 'commander';
-import { given, noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
+import {
+  countOf,
+  given,
+  noun,
+  verb,
+  type Changing,
+  type Destroying,
+  type Printing,
+} from '../command.ts';
 import { answered, connect } from '../connection.ts';
 import { find, findProject, keysOf } from '../find.ts';
-import { momentIfGiven } from '../moment.ts';
+import { momentIfGiven, secondsOf } from '../moment.ts';
 import { note, say, show, showAs, showList } from '../output.ts';
 import { confirmCall } from '../permission.ts';
 import { KEY_VIEW } from '../views.ts';
@@ -17,7 +25,24 @@ type CreateOptions = Changing &
     expires?: string;
     dryRunOnly?: true;
     forkOnly?: true;
+    ttl?: string;
+    maxTtl?: string;
+    maxServices?: string;
   };
+
+/** The bounds of the services that the key makes. */
+function boundsOf({ ttl, maxTtl, maxServices }: CreateOptions) {
+  const seconds = (flag: string, text: string | undefined): number | undefined =>
+    text === undefined ? undefined : secondsOf(flag, text);
+  return {
+    ...given('service_ttl_seconds', seconds('--ttl', ttl)),
+    ...given('max_service_ttl_seconds', seconds('--max-ttl', maxTtl)),
+    ...given(
+      'max_services',
+      maxServices === undefined ? undefined : countOf('--max-services', maxServices),
+    ),
+  };
+}
 
 export function addKey(program: Command): void {
   const key = noun(program, 'key', 'Create, show and revoke the keys of a project.');
@@ -68,6 +93,9 @@ export function addKey(program: Command): void {
     .option('--expires <time>', 'when it expires: +90d or 2027-01-31T12:00:00Z; default: never')
     .option('--dry-run-only', 'the key makes dry runs only')
     .option('--fork-only', 'the key reads, forks, and changes only forks that it made')
+    .option('--ttl <time>', 'services that it makes are deleted so long after that, such as 2h')
+    .option('--max-ttl <time>', 'services that it makes end within so long, such as 1d')
+    .option('--max-services <number>', 'so many services that it made are there at a time')
     .option(...OTHER_PROJECT)
     .action(async (options: CreateOptions) => {
       const connection = await connect(options);
@@ -77,6 +105,7 @@ export function addKey(program: Command): void {
         ...given('expires_at', momentIfGiven('--expires', options.expires)),
         ...given('dry_run_only', options.dryRunOnly),
         ...given('fork_only', options.forkOnly),
+        ...boundsOf(options),
       };
       const params = { path: { project_id: await findProject(connection, options.project) } };
       const made = await answered(

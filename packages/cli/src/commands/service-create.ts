@@ -29,10 +29,12 @@ import { follow, followService } from '../follow.ts';
 import { momentIfGiven, MOMENTS } from '../moment.ts';
 import { note, say, show, showAs } from '../output.ts';
 import { serviceView } from '../views.ts';
+import { lifetimeOf, takeLifetime, type Lifetime } from './service-lifetime.ts';
 import { change, CHANGES, CREATES, environmentOf, sizeOf, type Size } from './service-shared.ts';
 
 type Service = Schemas['Service'];
 type CreateOptions = Repeatable &
+  Lifetime &
   Size & {
     name: string;
     addons?: string;
@@ -46,6 +48,7 @@ type CreateOptions = Repeatable &
     vpc?: string;
   };
 type ForkOptions = Repeatable &
+  Lifetime &
   Size & {
     name?: string;
     lastSnapshot?: true;
@@ -62,112 +65,119 @@ export function addCreates(service: Command): void {
 }
 
 function addCreate(service: Command): void {
-  verb(service, 'create', {
-    does: 'Create a service, wait until it is ready and print how to connect.',
-    example: 'howdah service create --name orders --addons time-series,ai --cpu-millis 1000',
-    takes: CREATES,
-  })
-    .requiredOption('--name <name>', '1 to 128 characters')
-    .option(
-      '--addons <list>',
-      'time-series, ai or both, separated by a comma; none for plain PostgreSQL',
-    )
-    .addOption(
-      new Option('--type <type>', 'the type of service, instead of --addons').choices(
-        SERVICE_TYPES,
+  takeLifetime(
+    verb(service, 'create', {
+      does: 'Create a service, wait until it is ready and print how to connect.',
+      example: 'howdah service create --name orders --addons time-series,ai --cpu-millis 1000',
+      takes: CREATES,
+    })
+      .requiredOption('--name <name>', '1 to 128 characters')
+      .option(
+        '--addons <list>',
+        'time-series, ai or both, separated by a comma; none for plain PostgreSQL',
+      )
+      .addOption(
+        new Option('--type <type>', 'the type of service, instead of --addons').choices(
+          SERVICE_TYPES,
+        ),
+      )
+      .option('--pg-version <major>', 'major version of PostgreSQL; howdah region list shows them')
+      .option('--cpu-millis <number>', 'thousandths of a core, or shared')
+      .option('--memory-gbs <number>', 'gigabytes, or shared')
+      .option('--storage-gb <number>', 'gigabytes of disk; default: depends on the size')
+      .option('--cpu-bound', 'no more CPU than its size; default: as its region has it')
+      .option('--no-cpu-bound', 'idle processors beyond its size')
+      .option('--replicas <number>', 'number of standbys, 0 to 2')
+      .option('--sync <number>', 'number of synchronous standbys')
+      .option('--environment <environment>', 'DEV or PROD; default: DEV')
+      .option('--pooler', 'with a connection pooler')
+      .option('--vpc <vpc>', 'the VPC to create it in, by its id or name')
+      .option('--region <region>', 'the region; howdah region list shows the regions'),
+  ).action(async (options: CreateOptions) => {
+    const connection = await connect(options);
+    const body = {
+      name: options.name,
+      unique_name: true,
+      ...sizeOf(options),
+      ...given('addons', options.addons === undefined ? undefined : addonsOf(options.addons)),
+      ...given('service_type', options.type),
+      ...given('pg_version', options.pgVersion),
+      ...given('region_code', options.region),
+      ...given('environment_tag', environmentOf(options.environment)),
+      ...given('enable_pooler', options.pooler),
+      ...lifetimeOf(options),
+      ...given(
+        'vpc_id',
+        options.vpc === undefined ? undefined : (await findVpc(connection, options.vpc)).id,
       ),
-    )
-    .option('--pg-version <major>', 'major version of PostgreSQL; howdah region list shows them')
-    .option('--cpu-millis <number>', 'thousandths of a core, or shared')
-    .option('--memory-gbs <number>', 'gigabytes, or shared')
-    .option('--storage-gb <number>', 'gigabytes of disk; default: depends on the size')
-    .option('--cpu-bound', 'no more CPU than its size; default: as its region has it')
-    .option('--no-cpu-bound', 'idle processors beyond its size')
-    .option('--replicas <number>', 'number of standbys, 0 to 2')
-    .option('--sync <number>', 'number of synchronous standbys')
-    .option('--environment <environment>', 'DEV or PROD; default: DEV')
-    .option('--pooler', 'with a connection pooler')
-    .option('--vpc <vpc>', 'the VPC to create it in, by its id or name')
-    .option('--region <region>', 'the region; howdah region list shows the regions')
-    .action(async (options: CreateOptions) => {
-      const connection = await connect(options);
-      const body = {
-        name: options.name,
-        unique_name: true,
-        ...sizeOf(options),
-        ...given('addons', options.addons === undefined ? undefined : addonsOf(options.addons)),
-        ...given('service_type', options.type),
-        ...given('pg_version', options.pgVersion),
-        ...given('region_code', options.region),
-        ...given('environment_tag', environmentOf(options.environment)),
-        ...given('enable_pooler', options.pooler),
-        ...given(
-          'vpc_id',
-          options.vpc === undefined ? undefined : (await findVpc(connection, options.vpc)).id,
-        ),
-        ...given(
-          'replica_count',
-          options.replicas === undefined ? undefined : countOf('--replicas', options.replicas),
-        ),
-        ...given(
-          'sync_replica_count',
-          options.sync === undefined ? undefined : countOf('--sync', options.sync),
-        ),
-      };
-      const make = () =>
-        connection.client.POST('/projects/{project_id}/services', {
-          params: ofProject(connection),
-          body,
-        });
-      await makeOnce(connection, options.name, options, make);
-    });
+      ...given(
+        'replica_count',
+        options.replicas === undefined ? undefined : countOf('--replicas', options.replicas),
+      ),
+      ...given(
+        'sync_replica_count',
+        options.sync === undefined ? undefined : countOf('--sync', options.sync),
+      ),
+    };
+    const make = () =>
+      connection.client.POST('/projects/{project_id}/services', {
+        params: ofProject(connection),
+        body,
+      });
+    await makeOnce(connection, options.name, options, make);
+  });
 }
 
 function addFork(service: Command): void {
-  verb(service, 'fork <service>', {
-    does: 'Fork a service: as it is now, as of its last snapshot, or as it was at a point in time.',
-    example: 'howdah service fork orders --at -5m --name before-the-migration',
-    takes: CREATES,
-  })
-    .option('--name <name>', 'default: the name of the parent and "-fork", with a number if in use')
-    .option('--last-snapshot', 'from the last snapshot')
-    .option(
-      '--at <time>',
-      `as it was at this time: ${MOMENTS}; howdah backup status shows the earliest`,
-    )
-    .option('--cpu-millis <number>', "thousandths of a core, or shared; default: the parent's")
-    .option('--memory-gbs <number>', "gigabytes, or shared; default: the parent's")
-    .option('--storage-gb <number>', "gigabytes of disk; default: the parent's")
-    .option('--cpu-bound', 'no more CPU than its size; default: as its parent')
-    .option('--no-cpu-bound', 'idle processors beyond its size')
-    .option('--environment <environment>', 'DEV or PROD; default: DEV')
-    .option(
-      '--pg-version <major>',
-      "a newer major version of PostgreSQL, not with --at; default: the parent's",
-    )
-    .action(async (name: string, options: ForkOptions) => {
-      if (options.at !== undefined && options.lastSnapshot === true)
-        throw new Failure('--at and --last-snapshot: give only one of them', 'usage');
-      const connection = await connect(options);
-      const strategy =
-        options.at !== undefined ? 'PITR' : options.lastSnapshot === true ? 'LAST_SNAPSHOT' : 'NOW';
-      const body: Schemas['ForkService'] = {
-        fork_strategy: strategy,
-        ...sizeOf(options),
-        ...given('target_time', momentIfGiven('--at', options.at)),
-        ...given('name', options.name),
-        unique_name: options.name !== undefined,
-        ...given('environment_tag', environmentOf(options.environment)),
-        ...given('pg_version', options.pgVersion),
-      };
-      const of = await findPath(connection, name);
-      const make = () =>
-        connection.client.POST('/projects/{project_id}/services/{service_id}/forkService', {
-          ...of,
-          body,
-        });
-      await makeOnce(connection, options.name, options, make);
-    });
+  takeLifetime(
+    verb(service, 'fork <service>', {
+      does: 'Fork a service: of now, of its last snapshot, or of a point in time.',
+      example: 'howdah service fork orders --at -5m --name before-the-migration',
+      takes: CREATES,
+    })
+      .option(
+        '--name <name>',
+        'default: the name of the parent and "-fork", with a number if in use',
+      )
+      .option('--last-snapshot', 'from the last snapshot')
+      .option(
+        '--at <time>',
+        `as it was at this time: ${MOMENTS}; howdah backup status shows the earliest`,
+      )
+      .option('--cpu-millis <number>', "thousandths of a core, or shared; default: the parent's")
+      .option('--memory-gbs <number>', "gigabytes, or shared; default: the parent's")
+      .option('--storage-gb <number>', "gigabytes of disk; default: the parent's")
+      .option('--cpu-bound', 'no more CPU than its size; default: as its parent')
+      .option('--no-cpu-bound', 'idle processors beyond its size')
+      .option('--environment <environment>', 'DEV or PROD; default: DEV')
+      .option(
+        '--pg-version <major>',
+        "a newer major version of PostgreSQL, not with --at; default: the parent's",
+      ),
+  ).action(async (name: string, options: ForkOptions) => {
+    if (options.at !== undefined && options.lastSnapshot === true)
+      throw new Failure('--at and --last-snapshot: give only one of them', 'usage');
+    const connection = await connect(options);
+    const strategy =
+      options.at !== undefined ? 'PITR' : options.lastSnapshot === true ? 'LAST_SNAPSHOT' : 'NOW';
+    const body: Schemas['ForkService'] = {
+      fork_strategy: strategy,
+      ...sizeOf(options),
+      ...given('target_time', momentIfGiven('--at', options.at)),
+      ...given('name', options.name),
+      unique_name: options.name !== undefined,
+      ...given('environment_tag', environmentOf(options.environment)),
+      ...given('pg_version', options.pgVersion),
+      ...lifetimeOf(options),
+    };
+    const of = await findPath(connection, name);
+    const make = () =>
+      connection.client.POST('/projects/{project_id}/services/{service_id}/forkService', {
+        ...of,
+        body,
+      });
+    await makeOnce(connection, options.name, options, make);
+  });
 }
 
 function addRestore(service: Command): void {

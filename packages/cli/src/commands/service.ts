@@ -30,6 +30,7 @@ import { addServiceLogs } from './logs.ts';
 import { addServiceOperations } from './operation.ts';
 import { addChanges } from './service-changes.ts';
 import { addCreates, addCreateFromKit } from './service-create.ts';
+import { addLifetimes } from './service-lifetime.ts';
 import {
   changeFound,
   PROTECTED_CHANGES,
@@ -55,6 +56,7 @@ export function addService(program: Command): void {
   addUpgrade(service);
   addMove(service);
   addChanges(service);
+  addLifetimes(service);
   addEnds(service);
 }
 

@@ -945,6 +945,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/projects/{project_id}/services/{service_id}/setExpiry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Set when a service is deleted by itself
+         * @description Done when it is answered. The event service.expiring comes an hour before, or after three quarters of a shorter time. A PROD service never expires.
+         */
+        post: operations["setExpiry"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/projects/{project_id}/services/{service_id}/rename": {
         parameters: {
             query?: never;
@@ -2211,6 +2231,13 @@ export interface components {
             created: string;
             /** @description public key of the caller who created or forked it */
             created_by?: string;
+            /**
+             * Format: date-time
+             * @description when it is deleted; absent: it does not expire
+             */
+            expires_at?: string;
+            /** @description true: it cannot be restored after it has expired */
+            purge_on_expiry?: boolean;
             endpoint: components["schemas"]["Endpoint"];
             connection_pooler?: components["schemas"]["ConnectionPooler"];
             vpc_endpoint?: components["schemas"]["VpcEndpoint"];
@@ -2297,6 +2324,18 @@ export interface components {
             environment_tag?: "DEV" | "PROD";
             /** @description with a connection pooler */
             enable_pooler?: boolean;
+            /** @description it is deleted so many seconds after it was made; default: as the key has it, else it does not expire */
+            ttl_seconds?: number;
+            /**
+             * Format: date-time
+             * @description it is deleted at this moment; in place of ttl_seconds
+             */
+            expires_at?: string;
+            /**
+             * @description true: it cannot be restored after it has expired
+             * @default false
+             */
+            purge_on_expiry?: boolean;
             /**
              * @description accept a size that is more than the machine, or the largest node, has
              * @default false
@@ -2347,6 +2386,18 @@ export interface components {
              * @enum {string}
              */
             environment_tag?: "DEV" | "PROD";
+            /** @description it is deleted so many seconds after it was made; default: as the key has it, else it does not expire */
+            ttl_seconds?: number;
+            /**
+             * Format: date-time
+             * @description it is deleted at this moment; in place of ttl_seconds
+             */
+            expires_at?: string;
+            /**
+             * @description true: it cannot be restored after it has expired
+             * @default false
+             */
+            purge_on_expiry?: boolean;
             /**
              * @description accept a size that is more than the machine, or the largest node, has
              * @default false
@@ -2954,6 +3005,14 @@ export interface components {
             /** @enum {string} */
             environment: "DEV" | "PROD";
         };
+        SetExpiry: {
+            /** @description it is deleted so many seconds from now */
+            ttl_seconds?: number;
+            /** @description in place of ttl_seconds; null: it does not expire */
+            expires_at?: string | null;
+            /** @description whether it cannot be restored after it has expired; default: as it was */
+            purge_on_expiry?: boolean;
+        };
         RenameService: {
             /** @description 1 to 128 characters */
             name: string;
@@ -2994,7 +3053,7 @@ export interface components {
         Operation: {
             id: string;
             /** @enum {string} */
-            kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+            kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setExpiry" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
             service_id: string;
             /** @enum {string} */
             status: "queued" | "running" | "succeeded" | "failed";
@@ -3727,6 +3786,12 @@ export interface components {
             dry_run_only: boolean;
             /** @description it reads, forks, and changes nothing but forks that it made */
             fork_only: boolean;
+            /** @description the lifetime of a service that it makes without one */
+            service_ttl_seconds?: number;
+            /** @description the longest lifetime that it gives to a service; absent: any, or none */
+            max_service_ttl_seconds?: number;
+            /** @description so many services that it made are there at a time; absent: any number */
+            max_services?: number;
             /**
              * Format: date-time
              * @description when it was made
@@ -3757,6 +3822,12 @@ export interface components {
             dry_run_only?: boolean;
             /** @description it may change nothing but forks that it made */
             fork_only?: boolean;
+            /** @description the lifetime of a service that it makes without one */
+            service_ttl_seconds?: number;
+            /** @description the longest lifetime that it gives to a service; absent: any, or none */
+            max_service_ttl_seconds?: number;
+            /** @description so many services that it made are there at a time; absent: any number */
+            max_services?: number;
         };
         DryRun: {
             /** @description true: nothing was done */
@@ -3780,7 +3851,7 @@ export interface components {
             /** @description null: none, since nothing would change, or the call changes no service */
             operation: {
                 /** @enum {string} */
-                kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+                kind: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setExpiry" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
                 /** @description null: it would be made */
                 service_id: string | null;
                 /** @description the steps, if nothing is in the way */
@@ -3810,6 +3881,12 @@ export interface components {
             fork_only?: boolean;
             /** @description whether each change that it asks for is a dry run */
             dry_run_only?: boolean;
+            /** @description the lifetime of a service that it makes without one */
+            service_ttl_seconds?: number;
+            /** @description the longest lifetime that it gives to a service; absent: any, or none */
+            max_service_ttl_seconds?: number;
+            /** @description so many services that it made are there at a time; absent: any number */
+            max_services?: number;
             /**
              * Format: date-time
              * @description when the key was made
@@ -3843,13 +3920,13 @@ export interface components {
             /** @description digits; later events have greater ones; send the last one as Last-Event-ID */
             id: string;
             /** @enum {string} */
-            type: "service.status" | "service.warnings" | "service.vpc" | "service.restore_at_risk" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list";
+            type: "service.status" | "service.warnings" | "service.vpc" | "service.restore_at_risk" | "service.purged" | "service.expiring" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list";
             /**
              * Format: date-time
              * @description when it was committed
              */
             timestamp: string;
-            /** @description service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.restore_at_risk: name, restorable_until, used_percent, purged_at_percent, a deleted service that may be purged before its time, since the disk fills; once; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is to leave and to join; disk.reserve: region_code, state (released: the disk was full; held: it is there again), bytes; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message; allow_list.status: description, cidr_blocks, status (created, changed, deleted); service.allow_list: from, allow_list_id, the allow lists that it had and has */
+            /** @description service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.restore_at_risk: name, restorable_until, used_percent, purged_at_percent, a deleted service that may be purged before its time, since the disk fills; once; service.purged: name, reason, a deleted service that cannot be restored any more; service.expiring: name, expires_at, purge_on_expiry, a service that is deleted soon; service.vpc: from, vpc_id, the VPCs that it is to leave and to join; disk.reserve: region_code, state (released: the disk was full; held: it is there again), bytes; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message; allow_list.status: description, cidr_blocks, status (created, changed, deleted); service.allow_list: from, allow_list_id, the allow lists that it had and has */
             data: {
                 service_id?: string;
                 operation_id?: string;
@@ -3867,13 +3944,13 @@ export interface components {
              */
             url: string;
             /** @description of events; default: all */
-            types?: ("service.status" | "service.warnings" | "service.vpc" | "service.restore_at_risk" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list")[];
+            types?: ("service.status" | "service.warnings" | "service.vpc" | "service.restore_at_risk" | "service.purged" | "service.expiring" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list")[];
         };
         Webhook: {
             id: string;
             url: string;
             /** @description of events that are delivered; empty: all */
-            types: ("service.status" | "service.warnings" | "service.vpc" | "service.restore_at_risk" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list")[];
+            types: ("service.status" | "service.warnings" | "service.vpc" | "service.restore_at_risk" | "service.purged" | "service.expiring" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list")[];
             /**
              * Format: date-time
              * @description when it was made; later events are delivered
@@ -3887,7 +3964,7 @@ export interface components {
             /** @description the header webhook-id: the same for each attempt */
             message_id: string;
             /** @enum {string} */
-            type: "service.status" | "service.warnings" | "service.vpc" | "service.restore_at_risk" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list";
+            type: "service.status" | "service.warnings" | "service.vpc" | "service.restore_at_risk" | "service.purged" | "service.expiring" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status" | "allow_list.status" | "service.allow_list";
             /**
              * @description failed: every attempt failed; POST …/redeliver tries again
              * @enum {string}
@@ -3926,7 +4003,7 @@ export interface components {
             public_key: string | null;
             /** @description from where */
             address: string;
-            /** @description operationId of this document; removeRecoveryPoints and removeWal: the control plane itself removed moments that could be restored, since the service grew beyond its storage_gb, or the disk was full; purgeOnFullDisk: it removed the data of a deleted service from the machine before the time for a restore was over, since the disk was nearly full */
+            /** @description operationId of this document; removeRecoveryPoints and removeWal: the control plane itself removed moments that could be restored, since the service grew beyond its storage_gb, or the disk was full; purgeOnFullDisk: it removed the data of a deleted service from the machine before the time for a restore was over, since the disk was nearly full; expireService: it deleted a service whose time was over */
             call: string;
             method: string;
             path: string;
@@ -12803,6 +12880,169 @@ export interface operations {
             };
         };
     };
+    setExpiry: {
+        parameters: {
+            query?: {
+                /** @description true: nothing is changed; the answer describes the change */
+                dry_run?: "true" | "false";
+                /** @description the name of the service, or of the read replica set: changes of a PROD service that end sessions, or take data or protection away, need it unless clients of Tiger Cloud make them; if it is sent, it must be right */
+                confirm?: string;
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
+            header?: {
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                project_id: string;
+                service_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetExpiry"];
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Service"];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the request was not complete in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INVALID_REQUEST: the headers are larger than 8 KiB */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     renameService: {
         parameters: {
             query?: {
@@ -19354,7 +19594,7 @@ export interface operations {
                 /** @description from the header Link */
                 cursor?: string;
                 service_id?: string;
-                kind?: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
+                kind?: "create" | "adopt" | "fork" | "start" | "stop" | "restart" | "recover" | "upgrade" | "tryUpgrade" | "undoUpgrade" | "move" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "setPurpose" | "rename" | "setExpiry" | "setBackupRetention" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "attachToAllowList" | "detachFromAllowList" | "repair" | "failover" | "delete" | "restore" | "verifyBackup" | "runBackup" | "enableExtension" | "disableExtension";
                 status?: "queued" | "running" | "succeeded" | "failed";
             };
             header?: never;

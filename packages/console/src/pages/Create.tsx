@@ -17,6 +17,12 @@ import { DEFAULT_SIZE, defaultStorageGb, SERVICE_SIZES } from '@howdah/contract/
 import { createService, rememberPassword, type Region } from '../api.ts';
 import { vpcsQuery } from '../api-project.ts';
 import { Choice } from '../components/Choice.tsx';
+import {
+  lifetimeOf,
+  NO_LIFETIME,
+  ServiceLifetimeInput,
+  type ServiceLifetime,
+} from '../components/Lifetime.tsx';
 import { whyNoStorage, StorageInput } from '../components/Storage.tsx';
 import {
   Load,
@@ -63,6 +69,7 @@ type CreateForm = {
   /** The id; empty: no VPC. */
   vpc: string;
   environment: Environment;
+  lifetime: ServiceLifetime;
 };
 
 export function Create() {
@@ -121,6 +128,7 @@ function CreateForm({ regions }: { regions: readonly [Region, ...Region[]] }) {
     pooler: false,
     vpc: '',
     environment: 'DEV',
+    lifetime: NO_LIFETIME,
   });
   const region = regions.find(({ code }) => code === form.region) ?? regions[0];
   const change = (part: Partial<CreateForm>): void => setForm((old) => ({ ...old, ...part }));
@@ -322,10 +330,22 @@ function CreateForm({ regions }: { regions: readonly [Region, ...Region[]] }) {
           <SegmentedControl<Environment>
             aria-label="Environment"
             value={form.environment}
-            onChange={(environment) => change({ environment })}
+            onChange={(environment) =>
+              change({ environment, ...(environment === 'PROD' ? { lifetime: NO_LIFETIME } : {}) })
+            }
             data={[...ENVIRONMENTS]}
           />
         </Card>
+
+        {form.environment === 'DEV' && (
+          <Card title="Lifetime" hint="it is deleted by itself; the time can be changed">
+            <ServiceLifetimeInput
+              value={form.lifetime}
+              otherwise="Not deleted by itself"
+              onChange={(lifetime) => change({ lifetime })}
+            />
+          </Card>
+        )}
       </div>
 
       <div className={classes.aside}>
@@ -357,6 +377,7 @@ function requestOf({
   pooler,
   vpc,
   environment,
+  lifetime,
 }: CreateForm): Schemas['CreateService'] {
   return {
     name: name === '' ? 'orders' : name,
@@ -369,6 +390,7 @@ function requestOf({
     ...(pooler ? { enable_pooler: true } : {}),
     ...(vpc === '' ? {} : { vpc_id: vpc }),
     ...(environment === 'DEV' ? {} : { environment_tag: environment }),
+    ...lifetimeOf(lifetime),
   };
 }
 

@@ -1,4 +1,4 @@
-import { Checkbox, Input, SegmentedControl } from '@mantine/core';
+import { Checkbox, Input, SegmentedControl, TextInput } from '@mantine/core';
 import { denialOfKeys, ROLE_SUMMARIES } from '@howdah/contract/permissions';
 import { ROLES, type Role } from '@howdah/contract/types';
 import { useQuery } from '@tanstack/react-query';
@@ -9,9 +9,10 @@ import { Confirm } from '../components/Confirm.tsx';
 import { Fields, Form, NameInput } from '../components/Form.tsx';
 import { Load, Ago, Card, Denied, Empty, PageHead, Pill, Until } from '../components/ui.tsx';
 import { Rows } from '../components/Rows.tsx';
-import { expiryOf, LifetimeInput } from '../components/Lifetime.tsx';
+import { expiryOf, LifetimeBound, LifetimeInput } from '../components/Lifetime.tsx';
 import { Secret } from '../components/Secret.tsx';
 import { useCall } from '../components/use-call.tsx';
+import { duration } from '../format.ts';
 import { useMe } from '../session.ts';
 import ui from './project.module.css';
 
@@ -40,6 +41,7 @@ function NewKey() {
   const [days, setDays] = useState('0');
   const [forkOnly, setForkOnly] = useState(false);
   const [dryRunOnly, setDryRunOnly] = useState(false);
+  const [bounds, setBounds] = useState(NO_BOUNDS);
   const [secret, setSecret] = useState<string | null>(null);
   const create = useCall(
     () =>
@@ -49,6 +51,7 @@ function NewKey() {
         ...expiryOf(days),
         ...(forkOnly ? { fork_only: true } : {}),
         ...(dryRunOnly ? { dry_run_only: true } : {}),
+        ...boundsOf(bounds),
       }),
     {
       quiet: true,
@@ -89,11 +92,45 @@ function NewKey() {
           onChange={(event) => setDryRunOnly(event.currentTarget.checked)}
           label="Dry runs only: the API reports what a change would do, and does nothing"
         />
+        <BoundsInput value={bounds} onChange={setBounds} />
       </Form>
       <Secret title="The new key" label="key" value={secret} onClose={() => setSecret(null)} />
     </Card>
   );
 }
+
+/** The bounds of the services that a key makes, as they are typed; empty: none. */
+const NO_BOUNDS = { lifetime: '', most: '' };
+
+function BoundsInput({
+  value,
+  onChange,
+}: {
+  value: typeof NO_BOUNDS;
+  onChange: (value: typeof NO_BOUNDS) => void;
+}) {
+  return (
+    <Fields>
+      <LifetimeBound
+        seconds={value.lifetime}
+        onChange={(lifetime) => onChange({ ...value, lifetime })}
+      />
+      <TextInput
+        label="Services at a time"
+        placeholder="any number"
+        inputMode="numeric"
+        value={value.most}
+        onChange={(event) => onChange({ ...value, most: event.currentTarget.value })}
+      />
+    </Fields>
+  );
+}
+
+/** A text that is no number is sent as 0, which the API refuses with what is allowed. */
+const boundsOf = ({ lifetime, most }: typeof NO_BOUNDS) => ({
+  ...(lifetime === '' ? {} : { max_service_ttl_seconds: Number(lifetime) }),
+  ...(most.trim() === '' ? {} : { max_services: Number.parseInt(most, 10) || 0 }),
+});
 
 /** When a key expires, or has expired. */
 function Expiry({ iso }: { iso: string | null }) {
@@ -126,11 +163,24 @@ function List({ keys, why }: { keys: readonly Key[]; why: string | null }) {
             },
             {
               title: 'Role',
-              show: ({ role, fork_only: forkOnly, dry_run_only: dryRunOnly }) => (
+              show: ({
+                role,
+                fork_only: forkOnly,
+                dry_run_only: dryRunOnly,
+                service_ttl_seconds: ttl,
+                max_service_ttl_seconds: most,
+                max_services: count,
+              }) => (
                 <>
                   {role}
                   <div className={ui.muted}>
-                    {[forkOnly ? 'forks only' : '', dryRunOnly ? 'dry runs only' : '']
+                    {[
+                      forkOnly ? 'forks only' : '',
+                      dryRunOnly ? 'dry runs only' : '',
+                      ttl === undefined ? '' : `its services end after ${duration(ttl * 1000)}`,
+                      most === undefined ? '' : `within ${duration(most * 1000)} at the latest`,
+                      count === undefined ? '' : `at most ${count} services`,
+                    ]
                       .filter(Boolean)
                       .join(', ')}
                   </div>

@@ -14,6 +14,7 @@ import {
   PageHead,
   Status,
   Unread,
+  Until,
 } from '../components/ui.tsx';
 import type { Service } from '../api.ts';
 import { cores } from '../format.ts';
@@ -236,6 +237,7 @@ function Row({ service, depth, parentName }: Placed & { parentName: string | und
     resources,
     forked_from: parent,
     warnings,
+    expires_at: end,
   } = service;
   const hasRegions = useHasRegions();
   const parts = partsOf(service).join(', ');
@@ -260,6 +262,12 @@ function Row({ service, depth, parentName }: Placed & { parentName: string | und
             <span className="mono">{id}</span>
             {hasRegions && ` · ${service.region_code}`}
             {parts !== '' && <span className={classes.inRow}> · {parts}</span>}
+            {end !== undefined && (
+              <span>
+                {' · deleted '}
+                <Until iso={end} />
+              </span>
+            )}
             {parent !== undefined && ` · fork of ${parentName ?? parent.service_id}`}
           </div>
         </div>

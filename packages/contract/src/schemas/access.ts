@@ -1,10 +1,27 @@
 /** Schemas of keys, sessions and links. */
 import { Type } from 'typebox';
 import { Named, oldSpelling, Ref, StringEnum } from '../schema.ts';
-import { closed, dateTime, name, count, limit } from './parts.ts';
+import { closed, dateTime, name, count, limit, ttlSeconds } from './parts.ts';
 import { ROLES } from '../types.ts';
 import { LOOPBACK_PATTERN } from '../text.ts';
 import { RETENTION_DAYS } from '../values.ts';
+
+/** The bounds of the services that a key makes. */
+const boundsOfKey = {
+  service_ttl_seconds: Type.Optional(
+    ttlSeconds('the lifetime of a service that it makes without one'),
+  ),
+  max_service_ttl_seconds: Type.Optional(
+    ttlSeconds('the longest lifetime that it gives to a service; absent: any, or none'),
+  ),
+  max_services: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: 1_000_000,
+      description: 'so many services that it made are there at a time; absent: any number',
+    }),
+  ),
+};
 
 export const KeySchema = Named(
   'Key',
@@ -18,6 +35,7 @@ export const KeySchema = Named(
     fork_only: Type.Boolean({
       description: 'it reads, forks, and changes nothing but forks that it made',
     }),
+    ...boundsOfKey,
     created: dateTime('when it was made'),
     created_by: Type.Union([Type.String(), Type.Null()], {
       description: 'public key; null: made by the first start',
@@ -42,6 +60,7 @@ export const CreateKeyBody = Named(
       fork_only: Type.Optional(
         Type.Boolean({ description: 'it may change nothing but forks that it made' }),
       ),
+      ...boundsOfKey,
     },
     closed,
   ),
@@ -75,6 +94,7 @@ export const ApiKeyInfoSchema = Named(
     dry_run_only: Type.Optional(
       Type.Boolean({ description: 'whether each change that it asks for is a dry run' }),
     ),
+    ...boundsOfKey,
     created: dateTime('when the key was made'),
     project: Ref(KeyProjectSchema),
     issuing_user: Ref(IssuingUserSchema),

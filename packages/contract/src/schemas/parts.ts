@@ -51,6 +51,26 @@ export const cpuBound = (otherwise: string) =>
       `are idle; null: as its region has it; default: ${otherwise}`,
   });
 
+/** The longest lifetime: ten years, in seconds. */
+const MAX_TTL_SECONDS = 315_360_000;
+
+export const ttlSeconds = (description: string) =>
+  Type.Integer({ minimum: 1, maximum: MAX_TTL_SECONDS, description });
+
+/** For how long a new service is there. @param otherwise what holds without these fields */
+export const lifetime = (otherwise: string) => ({
+  ttl_seconds: Type.Optional(
+    ttlSeconds(`it is deleted so many seconds after it was made; default: ${otherwise}`),
+  ),
+  expires_at: Type.Optional(dateTime('it is deleted at this moment; in place of ttl_seconds')),
+  purge_on_expiry: Type.Optional(
+    Type.Boolean({
+      default: false,
+      description: 'true: it cannot be restored after it has expired',
+    }),
+  ),
+});
+
 export const force = Type.Optional(
   Type.Boolean({
     default: false,

@@ -3,7 +3,9 @@ import { Type } from 'typebox';
 import { documented, Named, StringEnum } from '../schema.ts';
 import {
   closed,
+  dateTime,
   force,
+  lifetime,
   name,
   NO_CONTROL_CHARACTERS,
   pgVersion,
@@ -13,6 +15,7 @@ import {
   cpuBound,
   storageGb,
   syncReplicaCount,
+  ttlSeconds,
   uniqueName,
   vpcId,
 } from './parts.ts';
@@ -52,6 +55,7 @@ export const CreateServiceBody = Named(
     cpu_bound: Type.Optional(cpuBound('as its region has it')),
     environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
     enable_pooler: Type.Optional(Type.Boolean({ description: 'with a connection pooler' })),
+    ...lifetime('as the key has it, else it does not expire'),
     force,
     vpc_id: Type.Optional(
       vpcId('the VPC that the service is created in; without one, its endpoint is open to all'),
@@ -93,6 +97,7 @@ export const ForkBody = Named(
       pgVersion('that of the parent, or a newer one that the data is copied into; not with PITR'),
     ),
     environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
+    ...lifetime('as the key has it, else it does not expire'),
     force,
   }),
 );
@@ -118,6 +123,28 @@ export const ResizeBody = Named(
 );
 
 export type ResizeBody = Type.Static<typeof ResizeBody>;
+
+export const SetExpiryBody = Named(
+  'SetExpiry',
+  Type.Object(
+    {
+      ttl_seconds: Type.Optional(ttlSeconds('it is deleted so many seconds from now')),
+      expires_at: Type.Optional(
+        Type.Union([dateTime('it is deleted at this moment'), Type.Null()], {
+          description: 'in place of ttl_seconds; null: it does not expire',
+        }),
+      ),
+      purge_on_expiry: Type.Optional(
+        Type.Boolean({
+          description: 'whether it cannot be restored after it has expired; default: as it was',
+        }),
+      ),
+    },
+    closed,
+  ),
+);
+
+export type SetExpiryBody = Type.Static<typeof SetExpiryBody>;
 
 export const AdoptBody = Named(
   'AdoptService',

@@ -128,6 +128,10 @@ export const ServiceSchema = Named(
     created_by: Type.Optional(
       Type.String({ description: 'public key of the caller who created or forked it' }),
     ),
+    expires_at: Type.Optional(dateTime('when it is deleted; absent: it does not expire')),
+    purge_on_expiry: Type.Optional(
+      Type.Boolean({ description: 'true: it cannot be restored after it has expired' }),
+    ),
     endpoint: Ref(EndpointSchema),
     connection_pooler: Type.Optional(Ref(PoolerSchema)),
     vpc_endpoint: Type.Optional(Ref(VpcEndpointSchema)),

@@ -97,6 +97,11 @@ export function callerOf(request: FastifyRequest): Caller {
     projectId: key.project_id,
     confirm: confirmedName(request),
     operates: key.operator && key.role === 'admin',
+    bounds: {
+      serviceTtlSeconds: key.service_ttl_seconds,
+      maxTtlSeconds: key.max_service_ttl_seconds,
+      maxServices: key.max_services,
+    },
     force: isForced(request),
     dryRun,
     once,

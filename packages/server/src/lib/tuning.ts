@@ -33,6 +33,7 @@ export const ROUNDS = {
   verifications: { everyMs: SECOND_MS, why: 'an operation that a user asked for begins at once' },
   dueVerifications: { everyMs: 30 * SECOND_MS, why: 'each service is verified once a day' },
   upgradeTrials: { everyMs: SECOND_MS, why: 'an operation that a user asked for begins at once' },
+  expiries: { everyMs: 5 * SECOND_MS, why: 'a service ends within seconds of its time' },
   wantedOperations: { everyMs: SECOND_MS, why: 'a cancelled operation ends at once' },
 
   // One for the control plane.

@@ -12,6 +12,7 @@ import {
   sameSize,
   type UpdatePasswordBody,
 } from '@howdah/contract';
+import { lifetimeOfTag } from '../domain/service/lifetime.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeColumns, sizeOf } from '../domain/service/spec.ts';
 import { scramVerifier } from '../lib/scram.ts';
@@ -255,7 +256,7 @@ export function setServiceEnvironment(
     caller,
     id,
     'setEnvironment',
-    { environment },
+    { environment, ...lifetimeOfTag(caller, environment) },
     `the environment is ${environment}`,
   );
 }

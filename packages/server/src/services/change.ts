@@ -4,6 +4,7 @@
  * differ.
  */
 import type { KitService, OperationKind, Role, Size } from '@howdah/contract';
+import type { KeyBounds } from '../domain/service/lifetime.ts';
 import type { ServiceSpec } from '../engine/spec.ts';
 import { recordAudit, type AuditNote } from '../store/audit-log.ts';
 import type { Store } from '../store/database.ts';
@@ -23,6 +24,8 @@ export type Caller = {
   confirm: string | null;
   /** Whether it is an admin key of the operator project. */
   operates: boolean;
+  /** The bounds of the services that the key makes. */
+  bounds: KeyBounds;
   /** Whether a size is accepted that has no room on its machine. */
   force: boolean;
   /** Whether the change is rolled back after it was checked. */

@@ -12,6 +12,7 @@ import {
 } from '@howdah/contract';
 import pLimit from 'p-limit';
 import { parseServices, type BackedUpService } from '../domain/repository/backed-up-service.ts';
+import { lifetimeOfNew } from '../domain/service/lifetime.ts';
 import { locationOf } from '../domain/repository/storage.ts';
 import type { ForeignBackup } from '../engine/off-machine.ts';
 import type { Region } from '../engine/regions.ts';
@@ -34,6 +35,7 @@ import { type Caller, type DryRunNotes, makeChange, type Outcome } from './chang
 import { refuseFullDisk, refuseLargeQuota, refuseSecondProject, sizeOrRefuse } from './common.ts';
 import { insertServiceAtEndpoint } from './create-service.ts';
 import { refuseMissingLibraries } from './extensions.ts';
+import { keepWithinKey } from './lifetimes.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseUsedName, refuseWithoutAnswer, storageOrRefuse } from './service-rules.ts';
 import { keepNotCarried } from './not-carried.ts';
@@ -98,6 +100,7 @@ export async function createServiceFromKit(
     environment: body.environment_tag ?? 'DEV',
     created: new Date(),
     created_by: caller.publicKey,
+    ...lifetimeOfNew(caller, {}, body.environment_tag ?? 'DEV'),
     preload: [...preload],
     storage_gb: storageGb,
     first_verifier: verifier,
@@ -107,6 +110,7 @@ export async function createServiceFromKit(
     await refuseWithoutAnswer(region);
     await refuseSecondProject(tx, regions, region, caller.projectId);
     await refuseUsedName(tx, caller.projectId, change.name, body.unique_name);
+    await keepWithinKey(tx, caller);
     await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, 1) });
     const made = { addons, major: backup.major, size, origin: null };
     const fresh = await insertServiceAtEndpoint(region, tx, made);

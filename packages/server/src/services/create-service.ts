@@ -9,6 +9,7 @@ import {
   type Size,
   typeOfAddons,
 } from '@howdah/contract';
+import { lifetimeOfNew } from '../domain/service/lifetime.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Origin } from '../engine/spec.ts';
@@ -30,6 +31,7 @@ import {
   type Accepted,
   refuseUsedName,
 } from './service-rules.ts';
+import { keepWithinKey } from './lifetimes.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { defaultAddons } from '../domain/service/spec.ts';
 import { replicaCountsOrRefuse } from './replicas.ts';
@@ -62,12 +64,14 @@ export async function createService(
     created_by: caller.publicKey,
     storage_gb: body.storage_gb ?? defaultStorageGb(size),
     cpu_bound,
+    ...lifetimeOfNew(caller, body, body.environment_tag ?? 'DEV'),
     first_verifier: verifier,
   };
   return makeChange(context.store, caller, async (tx) => {
     await refuseWithoutAnswer(region);
     await refuseSecondProject(tx, regions, region, caller.projectId);
     await refuseUsedName(tx, caller.projectId, body.name, body.unique_name);
+    await keepWithinKey(tx, caller);
     await keepWithinLimits(tx, caller.projectId, {
       services: 1,
       ...weightOf(size, replicas.replica_count + 1),

@@ -1,12 +1,14 @@
 /** Deletes, purges and restores services. */
 import { ApiError, protectionOf, type ReadReplicaSet } from '@howdah/contract';
 import { describeRestore, restoreRisk } from '../domain/disk.ts';
+import { lifetimeOfRestored } from '../domain/service/lifetime.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
 import { EngineUnavailable, NotRestorable, type Restorable } from '../engine/engine.ts';
 import type { Region } from '../engine/regions.ts';
 import { type Caller, makeChange } from './change.ts';
 import { readDisk, reserveEndpoint, type ControlContext } from './common.ts';
+import { keepWithinKey } from './lifetimes.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { keepNotCarried } from './not-carried.ts';
 import { describeSource, findSource, recoveryFrom } from './recover-service.ts';
@@ -48,15 +50,17 @@ export async function restoreService(
         'INVALID_STATE',
         `cannot restore a service that is ${service.status}: restore is for deleted ones${service.deleting ? ', once its processes have stopped' : ''}`,
       );
+    await keepWithinKey(tx, caller);
     await keepWithinLimits(tx, caller.projectId, weightOfRestored(service));
     const lost = service.kept === null ? {} : await restoredFrom(tx, region, service, source);
     await refuseWithoutAnswer(region);
+    const lifetime = lifetimeOfRestored(caller, service);
     const next = await beginOperation(tx, service, 'restore', caller, null);
     await keepNotCarried(tx, next.id, { kind: 'restore' }, service);
     const row = await changeService(
       tx,
       service,
-      { deleting: false, deleted_at: null, ...lost, attempt: 0 },
+      { deleting: false, deleted_at: null, ...lost, ...lifetime, attempt: 0 },
       next,
     );
     await makeDue(tx, id);

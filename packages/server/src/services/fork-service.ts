@@ -1,7 +1,8 @@
 /** Forks services. */
 import { ALLOWED, ApiError, type Backups, type ForkBody, refusal } from '@howdah/contract';
 import { chooseRepository } from '../domain/service/fork-source.ts';
-import type { ServiceRow } from '../domain/service/row.ts';
+import { lifetimeOfNew } from '../domain/service/lifetime.ts';
+import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
 import type { Region, Regions } from '../engine/regions.ts';
 import { whyNotConverted } from '../engine/upgrades.ts';
@@ -30,6 +31,7 @@ import {
   refuseUsedName,
 } from './service-rules.ts';
 import { insertServiceAtEndpoint } from './create-service.ts';
+import { keepWithinKey } from './lifetimes.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { keepNotCarried } from './not-carried.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
@@ -39,7 +41,7 @@ import { makeDue } from '../store/leases.ts';
 import { beginOperation } from '../store/operations.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
 import { changeService, readUpgrades } from '../store/services.ts';
-import type { Db } from '../store/tables.ts';
+import type { Db, Tx } from '../store/tables.ts';
 
 /** Forks a service within its region. */
 export async function forkService(
@@ -63,6 +65,8 @@ export async function forkService(
   };
   await refuseFullDisk(region, 'forks');
   await refuseLargeQuota(region, caller, body.storage_gb);
+  const environment = body.environment_tag ?? 'DEV';
+  const lifetime = lifetimeOfNew(caller, body, environment);
   const usedGb = await readUsedStorageGb(region, parentId);
   const initialPassword = newPassword();
   const verifier = await scramVerifier(initialPassword);
@@ -78,6 +82,7 @@ export async function forkService(
     await refuseSecondProject(tx, regions, region, caller.projectId);
     const name = body.name ?? (await nameOfFork(tx, caller.projectId, parent.name));
     await refuseUsedName(tx, caller.projectId, name, body.unique_name);
+    await keepWithinKey(tx, caller);
     await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, 1) });
     const { addons } = parent;
     const major = majorOfFork(region, parent, body);
@@ -90,7 +95,6 @@ export async function forkService(
       caller,
       null,
     );
-    const environment = body.environment_tag ?? 'DEV';
     const newMajor = major === parent.pg_version ? null : major;
     const { place } = region.engine.moves;
     const asked = { strategy: body.fork_strategy, environment, newMajor, place };
@@ -102,24 +106,32 @@ export async function forkService(
       environment,
       created: new Date(),
       created_by: caller.publicKey,
+      ...lifetime,
       first_verifier: verifier,
       preload: parent.preload,
       storage_gb: storageOrRefuse(body.storage_gb ?? parent.storage_gb, usedGb),
       cpu_bound: cpuBoundOrRefuse(region, caller, body.cpu_bound, parent.cpu_bound),
     };
-    // A copy must be as private as its parent.
-    const vpc =
-      parent.vpc_id === null
-        ? {}
-        : await joinVpc(tx, region, caller.projectId, fresh, parent.vpc_id);
-    const list =
-      parent.allow_list_id === null
-        ? {}
-        : await useAllowList(tx, caller.projectId, parent, parent.allow_list_id);
-    const row = await changeService(tx, fresh, { ...change, ...vpc, ...list }, operation);
+    const network = await networkOfFork(tx, region, caller, fresh, parent);
+    const row = await changeService(tx, fresh, { ...change, ...network }, operation);
     await makeDue(tx, row.id);
     return { doc: row.doc, operationId: operation.id, initialPassword };
   });
+}
+
+/** The networks of a fork: a copy must be as private as its parent. */
+async function networkOfFork(
+  tx: Tx,
+  region: Region,
+  { projectId }: Caller,
+  fresh: ServiceRow,
+  parent: ServiceRow,
+): Promise<ServiceChange> {
+  const { vpc_id: vpc, allow_list_id: list } = parent;
+  return {
+    ...(vpc === null ? {} : await joinVpc(tx, region, projectId, fresh, vpc)),
+    ...(list === null ? {} : await useAllowList(tx, projectId, parent, list)),
+  };
 }
 
 /** A fork shares the files of its parent. */

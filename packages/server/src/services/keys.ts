@@ -7,6 +7,7 @@ import {
   type CreateKeyBody,
   type Key,
 } from '@howdah/contract';
+import type { KeyBounds } from '../domain/service/lifetime.ts';
 import { newId } from '../lib/ids.ts';
 import { sha256 } from '../lib/secret.ts';
 import {
@@ -40,9 +41,37 @@ export function createKey(
       ...(body.expires_at === undefined ? {} : { expiresAt: futureMoment(body.expires_at) }),
       dryRunOnly: body.dry_run_only ?? false,
       forkOnly: body.fork_only ?? false,
+      bounds: boundsOrRefuse(body),
     });
     return answerWith(made);
   });
+}
+
+/**
+ * What a key sets to the services that it makes.
+ *
+ * @throws ApiError INVALID_REQUEST for an admin key, which could make one without bounds
+ */
+function boundsOrRefuse(body: CreateKeyBody): KeyBounds {
+  const bounds = {
+    serviceTtlSeconds: body.service_ttl_seconds ?? null,
+    maxTtlSeconds: body.max_service_ttl_seconds ?? null,
+    maxServices: body.max_services ?? null,
+  };
+  const { serviceTtlSeconds: ttl, maxTtlSeconds: most, maxServices } = bounds;
+  if (ttl !== null && most !== null && ttl > most)
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `service_ttl_seconds: found ${ttl}, which is more than max_service_ttl_seconds, ${most}`,
+    );
+  const isBound = most !== null || maxServices !== null;
+  if (isBound && body.role === 'admin' && body.fork_only !== true)
+    throw new ApiError(
+      'INVALID_REQUEST',
+      'max_service_ttl_seconds, max_services: found for an admin key, which can make keys ' +
+        'without them; give it another role, or fork_only',
+    );
+  return bounds;
 }
 
 /**

@@ -25,6 +25,7 @@ import { makeDue } from '../store/leases.ts';
 import type { OperationRow } from '../domain/operation.ts';
 import { beginOperation, recordOperation } from '../store/operations.ts';
 import { replicaSetDocument } from '../domain/replica-set.ts';
+import { lifetimeOfTag } from '../domain/service/lifetime.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeColumns, sizeOf, networkColumnsOf } from '../domain/service/spec.ts';
 import { findReplicaSet, changeService, lockService } from '../store/services.ts';
@@ -247,6 +248,10 @@ export function setReplicaSetEnvironment(
     refuseUnconfirmed(caller, 'setEnvironment', set.name, set.environment);
     const operationId = await recordOperation(tx, set, 'setEnvironment', caller);
     await changeService(tx, set, { environment }, operation);
+    // A service takes its sets along, and a PROD set does not expire.
+    const parent = await lockService(tx, path.serviceId);
+    if (parent !== null)
+      await changeService(tx, parent.service, lifetimeOfTag(caller, environment), parent.operation);
     return { message: `the environment is ${environment}`, operationId };
   });
 }

@@ -58,17 +58,18 @@ export async function recordAudit(
 export type Removal = { id: string; count: number; lastAt: Date };
 
 /**
- * Writes into the audit log that points in time of a service were removed, which nobody asked for;
- * a repetition raises the count of its entry. A service without a project has no audit log.
+ * Writes into the audit log that the control plane itself removed a service, or points in time of
+ * one; a repetition raises the count of its entry. A service without a project has no audit log.
  */
 export async function recordRemoval(
   db: Db,
   serviceId: string,
-  call: 'removeRecoveryPoints' | 'removeWal' | 'purgeOnFullDisk',
+  call: 'removeRecoveryPoints' | 'removeWal' | 'purgeOnFullDisk' | 'expireService',
   { id, count, lastAt }: Removal,
   by: string,
 ): Promise<void> {
-  const ofBackups = call === 'purgeOnFullDisk' ? '' : '/backups';
+  const ofService = call === 'purgeOnFullDisk' || call === 'expireService';
+  const ofBackups = ofService ? '' : '/backups';
   await sql`
     insert into audit_log
       (project_id, public_key, address, call, method, path, service_id, status, request_id)

@@ -1,6 +1,7 @@
 import { ENDED_KEYS_KEPT_DAYS, type Key, type Role } from '@howdah/contract';
 import { sql, type Selectable } from 'kysely';
 import type { Pool } from 'pg';
+import type { KeyBounds } from '../domain/service/lifetime.ts';
 import { coalesced } from './coalesced-reads.ts';
 import type { Db, Tables, Tx } from './tables.ts';
 
@@ -15,6 +16,9 @@ export type KeyRow = {
   role: Role;
   dry_run_only: boolean;
   fork_only: boolean;
+  service_ttl_seconds: number | null;
+  max_service_ttl_seconds: number | null;
+  max_services: number | null;
   secret_hash: Buffer;
   created: Date;
   last_used: Date | null;
@@ -24,6 +28,7 @@ export type KeyRow = {
 
 /** The columns of a {@link KeyRow} but its `key`, of the tables `api_keys k` and `projects p`. */
 export const KEY_COLUMNS = `k.project_id, p.name as project_name, p.operator, k.name, k.role, k.dry_run_only, k.fork_only, k.secret_hash,
+            k.service_ttl_seconds, k.max_service_ttl_seconds, k.max_services,
             k.created, k.last_used, k.revoked_at is null and (k.expires_at is null or k.expires_at > now()) as valid`;
 
 /** Looks keys up by their public half. */
@@ -46,6 +51,7 @@ export type NewKey = {
   expiresAt?: Date;
   dryRunOnly?: boolean;
   forkOnly?: boolean;
+  bounds?: KeyBounds;
   createdBy?: string;
 };
 
@@ -60,6 +66,9 @@ export async function insertKey(db: Db, key: NewKey): Promise<Key> {
       role: key.role,
       dry_run_only: key.dryRunOnly ?? false,
       fork_only: key.forkOnly ?? false,
+      service_ttl_seconds: key.bounds?.serviceTtlSeconds ?? null,
+      max_service_ttl_seconds: key.bounds?.maxTtlSeconds ?? null,
+      max_services: key.bounds?.maxServices ?? null,
       created_by: key.createdBy ?? null,
       expires_at: key.expiresAt ?? null,
       revoked_at: null,
@@ -91,6 +100,19 @@ export async function pruneKeys(db: Db): Promise<boolean> {
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }
 
+/** The bounds of the services that a key makes, as the API returns them. */
+export function boundsDocument({
+  service_ttl_seconds: ttl,
+  max_service_ttl_seconds: most,
+  max_services: count,
+}: Pick<KeyRow, 'service_ttl_seconds' | 'max_service_ttl_seconds' | 'max_services'>) {
+  return {
+    ...(ttl === null ? {} : { service_ttl_seconds: ttl }),
+    ...(most === null ? {} : { max_service_ttl_seconds: most }),
+    ...(count === null ? {} : { max_services: count }),
+  };
+}
+
 /** A key as the API returns it. */
 function keyDocument(row: Selectable<Tables['api_keys']>): Key {
   const moment = (at: Date | null) => at?.toISOString() ?? null;
@@ -100,6 +122,7 @@ function keyDocument(row: Selectable<Tables['api_keys']>): Key {
     role: row.role,
     dry_run_only: row.dry_run_only,
     fork_only: row.fork_only,
+    ...boundsDocument(row),
     created: row.created.toISOString(),
     created_by: row.created_by,
     expires_at: moment(row.expires_at),

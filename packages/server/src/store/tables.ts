@@ -67,6 +67,9 @@ export interface Tables {
     secret_hash: Buffer;
     dry_run_only: Generated<boolean>;
     fork_only: Generated<boolean>;
+    service_ttl_seconds: Generated<number | null>;
+    max_service_ttl_seconds: Generated<number | null>;
+    max_services: Generated<number | null>;
     created_by: Generated<string | null>;
     created: Generated<Date>;
     expires_at: Moment | null;
@@ -113,6 +116,9 @@ export interface Tables {
     ServiceRow,
     | 'created'
     | 'created_by'
+    | 'expires_at'
+    | 'purge_on_expiry'
+    | 'expiry_warning_at'
     | 'region_alias'
     | 'preload'
     | 'creates_extension'

@@ -16,6 +16,7 @@ import {
 } from '../../api.ts';
 import { Choice } from '../../components/Choice.tsx';
 import { Form, NameInput } from '../../components/Form.tsx';
+import { lifetimeOf, NO_LIFETIME, ServiceLifetimeInput } from '../../components/Lifetime.tsx';
 import {
   Load,
   ActionButton,
@@ -99,6 +100,7 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
   const [version, setVersion] = useState('');
   const quota = service.resources[0]?.spec.storage_gb ?? 0;
   const [storage, setStorage] = useState(quota);
+  const [lifetime, setLifetime] = useState(NO_LIFETIME);
   const window =
     earliest === null || latest === null
       ? null
@@ -119,6 +121,7 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
           : {}),
         ...(name.trim() === '' ? {} : { name: name.trim() }),
         ...(storage === quota ? {} : { storage_gb: storage }),
+        ...lifetimeOf(lifetime),
         ...(version === '' || strategy === 'PITR' ? {} : { pg_version: version }),
       }),
     {
@@ -204,6 +207,13 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
           maw={420}
         />
         <StorageInput label="Storage in GB" value={storage} onChange={setStorage} />
+        <div>
+          <ServiceLifetimeInput
+            value={lifetime}
+            otherwise="Not deleted by itself"
+            onChange={setLifetime}
+          />
+        </div>
         {strategy !== 'PITR' && (
           <ForkVersion service={service} version={version} onChange={setVersion} />
         )}

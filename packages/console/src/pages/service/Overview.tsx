@@ -16,7 +16,7 @@ import { BASE, passwordOf, type Service } from '../../api.ts';
 import { networksQuery } from '../../api-project.ts';
 import { Steps } from '../../components/Steps.tsx';
 import { ServiceName } from '../../components/names.tsx';
-import { Ago, Card, Code, Facts, Notice, Waiting } from '../../components/ui.tsx';
+import { Ago, Card, Code, Facts, Notice, Until, Waiting } from '../../components/ui.tsx';
 import { bytes, cores } from '../../format.ts';
 import {
   useIsCpuBound,
@@ -183,6 +183,7 @@ function factsOf(
 ): (readonly [string, ReactNode])[] {
   const {
     created,
+    expires_at: end,
     pg_version: version,
     endpoint,
     connection_pooler: pooler,
@@ -203,6 +204,7 @@ function factsOf(
     ['Storage', quota === undefined ? '–' : bytes(quota * 1e9)],
     ...(version === undefined ? [] : [['PostgreSQL', version] as const]),
     ['Created', <Ago key="created" iso={created} />],
+    ...(end === undefined ? [] : [['Deleted', <Until key="end" iso={end} />] as const]),
     [
       'Standbys',
       ha.replica_count === 0

@@ -13,6 +13,7 @@ import { useState, type ReactNode } from 'react';
 import { serviceCalls, setKnownPassword, type Service } from '../../api.ts';
 import { ConfirmName } from '../../components/ConfirmName.tsx';
 import { Form, NameInput } from '../../components/Form.tsx';
+import { ServiceLifetimeInput } from '../../components/Lifetime.tsx';
 import { StorageInput, whyNoStorage } from '../../components/Storage.tsx';
 import { Card, ErrorNotice, ActionButton } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
@@ -37,6 +38,7 @@ export function Settings() {
         <Environment service={service} />
         <Resize key={JSON.stringify(specOf(service))} service={service} />
         <Password service={service} />
+        <Lifetime key={service.expires_at ?? ''} service={service} />
       </div>
       <Upgrade service={service} />
       <Delete service={service} />
@@ -249,6 +251,46 @@ function Password({ service }: { service: Service }) {
           style={{ flex: '1 1 180px' }}
         />
       </Form>
+    </Setting>
+  );
+}
+
+function Lifetime({ service }: { service: Service }) {
+  const me = useMe();
+  const { expires_at: end, purge_on_expiry: purges = false, metadata } = service;
+  const [lifetime, setLifetime] = useState({ seconds: '', purges });
+  const set = useCall(useCalls(service).setExpiry, {
+    quiet: true,
+    onDone: notify('The lifetime is changed'),
+  });
+  const isProd = metadata.environment === 'PROD';
+  const why =
+    whyNot('setExpiry', service, me) ?? (isProd ? 'a PROD service is not deleted by itself' : null);
+  return (
+    <Setting
+      title="Lifetime"
+      about={
+        end === undefined
+          ? 'It is not deleted by itself.'
+          : `It is deleted at ${fullTime(end)}${purges ? ', and cannot be restored then' : ''}.`
+      }
+    >
+      <Form
+        call={set}
+        why={why ?? (lifetime.seconds === '' ? 'choose when it is deleted' : null)}
+        onSubmit={() =>
+          set.run({ ttl_seconds: Number(lifetime.seconds), purge_on_expiry: lifetime.purges })
+        }
+        submit="Set"
+        button={QUIET}
+      >
+        <ServiceLifetimeInput value={lifetime} otherwise="As it is" onChange={setLifetime} />
+      </Form>
+      {end !== undefined && (
+        <ActionButton why={why} variant="default" onClick={() => set.run({ expires_at: null })}>
+          Keep it
+        </ActionButton>
+      )}
     </Setting>
   );
 }

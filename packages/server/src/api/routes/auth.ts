@@ -32,6 +32,7 @@ import {
 import { answer, callerOf } from '../change-requests.ts';
 import { createFailures, sourceOf } from '../errors.ts';
 import { originOf } from '../hosts.ts';
+import { boundsDocument } from '../../store/keys.ts';
 
 /** Old clients refuse an address whose domain has no dot. */
 const OWNER = {
@@ -62,6 +63,7 @@ export function authRoutes(api: App, sessions: Sessions): void {
         role: key.role,
         fork_only: key.fork_only,
         dry_run_only: key.dry_run_only,
+        ...boundsDocument(key),
         created: key.created.toISOString(),
         project: { id: key.project_id, name: key.project_name, plan_type: 'self-hosted' },
         issuing_user: OWNER,

@@ -11,6 +11,7 @@ import {
   ServiceListSchema,
   ServiceSchema,
   SetEnvironmentBody,
+  SetExpiryBody,
   StringEnum,
   UpdatePasswordBody,
   DrillBody,
@@ -30,6 +31,7 @@ import {
   updatePassword,
 } from '../../services/change-service.ts';
 import { createService } from '../../services/create-service.ts';
+import { setExpiry } from '../../services/lifetimes.ts';
 import { deleteService, purgeService } from '../../services/delete-service.ts';
 import { moveService } from '../../services/move-service.ts';
 import { listServiceDocuments } from '../../store/service-documents.ts';
@@ -327,6 +329,25 @@ function settingRoutes(api: App, context: ApiContext): void {
           request.body.environment,
         ),
       ),
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/setExpiry',
+    {
+      schema: {
+        operationId: 'setExpiry',
+        summary: 'Set when a service is deleted by itself',
+        description:
+          'Done when it is answered. The event service.expiring comes an hour before, or after ' +
+          'three quarters of a shorter time. A PROD service never expires.',
+        tags: ['services'],
+        params: ofService,
+        body: Ref(SetExpiryBody),
+        response: { 200: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await setExpiry(context, callerOf(request), request.service.key, request.body)),
   );
 
   api.post(

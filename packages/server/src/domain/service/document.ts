@@ -26,6 +26,9 @@ export function serviceDocument(row: ServiceRow): Service {
     region_code: row.region_alias ?? row.region_code,
     created: row.created.toISOString(),
     ...(row.created_by === null ? {} : { created_by: row.created_by }),
+    ...(row.expires_at === null
+      ? {}
+      : { expires_at: row.expires_at.toISOString(), purge_on_expiry: row.purge_on_expiry }),
     endpoint: { host: row.host, port: row.port },
     ...(pooler === null ? {} : { connection_pooler: { endpoint: pooler } }),
     ...(vpcEndpoint === null ? {} : { vpc_endpoint: vpcEndpoint, vpcEndpoint }),

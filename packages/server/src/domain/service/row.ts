@@ -94,6 +94,12 @@ export type ServiceRow = {
   environment: Environment;
   created: Date;
   created_by: string | null;
+  /** When it is deleted; null: it does not expire. */
+  expires_at: Date | null;
+  /** Whether it cannot be restored after it has expired. */
+  purge_on_expiry: boolean;
+  /** When the event service.expiring is due; null: it is not. */
+  expiry_warning_at: Date | null;
   host: string;
   port: number;
   resource_id: string;
@@ -182,6 +188,9 @@ export type ServiceChange = Partial<
     | 'purpose'
     | 'created'
     | 'created_by'
+    | 'expires_at'
+    | 'purge_on_expiry'
+    | 'expiry_warning_at'
     | 'preload'
     | 'creates_extension'
     | 'drops_extension'

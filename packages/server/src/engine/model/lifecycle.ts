@@ -199,6 +199,7 @@ const WITHOUT_STEPS: ReadonlySet<OperationKind> = new Set([
   'setEnvironment',
   'setPurpose',
   'rename',
+  'setExpiry',
   'setBackupRetention',
 ]);
 

@@ -76,6 +76,7 @@ export function planOf(
     case 'setEnvironment':
     case 'setPurpose':
     case 'rename':
+    case 'setExpiry':
     case 'setBackupRetention':
     case 'adopt':
     case 'failover':

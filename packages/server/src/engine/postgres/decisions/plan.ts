@@ -149,6 +149,7 @@ function stateBefore(
     case 'setEnvironment':
     case 'setPurpose':
     case 'rename':
+    case 'setExpiry':
     case 'setBackupRetention':
       return null;
   }
