@@ -189,32 +189,36 @@ test('a port that another service has by now is not taken from it', async () => 
   expect(await readKept(ready, password)).toBe(42);
 });
 
-test('the control plane is killed meanwhile: asked again, the service is there', async () => {
-  const { service_id: id, initial_password: password } = await made('orders');
-  await cloud.request('POST', `/services/${id}/stop`);
-  await cloud.until(id, 'PAUSED');
-  await forget(id);
-  const records = await openMetadata(cloud.home);
-  const first = await records.holdingReconciler(async () => {
-    const answer = await adopt(rootOf(id));
+test(
+  'the control plane is killed meanwhile: asked again, the service is there',
+  { tags: 'slow' },
+  async () => {
+    const { service_id: id, initial_password: password } = await made('orders');
+    await cloud.request('POST', `/services/${id}/stop`);
+    await cloud.until(id, 'PAUSED');
+    await forget(id);
+    const records = await openMetadata(cloud.home);
+    const first = await records.holdingReconciler(async () => {
+      const answer = await adopt(rootOf(id));
+      const again = await adopt(rootOf(id));
+      expect(again.status).toBe(202);
+      expect(again.headers.get('operation-id')).toBe(answer.headers.get('operation-id'));
+      await cloud.stop('SIGKILL');
+      return answer;
+    });
+    await records.close();
+    expect(first).toMatchObject({ status: 202, body: { status: 'QUEUED' } });
+    await cloud.up();
     const again = await adopt(rootOf(id));
-    expect(again.status).toBe(202);
-    expect(again.headers.get('operation-id')).toBe(answer.headers.get('operation-id'));
-    await cloud.stop('SIGKILL');
-    return answer;
-  });
-  await records.close();
-  expect(first).toMatchObject({ status: 202, body: { status: 'QUEUED' } });
-  await cloud.up();
-  const again = await adopt(rootOf(id));
-  expect([202, 409]).toContain(again.status);
-  const ready = await cloud.until(id, 'READY');
-  expect(await readKept(ready, password)).toBe(42);
-  expect(await adopt(rootOf(id))).toMatchObject({
-    status: 409,
-    body: { code: 'CONFLICT', message: expect.stringContaining('READY') },
-  });
-});
+    expect([202, 409]).toContain(again.status);
+    const ready = await cloud.until(id, 'READY');
+    expect(await readKept(ready, password)).toBe(42);
+    expect(await adopt(rootOf(id))).toMatchObject({
+      status: 409,
+      body: { code: 'CONFLICT', message: expect.stringContaining('READY') },
+    });
+  },
+);
 
 test('calls at the same time adopt a directory once', async () => {
   const { service_id: id } = await made('orders');

@@ -112,11 +112,11 @@ describe('a control plane that dies', () => {
     await (await connectTo(cloud, runs, runs.initial_password)).end();
   });
 
-  test('at any moment of any operation, three times: every accepted request is done or goes on', () =>
-    killAtAnyMoment(3));
+  test('at any moment of an operation: every accepted request is done or goes on', () =>
+    killAtAnyMoment(1));
 
   test(
-    'at any moment of any operation: every accepted request is done or goes on',
+    'at any moment of many operations: every accepted request is done or goes on',
     { tags: 'slow' },
     () => killAtAnyMoment(12),
   );

@@ -106,31 +106,35 @@ const ROLE_AND_FOLLOWER = `select rolcanlogin and rolreplication as able,
   from pg_roles where rolname = 'howdah_slots'`;
 
 describe('failover slots', () => {
-  test('a consumer reads every change exactly once across two switchovers under load', async () => {
-    const service = await pair('changes');
-    await asOwner(service, createSlot('kept', true), createSlot('plain', false));
-    const consumer = startConsumer(cloud, service, 'kept');
-    const seen = await underLoad(service, async (load) => {
-      for (const round of [1, 2]) {
-        await untilOnStandby(service, 'kept');
-        const { list } = await saysOf(service);
-        expect(list.includes('plain')).toBe(round === 1);
-        expect(list).not.toContain('kept');
-        await act(service, 'switchover');
-        const details = await detailsOf(service);
-        expect(details).toContain('failover slots go on: kept');
-        expect(details.includes('were removed: plain')).toBe(round === 1);
-        await load.goesOn();
-      }
-    });
-    expect(seen).toMatchObject({ ...NOTHING_LOST, refused: [] });
-    const all = await numbersIn(service, 'load');
-    await until('the consumer has the last change', () =>
-      consumer.numbers.includes(all.at(-1) ?? 0),
-    );
-    await consumer.stop();
-    expect(ascending(consumer.numbers)).toEqual(all);
-  });
+  test(
+    'a consumer reads every change exactly once across two switchovers under load',
+    { tags: 'slow' },
+    async () => {
+      const service = await pair('changes');
+      await asOwner(service, createSlot('kept', true), createSlot('plain', false));
+      const consumer = startConsumer(cloud, service, 'kept');
+      const seen = await underLoad(service, async (load) => {
+        for (const round of [1, 2]) {
+          await untilOnStandby(service, 'kept');
+          const { list } = await saysOf(service);
+          expect(list.includes('plain')).toBe(round === 1);
+          expect(list).not.toContain('kept');
+          await act(service, 'switchover');
+          const details = await detailsOf(service);
+          expect(details).toContain('failover slots go on: kept');
+          expect(details.includes('were removed: plain')).toBe(round === 1);
+          await load.goesOn();
+        }
+      });
+      expect(seen).toMatchObject({ ...NOTHING_LOST, refused: [] });
+      const all = await numbersIn(service, 'load');
+      await until('the consumer has the last change', () =>
+        consumer.numbers.includes(all.at(-1) ?? 0),
+      );
+      await consumer.stop();
+      expect(ascending(consumer.numbers)).toEqual(all);
+    },
+  );
 
   test('after a switchover a slot is where its consumer had read to', async () => {
     const service = await pair('positions');

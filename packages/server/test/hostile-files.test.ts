@@ -265,6 +265,7 @@ describe('in the directories of a service', () => {
 
   test.runIf(haproxy !== null)(
     'the name of a file that root will write leads elsewhere: a switchover does not write there',
+    { tags: 'slow' },
     async () => {
       const pair = await cloud.create({
         name: 'pair',

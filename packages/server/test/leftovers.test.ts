@@ -70,7 +70,7 @@ describe.skipIf(!isRoot)('as root', () => {
     expect(await cloud?.destroy()).toEqual([]);
   });
 
-  test('shared memory of a killed server, and lists of mounts', async () => {
+  test('shared memory of a killed server, and lists of mounts', { tags: 'slow' }, async () => {
     const segment = `PostgreSQL.${randomBytes(4).readUInt32LE()}`;
     await isFound(
       segment,

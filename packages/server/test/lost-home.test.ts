@@ -53,7 +53,7 @@ test('a home that was removed is not made again, and its servers and poolers end
   );
 });
 
-test('whatever has taken the path is left alone', async () => {
+test('whatever has taken the path is left alone', { tags: 'slow' }, async () => {
   const { cloud, data } = await start();
   const aside = `${cloud.home}.aside`;
   await rename(cloud.home, aside);
@@ -70,7 +70,7 @@ test('whatever has taken the path is left alone', async () => {
   expect(await cloud.destroy()).toEqual([]);
 });
 
-test('a part that is gone is noticed too', async () => {
+test('a part that is gone is noticed too', { tags: 'slow' }, async () => {
   const { cloud } = await start();
   const key = join(cloud.home, 'secrets.key');
   await rename(key, `${key}.aside`);

@@ -203,54 +203,58 @@ test('the functions come back while the cluster does not answer', async () => {
   await cloud.tidy();
 });
 
-test('a service that has backups and waits for its copy keeps no other purge back', async () => {
-  const waiting = await cloud.create({ name: 'next', service_type: 'POSTGRES' });
-  const former = await cloud.create({ name: 'former', service_type: 'POSTGRES' });
-  const setMove = (of: string, move: string | null) =>
-    metadata.db.updateTable('services').set({ move }).where('id', '=', of).execute();
-  const service = await createMoving('backed-up');
-  const { service_id: id } = service;
-  kubernetes.refuseClusters('nobody answers');
-  await cloud.request('DELETE', `/services/${id}?confirm=backed-up`);
-  // As when its time for a restore from this machine is over, and a repository has its backups.
-  const until = new Date(Date.now() + 86_400_000).toISOString();
-  const kept = { repository: 'none', since: until, until, isRemoved: false };
-  await untilExpected('the service is deleted', async () =>
-    expect((await rowOf(id))?.deleted_at ?? null).not.toBe(null),
-  );
-  await metadata.db
-    .updateTable('services')
-    .set({ kept: JSON.stringify(kept), due_at: new Date() })
-    .where('id', '=', id)
-    .execute();
-  await cloud.request('DELETE', `/services/${waiting.service_id}?confirm=next`);
-  const { layout } = await prepareMachine(cloud.home);
-  await untilExpected('the data of the service is removed', () =>
-    expect(existsSync(layout.service(id).data)).toBe(false),
-  );
-  const next = async () => (await findNextToPurge(metadata.db, 'local'))?.id;
-  await untilExpected('the waiting service is purged next', async () =>
-    expect(await next()).toBe(waiting.service_id),
-  );
-  expect(moves.clusters()).toBe(1);
-  // Nor the removal of former servers.
-  await cloud.request('DELETE', `/services/${waiting.service_id}?purge=true&confirm=next`);
-  await untilExpected('the waiting service is purged', async () =>
-    expect(await rowOf(waiting.service_id)).toBe(undefined),
-  );
-  expect(await next()).toBe(undefined);
-  const moved = { state: 'kept', from: 'local', to: 'kube', until, source: {} };
-  await setMove(former.service_id, JSON.stringify(moved));
-  expect(await findNextSourceToRemove(metadata.db, 'local')).toBe(former.service_id);
-  await setMove(former.service_id, null);
-  kubernetes.refuseClusters(null);
-  await untilExpected('the backups of the service are the only thing kept', async () =>
-    expect((await rowOf(id))?.kept).toMatchObject({
-      isRemoved: true,
-    }),
-  );
-  await cloud.tidy();
-});
+test(
+  'a service that has backups and waits for its copy keeps no other purge back',
+  { tags: 'slow' },
+  async () => {
+    const waiting = await cloud.create({ name: 'next', service_type: 'POSTGRES' });
+    const former = await cloud.create({ name: 'former', service_type: 'POSTGRES' });
+    const setMove = (of: string, move: string | null) =>
+      metadata.db.updateTable('services').set({ move }).where('id', '=', of).execute();
+    const service = await createMoving('backed-up');
+    const { service_id: id } = service;
+    kubernetes.refuseClusters('nobody answers');
+    await cloud.request('DELETE', `/services/${id}?confirm=backed-up`);
+    // As when its time for a restore from this machine is over, and a repository has its backups.
+    const until = new Date(Date.now() + 86_400_000).toISOString();
+    const kept = { repository: 'none', since: until, until, isRemoved: false };
+    await untilExpected('the service is deleted', async () =>
+      expect((await rowOf(id))?.deleted_at ?? null).not.toBe(null),
+    );
+    await metadata.db
+      .updateTable('services')
+      .set({ kept: JSON.stringify(kept), due_at: new Date() })
+      .where('id', '=', id)
+      .execute();
+    await cloud.request('DELETE', `/services/${waiting.service_id}?confirm=next`);
+    const { layout } = await prepareMachine(cloud.home);
+    await untilExpected('the data of the service is removed', () =>
+      expect(existsSync(layout.service(id).data)).toBe(false),
+    );
+    const next = async () => (await findNextToPurge(metadata.db, 'local'))?.id;
+    await untilExpected('the waiting service is purged next', async () =>
+      expect(await next()).toBe(waiting.service_id),
+    );
+    expect(moves.clusters()).toBe(1);
+    // Nor the removal of former servers.
+    await cloud.request('DELETE', `/services/${waiting.service_id}?purge=true&confirm=next`);
+    await untilExpected('the waiting service is purged', async () =>
+      expect(await rowOf(waiting.service_id)).toBe(undefined),
+    );
+    expect(await next()).toBe(undefined);
+    const moved = { state: 'kept', from: 'local', to: 'kube', until, source: {} };
+    await setMove(former.service_id, JSON.stringify(moved));
+    expect(await findNextSourceToRemove(metadata.db, 'local')).toBe(former.service_id);
+    await setMove(former.service_id, null);
+    kubernetes.refuseClusters(null);
+    await untilExpected('the backups of the service are the only thing kept', async () =>
+      expect((await rowOf(id))?.kept).toMatchObject({
+        isRemoved: true,
+      }),
+    );
+    await cloud.tidy();
+  },
+);
 
 test('the read replica sets of a purged service do not wait for its copy', async () => {
   const service = await createMoving('followed');

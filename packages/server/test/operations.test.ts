@@ -139,49 +139,53 @@ test('an operation that has begun goes on to its end; the refusal names the call
 });
 
 describe.runIf((await findProgram('haproxy')) !== null)('with a replica', () => {
-  test('a drill and a switchover are cancelled before they begin, and the service is as it was', async () => {
-    const pair = await cloud.create({
-      name: 'pair',
-      service_type: 'POSTGRES',
-      replica_count: 1,
-      sync_replica_count: 1,
-    });
-    for (const [action, body] of [
-      ['drill', { kind: 'failover' }],
-      ['switchover', undefined],
-    ] as const) {
-      await untilLeft(pair.service_id);
-      const id = await metadata.holdingReconciler(async () => {
-        const { headers } = await cloud.request(
-          'POST',
-          `/services/${pair.service_id}/${action}`,
-          body,
-        );
-        const operation = headers.get('Operation-Id') ?? '';
-        expect((await cloud.get(pair.service_id)).status).toBe('CONFIGURING');
-        expect(await cancel(operation)).toMatchObject({
-          status: 200,
-          body: { status: 'failed', kind: action },
-        });
-        expect((await cloud.get(pair.service_id)).status).toBe('READY');
-        return operation;
+  test(
+    'a drill and a switchover are cancelled before they begin, and the service is as it was',
+    { tags: 'slow' },
+    async () => {
+      const pair = await cloud.create({
+        name: 'pair',
+        service_type: 'POSTGRES',
+        replica_count: 1,
+        sync_replica_count: 1,
       });
-      expect((await get(id)).steps).toEqual([]);
-    }
-    const { headers } = await cloud.request('POST', `/services/${pair.service_id}/switchover`);
-    const begun = headers.get('Operation-Id') ?? '';
-    await untilExpected('the switchover has begun', async () =>
-      expect((await get(begun)).status).not.toBe('queued'),
-    );
-    expect(await cancel(begun)).toMatchObject({
-      status: 400,
-      body: { message: expect.stringMatching(/it has begun|it has ended/) },
-    });
-    await untilExpected('the switchover has succeeded', async () =>
-      expect((await get(begun)).status).toBe('succeeded'),
-    );
-    expect((await cloud.cli('service', 'delete', pair.service_id)).code).toBe(0);
-  });
+      for (const [action, body] of [
+        ['drill', { kind: 'failover' }],
+        ['switchover', undefined],
+      ] as const) {
+        await untilLeft(pair.service_id);
+        const id = await metadata.holdingReconciler(async () => {
+          const { headers } = await cloud.request(
+            'POST',
+            `/services/${pair.service_id}/${action}`,
+            body,
+          );
+          const operation = headers.get('Operation-Id') ?? '';
+          expect((await cloud.get(pair.service_id)).status).toBe('CONFIGURING');
+          expect(await cancel(operation)).toMatchObject({
+            status: 200,
+            body: { status: 'failed', kind: action },
+          });
+          expect((await cloud.get(pair.service_id)).status).toBe('READY');
+          return operation;
+        });
+        expect((await get(id)).steps).toEqual([]);
+      }
+      const { headers } = await cloud.request('POST', `/services/${pair.service_id}/switchover`);
+      const begun = headers.get('Operation-Id') ?? '';
+      await untilExpected('the switchover has begun', async () =>
+        expect((await get(begun)).status).not.toBe('queued'),
+      );
+      expect(await cancel(begun)).toMatchObject({
+        status: 400,
+        body: { message: expect.stringMatching(/it has begun|it has ended/) },
+      });
+      await untilExpected('the switchover has succeeded', async () =>
+        expect((await get(begun)).status).toBe('succeeded'),
+      );
+      expect((await cloud.cli('service', 'delete', pair.service_id)).code).toBe(0);
+    },
+  );
 });
 
 test('limits, cursors and filters that a list does not know are refused', async () => {

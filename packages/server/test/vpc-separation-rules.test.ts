@@ -101,58 +101,62 @@ describe('address', () => {
     await own.remove(vpc);
   });
 
-  test('clients of the VPC and of its peers connect, and stay when other sessions are terminated', async () => {
-    const { cloud, own, inside } = at();
-    // A machine without a private address has nobody who could be inside.
-    if (inside === null) return;
-    const { address } = inside;
-    const [vpc, peer] = [await own.vpc('10.242.0.0/24'), await own.vpc(around(address))];
-    const service = await cloud.create({
-      name: 'inner',
-      service_type: 'POSTGRES',
-      enable_pooler: pgbouncer !== null,
-    });
-    const endpoints = [
-      service.endpoint,
-      ...(service.connection_pooler === undefined ? [] : [service.connection_pooler.endpoint]),
-    ];
-    const [stays, goes] = [
-      await visit(cloud, service, service.endpoint, { from: address, patienceMs: LONG }),
-      await visit(cloud, service, service.endpoint, { patienceMs: LONG }),
-    ];
-    await attach(cloud, service, peer);
-    await goes.ends();
-    expect(stays.goesOn()).toBe(true);
-    for (const endpoint of endpoints) {
-      expect(
-        (await visit(cloud, service, endpoint, { from: address, patienceMs: LONG })).how,
-      ).toMatch(/^in as/);
-      expect((await visit(cloud, service, endpoint, {})).how).toMatch(/^refused/);
-    }
-    await detach(cloud, service);
-    expect(stays.goesOn()).toBe(true);
-    await attach(cloud, service, vpc);
-    await stays.ends();
-    const peering = await own.peer(vpc, cloud.projectId, peer.id);
-    expect(peering.status).toBe('active');
-    for (const endpoint of endpoints)
-      await untilExpected('the client in the network is accepted', async () =>
+  test(
+    'clients of the VPC and of its peers connect, and stay when other sessions are terminated',
+    { tags: 'slow' },
+    async () => {
+      const { cloud, own, inside } = at();
+      // A machine without a private address has nobody who could be inside.
+      if (inside === null) return;
+      const { address } = inside;
+      const [vpc, peer] = [await own.vpc('10.242.0.0/24'), await own.vpc(around(address))];
+      const service = await cloud.create({
+        name: 'inner',
+        service_type: 'POSTGRES',
+        enable_pooler: pgbouncer !== null,
+      });
+      const endpoints = [
+        service.endpoint,
+        ...(service.connection_pooler === undefined ? [] : [service.connection_pooler.endpoint]),
+      ];
+      const [stays, goes] = [
+        await visit(cloud, service, service.endpoint, { from: address, patienceMs: LONG }),
+        await visit(cloud, service, service.endpoint, { patienceMs: LONG }),
+      ];
+      await attach(cloud, service, peer);
+      await goes.ends();
+      expect(stays.goesOn()).toBe(true);
+      for (const endpoint of endpoints) {
         expect(
           (await visit(cloud, service, endpoint, { from: address, patienceMs: LONG })).how,
-        ).toMatch(/^in as/),
+        ).toMatch(/^in as/);
+        expect((await visit(cloud, service, endpoint, {})).how).toMatch(/^refused/);
+      }
+      await detach(cloud, service);
+      expect(stays.goesOn()).toBe(true);
+      await attach(cloud, service, vpc);
+      await stays.ends();
+      const peering = await own.peer(vpc, cloud.projectId, peer.id);
+      expect(peering.status).toBe('active');
+      for (const endpoint of endpoints)
+        await untilExpected('the client in the network is accepted', async () =>
+          expect(
+            (await visit(cloud, service, endpoint, { from: address, patienceMs: LONG })).how,
+          ).toMatch(/^in as/),
+        );
+      const peered = await Promise.all(
+        endpoints.map((endpoint) =>
+          visit(cloud, service, endpoint, { from: address, patienceMs: LONG }),
+        ),
       );
-    const peered = await Promise.all(
-      endpoints.map((endpoint) =>
-        visit(cloud, service, endpoint, { from: address, patienceMs: LONG }),
-      ),
-    );
-    await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
-    for (const session of peered) await session.ends();
-    for (const endpoint of endpoints)
-      expect((await visit(cloud, service, endpoint, { from: address })).how).toMatch(/^refused/);
-    await destroyService(cloud, service);
-    for (const one of [vpc, peer]) await own.remove(one);
-  });
+      await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
+      for (const session of peered) await session.ends();
+      for (const endpoint of endpoints)
+        expect((await visit(cloud, service, endpoint, { from: address })).how).toMatch(/^refused/);
+      await destroyService(cloud, service);
+      for (const one of [vpc, peer]) await own.remove(one);
+    },
+  );
 
   test.runIf(haproxy !== null && pgbouncer !== null)(
     'the rules of a service apply to its read replica sets',
