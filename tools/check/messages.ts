@@ -97,7 +97,7 @@ export const AREAS: readonly Area[] = [
   { title: 'Errors of the client', files: /^packages\/client\/src\//, calls: ERRORS },
   {
     title: 'Tools of the MCP server',
-    files: /^packages\/mcp\/src\//,
+    files: /^packages\/mcp\/src\/(?!catalogs)/,
     calls: ERRORS,
     properties: /^(title|description)$/,
     sentences: true,
