@@ -12,4 +12,4 @@ export const IMPORTS: Readonly<Record<string, string>> = {};
 export const LENGTHS: Readonly<Record<string, number>> = {};
 
 /** How many lines may be too wide at most; oxfmt wraps code, so they are comments and strings. */
-export const WIDE = { sources: 592, documents: 0 };
+export const WIDE = { sources: 584, documents: 0 };

@@ -444,6 +444,19 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     caughtBy: { gate: 'A', tests: [{ file: 'packages/mcp/src/tool.test.ts' }] },
   },
   {
+    name: 'write-in-any-fork',
+    breaks: ['MCP'],
+    effect: 'an agent writes in a fork that another key has made',
+    edits: [
+      {
+        file: 'packages/mcp/src/own-forks.ts',
+        from: 'if (maker !== publicKey)',
+        to: 'if (maker === undefined)',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: 'packages/mcp/src/own-forks.test.ts' }] },
+  },
+  {
     name: 'index-missing',
     breaks: ['P10'],
     effect: 'a list of operations reads those of all projects',

@@ -1,8 +1,10 @@
 /** The project of a key, and its services in the form that tools use. */
 import {
+  createClient,
   HowdahError,
   waitFor,
   WaitError,
+  type ClientOptions,
   type HowdahClient,
   type Schemas,
   type Target,
@@ -11,7 +13,9 @@ import { uriOf } from '@howdah/contract/connect';
 import { simulationNote } from '@howdah/contract/simulated';
 import { waitingNote } from '@howdah/contract/waits';
 import { isId, refusalOfCall, type Environment, type Permission } from '@howdah/contract';
+import type { Passwords } from './passwords.ts';
 import { Problem } from './problem.ts';
+import { noteWarning } from './tool.ts';
 
 export type Service = Schemas['Service'];
 
@@ -19,13 +23,26 @@ export type Cloud = {
   client: HowdahClient;
   /** The id of the key's project; read once. */
   projectId: () => Promise<string>;
+  /** The CA of the databases, in PEM. @throws Problem */
+  fetchCa: () => Promise<string>;
+  /** The passwords that this process knows. */
+  passwords: Passwords;
 };
 
-export function openCloud(client: HowdahClient): Cloud {
+/** @param passwords shared by the requests of a process; each checks whose fork it is */
+export function openCloud(options: ClientOptions, passwords: Passwords): Cloud {
+  const client = createClient({ ...options, onWarning: noteWarning });
+  const { apiUrl, fetch = (request: Request) => globalThis.fetch(request) } = options;
   let known: string | undefined;
   return {
     client,
     projectId: async () => (known ??= body(await client.GET('/auth/info')).api_key.project.id),
+    fetchCa: async () => {
+      const response = await fetch(new Request(`${apiUrl}/ca.pem`, { redirect: 'manual' }));
+      if (response.ok) return response.text();
+      throw new Problem(`the API answered ${response.status} to GET /ca.pem`, 'try again');
+    },
+    passwords,
   };
 }
 
@@ -41,7 +58,7 @@ export const pathOf = ({ project_id, service_id }: Pick<Service, 'project_id' | 
   service_id,
 });
 
-/** A service by its id or name; a read replica set by its id. */
+/** A service by its id or name; a read replica set by its id. @throws Problem, HowdahError */
 export async function findService(
   { client, projectId }: Cloud,
   nameOrId: string,
@@ -50,19 +67,8 @@ export async function findService(
   const services = body(
     await client.GET('/projects/{project_id}/services', { params: { path: { project_id } } }),
   );
-  const named = services.filter(
-    ({ name, service_id }) => service_id === nameOrId || name === nameOrId,
-  );
-  const [found, another] = named.toSorted(
-    (a, b) => Number(b.service_id === nameOrId) - Number(a.service_id === nameOrId),
-  );
-  if (found !== undefined && (another === undefined || found.service_id === nameOrId)) return found;
-  if (another !== undefined)
-    throw new Problem(
-      `${named.length} services are named ${JSON.stringify(nameOrId)}: ` +
-        named.map(({ service_id }) => service_id).join(', '),
-      'call again with the service_id of one of them; get_service shows each',
-    );
+  const found = chooseNamed(nameOrId, services, 'get_service shows each');
+  if (found !== null) return found;
   // The API explains an unknown id.
   if (isId(nameOrId))
     return body(
@@ -73,6 +79,52 @@ export async function findService(
   throw new Problem(
     `no service has the name or id ${JSON.stringify(nameOrId)}`,
     'list_services shows their names and ids',
+    'NOT_FOUND',
+  );
+}
+
+/** A service, or a deleted one, by what distinguishes it from others with its name. */
+type Named = {
+  service_id: string;
+  name: string;
+  project_id?: string;
+  region_code?: string;
+  status?: string;
+};
+
+/**
+ * The one of these services that an argument means: an id precedes names.
+ *
+ * @param where the tool that shows the differences between them
+ * @returns null: none has the id or name
+ * @throws Problem AMBIGUOUS, with the candidates
+ */
+export function chooseNamed<Of extends Named>(
+  nameOrId: string,
+  services: readonly Of[],
+  where: string,
+): Of | null {
+  const byId = services.find(({ service_id }) => service_id === nameOrId);
+  if (byId !== undefined) return byId;
+  const [found, ...others] = services.filter(({ name }) => name === nameOrId);
+  if (found === undefined || others.length === 0) return found ?? null;
+  const candidates = [found, ...others].map(
+    ({ service_id, name, project_id, region_code, status }) => ({
+      service_id,
+      name,
+      project_id,
+      region_code,
+      status,
+    }),
+  );
+  const words = candidates.map(({ service_id, region_code: region }) =>
+    region === undefined ? service_id : `${service_id} (${region})`,
+  );
+  throw new Problem(
+    `${candidates.length} services are named ${JSON.stringify(nameOrId)}: ${words.join(', ')}`,
+    `call again with the service_id of one of them as service; ${where}`,
+    'AMBIGUOUS',
+    { candidates },
   );
 }
 
@@ -120,6 +172,11 @@ export function connectionString({ endpoint }: Service, password: string): strin
   return uriOf({ ...endpoint, ca: null }, password);
 }
 
+/** The key that makes the calls. */
+export async function readKey({ client }: Cloud): Promise<Schemas['AuthInfo']['api_key']> {
+  return body(await client.GET('/auth/info')).api_key;
+}
+
 /**
  * Refuses what the key may not do, before an agent asks its user to confirm it.
  *
@@ -127,12 +184,11 @@ export function connectionString({ endpoint }: Service, password: string): strin
  * @throws HowdahError FORBIDDEN, as the API throws it
  */
 export async function refuseDenied(
-  { client }: Cloud,
+  cloud: Cloud,
   permission: Permission,
   of: { environment?: Environment; createdBy?: string | undefined },
 ): Promise<void> {
-  const { api_key: key } = body(await client.GET('/auth/info'));
-  const refused = refusalOfCall(key, permission, of);
+  const refused = refusalOfCall(await readKey(cloud), permission, of);
   if (refused !== null) throw new HowdahError(403, 'FORBIDDEN', refused, undefined);
 }
 

@@ -7,13 +7,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import {
-  createClient,
-  HowdahError,
-  NoAnswerError,
-  type ClientOptions,
-  type HowdahClient,
-} from '@howdah/client';
+import { HowdahError, NoAnswerError, type ClientOptions, type HowdahClient } from '@howdah/client';
 import {
   createMcpHandler,
   hostHeaderValidationResponse,
@@ -22,8 +16,8 @@ import {
   originValidationResponse,
 } from '@modelcontextprotocol/server';
 import { openCloud } from './cloud.ts';
-import { createMcpServer } from './server.ts';
-import { noteWarning } from './tool.ts';
+import { createPasswords } from './passwords.ts';
+import { createMcpServer, type ServerOptions } from './server.ts';
 
 /** A running server: its URL, and how to stop it. */
 export type HttpFace = { url: string; close: () => Promise<void> };
@@ -33,15 +27,16 @@ const PATH = '/mcp';
 const MAX_BODY_BYTES = 1024 * 1024;
 
 /**
- * @param options the API, without a key.
- *
- * @param port 0: any free port.
+ * @param api the API, without a key
+ * @param port 0: any free port
  * @throws when the port is in use
  */
 export async function serveOverHttp(
-  options: Omit<ClientOptions, 'key'>,
+  api: Omit<ClientOptions, 'key'>,
+  options: ServerOptions,
   port: number,
 ): Promise<HttpFace> {
+  const passwords = createPasswords();
   const serve = async (request: Request): Promise<Response> => {
     const refused =
       hostHeaderValidationResponse(request, localhostAllowedHostnames()) ??
@@ -57,10 +52,10 @@ export async function serveOverHttp(
         'Authorization: missing; send "Bearer <public_key>:<secret_key>" ' +
           '(howdah key create makes a key)',
       );
-    const client = createClient({ ...options, key, onWarning: noteWarning });
-    const invalid = await whyNot(client);
+    const cloud = openCloud({ ...api, key }, passwords);
+    const invalid = await whyNot(cloud.client);
     if (invalid !== null) return invalid;
-    return createMcpHandler(() => createMcpServer(openCloud(client))).fetch(request);
+    return createMcpHandler(() => createMcpServer(cloud, options)).fetch(request);
   };
 
   const server = createServer((incoming, outgoing) => {

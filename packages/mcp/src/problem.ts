@@ -1,13 +1,35 @@
 /** Errors for agents: what went wrong, and what to try next. */
 import { HowdahError, NoAnswerError } from '@howdah/client';
 
+/**
+ * A code for programs. REFUSED: by a rule of the tools. AMBIGUOUS: several things have
+ * the name. STATEMENT_FAILED: PostgreSQL refused a statement. DECLINED: the user said no.
+ */
+export type ProblemCode =
+  | 'REFUSED'
+  | 'FORBIDDEN'
+  | 'NOT_FOUND'
+  | 'AMBIGUOUS'
+  | 'STATEMENT_FAILED'
+  | 'DECLINED';
+
 /** A refusal of the tools themselves. */
 export class Problem extends Error {
   readonly tryNext: string;
+  readonly code: ProblemCode;
+  readonly facts: Readonly<Record<string, unknown>>;
 
-  constructor(message: string, tryNext: string) {
+  /** @param facts further fields of the result, such as the things that have a name */
+  constructor(
+    message: string,
+    tryNext: string,
+    code: ProblemCode = 'REFUSED',
+    facts: Readonly<Record<string, unknown>> = {},
+  ) {
     super(message);
     this.tryNext = tryNext;
+    this.code = code;
+    this.facts = facts;
   }
 }
 
@@ -41,23 +63,37 @@ const AFTER_CODE: Record<string, string> = {
 /** The advice for the agent, by the SQLSTATE of a statement. */
 const AFTER_SQLSTATE: Record<string, string> = {
   '25006':
-    'statements are read-only here. To try a change, fork_service and connect to the fork ' +
-    'with its connection string',
+    'statements are read-only here. To try a change, fork_service, ' +
+    'then execute or apply_migration on the fork',
   '42501':
     'the role that runs statements reads data and does nothing else. ' +
-    'To do more, fork_service and connect to the fork',
+    'To do more, fork_service, then execute or apply_migration on the fork',
   '42P01': 'db_schema shows the tables; name one with its schema',
   '42703': 'db_schema shows the columns of each table',
   '42601': 'send one statement, in the SQL of PostgreSQL',
   '57014':
-    'ask for less, look at the plan with EXPLAIN, or raise timeout_ms; ' +
+    'ask for less, look at the plan with explain, or raise timeout_ms; ' +
     'on_fork: true keeps the load off the service',
 };
+
+/** The advice after a statement that PostgreSQL refused; undefined: there is none for its code. */
+export const adviceAfter = (sqlstate: string): string | undefined => AFTER_SQLSTATE[sqlstate];
+
+/** The SQLSTATE in an error of the API; undefined: PostgreSQL refused nothing. */
+export function sqlstateOf(error: unknown): string | undefined {
+  if (!(error instanceof HowdahError)) return undefined;
+  return /\(SQLSTATE ([0-9A-Z]{5})/.exec(error.message)?.[1];
+}
 
 /** Explains any error to an agent. */
 export function explain(error: unknown): ExplainedProblem {
   if (error instanceof Problem)
-    return { code: 'REFUSED', message: error.message, try_next: error.tryNext };
+    return {
+      ...error.facts,
+      code: error.code,
+      message: error.message,
+      try_next: error.tryNext,
+    };
   if (error instanceof NoAnswerError)
     return {
       code: 'NO_ANSWER',
@@ -65,9 +101,7 @@ export function explain(error: unknown): ExplainedProblem {
       try_next: 'ask the user to start it: howdah status, howdah up',
     };
   if (error instanceof HowdahError) {
-    const sqlstate = /\(SQLSTATE ([0-9A-Z]{5})/.exec(error.message)?.[1];
-    const next =
-      (sqlstate === undefined ? undefined : AFTER_SQLSTATE[sqlstate]) ?? AFTER_CODE[error.code];
+    const next = adviceAfter(sqlstateOf(error) ?? '') ?? AFTER_CODE[error.code];
     const request = error.requestId === undefined ? '' : ` (request ${error.requestId})`;
     return {
       code: error.code,

@@ -1,12 +1,12 @@
 import { Client } from '@modelcontextprotocol/client';
-import { InMemoryTransport, McpServer } from '@modelcontextprotocol/server';
+import { InMemoryTransport } from '@modelcontextprotocol/server';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Type } from 'typebox';
 import { expect, test } from 'vitest';
-import { addTool, confirmed, noteWarning } from './tool.ts';
+import { addTool, askUser, confirmed, noteWarning, ToolServer } from './tool.ts';
 
 test('a warning of the API is in the result of its own tool only', async () => {
-  const server = new McpServer({ name: 'test', version: '1' });
+  const server = new ToolServer({ name: 'test', version: '1' });
   const input = Type.Object({ warning: Type.Optional(Type.String()) });
   addTool(
     server,
@@ -41,4 +41,37 @@ test('a service is confirmed by its exact name only', () => {
     expect(() => confirmed(found, echo), echo).toThrow(
       'the service is named "orders", and is PROD',
     );
+});
+
+/** The answer of a tool that asks the user. @param answer null: of a client that cannot ask */
+async function callAsking(answer: object | null): Promise<string> {
+  const server = new ToolServer({ name: 'test', version: '1' });
+  const orders = { name: 'orders', service_id: 'abcdefghij', metadata: { environment: 'PROD' } };
+  addTool(
+    server,
+    'end',
+    { title: 'End', description: 'ends orders', kind: 'destroy', input: Type.Object({}) },
+    async () => {
+      askUser(orders);
+      return { summary: 'It has ended.', data: {} };
+    },
+  );
+  const [ours, theirs] = InMemoryTransport.createLinkedPair();
+  const capabilities = answer === null ? {} : { elicitation: {} };
+  const client = new Client({ name: 'test', version: '1' }, { capabilities });
+  if (answer !== null)
+    client.setRequestHandler('elicitation/create', async () => Object({ ...answer }));
+  await Promise.all([server.connect(ours), client.connect(theirs)]);
+  const { content } = await client.callTool({ name: 'end', arguments: {} });
+  await client.close();
+  return JSON.stringify(content);
+}
+
+test('the user types the name, if the client can ask; else the tool goes on', async () => {
+  const typed = (name: string) => ({ action: 'accept', content: { name } });
+  expect(await callAsking(null)).toContain('It has ended.');
+  expect(await callAsking(typed('orders'))).toContain('It has ended.');
+  expect(await callAsking(typed('order'))).toContain('DECLINED: the user has typed another name');
+  expect(await callAsking({ action: 'decline' })).toContain('DECLINED: the user has declined end');
+  expect(await callAsking({ action: 'cancel' })).toContain('DECLINED');
 });

@@ -8,21 +8,48 @@ import { subjectOf } from '@howdah/contract/permissions';
 import { DryRunError } from '@howdah/client';
 import { makeVisible, visibleJson } from '@howdah/contract';
 import {
+  CLIENT_CAPABILITIES_META_KEY,
   fromJsonSchema,
+  inputRequired,
+  inputResponse,
+  McpServer,
   type CallToolResult,
-  type McpServer,
+  type InputRequiredResult,
+  type ServerContext,
   type ToolAnnotations,
 } from '@modelcontextprotocol/server';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { Type, type Static, type TObject } from 'typebox';
 import { explain, Problem } from './problem.ts';
 
-/** Warnings of the API in its answers to the calls of one tool. */
-const warnings = new AsyncLocalStorage<string[]>();
+type Answered = CallToolResult | InputRequiredResult;
+
+/** A tool, for other names of it. */
+export type KnownTool = {
+  annotations: ToolAnnotations;
+  /** Checks the arguments, as the tool under its own name does. */
+  run: (args: unknown, context: ServerContext) => Promise<Answered>;
+};
+
+/** A server that knows its tools by their names. */
+export class ToolServer extends McpServer {
+  readonly tools = new Map<string, KnownTool>();
+}
+
+/** The state of one call of a tool. */
+type Call = {
+  tool: string;
+  /** Warnings of the API in its answers. */
+  warnings: string[];
+  /** Whether the client can ask its user, and what the user has answered. */
+  canAsk: boolean;
+  answers: Record<string, unknown> | undefined;
+};
+const calls = new AsyncLocalStorage<Call>();
 
 /** Adds a warning to the result of the tool that is running: the agent must not miss it. */
 export function noteWarning(text: string): void {
-  warnings.getStore()?.push(text);
+  calls.getStore()?.warnings.push(text);
 }
 
 /** The result of a tool: a line for people, and data for programs. */
@@ -30,7 +57,8 @@ export type Outcome = { summary: string; data: Record<string, unknown> };
 
 /**
  * read: changes nothing. make: each call creates something. change: repeating the call changes
- * nothing more. destroy: sessions end or data is deleted.
+ * nothing more. destroy: sessions end or data is deleted. write: the same, but each call has
+ * another effect.
  */
 const HINTS = {
   read: { readOnlyHint: true, openWorldHint: false },
@@ -52,6 +80,12 @@ const HINTS = {
     idempotentHint: true,
     openWorldHint: false,
   },
+  write: {
+    readOnlyHint: false,
+    destructiveHint: true,
+    idempotentHint: false,
+    openWorldHint: false,
+  },
 } as const satisfies Record<string, ToolAnnotations>;
 
 export type Declaration<Input extends TObject> = {
@@ -64,37 +98,105 @@ export type Declaration<Input extends TObject> = {
 
 /** @param work receives arguments that match the schema */
 export function addTool<Input extends TObject>(
-  server: McpServer,
+  server: ToolServer,
   name: string,
   { title, description, kind, input }: Declaration<Input>,
   work: (args: Static<Input>, signal: AbortSignal) => Promise<Outcome>,
 ): void {
-  server.registerTool(
-    name,
-    {
-      title,
-      description,
-      inputSchema: fromJsonSchema<Static<Input>>(input),
-      annotations: { title, ...HINTS[kind] },
+  const schema = fromJsonSchema<Static<Input>>(input);
+  const annotations = { title, ...HINTS[kind] };
+  const run = async (args: Static<Input>, context: ServerContext): Promise<Answered> => {
+    const call: Call = {
+      tool: name,
+      warnings: [],
+      canAsk: canAsk(server, context),
+      answers: context.mcpReq.inputResponses,
+    };
+    try {
+      const { summary, data } = await calls.run(call, () => work(args, context.mcpReq.signal));
+      return result({ summary: [summary, ...call.warnings].join(' Warning: '), data });
+    } catch (error) {
+      if (error instanceof UserAsked) return error.request;
+      if (error instanceof DryRunError) return result(dryRun(error));
+      return failure(error);
+    }
+  };
+  server.registerTool(name, { title, description, inputSchema: schema, annotations }, run);
+  server.tools.set(name, {
+    annotations,
+    run: async (args, context) => {
+      const checked = await schema['~standard'].validate(args);
+      if (checked.issues === undefined) return run(checked.value, context);
+      const why = checked.issues.map(({ message }) => message).join('; ');
+      return failure(new Problem(why, 'correct the arguments'));
     },
-    async (args, { mcpReq }): Promise<CallToolResult> => {
-      const noted: string[] = [];
-      try {
-        const { summary, data } = await warnings.run(noted, () => work(args, mcpReq.signal));
-        return result({ summary: [summary, ...noted].join(' Warning: '), data });
-      } catch (error) {
-        if (error instanceof DryRunError) return result(dryRun(error));
-        const problem = explain(error);
-        return {
-          ...result({
-            summary: `${problem.code}: ${problem.message}. Next: ${problem.try_next}.`,
-            data: problem,
-          }),
-          isError: true,
-        };
-      }
+  });
+}
+
+function failure(error: unknown): CallToolResult {
+  const problem = explain(error);
+  const summary = `${problem.code}: ${problem.message}. Next: ${problem.try_next}.`;
+  return { ...result({ summary, data: problem }), isError: true };
+}
+
+/** Whether the client declares that it shows forms to its user (elicitation). */
+function canAsk(server: ToolServer, { mcpReq }: ServerContext): boolean {
+  const declared: unknown =
+    mcpReq.envelope === undefined
+      ? server.server.getClientCapabilities()
+      : Reflect.get(mcpReq.envelope, CLIENT_CAPABILITIES_META_KEY);
+  const elicitation: unknown =
+    typeof declared === 'object' && declared !== null
+      ? Reflect.get(declared, 'elicitation')
+      : undefined;
+  if (typeof elicitation !== 'object' || elicitation === null) return false;
+  // An empty declaration means forms.
+  return 'form' in elicitation || !('url' in elicitation);
+}
+
+/** Ends a tool until the client has asked its user, and calls the tool again with the answer. */
+class UserAsked extends Error {
+  readonly request: InputRequiredResult;
+
+  constructor(request: InputRequiredResult) {
+    super('the user is asked');
+    this.request = request;
+  }
+}
+
+/**
+ * Lets the user of the client type the name of a service, if the client can ask. The agent cannot
+ * answer: the answer is no argument of the tool. Called before anything has an effect.
+ *
+ * @throws UserAsked, which addTool sends; Problem DECLINED
+ */
+export function askUser({ name, service_id: id }: Confirmable & { service_id: string }): void {
+  const call = calls.getStore();
+  if (call === undefined || !call.canAsk) return;
+  const key = `${call.tool} ${id}`;
+  const answer = inputResponse(call.answers, key);
+  if (answer.kind === 'elicit' && answer.action === 'accept' && answer.content?.['name'] === name)
+    return;
+  if (answer.kind === 'elicit')
+    throw new Problem(
+      answer.action === 'accept'
+        ? `the user has typed another name than ${JSON.stringify(name)}`
+        : `the user has declined ${call.tool} of ${JSON.stringify(name)}`,
+      'do not call again; ask the user what to do instead',
+      'DECLINED',
+    );
+  const shown = makeVisible(name);
+  const request = inputRequired.elicit({
+    message:
+      `The agent calls ${call.tool} for the service ${shown} (${id}), which is PROD. ` +
+      'Type its name to allow it.',
+    requestedSchema: {
+      type: 'object',
+      properties: { name: { type: 'string', title: 'Name of the service' } },
+      required: ['name'],
     },
-  );
+  });
+  throw new UserAsked(inputRequired({ inputRequests: { [key]: request } }));
 }
 
 /** The result as text too, for clients that show nothing else: the line, and the data as JSON. */
@@ -121,7 +223,7 @@ export const closed = { additionalProperties: false } as const;
 export const service = Type.String({
   minLength: 1,
   maxLength: 128,
-  description: 'name or service_id',
+  description: 'its name or service_id; the id, if several have the name',
 });
 
 /** Arguments of tools that change something. */
@@ -178,14 +280,20 @@ export const confirmOfProd = Type.Optional(
 /** A service, or a deleted one, whose name must be confirmed. */
 export type Confirmable = { name: string; metadata: { environment: string } };
 
-/** @throws Problem unless the name of a PROD service is repeated, where the action needs that */
+/**
+ * Where the action needs it, the name of a PROD service must be repeated, and a client that can
+ * asks its user.
+ *
+ * @throws Problem, UserAsked
+ */
 export function confirmedForProd(
   action: Action,
-  found: Confirmable & Parameters<typeof subjectOf>[0],
+  found: Confirmable & { service_id: string } & Parameters<typeof subjectOf>[0],
   { confirm: echo, dry_run: dryRun }: Changing,
 ): void {
   if (dryRun === true || !asksForName(action, subjectOf(found).environment)) return;
   confirmed(found, echo ?? '');
+  askUser(found);
 }
 
 /** @throws Problem unless the name is repeated exactly */

@@ -72,16 +72,18 @@ function callerOf(client: Client): Caller {
   return { call, client };
 }
 
+/** @param env beside that of the installation and the admin key */
+type Stdio = { env?: Record<string, string>; args?: string[]; client?: Client };
+
 export async function withStdio<T>(
   work: (caller: Caller) => Promise<T>,
-  env: Record<string, string> = {},
+  { env = {}, args = [], client = new Client({ name: 'test', version: '1' }) }: Stdio = {},
 ): Promise<T> {
-  const client = new Client({ name: 'test', version: '1' });
   await client.connect(
     new StdioClientTransport({
       command: process.execPath,
-      args: [HOWDAH, 'mcp'],
-      env: { ...cloud.env, ...env },
+      args: [HOWDAH, 'mcp', ...args],
+      env: { ...cloud.env, HD_KEY: cloud.key, ...env },
     }),
   );
   try {
@@ -123,11 +125,24 @@ export const READS = [
   'get_metrics',
   'db_schema',
   'db_query',
+  'explain',
+  'diff',
+  'list_vpcs',
+  'list_allow_lists',
 ];
 
 export const ENDS = ['stop_service', 'restart_service', 'upgrade_service', 'delete_service'];
 
 export const DESTROYS = [...ENDS, 'purge_service', 'recover_service'];
+
+/** Statements of the agent, on its own forks. */
+export const WRITES = ['execute', 'apply_migration'];
+
+/** Tools that take something away, by their hints. */
+export const TAKES = [...WRITES, 'reset_password'];
+
+/** Changes of a thing that is no service: PATCH and DELETE have no Idempotency-Key. */
+export const OF_LISTS = ['change_allow_list', 'delete_allow_list'];
 
 export const CHANGES = [
   'create_service',
@@ -138,6 +153,12 @@ export const CHANGES = [
   'verify_backup',
   'enable_extension',
   'cancel_operation',
+  'set_ha',
+  'set_pooler',
+  'reset_password',
+  'set_vpc',
+  'create_allow_list',
+  'set_allow_list',
   ...DESTROYS,
 ];
 

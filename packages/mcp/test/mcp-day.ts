@@ -125,9 +125,9 @@ export async function changeFork(call: Call, shop: unknown): Promise<void> {
   expect(deleted.data).toMatchObject({ deleted: true });
   const gone = await call('list_services', { deleted: true });
   expect(JSON.stringify(gone.data)).toContain(String(fork.data['service_id']));
-  expect(
-    (await call('restore_service', { service_id: fork.data['service_id'] })).data,
-  ).toMatchObject({ status: 'READY' });
+  expect((await call('restore_service', { service: fork.data['service_id'] })).data).toMatchObject({
+    status: 'READY',
+  });
   await call('delete_service', { service: 'try', confirm: 'try' });
 }
 

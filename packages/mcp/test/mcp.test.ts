@@ -12,10 +12,13 @@ import {
   idOf,
   keyOf,
   keys,
+  OF_LISTS,
   raw,
   READS,
+  TAKES,
   withHttp,
   withStdio,
+  WRITES,
   setUp,
   tearDown,
 } from './mcp-cloud.ts';
@@ -27,6 +30,7 @@ import {
   pauseAndResize,
   readSchema,
 } from './mcp-day.ts';
+import { changePassword, compare, configure, forkShop, migrate, write } from './mcp-journey.ts';
 import { untilExpected } from '../../server/test/until.ts';
 
 beforeAll(setUp);
@@ -34,15 +38,18 @@ afterAll(tearDown);
 
 test('the tools describe effects, costs and parameters, equally over both transports and protocols', async () => {
   const { tools } = await withStdio(({ client }) => client.listTools());
-  expect(tools.map(({ name }) => name).toSorted()).toEqual([...READS, ...CHANGES].toSorted());
+  expect(tools.map(({ name }) => name).toSorted()).toEqual(
+    [...READS, ...CHANGES, ...OF_LISTS, ...WRITES].toSorted(),
+  );
   for (const { name, description = '', annotations, inputSchema } of tools) {
     expect(description.length, name).toBeGreaterThan(40);
     expect(annotations?.readOnlyHint, name).toBe(READS.includes(name));
     if (!READS.includes(name))
-      expect(annotations?.destructiveHint, name).toBe(DESTROYS.includes(name));
+      expect(annotations?.destructiveHint, name).toBe([...DESTROYS, ...TAKES].includes(name));
     const fields = Object.keys(inputSchema.properties ?? {});
-    for (const field of ['dry_run', 'idempotency_key'])
-      expect(fields.includes(field), `${name}.${field}`).toBe(CHANGES.includes(name));
+    expect(fields.includes('dry_run'), name).toBe([...CHANGES, ...OF_LISTS].includes(name));
+    expect(fields.includes('idempotency_key'), name).toBe(CHANGES.includes(name));
+    expect(fields, name).not.toContain('service_id');
     expect(inputSchema.required?.includes('confirm') ?? false, name).toBe(DESTROYS.includes(name));
     expect(inputSchema['additionalProperties'], name).toBe(false);
   }
@@ -69,6 +76,41 @@ test('an agent makes a service, reads it, changes a fork of it and cleans up', a
     await pauseAndResize(call);
     await lookAfter(call);
   });
+});
+
+test('an agent with a fork_only key forks, migrates, tests, compares and reports', async () => {
+  await withHttp(keys.forkOnly, async ({ call }) => {
+    const uri = await forkShop(call);
+    await migrate(call);
+    await write(call);
+    await compare(call);
+    await changePassword(call, uri);
+  });
+  for (const key of [keys.developer, cloud.key])
+    await withHttp(key, async ({ call }) => {
+      expect((await call('execute', { service: 'trial', sql: 'select 1' })).data).toMatchObject({
+        code: 'REFUSED',
+        message: expect.stringContaining('another key'),
+      });
+    });
+  // A process that has not made the fork sets another password.
+  await withStdio(
+    async ({ call }) => {
+      const execute = async () => call('execute', { service: 'trial', sql: 'table orders' });
+      for (const { data } of await Promise.all([execute(), execute(), execute()]))
+        expect(data).toMatchObject({ row_count: 3 });
+    },
+    { env: { HD_KEY: keys.forkOnly } },
+  );
+  // The password of the first process is a former one now.
+  await withHttp(keys.forkOnly, async ({ call }) => {
+    expect((await call('execute', { service: 'trial', sql: 'select 1' })).failed).toBe(false);
+    await call('delete_service', { service: 'trial', confirm: 'trial' });
+  });
+});
+
+test('an agent configures replicas, pooler, VPC and allow lists', async () => {
+  await withHttp(keys.developer, async ({ call }) => configure(call));
 });
 
 test('statements on forks leave no fork behind', async () => {
@@ -116,7 +158,7 @@ test('storage is set at creation and resized without a restart; purge removes a 
     expect(
       (await call('purge_service', { service: 'purged', confirm: 'purged' })).data,
     ).toMatchObject({ service_id: id });
-    expect((await call('restore_service', { service_id: id })).data).toMatchObject({
+    expect((await call('restore_service', { service: id })).data).toMatchObject({
       code: 'NOT_FOUND',
     });
 
@@ -214,6 +256,7 @@ test('keys limit the tools as they limit the API', async () => {
 test('wrong arguments are named, and for unknown things the tool that lists them', async () => {
   await withStdio(async ({ call }) => {
     expect((await call('get_service', { service: 'nobody' })).data).toMatchObject({
+      code: 'NOT_FOUND',
       try_next: expect.stringContaining('list_services'),
     });
     expect((await call('get_service', { service: 'nosuchidxx' })).data).toMatchObject({
@@ -285,7 +328,7 @@ test('with a key of its own a process over standard input has the rights of that
     async ({ call }) => {
       expect((await call('whoami')).data).toMatchObject({ role: 'viewer' });
     },
-    { HD_KEY: keys.viewer },
+    { env: { HD_KEY: keys.viewer } },
   );
 });
 
@@ -297,6 +340,99 @@ test('without a control plane the tools say how to start it', async () => {
         try_next: expect.stringContaining('howdah up'),
       });
     },
-    { HD_API: 'http://127.0.0.1:9/public/api/v1', HD_KEY: 'a:b' },
+    { env: { HD_API: 'http://127.0.0.1:9/public/api/v1', HD_KEY: 'a:b' } },
   );
+});
+
+test('without a key of its own a process over standard input does not start', async () => {
+  const { stderr, code } = await cloud.cli('mcp');
+  expect(code).toBe(2);
+  expect(stderr).toContain('howdah key create --name agent --role developer --fork-only');
+});
+
+test('a client that can asks its user before a PROD service is taken away', async () => {
+  const asked: string[] = [];
+  const answers = [
+    { action: 'decline' as const },
+    { action: 'accept' as const, content: { name: 'orders' } },
+    { action: 'accept' as const, content: { name: 'shop' } },
+  ];
+  const clientOf = (mode: 'auto' | 'legacy'): Client => {
+    const client = new Client(
+      { name: 'test', version: '1' },
+      { capabilities: { elicitation: { form: {} } }, versionNegotiation: { mode } },
+    );
+    client.setRequestHandler('elicitation/create', async ({ params }) => {
+      asked.push(params.message);
+      return answers.shift() ?? { action: 'cancel' as const };
+    });
+    return client;
+  };
+  await withStdio(
+    async ({ call }) => {
+      const args = { service: 'shop', confirm: 'shop' };
+      for (const answer of ['declined', 'another name'])
+        expect((await call('restart_service', args)).data, answer).toMatchObject({
+          code: 'DECLINED',
+        });
+      expect((await call('restart_service', args)).data).toMatchObject({ status: 'READY' });
+      await call('stop_service', { ...args, dry_run: true });
+    },
+    { client: clientOf('legacy') },
+  );
+  expect(asked).toHaveLength(3);
+  const resize = { service: 'shop', storage_gb: 30, confirm: 'shop' };
+  await withHttp(
+    cloud.key,
+    async ({ call }) =>
+      expect((await call('resize_service', resize)).data).toMatchObject({ code: 'DECLINED' }),
+    clientOf('auto'),
+  );
+  expect(asked).toHaveLength(4);
+  expect(asked[0]).toContain('restart_service for the service shop');
+});
+
+test('names of Tiger Cloud are tools with its arguments, where they are asked for', async () => {
+  await withStdio(
+    async ({ call, client }) => {
+      const { tools } = await client.listTools();
+      expect(tools.map(({ name }) => name)).toContain('service_fork');
+      const service_id = await idOf('shop');
+      expect((await call('service_get', { service_id })).data).toMatchObject({ name: 'shop' });
+      expect(
+        (await call('db_execute_query', { service_id, query: 'select count(*) from orders' })).data,
+      ).toMatchObject({ rows: [['2']] });
+      expect((await call('service_stop', { service_id, confirm: 'wrong' })).data).toMatchObject({
+        code: 'REFUSED',
+      });
+    },
+    { args: ['--tiger-names'] },
+  );
+});
+
+test('prompts lead through a way of working; the schema of a service is a resource', async () => {
+  await withHttp(keys.developer, async ({ client }) => {
+    const { prompts } = await client.listPrompts();
+    expect(prompts.map(({ name }) => name)).toEqual(['try_migration', 'why_slow', 'what_changed']);
+    const { messages } = await client.getPrompt({
+      name: 'try_migration',
+      arguments: { service: 'shop', sql: 'alter table orders drop total' },
+    });
+    expect(JSON.stringify(messages)).toContain('alter table orders drop total');
+    const uri = 'howdah://services/shop/schema';
+    const { resources } = await client.listResources();
+    expect(resources).toContainEqual(expect.objectContaining({ uri }));
+    const { contents } = await client.readResource({ uri });
+    expect(JSON.stringify(contents)).toContain('customers');
+    const { completion } = await client.complete({
+      ref: { type: 'ref/resource', uri: 'howdah://services/{name}/schema' },
+      argument: { name: 'name', value: 'sh' },
+    });
+    expect(completion.values).toEqual(['shop']);
+  });
+  await withHttp(keys.viewer, async ({ client }) => {
+    await expect(client.readResource({ uri: 'howdah://services/shop/schema' })).rejects.toThrow(
+      'FORBIDDEN',
+    );
+  });
 });

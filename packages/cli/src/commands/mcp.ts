@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import type { Command } from 'commander';
-import { accessApi } from '../connection.ts';
+import { accessApi, accessWithoutKey } from '../connection.ts';
 import { verb } from '../command.ts';
 import { Failure } from '../exit.ts';
 
@@ -13,21 +13,38 @@ export function addMcp(program: Command): void {
   })
     .option('--http', 'serve over HTTP on this machine instead; each request carries its API key')
     .option('--port <port>', 'the port with --http', '8091')
-    .action(async ({ http, port }: { http?: true; port: string }) => {
+    .option('--tiger-names', "list tools under the names of Tiger Cloud's server, too")
+    .action(async ({ http, port, tigerNames }: McpOptions) => {
       const { serveOverHttp, serveOverStdio } = await loadMcp();
-      const options = await accessApi();
-      if (http === undefined) return serveOverStdio(options);
-      const { key: _ours, ...api } = options;
-      const { url, close } = await serveOverHttp(api, portOf(port)).catch((error: unknown) => {
-        const reason = error instanceof Error ? error.message : String(error);
-        throw new Failure(`--port ${port}: ${reason}; take another one`);
-      });
+      const shown = { hasTigerNames: tigerNames === true };
+      if (http === undefined) return serveOverStdio(await accessAsAgent(), shown);
+      const api = await accessWithoutKey(undefined);
+      const { url, close } = await serveOverHttp(api, shown, portOf(port)).catch(
+        (error: unknown) => {
+          const reason = error instanceof Error ? error.message : String(error);
+          throw new Failure(`--port ${port}: ${reason}; take another one`);
+        },
+      );
       process.stderr.write(
         `MCP server at ${url}; requests carry "Authorization: Bearer <public_key>:<secret_key>". Ctrl-C ends it.\n`,
       );
       await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
       await close();
     });
+}
+
+type McpOptions = { http?: true; port: string; tigerNames?: true };
+
+/** The API with the key that the agent was given: never the admin key that howdah up wrote. */
+async function accessAsAgent() {
+  const given = process.env['HD_KEY'];
+  if (given !== undefined) return accessApi();
+  throw new Failure(
+    'HD_KEY: not set, and an agent does not get the admin key of howdah up; make a key for it ' +
+      '(howdah key create --name agent --role developer --fork-only), and set HD_KEY to it in ' +
+      'the configuration of the client (docs/mcp.md)',
+    'usage',
+  );
 }
 
 /** A separate bundle, like the server. */

@@ -1,10 +1,18 @@
-import type { McpServer } from '@modelcontextprotocol/server';
 import { Type } from 'typebox';
 import { body, findService, pathOf, type Cloud } from '../cloud.ts';
-import { addTool, askedAs, changing, closed, confirm, service, wait } from '../tool.ts';
+import {
+  addTool,
+  askedAs,
+  changing,
+  closed,
+  confirm,
+  service,
+  wait,
+  type ToolServer,
+} from '../tool.ts';
 import { change, findToEnd, SERVICE } from './change.ts';
 
-export function addBackupTools(server: McpServer, cloud: Cloud): void {
+export function addBackupTools(server: ToolServer, cloud: Cloud): void {
   const { client } = cloud;
 
   addTool(
@@ -73,7 +81,7 @@ export function addBackupTools(server: McpServer, cloud: Cloud): void {
   addRecoverService(server, cloud);
 }
 
-function addRecoverService(server: McpServer, cloud: Cloud): void {
+function addRecoverService(server: ToolServer, cloud: Cloud): void {
   addTool(
     server,
     'recover_service',

@@ -1,7 +1,7 @@
 /** The common part of the tools that change a service. */
 import { permissionOfAction, subjectOf, type Action } from '@howdah/contract';
 import { body, findService, pathOf, refuseDenied, type Cloud, type Service } from '../cloud.ts';
-import { askedAs, confirmed, WAIT_SECONDS, type Changing, type Outcome } from '../tool.ts';
+import { askedAs, askUser, confirmed, WAIT_SECONDS, type Changing, type Outcome } from '../tool.ts';
 import { became } from './outcome.ts';
 
 /** The path of a service. */
@@ -21,16 +21,19 @@ type Accepted = { data?: Service | undefined; response: Response };
 
 /**
  * The service that a tool would take away from its clients. The key is checked before the name,
- * so that no user is asked for what is then refused.
+ * so that no user is asked for what is then refused. For PROD, a client that can asks its user.
  */
 export async function findToEnd(
   cloud: Cloud,
   action: Action,
-  args: { service: string; confirm: string },
+  args: { service: string; confirm: string; dry_run?: boolean },
 ): Promise<Service> {
   const found = await findService(cloud, args.service);
-  await refuseDenied(cloud, permissionOfAction(action), subjectOf(found));
-  return confirmed(found, args.confirm);
+  const subject = subjectOf(found);
+  await refuseDenied(cloud, permissionOfAction(action), subject);
+  confirmed(found, args.confirm);
+  if (subject.environment === 'PROD' && args.dry_run !== true) askUser(found);
+  return found;
 }
 
 /** Changes a service, and waits until it has a status, as long as the tool is asked to. */
@@ -46,4 +49,18 @@ export async function change(
   const { data, response } = await call(asked);
   const waitSeconds = args.wait_seconds ?? WAIT_SECONDS;
   return became(cloud, body({ data }), response, target, waitSeconds, signal);
+}
+
+/** As {@link change}, for calls that answer with a message: the service keeps running or paused. */
+export async function adjust(
+  cloud: Cloud,
+  found: Service,
+  args: Waiting,
+  signal: AbortSignal,
+  call: (asked: Asked) => Promise<{ response: Response }>,
+): Promise<Outcome> {
+  const { response } = await call({ params: { path: pathOf(found), ...askedAs(args) }, signal });
+  const target = found.status === 'PAUSED' ? 'PAUSED' : 'READY';
+  const waitSeconds = args.wait_seconds ?? WAIT_SECONDS;
+  return became(cloud, found, response, target, waitSeconds, signal);
 }

@@ -1,20 +1,28 @@
-import type { McpServer } from '@modelcontextprotocol/server';
 import { Type } from 'typebox';
 import { ENVIRONMENTS, NAME_MAX_CHARACTERS, SERVICE_TYPES } from '@howdah/contract';
 import type { Schemas } from '@howdah/client';
 import { STORAGE_GB } from '@howdah/contract/sizes';
 import { body, findService, pathOf, type Cloud } from '../cloud.ts';
-import { addTool, askedAs, changing, closed, service, wait, WAIT_SECONDS } from '../tool.ts';
+import {
+  addTool,
+  askedAs,
+  changing,
+  closed,
+  service,
+  wait,
+  WAIT_SECONDS,
+  type ToolServer,
+} from '../tool.ts';
 import { created } from './outcome.ts';
 
-export function addCreateTools(server: McpServer, cloud: Cloud): void {
+export function addCreateTools(server: ToolServer, cloud: Cloud): void {
   addCreateService(server, cloud);
   addForkService(server, cloud);
 }
 
 const name = Type.String({ minLength: 1, maxLength: NAME_MAX_CHARACTERS });
 
-function addCreateService(server: McpServer, cloud: Cloud): void {
+function addCreateService(server: ToolServer, cloud: Cloud): void {
   const { client, projectId } = cloud;
   addTool(
     server,
@@ -76,7 +84,7 @@ function addCreateService(server: McpServer, cloud: Cloud): void {
   );
 }
 
-function addForkService(server: McpServer, cloud: Cloud): void {
+function addForkService(server: ToolServer, cloud: Cloud): void {
   const { client } = cloud;
   addTool(
     server,

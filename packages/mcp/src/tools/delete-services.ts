@@ -1,10 +1,18 @@
-import type { McpServer } from '@modelcontextprotocol/server';
-import { PURGE } from '@howdah/contract';
+import { isId, PURGE } from '@howdah/contract';
 import { Type } from 'typebox';
-import { body, findService, pathOf, refuseDenied, settle, type Cloud } from '../cloud.ts';
+import {
+  body,
+  chooseNamed,
+  findService,
+  pathOf,
+  refuseDenied,
+  settle,
+  type Cloud,
+} from '../cloud.ts';
 import {
   addTool,
   askedAs,
+  askUser,
   changing,
   closed,
   confirm,
@@ -13,16 +21,19 @@ import {
   wait,
   WAIT_SECONDS,
   type Confirmable,
+  type ToolServer,
 } from '../tool.ts';
 import { change, findToEnd, SERVICE } from './change.ts';
 import { Problem } from '../problem.ts';
 
-export function addDeleteTools(server: McpServer, cloud: Cloud): void {
+const DELETED_SHOWN = 'list_services with deleted: true shows them';
+
+export function addDeleteTools(server: ToolServer, cloud: Cloud): void {
   addDeleteService(server, cloud);
   addRestoreService(server, cloud);
 }
 
-function addDeleteService(server: McpServer, cloud: Cloud): void {
+function addDeleteService(server: ToolServer, cloud: Cloud): void {
   const { client } = cloud;
   addTool(
     server,
@@ -66,7 +77,7 @@ function addDeleteService(server: McpServer, cloud: Cloud): void {
   );
 }
 
-function addRestoreService(server: McpServer, cloud: Cloud): void {
+function addRestoreService(server: ToolServer, cloud: Cloud): void {
   const { client, projectId } = cloud;
   addTool(
     server,
@@ -80,9 +91,7 @@ function addRestoreService(server: McpServer, cloud: Cloud): void {
       kind: 'change',
       input: Type.Object(
         {
-          service_id: Type.String({
-            description: 'its id: names of deleted services may be taken',
-          }),
+          service,
           ...wait,
           ...changing,
         },
@@ -90,7 +99,19 @@ function addRestoreService(server: McpServer, cloud: Cloud): void {
       ),
     },
     async (args, signal) => {
-      const found = { project_id: await projectId(), service_id: args.service_id };
+      const path = { project_id: await projectId() };
+      const deleted = body(
+        await client.GET('/projects/{project_id}/deletedServices', { params: { path } }),
+      );
+      const known = chooseNamed(args.service, deleted, DELETED_SHOWN);
+      if (known === null && !isId(args.service))
+        throw new Problem(
+          `no deleted service has the name or id ${JSON.stringify(args.service)}`,
+          DELETED_SHOWN,
+          'NOT_FOUND',
+        );
+      // The API explains an id that it cannot restore.
+      const found = { ...path, service_id: known?.service_id ?? args.service };
       return change(cloud, found, args, signal, 'READY', (asked) =>
         client.POST(`${SERVICE}/restore`, asked),
       );
@@ -99,7 +120,7 @@ function addRestoreService(server: McpServer, cloud: Cloud): void {
 }
 
 /** The only tool whose effect is final. */
-export function addPurgeTool(server: McpServer, cloud: Cloud): void {
+export function addPurgeTool(server: ToolServer, cloud: Cloud): void {
   addTool(
     server,
     'purge_service',
@@ -117,6 +138,7 @@ export function addPurgeTool(server: McpServer, cloud: Cloud): void {
       const found = await findAlsoDeleted(cloud, args.service);
       await refuseDenied(cloud, PURGE, { createdBy: found.created_by });
       const { service_id, name } = confirmed(found, args.confirm);
+      if (found.metadata.environment === 'PROD' && args.dry_run !== true) askUser(found);
       const query = { ...askedAs(args).query, purge: 'true' as const, confirm: args.confirm };
       const { response } = await cloud.client.DELETE(SERVICE, {
         params: { path: { project_id: await cloud.projectId(), service_id }, query },
@@ -139,22 +161,14 @@ async function findAlsoDeleted(
   const deleted = body(
     await cloud.client.GET('/projects/{project_id}/deletedServices', { params: { path } }),
   );
-  const [found, another] = deleted.filter(
-    ({ service_id, name }) => service_id === nameOrId || name === nameOrId,
-  );
-  if (found?.service_id !== nameOrId) {
+  if (!deleted.some(({ service_id }) => service_id === nameOrId)) {
     const services = body(
       await cloud.client.GET('/projects/{project_id}/services', { params: { path } }),
     );
     // A service with the name precedes a deleted one, which must then be named by its id.
-    if (found === undefined || services.some(({ name }) => name === nameOrId))
-      return findService(cloud, nameOrId);
-    if (another !== undefined)
-      throw new Problem(
-        `several deleted services are named ${JSON.stringify(nameOrId)}`,
-        'call again with the service_id of one of them; ' +
-          'list_services with deleted: true shows them',
-      );
+    if (services.some(({ name }) => name === nameOrId)) return findService(cloud, nameOrId);
   }
+  const found = chooseNamed(nameOrId, deleted, DELETED_SHOWN);
+  if (found === null) return findService(cloud, nameOrId);
   return { ...found, metadata: { environment: found.environment } };
 }

@@ -1,18 +1,17 @@
-import type { McpServer } from '@modelcontextprotocol/server';
 import { SERIES_NAMES } from '@howdah/contract';
 import { Type } from 'typebox';
 import { body, findService, pathOf, type Cloud } from '../cloud.ts';
-import { addTool, closed, service } from '../tool.ts';
+import { addTool, closed, service, type ToolServer } from '../tool.ts';
 
 /** The approximate number of points of a series. */
 const POINTS = 60;
 
-export function addObserveTools(server: McpServer, cloud: Cloud): void {
+export function addObserveTools(server: ToolServer, cloud: Cloud): void {
   addGetLogs(server, cloud);
   addGetMetrics(server, cloud);
 }
 
-function addGetLogs(server: McpServer, cloud: Cloud): void {
+function addGetLogs(server: ToolServer, cloud: Cloud): void {
   const { client } = cloud;
   addTool(
     server,
@@ -64,7 +63,7 @@ function addGetLogs(server: McpServer, cloud: Cloud): void {
   );
 }
 
-function addGetMetrics(server: McpServer, cloud: Cloud): void {
+function addGetMetrics(server: ToolServer, cloud: Cloud): void {
   const { client } = cloud;
   addTool(
     server,

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Schemas } from '@howdah/client';
 import { OPERATION_STATUSES } from '@howdah/contract';
-import type { McpServer } from '@modelcontextprotocol/server';
 import { Type } from 'typebox';
 import { body, findService, type Cloud } from '../cloud.ts';
 import {
@@ -12,6 +11,7 @@ import {
   service,
   WAIT_SECONDS,
   type Outcome,
+  type ToolServer,
 } from '../tool.ts';
 
 type Operation = Schemas['Operation'];
@@ -23,14 +23,14 @@ const operation_id = Type.String({
 });
 const POLL_MS = 250;
 
-export function addOperationTools(server: McpServer, cloud: Cloud): void {
+export function addOperationTools(server: ToolServer, cloud: Cloud): void {
   addListOperations(server, cloud);
   addGetOperation(server, cloud);
   addWaitForOperation(server, cloud);
   addCancelOperation(server, cloud);
 }
 
-function addListOperations(server: McpServer, cloud: Cloud): void {
+function addListOperations(server: ToolServer, cloud: Cloud): void {
   const { client, projectId } = cloud;
   addTool(
     server,
@@ -73,7 +73,7 @@ function addListOperations(server: McpServer, cloud: Cloud): void {
   );
 }
 
-function addGetOperation(server: McpServer, cloud: Cloud): void {
+function addGetOperation(server: ToolServer, cloud: Cloud): void {
   addTool(
     server,
     'get_operation',
@@ -88,7 +88,7 @@ function addGetOperation(server: McpServer, cloud: Cloud): void {
   );
 }
 
-function addWaitForOperation(server: McpServer, cloud: Cloud): void {
+function addWaitForOperation(server: ToolServer, cloud: Cloud): void {
   addTool(
     server,
     'wait_for_operation',
@@ -119,7 +119,7 @@ function addWaitForOperation(server: McpServer, cloud: Cloud): void {
   );
 }
 
-function addCancelOperation(server: McpServer, cloud: Cloud): void {
+function addCancelOperation(server: ToolServer, cloud: Cloud): void {
   const { client, projectId } = cloud;
   addTool(
     server,

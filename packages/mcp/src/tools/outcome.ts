@@ -38,6 +38,7 @@ export async function created(
   how: string,
 ): Promise<Outcome> {
   const password = accepted.initial_password ?? '';
+  if (accepted.forked_from !== undefined) cloud.passwords.keep(accepted.service_id, password);
   const secret = { password, connection_string: connectionString(accepted, password) };
   // The password is part of the outcome also after a failed wait.
   const { data } = await became(cloud, accepted, response, 'READY', waitSeconds, signal).catch(() =>

@@ -1,13 +1,12 @@
 import { ROLE_SUMMARIES } from '@howdah/contract/permissions';
 import type { Role } from '@howdah/contract/types';
-import type { McpServer } from '@modelcontextprotocol/server';
 import { Type } from 'typebox';
 import { body, type Cloud } from '../cloud.ts';
-import { addTool, closed } from '../tool.ts';
+import { addTool, closed, type ToolServer } from '../tool.ts';
 
 const nothing = Type.Object({}, closed);
 
-export function addProjectTools(server: McpServer, { client, projectId }: Cloud): void {
+export function addProjectTools(server: ToolServer, { client, projectId }: Cloud): void {
   addTool(
     server,
     'whoami',

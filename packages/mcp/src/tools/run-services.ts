@@ -1,4 +1,3 @@
-import type { McpServer } from '@modelcontextprotocol/server';
 import { Type } from 'typebox';
 import { findService, type Cloud, type Service } from '../cloud.ts';
 import {
@@ -10,6 +9,7 @@ import {
   confirmOfProd,
   service,
   wait,
+  type ToolServer,
 } from '../tool.ts';
 import { change, findToEnd, SERVICE, type Waiting } from './change.ts';
 import { size, sizeIn } from './create-services.ts';
@@ -51,14 +51,14 @@ const PLAIN_TOOLS = [
   },
 ] as const;
 
-export function addRunTools(server: McpServer, cloud: Cloud): void {
+export function addRunTools(server: ToolServer, cloud: Cloud): void {
   for (const tool of PLAIN_TOOLS) addPlainTool(server, cloud, tool);
   addResizeService(server, cloud);
   addUpgradeService(server, cloud);
 }
 
 function addPlainTool(
-  server: McpServer,
+  server: ToolServer,
   cloud: Cloud,
   { name, verb, ends, target, title, description }: (typeof PLAIN_TOOLS)[number],
 ): void {
@@ -79,7 +79,7 @@ function addPlainTool(
   }
 }
 
-function addResizeService(server: McpServer, cloud: Cloud): void {
+function addResizeService(server: ToolServer, cloud: Cloud): void {
   const { client } = cloud;
   addTool(
     server,
@@ -114,7 +114,7 @@ function addResizeService(server: McpServer, cloud: Cloud): void {
   );
 }
 
-function addUpgradeService(server: McpServer, cloud: Cloud): void {
+function addUpgradeService(server: ToolServer, cloud: Cloud): void {
   const { client } = cloud;
   addTool(
     server,

@@ -1,17 +1,16 @@
-import type { McpServer } from '@modelcontextprotocol/server';
 import { Type } from 'typebox';
 import { body, findService, describe, type Cloud } from '../cloud.ts';
-import { addTool, closed, service } from '../tool.ts';
+import { addTool, closed, service, type ToolServer } from '../tool.ts';
 import { about } from './outcome.ts';
 import { CLIENT_SETUP, CLIENTS, isClientName, programOf } from '@howdah/contract/connect';
 import { LIVE_STATUSES } from '@howdah/contract';
 
-export function addServiceTools(server: McpServer, cloud: Cloud): void {
+export function addServiceTools(server: ToolServer, cloud: Cloud): void {
   addListServices(server, cloud);
   addGetService(server, cloud);
 }
 
-function addListServices(server: McpServer, cloud: Cloud): void {
+function addListServices(server: ToolServer, cloud: Cloud): void {
   const { client, projectId } = cloud;
   addTool(
     server,
@@ -61,7 +60,7 @@ function addListServices(server: McpServer, cloud: Cloud): void {
   );
 }
 
-function addGetService(server: McpServer, cloud: Cloud): void {
+function addGetService(server: ToolServer, cloud: Cloud): void {
   addTool(
     server,
     'get_service',
