@@ -155,6 +155,7 @@ export const CHANGES = [
   'cancel_operation',
   'set_ha',
   'set_pooler',
+  'set_expiry',
   'reset_password',
   'set_vpc',
   'create_allow_list',

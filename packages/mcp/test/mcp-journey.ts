@@ -158,6 +158,11 @@ export async function configure(call: Call): Promise<void> {
   ).toMatchObject({ dry_run: true });
   expect((await call('set_ha', { service: 'shop' })).data).toMatchObject({ code: 'REFUSED' });
 
+  const ends = await call('set_expiry', { service: 'shop', ttl_seconds: 3600 });
+  expect(ends.data).toMatchObject({ expires_at: expect.stringContaining('T') });
+  const stays = await call('set_expiry', { service: 'shop', ttl_seconds: null });
+  expect(stays.data).toMatchObject({ expires_at: null });
+
   const office = { description: 'office', cidr_blocks: ['203.0.113.0/24'] };
   const list = await call('create_allow_list', office);
   const allow_list = String(list.data['allow_list_id']);

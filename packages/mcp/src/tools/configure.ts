@@ -1,6 +1,6 @@
-/** Tools for the properties of a service: replicas, pooler, password. */
+/** Tools for the properties of a service: replicas, pooler, password, lifetime. */
 import { Type } from 'typebox';
-import { connectionString, findService, pathOf, type Cloud } from '../cloud.ts';
+import { body as bodyOf, connectionString, findService, pathOf, type Cloud } from '../cloud.ts';
 import { makePassword } from '../passwords.ts';
 import { Problem } from '../problem.ts';
 import {
@@ -22,6 +22,43 @@ export function addConfigureTools(server: ToolServer, cloud: Cloud): void {
   addSetHa(server, cloud);
   addSetPooler(server, cloud);
   addResetPassword(server, cloud);
+  addSetExpiry(server, cloud);
+}
+
+function addSetExpiry(server: ToolServer, cloud: Cloud): void {
+  addTool(
+    server,
+    'set_expiry',
+    {
+      title: 'Set when a service is deleted by itself',
+      description:
+        'Gives a service so many seconds from now, or takes its end away. A PROD service never ' +
+        'has one. A deleted service can be restored for a while.',
+      kind: 'change',
+      input: Type.Object(
+        {
+          service,
+          ttl_seconds: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
+            description: 'null: it is not deleted by itself',
+          }),
+          ...changing,
+        },
+        closed,
+      ),
+    },
+    async (args, signal) => {
+      const found = await findService(cloud, args.service);
+      const { ttl_seconds: ttl } = args;
+      const { data } = await cloud.client.POST(`${SERVICE}/setExpiry`, {
+        params: { path: pathOf(found), ...askedAs(args) },
+        body: ttl === null ? { expires_at: null } : { ttl_seconds: ttl },
+        signal,
+      });
+      const { service_id, name, expires_at: end = null } = bodyOf({ data });
+      const summary = end === null ? `${name} stays.` : `${name} is deleted at ${end}.`;
+      return { summary, data: { service_id, expires_at: end } };
+    },
+  );
 }
 
 function addSetHa(server: ToolServer, cloud: Cloud): void {

@@ -50,6 +50,7 @@ function addCreateService(server: ToolServer, cloud: Cloud): void {
             }),
           ),
           ...size,
+          ...lifetime,
           region_code: Type.Optional(
             Type.String({ maxLength: 64, description: 'default: the first of list_regions' }),
           ),
@@ -74,6 +75,7 @@ function addCreateService(server: ToolServer, cloud: Cloud): void {
           ...(service_type === undefined ? {} : { service_type }),
           ...(pg_version === undefined ? {} : { pg_version }),
           ...sizeIn(args),
+          ...lifetimeIn(args),
           ...(region_code === undefined ? {} : { region_code }),
           ...(environment === undefined ? {} : { environment_tag: environment }),
         },
@@ -121,6 +123,7 @@ function addForkService(server: ToolServer, cloud: Cloud): void {
             }),
           ),
           ...size,
+          ...lifetime,
           ...wait,
           ...changing,
         },
@@ -140,6 +143,7 @@ function addForkService(server: ToolServer, cloud: Cloud): void {
             ...(args.name === undefined ? {} : { name: args.name }),
             ...(pg_version === undefined ? {} : { pg_version }),
             ...sizeIn(args),
+            ...lifetimeIn(args),
           },
           signal,
         },
@@ -155,6 +159,22 @@ function addForkService(server: ToolServer, cloud: Cloud): void {
     },
   );
 }
+
+// When a service is deleted by itself, as arguments of tools.
+
+const lifetime = {
+  ttl_seconds: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      description:
+        'it is deleted by itself after so many seconds; for a fork that only you need, give one; ' +
+        'set_expiry changes it. Default: as the key has it, else it stays',
+    }),
+  ),
+};
+
+const lifetimeIn = ({ ttl_seconds: ttl }: { ttl_seconds?: number }) =>
+  ttl === undefined ? {} : { ttl_seconds: ttl };
 
 // The size of a service, as an argument of tools.
 
