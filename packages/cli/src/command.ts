@@ -28,6 +28,7 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   'script-file': 'path of a file, or - for standard input',
   time: 'number and unit: s, m, h, d, w',
   sql: 'one statement; $1, $2, … are the parameters',
+  branch: 'of the git repository; default: the one that is checked out',
   moment: 'a distance like +2h, a date-time like 2027-01-31T12:00:00Z, or never',
   'new-name': '1 to 128 characters',
   environment: 'DEV or PROD',
