@@ -6,6 +6,7 @@ import { FORMATS, type Format } from './output.ts';
 /** The description of each argument, by its name. Completion uses the same names. */
 const ARGUMENTS: Readonly<Record<string, string>> = {
   service: 'its id or name',
+  'other-service': 'the one to compare it with, by id or name; default: its parent',
   'deleted-service': 'its id or name',
   set: 'id or name of the read replica set',
   vpc: 'its id or name',

@@ -231,6 +231,7 @@ const MORE: readonly Row[] = [
 /** Commands that work on this machine, or with programs of PostgreSQL: their own tests run them. */
 const MACHINE = [
   'checkout',
+  'service diff',
   'up',
   'upgrade',
   'down',

@@ -30,6 +30,7 @@ import { addServiceLogs } from './logs.ts';
 import { addServiceOperations } from './operation.ts';
 import { addChanges } from './service-changes.ts';
 import { addCreates, addCreateFromKit } from './service-create.ts';
+import { addDiff } from './service-diff.ts';
 import { addLifetimes } from './service-lifetime.ts';
 import {
   changeFound,
@@ -57,6 +58,7 @@ export function addService(program: Command): void {
   addMove(service);
   addChanges(service);
   addLifetimes(service);
+  addDiff(service);
   addEnds(service);
 }
 

@@ -1,21 +1,13 @@
 /** The tool that compares two databases. */
 import { Type } from 'typebox';
-import { countSql, OBJECTS_SQL, objectsIn, type CountedTable } from '../catalogs.ts';
 import { findService, type Cloud, type Service } from '../cloud.ts';
-import {
-  describeDiff,
-  diffRows,
-  diffSchemas,
-  type DatabaseObject,
-  type RowCount,
-} from '../diff.ts';
+import { readContents, TooLarge, type Contents, type Read } from '../contents.ts';
+import { describeDiff, diffRows, diffSchemas } from '../diff.ts';
 import { isOwnFork } from '../own-forks.ts';
 import { Problem } from '../problem.ts';
 import { addTool, closed, service, type Outcome, type ToolServer } from '../tool.ts';
 import { query, readFrom, reading } from './statements.ts';
 
-const MAX_OBJECTS = 10_000;
-const MAX_COUNTED = 200;
 const COUNT_MS = 60_000;
 
 export function addDiffTool(server: ToolServer, cloud: Cloud): void {
@@ -95,43 +87,18 @@ function parentOf({ name, forked_from: parent }: Service): string {
   );
 }
 
-/** All objects of a database, and the rows of its tables. */
+/** All objects of a database, and the rows of its tables. @throws Problem */
 async function readAll(
   cloud: Cloud,
   of: Service,
   { database, isCounted }: { database: string | undefined; isCounted: boolean },
   signal: AbortSignal,
-): Promise<{ objects: DatabaseObject[]; rows: RowCount[] }> {
+): Promise<Contents> {
   const place = { timeout_ms: COUNT_MS, ...(database === undefined ? {} : { database }) };
-  const read = async (sql: string, max_rows: number) =>
-    query(cloud, of, { ...place, sql, max_rows }, signal);
-  const { rows: all, truncated } = await read(OBJECTS_SQL, MAX_OBJECTS);
-  if (truncated)
-    throw new Problem(
-      `${JSON.stringify(of.name)} has more than ${MAX_OBJECTS} objects, the most that are compared`,
-      'db_schema shows one schema or table of each',
-    );
-  const { objects, tables } = objectsIn(all);
-  if (!isCounted) {
-    const rows = tables.map(({ called, estimated }) => ({ table: called, rows: estimated }));
-    return { objects, rows };
+  const read: Read = async (sql, max_rows) => query(cloud, of, { ...place, sql, max_rows }, signal);
+  try {
+    return await readContents(of.name, read, isCounted);
+  } catch (error) {
+    throw error instanceof TooLarge ? new Problem(error.message, error.remedy) : error;
   }
-  return { objects, rows: await countRows(tables, read) };
-}
-
-async function countRows(
-  tables: readonly CountedTable[],
-  read: (sql: string, maxRows: number) => Promise<{ rows: (string | null)[][] }>,
-): Promise<RowCount[]> {
-  if (tables.length === 0) return [];
-  if (tables.length > MAX_COUNTED)
-    throw new Problem(
-      `count_rows: found ${tables.length} tables; at most ${MAX_COUNTED} are counted`,
-      'call again without count_rows, then count single tables with db_query',
-    );
-  const { rows } = await read(countSql(tables), MAX_COUNTED);
-  return rows.flatMap(([index, count]): RowCount[] => {
-    const table = tables[Number(index)];
-    return table === undefined ? [] : [{ table: table.called, rows: Number(count) }];
-  });
 }
