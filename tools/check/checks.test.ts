@@ -6,8 +6,9 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { checkCommits, faultsOf } from './commits.ts';
 import { findViolations, LAYERS, layerTable } from './layers.ts';
 import { functionsIn, tooLong, wideDocumentLines, wideLines, wideLinesOf } from './lengths.ts';
-import { missingNames } from './names.ts';
+import { LEADING, missingNames } from './names.ts';
 import { exceedingCounts, refusedImports } from './refusals.ts';
+import { soleImports } from './sole-importers.ts';
 
 let root = '';
 beforeEach(() => void (root = mkdtempSync(join(tmpdir(), 'howdah-checks-'))));
@@ -184,17 +185,64 @@ describe('commits', () => {
   }, 60_000);
 });
 
-test('a document may name only files and identifiers that are there', () => {
+describe('names', () => {
   const known = {
-    files: ['packages/server/src/store/leases.ts', 'tools/debian13/run'],
-    words: new Set(['changeService', 'keys']),
+    files: ['packages/server/src/store/leases.ts', 'tools/debian13/run', 'packages/cli/src/up.ts'],
+    words: new Set(['changeService', 'ALLOWED', 'keys', 'claimService']),
+    wordsOf: (path: string) => new Set(path.endsWith('leases.ts') ? ['claimService'] : []),
   };
-  const there =
-    '`leases.ts`, `store/leases.ts`, `changeService(x)`, `keys`, `npm ci`, `0001_NNNN.sql`';
-  expect(missingNames(there, known)).toEqual([]);
-  expect(missingNames('`eases.ts`\n`api/leases.ts` and `changeServices`', known)).toEqual([
-    { line: 1, name: 'eases.ts' },
-    { line: 2, name: 'api/leases.ts' },
-    { line: 2, name: 'changeServices' },
-  ]);
+
+  test('a document may name only files and identifiers that are there', () => {
+    const there =
+      '`leases.ts`, `store/leases.ts`, `changeService(x)`, `keys`, `npm ci`, `0001_NNNN.sql`';
+    expect(missingNames(there, known)).toEqual([]);
+    expect(
+      missingNames('`eases.ts`\n`api/leases.ts`, `changeServices` and `ALLOW`', known),
+    ).toEqual([
+      { line: 1, name: 'eases.ts' },
+      { line: 2, name: 'api/leases.ts' },
+      { line: 2, name: 'changeServices' },
+      { line: 2, name: 'ALLOW' },
+    ]);
+  });
+
+  test('a function in a row of a table is in a file of the row', () => {
+    expect(missingNames('| `claimService`, `ALLOWED` | `leases.ts`, `up.ts` |', known)).toEqual([]);
+    expect(missingNames('| `claimService` | no file |', known)).toEqual([]);
+    expect(missingNames('`claimService` | `up.ts`', known)).toEqual([]);
+    expect(missingNames('| `claimService` | `up.ts` |', known)).toEqual([
+      { line: 1, name: 'claimService' },
+    ]);
+  });
+
+  test('pages of folders are checked, and those of users are not', () => {
+    const pages = ['packages/server/src/api/README.md', 'docs/adding-a-field.md', 'README.md'];
+    expect(pages.filter((page) => LEADING.test(page))).toEqual(pages.slice(0, 2));
+  });
+});
+
+describe('sole importers', () => {
+  const at = (path: string): string => `packages/server/src/${path}`;
+  const importBy = (from: string, to: string, isLate = false) => ({
+    from: at(from),
+    to: at(to),
+    isLate,
+  });
+  const found = (imports: readonly ReturnType<typeof importBy>[], lines = 59, test = 'b.test.ts') =>
+    soleImports(['lib/a.ts', 'lib/b.ts', `lib/${test}`].map(at), imports, () => lines);
+
+  test('a short source that one file of its folder imports is reported', () => {
+    const sole = [{ path: at('lib/a.ts'), lines: 59, importer: at('lib/b.ts') }];
+    const byTest = importBy('lib/b.test.ts', 'lib/a.ts');
+    expect(found([importBy('lib/b.ts', 'lib/a.ts'), byTest])).toEqual(sole);
+  });
+
+  test('a file of its own by need is not', () => {
+    const once = importBy('lib/b.ts', 'lib/a.ts');
+    expect(found([once], 60)).toEqual([]);
+    expect(found([once], 59, 'a.test.ts')).toEqual([]);
+    expect(found([once, importBy('lib/c.ts', 'lib/a.ts')])).toEqual([]);
+    expect(found([importBy('store/b.ts', 'lib/a.ts')])).toEqual([]);
+    expect(found([importBy('lib/b.ts', 'lib/a.ts', true)])).toEqual([]);
+  });
 });

@@ -23,6 +23,9 @@ export type Layer = {
   readonly imports: readonly string[];
 };
 
+/** Paths from the root of the clone; `isLate`: by `import()`, while the program runs. */
+export type Import = { readonly from: string; readonly to: string; readonly isLate: boolean };
+
 /** `found` is an import, `from → to`, or a cycle, `a → b → a`. */
 export type Violation = { readonly rule: string; readonly found: string };
 
@@ -334,6 +337,13 @@ export function findViolations(root: string): Violation[] {
   }));
   const once = new Map(found.map((violation) => [violation.found, violation]));
   return [...once.values()].toSorted((a, b) => (a.found < b.found ? -1 : 1));
+}
+
+/** @returns each import of one file in `packages` by another, of types too, as their paths */
+export function findImports(root: string): Import[] {
+  return runCruiser(root).modules.flatMap(({ source, dependencies }) =>
+    dependencies.map(({ resolved, dynamic }) => ({ from: source, to: resolved, isLate: dynamic })),
+  );
 }
 
 function runCruiser(root: string): ICruiseResult {

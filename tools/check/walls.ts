@@ -34,11 +34,12 @@ const CHECKS: Readonly<Record<string, () => string[]>> = {
   },
   names: () => {
     const sources = filesOf('.', SOURCE);
-    const words = new Set(sources.flatMap((path) => read(path).match(/\w+/g) ?? []));
-    const known = { files: filesOf('.', /./), words };
+    const wordsOf = memoized((path) => new Set(read(path).match(/\w+/g)));
+    const words = new Set(sources.flatMap((path) => [...wordsOf(path)]));
+    const known = { files: filesOf('.', /./), words, wordsOf };
     return filesOf('.', LEADING).flatMap((path) =>
       missingNames(read(path), known).map(
-        ({ line, name }) => `${path}:${line}: nothing is named \`${name}\``,
+        ({ line, name }) => `${path}:${line}: nothing, or no file of its row, has \`${name}\``,
       ),
     );
   },
@@ -71,6 +72,16 @@ const CHECKS: Readonly<Record<string, () => string[]>> = {
     return faults;
   },
 };
+
+/** Asks for each path once. */
+function memoized<T>(read: (path: string) => T): (path: string) => T {
+  const known = new Map<string, T>();
+  return (path) => {
+    const value = known.get(path) ?? read(path);
+    known.set(path, value);
+    return value;
+  };
+}
 
 /**
  * @returns the wide lines that the main branch does not have, if there are more wide lines than the

@@ -2,7 +2,7 @@
  * Every call that may change something, or reads the contents of a database, gets an entry in the
  * audit log, allowed or refused. The entry of a call that begins an operation is written in the
  * same transaction; that of another accepted change before its answer. Refused calls and statements
- * are counted (audit-counts.ts), and written after the answer.
+ * are counted, and written after the answer.
  */
 import { ERROR_CODES, isId, permissionOf, type ErrorCode, type Permission } from '@howdah/contract';
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
