@@ -118,8 +118,9 @@ export function buildPackage(directory: string, target: string, madeAt: Date): v
   for (const file of ['.', ...readdirSync(directory, { recursive: true, encoding: 'utf8' })]) {
     const path = join(directory, file);
     const found = lstatSync(path);
-    if (found.isDirectory()) chmodSync(path, 0o755);
-    else if (found.isFile() && (found.mode & 0o100) === 0) chmodSync(path, 0o644);
+    const isRun = found.isDirectory() || (found.mode & 0o100) !== 0;
+    // The umask of who makes the release must not show: a link has no mode of its own.
+    if (!found.isSymbolicLink()) chmodSync(path, isRun ? 0o755 : 0o644);
     lutimesSync(path, madeAt, madeAt);
   }
   const environment = { ...process.env, SOURCE_DATE_EPOCH: String(madeAt.getTime() / 1000) };
