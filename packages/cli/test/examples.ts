@@ -312,6 +312,42 @@ export const backups = {
   problem: null,
 };
 
+export const certificate = {
+  format: 'howdah restore certificate 1',
+  certificate_id: 'c5oh4ut1zz',
+  key_id: '5e'.repeat(32),
+  issued_at: AT,
+  howdah_version: '0.1.0',
+  project_id: 'n765kku04j',
+  region_code: 'local',
+  service_id: 'linltu4hxx',
+  service_name: 'orders',
+  operation_id: '01jd3k7w0c',
+  backup: { place: 'repository', repository: 'offsite', label: '20260101-120000F', taken: AT },
+  postgresql_version: '17.6',
+  began: AT,
+  ended: AT,
+  recovery_point: AT,
+  rpo_seconds: 61,
+  rto_seconds: 2.345,
+  contents: { databases: 2, tables: 14, rows: 41_000_000, uncounted_tables: 1 },
+  pages: { pages: 120_000, files: 900 },
+  checks: [{ name: 'replay WAL', detail: 'accepting connections after 2.3 s' }],
+};
+
+export const certificateSummary = {
+  certificate_id: certificate.certificate_id,
+  issued_at: AT,
+  operation_id: certificate.operation_id,
+  backup: certificate.backup,
+};
+
+export const certificateKey = {
+  key_id: certificate.key_id,
+  public_key: '-----BEGIN PUBLIC KEY-----\nMCow\n-----END PUBLIC KEY-----\n',
+  created: AT,
+};
+
 export const retention = {
   type: 'TIME',
   retention_days: 14,

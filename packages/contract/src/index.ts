@@ -4,6 +4,7 @@
  * tests read the same tables.
  */
 export * from './actions.ts';
+export * from './canonical.ts';
 export * from './effects.ts';
 export * from './errors.ts';
 export * from './events.ts';
@@ -14,6 +15,7 @@ export * from './schema.ts';
 export * from './schemas.ts';
 export * from './schemas/networks.ts';
 export * from './schemas/backups.ts';
+export * from './schemas/certificates.ts';
 export * from './schemas/errors-and-endpoints.ts';
 export * from './schemas/exporters.ts';
 export * from './schemas/extensions.ts';

@@ -30,6 +30,12 @@ import {
   RunBackupBody,
   SetBackupRetentionBody,
 } from './schemas/backups.ts';
+import {
+  CertificateKeySchema,
+  CertificateSummarySchema,
+  RestoreCertificateSchema,
+  SignedCertificateSchema,
+} from './schemas/certificates.ts';
 import { OffMachineVerificationSchema, VerificationSchema } from './schemas/verifications.ts';
 import {
   EndpointSchema,
@@ -162,6 +168,10 @@ export const NAMED_SCHEMAS = [
   BackupRegionBody,
   BackupRetentionSchema,
   SetBackupRetentionBody,
+  RestoreCertificateSchema,
+  SignedCertificateSchema,
+  CertificateSummarySchema,
+  CertificateKeySchema,
   RepositorySchema,
   CreateRepositoryBody,
   RecoveryKitSchema,

@@ -136,3 +136,8 @@ const SIZE_6 = '(12[0-8]|1[01][0-9]|[1-9]?[0-9])';
 
 /** A network, IPv4 or IPv6. That no bit is beyond it is not part of the pattern. */
 export const NETWORK_PATTERN = `^(${IPV4}/${SIZE_4}|(${IPV6})/${SIZE_6})$`;
+
+/**
+ * The form of restore certificates, and of their page. A change of either takes another number.
+ */
+export const CERTIFICATE_FORMAT = 'howdah restore certificate 1';

@@ -59,7 +59,7 @@ export async function assemble(startup: Startup): Promise<Store> {
   const regions = await openRegions(startup, { store, templates, repositories }, (code, id) =>
     running.get(code)?.wake(id),
   );
-  const control: Control = { ...startup, store, regions };
+  const control: Control = { ...startup, store, regions, sealer };
   for (const region of regions.all) running.set(region.code, runRegion(control, region));
   const clusters = createKubernetesRegions(control, sealer, running);
   const api = await createApi(control, clusters, {

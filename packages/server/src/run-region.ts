@@ -1,5 +1,6 @@
 /** Runs a region: all that goes on beside requests, once for each region. */
 import type { ServiceRow } from './domain/service/row.ts';
+import type { Sealer } from './events/sealer.ts';
 import type { Region, Regions } from './engine/regions.ts';
 import { createBackups, createShipper } from './reconcile/backups.ts';
 import { createExpiry } from './reconcile/expiry.ts';
@@ -22,7 +23,7 @@ const AFTER_FIRST_CONNECTION_MS = 200;
 const AFTER_OTHERS_MS = 5000;
 
 /** The parts that all regions share. */
-export type Control = Startup & Readonly<{ store: Store; regions: Regions }>;
+export type Control = Startup & Readonly<{ store: Store; regions: Regions; sealer: Sealer }>;
 
 export type RunningRegion = ReturnType<typeof runRegion>;
 
@@ -76,7 +77,7 @@ export function runRegion(control: Control, region: Region) {
   };
 }
 
-function createTasks({ config, store, log, rounds }: Control, region: Region) {
+function createTasks({ config, store, log, rounds, sealer }: Control, region: Region) {
   const tools = { store, region, log, rounds };
   const warnings = createWatch(store, region, log, rounds);
   return {
@@ -93,6 +94,7 @@ function createTasks({ config, store, log, rounds }: Control, region: Region) {
     verifier: createVerifier({
       ...tools,
       everyMs: config.backups.verifyEveryMs,
+      sealer,
       ended: warnings.look,
     }),
     trials: createTrials(tools),

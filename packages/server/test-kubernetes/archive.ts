@@ -265,7 +265,7 @@ async function awayAndBack(
 /** Verifies the snapshot or the archive, whichever is next. @returns the steps, and the result */
 async function verify(subject: KubernetesSubject, spec: ServiceSpec) {
   const steps: string[] = [];
-  const verification = await subject.engine.backups.verify(
+  const { verification } = await subject.engine.backups.verify(
     spec,
     async (name, work) => {
       steps.push(name);
@@ -289,6 +289,7 @@ async function verifiedArchive(subject: KubernetesSubject, store: ObjectStore): 
     'restore from object store',
     'replay WAL',
     'check tables and indexes',
+    'count rows',
     'check page checksums',
   ]);
   expect(verification).toMatchObject({ succeeded: true });

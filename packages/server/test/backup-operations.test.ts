@@ -361,6 +361,7 @@ test.runIf(pgBackRest !== null)(
           { name: 'restore snapshot' },
           { name: 'replay WAL' },
           { name: 'check tables and indexes' },
+          { name: 'count rows' },
           { name: 'check page checksums' },
         ],
       },

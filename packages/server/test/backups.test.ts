@@ -35,6 +35,7 @@ const PARTS = [
   'replay WAL',
   'compare catalogs',
   'check tables and indexes',
+  'count rows',
   'check page checksums',
 ];
 

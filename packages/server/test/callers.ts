@@ -97,6 +97,10 @@ export const CALLERS: Record<string, Row> = {
   getBackupStatus: { needs: 'read' },
   getBackupRetention: { needs: 'read' },
   setBackupRetention: { needs: 'admin', body: { retention_days: null } },
+  listCertificates: { needs: 'read' },
+  // No backup was verified.
+  getCertificate: { needs: 'read', own: 404 },
+  listCertificateKeys: { needs: 'read' },
   verifyBackup: { needs: 'change', own: 200 },
   // There is no repository.
   runBackup: { needs: 'change', own: 422, body: {} },
@@ -348,6 +352,9 @@ export const RESTRICTED: Record<string, Restricted> = {
   getBackupStatus: READ,
   getBackupRetention: READ,
   setBackupRetention: NO_FORK,
+  listCertificates: READ,
+  getCertificate: READ,
+  listCertificateKeys: READ,
   verifyBackup: OWN_FORK,
   runBackup: OWN_FORK,
   restoreService: OWN_FORK,

@@ -15,6 +15,7 @@ import { Failure } from '../exit.ts';
 import { findPath, findService, pathOf } from '../find.ts';
 import { follow } from '../follow.ts';
 import { dateAndDistance, relative } from '../moment.ts';
+import { addCertificates } from './backup-certificates.ts';
 import { confirmService } from './service-shared.ts';
 import { isForPrograms, say, showAs, showList, table, type View } from '../output.ts';
 
@@ -88,6 +89,7 @@ export function addBackup(program: Command): void {
   });
 
   addRegions(backup);
+  addCertificates(backup);
 
   verb(backup, 'status <service>', {
     does:

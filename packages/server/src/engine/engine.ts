@@ -23,7 +23,6 @@ import type {
   ServiceExtension,
   ServiceType,
   Size,
-  Verification,
   Warning,
   SimulationScript,
 } from '@howdah/contract';
@@ -34,6 +33,7 @@ import type { DiskUsage, StorageQuota } from './disk.ts';
 import type { KeepRules } from './keep-rules.ts';
 import type { Moves } from './moves.ts';
 import type { BackUp, OffMachineBackups } from './off-machine.ts';
+import type { Verified } from './restored-backup.ts';
 import type { RunStep } from './run-step.ts';
 import type { NoUpgrades, Upgrades } from './upgrades.ts';
 
@@ -391,7 +391,7 @@ export interface BackupKeeping {
    *
    * @throws what `signal` was aborted with; Error when there is nothing to restore
    */
-  verify(spec: ServiceSpec, runStep: RunStep, signal: AbortSignal): Promise<Verification>;
+  verify(spec: ServiceSpec, runStep: RunStep, signal: AbortSignal): Promise<Verified>;
   /** Performs a backup that is due or asked for; null: the action `runBackup` is impossible. */
   readonly backUp: BackUp | null;
 }

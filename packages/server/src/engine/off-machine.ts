@@ -1,5 +1,6 @@
 /** Backups of services in repositories, off the machine. */
 import type { Verification } from '@howdah/contract';
+import { secondsBetween, type RestoredBackup } from './restored-backup.ts';
 import type { RunStep } from './run-step.ts';
 import type { ForeignData, ServiceSpec } from './spec.ts';
 
@@ -14,6 +15,16 @@ export type OffMachineVerification = Verification & {
   /** Every commit up to this moment was in the repository then; null: unknown. */
   safeToMs: number | null;
 };
+
+/** The most that a loss of the machine would have lost when a restore began; null: unknown. */
+export function lostSecondsOf({
+  recovery_point: point,
+  safeToMs,
+  begunMs,
+}: Pick<OffMachineVerification, 'recovery_point' | 'safeToMs' | 'begunMs'>): number | null {
+  if (point === null) return null;
+  return secondsBetween(Math.max(Date.parse(point), safeToMs ?? 0), begunMs);
+}
 
 /** The backups of a service in a repository. */
 export type OffMachineState = {
@@ -91,10 +102,14 @@ export interface OffMachineBackups {
    * Restores the newest backup of a service from each repository, beside the service, checks and
    * removes it. The result is in the state.
    *
-   * @returns why one could not be restored; null: all could
+   * @returns problem: why one could not be restored; null: all could
    * @throws what `signal` was aborted with; Error when there is none
    */
-  verify(spec: ServiceSpec, runStep: RunStep, signal: AbortSignal): Promise<string | null>;
+  verify(
+    spec: ServiceSpec,
+    runStep: RunStep,
+    signal: AbortSignal,
+  ): Promise<{ problem: string | null; restored: readonly RestoredBackup[] }>;
   /** The state in each repository, by its id, as of the last call of ship. */
   describe(id: string): Promise<ReadonlyMap<string, OffMachineState>>;
   /**

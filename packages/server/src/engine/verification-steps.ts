@@ -4,6 +4,7 @@ export const VERIFICATION_STEP = {
   replay: 'replay WAL',
   catalogs: 'compare catalogs',
   relations: 'check tables and indexes',
+  rows: 'count rows',
   pages: 'check page checksums',
 } as const;
 

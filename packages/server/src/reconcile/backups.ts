@@ -89,8 +89,10 @@ async function backUp(
   );
   if (result === null) return;
   const { problem, steps } = result;
-  if (problem === null) return endOperation(store.db, id, 'succeeded', null);
-  if (by !== HOWDAH) return endOperation(store.db, id, 'failed', problem);
+  if (problem === null || by !== HOWDAH) {
+    await endOperation(store.db, id, problem === null ? 'succeeded' : 'failed', problem);
+    return;
+  }
   const waitMs = Math.min((waits.get(id)?.waitMs ?? FIRST_WAIT_MS / 2) * 2, LONGEST_WAIT_MS);
   waits.set(id, { untilMs: performance.now() + waitMs, waitMs });
   // The backup may have been cancelled meanwhile.

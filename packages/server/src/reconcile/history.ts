@@ -4,6 +4,7 @@
  * docs/metadata-database.md.
  */
 import { pruneAuditLog } from '../store/audit-log.ts';
+import { pruneCertificates } from '../store/certificates.ts';
 import { pruneTokens } from '../store/console.ts';
 import type { Store } from '../store/database.ts';
 import type { Db } from '../store/tables.ts';
@@ -22,6 +23,7 @@ import type { Rounds } from '../lib/rounds.ts';
  * after the rows that name them.
  */
 export const PRUNINGS: Record<string, (db: Db, historyMs: number) => Promise<boolean>> = {
+  certificates: pruneCertificates,
   console_tokens: pruneTokens,
   kept_answers: pruneAnswers,
   kept_logs: pruneKeptLogs,

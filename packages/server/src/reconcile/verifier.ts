@@ -3,13 +3,16 @@
  * operations, and begins those that are due. An interrupted verification begins again.
  */
 import type { Region } from '../engine/regions.ts';
+import type { RestoredBackup, Verified } from '../engine/restored-backup.ts';
 import type { OperationRow } from '../domain/operation.ts';
+import type { ServiceRow } from '../domain/service/row.ts';
 import { beginOperation, besideUnderWay, endOperation, HOWDAH } from '../store/operations.ts';
 import { dueForVerification, listBeside } from '../store/concurrent-operations.ts';
 import { listRepositories } from '../store/repositories.ts';
 import { serviceSpec } from '../domain/service/spec.ts';
 import { lockService } from '../store/services.ts';
 import type { Round } from '../lib/rounds.ts';
+import { issueCertificates, type KeySealer } from './certificates.ts';
 import { createBesideRound, performBeside, type BesideTools } from './concurrent-operations.ts';
 
 /** The time between two verifications of the backups of a service in the repositories. */
@@ -20,6 +23,8 @@ export type VerifierOptions = BesideTools &
     region: Region;
     /** The time between two verifications of a running service. */
     everyMs: number;
+    /** Encrypts the key that signs certificates. */
+    sealer: KeySealer;
     /** Called with the id of a service after its verification, before the operation ends. */
     ended: (id: string) => Promise<void>;
   }>;
@@ -94,7 +99,8 @@ async function verify(
   operation: OperationRow,
   closing: AbortSignal,
 ): Promise<void> {
-  const { store, region, ended } = verifier;
+  const { store, region, ended, sealer } = verifier;
+  let verified: { service: ServiceRow; restored: readonly RestoredBackup[] } | null = null;
   const result = await performBeside(
     verifier,
     operation,
@@ -104,15 +110,29 @@ async function verify(
       const spec = serviceSpec(service);
       const isInRepository = isOfRepository(operation);
       if (isInRepository && offMachine === null) return 'no repository has backups of its region';
-      const problem =
+      const { problem, restored } =
         isInRepository && offMachine !== null
           ? await offMachine.verify(spec, runStep, signal)
-          : ((await backups.verify(spec, runStep, signal)).problem ?? null);
+          : resultOf(await backups.verify(spec, runStep, signal));
       await ended(service.id);
+      verified = { service, restored };
       return problem;
     },
   );
   if (result === null) return;
-  const status = result.problem === null ? 'succeeded' : 'failed';
-  await endOperation(store.db, operation.id, status, result.problem);
+  const { problem } = result;
+  await store.db.transaction().execute(async (tx) => {
+    // The service before its operation, as everywhere.
+    await lockService(tx, operation.service_id);
+    const status = problem === null ? 'succeeded' : 'failed';
+    // A verification that was cancelled meanwhile has no certificate.
+    if (!(await endOperation(tx, operation.id, status, problem)) || problem !== null) return;
+    if (verified !== null)
+      await issueCertificates(tx, sealer, operation, verified.service, verified.restored);
+  });
 }
+
+const resultOf = ({ verification, restored }: Verified) => ({
+  problem: verification.problem ?? null,
+  restored: restored === null ? [] : [restored],
+});

@@ -170,15 +170,18 @@ export async function recordOperation(
   return row.id;
 }
 
-/** @param steps the steps that were made, if they are more than those recorded */
+/**
+ * @param steps the steps that were made, if they are more than those recorded
+ * @returns whether it had not ended before
+ */
 export async function endOperation(
   db: Db,
   id: string,
   status: 'succeeded' | 'failed',
   error: string | null,
   steps?: readonly RecordedStep[],
-): Promise<void> {
-  await db
+): Promise<boolean> {
+  const { numUpdatedRows } = await db
     .updateTable('operations')
     .set({
       status,
@@ -188,7 +191,8 @@ export async function endOperation(
     })
     .where('id', '=', id)
     .where('finished', 'is', null)
-    .execute();
+    .executeTakeFirst();
+  return numUpdatedRows === 1n;
 }
 
 /** Operations that one statement removes. */

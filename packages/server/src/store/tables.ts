@@ -257,6 +257,13 @@ export interface Tables {
     last_success: Moment | null;
     last_error: string | null;
   };
+  certificate_keys: {
+    id: string;
+    public_key: string;
+    sealed: Buffer;
+    created: Generated<Date>;
+  };
+  certificates: { id: string; service_id: string; issued: Moment; document: string };
   vpc_addresses: { vpc_id: string; address: string; service_id: string };
   events: {
     seq: ColumnType<string, never, never>;

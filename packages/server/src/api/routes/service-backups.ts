@@ -5,6 +5,8 @@ import {
   BackupRetentionSchema,
   BackupSchema,
   BackupsSchema,
+  CertificateKeySchema,
+  CertificateSummarySchema,
   ForkBody,
   MessageBody,
   RecoverBody,
@@ -12,6 +14,7 @@ import {
   RunBackupBody,
   ServiceSchema,
   SetBackupRetentionBody,
+  SignedCertificateSchema,
   StringEnum,
   UpgradeBody,
 } from '@howdah/contract';
@@ -29,8 +32,11 @@ import {
   setBackupRetention,
 } from '../../services/backups.ts';
 import { listBackups, readBackups } from '../../services/service-reads.ts';
+import { listCertificates, readCertificate } from '../../services/certificates.ts';
+import { listCertificateKeys } from '../../store/certificates.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../change-requests.ts';
+import { sendText } from '../reply.ts';
 import { ForceQuery, ofService } from './schemas.ts';
 
 const VerifyQuery = Type.Object({
@@ -91,8 +97,64 @@ function backupRegionRoutes(api: App, context: ApiContext): void {
   );
 }
 
+function certificateRoutes(api: App, context: ApiContext): void {
+  const path = '/projects/:project_id/services/:service_id/backups/certificates';
+  api.get(
+    path,
+    {
+      config: { deletedToo: true },
+      schema: {
+        operationId: 'listCertificates',
+        summary: 'List the restore certificates of a service, newest first',
+        description:
+          'Each verification of a backup that succeeds issues one. They are kept for ' +
+          'HOWDAH_HISTORY_DAYS, at most 400 of a service, and go with it.',
+        tags: ['backups'],
+        params: ofService,
+        response: { 200: Type.Array(Ref(CertificateSummarySchema)) },
+      },
+    },
+    async (request) => listCertificates(context, request.service),
+  );
+
+  api.get(
+    `${path}/:certificate_id`,
+    {
+      config: { deletedToo: true },
+      schema: {
+        operationId: 'getCertificate',
+        summary: 'Get a restore certificate as it was signed',
+        tags: ['backups'],
+        params: Type.Object({ ...ofService.properties, certificate_id: Type.String() }),
+        response: { 200: Ref(SignedCertificateSchema) },
+      },
+    },
+    async (request, reply) => {
+      const { certificate_id: id } = request.params;
+      return sendText(reply, 200, await readCertificate(context, request.service, id));
+    },
+  );
+
+  api.get(
+    '/certificate-keys',
+    {
+      schema: {
+        operationId: 'listCertificateKeys',
+        summary: 'List the public keys of restore certificates, newest first',
+        description:
+          'The newest signs. Older ones stay for the certificates that they have signed. There ' +
+          'is none before the first certificate.',
+        tags: ['backups'],
+        response: { 200: Type.Array(Ref(CertificateKeySchema)) },
+      },
+    },
+    async () => listCertificateKeys(context.store.db),
+  );
+}
+
 export function backupRoutes(api: App, context: ApiContext): void {
   backupRegionRoutes(api, context);
+  certificateRoutes(api, context);
   api.post(
     '/projects/:project_id/services/:service_id/forkService',
     {

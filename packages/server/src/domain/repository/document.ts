@@ -4,7 +4,11 @@ import type {
   OffMachineVerificationDocument,
   RepositoryDocument,
 } from '@howdah/contract';
-import type { OffMachineState, OffMachineVerification } from '../../engine/off-machine.ts';
+import {
+  lostSecondsOf,
+  type OffMachineState,
+  type OffMachineVerification,
+} from '../../engine/off-machine.ts';
 
 /** The row of a repository, as far as its document needs it. */
 type RepositoryColumns = Pick<
@@ -89,20 +93,15 @@ export function offMachineDocument(
   };
 }
 
-function verificationDocument({
-  dataBytes,
-  begunMs,
-  safeToMs,
-  ...verification
-}: OffMachineVerification): OffMachineVerificationDocument {
-  const { recovery_seconds: seconds, recovery_point: point } = verification;
-  const reachedMs = point === null ? null : Math.max(Date.parse(point), safeToMs ?? 0);
+function verificationDocument(found: OffMachineVerification): OffMachineVerificationDocument {
+  const { dataBytes, begunMs: _begun, safeToMs: _safe, ...verification } = found;
+  const { recovery_seconds: seconds } = verification;
   return {
     ...verification,
     data_mb: Math.ceil(dataBytes / 1e6),
     recovery_seconds_per_gb:
       seconds === null || dataBytes === 0 ? null : seconds / (dataBytes / 1e9),
-    lost_seconds: reachedMs === null ? null : Math.max(0, Math.ceil((begunMs - reachedMs) / 1000)),
+    lost_seconds: lostSecondsOf(found),
   };
 }
 

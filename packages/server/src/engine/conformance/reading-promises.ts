@@ -202,9 +202,10 @@ function verificationKept(subject: Subject): Promise<void> {
       await work(() => undefined);
       steps.push(name);
     };
-    const verification = await backups.verify(spec, runStep, signal());
+    const { verification, restored } = await backups.verify(spec, runStep, signal());
     assert.deepEqual(steps, lifecycle.plan('verifyBackup', spec, true, spec.size));
     assert.equal(verification.succeeded, true, verification.problem);
+    assert.equal(restored?.ended, verification.at);
     const described = await backups.describe(spec.id);
     assert.deepEqual(described.last_verification, verification);
     assert.deepEqual(described.snapshots[0]?.verification, verification);

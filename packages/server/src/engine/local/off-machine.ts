@@ -4,6 +4,7 @@ import { PGBACKREST_REMEDY } from '../../repository/pgbackrest.ts';
 import { RepositoryProblem, type Repository } from '../../repository/repository.ts';
 import { stanzaOf } from '../../repository/stanzas.ts';
 import { openForeign, type RepositorySource } from '../../repository/source.ts';
+import type { RestoredBackup } from '../restored-backup.ts';
 import type { RunStep } from '../run-step.ts';
 import type { BackUp, OffMachineBackups, OffMachineState } from '../off-machine.ts';
 import type { ServiceSpec } from '../spec.ts';
@@ -131,14 +132,14 @@ async function describe(
   );
 }
 
-/** Verifies the newest backup in each repository. @returns why one could not be restored */
+/** Verifies the newest backup in each repository. @returns problem: why one cannot be restored */
 async function verifyAll(
   { machine, verifications }: Local,
   { program, list }: RepositorySource,
   spec: ServiceSpec,
   runStep: RunStep,
   signal: AbortSignal,
-): Promise<string | null> {
+): ReturnType<OffMachineBackups['verify']> {
   if (program === null) throw new Error(PGBACKREST_REMEDY);
   const marker = await readMarker(machine.layout.service(spec.id));
   const { usable } = machine.installations;
@@ -146,11 +147,12 @@ async function verifyAll(
   if (installation === null) throw new Error(missingFor(usable, spec.addons, spec.major));
   const context = { machine, program };
   let problem: string | null = null;
+  const all: RestoredBackup[] = [];
   for (const repository of await list()) {
     const upgrade = marker?.upgrade ?? null;
     const policy = machine.tuning.repositoryBackups;
     const shipment = { context, id: spec.id, upgrade, repository, policy, signal };
-    const found = await verifyInRepository(
+    const { verification, restored } = await verifyInRepository(
       shipment,
       verifications,
       spec,
@@ -159,9 +161,11 @@ async function verifyAll(
     ).catch((error: unknown) => {
       // The others are verified also if this one does not answer.
       if (!isPassing(error)) throw error;
-      return { problem: error.message };
+      return { verification: { problem: error.message }, restored: null };
     });
-    if (found.problem !== undefined) problem ??= `${repository.name}: ${found.problem}`;
+    if (restored !== null) all.push(restored);
+    if (verification.problem !== undefined)
+      problem ??= `${repository.name}: ${verification.problem}`;
   }
-  return problem;
+  return { problem, restored: all };
 }

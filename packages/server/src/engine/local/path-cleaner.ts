@@ -7,6 +7,7 @@ import { realpathSync } from 'node:fs';
 import type { Verification } from '@howdah/contract';
 import type { BackupKeeping, Engine, Verdict } from '../engine.ts';
 import type { MoveSource, MoveTargetRegion } from '../moves.ts';
+import type { RestoredBackup } from '../restored-backup.ts';
 import type { RunStep } from '../run-step.ts';
 import type { OffMachineBackups, OffMachineState } from '../off-machine.ts';
 
@@ -109,7 +110,11 @@ function cleanBackups(backups: BackupKeeping, clean: Clean): BackupKeeping {
     verify: async (spec, runStep, signal) => {
       const runCleaned = cleanSteps(runStep, clean);
       const found = await cleaned(clean, () => backups.verify(spec, runCleaned, signal));
-      return cleanVerification(found, clean);
+      const { verification, restored } = found;
+      return {
+        verification: cleanVerification(verification, clean),
+        restored: restored === null ? null : cleanRestored(restored, clean),
+      };
     },
     backUp:
       backUp === null
@@ -149,13 +154,21 @@ function cleanOffMachine(offMachine: OffMachineBackups, clean: Clean): OffMachin
     },
     verify: async (spec, runStep, signal) => {
       const steps = cleanSteps(runStep, clean);
-      const problem = await cleaned(clean, () => offMachine.verify(spec, steps, signal));
-      return problem === null ? null : clean(problem);
+      const found = await cleaned(clean, () => offMachine.verify(spec, steps, signal));
+      return {
+        problem: found.problem === null ? null : clean(found.problem),
+        restored: found.restored.map((one) => cleanRestored(one, clean)),
+      };
     },
     describe: async (id) => cleanAll(await cleaned(clean, () => offMachine.describe(id))),
     findForeign: (data, untilMs) => cleaned(clean, () => offMachine.findForeign(data, untilMs)),
   };
 }
+
+const cleanRestored = (restored: RestoredBackup, clean: Clean): RestoredBackup => ({
+  ...restored,
+  checks: restored.checks.map(({ name, detail }) => ({ name, detail: clean(detail) })),
+});
 
 function cleanSource(from: MoveSource, clean: Clean): MoveSource {
   return {

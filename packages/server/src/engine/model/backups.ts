@@ -1,6 +1,7 @@
 /** Snapshots of model services, and the points in time that they can be forked at. */
 import type { Verification } from '@howdah/contract';
 import type { BackupKeeping, LocalBackups } from '../engine.ts';
+import { secondsBetween, verifiedOf, type Verified } from '../restored-backup.ts';
 import type { RunStep } from '../run-step.ts';
 import { snapshotId } from './decide-server.ts';
 import { countTransition, type Model } from './model.ts';
@@ -121,7 +122,7 @@ async function verify(
   id: string,
   runStep: RunStep,
   signal: AbortSignal,
-): Promise<Verification> {
+): Promise<Verified> {
   const { state, clock, seed, script } = model;
   signal.throwIfAborted();
   const snapshot = state.find(id)?.snapshots[0];
@@ -132,7 +133,8 @@ async function verify(
   const number = await countTransition(model, 'verifyBackup');
   const attempt = { transition: 'verifyBackup', serviceId: id, number, failed: 0 } as const;
   const problem = failureOf(script, attempt);
-  const endMs = clock.nowMs() + delayOf(script, seed, attempt);
+  const begunMs = clock.nowMs();
+  const endMs = begunMs + delayOf(script, seed, attempt);
   const checks: Verification['checks'] = [];
   for (const name of VERIFY_STEPS) {
     // The first step waits for the delay, the last one fails.
@@ -162,7 +164,19 @@ async function verify(
     const verified = snapshots.find((one) => one.id === snapshot.id);
     if (verified !== undefined) verified.verification = verification;
   });
-  return verification;
+  return verifiedOf(verification, {
+    backup: {
+      place: 'snapshot',
+      repository: null,
+      label: snapshot.id,
+      taken: iso(snapshot.takenMs),
+    },
+    began: iso(begunMs),
+    postgresql_version: null,
+    rpo_seconds: secondsBetween(snapshot.takenMs, begunMs),
+    contents: null,
+    pages: null,
+  });
 }
 
 /** Waits until the clock has reached a time. @throws what the signal was aborted with */

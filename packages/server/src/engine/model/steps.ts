@@ -48,6 +48,7 @@ export const VERIFY_STEPS = [
   'replay WAL',
   'compare catalogs',
   'check tables and indexes',
+  'count rows',
   'check page checksums',
 ] as const;
 

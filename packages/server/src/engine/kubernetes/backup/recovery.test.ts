@@ -71,6 +71,7 @@ const OUTPUT =
   line('restore', '61 MB') +
   line('replay', 'accepting connections') +
   line('relations', '9 tables') +
+  line('rows', 'not done') +
   line('pages', '5 pages');
 
 /** A pod of the job that recovers the archive. @param exitCode of its container */
@@ -126,11 +127,19 @@ test('an archive is recovered by a Cluster of its own, whose volume a pod examin
   cloud.fake.put(POD, { ...pod, status: { phase: 'Succeeded' } });
   await until(async () => copy() === undefined);
   cloud.fake.take(job);
-  expect(await verifying).toMatchObject({ succeeded: true, recovery_point: ARCHIVED });
+  const { verification, restored } = await verifying;
+  expect(verification).toMatchObject({ succeeded: true, recovery_point: ARCHIVED });
+  expect(restored).toMatchObject({
+    backup: { place: 'object store' },
+    postgresql_version: null,
+    contents: null,
+    pages: null,
+  });
   expect(steps).toEqual([
     `restore from object store: up to ${ARCHIVED}: 61 MB`,
     'replay WAL: accepting connections',
     'check tables and indexes: 9 tables',
+    'count rows: not done',
     'check page checksums: 5 pages',
   ]);
   expect(cloud.fake.objects.has(POD)).toBe(false);
@@ -157,7 +166,7 @@ test('an archive that two Clusters cannot recover is a result', () =>
     const verifying = verify(await withArchive(store));
     await fail();
     await fail();
-    expect(await verifying).toMatchObject({
+    expect((await verifying).verification).toMatchObject({
       succeeded: false,
       recovery_point: null,
       problem: `restore from object store: up to ${ARCHIVED}: ${FATAL}`,

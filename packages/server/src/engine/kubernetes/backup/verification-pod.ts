@@ -4,7 +4,8 @@
  * gone in the end, with the volume that is made of a snapshot. The data is of a tenant, so nothing
  * of its configuration is obeyed, and no server but this one is reached by a session in it.
  */
-import type { Placement } from '@howdah/contract';
+import type { Placement, RestoreCertificate } from '@howdah/contract';
+import { isOfUsers, REMOVED_LIMIT } from '../../../domain/postgres/databases.ts';
 import { KINDS } from '../api/kinds.ts';
 import {
   clusterName,
@@ -76,7 +77,7 @@ until pg_isready -qh /tmp; do
   }
   sleep 0.2
 done
-say replay ok 'accepting connections'
+say replay ok "accepting connections, PostgreSQL $(ask 'show server_version')"
 
 if [ "$(ask "select count(*) from pg_available_extensions where name = 'amcheck'")" = 1 ]; then
   pg_amcheck -wvh /tmp -U postgres --all --install-missing >/tmp/relations 2>&1
@@ -93,6 +94,29 @@ else
   say relations ok 'not done: the image has no amcheck'
 fi
 
+# Within a time for all databases. No expression of a tenant runs: pgstattuple reads pages.
+count_rows() {
+  databases=0 tables=0 rows=0 until=$(($(date +%s) + COUNT_S))
+  [ "$(ask "select count(*) from pg_available_extensions where name = 'pgstattuple'")" = 1 ] ||
+    return 1
+  for oid in $(ask "$DATABASES"); do
+    left=$((until - $(date +%s)))
+    [ $left -gt 0 ] || return 1
+    found=$(PGDATABASE=$(ask "select datname from pg_database where oid = $oid") \
+      PGOPTIONS="$PGOPTIONS -c statement_timeout=\${left}s" \
+      psql -XAtq -F ' ' -h /tmp -U postgres -c "$PREPARE_COUNT" -c "$COUNT" 2>>/tmp/psql.log) ||
+      return 1
+    databases=$((databases + 1))
+    tables=$((tables + \${found% *}))
+    rows=$((rows + \${found#* }))
+  done
+}
+if count_rows; then
+  say rows ok "$rows rows in $tables tables of $databases databases"
+else
+  say rows ok 'not done: for lack of pgstattuple in the image, or of time'
+fi
+
 kill -INT $server
 wait $server || end pages error 'the copy did not shut down'
 if pg_checksums --check -D "$PGDATA" >/tmp/pages 2>&1; then
@@ -107,6 +131,17 @@ else
   say pages error "$(head -n 1 /tmp/pages)"
 fi
 `;
+
+const DATABASES = `select oid from pg_database where datallowconn
+  and datconnlimit <> ${REMOVED_LIMIT} and ${isOfUsers('pg_database')} order by datname`;
+const PREPARE_COUNT =
+  'create extension if not exists pgstattuple schema pg_catalog; ' +
+  'alter extension pgstattuple set schema pg_catalog';
+const COUNT = `select count(*), coalesce(sum((pg_catalog.pgstattuple(c.oid::regclass)).tuple_count), 0)
+  from pg_class c join pg_namespace n on n.oid = c.relnamespace
+  where c.relkind in ('r', 'm') and c.relpersistence <> 't'
+    and n.nspname <> 'information_schema' and n.nspname !~ '^pg_'`;
+const COUNT_S = 600;
 
 /**
  * As much as any data needs to be recovered: slots and prepared transactions that are on the disk
@@ -145,6 +180,7 @@ const optionsOf = (major: number): string =>
     lock_timeout: '0',
     idle_in_transaction_session_timeout: '0',
     default_transaction_read_only: 'off',
+    search_path: 'pg_catalog',
     ...(major >= 17 ? { transaction_timeout: '0' } : {}),
   })
     .map(([name, value]) => `-c ${name}=${value}`)
@@ -179,6 +215,10 @@ function podSpec(input: VerificationInput): object {
     PGDATA: `${DATA}/pgdata`,
     CONFIGURATION: configurationOf(input),
     PGOPTIONS: optionsOf(major),
+    DATABASES,
+    PREPARE_COUNT,
+    COUNT,
+    COUNT_S: String(COUNT_S),
   };
   return {
     ...nodesOf(input.placement),
@@ -243,7 +283,7 @@ const claimOf = (
   },
 });
 
-export type PodStep = 'restore' | 'replay' | 'relations' | 'pages';
+export type PodStep = 'restore' | 'replay' | 'relations' | 'rows' | 'pages';
 
 /**
  * The steps in their order, by their names in the output of the pod.
@@ -254,13 +294,14 @@ export const stepsOf = (toMs: number | null): readonly (readonly [PodStep, strin
   ['restore', toMs === null ? VERIFICATION_STEP.restore : RESTORE_ARCHIVE],
   ['replay', VERIFICATION_STEP.replay],
   ['relations', VERIFICATION_STEP.relations],
+  ['rows', VERIFICATION_STEP.rows],
   ['pages', VERIFICATION_STEP.pages],
 ];
 
 /** `failed` says that the backup is damaged, `error` that it could not be examined. */
 export type StepResult = Readonly<{ state: 'ok' | 'failed' | 'error'; detail: string }>;
 
-const LINE = /^(restore|replay|relations|pages) (ok|failed|error) ([A-Za-z0-9+/=]*)$/;
+const LINE = /^(restore|replay|relations|rows|pages) (ok|failed|error) ([A-Za-z0-9+/=]*)$/;
 /** Longest detail that users are shown. */
 const MAX_LENGTH = 500;
 
@@ -273,6 +314,22 @@ export function resultIn(output: string, step: PodStep): StepResult | null {
   }
   return null;
 }
+
+/** The figures in the detail of a step; null: the pod could not measure them. */
+export const contentsIn = (detail: string): RestoreCertificate['contents'] => {
+  const found = /^(\d+) rows in (\d+) tables of (\d+) databases$/.exec(detail);
+  if (found === null) return null;
+  const [rows = 0, tables = 0, databases = 0] = found.slice(1).map(Number);
+  return { databases, tables, rows, uncounted_tables: 0 };
+};
+export const pagesIn = (detail: string): RestoreCertificate['pages'] => {
+  const found = /^(\d+) pages in (\d+) files$/.exec(detail);
+  if (found === null) return null;
+  const [pages = 0, files = 0] = found.slice(1).map(Number);
+  return { pages, files };
+};
+export const versionIn = (detail: string): string | null =>
+  /, PostgreSQL (\d\S*)/.exec(detail)?.[1] ?? null;
 
 /** Names of a tenant are in it. */
 const textOf = (base64: string): string =>

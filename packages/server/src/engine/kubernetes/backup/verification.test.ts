@@ -68,7 +68,8 @@ async function run(output: string, phase = 'Running'): Promise<void> {
   cloud.fake.put(POD, { ...pod(), status: { phase } });
 }
 
-const GOOD = line('restore', 'ok', '61 MB') + line('replay', 'ok', 'accepting connections');
+const GOOD =
+  line('restore', 'ok', '61 MB') + line('replay', 'ok', 'accepting connections, PostgreSQL 17.6');
 
 test('a snapshot is verified by a pod of its own, which is removed', async () => {
   const spec = await withSnapshot();
@@ -94,16 +95,26 @@ test('a snapshot is verified by a pod of its own, which is removed', async () =>
     dataSource: { kind: 'VolumeSnapshot', name: 'snapshot-of-it' },
   });
   await until(async () => steps.length === 2);
-  const rest = line('relations', 'ok', '9 tables') + line('pages', 'ok', '5 pages');
+  const rest =
+    line('relations', 'ok', '9 tables') +
+    line('rows', 'ok', '100 rows in 3 tables of 2 databases') +
+    line('pages', 'ok', '5 pages in 4 files');
   await run(GOOD + rest, 'Succeeded');
-  const verification = await verifying;
+  const { verification, restored } = await verifying;
   expect(steps).toEqual([
     `restore snapshot: that of ${TAKEN}: 61 MB`,
-    'replay WAL: accepting connections',
+    'replay WAL: accepting connections, PostgreSQL 17.6',
     'check tables and indexes: 9 tables',
-    'check page checksums: 5 pages',
+    'count rows: 100 rows in 3 tables of 2 databases',
+    'check page checksums: 5 pages in 4 files',
   ]);
   expect(verification).toMatchObject({ succeeded: true, recovery_point: TAKEN });
+  expect(restored).toMatchObject({
+    backup: { place: 'snapshot', repository: null, taken: expect.any(String) },
+    postgresql_version: '17.6',
+    contents: { databases: 2, tables: 3, rows: 100, uncounted_tables: 0 },
+    pages: { pages: 5, files: 4 },
+  });
   expect(pod()).toBeUndefined();
   const described = await cloud.engine.backups.describe(ID);
   expect(described.last_verification).toEqual(verification);
@@ -114,7 +125,8 @@ test('a damaged snapshot is a result, and its service goes on', async () => {
   const spec = await withSnapshot();
   const verifying = verify(spec);
   await run(GOOD + line('relations', 'failed', 'index t_x: invalid page'), 'Succeeded');
-  const verification = await verifying;
+  const { verification, restored } = await verifying;
+  expect(restored).toBeNull();
   expect(verification).toMatchObject({
     succeeded: false,
     problem: 'check tables and indexes: index t_x: invalid page',

@@ -7,14 +7,19 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Verification } from '@howdah/contract';
 import { Type } from 'typebox';
 import { loadedLibraries } from '../../../domain/postgres/extension-rules.ts';
+import { secondsBetween, verifiedOf, type Verified } from '../../restored-backup.ts';
 import type { RunStep } from '../../run-step.ts';
 import type { ServiceSpec } from '../../spec.ts';
+import { VERIFICATION_STEP } from '../../verification-steps.ts';
 import { KubeError } from '../api/errors.ts';
 import { KINDS, pathOf, type Place } from '../api/kinds.ts';
 import { VERIFICATION, VERIFICATION_BEGUN, verificationPod } from '../names.ts';
 import {
   VERIFICATION_CONTAINER,
+  contentsIn,
+  pagesIn,
   verificationManifest,
+  versionIn,
   stepsOf,
   resultIn,
   type PodStep,
@@ -59,7 +64,7 @@ export async function verifyBackup(
   spec: ServiceSpec,
   runStep: RunStep,
   signal: AbortSignal,
-): Promise<Verification> {
+): Promise<Verified> {
   const { cache, kube } = region;
   const cluster = cache.cluster(spec.id);
   const next = nextVerified(region, spec.id);
@@ -75,36 +80,38 @@ export async function verifyBackup(
   if (!(await removeVerification(region, projectId, spec.id))) throw new Error(STILL_ENDING);
   await annotate({ [VERIFICATION_BEGUN]: new Date().toISOString() });
   try {
-    const verified = { ...next, cluster, projectId, place };
-    const verification = await check(region, spec, verified, runStep, signal);
-    await annotate({ [VERIFICATION]: JSON.stringify(verification) });
-    return verification;
+    const subject = { ...next, cluster, projectId, place };
+    const verified = await check(region, spec, subject, runStep, signal);
+    await annotate({ [VERIFICATION]: JSON.stringify(verified.verification) });
+    return verified;
   } finally {
     await removeVerification(region, projectId, spec.id);
   }
 }
 
-type Verified = Verifiable & Readonly<{ cluster: ClusterState; projectId: string; place: Place }>;
+type Subject = Verifiable & Readonly<{ cluster: ClusterState; projectId: string; place: Place }>;
 
 async function check(
   region: Region,
   spec: ServiceSpec,
-  verified: Verified,
+  subject: Subject,
   runStep: RunStep,
   signal: AbortSignal,
-): Promise<Verification> {
+): Promise<Verified> {
   const begunMs = Date.now();
   const checks: Verification['checks'] = [];
   // A snapshot is taken after it was asked for.
-  const point = new Date(verified.toMs ?? verified.backup.askedMs).toISOString();
-  const which = verified.toMs === null ? `that of ${point}` : `up to ${point}`;
+  const { backup, toMs } = subject;
+  const pointMs = toMs ?? backup.askedMs;
+  const point = new Date(pointMs).toISOString();
+  const which = toMs === null ? `that of ${point}` : `up to ${point}`;
   let seconds: number | null = null;
   try {
-    for (const [step, name] of stepsOf(verified.toMs))
+    for (const [step, name] of stepsOf(toMs))
       await runStep(name, async () => {
         signal.throwIfAborted();
-        const restored = step === 'restore' ? await restore(region, spec, verified, signal) : null;
-        const found = restored ?? (await untilEnd(region, spec.id, verified.place, step, signal));
+        const restored = step === 'restore' ? await restore(region, spec, subject, signal) : null;
+        const found = restored ?? (await untilEnd(region, spec.id, subject.place, step, signal));
         if (step === 'replay' && found.state === 'ok') seconds = (Date.now() - begunMs) / 1000;
         const detail = step === 'restore' ? `${which}: ${found.detail}` : found.detail;
         checks.push({ name, succeeded: found.state === 'ok', detail });
@@ -115,7 +122,7 @@ async function check(
     if (!(error instanceof Failed)) throw error;
   }
   const failed = checks.find(({ succeeded }) => !succeeded);
-  return {
+  const verification: Verification = {
     at: new Date().toISOString(),
     succeeded: failed === undefined,
     recovery_seconds: seconds,
@@ -123,6 +130,21 @@ async function check(
     checks,
     ...(failed === undefined ? {} : { problem: `${failed.name}: ${failed.detail}` }),
   };
+  const detailOf = (step: PodStep): string =>
+    checks.find(({ name }) => name === VERIFICATION_STEP[step])?.detail ?? '';
+  return verifiedOf(verification, {
+    backup: {
+      place: toMs === null ? 'snapshot' : 'object store',
+      repository: null,
+      label: backup.name,
+      taken: new Date(backup.takenMs ?? backup.askedMs).toISOString(),
+    },
+    began: new Date(begunMs).toISOString(),
+    postgresql_version: versionIn(detailOf('replay')),
+    rpo_seconds: secondsBetween(pointMs, begunMs),
+    contents: contentsIn(detailOf('rows')),
+    pages: pagesIn(detailOf('pages')),
+  });
 }
 
 /**
@@ -133,7 +155,7 @@ async function check(
 async function restore(
   region: Region,
   spec: ServiceSpec,
-  { cluster, projectId, backup, toMs, place }: Verified,
+  { cluster, projectId, backup, toMs, place }: Subject,
   signal: AbortSignal,
 ): Promise<StepResult | null> {
   const { kube, settings } = region;

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, escapeIdentifier } from 'pg';
 import type { Verification } from '@howdah/contract';
 import { isPassing } from '../../../repository/problem.ts';
+import { secondsBetween, verifiedOf, type Measured, type Verified } from '../../restored-backup.ts';
 import type { RunStep } from '../../run-step.ts';
 import type { ServiceSpec } from '../../spec.ts';
 import { VERIFICATION_STEP } from '../../verification-steps.ts';
@@ -36,6 +37,7 @@ import {
   type CopySource,
   STATEMENT_LIMIT_MS,
 } from './copy.ts';
+import { countRows } from './row-counts.ts';
 import { listSnapshots, writeVerification } from './snapshots.ts';
 import { portOf } from './running-clone.ts';
 import { REMOVED_LIMIT } from '../../../domain/postgres/databases.ts';
@@ -63,8 +65,11 @@ export function createVerifications(machine: Machine, monitor: Monitored): Verif
 /** The backup to verify. `key`: the service's primary, which a local copy is compared with. */
 type Subject = CopySource & { readonly key: string };
 
-/** How far the service has written at least, and the sizes of its catalogs at this moment. */
-type Before = { position: bigint; catalogs: CatalogSizes | null };
+/**
+ * How far the service has written at least, and the sizes of its catalogs at this moment.
+ * `isMarked`: that position is later than every commit before the restore.
+ */
+type Before = { position: bigint; isMarked: boolean; catalogs: CatalogSizes | null };
 
 /** A backup that is brought, restored and checked. */
 type BackupCheck = Readonly<{
@@ -74,6 +79,8 @@ type BackupCheck = Readonly<{
   subject: () => Promise<Subject>;
   before: (subject: Subject) => Promise<Before>;
   comparesCatalogs: boolean;
+  /** Where the backup is, once it is known. */
+  place: (subject: Subject) => Measured['backup'];
 }>;
 
 /**
@@ -87,7 +94,7 @@ export async function verifyBackup(
   installation: Installation,
   runStep: RunStep,
   signal: AbortSignal,
-): Promise<Verification> {
+): Promise<Verified> {
   const { machine, monitor } = verifications;
   const primary = machine.layout.primaryOf(spec.id);
   const key = memberKey(spec.id, primary);
@@ -109,27 +116,36 @@ export async function verifyBackup(
       subject: async () => ({ spec, installation, owner, key, paths, copy, snapshot }),
       before: (subject) => observeService(monitor, subject),
       comparesCatalogs: true,
+      place: () => placeOf('snapshot', null, snapshot.id, snapshot.takenMs),
     };
-    const verification = await restoreAndCheck(machine, check, runStep, signal);
+    const verified = await restoreAndCheck(machine, check, runStep, signal);
+    const { verification } = verified;
     // The data that was read may have been seeded again meanwhile: then the result says nothing.
     if (!verification.succeeded && machine.layout.primaryOf(spec.id) !== primary)
       throw new Error(`member ${primary} is no longer the primary: verify the backup again`);
     await writeVerification(paths, snapshot.id, verification);
-    return verification;
+    return verified;
   } finally {
     signal.removeEventListener('abort', interrupt);
     await discardCopy(machine, copy);
   }
 }
 
+export const placeOf = (
+  place: Measured['backup']['place'],
+  repository: string | null,
+  label: string,
+  takenMs: number,
+): Measured['backup'] => ({ place, repository, label, taken: new Date(takenMs).toISOString() });
+
 /** A check that failed; its result is recorded. */
 class Failed extends Error {}
 
 /**
- * The time from the begin of the restore to accepting connections, and the point in time that was
- * reached; null: neither was.
+ * The time from the begin of the restore to the first query, the point in time that was reached,
+ * and the version of the server; null: none was.
  */
-type Recovery = { seconds: number | null; pointMs: number | null };
+type Recovery = { seconds: number | null; pointMs: number | null; version: string | null };
 type Checks = Verification['checks'];
 
 const FETCH_STEP = 'fetch from the repository';
@@ -141,13 +157,14 @@ const FETCH_STEP = 'fetch from the repository';
  */
 export async function restoreAndCheck(
   machine: Machine,
-  { copy, fetch, subject: subjectOf, before: observe, comparesCatalogs }: BackupCheck,
+  { copy, fetch, subject: subjectOf, before: observe, comparesCatalogs, place }: BackupCheck,
   runStep: RunStep,
   signal: AbortSignal,
-): Promise<Verification> {
+): Promise<Verified> {
   const begunMs = Date.now();
   const checks: Checks = [];
-  const recovery: Recovery = { seconds: null, pointMs: null };
+  const recovery: Recovery = { seconds: null, pointMs: null, version: null };
+  let measured: Measured | null = null;
   const check = (name: string, work: NonNullable<BackupCheck['fetch']>): Promise<void> =>
     runStep(name, (show) => runCheck(name, () => work(show), checks, signal));
   try {
@@ -157,8 +174,9 @@ export async function restoreAndCheck(
     const before = await observe(subject);
     await check(VERIFICATION_STEP.replay, async () => {
       await startCopy(machine, subject, signal);
-      recovery.seconds = (Date.now() - begunMs) / 1000;
       const reached = await withSuperuserSession(inCopy(copy, MAINTENANCE_DATABASE), endOfReplay);
+      recovery.seconds = (Date.now() - begunMs) / 1000;
+      recovery.version = reached.version;
       recovery.pointMs = Math.max(reached.lastCommitMs, subject.snapshot.takenMs);
       if (reached.position < before.position) {
         throw new Error(
@@ -175,17 +193,44 @@ export async function restoreAndCheck(
     if (comparesCatalogs)
       await check(VERIFICATION_STEP.catalogs, () => compareWithService(subject, before.catalogs));
     await check(VERIFICATION_STEP.relations, () => checkRelations(copy, signal));
+    let contents: Measured['contents'] = null;
+    await check(VERIFICATION_STEP.rows, async () => {
+      const counted = await countRows(copy, signal);
+      contents = counted.contents;
+      return counted.detail;
+    });
     await check(VERIFICATION_STEP.pages, async () => {
       const server = await findServer(copy);
       if (server === null || !(await stopServer(machine, server, 'fast', SHUTDOWN_DEADLINE_MS)))
         throw new Error('the copy did not shut down');
-      const { pages, files } = await checkPages(copy.data, signal);
-      return `${pages} pages in ${files} files`;
+      const pages = await checkPages(copy.data, signal);
+      measured = measuredOf(place(subject), begunMs, recovery, before, contents, pages);
+      return `${pages.pages} pages in ${pages.files} files`;
     });
   } catch (error) {
     if (!(error instanceof Failed)) throw error;
   }
-  return resultOf(checks, recovery);
+  const verification = resultOf(checks, recovery);
+  return measured === null ? { verification, restored: null } : verifiedOf(verification, measured);
+}
+
+function measuredOf(
+  backup: Measured['backup'],
+  begunMs: number,
+  { version, pointMs }: Recovery,
+  { isMarked }: Before,
+  contents: Measured['contents'],
+  pages: Measured['pages'],
+): Measured {
+  return {
+    backup,
+    began: new Date(begunMs).toISOString(),
+    postgresql_version: version,
+    // Without a mark, all that is older than the last transaction of the copy is there.
+    rpo_seconds: isMarked ? 0 : pointMs === null ? null : secondsBetween(pointMs, begunMs),
+    contents,
+    pages,
+  };
 }
 
 /**
@@ -226,9 +271,12 @@ async function observeService(monitor: Monitored, subject: Subject): Promise<Bef
       "select pg_logical_emit_message(true, 'howdah', 'verify')::text as position",
     );
     const catalogs = await catalogsOf(subject).catch(() => null);
-    return { position: parseLsn(mark?.position ?? '0/0'), catalogs };
+    const isMarked = mark !== undefined;
+    return { position: parseLsn(mark?.position ?? '0/0'), isMarked, catalogs };
   } catch {
-    return { position: await lastCheckpoint(subject.paths.data), catalogs: null }; // it does not run, or not at this moment
+    // The service does not run, or not at this moment.
+    const position = await lastCheckpoint(subject.paths.data);
+    return { position, isMarked: false, catalogs: null };
   }
 }
 
@@ -273,14 +321,22 @@ function resultOf(checks: Checks, { seconds, pointMs }: Recovery): Verification 
   };
 }
 
-async function endOfReplay(client: Client): Promise<{ position: bigint; lastCommitMs: number }> {
-  const { rows } = await client.query<{ position: string | null; committed: Date | null }>(
-    'select pg_last_wal_replay_lsn()::text ' +
-      'as position, pg_last_xact_replay_timestamp() as committed',
+async function endOfReplay(
+  client: Client,
+): Promise<{ position: bigint; lastCommitMs: number; version: string | null }> {
+  const { rows } = await client.query<{
+    position: string | null;
+    committed: Date | null;
+    version: string;
+  }>(
+    'select pg_last_wal_replay_lsn()::text as position, ' +
+      'pg_last_xact_replay_timestamp() as committed, ' +
+      "current_setting('server_version') as version",
   );
   return {
     position: parseLsn(rows[0]?.position ?? '0/0'),
     lastCommitMs: rows[0]?.committed?.getTime() ?? 0,
+    version: rows[0]?.version ?? null,
   };
 }
 

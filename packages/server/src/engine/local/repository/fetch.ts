@@ -45,7 +45,7 @@ export async function fetchBackup(
   target: FetchTarget,
   progress: (line: string) => void,
   signal: AbortSignal,
-): Promise<{ snapshot: Snapshot; isReached: boolean; dataBytes: number }> {
+): Promise<{ snapshot: Snapshot; isReached: boolean; dataBytes: number; label: string }> {
   const fetch = { context, stanza, repository, into, owner, target, progress, signal };
   const backups = choose(await listBackups(context, stanza, repository), fetch);
   await makeDirectories(fetch);
@@ -53,7 +53,8 @@ export async function fetchBackup(
   const kept = join(into.snapshots, backup.snapshot);
   const files = await listFiles(context.program, repository, `archive/${stanza}`);
   const isReached = await fetchWal(fetch, backup, files, join(kept, 'data'));
-  return { snapshot: backup.facts, isReached, dataBytes: backup.dataBytes };
+  const { facts: snapshot, dataBytes, label } = backup;
+  return { snapshot, isReached, dataBytes, label };
 }
 
 /** The backups that are not later than the target, newest first. @throws RepositoryProblem: none */

@@ -5,12 +5,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isPassing } from '../../../repository/problem.ts';
 import { stanzaOf } from '../../../repository/stanzas.ts';
-import type { OffMachineVerification } from '../../off-machine.ts';
+import { lostSecondsOf, type OffMachineVerification } from '../../off-machine.ts';
+import type { Verified } from '../../restored-backup.ts';
 import type { RunStep } from '../../run-step.ts';
 import type { ServiceSpec } from '../../spec.ts';
 import { copyPaths, discardCopy, killCopy, sweepCopies } from '../backup/copy.ts';
 import { listSnapshots } from '../backup/snapshots.ts';
-import { restoreAndCheck, type Verifications } from '../backup/verify.ts';
+import { placeOf, restoreAndCheck, type Verifications } from '../backup/verify.ts';
 import { memberKey } from '../host/layout.ts';
 import { ownerOf } from '../host/users.ts';
 import type { Installation } from '../postgres/installations.ts';
@@ -35,7 +36,7 @@ export async function verifyInRepository(
   spec: ServiceSpec,
   installation: Installation,
   runStep: RunStep,
-): Promise<OffMachineVerification> {
+): Promise<Verified<OffMachineVerification>> {
   const { context, id, upgrade, repository, signal } = shipment;
   const { machine } = context;
   const primary = machine.layout.primaryOf(id);
@@ -50,6 +51,7 @@ export async function verifyInRepository(
   const interrupt = (): void => void killCopy(machine, copy).catch(() => undefined);
   signal.addEventListener('abort', interrupt);
   let dataBytes = 0;
+  let label = '';
   try {
     await makeInstanceDirectories(owner, copy);
     const found = await restoreAndCheck(
@@ -62,6 +64,7 @@ export async function verifyInRepository(
             fetchBackup(context, stanza, repository, copy, owner, 'newest', show, signal),
           );
           dataBytes = fetched.dataBytes;
+          label = fetched.label;
           const taken = new Date(fetched.snapshot.takenMs).toISOString();
           return `${repository.name}: backup of ${taken}`;
         },
@@ -71,18 +74,24 @@ export async function verifyInRepository(
           const key = memberKey(id, primary);
           return { spec, installation, owner, key, paths: copy, copy, snapshot };
         },
-        before: async () => ({ position: sent, catalogs: null }),
+        before: async () => ({ position: sent, isMarked: false, catalogs: null }),
         // The service has gone on since.
         comparesCatalogs: false,
+        place: ({ snapshot }) => placeOf('repository', repository.name, label, snapshot.takenMs),
       },
       runStep,
       signal,
     );
-    const verification = { ...found, dataBytes, begunMs, safeToMs };
+    const verification = { ...found.verification, dataBytes, begunMs, safeToMs };
     await changeState(shipment, async (state) => {
       state.verification = verification;
     });
-    return verification;
+    const { restored } = found;
+    return {
+      verification,
+      restored:
+        restored === null ? null : { ...restored, rpo_seconds: lostSecondsOf(verification) },
+    };
   } finally {
     signal.removeEventListener('abort', interrupt);
     await discardCopy(machine, copy);
