@@ -165,6 +165,18 @@ export const backupsQuery = (project: string, id: string) =>
       ),
   });
 
+export const certificatesQuery = (project: string, id: string) =>
+  queryOptions({
+    queryKey: ['service', id, 'certificates'],
+    queryFn: ({ signal }) =>
+      body(
+        client.GET('/projects/{project_id}/services/{service_id}/backups/certificates', {
+          params: ofService(project, id),
+          signal,
+        }),
+      ),
+  });
+
 export const extensionsQuery = (project: string, id: string) =>
   queryOptions({
     queryKey: ['service', id, 'extensions'],
@@ -340,6 +352,12 @@ export function serviceCalls(project: string, service: Changed) {
     verifyBackup: () => client.POST(`${at}/backups/verify`, { params }),
     verifyInRepositories: () =>
       client.POST(`${at}/backups/verify`, { params: { ...params, query: { repository: 'true' } } }),
+    getCertificate: (id: string) =>
+      body(
+        client.GET(`${at}/backups/certificates/{certificate_id}`, {
+          params: { path: { ...params.path, certificate_id: id } },
+        }),
+      ),
     upgrade: (body: Schemas['UpgradeService']) => client.POST(`${at}/upgrade`, { params, body }),
     fork: (request: Schemas['ForkService']) =>
       created(client.POST(`${at}/forkService`, { params, body: request })),

@@ -13,6 +13,7 @@ import { usePrevious } from '@mantine/hooks';
 import { useCallback, useEffect, useMemo } from 'react';
 import {
   backupsQuery,
+  certificatesQuery,
   deletedQuery,
   extensionsQuery,
   meQuery,
@@ -205,6 +206,7 @@ export function useReplicaSets() {
   return useQuery({ ...setsQuery(project.id, useServiceId()), refetchInterval: QUICK_MS });
 }
 export const useBackups = () => useOfService(backupsQuery);
+export const useCertificates = () => useOfService(certificatesQuery);
 export const useExtensions = () => useOfService(extensionsQuery);
 
 export function useRegions() {

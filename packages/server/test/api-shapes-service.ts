@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest';
 import {
   call,
+  callApi,
   cloud,
   create,
   haproxy,
@@ -235,6 +236,14 @@ test('a fork answers like a create, with its parent; backups and restore match t
   expect((await call('GET', `/services/${id}/backupStatus`)).body).toMatchObject({
     last_verification: { succeeded: true },
   });
+  const { body: certificates } = await call('GET', `/services/${id}/backups/certificates`);
+  expect(certificates['value']).toMatchObject([
+    { operation_id: operationOf(asked), backup: { place: 'snapshot' } },
+  ]);
+  const certificate = Object(certificates['value'])[0].certificate_id;
+  const { body: signed } = await call('GET', `/services/${id}/backups/certificates/${certificate}`);
+  const { body: keys } = await callApi('GET', '/certificate-keys');
+  expect(Object(signed['certificate']).key_id).toBe(Object(keys['value'])[0].key_id);
   const forked = await call('POST', `/services/${id}/forkService`, { fork_strategy: 'NOW' });
   expect(forked).toMatchObject({
     status: 202,

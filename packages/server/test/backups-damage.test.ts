@@ -40,6 +40,9 @@ describe('a backup that is damaged is found', () => {
   /** Inside the first record of a WAL file, which begins after a header of 40 bytes. */
   const FIRST_RECORD_BYTE = 60;
 
+  const certificatesOf = async ({ service_id: id }: Service): Promise<unknown[]> =>
+    Object((await cloud.request('GET', `/services/${id}/backups/certificates`)).body);
+
   const damaged = async (
     service: Service,
     path: string,
@@ -47,6 +50,7 @@ describe('a backup that is damaged is found', () => {
     reason: RegExp,
   ): Promise<void> => {
     await flip(path, at);
+    const before = await certificatesOf(service);
     const failed = await verify(service);
     expect(failed).toMatchObject({ status: 'failed', error: expect.stringMatching(reason) });
     expect((await cloud.get(service.service_id)).warnings).toEqual([
@@ -59,6 +63,8 @@ describe('a backup that is damaged is found', () => {
     expect(problem).toMatch(reason);
     expect((await cloud.get(service.service_id)).status).toBe('READY');
     expect(await scratch()).toEqual([]);
+    // What cannot be restored has no certificate.
+    expect(await certificatesOf(service)).toEqual(before);
     await flip(path, at);
   };
 
@@ -90,7 +96,9 @@ describe('a backup that is damaged is found', () => {
   const inSecondPage = 8192 + 8000;
 
   const expectRepaired = async (service: Service): Promise<void> => {
+    const before = await certificatesOf(service);
     expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
+    expect(await certificatesOf(service)).toHaveLength(before.length + 1);
     expect((await cloud.get(service.service_id)).warnings).toBeUndefined();
     expect((await backupsOf(service)).problem).toBeNull();
   };

@@ -2,7 +2,7 @@
 import { lstat, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { connectTo, install, makeHome } from './harness.ts';
+import { connectTo, HOWDAH, install, makeHome } from './harness.ts';
 import { hurried } from './tuning.ts';
 import type { Service } from './harness-caller.ts';
 import {
@@ -133,6 +133,63 @@ describe('a backup is verified by restoring it', () => {
       expect((await cloud.get(service.service_id)).warnings).toBeUndefined();
     },
   );
+
+  test('its certificate says what was restored, and is verified without the installation', async () => {
+    const service = await cloud.create({ name: 'certified', service_type: 'POSTGRES' });
+    await execute(
+      service,
+      'create table t (n int primary key)',
+      'insert into t select generate_series(1, 1234)',
+      'delete from t where n <= 34',
+      // What a tenant writes has no part in the count, and is not asked.
+      'create table hidden (n int)',
+      'insert into hidden values (1), (2)',
+      'alter table hidden enable row level security',
+      'alter table hidden force row level security',
+      'create materialized view seen as select n from t limit 10',
+      'create database other',
+    );
+    const id = await askToVerify(service);
+    await untilExpected('the verification has succeeded', async () =>
+      expect(await operation(id)).toMatchObject({ status: 'succeeded' }),
+    );
+    const shown = await cloud.cli('backup', 'certificate', 'certified', '--json');
+    expect(shown.code, shown.stderr).toBe(0);
+    const { snapshots } = await backupsOf(service);
+    const { certificate } = JSON.parse(shown.stdout);
+    expect(certificate).toMatchObject({
+      service_id: service.service_id,
+      service_name: 'certified',
+      operation_id: id,
+      backup: { place: 'snapshot', repository: null, label: snapshots[0]?.id },
+      postgresql_version: expect.stringMatching(/^\d+\.\d+/),
+      contents: { databases: 2, tables: 3, rows: 1212, uncounted_tables: 0 },
+      pages: { pages: expect.any(Number), files: expect.any(Number) },
+      rpo_seconds: 0,
+      recovery_point: snapshots[0]?.verification?.recovery_point,
+      rto_seconds: snapshots[0]?.verification?.recovery_seconds,
+      checks: PARTS.map((name) => ({ name, detail: expect.any(String) })),
+    });
+
+    // Elsewhere: no installation, no key of the API.
+    const auditor = await makeHome();
+    const [json, page, keys] = ['c.json', 'c.pdf', 'keys.pem'].map((name) => join(auditor, name));
+    const printed = await cloud.cli('backup', 'certificate-key');
+    await writeFile(keys ?? '', printed.stdout);
+    await writeFile(json ?? '', shown.stdout);
+    await cloud.cli('backup', 'certificate', 'certified', '--pdf', page ?? '');
+    const verifyFile = (file = '') =>
+      run(process.execPath, [HOWDAH, 'backup', 'verify-certificate', file, '--key', keys ?? ''], {
+        env: { HOWDAH_HOME: auditor },
+      });
+    for (const file of [json, page])
+      expect(await verifyFile(file)).toContain(
+        `verified: all of this was signed with the key ${certificate.key_id}`,
+      );
+    await writeFile(json ?? '', shown.stdout.replace('1212', '1213'));
+    await expect(verifyFile(json)).rejects.toThrow('its signature is wrong');
+    await rm(auditor, { recursive: true });
+  });
 
   test('is refused where there is nothing to restore', async () => {
     const { body } = await cloud.request('POST', '/services', {

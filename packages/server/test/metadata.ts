@@ -61,4 +61,5 @@ export const SINCE_0057 = [
   'alter table api_keys drop column service_ttl_seconds, drop column max_service_ttl_seconds, ' +
     'drop column max_services',
   'alter table samples drop column cpu_wait_millis, drop column write_wait_millis',
+  'drop table certificates, certificate_keys',
 ];

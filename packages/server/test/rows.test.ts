@@ -44,6 +44,8 @@ const CLASSES: Record<string, 'fixed' | 'capped' | 'pruned'> = {
   allow_lists: 'capped',
   api_keys: 'pruned',
   audit_log: 'pruned',
+  certificate_keys: 'fixed',
+  certificates: 'pruned',
   console_tokens: 'pruned',
   deliveries: 'pruned',
   event_horizon: 'fixed',
@@ -101,6 +103,9 @@ const FILL: Record<string, (old: boolean, count: number) => string> = {
     n,
   ) => `insert into api_keys (public_key, project_id, name, role, secret_hash, revoked_at)
     select 'HDk' || ${old} || i, 'rowsrows00', 'k', 'viewer', '', ${old ? "now() - interval '31 days'" : "case when i % 2 = 0 then now() - interval '1 day' end"} from generate_series(1, ${n}) i`,
+  certificates: (old, n) => `insert into certificates (id, service_id, issued, document)
+    select 'c${old}' || i, 'rows' || i % 50, now() - interval '${old ? 366 : 364} days', '{}'
+    from generate_series(1, ${n}) i`,
   console_tokens: (old, n) => `insert into console_tokens (token_hash, kind, public_key, expires_at)
     select 't' || ${old} || i, 'session', 'HDkfalse' || i % 1000, now() ${old ? '-' : '+'} interval '1 hour' from generate_series(1, ${n}) i`,
   kept_answers: (old, n) => `insert into kept_answers (public_key, lookup, request, sealed, created)

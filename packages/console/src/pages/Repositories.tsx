@@ -23,6 +23,7 @@ import { useCall } from '../components/use-call.tsx';
 import { bytes, roughly } from '../format.ts';
 import { useMe } from '../session.ts';
 import { whyNotOperate } from '../status.ts';
+import { saveFile } from '../save-file.ts';
 import { NewRepository, REPOSITORY_TYPE_NAMES } from './NewRepository.tsx';
 import ui from './project.module.css';
 
@@ -166,9 +167,10 @@ function Kit({
   const read = useCall(repositoryCalls(id).readKit, {
     quiet: true,
     onDone: (kit) => {
-      save(
+      saveFile(
         `recovery-kit-${name.replaceAll(/[^\w.-]+/g, '-')}.json`,
         `${JSON.stringify(kit, null, 2)}\n`,
+        'application/json',
       );
       onClose();
     },
@@ -200,12 +202,4 @@ function Kit({
       </div>
     </Modal>
   );
-}
-
-function save(name: string, text: string): void {
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
-  link.download = name;
-  link.click();
-  URL.revokeObjectURL(link.href);
 }

@@ -42,6 +42,7 @@ import {
 import { useMe } from '../../session.ts';
 import { whyDenied, whyNot, live } from '../../status.ts';
 import create from '../create.module.css';
+import { Certificate } from './Certificate.tsx';
 import { OffMachine, PointsInTime } from './OffMachine.tsx';
 import classes from './service.module.css';
 import timeline from './timeline.module.css';
@@ -68,6 +69,7 @@ export function Backups() {
             <Snapshots backups={backups} />
             <VerificationCard service={service} backups={backups} />
           </div>
+          <Certificate service={service} />
           <PointsInTime service={service} backups={backups} />
           <OffMachine service={service} backups={backups} />
           <Recover service={service} />
