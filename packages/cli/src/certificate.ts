@@ -6,14 +6,14 @@ import type { SignedCertificate } from '@howdah/contract';
 import { CERTIFICATE_FORMAT } from '@howdah/contract/values';
 import { Failure } from './exit.ts';
 
-/** Why a document proves nothing. */
+/** Why a document is not verified. */
 const refused = (why: string): Failure => new Failure(`not verified: ${why}`);
 
 /**
  * Verifies a document, or the document that is attached to a page.
  *
  * @param keys one public key or more, in PEM
- * @throws Failure with the reason why it proves nothing
+ * @throws Failure with the reason why it is not verified
  */
 export function verifyCertificate(file: Uint8Array, keys: string): SignedCertificate {
   const isPage = Buffer.from(file.subarray(0, 5)).toString('latin1') === '%PDF-';

@@ -6,7 +6,7 @@ import type { RestoreCertificate, SignedCertificate } from './schemas/certificat
 
 type Facts = readonly (readonly [name: string, value: string])[];
 
-/** What a certificate says, line by line. */
+/** The lines of a certificate for people. */
 export function certificateFacts({ certificate, signature }: SignedCertificate): Facts {
   const { service_name: name, service_id: id, project_id: project, region_code } = certificate;
   const { began, ended, recovery_point: point, rto_seconds: rto, rpo_seconds: rpo } = certificate;
@@ -35,7 +35,7 @@ const placeOf = ({ place, repository, label, taken }: RestoreCertificate['backup
 function contentsOf({ contents }: RestoreCertificate): string {
   if (contents === null) return 'not counted';
   const { databases, tables, rows, uncounted_tables: left } = contents;
-  const rest = left === 0 ? '' : `; ${left} more tables were not counted`;
+  const rest = left === 0 ? '' : `; tables that were not counted: ${left}`;
   return `${rows} rows in ${tables - left} tables of ${databases} databases${rest}`;
 }
 
@@ -49,7 +49,7 @@ const [WIDTH, HEIGHT, MARGIN, LEADING] = [595, 842, 50, 12];
 const [NAME_WIDTH, LINE_WIDTH, VALUE_LENGTH] = [26, 91, 390];
 const ATTACHMENT = 'certificate.json';
 const NOTE =
-  'This page alone proves nothing. Howdah compares it with the signed document that is ' +
+  'Do not trust this page by its looks. To compare it with the signed document that is ' +
   'attached: howdah backup verify-certificate FILE --key FILE';
 
 /**
@@ -112,8 +112,9 @@ const drawable = (text: string): string =>
     return `\\u{${code.toString(16)}}`;
   });
 
+/** Lines end at spaces, but for words that are longer than a line. */
 const wrapped = (text: string, width: number): string[] =>
-  text.match(new RegExp(`.{1,${width}}`, 'g')) ?? [''];
+  text.match(new RegExp(`\\S.{0,${width - 1}}(?= |$)|\\S{${width}}`, 'g')) ?? [''];
 
 /** Bytes as characters up to 0xff. */
 const bytesOf = (text: string): string =>

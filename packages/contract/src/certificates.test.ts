@@ -41,11 +41,11 @@ test('a value has one text, whatever the order of its members', () => {
     expect(() => canonicalJson(value)).toThrow('no value of JSON');
 });
 
-test('what was not measured is said', () => {
+test('a certificate says which measurements are missing', () => {
   const facts = new Map(certificateFacts(SIGNED));
   expect(facts.get('RPO')).toBe('not known');
   expect(facts.get('contents')).toBe(
-    '9 rows in 4 tables of 2 databases; 1 more tables were not counted',
+    '9 rows in 4 tables of 2 databases; tables that were not counted: 1',
   );
   expect(facts.get('page checksums')).toBe('not verified');
   expect(facts.get('PostgreSQL')).toBe('version not known');

@@ -63,7 +63,7 @@ describe('a backup that is damaged is found', () => {
     expect(problem).toMatch(reason);
     expect((await cloud.get(service.service_id)).status).toBe('READY');
     expect(await scratch()).toEqual([]);
-    // What cannot be restored has no certificate.
+    // A backup that cannot be restored has no certificate.
     expect(await certificatesOf(service)).toEqual(before);
     await flip(path, at);
   };

@@ -134,14 +134,14 @@ describe('a backup is verified by restoring it', () => {
     },
   );
 
-  test('its certificate says what was restored, and is verified without the installation', async () => {
+  test('its certificate has the rows, and is verified without the installation', async () => {
     const service = await cloud.create({ name: 'certified', service_type: 'POSTGRES' });
     await execute(
       service,
       'create table t (n int primary key)',
       'insert into t select generate_series(1, 1234)',
       'delete from t where n <= 34',
-      // What a tenant writes has no part in the count, and is not asked.
+      // The policies of a tenant have no part in the count.
       'create table hidden (n int)',
       'insert into hidden values (1), (2)',
       'alter table hidden enable row level security',

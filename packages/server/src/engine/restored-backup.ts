@@ -1,7 +1,7 @@
-/** What a verification has measured of a backup that it restored, for its certificate. */
+/** The measurements of a backup that a verification restored, for its certificate. */
 import type { RestoreCertificate, Verification } from '@howdah/contract';
 
-/** What an engine measures beside the checks of a verification. */
+/** The measurements of an engine beside the checks of a verification. */
 export type Measured = Pick<
   RestoreCertificate,
   'backup' | 'began' | 'contents' | 'pages' | 'postgresql_version' | 'rpo_seconds'

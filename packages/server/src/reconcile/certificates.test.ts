@@ -29,7 +29,7 @@ const SERVICE = {
   region_code: 'local',
 };
 
-test('what was measured is signed, with a key that its public half names', () => {
+test('measurements are signed with a key that its public half names', () => {
   const key = makeSigningKey();
   expect(keyIdOf(key.publicPem)).toBe(key.id);
   const { restored } = verifiedOf(VERIFICATION, MEASURED);

@@ -137,7 +137,8 @@ const DATABASES = `select oid from pg_database where datallowconn
 const PREPARE_COUNT =
   'create extension if not exists pgstattuple schema pg_catalog; ' +
   'alter extension pgstattuple set schema pg_catalog';
-const COUNT = `select count(*), coalesce(sum((pg_catalog.pgstattuple(c.oid::regclass)).tuple_count), 0)
+const COUNT = `select count(*),
+    coalesce(sum((pg_catalog.pgstattuple(c.oid::regclass)).tuple_count), 0)
   from pg_class c join pg_namespace n on n.oid = c.relnamespace
   where c.relkind in ('r', 'm') and c.relpersistence <> 't'
     and n.nspname <> 'information_schema' and n.nspname !~ '^pg_'`;

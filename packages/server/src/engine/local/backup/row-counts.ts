@@ -51,9 +51,9 @@ export async function countRows(
 
 const lineOf = ({ databases, tables, rows, uncounted_tables: left }: Contents): string =>
   `${rows} rows in ${tables - left} tables of ${databases} databases` +
-  (left === 0 ? '' : `; ${left} tables were not counted, for lack of time`);
+  (left === 0 ? '' : `; tables that were not counted, for lack of time: ${left}`);
 
-/** Counts table after table. What is in the way of one leaves the rest uncounted. */
+/** Counts table after table. An error leaves that table and the rest uncounted. */
 async function countIn(
   copy: InstancePaths,
   database: string,
