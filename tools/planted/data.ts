@@ -97,6 +97,19 @@ export const DATA_PLANTS: readonly Plant[] = [
     caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/reconcile/verifier.test.ts` }] },
   },
   {
+    name: 'certificate-of-damage',
+    breaks: ['verification'],
+    effect: 'a backup that is damaged gets a restore certificate',
+    edits: [
+      {
+        file: `${SERVER}/engine/restored-backup.ts`,
+        from: 'if (!succeeded) return { verification, restored: null };',
+        to: '',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/reconcile/certificates.test.ts` }] },
+  },
+  {
     name: 'passphrase-missing',
     breaks: ['repositories', 'P8'],
     effect: 'backups in a repository are not encrypted',

@@ -32,9 +32,10 @@ export function verifyCertificate(file: Uint8Array, keys: string): SignedCertifi
   const text = Buffer.from(canonicalJson(certificate), 'utf8');
   if (!verify(null, text, key.key, Buffer.from(signature, 'hex')))
     throw refused('its signature is wrong: it was changed after it was signed, or never signed');
-  if (certificate.format !== CERTIFICATE_FORMAT)
+  const format: string = certificate.format;
+  if (format !== CERTIFICATE_FORMAT)
     throw refused(
-      `its signature is right, and its format is not known: found ${String(certificate.format)}; ` +
+      `its signature is right, and its format is not known: found ${format}; ` +
         `this version reads ${CERTIFICATE_FORMAT}`,
     );
   if (isPage && Buffer.compare(file, certificatePage(canonicalJson(signed))) !== 0)

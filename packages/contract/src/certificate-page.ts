@@ -49,8 +49,8 @@ const [WIDTH, HEIGHT, MARGIN, LEADING] = [595, 842, 50, 12];
 const [NAME_WIDTH, LINE_WIDTH, VALUE_LENGTH] = [26, 91, 390];
 const ATTACHMENT = 'certificate.json';
 const NOTE =
-  'Do not trust this page by its looks. To compare it with the signed document that is ' +
-  'attached: howdah backup verify-certificate FILE --key FILE';
+  'Anybody can write such a page. This command compares it with the signed document that is ' +
+  'attached to it: howdah backup verify-certificate FILE --key FILE';
 
 /**
  * @param text the signed document, in its canonical form

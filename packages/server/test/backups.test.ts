@@ -146,6 +146,13 @@ describe('a backup is verified by restoring it', () => {
       'insert into hidden values (1), (2)',
       'alter table hidden enable row level security',
       'alter table hidden force row level security',
+      // A function in an index must not run with the rights of a superuser.
+      `create function peek() returns int immutable language plpgsql as $$
+       begin
+         if current_setting('is_superuser') = 'on' then raise 'superuser'; end if;
+         return 1;
+       end $$`,
+      'create index on t ((n + peek()))',
       'create materialized view seen as select n from t limit 10',
       'create database other',
     );
