@@ -349,6 +349,11 @@ test.runIf(pgBackRest !== null)(
       code: 0,
       stderr: expect.stringContaining('fetch from the repository'),
     });
+    const certified = await cloud.cli('backup', 'certificate', 'checked', '--json');
+    expect(JSON.parse(certified.stdout).certificate).toMatchObject({
+      backup: { place: 'repository', label: expect.stringMatching(/^\d{8}-\d{6}F/) },
+      rpo_seconds: expect.any(Number),
+    });
     expect(verified.stdout).toMatch(
       /^offsite: verified .*: back in [\d.]+ s \([\d.]+ s per GB\), \d+ s would have been lost\n$/,
     );
