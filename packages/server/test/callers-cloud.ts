@@ -13,7 +13,16 @@ import {
 import { problemOf, type Route } from './document.ts';
 import { install, type Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
-import { findProgram, insertKey, insertProject, newId, type NewKey, sha256 } from './probe.ts';
+import {
+  certify,
+  findProgram,
+  insertKey,
+  insertProject,
+  makeSigningKey,
+  newId,
+  sha256,
+  type NewKey,
+} from './probe.ts';
 import { until } from './until.ts';
 
 const pgbouncer = await findProgram('pgbouncer');
@@ -154,6 +163,33 @@ async function newWebhook(projectId: string): Promise<string> {
     })
     .execute();
   return id;
+}
+
+async function newCertificate(project: string, id: string): Promise<string> {
+  const at = new Date().toISOString();
+  const service = { id, name: 'certified', project_id: project, region_code: 'local' };
+  const { certificate, signature } = certify(makeSigningKey(), newId(), service, {
+    backup: { place: 'snapshot', repository: null, label: 'newest', taken: at },
+    postgresql_version: null,
+    began: at,
+    ended: at,
+    recovery_point: null,
+    rpo_seconds: null,
+    rto_seconds: null,
+    contents: null,
+    pages: null,
+    checks: [],
+  });
+  await metadata.db
+    .insertInto('certificates')
+    .values({
+      id: certificate.certificate_id,
+      service_id: id,
+      issued: at,
+      document: JSON.stringify({ certificate, signature }),
+    })
+    .execute();
+  return certificate.certificate_id;
 }
 
 async function newDelivery(webhookId: string): Promise<string> {
@@ -321,6 +357,10 @@ export async function setUp(): Promise<void> {
   };
   things['service_id'] = { ours: ours.service, theirs: theirs.service };
   things['operation_id'] = { ours: ours.operation, theirs: theirs.operation };
+  things['certificate_id'] = {
+    ours: await newCertificate(OURS, ours.service),
+    theirs: await newCertificate(THEIRS, theirs.service),
+  };
   const [ourVpc, theirVpc] = [
     await newVpc(OURS, callers.admin ?? ''),
     await newVpc(THEIRS, callers.otherAdmin ?? ''),

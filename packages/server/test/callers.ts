@@ -98,8 +98,7 @@ export const CALLERS: Record<string, Row> = {
   getBackupRetention: { needs: 'read' },
   setBackupRetention: { needs: 'admin', body: { retention_days: null } },
   listCertificates: { needs: 'read' },
-  // No backup was verified.
-  getCertificate: { needs: 'read', own: 404 },
+  getCertificate: { needs: 'read' },
   listCertificateKeys: { needs: 'read' },
   verifyBackup: { needs: 'change', own: 200 },
   // There is no repository.

@@ -124,6 +124,7 @@ export {
 export { run } from '../src/lib/run.ts';
 export { workingDirectoryOf } from '../src/lib/working-directories.ts';
 export { scramVerifier } from '../src/lib/scram.ts';
+export { makeSigningKey } from '../src/lib/signing.ts';
 export { sha256 } from '../src/lib/secret.ts';
 export {
   type CertificateAuthority,
@@ -143,6 +144,7 @@ export { OPENAPI_FILE } from '../src/paths.ts';
 export { DEFAULT_UID_RANGE, LOCAL_REGION } from '../src/settings.ts';
 
 // reconcile
+export { certify } from '../src/reconcile/certificates.ts';
 export { PRUNINGS } from '../src/reconcile/history.ts';
 
 // repository

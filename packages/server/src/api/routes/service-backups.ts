@@ -102,7 +102,6 @@ function certificateRoutes(api: App, context: ApiContext): void {
   api.get(
     path,
     {
-      config: { deletedToo: true },
       schema: {
         operationId: 'listCertificates',
         summary: 'List the restore certificates of a service, newest first',
@@ -120,7 +119,6 @@ function certificateRoutes(api: App, context: ApiContext): void {
   api.get(
     `${path}/:certificate_id`,
     {
-      config: { deletedToo: true },
       schema: {
         operationId: 'getCertificate',
         summary: 'Get a restore certificate as it was signed',
