@@ -198,6 +198,29 @@ describe('a backup is verified by restoring it', () => {
     await rm(auditor, { recursive: true });
   });
 
+  test(
+    'a lost secrets.key makes another key for certificates, and the former one stays listed',
+    { tags: 'slow' },
+    async () => {
+      const service = await cloud.create({ name: 'rekeyed', service_type: 'POSTGRES' });
+      const keyOfNewest = async (): Promise<string> => {
+        expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
+        const { stdout } = await cloud.cli('backup', 'certificate', 'rekeyed', '--json');
+        return JSON.parse(stdout).certificate.key_id;
+      };
+      const former = await keyOfNewest();
+      expect(await keyOfNewest()).toBe(former);
+      await cloud.stop('SIGTERM');
+      await rm(join(cloud.home, 'secrets.key'));
+      await cloud.up();
+      const present = await keyOfNewest();
+      expect(present).not.toBe(former);
+      const { stdout } = await cloud.cli('backup', 'certificate-key', '-o', 'json');
+      const listed = JSON.parse(stdout).map((key: object) => Reflect.get(key, 'key_id'));
+      expect(listed).toEqual([present, former]);
+    },
+  );
+
   test('is refused where there is nothing to restore', async () => {
     const { body } = await cloud.request('POST', '/services', {
       name: 'too early',
