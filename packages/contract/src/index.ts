@@ -5,6 +5,7 @@
  */
 export * from './actions.ts';
 export * from './canonical.ts';
+export * from './alerts.ts';
 export * from './effects.ts';
 export * from './errors.ts';
 export * from './events.ts';
@@ -13,6 +14,7 @@ export * from './values.ts';
 export * from './permissions.ts';
 export * from './schema.ts';
 export * from './schemas.ts';
+export * from './schemas/alerts.ts';
 export * from './schemas/networks.ts';
 export * from './schemas/backups.ts';
 export * from './schemas/certificates.ts';

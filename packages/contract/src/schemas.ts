@@ -22,6 +22,14 @@ import {
   VpcSchema,
 } from './schemas/networks.ts';
 import {
+  AlertRuleSchema,
+  CreateDestinationBody,
+  DestinationSchema,
+  IncidentSchema,
+  SetAlertRuleBody,
+  UpdateDestinationBody,
+} from './schemas/alerts.ts';
+import {
   BackupRegionBody,
   BackupRegionSchema,
   BackupRetentionSchema,
@@ -244,6 +252,12 @@ export const NAMED_SCHEMAS = [
   WebhookSchema,
   DeliverySchema,
   WebhookTestSchema,
+  DestinationSchema,
+  CreateDestinationBody,
+  UpdateDestinationBody,
+  AlertRuleSchema,
+  SetAlertRuleBody,
+  IncidentSchema,
   AuditEntrySchema,
   OpenLinkBody,
   ConsoleLinkSchema,

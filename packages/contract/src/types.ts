@@ -55,12 +55,16 @@ export type Environment = (typeof ENVIRONMENTS)[number];
 export const ROLES = ['admin', 'developer', 'viewer'] as const;
 export type Role = (typeof ROLES)[number];
 
-/** The most projects of an installation, and keys, VPCs, allow lists, exporters of a project. */
+/**
+ * The most projects of an installation, and keys, VPCs, allow lists, exporters, destinations of
+ * alerts of a project.
+ */
 export const MAX_PROJECTS = 10_000;
 export const MAX_KEYS = 1000;
 export const MAX_VPCS = 50;
 export const MAX_ALLOW_LISTS = 50;
 export const MAX_EXPORTERS = 20;
+export const MAX_DESTINATIONS = 20;
 /** The most networks of an allow list. */
 export const MAX_CIDR_BLOCKS = 100;
 /** How long a key is listed after it was revoked or has expired. */

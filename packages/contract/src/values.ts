@@ -89,6 +89,17 @@ export const RETENTION_DAYS = { min: 1, max: 180, default: 14 } as const;
 export const DELIVERY_STATUSES = ['pending', 'delivered', 'failed'] as const;
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
 
+/** The kinds of destinations of alerts. */
+export const DESTINATION_TYPES = ['smtp', 'slack', 'teams', 'pagerduty', 'webhook'] as const;
+export type DestinationType = (typeof DESTINATION_TYPES)[number];
+
+/** How a connection to a mail server is encrypted: from its begin, by STARTTLS, or not. */
+export const SMTP_ENCRYPTIONS = ['tls', 'starttls', 'none'] as const;
+export type SmtpEncryption = (typeof SMTP_ENCRYPTIONS)[number];
+
+export const INCIDENT_STATUSES = ['open', 'resolved'] as const;
+export type IncidentStatus = (typeof INCIDENT_STATUSES)[number];
+
 export const AUDIT_OUTCOMES = ['allowed', 'refused'] as const;
 export type AuditOutcome = (typeof AUDIT_OUTCOMES)[number];
 

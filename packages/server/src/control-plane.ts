@@ -21,6 +21,8 @@ import { ensureFirstKey } from './first-key.ts';
 import { announceControl, retractControl } from './installation.ts';
 import { openMetadataDatabase, watchStore } from './metadata-database.ts';
 import { recordMetadata } from './metadata-record.ts';
+import { createAlertSender } from './export/alert-sender.ts';
+import { createAlerts } from './reconcile/alerts.ts';
 import { createControlSaver } from './reconcile/control-saver.ts';
 import { createHistory } from './reconcile/history.ts';
 import { createKubernetesRegions } from './kubernetes-regions.ts';
@@ -100,12 +102,17 @@ function saveControl(
 }
 
 /** Begins to answer requests, and what goes on beside them for all regions. */
-async function serve(control: Control, { app, events, dispatcher, pusher }: Api): Promise<void> {
+async function serve(
+  control: Control,
+  { app, events, dispatcher, pusher, alerts, alertSender }: Api,
+): Promise<void> {
   const { config, log, rounds, timed, closers, store, standby } = control;
   const history = createHistory(store, log, rounds, config.historyMs);
   closers.push(
     () => dispatcher.close(),
     () => pusher.close(),
+    () => alerts.close(),
+    () => alertSender.close(),
     () => history.close(),
     () => app.close(),
     () => events.close(),
@@ -115,6 +122,8 @@ async function serve(control: Control, { app, events, dispatcher, pusher }: Api)
   await announce(control);
   dispatcher.start();
   pusher.start();
+  alerts.startLater();
+  alertSender.start();
   history.start();
 }
 
@@ -132,6 +141,9 @@ async function createApi(
   const events = createEventHub(store);
   const dispatcher = createDispatcher({ store, log, rounds, sealer, allowed });
   const pusher = createPusher({ store, log, rounds, sealer, allowed });
+  const alertSender = createAlertSender({ store, log, rounds, sealer, allowed });
+  const certificateExpires = (): Date | null => tls?.expires() ?? null;
+  const alerts = createAlerts({ store, regions, log, rounds, certificateExpires });
   const context: ApiContext = {
     store,
     regions,
@@ -157,7 +169,7 @@ async function createApi(
   };
   const app = await createApp(context, log);
   if (tls !== null) closers.push(tls.keepCurrent(app.server, rounds));
-  return { app, events, dispatcher, pusher };
+  return { app, events, dispatcher, pusher, alerts, alertSender };
 }
 
 function httpSettings({ config }: Control, certificate: HttpSettings['certificate']): HttpSettings {

@@ -62,4 +62,5 @@ export const SINCE_0057 = [
     'drop column max_services',
   'alter table samples drop column cpu_wait_millis, drop column write_wait_millis',
   'drop table certificates, certificate_keys',
+  'drop table alert_messages, alert_incidents, alert_rules, alert_destinations',
 ];

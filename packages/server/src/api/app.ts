@@ -43,6 +43,7 @@ import { createHostCheck } from './hosts.ts';
 import { createMetrics } from './metrics.ts';
 import { refuseUnknownParameters } from './parameters.ts';
 import { refuseUnknownRoutes } from './unknown-routes.ts';
+import { alertRoutes } from './routes/alerts.ts';
 import { allowListRoutes, vpcRoutes } from './routes/networks.ts';
 import { auditLogRoutes, eventRoutes, operationRoutes } from './routes/history.ts';
 import { authRoutes, loginRoutes, oauthRoutes } from './routes/auth.ts';
@@ -175,6 +176,7 @@ function apiRoutes(
   operationRoutes(api, context);
   eventRoutes(api, context);
   webhookRoutes(api, context);
+  alertRoutes(api, context);
   repositoryRoutes(api, context);
   kubernetesRegionRoutes(api, context);
   auditLogRoutes(api, context);

@@ -1,4 +1,5 @@
 /** The certificate of the API: from files that somebody else renews, or of our own CA. */
+import { X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { Server } from 'node:http';
 import { Server as HttpsServer } from 'node:https';
@@ -31,6 +32,9 @@ export async function openApiTls(
 
   return {
     current: () => current,
+    /** When a certificate expires that somebody else renews; null: Howdah renews it. */
+    expires: (): Date | null =>
+      files === null ? null : new Date(new X509Certificate(current.certificatePem).validTo),
     /** Takes up a renewed certificate, without a restart. @returns ends it */
     keepCurrent: (server: Server, rounds: Rounds): (() => Promise<void>) => {
       const look = async (): Promise<void> => {

@@ -1,8 +1,11 @@
-/** One request to a URL of a user: to an allowed address, with a deadline, without redirects. */
+/**
+ * One request to a URL of a user: to an allowed address, with a deadline, without redirects. And
+ * one connection to a mail server of a user, by the same rules.
+ */
 import { lookup as resolve, type LookupAddress } from 'node:dns';
 import { request as requestHttp, type ClientRequest, type IncomingMessage } from 'node:http';
 import { request as requestHttps } from 'node:https';
-import { isIP, BlockList, type LookupFunction } from 'node:net';
+import { connect, isIP, BlockList, type LookupFunction, type Socket } from 'node:net';
 
 /** The time from the begin of a request to the status of its response. */
 const DEADLINE_MS = 10_000;
@@ -49,6 +52,39 @@ export async function post(
 }
 
 /**
+ * Connects to a host of a user.
+ *
+ * @param host a name or an address
+ * @param signal ends the connection
+ * @throws Error that {@link explain} puts into words
+ */
+export async function connectAllowed(
+  host: string,
+  port: number,
+  allowed: BlockList,
+  signal: AbortSignal,
+): Promise<Socket> {
+  const literal = literalAddress(host);
+  if (literal !== null && !mayReach(literal, allowed)) throw refusal(host, literal);
+  return new Promise((settle, reject) => {
+    const socket = connect({ host, port, lookup: lookupAllowed(allowed), signal });
+    socket.once('error', reject);
+    socket.once('connect', () => {
+      socket.off('error', reject);
+      settle(socket);
+    });
+  });
+}
+
+/** Why a host can never be reached; null: it may be possible. */
+export async function whyNotHost(host: string, allowed: BlockList): Promise<string | null> {
+  const literal = literalAddress(host);
+  const addresses = literal === null ? await addressesOf(host) : [literal];
+  const closed = addresses.find((address) => !mayReach(address, allowed));
+  return closed === undefined ? null : refusal(host, closed).message;
+}
+
+/**
  * Why a URL can never be posted to; null: it may be possible. A name that cannot be resolved now
  * may be later.
  *
@@ -65,10 +101,7 @@ export async function whyNotUrl(
     return `found the scheme ${url.protocol.slice(0, -1)}; allowed: https, http`;
   if (url.username !== '' || url.password !== '')
     return `carries a user or a password, which everybody could read; ${instead}`;
-  const literal = literalAddress(url.hostname);
-  const addresses = literal === null ? await addressesOf(url.hostname) : [literal];
-  const closed = addresses.find((address) => !mayReach(address, allowed));
-  return closed === undefined ? null : refusal(url.hostname, closed).message;
+  return whyNotHost(url.hostname, allowed);
 }
 
 /**
@@ -140,7 +173,8 @@ function problemOf(status: number): string | null {
   return `the receiver answered ${status}`;
 }
 
-function explain(error: unknown): string {
+/** Why a request or a connection failed, in words. */
+export function explain(error: unknown): string {
   if (error instanceof Refused) return error.message;
   if (!(error instanceof Error)) return String(error);
   if (error.name === 'AbortError' || error.name === 'TimeoutError')

@@ -40,6 +40,8 @@ export const ROUNDS = {
   history: { everyMs: 10 * MINUTE_MS, why: 'old rows are few in ten minutes' },
   controlSaves: { everyMs: MINUTE_MS, why: 'the loss of this machine loses a minute of changes' },
   webhooks: { everyMs: SECOND_MS, why: 'new events are notified; this finds retries' },
+  alerts: { everyMs: 30 * SECOND_MS, why: 'warnings are observed as often' },
+  alertMessages: { everyMs: SECOND_MS, why: 'a message is sent within a second' },
   exports: { everyMs: 5 * SECOND_MS, why: 'samples are taken once a minute' },
   apiCertificates: { everyMs: HOUR_MS, why: 'certificates are renewed days before they end' },
   places: { everyMs: 5 * SECOND_MS, why: 'a home that is gone must not be made again' },

@@ -3,6 +3,8 @@
  * statement, never in a request. The tables, their caps and their indexes:
  * docs/metadata-database.md.
  */
+import { pruneIncidents } from '../store/alerts.ts';
+import { pruneMessages } from '../store/alert-messages.ts';
 import { pruneAuditLog } from '../store/audit-log.ts';
 import { pruneCertificates } from '../store/certificates.ts';
 import { pruneTokens } from '../store/console.ts';
@@ -24,6 +26,8 @@ import type { Rounds } from '../lib/rounds.ts';
  */
 export const PRUNINGS: Record<string, (db: Db, historyMs: number) => Promise<boolean>> = {
   certificates: pruneCertificates,
+  alert_incidents: pruneIncidents,
+  alert_messages: pruneMessages,
   console_tokens: pruneTokens,
   kept_answers: pruneAnswers,
   kept_logs: pruneKeptLogs,

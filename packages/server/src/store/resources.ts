@@ -4,6 +4,7 @@ import type { Db, Tx } from './tables.ts';
 
 /** The names of the locks of {@link lockAndCount}, by the tables. */
 const LOCKS = {
+  alert_destinations: 'howdah alert destinations',
   allow_lists: 'howdah allow lists',
   exporters: 'howdah exporters',
   webhooks: 'howdah webhooks',

@@ -1,16 +1,22 @@
 /** The tables of the metadata database, as Kysely knows them. */
 import type {
   AddonExtension,
+  AlertRuleName,
   DeliveryStatus,
+  DestinationType,
   ErrorCode,
   EventType,
   ExporterType,
   PeeringStatus,
   Placement,
+  QuietHours,
   RepositoryType,
   Role,
 } from '@howdah/contract';
 import { type ColumnType, type Generated, Kysely, type Transaction } from 'kysely';
+import type { RuleSettings } from '../domain/alerts/conditions.ts';
+import type { ShownConfig } from '../domain/alerts/document.ts';
+import type { AlertMessage } from '../domain/alerts/messages.ts';
 import type { PublicConfig } from '../domain/exporter/document.ts';
 import type { OperationRow } from '../domain/operation.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
@@ -296,6 +302,41 @@ export interface Tables {
     error: string | null;
     created: Generated<Date>;
     finished: Moment | null;
+  };
+  alert_destinations: {
+    id: string;
+    project_id: string;
+    name: string;
+    type: DestinationType;
+    config: ColumnType<ShownConfig, string, string>;
+    secret: Buffer;
+    quiet_hours: ColumnType<QuietHours | null, string | null, string | null>;
+    created: Generated<Date>;
+    last_success: ColumnType<Date | null, Date | undefined, Date>;
+    last_error: ColumnType<string | null, undefined, string | null>;
+  };
+  alert_rules: { project_id: string; rule: AlertRuleName } & RuleSettings;
+  alert_incidents: {
+    id: ColumnType<string, never, never>;
+    project_id: string;
+    rule: AlertRuleName;
+    subject: string;
+    service_id: string | null;
+    about: string;
+    message: string;
+    since: ColumnType<Date, Date, never>;
+    opened: ColumnType<Date | null, Date | null, Date>;
+    cleared: ColumnType<Date | null, undefined, Date | null>;
+    resolved: ColumnType<Date | null, undefined, Date>;
+  };
+  alert_messages: {
+    id: ColumnType<string, never, never>;
+    destination_id: string;
+    body: ColumnType<AlertMessage, string, string>;
+    held: boolean;
+    attempts: Generated<number>;
+    next_at: Generated<Date>;
+    created: Generated<Date>;
   };
   audit_log: {
     id: ColumnType<string, never, never>;

@@ -31,6 +31,18 @@ const SMALLEST_MAX_WAL_MB = 96;
 const SHARED = { cpuMillis: 500, memoryGbs: 1 } as const;
 
 /**
+ * The connections that a server of a size allows.
+ *
+ * @param memoryGbs null: the shared size
+ */
+export function maxConnectionsOf(memoryGbs: number | null): number {
+  const gbs = memoryGbs ?? SHARED.memoryGbs;
+  // [TC] 100 connections for the smallest size; [H] doubling with each size up to the 1000 beyond
+  // which a pooler is the answer.
+  return Math.min(1000, gbs <= 2 ? 100 : 50 * gbs);
+}
+
+/**
  * Server settings by name, with their units. Everything here takes effect at a start of the server.
  */
 export function serverSettings({
@@ -43,12 +55,9 @@ export function serverSettings({
   const { cpuMillis, memoryGbs } = size === 'shared' ? SHARED : size;
   const memoryMb = memoryGbs * MB_PER_GB;
   const cores = Math.max(1, Math.floor(cpuMillis / 1000));
-  const small = memoryGbs <= 2;
   // [PG] 19.4.1: a quarter of the memory. It costs an idle server 5 % of it.
   const sharedBuffersMb = memoryMb / 4;
-  // [TC] 100 connections for the smallest size; [H] doubling with each size up to the 1000 beyond
-  // which a pooler is the answer.
-  const maxConnections = Math.min(1000, small ? 100 : 50 * memoryGbs);
+  const maxConnections = maxConnectionsOf(memoryGbs);
   // [PG] 19.4.2, [tune] what is left after shared buffers, split between connections that sort at
   // the same time; 4 MB at the least.
   const workMemMb = Math.max(4, Math.floor((memoryMb - sharedBuffersMb) / (3 * maxConnections)));
