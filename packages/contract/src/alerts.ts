@@ -83,9 +83,9 @@ export const ALERT_RULES = {
   backup: {
     severity: 'warning',
     about:
-      'a snapshot or a backup in a repository cannot be made, or the newest backup in a ' +
-      'repository is older than this',
-    threshold: { value: 48, unit: 'hours' },
+      'a snapshot or a backup to a repository cannot be made, or a backup to a repository is ' +
+      'due for this long',
+    threshold: { value: 24, unit: 'hours' },
     forMinutes: 10,
   },
   verification: {

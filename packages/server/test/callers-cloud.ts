@@ -190,6 +190,14 @@ async function newCertificate(project: string, id: string): Promise<string> {
     })
     .execute();
   return certificate.certificate_id;
+async function newDestination(projectId: string, key: string): Promise<string> {
+  const made = await call('POST', `/projects/${projectId}/alerts/destinations`, key, {
+    name: 'a destination',
+    type: 'slack',
+    config: { url: 'https://receiver.invalid/' },
+  });
+  const destination: unknown = JSON.parse(made.text);
+  return String(Reflect.get(Object(destination), 'id'));
 }
 
 async function newDelivery(webhookId: string): Promise<string> {
@@ -263,6 +271,9 @@ export async function everything(): Promise<unknown> {
            (select json_agg(p order by id) from (select id, status from peerings) p) as peerings,
            (select json_agg(w order by id) from (select id, url from webhooks) w) as webhooks,
            (select json_agg(d order by id) from (select id, status, attempts from deliveries) d) as deliveries,
+           (select json_agg(a order by id)
+            from (select id, name, config from alert_destinations) a) as destinations,
+           (select json_agg(r) from alert_rules r) as alert_rules,
            (select json_agg(t order by public_key) from (select public_key, count(*)::int from console_tokens t where exists
               (select from api_keys k where k.public_key = t.public_key and k.dry_run_only) group by public_key) t) as tokens,
            (select count(*)::int from kept_answers) as kept`.execute(metadata.db);
@@ -384,6 +395,10 @@ export async function setUp(): Promise<void> {
   things['delivery_id'] = {
     ours: await newDelivery(things['webhook_id'].ours),
     theirs: await newDelivery(things['webhook_id'].theirs),
+  };
+  things['destination_id'] = {
+    ours: await newDestination(OURS, callers.admin ?? ''),
+    theirs: await newDestination(THEIRS, callers.otherAdmin ?? ''),
   };
   things['public_key'] = {
     ours: (await newKey(OURS)).split(':')[0] ?? '',

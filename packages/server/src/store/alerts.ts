@@ -11,7 +11,6 @@ import type {
 import type { IncidentColumns, ShownConfig } from '../domain/alerts/document.ts';
 import { STEADY_MS, type StoredIncident } from '../domain/alerts/incidents.ts';
 import { newId } from '../lib/ids.ts';
-import { isListed } from './predicates.ts';
 import type { Db, Tables, Tx } from './tables.ts';
 
 export type DestinationRow = Selectable<Tables['alert_destinations']>;
@@ -223,45 +222,47 @@ export async function pruneIncidents(db: Db): Promise<boolean> {
 // Facts of which conditions are made.
 
 /** A sample counts for two rounds of the sampler. */
-const RECENT = "now() - interval '150 seconds'";
+const RECENT = '150 seconds';
 
-/** All services that users see, with what was last measured. */
+/**
+ * The services of which a condition may hold: those that run, warn of something, are UNSTABLE, had
+ * a failover, or wait for a backup. Each part finds its rows by an index: a fleet has many services
+ * that are stopped.
+ */
 export async function readServiceFacts(db: Db): Promise<ServiceFacts[]> {
-  const rows = await db
-    .selectFrom('services')
-    .select([
-      'id',
-      'name',
-      'status',
-      'warnings',
-      'created',
-      'memory_gbs',
-      'storage_gb',
-      'storage_mb',
-      // The predicate excludes null.
-      sql<string>`project_id`.as('project_id'),
-      sql<number | null>`(
-        select max(t.connections) from samples t
-        where t.service_id = services.id and t.at > ${sql.raw(RECENT)})`.as('connections'),
-      sql<number | null>`(
-        select max(t.lag_seconds)::float8 from samples t
-        where t.service_id in (
-            select services.id union all
-            select c.id from services c where c.parent_id = services.id)
-          and t.at > ${sql.raw(RECENT)})`.as('lag_seconds'),
-      sql<Date | null>`(
-        select o.created from operations o
-        where o.project_id = services.project_id and o.service_id = services.id
-          and o.kind = 'failover' and o.created > now() - interval '1 day'
-        order by o.created desc limit 1)`.as('failed_over'),
-      // Without a repository there are no such operations, and all others would be read.
-      sql<Date | null>`case when exists (select from repositories) then (
-        select o.finished from operations o
-        where o.service_id = services.id and o.kind = 'runBackup' and o.status = 'succeeded'
-        order by o.created desc limit 1) end`.as('backed_up'),
-    ])
-    .where(isListed)
-    .execute();
+  const { rows } = await sql<ServiceFacts>`
+    with sampled as (
+           select service_id as id, max(connections) as connections,
+                  max(lag_seconds)::float8 as lag_seconds, max(storage_bytes)::float8 as bytes
+           from samples where at > now() - interval '${sql.raw(RECENT)}' group by service_id
+         ),
+         failed_over as (
+           select service_id as id, max(finished) as at from operations
+           where kind = 'failover' and finished > now() - interval '1 day' group by service_id
+         ),
+         waiting as (
+           select service_id as id, min(created) as since from operations
+           where finished is null and kind = 'runBackup' group by service_id
+         ),
+         sets as (
+           select c.parent_id as id, max(sampled.lag_seconds) as lag_seconds
+           from sampled join services c on c.id = sampled.id
+           where c.parent_id is not null group by c.parent_id
+         ),
+         found as (
+           select id from sampled union select id from failed_over union select id from waiting
+           union select id from services where warnings <> '[]'
+           union select id from services
+             where status = 'UNSTABLE' and project_id is not null and deleted_at is null
+         )
+    select s.id, s.project_id, s.name, s.status, s.warnings, s.memory_gbs, s.storage_gb,
+           round(sampled.bytes / 1e6) as storage_mb, sampled.connections,
+           greatest(sampled.lag_seconds, sets.lag_seconds) as lag_seconds,
+           failed_over.at as failed_over, waiting.since as backup_due
+    from found join services s using (id)
+      left join sampled using (id) left join sets using (id)
+      left join failed_over using (id) left join waiting using (id)
+    where s.project_id is not null and s.deleted_at is null and s.parent_id is null`.execute(db);
   return rows;
 }
 
@@ -277,14 +278,13 @@ export async function readExpiringKeys(db: Db): Promise<KeyFacts[]> {
     .execute();
 }
 
-/** The clock of the metadata database, the operator's project, and whether backups go elsewhere. */
+/** The clock of the metadata database, and the operator's project. */
 export async function readInstallationFacts(
   db: Db,
-): Promise<Pick<Facts, 'now' | 'operatorProject' | 'hasRepository'>> {
-  const { rows } = await sql<Pick<Facts, 'now' | 'operatorProject' | 'hasRepository'>>`
+): Promise<Pick<Facts, 'now' | 'operatorProject'>> {
+  const { rows } = await sql<Pick<Facts, 'now' | 'operatorProject'>>`
     select clock_timestamp() as now,
-           (select id from projects where operator limit 1) as "operatorProject",
-           exists (select from repositories where not is_lost) as "hasRepository"`.execute(db);
+           (select id from projects where operator limit 1) as "operatorProject"`.execute(db);
   const [row] = rows;
   if (row === undefined) throw new Error('a select without a table returned no row');
   return row;

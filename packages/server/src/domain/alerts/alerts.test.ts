@@ -30,21 +30,19 @@ const SERVICE: ServiceFacts = {
   name: 'orders',
   status: 'READY',
   warnings: [],
-  created: before(60 * 24 * 30),
   memory_gbs: null,
   storage_gb: 10,
   storage_mb: 8400,
   connections: 79,
   lag_seconds: 59,
   failed_over: before(15),
-  backed_up: before(60 * 47),
+  backup_due: before(60 * 23),
 };
 
 const FACTS: Facts = {
   now: NOW,
   services: [],
   keys: [],
-  hasRepository: true,
   operatorProject: 'operator00',
   regions: [],
   certificateExpires: null,
@@ -68,8 +66,8 @@ test.for<[string, Partial<ServiceFacts>, AlertRuleName[]]>([
   ['95 % of its quota', { storage_mb: 9500 }, ['disk', 'disk_full']],
   ['80 of 100 connections', { connections: 80 }, ['connections']],
   ['a lag of a minute', { lag_seconds: 60 }, ['lag']],
-  ['a backup of two days ago', { backed_up: before(60 * 48) }, ['backup']],
-  ['no backup at all', { backed_up: null }, ['backup']],
+  ['a backup that is due for a day', { backup_due: before(60 * 24) }, ['backup']],
+  ['no backup that is due', { backup_due: null }, []],
   ['nothing measured', { storage_mb: null, connections: null, lag_seconds: null }, []],
 ])('a service with %s', ([, change, rules]) => {
   expect(rulesOfService(change)).toEqual(rules);
@@ -91,10 +89,6 @@ test.for([
   );
   expect(only).toMatchObject({ rule, message: 'what is wrong', subject: SERVICE.id });
   expect(others).toEqual([]);
-});
-
-test('without a repository no backup is too old', () => {
-  expect(rulesOfService({ backed_up: null }, { hasRepository: false })).toEqual([]);
 });
 
 test('a larger size allows more connections', () => {

@@ -39,20 +39,19 @@ export type ServiceFacts = {
   name: string;
   status: LiveStatus;
   warnings: readonly Warning[];
-  created: Date;
   /** null: the shared size. */
   memory_gbs: number | null;
   storage_gb: number;
-  /** The data of its primary, in megabytes. */
+  /** Its data, in megabytes. */
   storage_mb: number | null;
   /** The most connections of one of its servers. */
   connections: number | null;
   /** The largest lag of its replicas and of the nodes of its read replica sets. */
   lag_seconds: number | null;
-  /** When its last failover began. */
+  /** When its last failover ended. */
   failed_over: Date | null;
-  /** When its newest backup in a repository was made. */
-  backed_up: Date | null;
+  /** Since when a backup to a repository is due. */
+  backup_due: Date | null;
 };
 
 export type KeyFacts = { public_key: string; project_id: string; name: string; expires_at: Date };
@@ -63,8 +62,6 @@ export type Facts = {
   services: readonly ServiceFacts[];
   /** Keys that expire and are valid yet. */
   keys: readonly KeyFacts[];
-  /** Whether services are backed up to a repository. */
-  hasRepository: boolean;
   /** The project of the operator, which gets what belongs to no other; null: there is none. */
   operatorProject: string | null;
   /** The warnings of the disks of regions. */
@@ -124,7 +121,9 @@ function conditionsOfService(service: ServiceFacts, facts: Facts, ruleIn: RuleOf
     ['lag', behind(service, thresholdOf('lag'))],
     [
       'backup',
-      warned('SNAPSHOT') ?? warned('REPOSITORY') ?? aged(service, facts, thresholdOf('backup')),
+      warned('SNAPSHOT') ??
+        warned('REPOSITORY') ??
+        overdue(service, facts.now, thresholdOf('backup')),
     ],
     ...BY_WARNING.map(([rule, code]): Judged => [rule, warned(code)]),
   ];
@@ -145,7 +144,7 @@ function failover(
 ): string | null {
   if (at === null || now.getTime() - at.getTime() >= minutes * 60_000) return null;
   return (
-    `a failover began at ${at.toISOString()}; ` +
+    `a failover ended at ${at.toISOString()}; ` +
     `howdah operation list --service ${id} --kind failover shows it`
   );
 }
@@ -180,17 +179,14 @@ function behind({ lag_seconds: seconds }: ServiceFacts, threshold: number): stri
   return `a replica is ${Math.floor(seconds)} s behind; howdah metrics describe shows the series`;
 }
 
-/** The age of the newest backup; a service without one counts from its creation. */
-function aged(
-  { id, backed_up: backedUp, created }: ServiceFacts,
-  { now, hasRepository }: Facts,
-  hours: number,
-): string | null {
-  const sinceMs = now.getTime() - (backedUp ?? created).getTime();
-  if (!hasRepository || sinceMs < hours * HOUR_MS) return null;
-  const age = `${Math.floor(sinceMs / HOUR_MS)} hours`;
-  const what = backedUp === null ? `no backup within ${age}` : `the newest backup is ${age} old`;
-  return `${what}, in any repository; howdah backup status ${id} shows why`;
+/** A backup by schedule is tried until it works. */
+function overdue({ id, backup_due: due }: ServiceFacts, now: Date, hours: number): string | null {
+  const sinceMs = due === null ? 0 : now.getTime() - due.getTime();
+  if (due === null || sinceMs < hours * HOUR_MS) return null;
+  return (
+    `a backup to a repository is due since ${due.toISOString()}, ` +
+    `${Math.floor(sinceMs / HOUR_MS)} hours; howdah backup status ${id} shows why`
+  );
 }
 
 function conditionsOfKey(
