@@ -15,6 +15,8 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   peering: 'its id',
   operation: 'its id',
   webhook: 'its id or URL',
+  destination: 'its id or name',
+  rule: 'its name; howdah alert rules shows them',
   repository: 'its id or name',
   place:
     'URL of a database, postgres://USER:PASSWORD@HOST:PORT/DATABASE, ' +

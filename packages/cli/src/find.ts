@@ -164,6 +164,18 @@ export const EXPORTERS: ListedKind<Schemas['Exporter']> = {
     answered(connection.client.GET('/projects/{project_id}/exporters', inProject(connection))),
 };
 
+export const DESTINATIONS: ListedKind<Schemas['AlertDestination']> = {
+  one: 'destination',
+  many: 'destinations',
+  shownBy: 'howdah alert destination list',
+  id: (destination) => destination.id,
+  name: (destination) => destination.name,
+  list: async (connection) =>
+    answered(
+      connection.client.GET('/projects/{project_id}/alerts/destinations', inProject(connection)),
+    ),
+};
+
 /** A webhook has a URL in place of a name. */
 export const WEBHOOKS: ListedKind<Schemas['Webhook']> = {
   one: 'webhook',

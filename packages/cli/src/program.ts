@@ -54,6 +54,7 @@ const MODULES: Readonly<Record<string, Readonly<Record<string, () => Promise<Dec
     operation: async () => (await import('./commands/operation.ts')).addOperation,
     events: async () => (await import('./commands/events.ts')).addEvents,
     webhook: async () => (await import('./commands/webhook.ts')).addWebhook,
+    alert: async () => (await import('./commands/alert.ts')).addAlert,
     exporter: async () => (await import('./commands/exporter.ts')).addExporter,
     'audit-log': async () => (await import('./commands/audit-log.ts')).addAuditLog,
   },

@@ -30,6 +30,9 @@ import {
   repository,
   retention,
   webhook,
+  destination,
+  alertRule,
+  incident,
 } from './examples.ts';
 
 /** `operation`: the answer names one, which is waited for. */
@@ -405,6 +408,20 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   adoptService: accepted({ ...SERVICE, status: 'QUEUED', assumed: ['environment: DEV'] }),
   deleteRepository: nothing,
   removeRegion: nothing,
+  listAlertDestinations: ok([destination]),
+  createAlertDestination: made(destination),
+  getAlertDestination: ok(destination),
+  updateAlertDestination: ok(destination),
+  deleteAlertDestination: nothing,
+  testAlertDestination: ok({
+    delivered: true,
+    response_status: null,
+    error: null,
+    elapsed_ms: 12,
+  }),
+  listAlertRules: ok([alertRule]),
+  setAlertRule: ok(alertRule),
+  listIncidents: ok([incident]),
   listWebhooks: ok([webhook]),
   createWebhook: made({ ...webhook, secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw' }),
   deleteWebhook: nothing,

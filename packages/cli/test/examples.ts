@@ -243,6 +243,48 @@ export const webhook = {
   created: AT,
 };
 
+export const destination = {
+  id: 'desti4mail',
+  name: 'oncall',
+  type: 'smtp',
+  config: {
+    host: 'mail.example.com',
+    port: 587,
+    encryption: 'starttls',
+    username: 'howdah',
+    from: 'howdah@example.com',
+    to: ['dba@example.com'],
+  },
+  quiet_hours: { from: '22:00', to: '07:00', time_zone: 'Europe/Berlin', critical_passes: true },
+  created: AT,
+  last_success: AT,
+  warning: 'the last message was not accepted: the mail server refused the login',
+};
+
+export const alertRule = {
+  rule: 'lag',
+  about: 'a replica, or a node of a read replica set, is this far behind',
+  severity: 'warning',
+  enabled: true,
+  threshold: 30,
+  unit: 'seconds',
+  for_minutes: 5,
+  default_threshold: 60,
+  default_for_minutes: 5,
+};
+
+export const incident = {
+  id: '12',
+  rule: 'unstable',
+  severity: 'critical',
+  status: 'open',
+  service_id: 'linltu4hxx',
+  about: 'orders',
+  message: 'the service must accept connections and does not',
+  opened: AT,
+  resolved: null,
+};
+
 export const delivery = {
   id: '17',
   message_id: 'msg_17',

@@ -201,6 +201,23 @@ const CALLS: readonly Row[] = [
   row('listDeliveries', 'webhook deliveries 7 --status failed'),
   row('redeliver', 'webhook redeliver 7 17'),
   row('deleteWebhook', 'webhook delete 7'),
+  row('listIncidents', 'alert list --status open'),
+  row('listAlertRules', 'alert rules'),
+  row('setAlertRule', 'alert set lag --threshold 30 --for-minutes default --on'),
+  row('listAlertDestinations', 'alert destination list'),
+  row('getAlertDestination', 'alert destination get oncall'),
+  {
+    ...row(
+      'createAlertDestination',
+      'alert destination add --name oncall --type smtp --host mail.example.com --username howdah ' +
+        '--from howdah@example.com --to dba@example.com --quiet 22:00-07:00 ' +
+        '--time-zone Europe/Berlin',
+    ),
+    input: 'secret\n',
+  },
+  row('updateAlertDestination', 'alert destination change oncall --quiet none'),
+  row('testAlertDestination', 'alert destination test oncall'),
+  row('deleteAlertDestination', 'alert destination remove oncall'),
   row('listRepositories', 'repo list'),
   row('createRepository', 'repo add disk2 --path /mnt/disk2/howdah'),
   row('getRepository', 'repo show offsite'),

@@ -1,3 +1,4 @@
+import { ALERT_RULE_NAMES } from '@howdah/contract/alerts';
 import type { Command } from 'commander';
 import { ENVIRONMENTS } from '@howdah/contract/types';
 import { oneOf, verb } from '../command.ts';
@@ -6,6 +7,7 @@ import { answered, connect, type Connection } from '../connection.ts';
 import {
   ALLOW_LISTS,
   DELETED_SERVICES,
+  DESTINATIONS,
   EXPORTERS,
   WEBHOOKS,
   findPath,
@@ -130,6 +132,13 @@ const LISTERS: Readonly<Record<string, Lister>> = {
     );
     return operations.map(({ id, kind, status }) => ({ value: id, about: `${kind} ${status}` }));
   },
+
+  destination: async (connection) => {
+    const destinations = await DESTINATIONS.list(connection);
+    return named(destinations.map(({ id, name, type }) => ({ id, name, about: type })));
+  },
+
+  rule: async () => ALERT_RULE_NAMES.map((value) => ({ value, about: '' })),
 
   webhook: async (connection) => {
     const webhooks = await WEBHOOKS.list(connection);
