@@ -86,6 +86,11 @@ const exporters = createRoute({
   path: '/project/exporters',
   component: lazyRouteComponent(() => import('./pages/Exporters.tsx'), 'Exporters'),
 });
+const alerts = createRoute({
+  getParentRoute: () => shell,
+  path: '/project/alerts',
+  component: lazyRouteComponent(() => import('./pages/Alerts.tsx'), 'Alerts'),
+});
 const webhooks = createRoute({
   getParentRoute: () => shell,
   path: '/project/webhooks',
@@ -180,6 +185,7 @@ export const router = createRouter({
       allowLists,
       exporters,
       keys,
+      alerts,
       webhooks,
       audit,
       usage,

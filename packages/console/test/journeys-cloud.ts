@@ -68,6 +68,11 @@ export const populate = async (): Promise<Service> => {
     peer_vpc_id: '7',
   });
   await ask('/keys', { name: 'to look at', role: 'viewer', expires_at: '2099-01-01T00:00:00Z' });
+  await ask('/alerts/destinations', {
+    name: 'to look at',
+    type: 'slack',
+    config: { url: 'https://receiver.invalid/hook' },
+  });
   await ask('/webhooks', { url: 'https://receiver.invalid/' });
   const { body: exporter } = await installation.request('POST', '/exporters', {
     name: 'to look at',

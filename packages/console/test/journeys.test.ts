@@ -332,6 +332,35 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await card.waitFor({ state: 'detached' });
   });
 
+  test('a destination of alerts is made, tested and deleted, and a rule is set', async () => {
+    const { page } = await enter();
+    await page.goto('/project/alerts');
+    const form = page.getByRole('region', { name: 'New destination' });
+    await form.getByLabel('Type').selectOption('slack');
+    await form.getByLabel('Name').fill('on call');
+    await form.getByLabel('URL').fill('https://receiver.invalid/of-secrets');
+    await form.getByLabel('Quiet from').fill('22:00');
+    await form.getByLabel(/^to \(/).fill('07:00');
+    await form.getByRole('button', { name: 'Create the destination' }).click();
+    const card = page.getByRole('region', { name: 'on call' });
+    await card.getByText('Quiet from 22:00 to 07:00').waitFor();
+    expect(await page.content()).not.toContain('of-secrets');
+    await card.getByRole('button', { name: 'Send a test' }).click();
+    await card.getByText('no answer').first().waitFor();
+    const rules = page.getByRole('region', { name: 'Rules' });
+    await rules.getByLabel('seconds of lag').fill('30');
+    const row = rules.getByRole('row').filter({ hasText: 'lag' }).filter({ hasText: 'behind' });
+    await row.getByRole('button', { name: 'Save' }).click();
+    await untilExpected('the rule is set', async () =>
+      expect((await installation.request('GET', '/alerts/rules')).body).toContainEqual(
+        expect.objectContaining({ rule: 'lag', threshold: 30 }),
+      ),
+    );
+    await card.getByRole('button', { name: 'Delete' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+    await card.waitFor({ state: 'detached' });
+  });
+
   test('an admin key purges a deleted service once its name is typed; other keys see the reason', async () => {
     const service = await installation.create({ name: 'not wanted', addons: [] });
     await installation.request('DELETE', `/services/${service.service_id}`);

@@ -13,6 +13,7 @@ import { useQuery } from '@tanstack/react-query';
 import { Link, Navigate, Outlet, useRouter, useRouterState } from '@tanstack/react-router';
 import {
   Archive,
+  BellRing,
   Compass,
   Database,
   Gauge,
@@ -140,6 +141,7 @@ function Navigation() {
         <NavLink to="/project/vpcs" icon={<Network size={17} />} label="VPCs" />
         <NavLink to="/project/allow-lists" icon={<ShieldCheck size={17} />} label="Allow lists" />
         <NavLink to="/project/keys" icon={<KeyRound size={17} />} label="Keys" />
+        <NavLink to="/project/alerts" icon={<BellRing size={17} />} label="Alerts" />
         <NavLink to="/project/exporters" icon={<Send size={17} />} label="Exporters" />
         <NavLink to="/project/webhooks" icon={<Webhook size={17} />} label="Webhooks" />
         <NavLink to="/project/audit" icon={<ScrollText size={17} />} label="Audit log" />
