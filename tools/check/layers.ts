@@ -91,7 +91,7 @@ export const LAYERS: readonly Layer[] = [
   },
   {
     name: 'export',
-    holds: 'samples that are pushed to receivers of users',
+    holds: 'samples and alerts that are sent to receivers of users',
     path: `^${SERVER}/export/`,
     imports: ['contract', 'lib', 'domain', 'store', 'events'],
   },

@@ -23,7 +23,7 @@ export const MAX_FOR_MINUTES = 1440;
 /** A rule as every project has it at first. */
 export type RuleDefault = {
   severity: Severity;
-  /** What the rule reports. */
+  /** The condition of the rule, in words. */
   about: string;
   /** null: the condition has no figure. */
   threshold: { value: number; unit: ThresholdUnit } | null;

@@ -50,7 +50,7 @@ create index alert_incidents_of_project on alert_incidents (project_id, id desc)
   where opened is not null;
 create index alert_incidents_resolved on alert_incidents (resolved) where resolved is not null;
 
--- Messages that are not sent yet. One that is sent, or given up, is removed.
+-- Messages that are not sent yet. They are removed when sent, or given up.
 create table alert_messages (
   id bigint generated always as identity primary key,
   destination_id text not null references alert_destinations on delete cascade,

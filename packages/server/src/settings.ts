@@ -297,7 +297,7 @@ export const SETTINGS = Type.Object({
     default: [],
     example: '127.0.0.0/8,10.0.0.0/8',
     allowed: NETWORKS,
-    description: 'private networks that webhooks and exporters may send to',
+    description: 'private networks that webhooks, exporters and alerts may send to',
   }),
   HOWDAH_CREDENTIAL_PROGRAMS: Type.Array(
     Type.Refine(Type.String(), (text: string) => /^\/[^,]+$/.test(text)),

@@ -120,14 +120,14 @@ const FILL: Record<string, (old: boolean, count: number) => string> = {
   ) => `insert into login_requests (code_hash, user_code, client_name, address, expires_at)
     select 'l' || ${old} || i, 'l' || ${old} || i, 'c', '::1', now() ${old ? '-' : '+'} interval '1 hour'
     from generate_series(1, ${n}) i`,
-  alert_incidents: (
-    old,
-    n,
-  ) => `insert into alert_incidents (project_id, rule, subject, about, message, since, opened, resolved)
-    select 'rowsrows00', 'unstable', 's' || i, '', '', now(), now(), now() - interval '${old ? 91 : 89} days'
+  alert_incidents: (old, n) => `insert into alert_incidents (
+      project_id, rule, subject, about, message, since, opened, resolved)
+    select 'rowsrows00', 'unstable', 's' || i, '', '', now(), now(),
+      now() - interval '${old ? 91 : 89} days'
     from generate_series(1, ${n}) i`,
   alert_messages: (old, n) => `insert into alert_messages (destination_id, body, held, created)
-    select 'rowsdestin', '{}', false, now() - interval '${old ? 8 : 6} days' from generate_series(1, ${n}) i`,
+    select 'rowsdestin', '{}', false, now() - interval '${old ? 8 : 6} days'
+    from generate_series(1, ${n}) i`,
   kept_logs: (
     old,
     n,

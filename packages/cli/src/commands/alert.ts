@@ -8,6 +8,7 @@ import {
   type SmtpEncryption,
 } from '@howdah/contract/values';
 import { Option, type Command } from 'commander';
+import { ALERT_RULE_VIEW, DESTINATION_VIEW, INCIDENT_VIEW } from '../alert-views.ts';
 import {
   countOf,
   given,
@@ -26,7 +27,6 @@ import { DESTINATIONS, find, ofProject } from '../find.ts';
 import { duration, note, say, show, showAs, showList } from '../output.ts';
 import { firstOf } from '../pages.ts';
 import { confirmCall } from '../permission.ts';
-import { ALERT_RULE_VIEW, DESTINATION_VIEW, INCIDENT_VIEW } from '../views.ts';
 
 export function addAlert(program: Command): void {
   const alert = noun(

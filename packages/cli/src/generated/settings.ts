@@ -133,7 +133,7 @@ export const SETTINGS: readonly { name: string; flag: string; help: string }[] =
   {
     "name": "HOWDAH_WEBHOOK_NETWORKS",
     "flag": "--webhook-networks <value>",
-    "help": "private networks that webhooks and exporters may send to (HOWDAH_WEBHOOK_NETWORKS; default none; allowed: addresses and networks, separated by commas, or none)"
+    "help": "private networks that webhooks, exporters and alerts may send to (HOWDAH_WEBHOOK_NETWORKS; default none; allowed: addresses and networks, separated by commas, or none)"
   },
   {
     "name": "HOWDAH_CREDENTIAL_PROGRAMS",

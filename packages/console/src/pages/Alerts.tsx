@@ -44,7 +44,10 @@ export function Alerts() {
     <>
       <PageHead
         title="Alerts"
-        about="An incident opens when the condition of a rule holds. Each destination gets one message then, and one when it is resolved."
+        about={
+          'An incident opens when the condition of a rule holds. Each destination gets one ' +
+          'message then, and one when it is resolved.'
+        }
       />
       <div className={ui.stack}>
         <Card title="Incidents" hint="open, and of the last 90 days">

@@ -1,6 +1,5 @@
 /** One mail to a mail server of a user: to an allowed address, with a deadline. */
 import type { BlockList } from 'node:net';
-import { createTransport } from 'nodemailer';
 import type { ShownConfig } from '../domain/alerts/document.ts';
 import { connectAllowed, explain, type Outgoing } from '../events/outgoing-request.ts';
 
@@ -28,6 +27,8 @@ export async function sendMail(
   try {
     // The library would resolve the name itself, to an address that nobody has checked.
     const connection = await connectAllowed(host, port, allowed, signal);
+    // Loaded with the first mail: a start of the control plane does not wait for it.
+    const { createTransport } = await import('nodemailer');
     const transport = createTransport({
       host,
       port,

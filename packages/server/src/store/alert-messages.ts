@@ -151,8 +151,7 @@ export async function pruneMessages(db: Db): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from alert_messages where id = any (array(
       select id from alert_messages
-      where created < now() - ${`${KEPT_DAYS} days`}::interval limit ${sql.lit(PRUNE_BATCH)}))`.execute(
-    db,
-  );
+      where created < now() - ${`${KEPT_DAYS} days`}::interval
+      limit ${sql.lit(PRUNE_BATCH)}))`.execute(db);
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }

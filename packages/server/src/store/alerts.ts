@@ -213,9 +213,8 @@ export async function pruneIncidents(db: Db): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from alert_incidents where id = any (array(
       select id from alert_incidents
-      where resolved < now() - ${`${KEPT_DAYS} days`}::interval limit ${sql.lit(PRUNE_BATCH)}))`.execute(
-    db,
-  );
+      where resolved < now() - ${`${KEPT_DAYS} days`}::interval
+      limit ${sql.lit(PRUNE_BATCH)}))`.execute(db);
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }
 

@@ -42,7 +42,7 @@ export type ServiceFacts = {
   /** null: the shared size. */
   memory_gbs: number | null;
   storage_gb: number;
-  /** Its data, in megabytes. */
+  /** The data of the service, in megabytes. */
   storage_mb: number | null;
   /** The most connections of one of its servers. */
   connections: number | null;
@@ -202,7 +202,7 @@ function conditionsOfKey(
   return [{ projectId, rule, subject, serviceId: null, about: `key ${name}`, message }];
 }
 
-/** What belongs to the installation is reported to its operator. */
+/** Conditions of the installation, which its operator gets. */
 function conditionsOfInstallation(
   { now, operatorProject: projectId, regions, certificateExpires: expires }: Facts,
   ruleIn: RuleOf,

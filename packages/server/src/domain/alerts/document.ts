@@ -11,7 +11,7 @@ import {
 } from '@howdah/contract';
 import { ruleOf, type RuleSettings } from './conditions.ts';
 
-/** What answers may show of the configuration of a destination. */
+/** The part of the configuration of a destination that answers may show. */
 export type ShownConfig = Destination['config'];
 
 /** The row of a destination, as far as its document needs it. */

@@ -96,7 +96,7 @@ export const slackBody = (message: AlertMessage): object => ({
 export function teamsBody(message: AlertMessage): object {
   const block = (text: string, more: object = {}): object => ({
     type: 'TextBlock',
-    // Its subset of Markdown has links.
+    // Cards read a subset of Markdown, which has links.
     text: text.replaceAll(/[[\]()*_`]/g, String.raw`\$&`),
     wrap: true,
     ...more,
