@@ -313,7 +313,7 @@ export function setAlertRule(
     if (threshold > MAX_THRESHOLD[figure.unit])
       throw invalid(
         `threshold: found ${threshold}; allowed are 1 to ${MAX_THRESHOLD[figure.unit]} ` +
-          `${figure.unit}`,
+          figure.unit,
       );
   }
   return makeChange(store, caller, async (tx) => {

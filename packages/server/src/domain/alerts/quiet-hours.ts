@@ -15,7 +15,8 @@ export function isQuiet({ from, to, time_zone: timeZone }: QuietHours, at: Date)
 /** Whether there is a time zone of this name. */
 export function isTimeZone(name: string): boolean {
   try {
-    return new Intl.DateTimeFormat('en-GB', { timeZone: name }) !== null;
+    new Intl.DateTimeFormat('en-GB', { timeZone: name }).format();
+    return true;
   } catch {
     return false;
   }
