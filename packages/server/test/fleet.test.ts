@@ -89,6 +89,7 @@ test('ten thousand services and a hundred thousand operations: no statement read
     ['GET', '/webhooks'],
     ['GET', '/webhooks/webhook000/deliveries?limit=10'],
     ['GET', '/webhooks/webhook000/deliveries?limit=10&status=failed'],
+    ['GET', '/alerts/incidents?limit=10&status=open'],
     ['GET', '/audit?limit=10&public_key=HDunknown'],
     ['GET', '/audit?limit=10&call=deleteService'],
     ['GET', '/audit?limit=10&operation_id=f000000001'],
@@ -100,6 +101,7 @@ test('ten thousand services and a hundred thousand operations: no statement read
     expect((await cloud.request(method, where, body)).status, `${method} ${where}`).toBeLessThan(
       300,
     );
+  await cloud.round('alerts');
   await cloud.until(busy.service_id, 'PAUSED');
   const next = await cloud.request('GET', '/services?limit=100');
   expect(next.headers.get('Link')).toMatch(/rel="next"/);
