@@ -341,10 +341,13 @@ test('mail servers and hooks inside are refused, when set and when connected', a
 
 test('fields that a type lacks or does not take are refused; rules have bounds', async () => {
   const refused: [object, string][] = [
-    [{ type: 'slack', config: {} }, 'config.url: missing'],
+    [{ type: 'slack', config: {} }, 'config.url: the type slack needs url'],
     [{ type: 'slack', config: { url: 'https://e.invalid/', host: 'x' } }, 'config.host'],
-    [{ type: 'pagerduty', config: {} }, 'config.routing_key: missing'],
-    [{ type: 'smtp', config: { host: 'e.invalid', from: 'a@e.org' } }, 'config.to: missing'],
+    [{ type: 'pagerduty', config: {} }, 'config.routing_key: the type pagerduty needs it'],
+    [
+      { type: 'smtp', config: { host: 'e.invalid', from: 'a@e.org' } },
+      'config.to: the type smtp needs host, from, to',
+    ],
     [
       {
         type: 'slack',

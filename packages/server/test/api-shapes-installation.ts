@@ -391,6 +391,21 @@ test('webhooks, their deliveries and the audit log answer', async () => {
   await remove(id);
 });
 
+test('destinations, rules and incidents of alerts answer', async () => {
+  const body = { name: 'a', type: 'slack', config: { url: 'https://receiver.invalid/hook' } };
+  const made = await call('POST', '/alerts/destinations', body);
+  expect(made.status).toBe(201);
+  const path = `/alerts/destinations/${String(made.body['id'])}`;
+  expect((await call('GET', '/alerts/destinations')).body['value']).toHaveLength(1);
+  expect((await call('GET', path)).body).toEqual(made.body);
+  expect((await call('PATCH', path, { name: 'b' })).body['name']).toBe('b');
+  expect((await call('POST', `${path}/test`)).status).toBe(200);
+  expect((await call('DELETE', path)).status).toBe(204);
+  expect((await call('GET', '/alerts/rules')).status).toBe(200);
+  expect((await call('PATCH', '/alerts/rules', { rule: 'lag', threshold: 30 })).status).toBe(200);
+  expect((await call('GET', '/alerts/incidents?status=open')).status).toBe(200);
+});
+
 test('the simulated region answers its script and its time, and both are set', async () => {
   const simulation = { now: expect.any(String), script: {} };
   expect(await callApi('GET', '/regions/simulated')).toMatchObject({

@@ -42,6 +42,7 @@ const EXPLAINED: readonly RegExp[] = [
   /^image_pull_secret: expected the config\.json/,
   /^placement: expected that of the service/,
   /^config\.(url|password|username|bearer_token): (missing|found beside|found a colon)/,
+  /^threshold: found/,
   /^domain: its services are at port/,
   /^images: the tag of the image of PostgreSQL/,
   /^extensions: PostgreSQL [0-9]+ has no image/,
@@ -54,6 +55,7 @@ const EXPLAINED: readonly RegExp[] = [
   /^cursor: not one that an earlier page handed out/,
   /^node: found .*, the members of a service/,
   /^directory: found/,
+  /^quiet_hours\.time_zone: found/,
   // Names are resolved, and private networks are not reached.
   /an address of this machine or a private network/,
   /cannot be resolved|does not resolve|no address/,

@@ -68,6 +68,8 @@ export async function connectAllowed(
   if (literal !== null && !mayReach(literal, allowed)) throw refusal(host, literal);
   return new Promise((settle, reject) => {
     const socket = connect({ host, port, lookup: lookupAllowed(allowed), signal });
+    // An error before the caller listens must not end the process.
+    socket.on('error', () => undefined);
     socket.once('error', reject);
     socket.once('connect', () => {
       socket.off('error', reject);

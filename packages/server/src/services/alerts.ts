@@ -98,14 +98,14 @@ async function configOrRefuse(
     throw invalid(`config.${foreign}: the type ${type} takes ${all.join(', ')}`);
   const missing = needed.find((name) => config[name] === undefined);
   if (missing !== undefined)
-    throw invalid(`config.${missing}: missing; the type ${type} needs ${needed.join(', ')}`);
+    throw invalid(`config.${missing}: the type ${type} needs ${needed.join(', ')}`);
   switch (type) {
     case 'smtp':
       return mailOrRefuse(config, allowed, kept);
     case 'pagerduty': {
       const routingKey = config.routing_key ?? kept.routing_key;
       if (routingKey === undefined)
-        throw invalid('config.routing_key: missing; the type pagerduty needs it');
+        throw invalid('config.routing_key: the type pagerduty needs it');
       const url = await urlOrRefuse(config.url ?? PAGERDUTY_URL, allowed);
       return { shown: { url }, secrets: { routing_key: routingKey } };
     }
