@@ -194,6 +194,32 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/events/outgoing-request.test.ts` }] },
   },
   {
+    name: 'alert-flood',
+    breaks: ['alerts'],
+    effect: 'a condition that comes and goes sends two messages each time',
+    edits: [
+      {
+        file: `${SERVER}/domain/alerts/incidents.ts`,
+        from: 'one.cleared !== null && isOver(one.cleared, STEADY_MS),',
+        to: 'one.cleared !== null,',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/domain/alerts/alerts.test.ts` }] },
+  },
+  {
+    name: 'mail-to-private-network',
+    breaks: ['alerts', 'P12'],
+    effect: 'a mail server may be an address of this machine',
+    edits: [
+      {
+        file: `${SERVER}/events/outgoing-request.ts`,
+        from: 'if (literal !== null && !mayReach(literal, allowed)) throw refusal(host, literal);',
+        to: '',
+      },
+    ],
+    caughtBy: { gate: 'A', tests: [{ file: `${SERVER}/export/mail.test.ts` }] },
+  },
+  {
     name: 'exporter-labels-unsorted',
     breaks: ['exporters'],
     effect: 'receivers of remote write refuse the samples',

@@ -19,6 +19,7 @@ export const PROMISES = [
 ] as const;
 
 export const CAPABILITIES = [
+  'alerts',
   'adopt',
   'allow lists',
   'audit log',

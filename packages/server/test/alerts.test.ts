@@ -3,14 +3,18 @@
  * receivers of hooks.
  */
 import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Server as NetServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { sql } from 'kysely';
-import { SMTPServer } from 'smtp-server';
+import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
 import { Webhook } from 'standardwebhooks';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { install, type Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
+import { issueServerCertificate, openCertificateAuthority } from './probe.ts';
 import { tuned } from './tuning.ts';
 import { untilExpected } from './until.ts';
 
@@ -27,9 +31,15 @@ let service: string;
 const ends: (() => void)[] = [];
 const bodies: string[] = [];
 
+/** A directory for the authority of mail servers, which the control plane trusts. */
+let directory: string;
+
 beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'hd-mail-'));
+  await openCertificateAuthority(directory);
   cloud = await install({
     HOWDAH_WEBHOOK_NETWORKS: '127.0.0.1',
+    NODE_EXTRA_CA_CERTS: join(directory, 'ca.pem'),
     ...tuned({ rounds: { warnings: { everyMs: HOUR_MS }, alerts: { everyMs: HOUR_MS } } }),
   });
   metadata = await openMetadata(cloud.home);
@@ -48,6 +58,7 @@ afterEach(async () => {
 
 afterAll(async () => {
   await metadata?.close();
+  await rm(directory, { recursive: true, force: true });
   expect(await cloud?.destroy()).toEqual([]);
 });
 
@@ -105,10 +116,10 @@ async function receiver() {
 }
 
 /** A mail server that knows one user, and keeps the mails that it got. */
-async function mailServer() {
+async function mailServer(tls: SMTPServerOptions = { disabledCommands: ['STARTTLS'] }) {
   const mails: string[] = [];
   const server = new SMTPServer({
-    disabledCommands: ['STARTTLS'],
+    ...tls,
     onAuth: ({ username, password }, _session, done) =>
       username === 'howdah' && password === PASSWORD
         ? done(null, { user: username })
@@ -281,6 +292,33 @@ test('a test call says why a mail server refuses, and that it accepts', async ()
     delivered: false,
     error: expect.stringContaining('STARTTLS'),
   });
+});
+
+test('mail goes over TLS to a server whose certificate is trusted, and to no other', async () => {
+  const authority = await openCertificateAuthority(directory);
+  const { certificatePem: cert, keyPem: key } = await issueServerCertificate(authority, [
+    '127.0.0.1',
+  ]);
+  const [later, atOnce, unknown] = [
+    await mailServer({ cert, key }),
+    await mailServer({ cert, key, secure: true }),
+    // With a certificate of its own, which nobody has issued.
+    await mailServer({}),
+  ];
+  const outcomeOf = async (config: object, encryption: string) =>
+    ask(
+      200,
+      'POST',
+      `/destinations/${await newDestination('smtp', { ...config, encryption })}/test`,
+    );
+  expect(await outcomeOf(later.config, 'starttls')).toMatchObject({ error: null });
+  expect(await outcomeOf(atOnce.config, 'tls')).toMatchObject({ error: null });
+  expect([later.mails.length, atOnce.mails.length]).toEqual([1, 1]);
+  expect(await outcomeOf(unknown.config, 'starttls')).toMatchObject({
+    delivered: false,
+    error: expect.stringMatching(/certificate/),
+  });
+  expect(unknown.mails).toEqual([]);
 });
 
 test('a message that is refused is sent again, before those after it', async () => {
