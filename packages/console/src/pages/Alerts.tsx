@@ -203,7 +203,7 @@ function Setting({ rule: saved, why }: { rule: AlertRule; why: string | null }) 
   );
   const isWhole = /^\d{1,5}$/.test(minutes) && (unit === null || /^\d{1,5}$/.test(threshold));
   return (
-    <div className={ui.row} style={{ gap: 8, alignItems: 'end' }}>
+    <div className={ui.row} style={{ gap: 8, alignItems: 'end', width: 'min(340px, 50vw)' }}>
       <Switch
         aria-label={`${rule} is on`}
         checked={saved.enabled}
@@ -217,7 +217,7 @@ function Setting({ rule: saved, why }: { rule: AlertRule; why: string | null }) 
           aria-label={`${unit} of ${rule}`}
           value={threshold}
           onChange={(event) => setThreshold(event.currentTarget.value)}
-          style={{ width: 90 }}
+          style={{ width: 84, textAlign: 'left' }}
         />
       )}
       <TextInput
@@ -226,7 +226,7 @@ function Setting({ rule: saved, why }: { rule: AlertRule; why: string | null }) 
         aria-label={`minutes of ${rule}`}
         value={minutes}
         onChange={(event) => setMinutes(event.currentTarget.value)}
-        style={{ width: 90 }}
+        style={{ width: 84, textAlign: 'left' }}
       />
       <ActionButton
         variant="default"
