@@ -269,6 +269,26 @@ test('messages of quiet hours are held and sent as one; critical ones may pass',
   expect(received).toHaveLength(2);
 });
 
+test('PagerDuty gets the end in quiet hours, and nothing of an incident that was held', async () => {
+  const { events, received } = await receiver();
+  const id = await newDestination('pagerduty', { url: events, routing_key: ROUTING_KEY });
+  await evaluate([VERIFICATION]);
+  await untilExpected('the begin arrives', () => expect(received).toHaveLength(1));
+  const quiet = { from: '00:00', to: '00:00', time_zone: 'UTC', critical_passes: false };
+  await ask(200, 'PATCH', `/destinations/${id}`, { quiet_hours: quiet });
+  await evaluate([]);
+  await passTime();
+  await evaluate([]);
+  await untilExpected('the end arrives', () => expect(received).toHaveLength(2));
+  expect(received[1]?.body).toMatchObject({ event_action: 'resolve' });
+  await passTime();
+  await openAndResolve();
+  expect(await incidents('resolved')).toHaveLength(2);
+  await ask(200, 'PATCH', `/destinations/${id}`, { quiet_hours: null });
+  await cloud.round('alertMessages', 2);
+  expect(received).toHaveLength(2);
+});
+
 test('a test call says why a mail server refuses, and that it accepts', async () => {
   const { config, mails } = await mailServer();
   const id = await newDestination('smtp', { ...config, password: 'wrong' });

@@ -2,17 +2,21 @@
  * Opens and resolves incidents, and queues their messages in the same transaction: twice a minute,
  * from what the metadata database knows.
  */
-import type { AlertRuleName } from '@howdah/contract';
-import { defaultOf } from '@howdah/contract';
+import { defaultOf, type AlertRuleName } from '@howdah/contract';
 import { conditionsOf, ruleOf, type Facts, type RuleOf } from '../domain/alerts/conditions.ts';
 import { incidentChanges, type StoredIncident } from '../domain/alerts/incidents.ts';
-import { isCritical, type AlertMessage, type MessageKind } from '../domain/alerts/messages.ts';
+import {
+  isCritical,
+  isSummarized,
+  type AlertMessage,
+  type MessageKind,
+} from '../domain/alerts/messages.ts';
 import { isQuiet } from '../domain/alerts/quiet-hours.ts';
 import { diskWarning } from '../domain/disk.ts';
 import type { Regions } from '../engine/regions.ts';
 import type { Log } from '../lib/log.ts';
 import type { Rounds } from '../lib/rounds.ts';
-import { queueMessage, readDestinationsOf } from '../store/alert-messages.ts';
+import { dropHeld, queueMessage, readDestinationsOf } from '../store/alert-messages.ts';
 import {
   deleteIncidents,
   insertIncident,
@@ -23,6 +27,7 @@ import {
   readServiceFacts,
   updateIncidentMessage,
   updateIncidents,
+  type DestinationRow,
 } from '../store/alerts.ts';
 import type { Store } from '../store/database.ts';
 import type { Db, Tx } from '../store/tables.ts';
@@ -95,27 +100,32 @@ async function readRuleIn(db: Db): Promise<RuleOf> {
   return (projectId, rule) => ruleOf(rule, set.get(keyOf(projectId, rule)) ?? null);
 }
 
+type News = { kind: 'opened' | 'resolved'; incident: StoredIncident };
+
 /** Queues a message for each destination of the project. */
-async function announce(
-  tx: Tx,
-  now: Date,
-  news: readonly { kind: MessageKind; incident: StoredIncident }[],
-): Promise<void> {
+async function announce(tx: Tx, now: Date, news: readonly News[]): Promise<void> {
   const projects = [...new Set(news.map(({ incident }) => incident.project_id))];
   const destinations = await readDestinationsOf(tx, projects);
-  for (const { kind, incident } of news)
-    for (const {
-      id,
-      project_id: projectId,
-      project_name: name,
-      quiet_hours: quiet,
-    } of destinations) {
-      if (projectId !== incident.project_id) continue;
-      const passes = quiet?.critical_passes === true && isCritical(incident.rule);
-      const held = quiet !== null && !passes && isQuiet(quiet, now);
-      const message = messageOf(kind, incident, { id: projectId, name }, now);
-      await queueMessage(tx, id, message, held);
-    }
+  for (const one of news)
+    for (const destination of destinations)
+      if (destination.project_id === one.incident.project_id)
+        await announceTo(tx, now, destination, one);
+}
+
+async function announceTo(
+  tx: Tx,
+  now: Date,
+  destination: DestinationRow & { project_name: string },
+  { kind, incident }: News,
+): Promise<void> {
+  const { id, type, project_id: projectId, project_name: name, quiet_hours: quiet } = destination;
+  const message = messageOf(kind, incident, { id: projectId, name }, now);
+  // PagerDuty pages until it gets the end; an incident that it does not know needs none.
+  const endsNow = kind === 'resolved' && !isSummarized(type);
+  if (endsNow && (await dropHeld(tx, id, incident.id))) return;
+  const passes = quiet?.critical_passes === true && isCritical(incident.rule);
+  const held = quiet !== null && !passes && !endsNow && isQuiet(quiet, now);
+  await queueMessage(tx, id, message, held);
 }
 
 const messageOf = (

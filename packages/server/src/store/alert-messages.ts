@@ -36,6 +36,21 @@ export async function queueMessage(
     .execute();
 }
 
+/** Removes the held message about an incident. @returns whether there was one */
+export async function dropHeld(
+  tx: Tx,
+  destinationId: string,
+  incidentId: string,
+): Promise<boolean> {
+  const { numDeletedRows } = await tx
+    .deleteFrom('alert_messages')
+    .where('destination_id', '=', destinationId)
+    .where('held', '=', true)
+    .where(sql<boolean>`body #>> '{incidents,0,id}' = ${incidentId}`)
+    .executeTakeFirst();
+  return numDeletedRows > 0n;
+}
+
 /** Destinations that have messages which are due, or held. */
 export async function listWaitingDestinations(
   db: Db,
