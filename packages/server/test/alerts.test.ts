@@ -269,7 +269,7 @@ test('messages of quiet hours are held and sent as one; critical ones may pass',
   expect(received).toHaveLength(2);
 });
 
-test('PagerDuty gets the end in quiet hours, and nothing of an incident that was held', async () => {
+test('PagerDuty gets the end in quiet hours, and nothing of a held incident', async () => {
   const { events, received } = await receiver();
   const id = await newDestination('pagerduty', { url: events, routing_key: ROUTING_KEY });
   await evaluate([VERIFICATION]);
