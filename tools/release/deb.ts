@@ -3,7 +3,6 @@ import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
   cpSync,
-  lstatSync,
   lutimesSync,
   mkdirSync,
   readdirSync,
@@ -12,7 +11,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { makeTree, type Source } from './tree.ts';
+import { makeTree, setModes, type Source } from './tree.ts';
 
 export const MAINTAINER = 'The Howdah developers <howdah@localhost>';
 
@@ -115,14 +114,9 @@ function manualOf({ version, madeAt }: Source, howdah: (...args: string[]) => st
 
 /** Builds an archive whose bytes depend on the files only. */
 export function buildPackage(directory: string, target: string, madeAt: Date): void {
-  for (const file of ['.', ...readdirSync(directory, { recursive: true, encoding: 'utf8' })]) {
-    const path = join(directory, file);
-    const found = lstatSync(path);
-    const isRun = found.isDirectory() || (found.mode & 0o100) !== 0;
-    // The umask of who makes the release must not show: a link has no mode of its own.
-    if (!found.isSymbolicLink()) chmodSync(path, isRun ? 0o755 : 0o644);
-    lutimesSync(path, madeAt, madeAt);
-  }
+  setModes(directory);
+  for (const file of ['.', ...readdirSync(directory, { recursive: true, encoding: 'utf8' })])
+    lutimesSync(join(directory, file), madeAt, madeAt);
   const environment = { ...process.env, SOURCE_DATE_EPOCH: String(madeAt.getTime() / 1000) };
   execFileSync('dpkg-deb', ['--root-owner-group', '-Zxz', '--build', directory, target], {
     env: environment,

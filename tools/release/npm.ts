@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { chmodSync, copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { makeTree, type Source } from './tree.ts';
+import { makeTree, setModes, type Source } from './tree.ts';
 
 /**
  * @param target directory for the archive
@@ -15,6 +15,7 @@ export function makeNpmPackage(source: Source, target: string, scratch: string):
   chmodSync(join(scratch, 'howdah'), 0o755);
   const manifest = manifestOf(readManifest(source.root), readManifest(source.root, 'server'));
   writeFileSync(join(scratch, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
+  setModes(scratch);
   // npm gives all files of an archive the same moment.
   const made = execFileSync('npm', ['pack', '--ignore-scripts', '--pack-destination', target], {
     cwd: scratch,

@@ -1,5 +1,13 @@
 /** The files of Howdah that a package of npm, a package of Debian and an image all contain. */
-import { cpSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  cpSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import { billOfMaterials, bundledPackages, licencesOf } from './bundled.ts';
 
@@ -27,6 +35,17 @@ export type Source = Readonly<{
 
 /** Which `packages/cli/src/installation-form.ts` reads. */
 export type Form = 'npm' | 'deb' | 'image';
+
+/** Gives files and directories the modes of a package, whatever the umask of its maker is. */
+export function setModes(directory: string): void {
+  for (const file of ['.', ...readdirSync(directory, { recursive: true, encoding: 'utf8' })]) {
+    const path = join(directory, file);
+    const found = lstatSync(path);
+    const isRun = found.isDirectory() || (found.mode & 0o100) !== 0;
+    // A link has no mode of its own.
+    if (!found.isSymbolicLink()) chmodSync(path, isRun ? 0o755 : 0o644);
+  }
+}
 
 /** Copies the files into an empty directory, without source maps: three times the code. */
 export function makeTree(

@@ -275,6 +275,14 @@ async function created(call: Promise<{ data?: object }>): Promise<Service> {
 const isService = (answer: object): answer is Service =>
   'service_id' in answer && 'endpoint' in answer;
 
+export const readCertificate = (project: string, service: string, id: string) =>
+  body(
+    client.GET(
+      '/projects/{project_id}/services/{service_id}/backups/certificates/{certificate_id}',
+      { params: { path: { ...ofService(project, service).path, certificate_id: id } } },
+    ),
+  );
+
 // ── changes ──────────────────────────────────────────────────────────────────────────────────────
 
 /** A service as its calls need it. */
@@ -352,12 +360,6 @@ export function serviceCalls(project: string, service: Changed) {
     verifyBackup: () => client.POST(`${at}/backups/verify`, { params }),
     verifyInRepositories: () =>
       client.POST(`${at}/backups/verify`, { params: { ...params, query: { repository: 'true' } } }),
-    getCertificate: (id: string) =>
-      body(
-        client.GET(`${at}/backups/certificates/{certificate_id}`, {
-          params: { path: { ...params.path, certificate_id: id } },
-        }),
-      ),
     upgrade: (body: Schemas['UpgradeService']) => client.POST(`${at}/upgrade`, { params, body }),
     fork: (request: Schemas['ForkService']) =>
       created(client.POST(`${at}/forkService`, { params, body: request })),

@@ -190,6 +190,8 @@ async function newCertificate(project: string, id: string): Promise<string> {
     })
     .execute();
   return certificate.certificate_id;
+}
+
 async function newDestination(projectId: string, key: string): Promise<string> {
   const made = await call('POST', `/projects/${projectId}/alerts/destinations`, key, {
     name: 'a destination',

@@ -1,7 +1,7 @@
 /** The newest restore certificate of a service: what its last verification has measured, signed. */
 import { canonicalJson } from '@howdah/contract/canonical';
 import { certificatePage } from '@howdah/contract/certificate-page';
-import { serviceCalls, type Service } from '../../api.ts';
+import { readCertificate, type Service } from '../../api.ts';
 import { ActionButton, Ago, Card, Facts, Load } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { useCertificates } from '../../live.ts';
@@ -39,13 +39,13 @@ export function Certificate({ service }: { service: Service }) {
 
 function Downloads({ service, id }: { service: Service; id: string }) {
   const { project } = useMe();
-  const read = serviceCalls(project.id, service).getCertificate;
+  const read = () => readCertificate(project.id, service.service_id, id);
   const name = `certificate-${service.service_id}-${id}`;
   const json = useCall(async () =>
-    saveFile(`${name}.json`, canonicalJson(await read(id)), 'application/json'),
+    saveFile(`${name}.json`, canonicalJson(await read()), 'application/json'),
   );
   const page = useCall(async () =>
-    saveFile(`${name}.pdf`, certificatePage(canonicalJson(await read(id))), 'application/pdf'),
+    saveFile(`${name}.pdf`, certificatePage(canonicalJson(await read())), 'application/pdf'),
   );
   return (
     <div className={classes.row}>
