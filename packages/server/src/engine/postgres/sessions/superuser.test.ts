@@ -14,6 +14,7 @@ const textOf = (path: string): string => readFileSync(join(PACKAGES, path), 'utf
 const EXCEPTIONS: Record<string, { clients: number; why: string }> = {
   'cli/src/transfer/endpoint.ts': { clients: 1, why: 'the user’s own, on the user’s machine' },
   'contract/src/connect.ts': { clients: 1, why: 'text that is shown to users' },
+  'mcp/src/own-forks.ts': { clients: 1, why: 'the user’s own, in a fork that their key made' },
   'server/src/engine/postgres/sessions/superuser.ts': {
     clients: 1,
     why: 'the one way to open a session in a tenant’s server',
