@@ -205,5 +205,11 @@ ${paint.bold('Howdah is up.')}
 Make a database:
   ${command} service create --name first
 
-Ctrl-C stops the control plane; the databases keep running.`);
+${END_OF[formOf(ROOT) === 'image' ? 'container' : 'process']}`);
 }
+
+/** The entry point of the image stops the databases with the container. */
+const END_OF = {
+  process: 'Ctrl-C stops the control plane; the databases keep running.',
+  container: 'The end of the container stops the databases, too; the volume keeps them.',
+} as const;
