@@ -15,6 +15,27 @@ import {
 } from './api-shapes-calls.ts';
 import { untilExpected } from './until.ts';
 
+test('a service has an end, which is set by setExpiry', async () => {
+  const brief = await create({ name: 'brief', service_type: 'POSTGRES', ttl_seconds: 3600 });
+  const path = `/services/${brief.id}/setExpiry`;
+  const end = { expires_at: '2030-01-31T12:00:00.000Z', purge_on_expiry: true };
+  expect(await call('POST', path, end)).toMatchObject({ status: 200, body: end });
+  for (const bad of [
+    {},
+    { ttl_seconds: 0 },
+    { ttl_seconds: '60' },
+    { expires_at: 'soon' },
+    { ttl_seconds: 60, expires_at: '2030-01-31T12:00:00Z' },
+    { ttl: 60 },
+  ])
+    expect(await call('POST', path, bad)).toMatchObject({
+      status: 400,
+      body: { code: 'INVALID_REQUEST' },
+    });
+  await reach(brief.id, 'READY', 'QUEUED', 'CONFIGURING');
+  await remove(brief.id);
+});
+
 test('list, rename, setEnvironment and updatePassword answer, and refuse wrong values', async () => {
   expect((await call('GET', '/services')).body['value']).toEqual([]);
   const one = await create({ name: 'one', service_type: 'POSTGRES' });

@@ -34,6 +34,10 @@ const EXPLAINED: readonly RegExp[] = [
   /has bits set beyond the network/,
   // Two fields belong together, or exclude each other.
   /^redirect_uri, code_challenge: /,
+  /^ttl_seconds, expires_at: /,
+  /^purge_on_expiry: found true, for a service that does not expire/,
+  /^service_ttl_seconds: found \d+, which is more than/,
+  /^max_service_ttl_seconds, max_services: found for an admin key/,
   /a repository of the type \w+ (has|needs)/,
   /^pg_version: /,
   /^last_port: found [0-9]+, below/,
