@@ -1,10 +1,11 @@
 /**
- * The forks of the branches of a git repository. They are recorded in its `.git/howdah/forks.json`,
- * which all worktrees share, with the passwords: only its owner reads it.
+ * The forks of the branches of a git repository. They are recorded in its `.git/howdah`, which all
+ * worktrees share, with the passwords: only its owner reads it. Each project of an installation has
+ * a file of its own, so that a call to one does not miss the forks of another.
  */
 import { execFile } from 'node:child_process';
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { Failure } from './exit.ts';
 
@@ -38,7 +39,7 @@ export async function findRepository(): Promise<Repository> {
   ]);
   if (top === null || common === null)
     throw new Failure(
-      'howdah checkout works in a git repository; this directory is in none',
+      'howdah checkout: this directory is in no git repository; cd into one, or git init',
       'usage',
     );
   return { top, common: resolve(common), branch: await git('symbolic-ref', '--short', 'HEAD') };
@@ -60,25 +61,31 @@ export async function hasBranch(name: string): Promise<boolean> {
   return (await git('show-ref', '--verify', '--quiet', `refs/heads/${name}`)) !== null;
 }
 
-const fileOf = ({ common }: Repository): string => join(common, 'howdah', 'forks.json');
-
-/** @throws Failure for a file that is none of ours */
-export async function readForks(repository: Repository): Promise<BranchForks> {
-  const file = fileOf(repository);
-  let text: string;
+/** The text of a file; null: there is none. */
+export async function readIfThere(file: string): Promise<string | null> {
   try {
-    text = await readFile(file, 'utf8');
+    return await readFile(file, 'utf8');
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return NONE;
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null;
     throw error;
   }
+}
+
+/** The file in which the forks of a project are recorded. */
+export const forksFileOf = ({ common }: Repository, projectId: string): string =>
+  join(common, 'howdah', `${projectId}.json`);
+
+/** @throws Failure for a file that is none of ours */
+export async function readForks(file: string): Promise<BranchForks> {
+  const text = await readIfThere(file);
+  if (text === null) return NONE;
   const found = parseForks(text);
   if (found === null)
-    throw new Failure(`${file} cannot be read: remove it, and its forks are made again`);
+    throw new Failure(`${file} cannot be read: remove it, and each branch gets another fork`);
   return found;
 }
 
-export function parseForks(text: string): BranchForks | null {
+function parseForks(text: string): BranchForks | null {
   try {
     const found: unknown = JSON.parse(text);
     if (typeof found !== 'object' || found === null) return null;
@@ -115,12 +122,11 @@ const isFork = (value: unknown): value is BranchFork =>
 
 /** Changes what is recorded, as it is now: another worktree may have written meanwhile. */
 export async function changeForks(
-  repository: Repository,
+  file: string,
   change: (forks: BranchForks) => BranchForks,
 ): Promise<BranchForks> {
-  const file = fileOf(repository);
-  const changed = change(await readForks(repository));
-  await mkdir(join(repository.common, 'howdah'), { recursive: true, mode: 0o700 });
+  const changed = change(await readForks(file));
+  await mkdir(dirname(file), { recursive: true, mode: 0o700 });
   const unfinished = `${file}.${process.pid}`;
   await writeFile(unfinished, `${JSON.stringify(changed, null, 2)}\n`, { mode: 0o600 });
   await rename(unfinished, file);

@@ -20,6 +20,4 @@ export function withVariable(text: string, name: string, value: string): string 
 
 /** In double quotes, in which dotenv and shells treat few characters in their own way. */
 const quoted = (value: string): string =>
-  /^[\w./:@%?=&+,~-]*$/.test(value) && !value.includes('&')
-    ? value
-    : `"${value.replaceAll(/["\\$`]/g, String.raw`\$&`)}"`;
+  /^[\w./:@%?=+,~-]*$/.test(value) ? value : `"${value.replaceAll(/["\\$`]/g, String.raw`\$&`)}"`;

@@ -112,7 +112,7 @@ test('each branch has a fork of its own, which comes back with the branch and go
   const gone = await checkout();
   expect(gone.said).toContain('feature/cart is gone');
   await until('the fork is gone', async () => (await names()).length === 2);
-  const secrets = await stat(join(directory, '.git', 'howdah', 'forks.json'));
+  const secrets = await stat(join(directory, '.git', 'howdah', `${cloud.projectId}.json`));
   expect(secrets.mode & 0o077).toBe(0);
 });
 
@@ -120,6 +120,9 @@ test('git calls it after a checkout, also in a worktree, and never fails because
   await cloud.create({ name: 'shop', service_type: 'POSTGRES' });
   const hooked = await checkout('--from', 'shop', '--hook', '--variable', 'TEST_URL');
   expect(hooked.code, hooked.said).toBe(0);
+  // The name of a property that every object has.
+  git('switch', '--quiet', '--create', 'constructor');
+  expect(await names()).toContain('shop@constructor');
   git('switch', '--quiet', '--create', 'hooked');
   expect(await names()).toContain('shop@hooked');
   const own = join(directory, '..', 'beside');

@@ -5,7 +5,7 @@ export type DatabaseObject = {
   kind: string;
   /** Unique among those of its kind, with its schema, quoted as SQL needs it. */
   name: string;
-  /** The table that it belongs to; null: it stands for itself. */
+  /** The table that it belongs to; null: it belongs to none. */
   of: string | null;
   definition: string;
 };

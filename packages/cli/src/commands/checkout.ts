@@ -1,5 +1,5 @@
 /** `howdah checkout`: a fork of a service for each branch of a git repository. */
-import { access, chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { HowdahError, type Schemas } from '@howdah/client';
 import { subjectOf } from '@howdah/contract/permissions';
@@ -9,9 +9,11 @@ import { endpointOf, urlOf } from '../address.ts';
 import {
   changeForks,
   findRepository,
+  forksFileOf,
   git,
   hasBranch,
   readForks,
+  readIfThere,
   type BranchFork,
   type BranchForks,
   type Repository,
@@ -52,11 +54,12 @@ export function addCheckout(program: Command): void {
     .action(async (branch: string | undefined, options: Options) => {
       const repository = await findRepository();
       const wanted = await branchOf(repository, branch);
-      const settings = await settingsOf(repository, options);
-      if (options.hook === true) await installHook(repository);
       const connection = await connect();
-      await deleteForksOfGone(repository, connection);
-      const { service, password } = await forkOf(repository, connection, settings, wanted);
+      const file = forksFileOf(repository, connection.projectId);
+      const settings = await settingsOf(file, options);
+      if (options.hook === true) await installHook(repository);
+      await deleteForksOfGone(file, connection);
+      const { service, password } = await forkOf(file, connection, settings, wanted);
       const ca = await findCa(connection.apiUrl);
       const url = urlOf({ ...endpointOf(service), ca, password });
       await writeEnv(repository, settings.variable, url);
@@ -74,24 +77,27 @@ async function branchOf({ branch }: Repository, wanted: string | undefined): Pro
 }
 
 /** The options, and what was recorded of earlier ones. */
-async function settingsOf(repository: Repository, options: Options): Promise<BranchForks> {
+async function settingsOf(file: string, options: Options): Promise<BranchForks> {
   const { from, ttl, variable } = options;
   if (ttl !== undefined) secondsOf('--ttl', ttl);
   if (variable !== undefined && !/^[A-Za-z_][A-Za-z0-9_]*$/.test(variable))
-    throw new Failure(`--variable: found ${variable}; allowed: letters, digits and _`, 'usage');
-  const before = await readForks(repository);
+    throw new Failure(
+      `--variable: found ${variable}; allowed: letters, digits and _, not a digit first`,
+      'usage',
+    );
+  const before = await readForks(file);
   const asked = { ...given('from', from), ...given('ttl', ttl), ...given('variable', variable) };
   const settings = { ...before, ...asked };
   if (settings.from === null)
     throw new Failure('--from: name the service to fork; it is kept for this repository', 'usage');
   return Object.keys(asked).length === 0
     ? settings
-    : changeForks(repository, (forks) => ({ ...forks, ...asked }));
+    : changeForks(file, (forks) => ({ ...forks, ...asked }));
 }
 
 /** Deletes the forks whose branches are gone. A fork that cannot be deleted stays recorded. */
-async function deleteForksOfGone(repository: Repository, connection: Connection): Promise<void> {
-  for (const [branch, { service_id: id }] of Object.entries((await readForks(repository)).forks)) {
+async function deleteForksOfGone(file: string, connection: Connection): Promise<void> {
+  for (const [branch, { service_id: id }] of Object.entries((await readForks(file)).forks)) {
     if (await hasBranch(branch)) continue;
     const why = await whyNotDeleted(connection, id);
     note(
@@ -99,7 +105,7 @@ async function deleteForksOfGone(repository: Repository, connection: Connection)
         ? `the branch ${branch} is gone, and so is its fork ${id}`
         : `the branch ${branch} is gone; its fork ${id} stays: ${why}`,
     );
-    if (why === null) await changeForks(repository, (all) => without(all, branch));
+    if (why === null) await changeForks(file, (all) => without(all, branch));
   }
 }
 
@@ -130,12 +136,13 @@ type Ready = { service: Service; password: string };
 
 /** The fork of a branch, ready to be used: the one that there is, else a new one. */
 async function forkOf(
-  repository: Repository,
+  file: string,
   connection: Connection,
   settings: BranchForks,
   branch: string,
 ): Promise<Ready> {
-  const known = settings.forks[branch];
+  // A branch may be called constructor.
+  const known = Object.hasOwn(settings.forks, branch) ? settings.forks[branch] : undefined;
   if (known !== undefined) {
     const found = await wake(connection, known, settings);
     if (found !== null) return { service: found, password: known.password };
@@ -145,7 +152,7 @@ async function forkOf(
   const { service_id, initial_password: password } = made ?? {};
   if (service_id === undefined || password === undefined)
     throw new Failure('the server answered without a service and its password');
-  await changeForks(repository, (all) => ({
+  await changeForks(file, (all) => ({
     ...all,
     forks: { ...all.forks, [branch]: { service_id, password } },
   }));
@@ -212,7 +219,7 @@ async function fork(
 }
 
 /** `orders@feature/cart`, and with a number where that is in use. */
-export function nameOf(parent: string, branch: string, number: number): string {
+function nameOf(parent: string, branch: string, number: number): string {
   const suffix = number === 1 ? '' : `-${number}`;
   const characters = [...`${parent}@${branch}`];
   return `${characters.slice(0, NAME_MAX_CHARACTERS - suffix.length).join('')}${suffix}`;
@@ -220,11 +227,7 @@ export function nameOf(parent: string, branch: string, number: number): string {
 
 async function writeEnv({ top }: Repository, variable: string, url: string): Promise<void> {
   const file = join(top, ENV_FILE);
-  const isThere = await access(file).then(
-    () => true,
-    () => false,
-  );
-  const before = isThere ? await readFile(file, 'utf8') : '';
+  const before = (await readIfThere(file)) ?? '';
   // The mode counts for a new file only: the URL has a password.
   await writeFile(file, withVariable(before, variable, url), { mode: 0o600 });
   if ((await git('-C', top, 'check-ignore', '--quiet', ENV_FILE)) === null)
@@ -236,10 +239,10 @@ const HOOK = 'post-checkout';
 /** @throws Failure conflict where another hook is there */
 async function installHook({ top }: Repository): Promise<void> {
   const path = await git('-C', top, 'rev-parse', '--path-format=absolute', '--git-path', 'hooks');
-  if (path === null) throw new Failure('git names no directory of hooks');
+  if (path === null) throw new Failure('--hook: git rev-parse --git-path hooks names no directory');
   const file = join(path, HOOK);
   const call = `[ "$3" = 1 ] && ${ownCommand(ROOT, process.env['PATH'] ?? '')} checkout || true`;
-  const before = await readFile(file, 'utf8').catch(() => null);
+  const before = await readIfThere(file);
   if (before?.includes(call) === true) return;
   if (before !== null)
     throw new Failure(

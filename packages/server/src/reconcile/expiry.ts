@@ -1,7 +1,8 @@
 /** Deletes the services of a region whose time is over, and announces that before. */
 import { randomUUID } from 'node:crypto';
-import { ALLOWED, protectionOf } from '@howdah/contract';
+import { ALLOWED } from '@howdah/contract';
 import { WITHOUT_END } from '../domain/service/lifetime.ts';
+import { protectionOfRow } from '../domain/service/spec.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Log } from '../lib/log.ts';
 import type { Rounds } from '../lib/rounds.ts';
@@ -14,18 +15,25 @@ import { changeService, lockService } from '../store/services.ts';
 import type { Tx } from '../store/tables.ts';
 
 export function createExpiry({ db }: Store, { code, engine }: Region, log: Log, rounds: Rounds) {
+  /** A service that cannot be changed must not keep the others. */
+  const alone = (id: string, work: () => Promise<void>): Promise<void> =>
+    work().catch((error: unknown) =>
+      log.warn({ service: id, err: error }, 'the end of a service failed; trying again'),
+    );
   return rounds.every(
     'expiries',
     async (closing) => {
       for (const id of await listExpiring(db, code))
-        await db.transaction().execute((tx) => warn(tx, id));
+        await alone(id, async () => db.transaction().execute((tx) => warn(tx, id)));
       const expired = await listExpired(db, code);
       // A region that takes no changes now deletes them later.
       if (expired.length === 0 || (await engine.lifecycle.whyNoChanges()) !== null) return;
       for (const id of expired) {
         if (closing.aborted) return;
-        const isBegun = await db.transaction().execute((tx) => beginDelete(tx, id));
-        if (isBegun) log.info({ service: id }, 'a service has expired and is deleted');
+        await alone(id, async () => {
+          const isBegun = await db.transaction().execute((tx) => beginDelete(tx, id));
+          if (isBegun) log.info({ service: id }, 'a service has expired and is deleted');
+        });
       }
     },
     log,
@@ -49,12 +57,14 @@ async function beginDelete(tx: Tx, id: string): Promise<boolean> {
   const { expires_at: at, deleting, status, purge_on_expiry: purge } = service;
   if (at === null || at.getTime() > Date.now() || deleting) return false;
   if (ALLOWED[status].delete !== 'accept') return false;
-  if (protectionOf(service.environment, service.read_replica_sets) === 'PROD') {
+  if (protectionOfRow(service) === 'PROD') {
     await changeService(tx, service, WITHOUT_END, operation);
     return false;
   }
   const begun = await beginOperation(tx, service, 'delete', HOWDAH, operation);
-  await changeService(tx, service, { deleting: true, purge, attempt: 0 }, begun);
+  // A delete ends what the operation before it was asked for: a restore must not go on with it.
+  const request = { creates_extension: null, drops_extension: null };
+  await changeService(tx, service, { ...request, deleting: true, purge, attempt: 0 }, begun);
   await makeDue(tx, id);
   const entry = { id: randomUUID(), count: 1, lastAt: new Date() };
   await recordRemoval(tx, id, 'expireService', entry, HOWDAH);

@@ -18,7 +18,8 @@ import { type Caller, makeChange, type Outcome } from './change.ts';
 import { refuseWithoutRepository } from './change-service.ts';
 import type { ControlContext } from './common.ts';
 import { refuseLongRetention } from './limits.ts';
-import { protectionOfRow, refuseUnconfirmed } from './permissions.ts';
+import { protectionOfRow } from '../domain/service/spec.ts';
+import { refuseUnconfirmed } from './permissions.ts';
 import { lockOwnService } from './service-rules.ts';
 
 export async function readBackupRetention(

@@ -14,7 +14,7 @@ import {
 } from '@howdah/contract';
 import { lifetimeOfTag } from '../domain/service/lifetime.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
-import { sizeColumns, sizeOf } from '../domain/service/spec.ts';
+import { sizeColumns, sizeOf, protectionOfRow } from '../domain/service/spec.ts';
 import { scramVerifier } from '../lib/scram.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
 import {
@@ -35,7 +35,7 @@ import {
   storageOrRefuse,
 } from './service-rules.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
-import { protectionOfRow, refuseUnconfirmed } from './permissions.ts';
+import { refuseUnconfirmed } from './permissions.ts';
 import { refuseImpossible } from './regions.ts';
 import { beginOperation, besideUnderWay, recordOperation } from '../store/operations.ts';
 import { countAsked } from '../store/concurrent-operations.ts';

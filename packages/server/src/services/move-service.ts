@@ -5,7 +5,7 @@ import { whyNotMoved } from '../domain/service/move.ts';
 import type { MovedData, MoveTarget } from '../engine/moves.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Move, ServiceRow } from '../domain/service/row.ts';
-import { sizeOf } from '../domain/service/spec.ts';
+import { sizeOf, protectionOfRow } from '../domain/service/spec.ts';
 import { newId } from '../lib/ids.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, besideUnderWay } from '../store/operations.ts';
@@ -16,7 +16,7 @@ import type { Tx } from '../store/tables.ts';
 import { type Caller, makeChange } from './change.ts';
 import { refuseSecondProject, reserveEndpoint, type ControlContext } from './common.ts';
 import { keepNotCarried } from './not-carried.ts';
-import { protectionOfRow, refuseByRole, refuseUnconfirmed } from './permissions.ts';
+import { refuseByRole, refuseUnconfirmed } from './permissions.ts';
 import { regionOrRefuse } from './regions.ts';
 import {
   type Accepted,

@@ -6,12 +6,10 @@ import {
   ApiError,
   denialOfAction,
   describeEffects,
-  protectionOf,
   requiresName,
   type Action,
   type Environment,
 } from '@howdah/contract';
-import type { ServiceRow } from '../domain/service/row.ts';
 import type { Caller } from './change.ts';
 
 /**
@@ -23,13 +21,6 @@ export function refuseByRole({ role }: Caller, action: Action, environment: Envi
   const denied = denialOfAction(role, action, environment);
   if (denied !== null) throw new ApiError('FORBIDDEN', denied);
 }
-
-/** The environment that protects a service, or a read replica set. */
-export const protectionOfRow = ({
-  environment,
-  read_replica_sets: sets,
-}: Pick<ServiceRow, 'environment' | 'read_replica_sets'>): Environment =>
-  protectionOf(environment, sets);
 
 /**
  * Refuses an action on a PROD service without its name, or with another one. A dry run needs none.

@@ -249,7 +249,7 @@ export function setReplicaSetEnvironment(
     const operationId = await recordOperation(tx, set, 'setEnvironment', caller);
     await changeService(tx, set, { environment }, operation);
     // A service takes its sets along, and a PROD set does not expire.
-    const parent = await lockService(tx, path.serviceId);
+    const parent = environment === 'PROD' ? await lockService(tx, path.serviceId) : null;
     if (parent !== null)
       await changeService(tx, parent.service, lifetimeOfTag(caller, environment), parent.operation);
     return { message: `the environment is ${environment}`, operationId };

@@ -9,13 +9,13 @@ import {
 } from '@howdah/contract';
 import type { Leaving } from '../domain/service/not-carried.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
-import { sizeOf } from '../domain/service/spec.ts';
+import { sizeOf, protectionOfRow } from '../domain/service/spec.ts';
 import { EngineUnavailable } from '../engine/engine.ts';
 import { RegionNotServed, type Region } from '../engine/regions.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
 import type { ControlContext } from './common.ts';
 import { keepNotCarried } from './not-carried.ts';
-import { protectionOfRow, refuseByRole, refuseUnconfirmed } from './permissions.ts';
+import { refuseByRole, refuseUnconfirmed } from './permissions.ts';
 import { isRegional, refuseImpossible } from './regions.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, recordOperation } from '../store/operations.ts';

@@ -11,7 +11,8 @@ import type { Tx } from '../store/tables.ts';
 import { type Caller, makeChange } from './change.ts';
 import { type ControlContext, refuseFullDisk } from './common.ts';
 import { readSlotNames } from './not-carried.ts';
-import { protectionOfRow, refuseByRole } from './permissions.ts';
+import { protectionOfRow } from '../domain/service/spec.ts';
+import { refuseByRole } from './permissions.ts';
 import { type Accepted, changeUnderRules, lockOwnService } from './service-rules.ts';
 
 /** Upgrades a service, tries that on a copy, or undoes the last upgrade. */

@@ -40,7 +40,7 @@ describe('the lifetime of a new service', () => {
     expect(endOf(keyWith({ maxTtlSeconds: 90 }), {})).toEqual(after(90));
   });
 
-  test('is told an hour before its end, or after three quarters of it', () => {
+  test('is announced an hour before its end, or after three quarters of it', () => {
     const warnedAt = (ttl_seconds: number) =>
       lifetimeOfNew(keyWith(), { ttl_seconds }, 'DEV', NOW).expiry_warning_at;
     expect(warnedAt(10 * HOUR_S)).toEqual(after(9 * HOUR_S));
@@ -117,6 +117,20 @@ describe('a change of a lifetime', () => {
     const service = serviceWith({ environment: 'PROD' });
     expect(() => change({ ttl_seconds: 60 }, { service })).toThrow(/PROD/);
     expect(change({ expires_at: null }, { service })).toEqual(WITHOUT_END);
+  });
+
+  test('brings a purge forward only by an admin key, or by the key that made it', () => {
+    const service = serviceWith({ expires_at: after(HOUR_S), purge_on_expiry: true });
+    expect(() => change({ ttl_seconds: 1 }, { service })).toThrow(/admin/);
+    expect(() => change({ purge_on_expiry: true }, { service })).not.toThrow();
+    expect(change({ ttl_seconds: 2 * HOUR_S }, { service }).purge_on_expiry).toBe(true);
+    expect(change({ ttl_seconds: 1, purge_on_expiry: false }, { service })).toMatchObject({
+      expires_at: after(1),
+      purge_on_expiry: false,
+    });
+    expect(change({ expires_at: null }, { service })).toEqual(WITHOUT_END);
+    const own = { ...service, created_by: 'HDkey' };
+    expect(change({ ttl_seconds: 1 }, { service: own }).expires_at).toEqual(after(1));
   });
 
   test('has data purged only by an admin key, or by the key that made it', () => {

@@ -4,13 +4,13 @@
  */
 import {
   ApiError,
-  protectionOf,
   type Environment,
   type ForkBody,
   type Role,
   type SetExpiryBody,
 } from '@howdah/contract';
 import type { ServiceRow } from './row.ts';
+import { protectionOfRow } from './spec.ts';
 
 const HOUR_MS = 3_600_000;
 /** The longest time until the end of a service, as `ttl_seconds` has it: ten years. */
@@ -38,6 +38,8 @@ type Lifetime = Pick<ServiceRow, 'expires_at' | 'purge_on_expiry' | 'expiry_warn
 /** A service, which its tag protects, or those of its read replica sets. */
 type Tagged = Pick<ServiceRow, 'environment' | 'read_replica_sets'>;
 
+type Made = Pick<ServiceRow, 'created_by'>;
+
 /** The lifetime of a service that does not expire. */
 export const WITHOUT_END: Lifetime = {
   expires_at: null,
@@ -58,11 +60,12 @@ export function lifetimeOfNew(
   nowMs: number = Date.now(),
 ): Lifetime {
   const asks = asked.ttl_seconds !== undefined || asked.expires_at != null;
-  const fallback =
-    asks || environment === 'PROD' ? null : (bounds.serviceTtlSeconds ?? bounds.maxTtlSeconds);
+  const isProd = environment === 'PROD';
+  if (isProd && asks) throw prodExpires();
+  if (isProd) refuseBound(bounds);
+  const fallback = asks ? null : (bounds.serviceTtlSeconds ?? bounds.maxTtlSeconds);
   const wanted = fallback === null ? asked : { ...asked, ttl_seconds: fallback };
-  const end = endOrRefuse(bounds, wanted, nowMs);
-  if (end !== null && environment === 'PROD') throw prodExpires();
+  const end = isProd ? null : endOrRefuse(bounds, wanted, nowMs);
   if (end === null && asked.purge_on_expiry === true)
     throw new ApiError(
       'INVALID_REQUEST',
@@ -98,9 +101,6 @@ function momentOrRefuse(text: string | null, nowMs: number): number | null {
   );
 }
 
-const protectionOfRow = ({ environment, read_replica_sets: sets }: Tagged): Environment =>
-  protectionOf(environment, sets);
-
 const lifetimeUntil = (end: number | null, purges: boolean, nowMs: number): Lifetime =>
   end === null
     ? WITHOUT_END
@@ -132,30 +132,29 @@ export function lifetimeOfTag(
   environment: Environment,
 ): Partial<Lifetime> {
   if (environment !== 'PROD') return {};
-  if (bounds.maxTtlSeconds !== null)
-    throw new ApiError(
-      'FORBIDDEN',
-      `environment: a PROD service does not expire, and services of this key end within ` +
-        `${bounds.maxTtlSeconds} seconds: use a key without max_service_ttl_seconds`,
-    );
+  refuseBound(bounds);
   return WITHOUT_END;
+}
+
+/** Refuses the tag PROD to a key whose services must end. */
+function refuseBound({ maxTtlSeconds: most }: KeyBounds): void {
+  if (most === null) return;
+  throw new ApiError(
+    'FORBIDDEN',
+    `environment: found PROD, which does not expire, and services of this key end within ${most} ` +
+      'seconds: use DEV, or a key without max_service_ttl_seconds',
+  );
 }
 
 /** The lifetime of a service after a request to set it. @throws ApiError */
 export function changedLifetime(
   key: Setter,
-  service: Lifetime & Tagged & Pick<ServiceRow, 'created_by'>,
+  service: Lifetime & Tagged & Made,
   body: SetExpiryBody,
   nowMs: number,
 ): Lifetime {
   const { ttl_seconds: ttl, expires_at: at, purge_on_expiry: asked } = body;
   const purges = asked ?? service.purge_on_expiry;
-  const isOwn = service.created_by === key.publicKey;
-  if (asked === true && !service.purge_on_expiry && key.role !== 'admin' && !isOwn)
-    throw new ApiError(
-      'FORBIDDEN',
-      'purge_on_expiry: another key made the service; it takes an admin key to have it purged',
-    );
   if (ttl === undefined && at === undefined) {
     if (asked === undefined || service.expires_at === null)
       throw new ApiError(
@@ -164,9 +163,29 @@ export function changedLifetime(
           'service that does not expire',
       );
     const { expires_at, expiry_warning_at } = service;
+    if (purges) refusePurge(key, service, expires_at.getTime());
     return { expires_at, expiry_warning_at, purge_on_expiry: purges };
   }
   const end = endOrRefuse(key.bounds, body, nowMs);
   if (end !== null && protectionOfRow(service) === 'PROD') throw prodExpires();
+  if (end !== null && purges) refusePurge(key, service, end);
   return lifetimeUntil(end, purges, nowMs);
+}
+
+/**
+ * Refuses an end with a purge to a key that may only delete what can be restored: one that did not
+ * make the service. A later end of what is purged anyway takes nothing away.
+ */
+function refusePurge(
+  { publicKey, role }: Setter,
+  { created_by: maker, expires_at: before, purge_on_expiry: isPurged }: Lifetime & Made,
+  end: number,
+): void {
+  const isNoWorse = isPurged && before !== null && end >= before.getTime();
+  if (isNoWorse || role === 'admin' || maker === publicKey) return;
+  throw new ApiError(
+    'FORBIDDEN',
+    'purge_on_expiry: true for a service that another key made; send purge_on_expiry false, or ' +
+      'use an admin key',
+  );
 }

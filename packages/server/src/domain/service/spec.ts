@@ -1,5 +1,11 @@
 /** The spec of a service for the engine, from its row. */
-import { type Size, ADDONS_OF_TYPE, type Addon } from '@howdah/contract';
+import {
+  type Size,
+  ADDONS_OF_TYPE,
+  protectionOf,
+  type Addon,
+  type Environment,
+} from '@howdah/contract';
 import type { Move, ServiceChange, ServiceRow } from './row.ts';
 import { upgradedWithout } from './upgrades.ts';
 import type {
@@ -131,3 +137,10 @@ export function defaultMajor(
   const capability = lifecycle.supports(addons, null);
   return 'missing' in capability ? null : capability.major;
 }
+
+/** The environment that protects a service, or a read replica set. */
+export const protectionOfRow = ({
+  environment,
+  read_replica_sets: sets,
+}: Pick<ServiceRow, 'environment' | 'read_replica_sets'>): Environment =>
+  protectionOf(environment, sets);
