@@ -1,6 +1,7 @@
 /** All planted defects. */
 import { CLUSTER_PLANTS } from './clusters.ts';
 import { CONTROL_PLANTS } from './control.ts';
+import { LIFETIME_PLANTS } from './lifetimes.ts';
 import { DATA_PLANTS } from './data.ts';
 import { MACHINE_PLANTS } from './machine.ts';
 import type { Plant } from './plant.ts';
@@ -10,4 +11,5 @@ export const PLANTS: readonly Plant[] = [
   ...MACHINE_PLANTS,
   ...DATA_PLANTS,
   ...CONTROL_PLANTS,
+  ...LIFETIME_PLANTS,
 ];

@@ -1,0 +1,71 @@
+/** Defects of services that come and go: their ends, and the forks of branches. */
+import type { Plant } from './plant.ts';
+
+const SERVER = 'packages/server/src';
+
+export const LIFETIME_PLANTS: readonly Plant[] = [
+  {
+    name: 'prod-expires',
+    breaks: ['P12', 'delete'],
+    effect: 'a PROD service whose row has an end is deleted by itself',
+    edits: [
+      {
+        file: `${SERVER}/reconcile/expiry.ts`,
+        from: "  if (protectionOfRow(service) === 'PROD') {\n",
+        to: "  if (protectionOfRow(service) === 'PROD' && purge) {\n",
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: 'packages/server/test/lifetimes.test.ts', name: 'never expires' }],
+    },
+  },
+  {
+    name: 'purge-brought-forward',
+    breaks: ['P12', 'purge'],
+    effect: 'a developer has the data of a service removed for good that another key made',
+    edits: [
+      {
+        file: `${SERVER}/domain/service/lifetime.ts`,
+        from: '  if (end !== null && purges) refusePurge(key, service, end);\n',
+        to: '',
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: `${SERVER}/domain/service/lifetime.test.ts` }],
+    },
+  },
+  {
+    name: 'forks-of-a-key-unbounded',
+    breaks: ['keys and roles', 'fork'],
+    effect: 'a key makes more services than it may have',
+    edits: [
+      {
+        file: `${SERVER}/services/lifetimes.ts`,
+        from: '  if (used < most) return;\n',
+        to: '  if (used < most * 1000) return;\n',
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: 'packages/server/test/lifetimes.test.ts', name: 'a key bounds' }],
+    },
+  },
+  {
+    name: 'branch-fork-stays',
+    breaks: ['delete'],
+    effect: 'the fork of a branch that is gone stays',
+    edits: [
+      {
+        file: 'packages/cli/src/commands/checkout.ts',
+        from: '    if (await hasBranch(branch)) continue;\n',
+        to: '    if (branch.length > 0 || (await hasBranch(branch))) continue;\n',
+      },
+    ],
+    caughtBy: {
+      gate: 'A',
+      tests: [{ file: 'packages/cli/test/checkout.test.ts', name: 'each branch' }],
+    },
+  },
+];
