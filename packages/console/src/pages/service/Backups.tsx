@@ -1,6 +1,6 @@
 /** The window that backups reach, forks from a point in it, snapshots and their verification. */
 import { FORK_STRATEGIES, type ForkStrategy } from '@howdah/contract/values';
-import { Button, Radio, TextInput, NativeSelect } from '@mantine/core';
+import { Input, Button, Radio, TextInput, NativeSelect } from '@mantine/core';
 import { useNavigate } from '@tanstack/react-router';
 import { Check, CircleCheck, CircleX, Hourglass, X } from 'lucide-react';
 import { useState } from 'react';
@@ -209,13 +209,13 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
           maw={420}
         />
         <StorageInput label="Storage in GB" value={storage} onChange={setStorage} />
-        <div>
+        <Input.Wrapper label="Lifetime" labelElement="div" maw={420}>
           <ServiceLifetimeInput
             value={lifetime}
             otherwise="Not deleted by itself"
             onChange={setLifetime}
           />
-        </div>
+        </Input.Wrapper>
         {strategy !== 'PITR' && (
           <ForkVersion service={service} version={version} onChange={setVersion} />
         )}
