@@ -62,7 +62,9 @@ export const list: Bench = {
         theirs: valuesOf(rows),
         ratio: 'ours/theirs',
         bound: { atLeast: 4 },
-        limit: `of the peer: pg’s parsing and JSON.stringify (p50 ${partOf(rows, 'p50').median} ms)`,
+        limit:
+          'of the peer: pg’s parsing and JSON.stringify ' +
+          `(p50 ${partOf(rows, 'p50').median} ms)`,
       }),
     ];
   },

@@ -100,7 +100,9 @@ const bad =
   !sizesMb.every((size) => Number.isInteger(size) && size >= 0);
 if (unknown.length > 0 || bad || !on.every((name) => name === 'here' || isLoop(name))) {
   process.stderr.write(
-    'usage: npm run bench [name…] [-- --rounds N --patience SECONDS --sizes 10,100,1000 (MB of sources of forks) --services 20 (that are recovered) --scale 20 --seconds 5 (of pgbench in plain) --on here,xfs,btrfs]\n',
+    'usage: npm run bench [name…] [-- --rounds N --patience SECONDS --sizes 10,100,1000 ' +
+      '(MB of sources of forks) --services 20 (that are recovered) --scale 20 ' +
+      '--seconds 5 (of pgbench in plain) --on here,xfs,btrfs]\n',
   );
   for (const { name, title } of BENCHES) process.stderr.write(`  ${name.padEnd(12)}${title}\n`);
   process.exit(2);
@@ -160,6 +162,8 @@ try {
 }
 const [cpu] = cpus();
 process.stdout.write(
-  `${new Date().toISOString().slice(0, 10)}, ${cpus().length} × ${cpu?.model ?? 'CPU'}, ${Math.round(totalmem() / 1e9)} GB, Node ${process.version}; median (min–max)\n\n${markdown(rows)}\n`,
+  `${new Date().toISOString().slice(0, 10)}, ${cpus().length} × ${cpu?.model ?? 'CPU'}, ` +
+    `${Math.round(totalmem() / 1e9)} GB, Node ${process.version}; median (min–max)\n\n` +
+    `${markdown(rows)}\n`,
 );
 process.exit();

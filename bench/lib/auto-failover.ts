@@ -123,7 +123,9 @@ async function makeNode(
 
 /** The options of a node that the monitor manages. */
 function nodeOptions(directory: string, monitor: Node): string[] {
-  const address = `postgres://autoctl_node@127.0.0.1:${monitor.port}/pg_auto_failover?sslmode=verify-full&sslrootcert=${join(directory, 'ca.pem')}`;
+  const address =
+    `postgres://autoctl_node@127.0.0.1:${monitor.port}/pg_auto_failover` +
+    `?sslmode=verify-full&sslrootcert=${join(directory, 'ca.pem')}`;
   const options = {
     '--pghost': directory,
     '--listen': '127.0.0.1',
@@ -210,7 +212,8 @@ export async function untilPaired({ metadata, pair }: AutoFailover): Promise<Nod
   return eventually('the pair of pg_auto_failover', async () => {
     const { rows } = await metadata.query<{ port: number; state: string }>(
       `select nodeport as port, reportedstate::text as state from pgautofailover.node
-       where reportedstate = goalstate and health = 1 and reportedpgisrunning and (reportedstate = 'secondary' or reportedrepstate = 'quorum')
+       where reportedstate = goalstate and health = 1 and reportedpgisrunning
+         and (reportedstate = 'secondary' or reportedrepstate = 'quorum')
        order by 2`,
     );
     const primary = pair.find(({ port }) => port === rows[0]?.port);
@@ -227,8 +230,10 @@ export async function partsOfFailover(
   tookMs: number,
 ): Promise<Record<string, number>> {
   const { rows } = await metadata.query<{ seen: number; released: number }>(
-    `select min(ms) filter (where state = 'draining') as seen, min(ms) filter (where state = 'wait_primary') as released
-     from (select goalstate::text as state, (extract(epoch from eventtime) * 1000)::float - $1 as ms from pgautofailover.event) e where ms > 0`,
+    `select min(ms) filter (where state = 'draining') as seen,
+       min(ms) filter (where state = 'wait_primary') as released
+     from (select goalstate::text as state, (extract(epoch from eventtime) * 1000)::float - $1 as ms
+       from pgautofailover.event) e where ms > 0`,
     [begunMs],
   );
   const [{ seen, released } = { seen: Number.NaN, released: Number.NaN }] = rows;

@@ -150,8 +150,10 @@ function filesOf(
   );
   // The connection settings are ours in both; the others are PostgreSQL's
   // defaults in the small one.
-  const connection =
-    /^(listen_addresses|port|unix_socket_directories|unix_socket_permissions|hba_file|ident_file|ssl|ssl_cert_file|ssl_key_file) = /;
+  const connection = new RegExp(
+    '^(listen_addresses|port|unix_socket_directories|unix_socket_permissions|hba_file|ident_file|' +
+      'ssl|ssl_cert_file|ssl_key_file) = ',
+  );
   const small = ours['postgresql.conf'].split('\n').filter((line) => connection.test(line));
   return {
     ...ours,

@@ -124,8 +124,10 @@ async function readTransactions(directory: string): Promise<Transaction[]> {
  */
 export async function inconsistencies(client: Client): Promise<string[]> {
   const { rows } = await client.query<{ a: string; b: string; t: string; h: string }>(
-    `select (select sum(abalance) from pgbench_accounts)::text as a, (select sum(bbalance) from pgbench_branches)::text as b,
-            (select sum(tbalance) from pgbench_tellers)::text as t, (select coalesce(sum(delta), 0) from pgbench_history)::text as h`,
+    `select (select sum(abalance) from pgbench_accounts)::text as a,
+            (select sum(bbalance) from pgbench_branches)::text as b,
+            (select sum(tbalance) from pgbench_tellers)::text as t,
+            (select coalesce(sum(delta), 0) from pgbench_history)::text as h`,
   );
   const found = rows
     .filter(({ a, b, t, h }) => new Set([a, b, t, h]).size > 1)
@@ -139,7 +141,8 @@ export async function inconsistencies(client: Client): Promise<string[]> {
   // amcheck throws what it finds.
   await client
     .query(
-      `select bt_index_check(c.oid, true) from pg_class c join pg_am a on a.oid = c.relam join pg_index i on i.indexrelid = c.oid
+      `select bt_index_check(c.oid, true) from pg_class c join pg_am a on a.oid = c.relam
+         join pg_index i on i.indexrelid = c.oid
        where c.relkind = 'i' and a.amname = 'btree' and c.relpersistence = 'p' and i.indisvalid`,
     )
     .catch((error: unknown) => found.push(String(error)));

@@ -31,16 +31,19 @@ export async function insertPaused(cloud: Cloud, count: number): Promise<Fleet> 
   const [publicKey, secretKey] = [`HD${newId()}${newId()}`, randomBytes(32).toString('base64url')];
   await metadata.query(`insert into projects (id, name) values ($1, 'bench')`, [projectId]);
   await metadata.query(
-    `insert into api_keys (public_key, project_id, name, role, secret_hash) values ($1, $2, 'bench', 'admin', $3)`,
+    `insert into api_keys (public_key, project_id, name, role, secret_hash)
+       values ($1, $2, 'bench', 'admin', $3)`,
     [publicKey, projectId, createHash('sha256').update(secretKey).digest()],
   );
   const { rows } = await metadata.query<{ column_name: string }>(
-    `select column_name from information_schema.columns where table_name = 'services' and table_schema = 'public' and is_generated = 'NEVER'`,
+    `select column_name from information_schema.columns where table_name = 'services'
+       and table_schema = 'public' and is_generated = 'NEVER'`,
   );
   const columns = rows.map(({ column_name }) => column_name);
   await metadata.query(
     `insert into services (${columns.join(', ')})
-     select ${columns.map(copied).join(', ')} from services s, unnest($3::text[]) with ordinality as fresh (id, number) where s.id = $1`,
+     select ${columns.map(copied).join(', ')}
+       from services s, unnest($3::text[]) with ordinality as fresh (id, number) where s.id = $1`,
     [model.id, projectId, ids],
   );
   await metadata.query('vacuum analyze services');
@@ -65,7 +68,11 @@ function copied(column: string): string {
     case 'name':
       return `'paused ' || fresh.number`;
     case 'doc':
-      return `replace(replace(replace(doc, '"' || s.id || '"', '"' || fresh.id || '"'), s.project_id, $2), '"name":"' || s.name || '"', '"name":"paused ' || fresh.number || '"')`;
+      return (
+        `replace(replace(replace(doc, '"' || s.id || '"', '"' || fresh.id || '"'), ` +
+        `s.project_id, $2), '"name":"' || s.name || '"', ` +
+        `'"name":"paused ' || fresh.number || '"')`
+      );
     default:
       return `s.${column}`;
   }

@@ -6,7 +6,8 @@ import { build } from 'esbuild';
 import { buildConsole } from './console.js';
 
 const banner = [
-  "import { createRequire as bundleRequire } from 'node:module'; const require = bundleRequire(import.meta.url);",
+  "import { createRequire as bundleRequire } from 'node:module'; " +
+    'const require = bundleRequire(import.meta.url);',
   // Node 20 has no navigator; without one pg loads all of fetch (16 ms) to find out that it does
   // not run at Cloudflare.
   'globalThis.navigator ??= { userAgent: `Node.js/${process.version.slice(1)}` };',

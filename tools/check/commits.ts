@@ -11,8 +11,11 @@ const FIRST_BASE = 'e630c7645b94';
 const NOT_A_VERB = /^(a|an|the|of|no|not|what|when|who|it|this|that|these|one|some|all|each)$/i;
 const LOOKS_BENT = /(ed|ing|[^sui]s)$/i;
 /** Verbs that only look like a past tense or a third person. */
-const IMPERATIVE =
-  /^(embed|shed|feed|speed|need|seed|heed|exceed|proceed|succeed|bleed|breed|bring|string|ping|swing|cling|sting|canvas|always)$/i;
+const IMPERATIVE = new RegExp(
+  '^(embed|shed|feed|speed|need|seed|heed|exceed|proceed|succeed|bleed|breed|' +
+    'bring|string|ping|swing|cling|sting|canvas|always)$',
+  'i',
+);
 const TRAILER = /^[A-Za-z-]+: /;
 
 /** @returns what is wrong with the message; empty: nothing */
@@ -34,7 +37,7 @@ export function faultsOf(message: string): string[] {
 }
 
 /** @returns the revision that new commits follow, or null if there is none in this clone */
-export function baseOf(root: string): string | null {
+function baseOf(root: string): string | null {
   const head = revision(root, 'HEAD');
   const branch = git(root, ['symbolic-ref', '--short', '--quiet', 'HEAD']);
   if (revision(root, 'origin/main') !== null) return 'origin/main';

@@ -10,6 +10,3 @@ export const IMPORTS: Readonly<Record<string, string>> = {};
 
 /** Files and functions that are too long, with the lines that they may have at most. */
 export const LENGTHS: Readonly<Record<string, number>> = {};
-
-/** How many lines may be too wide at most; oxfmt wraps code, so they are comments and strings. */
-export const WIDE = { sources: 584, documents: 0 };

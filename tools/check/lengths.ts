@@ -5,7 +5,6 @@
  * contains them: they are lists, and a list is not easier to read in two halves. The functions
  * inside of them are measured on their own.
  */
-import { spawnSync } from 'node:child_process';
 import { parseSync, visitorKeys } from 'oxc-parser';
 
 export const MAX_FUNCTION_LINES = 80;
@@ -70,17 +69,6 @@ export function wideLines(source: string, width: number): number[] {
     .flatMap((line, index) =>
       [...line].length > width && !/https?:\/\/\S{60}/.test(line) ? [index + 1] : [],
     );
-}
-
-/**
- * @param revision null: there is none to compare with
- * @returns the texts of the lines of a revision that are wider than `width`, or have as many bytes
- */
-export function wideLinesOf(root: string, revision: string | null, width: number): Set<string> {
-  if (revision === null) return new Set();
-  const args = ['grep', '-h', '-I', '--extended-regexp', `^.{${width + 1},}`, revision];
-  const { stdout } = spawnSync('git', args, { cwd: root, encoding: 'utf8', maxBuffer: 1e9 });
-  return new Set(stdout.split('\n'));
 }
 
 /** Tables and examples of a document keep their lines: only its text is wrapped. */

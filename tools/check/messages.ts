@@ -34,8 +34,10 @@ export const AREAS: readonly Area[] = [
   },
   {
     title: 'Operation steps',
-    files:
-      /^packages\/server\/src\/(engine\/postgres\/decisions\/(decide|plan)|reconcile\/|services\/|engine\/local\/remove)/,
+    files: new RegExp(
+      '^packages/server/src/' +
+        '(engine/postgres/decisions/(decide|plan)|reconcile/|services/|engine/local/remove)',
+    ),
     calls: /^(startStep|timed)$/,
     properties: /^(step|why|name|detail)$/,
     names: /^(STEP_NAME|DRILL_STEP|haStepName|setStepName|stepName)$/,
@@ -48,8 +50,10 @@ export const AREAS: readonly Area[] = [
   },
   {
     title: 'Findings of howdah doctor',
-    files:
-      /^packages\/server\/src\/engine\/local\/(admin\/(doctor|leftovers)|postgres\/installations)\.ts$/,
+    files: new RegExp(
+      '^packages/server/src/engine/local/' +
+        String.raw`(admin/(doctor|leftovers)|postgres/installations)\.ts$`,
+    ),
     properties: /^(what|found|remedy|note)$/,
     sentences: true,
   },
@@ -106,8 +110,10 @@ export const AREAS: readonly Area[] = [
     title: 'Web console',
     files: /^packages\/console\/src\//,
     calls: ERRORS,
-    properties:
-      /^(label|title|hint|placeholder|description|confirm|problem|remedy|text|action|aria-label|alt|unit)$/,
+    properties: new RegExp(
+      '^(label|title|hint|placeholder|description|confirm|problem|remedy|text|action|' +
+        'aria-label|alt|unit)$',
+    ),
     sentences: true,
   },
 ];
@@ -116,8 +122,12 @@ const SOURCE = /^packages\/[^/]+\/src\/.*\.tsx?$/;
 const TEST = /\.(test|testing)\.tsx?$/;
 /** Two words; a statement of SQL, a path or a list of CSS classes is none. */
 const SENTENCE = /[A-Za-z{}'’)]{2,}[,;:.]? [A-Za-z{]{2,}/;
-const NO_TEXT =
-  /^\s*(select|insert into|update|delete from|with|alter|create|drop|grant|revoke|set|listen|notify|begin|commit|lock|copy|vacuum|truncate|show)\b.*\b(from|into|set|table|role|database|as|on|to|mode|values|returning)\b/is;
+const NO_TEXT = new RegExp(
+  String.raw`^\s*(select|insert into|update|delete from|with|alter|create|drop|grant|revoke|set|` +
+    'listen|notify|begin|commit|lock|copy|vacuum|truncate|show)' +
+    String.raw`\b.*\b(from|into|set|table|role|database|as|on|to|mode|values|returning)\b`,
+  'is',
+);
 const CODE = /^[A-Z_0-9]+$|^[a-z]+(_[a-z]+)+$|^[/.#&?]|^https?:/;
 /** A word like `usage` that an error or a command gets beside its text. */
 const KEY = /^[a-z]+([A-Z][a-z]+)*$/;
@@ -288,8 +298,10 @@ export function messagesPage(root: string): string {
   });
   return `# Messages
 
-Every text that a user can read, by area and file. Generated from the sources by \`npm run generate\`
-(\`tools/check/messages.ts\`), so that all of them can be read one after the other. \`{name}\` stands for a value.
+Every text that a user can read, by area and file. Generated from the sources by \
+\`npm run generate\`
+(\`tools/check/messages.ts\`), so that all of them can be read one after the other. \`{name}\` \
+stands for a value.
 
 ${areas.join('\n')}`;
 }

@@ -32,6 +32,7 @@ function print(what: string, numbers: number[], limit: number): void {
   const at = (share: number) => sorted[Math.floor((sorted.length - 1) * share)] ?? 0;
   const over = sorted.filter((lines) => lines > limit).length;
   process.stdout.write(
-    `${what}: ${sorted.length}, median ${at(0.5)}, 90 % ${at(0.9)}, max ${at(1)}, over ${limit}: ${over}\n`,
+    `${what}: ${sorted.length}, median ${at(0.5)}, 90 % ${at(0.9)}, max ${at(1)}, ` +
+      `over ${limit}: ${over}\n`,
   );
 }

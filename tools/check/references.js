@@ -4,8 +4,11 @@ import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
 const SOURCE = /\.(ts|tsx|js|mjs|sql|md|sh)$/;
-const PAGE =
-  /(?<![\w./-])((?:[\w.-]+\/)*[\w-]+\.md)\b(?!\])(?:, (?:(section|trap|recipe) )?(R?\d+(?:\.\d+)?))?/g;
+const PAGE = new RegExp(
+  String.raw`(?<![\w./-])((?:[\w.-]+/)*[\w-]+\.md)\b(?!\])` +
+    String.raw`(?:, (?:(section|trap|recipe) )?(R?\d+(?:\.\d+)?))?`,
+  'g',
+);
 /** Pages that tests write or that only an example names. */
 const EXEMPT = /^(packages\/[^/]+\/test\/|openapi\/)/;
 

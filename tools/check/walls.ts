@@ -3,18 +3,11 @@
  * `tsx tools/check/walls.ts words names layers lengths commits`.
  */
 import { readFileSync } from 'node:fs';
-import { baseOf, checkCommits } from './commits.ts';
-import { IMPORTS, LENGTHS, WIDE } from './exceptions.ts';
+import { checkCommits } from './commits.ts';
+import { IMPORTS, LENGTHS } from './exceptions.ts';
 import { filesOf } from './files.ts';
 import { findViolations, layerTable } from './layers.ts';
-import {
-  MAX_DOCUMENT_WIDTH,
-  MAX_WIDTH,
-  tooLong,
-  wideDocumentLines,
-  wideLines,
-  wideLinesOf,
-} from './lengths.ts';
+import { MAX_DOCUMENT_WIDTH, MAX_WIDTH, tooLong, wideDocumentLines, wideLines } from './lengths.ts';
 import { LEADING, missingNames } from './names.ts';
 import { exceedingCounts, refusedImports } from './refusals.ts';
 import { GLOSSARY, rulesOf, WORDED, wordsIn } from './words.ts';
@@ -55,13 +48,9 @@ const CHECKS: Readonly<Record<string, () => string[]>> = {
     const lengths = new Map(long.map(({ found, lines }) => [found, lines]));
     return [
       ...exceedingCounts(lengths, LENGTHS, 'lines: split it by topic'),
-      ...wideLinesOver(
-        'sources',
-        sources.map((path) => [path, wideLines(read(path), MAX_WIDTH)]),
-      ),
-      ...wideLinesOver(
-        'documents',
-        filesOf('.', /\.md$/).map((path) => [path, wideDocumentLines(read(path))]),
+      ...sources.flatMap((path) => wide(path, wideLines(read(path), MAX_WIDTH), MAX_WIDTH)),
+      ...filesOf('.', /\.md$/).flatMap((path) =>
+        wide(path, wideDocumentLines(read(path)), MAX_DOCUMENT_WIDTH),
       ),
     ];
   },
@@ -83,26 +72,8 @@ function memoized<T>(read: (path: string) => T): (path: string) => T {
   };
 }
 
-/**
- * @returns the wide lines that the main branch does not have, if there are more wide lines than the
- *   exceptions allow
- */
-function wideLinesOver(
-  kind: keyof typeof WIDE,
-  files: readonly (readonly [path: string, lines: number[]])[],
-): string[] {
-  const count = files.reduce((sum, [, lines]) => sum + lines.length, 0);
-  if (count <= WIDE[kind]) return [];
-  const width = kind === 'sources' ? MAX_WIDTH : MAX_DOCUMENT_WIDTH;
-  const known = wideLinesOf('.', baseOf('.'), width);
-  const isNew = (path: string, line: number) => !known.has(read(path).split('\n')[line - 1] ?? '');
-  return [
-    ...files.flatMap(([path, lines]) =>
-      lines.filter((line) => isNew(path, line)).map((line) => `${path}:${line}: too wide`),
-    ),
-    `${count} lines of ${kind} have more than ${width} characters; at most ${WIDE[kind]} may`,
-  ];
-}
+const wide = (path: string, lines: readonly number[], width: number): string[] =>
+  lines.map((line) => `${path}:${line}: more than ${width} characters: break the line`);
 
 for (const name of process.argv.slice(2)) {
   const check = CHECKS[name];

@@ -25,10 +25,10 @@ const HEAD = `# Connect from your language
 
 Generated from \`packages/contract/src/connect.ts\` by \`npm run generate\`.
 
-\`howdah url SERVICE --for CLIENT\` prints each of these programs with the address of your service. The
-console has them on the page of a service, and agents get them from the tool \`get_service\`. They read
-the password from PGPASSWORD, and verify the server's certificate with the CA certificate of the
-installation:
+\`howdah url SERVICE --for CLIENT\` prints each of these programs with the address of your service.
+The console has them on the page of a service, and agents get them from the tool \`get_service\`.
+They read the password from PGPASSWORD, and verify the server's certificate with the CA certificate
+of the installation:
 
 \`\`\`sh
 curl "$HD_API/ca.pem" -o ca.pem

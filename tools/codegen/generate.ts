@@ -18,7 +18,9 @@ const check = process.argv.includes('--check');
 const document = await createOpenApiDocument();
 const json = `${JSON.stringify(document, null, 2)}\n`;
 const typed = JSON.stringify(await createOpenApiDocument({ dryRuns: false }));
-const types = `// Generated from openapi/openapi.json by \`npm run generate\`.\n${astToString(await openapiTS(typed, { defaultNonNullable: false }))}`;
+const types =
+  '// Generated from openapi/openapi.json by `npm run generate`.\n' +
+  astToString(await openapiTS(typed, { defaultNonNullable: false }));
 
 const manual = await readFile(new URL('docs/configuration.md', root), 'utf8');
 

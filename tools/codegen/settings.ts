@@ -22,7 +22,9 @@ function settingsTable(settings: readonly SettingText[]): string {
     ({ name, flag, default: fallback, allowed, meaning }) =>
       `| \`${name}\` | \`${flag}\` | ${fallback} | ${allowed} | ${meaning} |\n`,
   );
-  return `| variable | flag | default | allowed | meaning |\n|---|---|---|---|---|\n${rows.join('')}`;
+  return (
+    '| variable | flag | default | allowed | meaning |\n|---|---|---|---|---|\n' + rows.join('')
+  );
 }
 
 /**
@@ -35,5 +37,9 @@ export function settingsModule(settings = listSettings()): string {
     flag: `${flag} ${allowed === 'yes, no' ? '[yes]' : '<value>'}`,
     help: `${meaning} (${name}; default ${fallback}; allowed: ${allowed})`,
   }));
-  return `// Generated from packages/server/src/settings.ts by \`npm run generate\`.\nexport const SETTINGS: readonly { name: string; flag: string; help: string }[] = ${JSON.stringify(options, null, 2)};\n`;
+  return (
+    '// Generated from packages/server/src/settings.ts by `npm run generate`.\n' +
+    'export const SETTINGS: readonly { name: string; flag: string; ' +
+    `help: string }[] = ${JSON.stringify(options, null, 2)};\n`
+  );
 }

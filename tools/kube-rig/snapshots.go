@@ -41,7 +41,9 @@ type snapshotter struct {
 	listers map[schema.GroupVersionResource]cache.GenericLister
 }
 
-func (s snapshotter) list(resource schema.GroupVersionResource) ([]*unstructured.Unstructured, error) {
+func (s snapshotter) list(
+	resource schema.GroupVersionResource,
+) ([]*unstructured.Unstructured, error) {
 	objects, err := s.listers[resource].List(labels.Everything())
 	if err != nil {
 		return nil, err

@@ -104,7 +104,9 @@ export const CLUSTER_PLANTS: readonly Plant[] = [
     edits: [
       {
         file: `${POSTGRES}/sessions/monitor.ts`,
-        from: 'onOver: () => {\n      beginSilence(state, id, patience);\n      changed(id);\n    },',
+        from:
+          'onOver: () => {\n' +
+          '      beginSilence(state, id, patience);\n      changed(id);\n    },',
         to: 'onOver: () => undefined,',
       },
     ],

@@ -64,7 +64,8 @@ export class Failure extends Error {
 /** The exit code for an error. */
 export function exitOf(error: unknown): Exit {
   if (error instanceof Failure) return error.exit;
-  if (error instanceof CommanderError) return error.exitCode === 0 ? 'done' : 'usage'; // help and version end well
+  // Help and version end well.
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 'done' : 'usage';
   if (error instanceof EnvironmentError) return 'usage';
   if (error instanceof NoAnswerError || error instanceof SettingsError) return 'noConnection';
   if (!(error instanceof HowdahError)) return 'failed';

@@ -109,18 +109,16 @@ function stepList() {
     const done = steps.filter((step) => step.finished !== null);
     for (const step of done.slice(shown)) {
       const mark = step.outcome === 'failed' ? paintNote.red('✗') : paintNote.green('✓');
-      note(
-        `${mark} ${step.name} ${paintNote.dim(`${duration(tookMs(step))}${step.detail === null ? '' : `, ${step.detail}`}`)}`,
-      );
+      const detail = step.detail === null ? '' : `, ${step.detail}`;
+      note(`${mark} ${step.name} ${paintNote.dim(`${duration(tookMs(step))}${detail}`)}`);
     }
     shown = Math.max(shown, done.length);
     if (!isLive || finished !== null || error !== undefined) return;
     const current = steps.findLast((step) => step.finished === null);
     const since = Date.parse(current?.started ?? created);
     const text = `${current?.name ?? kind} ${duration(Math.max(Date.now() - since, 0))}`;
-    showLive(
-      `${paintNote.cyan('…')} ${text.slice(0, Math.max((process.stderr.columns > 0 ? process.stderr.columns : 80) - 3, 10))}`,
-    );
+    const columns = process.stderr.columns > 0 ? process.stderr.columns : 80;
+    showLive(`${paintNote.cyan('…')} ${text.slice(0, Math.max(columns - 3, 10))}`);
     live = true;
   };
   return { update, clear };

@@ -42,7 +42,8 @@ async function showPlan(plan: Schemas['DryRun']): Promise<void> {
     for (const line of notCarriedLines(left, 'would not be carried over')) say(line);
     if (operation === null) return say('Nothing was done. There would be no operation.');
     say(
-      `Nothing was done. It would ${operation.kind}${operation.service_id === null ? '' : ` ${operation.service_id}`}:`,
+      'Nothing was done. It would ' +
+        `${operation.kind}${operation.service_id === null ? '' : ` ${operation.service_id}`}:`,
     );
     for (const step of operation.steps) say(`  ${step}`);
   });

@@ -204,7 +204,8 @@ export function stopwatch(): (part: string | null) => void {
   return (part) => {
     if (current !== null)
       say(
-        `${paint.green('✓')} ${current.part} ${paint.dim(duration(performance.now() - current.begun))}`,
+        `${paint.green('✓')} ${current.part} ` +
+          paint.dim(duration(performance.now() - current.begun)),
       );
     current = part === null ? null : { part, begun: performance.now() };
   };

@@ -209,7 +209,8 @@ export function linesOf(
   return [
     `${created} ${kind} ${status}${more}, requested by ${keyName(requested_by)}${why}`,
     ...steps.map((step) => {
-      return `  ${step.name} ${HOW_IT_WENT[step.outcome](duration(tookMs(step)))}${step.detail === null ? '' : `, ${step.detail}`}`;
+      const detail = step.detail === null ? '' : `, ${step.detail}`;
+      return `  ${step.name} ${HOW_IT_WENT[step.outcome](duration(tookMs(step)))}${detail}`;
     }),
     ...left.map((line) => `  not carried over: ${line}`),
   ];

@@ -76,7 +76,7 @@ test('no control plane, no installation or not ready has exit code 8', async () 
   expect(await run('vpc', 'list')).toMatchObject({ code: 8 });
 });
 
-test('an operation that fails, one that stalls and one beyond --timeout have their exit codes', async () => {
+test('operations that fail, stall or exceed --timeout have their exit codes', async () => {
   const running = { ...OPERATION, status: 'running', finished: null };
   const failed = await api({
     getOperation: {
@@ -102,7 +102,10 @@ test('an operation that fails, one that stalls and one beyond --timeout have the
     code: 7,
     stdout: '',
     stderr: expect.stringMatching(
-      /^(.*\n)*warning resize is failing and is being tried again: the disk is full\n(.*\n)*error: .*tried again after 0 s/,
+      new RegExp(
+        String.raw`^(.*\n)*warning resize is failing and is being tried again: the disk is full\n` +
+          String.raw`(.*\n)*error: .*tried again after 0 s`,
+      ),
     ),
   });
   const slow = await api({ getOperation: { status: 200, body: running } });
@@ -146,7 +149,7 @@ test('a create prints its password also if it is not waited for', async () => {
   }
 });
 
-test('arguments are ids or names; an ambiguous name is refused with the ids, an unknown one is not found', async () => {
+test('arguments are ids or names; ambiguous and unknown names are refused', async () => {
   const twin = { ...PLAIN_SERVICE, name: 'orders' };
   const { run, called } = await api({ listServices: { status: 200, body: [SERVICE, twin] } });
   const refused = await run('service', 'delete', 'orders');
@@ -181,11 +184,12 @@ test('get and list say why a service is UNSTABLE, and what to do', async () => {
   for (const line of [['list'], ['get', SERVICE.service_id]]) {
     const { stdout, stderr, code } = await run('service', ...line);
     expect([code, stdout.includes('UNSTABLE')]).toEqual([0, true]);
-    expect(stderr)
-      .toBe(`problem orders (linltu4hxx) is UNSTABLE: repair is failing and is being tried again: no port is left
-  howdah service operations orders shows its steps
-  howdah logs orders shows its server log
-`);
+    expect(stderr).toBe(
+      'problem orders (linltu4hxx) is UNSTABLE: repair is failing and is being tried again: ' +
+        'no port is left\n' +
+        '  howdah service operations orders shows its steps\n' +
+        '  howdah logs orders shows its server log\n',
+    );
   }
   const silent = await api({ getService: ok(unstable), listOperations: ok([]) });
   expect((await silent.run('service', 'get', SERVICE.service_id)).stderr).toContain(
@@ -220,7 +224,7 @@ test('an error of the API names commands and options', async () => {
   });
 });
 
-test('get --wait returns when no operation is under way, and shows the service of that time', async () => {
+test('get --wait returns when no operation is under way, with the service of then', async () => {
   const running = { ...OPERATION, kind: 'repair', status: 'running', finished: null };
   const verifying = { ...running, id: '01jd3k7w0d', kind: 'verifyBackup' };
   let looks = 0;

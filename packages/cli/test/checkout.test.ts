@@ -83,7 +83,7 @@ async function list() {
 
 const names = async (): Promise<string[]> => (await list()).map(({ name }) => name).toSorted();
 
-test('each branch has a fork of its own, which comes back with the branch and goes with it', async () => {
+test('each branch has a fork of its own, which comes back and goes with the branch', async () => {
   await cloud.create({ name: 'shop', service_type: 'POSTGRES' });
   const first = await checkout();
   expect(first).toMatchObject({ code: 2, said: expect.stringContaining('--from') });
@@ -116,7 +116,7 @@ test('each branch has a fork of its own, which comes back with the branch and go
   expect(secrets.mode & 0o077).toBe(0);
 });
 
-test('git calls it after a checkout, also in a worktree, and never fails because of it', async () => {
+test('git calls it after a checkout, also in a worktree, and never fails by it', async () => {
   await cloud.create({ name: 'shop', service_type: 'POSTGRES' });
   const hooked = await checkout('--from', 'shop', '--hook', '--variable', 'TEST_URL');
   expect(hooked.code, hooked.said).toBe(0);
@@ -145,7 +145,7 @@ test('git calls it after a checkout, also in a worktree, and never fails because
   expect(refused).toMatchObject({ code: 5, said: expect.stringContaining('add this line') });
 });
 
-test('a checkout without a repository or a branch says so, and a used name gets a number', async () => {
+test('checkout without a repository or branch says so; a used name gets a number', async () => {
   await cloud.create({ name: 'shop', service_type: 'POSTGRES' });
   await cloud.create({ name: 'shop@main', service_type: 'POSTGRES' });
   const made = await checkout('--from', 'shop');

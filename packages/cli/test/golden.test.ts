@@ -319,7 +319,7 @@ test('every command has an example, of itself', () => {
   }
 });
 
-test('every command that prints data does so in every format, and every change can be asked about', () => {
+test('every command that prints data has every format, every change can be asked about', () => {
   const silent = [
     'auth open',
     'auth session',

@@ -118,7 +118,9 @@ test('the command line creates, queries, forks, follows and deletes a service', 
   expect(url).toEqual({
     code: 0,
     stderr: '',
-    stdout: `postgres://tsdbadmin@127.0.0.1:${shop['PGPORT']}/tsdb?sslmode=verify-full&sslrootcert=${ca}\n`,
+    stdout:
+      `postgres://tsdbadmin@127.0.0.1:${shop['PGPORT']}/tsdb` +
+      `?sslmode=verify-full&sslrootcert=${ca}\n`,
   });
   expect(shop['DATABASE_URL']).toBe(
     url.stdout.trim().replace('tsdbadmin@', `tsdbadmin:${shop['PGPASSWORD']}@`),

@@ -42,7 +42,7 @@ async function apiFor(role: Role) {
   return { ...served, env: { ...served.env, HOWDAH_HOME: join(tmpdir(), 'hd-none') } };
 }
 
-test('a developer is not asked for the name of a PROD service, but told that it takes an admin', async () => {
+test('a developer needs an admin for a PROD service, and is not asked for its name', async () => {
   const { env, changed } = await apiFor('developer');
   for (const verb of ['delete', 'stop', 'restart', 'purge']) {
     const { code, text } = await onTerminal(`service ${verb} orders`, env);

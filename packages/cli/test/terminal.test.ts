@@ -301,7 +301,8 @@ test('completion offers commands, options, values of options and names', async (
   expect(await offered('')).not.toContain('__complete');
   // By a shell, as a person has it.
   const bash =
-    'eval "$(howdah completion bash)"; COMP_WORDS=(howdah service get or); COMP_CWORD=3; _howdah howdah; printf "%s\\n" "${COMPREPLY[@]}"';
+    'eval "$(howdah completion bash)"; COMP_WORDS=(howdah service get or); COMP_CWORD=3; ' +
+    '_howdah howdah; printf "%s\\n" "${COMPREPLY[@]}"';
   expect(await shell('bash', bash, env)).toEqual({ code: 0, stdout: 'orders\n', stderr: '' });
 });
 

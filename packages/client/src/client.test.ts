@@ -101,7 +101,7 @@ test('a warning of the API is reported with its text, one of a proxy is not', as
   expect(noted).toEqual(['fields were ignored: a, b']);
 });
 
-test('a GET is retried after a lost connection and after 503, and then answered as usual', async () => {
+test('a GET is retried after a lost connection and a 503, then answered as usual', async () => {
   const { apiUrl, seen } = await serve(
     cut,
     json(503, {}),
@@ -124,7 +124,7 @@ test('a POST is retried with the same key and body; another POST has another key
   expect(third?.key).not.toBe(first?.key);
 });
 
-test('a client for dry runs changes nothing, reads as usual, and throws the plan of a change', async () => {
+test('a client for dry runs changes nothing, reads, and throws the plan of a change', async () => {
   const plan = { dry_run: true, response_status: 202, operation: null };
   const { apiUrl, seen } = await serve(json(200, []), json(200, plan, { 'Dry-Run': 'true' }));
   const client = createClient({ apiUrl, dryRun: true });
@@ -179,7 +179,7 @@ test('an aborted call is not retried', async () => {
   expect(seen.length).toBeLessThan(20);
 });
 
-test('waitFor reports each status once, also after a lost connection, and returns the service', async () => {
+test('waitFor reports each status once, also after a lost connection', async () => {
   const { apiUrl } = await serveStatuses(
     service('QUEUED'),
     service('CONFIGURING'),
@@ -199,7 +199,7 @@ test('waitFor reports each status once, also after a lost connection, and return
   expect([found?.status, seen]).toEqual(['READY', ['QUEUED', 'CONFIGURING', 'READY']]);
 });
 
-test('waitFor follows the events: it reads the service after an event, and rarely otherwise', async () => {
+test('waitFor follows the events: it reads after an event, and rarely otherwise', async () => {
   let status = 'CONFIGURING';
   let asked = 0;
   const server = createServer((request, response) => {
@@ -239,7 +239,7 @@ test('waitFor ends when the service is gone: DELETED succeeds, any other wait fa
   await expect(waitFor(client, of, 'READY')).rejects.toThrow(WaitError);
 });
 
-test('waitFor ends after its timeout with the last status, or with the signal of the caller', async () => {
+test('waitFor ends after its timeout with the last status, or with a signal', async () => {
   const { apiUrl } = await serve(service('UPGRADING'));
   const client = createClient({ apiUrl });
   const of = { project_id: 'p', service_id: 's' };

@@ -58,7 +58,7 @@ test('invalid JSON in the credentials is reported with the file', async () => {
   );
 });
 
-test('a key goes to no other API than its own, and a project is of the API that is asked', async () => {
+test('a key goes to its own API only, and a project is of the API that is asked', async () => {
   const HOWDAH_HOME = await homeWith({ ...file, api_url: 'http://127.0.0.1:8080/v1' });
   await expect(findSettings({}, { HOWDAH_HOME, HD_API: 'http://other/v1' })).rejects.toThrow(
     /^HD_KEY: is not set, and HD_API names http:\/\/other/,

@@ -59,8 +59,10 @@ const PRINTS = [
   { title: 'Connect, and list', output: /^$/ },
   {
     title: 'Create a service, and wait until it is ready',
-    output:
-      /^(QUEUED\n)?(CONFIGURING\n)?READY\npostgres:\/\/tsdbadmin:[\w-]{32}@127\.0\.0\.1:\d+\/tsdb\?sslmode=require\n$/,
+    output: new RegExp(
+      String.raw`^(QUEUED\n)?(CONFIGURING\n)?READY\n` +
+        String.raw`postgres://tsdbadmin:[\w-]{32}@127\.0\.0\.1:\d+/tsdb\?sslmode=require\n$`,
+    ),
   },
   {
     title: 'Fork it, try something, throw the fork away',
@@ -68,13 +70,15 @@ const PRINTS = [
   },
   {
     title: 'Handle an error',
-    output:
-      /^400 INVALID_REQUEST cpu_millis, memory_gbs: found cpu_millis "700"; .*\nrequest [0-9a-f-]{36}\n$/,
+    output: new RegExp(
+      '^400 INVALID_REQUEST cpu_millis, memory_gbs: found cpu_millis "700"; .*\n' +
+        'request [0-9a-f-]{36}\n$',
+    ),
   },
   { title: 'Try again, safely', output: /^operation \S+\n$/ },
 ];
 
-test('the examples of the README do what they say, with the package as it is published', async () => {
+test('the examples of the README do what they say, with the published package', async () => {
   const readme = await readFile(join(CLIENT, 'README.md'), 'utf8');
   const examples = [...readme.matchAll(/^## (.+?)$(?:(?!^## ).)*?^```js\n(.*?)^```$/gms)].map(
     ([, title, code]) => ({
@@ -100,7 +104,9 @@ test('its types are those of the API', async () => {
     join(project, 'typed.ts'),
     `import { connect } from '@howdah/client/node';
      const { client, projectId } = await connect();
-     const { data } = await client.GET('/projects/{project_id}/services', { params: { path: { project_id: projectId } } });
+     const { data } = await client.GET('/projects/{project_id}/services', {
+       params: { path: { project_id: projectId } },
+     });
      const status: string | undefined = data?.[0]?.status;
      // @ts-expect-error there is no such status
      console.log(status, data?.[0]?.status === 'NONESUCH');

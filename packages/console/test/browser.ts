@@ -82,10 +82,11 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 /** The serious and the critical barriers that axe finds on a page for people with a disability. */
 export async function barriers(page: Page): Promise<string[]> {
   await page.evaluate(AXE);
-  const found: unknown =
-    await page.evaluate(`axe.run({ resultTypes: ['violations'] }).then(({ violations }) => violations
-    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-    .flatMap(({ id, impact, nodes }) => nodes.map(({ target, failureSummary }) => impact + ' ' + id + ' at ' + target + ': ' + failureSummary)))`);
+  const found: unknown = await page.evaluate(`
+    axe.run({ resultTypes: ['violations'] }).then(({ violations }) => violations
+      .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+      .flatMap(({ id, impact, nodes }) => nodes.map(({ target, failureSummary }) =>
+        impact + ' ' + id + ' at ' + target + ': ' + failureSummary)))`);
   if (!Array.isArray(found)) throw new Error('axe answered nothing');
   return found.map(String);
 }
@@ -101,7 +102,8 @@ const NOTE_JUMPS = `
       if (hadRecentInput) continue;
       jumps.sum += value;
       for (const { node, previousRect: from, currentRect: to } of sources)
-        jumps.of.push((node?.className || node?.nodeName || 'something') + ' from ' + from.y + ' to ' + to.y);
+        jumps.of.push((node?.className || node?.nodeName || 'something') +
+          ' from ' + from.y + ' to ' + to.y);
     }
   }).observe({ type: 'layout-shift', buffered: true });`;
 

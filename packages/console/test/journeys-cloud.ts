@@ -45,7 +45,8 @@ export const populate = async (): Promise<Service> => {
     environment_tag: 'PROD',
   });
   const at = `/services/${service.service_id}`;
-  const may = { status: expect.toBeOneOf([200, 201, 202, 204, 422]) }; // 422: this machine has no HAProxy, or no PgBouncer
+  // 422: this machine has no HAProxy, or no PgBouncer.
+  const may = { status: expect.toBeOneOf([200, 201, 202, 204, 422]) };
   const ask = async (path: string, body?: object) =>
     expect(await installation.request('POST', path, body), path).toMatchObject(may);
   await ask(`${at}/enablePooler`);

@@ -205,7 +205,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     );
   });
 
-  test('a new key is shown once, and a login with it has its rights until it is revoked', async () => {
+  test('a new key is shown once, and a login has its rights until it is revoked', async () => {
     const { page } = await enter();
     await page.goto('/project/keys');
     await page.getByLabel('Name', { exact: true }).fill('for reading');
@@ -251,7 +251,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     }
   });
 
-  test('an UNSTABLE service shows its problem once and its remedy, on the list and on its page', async () => {
+  test('an UNSTABLE service shows problem and remedy, on the list and its page', async () => {
     const service = await installation.create({ name: 'in trouble', addons: [] });
     const { page } = await enter();
     const error = 'start PostgreSQL: no room on the disk';
@@ -293,7 +293,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     }
   });
 
-  test('charts show time and value at the pointer, and at the point that the keyboard chose', async () => {
+  test('charts show time and value at the pointer, and where the keyboard is', async () => {
     const service = await installation.create({ name: 'measured', addons: [] });
     const { page } = await enter();
     await page.route(/\/metrics\/series$/, async (route) => {
@@ -337,7 +337,8 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
 
   for (const look of LOOKS)
     test(
-      `no page has an accessibility barrier, a layout shift or an overflow: ${look.theme}, ${look.width} pixels`,
+      `no page has an accessibility barrier, a layout shift or an overflow: ` +
+        `${look.theme}, ${look.width} pixels`,
       { tags: 'slow' },
       async () => {
         const service = await (populated ??= populate());

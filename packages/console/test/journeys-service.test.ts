@@ -60,7 +60,7 @@ describe.skipIf(CHROMIUM === null)(`actions of a service in Chromium${NO_CHROMIU
     await page.getByText('Paused', { exact: true }).waitFor();
   });
 
-  test('an extension is enabled and disabled by buttons, others show why they are not', async () => {
+  test('an extension is enabled and disabled by buttons, others show why not', async () => {
     const service = await installation.create({ name: 'extended', addons: [] });
     const { page } = await enter();
     await openService(page, service, 'extensions');

@@ -361,7 +361,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await card.waitFor({ state: 'detached' });
   });
 
-  test('an admin key purges a deleted service once its name is typed; other keys see the reason', async () => {
+  test('an admin key purges a deleted service by its name; others see the reason', async () => {
     const service = await installation.create({ name: 'not wanted', addons: [] });
     await installation.request('DELETE', `/services/${service.service_id}`);
     const { page } = await enter();

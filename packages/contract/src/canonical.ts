@@ -10,7 +10,8 @@ export function canonicalJson(value: unknown): string {
   if (typeof value === 'object' && value !== null) {
     // The default order of texts is by their UTF-16 units, as the standard has it.
     const members = Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1));
-    return `{${members.map(([name, item]) => `${JSON.stringify(name)}:${canonicalJson(item)}`).join(',')}}`;
+    const texts = members.map(([name, item]) => `${JSON.stringify(name)}:${canonicalJson(item)}`);
+    return `{${texts.join(',')}}`;
   }
   const text: unknown = JSON.stringify(value);
   if (typeof text !== 'string' || (typeof value === 'number' && !Number.isFinite(value)))

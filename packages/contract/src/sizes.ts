@@ -61,7 +61,8 @@ export function parseSize(
   }: { fallback: Size | null; sharedAllowed: boolean; sizes?: readonly Exclude<Size, 'shared'>[] },
 ): SizeResult {
   const pairs = sizes.map((size) => `${size.cpuMillis}/${size.memoryGbs}`).join(', ');
-  const allowed = `allowed pairs cpu_millis/memory_gbs: ${sharedAllowed ? 'shared/shared, ' : ''}${pairs}`;
+  const allowed =
+    'allowed pairs cpu_millis/memory_gbs: ' + (sharedAllowed ? 'shared/shared, ' : '') + pairs;
   if (cpuMillis === undefined && memoryGbs === undefined) {
     return fallback === null ? { problem: `cpu_millis: missing; ${allowed}` } : { size: fallback };
   }

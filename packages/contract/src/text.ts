@@ -18,7 +18,11 @@ export const VISIBLE_PATTERN = `^[^${INVISIBLE}]*$`;
  * as far as 16 bits of a character reach: for documents that other programs read. A name that it
  * lets through in error is refused by {@link VISIBLE_PATTERN}.
  */
-export const PORTABLE_VISIBLE_PATTERN = String.raw`^[^\u0000-\u001F\u007F-\u009F\u00AD\u0600-\u0605\u061C\u06DD\u070F\u0890\u0891\u08E2\u115F\u1160\u180E\u200B-\u200F\u2028-\u202E\u2060-\u2064\u2066-\u206F\u3164\uFEFF\uFFA0\uFFF9-\uFFFB]*$`;
+export const PORTABLE_VISIBLE_PATTERN = [
+  String.raw`^[^\u0000-\u001F\u007F-\u009F\u00AD\u0600-\u0605\u061C\u06DD\u070F\u0890\u0891\u08E2`,
+  String.raw`\u115F\u1160\u180E\u200B-\u200F\u2028-\u202E\u2060-\u2064\u2066-\u206F\u3164\uFEFF`,
+  String.raw`\uFFA0\uFFF9-\uFFFB]*$`,
+].join('');
 
 const LONE_SURROGATE = /\p{Cs}/u;
 /**

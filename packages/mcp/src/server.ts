@@ -21,10 +21,15 @@ import { addServiceTools } from './tools/services.ts';
 import { addWriteTools } from './tools/writes.ts';
 import { ToolServer } from './tool.ts';
 
-const INSTRUCTIONS = `Howdah is a PostgreSQL cloud. A service is a PostgreSQL server with a database tsdb and a user tsdbadmin.
-Begin with whoami (what this key may do) and list_services. Look before you change: db_schema, then db_query (reads only), get_logs, get_metrics.
-To try something that changes data, never use the service itself: fork_service quickly makes a copy that you may break. execute and apply_migration write on such a fork, diff shows what is different from its parent, delete_service removes it.
-Tools that end sessions or delete data require confirm: the name of the service. Services tagged PROD are in use: ask the user first. Every change of a service accepts dry_run.`;
+const INSTRUCTIONS = `Howdah is a PostgreSQL cloud. A service is a PostgreSQL server \
+with a database tsdb and a user tsdbadmin.
+Begin with whoami (what this key may do) and list_services. Look before you change: db_schema, \
+then db_query (reads only), get_logs, get_metrics.
+To try something that changes data, never use the service itself: fork_service quickly makes a \
+copy that you may break. execute and apply_migration write on such a fork, diff shows what is \
+different from its parent, delete_service removes it.
+Tools that end sessions or delete data require confirm: the name of the service. Services tagged \
+PROD are in use: ask the user first. Every change of a service accepts dry_run.`;
 
 /** How a server shows its tools. */
 export type ServerOptions = {

@@ -300,7 +300,8 @@ export function confirmedForProd(
 export function confirmed<T extends Confirmable>(found: T, echo: string): T {
   if (echo === found.name) return found;
   throw new Problem(
-    `confirm: found ${JSON.stringify(echo)}; the service is named ${JSON.stringify(found.name)}${found.metadata.environment === 'PROD' ? ', and is PROD' : ''}`,
+    `confirm: found ${JSON.stringify(echo)}; the service is named ${JSON.stringify(found.name)}` +
+      (found.metadata.environment === 'PROD' ? ', and is PROD' : ''),
     'make sure with the user that it is this service, then call again with confirm set to its name',
   );
 }

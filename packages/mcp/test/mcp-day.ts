@@ -22,7 +22,8 @@ export async function makeShop(call: Call): Promise<unknown> {
     'create table customers (id int primary key, name text not null default $$nobody$$)',
   );
   await db.query(
-    'create table orders (id int primary key, customer int references customers (id), total numeric(10,2))',
+    `create table orders (id int primary key, customer int references customers (id),
+       total numeric(10,2))`,
   );
   await db.query('create index by_customer on orders (customer)');
   await db.query("comment on table orders is 'what was bought'");
@@ -69,7 +70,8 @@ export async function readSchema(call: Call): Promise<void> {
 export async function askAndFail(call: Call): Promise<void> {
   const asked = await call('db_query', {
     service: 'shop',
-    sql: 'select name, sum(total) from orders join customers c on c.id = customer where c.id = $1 group by 1',
+    sql: `select name, sum(total) from orders join customers c on c.id = customer where c.id = $1
+      group by 1`,
     parameters: ['1'],
   });
   expect(asked).toMatchObject({ failed: false, data: { rows: [['Ada', '125.50']] } });

@@ -36,7 +36,7 @@ import { untilExpected } from '../../server/test/until.ts';
 beforeAll(setUp);
 afterAll(tearDown);
 
-test('the tools describe effects, costs and parameters, equally over both transports and protocols', async () => {
+test('the tools describe effects, costs and parameters over both transports', async () => {
   const { tools } = await withStdio(({ client }) => client.listTools());
   expect(tools.map(({ name }) => name).toSorted()).toEqual(
     [...READS, ...CHANGES, ...OF_LISTS, ...WRITES].toSorted(),
@@ -119,7 +119,7 @@ test('statements on forks leave no fork behind', async () => {
   );
 });
 
-test('storage is set at creation and resized without a restart; purge removes a service, or a deleted one, for good', async () => {
+test('storage is set at creation and resized live; purge removes a service for good', async () => {
   await withHttp(cloud.key, async ({ call }) => {
     const made = await call('create_service', {
       name: 'purged',
@@ -175,7 +175,7 @@ test('storage is set at creation and resized without a restart; purge removes a 
   });
 });
 
-test('a dry run describes the change and does nothing; an idempotency key makes a call once', async () => {
+test('a dry run describes the change only; an idempotency key makes a call once', async () => {
   await withHttp(keys.developer, async ({ call }) => {
     const dry = await call('create_service', { name: 'never', dry_run: true });
     expect(dry.data).toMatchObject({ dry_run: true, operation: { kind: 'create' } });
@@ -281,7 +281,7 @@ test('wrong arguments are named, and for unknown things the tool that lists them
   });
 });
 
-test('HTTP calls without a key, from another page or by another host name are refused', async () => {
+test('HTTP calls without a key, from another page or by another host are refused', async () => {
   const good = { Authorization: `Bearer ${keys.viewer}` };
   expect((await raw({})).status).toBe(401);
   expect((await raw({ Authorization: 'Bearer wrong:key' })).status).toBe(401);

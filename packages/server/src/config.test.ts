@@ -274,7 +274,7 @@ describe('regions that do not fit together are refused, with what to change', ()
   });
 });
 
-test('unknown settings are refused by name, with the known ones; other variables are ignored', () => {
+test('unknown settings are refused by name, with the known ones; others are ignored', () => {
   const message = problem({ HOWDAH_PROT: '80', HOWDAH_X: '', PATH: '/bin' });
   expect(message).toContain('HOWDAH_PROT, HOWDAH_X');
   for (const { name } of listSettings()) expect(message).toContain(name);

@@ -53,7 +53,7 @@ test('a directory with something else in it is refused', async () => {
   );
 });
 
-test('a directory of another installation is refused, that of a home that moved is not', async () => {
+test('a directory of another installation is refused, that of a moved home is not', async () => {
   await claimRegionDirectory(home, place, false);
   const second = join(top, 'second');
   await claimRegionDirectory(second, place, true);

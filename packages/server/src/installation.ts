@@ -26,7 +26,8 @@ export function apiUrl(config: Pick<Config, 'host' | 'publicHost' | 'port' | 'tl
       : isWildcard(config.host)
         ? '127.0.0.1'
         : config.host;
-  return `${config.tls.on ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${config.port}${BASE_PATH}`;
+  const scheme = config.tls.on ? 'https' : 'http';
+  return `${scheme}://${host.includes(':') ? `[${host}]` : host}:${config.port}${BASE_PATH}`;
 }
 
 export const credentialsPath = (home: string): string => join(home, 'credentials.json');

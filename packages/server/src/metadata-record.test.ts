@@ -32,7 +32,10 @@ test('a refusal names both ways out, and no password', async () => {
   expect((await stat(join(home, 'metadata-database.json'))).mode & 0o777).toBe(0o600);
   expect(await findMetadataPlace(home, null)).toBe(OURS);
   await expect(findMetadataPlace(home, 'postgres://u:secret@db2/shop')).rejects.toThrow(
-    /^HOWDAH_DATABASE_URL: found the database shop on db2:5432;(?!.*secret).*Unset.*howdah metadata-database "/,
+    new RegExp(
+      '^HOWDAH_DATABASE_URL: found the database shop on db2:5432;' +
+        '(?!.*secret).*Unset.*howdah metadata-database "',
+    ),
   );
 });
 

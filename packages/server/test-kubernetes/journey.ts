@@ -350,7 +350,7 @@ test('a service is closed to others by an allow list, and by a VPC', async () =>
   await cli('allow-list', 'delete', 'office', '--yes');
 });
 
-test('the integrity check finds what the cluster has and the metadata database has not', async () => {
+test('the integrity check finds what only the cluster has, not the metadata database', async () => {
   const { service_id: id } = service;
   await untilSound(cloud);
   const namespace = `howdah-${cloud.projectId}`;

@@ -26,7 +26,7 @@ afterAll(tearDown);
 // ── order of checks
 // ──────────────────────────────────────────────────────────────────────────────────────────────
 
-test('first the key, then the project, then the resource, then the body, then the state', async () => {
+test('first the key, then the project, the resource, the body and the state', async () => {
   const other = await newProject();
   const paused = await cloud.create({ name: 'paused', service_type: 'POSTGRES' });
   await cloud.request('POST', `/services/${paused.service_id}/stop`);

@@ -262,7 +262,7 @@ test('whatever JSON is sent, the answer is one of the contract', async () => {
 });
 
 // ── HTTP itself
-// ──────────────────────────────────────────────────────────────────────────────────────────────────
+// ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
  * Sends bytes as they are. @returns all that came back until the server, or we after it is
@@ -303,7 +303,8 @@ test('bytes that are not HTTP are answered 400', async () => {
     'GET /a b HTTP/1.1\r\nHost: x\r\n\r\n',
     'GET / HTTP/1.1\r\nNo colon here\r\n\r\n',
     'GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n',
-    'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+    'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n' +
+      'Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
     'POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n',
     'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
     Buffer.from([0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xfc, 0x03, 0x03]),
@@ -388,7 +389,8 @@ test('connections that say nothing, or stop in the middle, do not hold up a stop
   const silent = connect(cloud.port, '127.0.0.1').on('error', () => undefined);
   const halfway = connect(cloud.port, '127.0.0.1').on('error', () => undefined);
   halfway.write(
-    `POST ${new URL(cloud.apiUrl).pathname}${at('/services')} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${cloud.key}\r\n`,
+    `POST ${new URL(cloud.apiUrl).pathname}${at('/services')} HTTP/1.1\r\nHost: x\r\n` +
+      `Authorization: Bearer ${cloud.key}\r\n`,
   );
   const closed = Promise.all(
     [silent, halfway].map((socket) => new Promise((resolve) => socket.once('close', resolve))),

@@ -76,7 +76,9 @@ async function loadSchemas() {
       return;
     }
     const check = ajv.compile({
-      $ref: `api#/paths/${encodeURIComponent(pointer(place.path))}/${place.method}/responses/${status}/content/application~1json/schema`,
+      $ref:
+        `api#/paths/${encodeURIComponent(pointer(place.path))}/${place.method}` +
+        `/responses/${status}/content/application~1json/schema`,
     });
     expect(
       check(body),

@@ -185,7 +185,7 @@ async function expectGone(id: string): Promise<void> {
     });
 }
 
-test('every change returns its transitional status and passes no other, and a repeated change is the same operation', async () => {
+test('every change returns its transitional status; repeated, it is the same one', async () => {
   const { id } = await create({ name: 'turns', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
 
@@ -228,7 +228,7 @@ test('a delete supersedes the operation that is under way', async () => {
   });
 });
 
-test('a resize takes strings or integers, one implies the other; the same size needs no operation, and PAUSED stays PAUSED', async () => {
+test('a resize takes strings or integers; one size implies the other; PAUSED stays', async () => {
   const { id } = await create({
     name: 'sizes',
     service_type: 'POSTGRES',
@@ -287,7 +287,7 @@ test('a resize takes strings or integers, one implies the other; the same size n
   await remove(id);
 });
 
-test('a start that fails makes the service UNSTABLE with the reason, allows the actions of that status, and succeeds later', async () => {
+test('a start that fails makes the service UNSTABLE with the reason, succeeds later', async () => {
   const { id, answer } = await create({ name: 'in the way', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
   await call('POST', `/services/${id}/stop`);

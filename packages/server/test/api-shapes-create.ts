@@ -155,7 +155,7 @@ test('a create refuses values that are not allowed', async () => {
   expect(await cloud.operations()).toHaveLength(before);
 });
 
-test('the default type is TIMESCALEDB where available, else POSTGRES; without add-ons it is POSTGRES', async () => {
+test('the default type is TIMESCALEDB where available, else POSTGRES', async () => {
   const { body } = await callApi('GET', `/projects/${cloud.projectId}/regions`);
   const [first]: unknown[] = Array.isArray(body['value']) ? body['value'] : [];
   const can = JSON.stringify(first).includes('"service_type":"TIMESCALEDB","available":true');

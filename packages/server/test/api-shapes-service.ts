@@ -36,7 +36,7 @@ test('a service has an end, which is set by setExpiry', async () => {
   await remove(brief.id);
 });
 
-test('list, rename, setEnvironment and updatePassword answer, and refuse wrong values', async () => {
+test('list, rename, setEnvironment and updatePassword refuse wrong values', async () => {
   expect((await call('GET', '/services')).body['value']).toEqual([]);
   const one = await create({ name: 'one', service_type: 'POSTGRES' });
   const two = await create({ name: 'two', service_type: 'POSTGRES', cpu_millis: '1000' });
@@ -149,7 +149,7 @@ test.runIf(haproxy !== null)(
   },
 );
 
-test('a pooler is enabled or disabled when the answer comes, and has an endpoint while enabled', async () => {
+test('a pooler is on or off when the answer comes, with an endpoint while on', async () => {
   const { id, answer } = await create({
     name: 'pooled',
     service_type: 'POSTGRES',
@@ -233,7 +233,7 @@ test('extensions are listed with their reasons, enabled and disabled', async () 
   await remove(id);
 });
 
-test('a fork answers like a create, with its parent; backups and restore match the document', async () => {
+test('a fork answers like a create, with its parent; backups match the document', async () => {
   const { id } = await create({ name: 'has a fork', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
   const { body: backups } = await call('GET', `/services/${id}/backupStatus`);
@@ -388,7 +388,7 @@ test('a statement that reads returns rows of text', async () => {
   await remove(id);
 });
 
-test('a service lists its members; once deleted it is among the deleted ones; a verification is cancelled', async () => {
+test('members, deleted services and the cancelling of a verification answer', async () => {
   const { id } = await create({ name: 'listed', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
   expect((await call('GET', `/services/${id}/members`)).body['value']).toMatchObject([

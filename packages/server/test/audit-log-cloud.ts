@@ -16,7 +16,7 @@ export let service: Service;
 
 export async function entries(query = ''): Promise<Entry[]> {
   const { body } = await cloud.request('GET', `/audit${query}`);
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the answer's schema is checked elsewhere
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a schema is checked elsewhere
   return body as Entry[];
 }
 

@@ -48,9 +48,8 @@ test('an accepted change has an entry with its operation, in the same transactio
   }
   await cloud.until(service.service_id, 'READY');
   const { rows } = await sql<{ same: boolean }>`
-    select a.xmin = o.xmin as same from audit_log a join operations o on o.id = a.operation_id where o.kind = 'rename'`.execute(
-    metadata.db,
-  );
+    select a.xmin = o.xmin as same from audit_log a join operations o on o.id = a.operation_id
+      where o.kind = 'rename'`.execute(metadata.db);
   expect(rows).toEqual([{ same: true }]);
 });
 
@@ -75,7 +74,7 @@ test('changes that are done already, or under way already, have an entry', async
   await cloud.until(service.service_id, 'READY');
 });
 
-test('every refused call that may change something has an entry, for each kind of caller', async () => {
+test('every refused call that may change something has an entry, for each caller', async () => {
   const document: { paths: Record<string, Record<string, { operationId: string }>> } = JSON.parse(
     await readFile(OPENAPI_FILE, 'utf8'),
   );
@@ -215,7 +214,7 @@ test('calls that only read have no entry', async () => {
   expect((await entries()).length).toBe(before + 1);
 });
 
-test('pages and filters return the same entries as the whole list; the export has them in the opposite order', async () => {
+test('pages and filters have the entries of the whole list; the export is reversed', async () => {
   const whole = await entries();
   const { rows } = await sql<{ id: string }>`select id from audit_log order by id desc`.execute(
     metadata.db,
@@ -234,6 +233,7 @@ test('pages and filters return the same entries as the whole list; the export ha
   const exported = (await lines.text()).trimEnd().split('\n');
   expect(exported.map((line): unknown => JSON.parse(line))).toEqual(whole.toReversed());
   const middle = whole[Math.floor(whole.length / 2)];
+  const isRenamed = ({ call, outcome }: Entry) => call === 'renameService' && outcome === 'allowed';
   const filters: [string, (entry: Entry) => boolean][] = [
     [`service_id=${service.service_id}`, (entry) => entry.service_id === service.service_id],
     [`public_key=${publicKey()}`, (entry) => entry.public_key === publicKey()],
@@ -243,10 +243,7 @@ test('pages and filters return the same entries as the whole list; the export ha
       'outcome=refused&call=startService',
       (entry) => entry.outcome === 'refused' && entry.call === 'startService',
     ],
-    [
-      `operation_id=${whole.find(({ call, outcome }) => call === 'renameService' && outcome === 'allowed')?.operation_id}`,
-      (entry) => entry.call === 'renameService' && entry.outcome === 'allowed',
-    ],
+    [`operation_id=${whole.find(isRenamed)?.operation_id}`, isRenamed],
     [`since=${middle?.at}&until=2100-01-01T00:00:00Z`, (entry) => entry.at >= (middle?.at ?? '')],
   ];
   for (const [query, matches] of filters) {

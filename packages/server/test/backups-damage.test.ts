@@ -274,7 +274,10 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
         await untilExpected('the region warns of a disk that is 85 % full', async () =>
           expect(await ofRegion()).toEqual(
             warned(
-              /^the disk of the services is (8[5-9]|9[0-4]) % full .*from 95 % on no services and forks are made: delete/,
+              new RegExp(
+                '^the disk of the services is (8[5-9]|9[0-4]) % full .*' +
+                  'from 95 % on no services and forks are made: delete',
+              ),
             ),
           ),
         );

@@ -47,7 +47,7 @@ const named = (names: readonly string[]) =>
   names.map((name) => expect.objectContaining({ name, finished: expect.any(String) }));
 
 describe('a backup is verified by restoring it', () => {
-  test('right after the create and beside other operations; two requests are one operation', async () => {
+  test('right after the create, beside other operations; two requests are one', async () => {
     const service = await cloud.create({ name: 'new', service_type: 'POSTGRES' });
     expect((await backupsOf(service)).last_verification).toBeUndefined();
     await execute(
@@ -83,7 +83,7 @@ describe('a backup is verified by restoring it', () => {
   });
 
   test(
-    'with data and indexes of all kinds, of a running and a paused service, and by the command line',
+    'with data and indexes of all kinds, running and paused, and by the command line',
     { tags: 'slow' },
     async () => {
       const service = await cloud.create({ name: 'later', service_type: 'POSTGRES' });
@@ -273,7 +273,8 @@ describe('a verification that is interrupted', () => {
     await execute(
       service,
       `create function slow(n int) returns int immutable language plpgsql as $$
-       begin if current_setting('max_worker_processes') = '0' then perform pg_sleep(3600); end if; return n; end $$`,
+       begin if current_setting('max_worker_processes') = '0' then perform pg_sleep(3600); end if;
+         return n; end $$`,
       'create table t (n int)',
       'insert into t values (1)',
       'create index slowly on t (slow(n))',
@@ -289,7 +290,7 @@ describe('a verification that is interrupted', () => {
       }),
     );
 
-  test('by a stop or crash of the control plane begins again and leaves nothing behind', async () => {
+  test('by a stop or crash of the control plane begins again, leaves nothing', async () => {
     const service = await endless('resumed');
     const id = await askToVerify(service);
     await isChecking(id);
@@ -324,7 +325,7 @@ describe('a verification that is interrupted', () => {
     );
   });
 
-  test('by the death of its server fails with the reason, and the service is not affected', async () => {
+  test('by the death of its server fails with the reason; the service stays', async () => {
     const service = await endless('dies');
     const id = await askToVerify(service);
     await isChecking(id);

@@ -262,8 +262,10 @@ export async function everything(): Promise<unknown> {
             from (select id, name, environment, power, deleting, pooler, cpu_millis,
                          replica_count, vpc_id, allow_list_id, metric_exporter_id
                   from services) s) as services,
-           (select json_agg(o order by id) from (select id, kind, requested_by from operations) o) as operations,
-           (select json_agg(k order by public_key) from (select public_key, name, role, revoked_at from api_keys) k) as keys,
+           (select json_agg(o order by id) from (select id, kind, requested_by from operations) o)
+             as operations,
+           (select json_agg(k order by public_key)
+             from (select public_key, name, role, revoked_at from api_keys) k) as keys,
            (select json_agg(p order by id) from projects p) as projects,
            (select json_agg(v order by id) from (select id, name, deleting from vpcs) v) as vpcs,
            (select json_agg(e order by id)
@@ -272,12 +274,15 @@ export async function everything(): Promise<unknown> {
             from (select id, description, cidr_blocks from allow_lists) l) as allow_lists,
            (select json_agg(p order by id) from (select id, status from peerings) p) as peerings,
            (select json_agg(w order by id) from (select id, url from webhooks) w) as webhooks,
-           (select json_agg(d order by id) from (select id, status, attempts from deliveries) d) as deliveries,
+           (select json_agg(d order by id) from (select id, status, attempts from deliveries) d)
+             as deliveries,
            (select json_agg(a order by id)
             from (select id, name, config from alert_destinations) a) as destinations,
            (select json_agg(r) from alert_rules r) as alert_rules,
-           (select json_agg(t order by public_key) from (select public_key, count(*)::int from console_tokens t where exists
-              (select from api_keys k where k.public_key = t.public_key and k.dry_run_only) group by public_key) t) as tokens,
+           (select json_agg(t order by public_key)
+             from (select public_key, count(*)::int from console_tokens t where exists
+              (select from api_keys k where k.public_key = t.public_key and k.dry_run_only)
+                group by public_key) t) as tokens,
            (select count(*)::int from kept_answers) as kept`.execute(metadata.db);
   return rows[0];
 }

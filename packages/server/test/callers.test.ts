@@ -32,7 +32,7 @@ import {
 beforeAll(setUp);
 afterAll(tearDown);
 
-test('each caller gets the expected status for each operation and kind of id, and no refused call changes anything', async () => {
+test('each caller gets the expected status; a refused call changes nothing', async () => {
   const before = await everything();
   const problems: string[] = [];
 
@@ -70,7 +70,8 @@ test('each caller gets the expected status for each operation and kind of id, an
   }
 
   process.stdout.write(
-    `${calls} calls of ${ROUTES.length} operations: ${problems.length} answered otherwise than the table says\n`,
+    `${calls} calls of ${ROUTES.length} operations: ` +
+      `${problems.length} answered otherwise than the table says\n`,
   );
   expect(problems).toEqual([]);
   expect(calls).toBeGreaterThan(ROUTES.length * (UNAUTHENTICATED.length + KEYS.length));
@@ -109,7 +110,7 @@ test(
   },
 );
 
-test('a fork_only key reads and changes its own forks only; a dry_run_only key changes nothing', async () => {
+test('a fork_only key changes its own forks only, a dry_run_only key nothing', async () => {
   const problems: (string | null)[] = [];
   const ours = things['service_id']?.ours ?? '';
   const [forkOnly = ''] = (authorization.get('forkOnly') ?? '').replace('Bearer ', '').split(':');

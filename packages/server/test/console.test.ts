@@ -47,7 +47,7 @@ const open = (token: string): Promise<Response> =>
     body: JSON.stringify({ token }),
   });
 
-test('a session is a cookie that scripts cannot read and other sites cannot send; the key is not in it', async () => {
+test('a session is a cookie that scripts and other sites cannot use, without the key', async () => {
   const answer = await at('/auth/sessions', {
     method: 'POST',
     headers: { Authorization: `Bearer ${installation.key}` },
@@ -67,7 +67,7 @@ test('a session is a cookie that scripts cannot read and other sites cannot send
   expect(behindTls.headers.getSetCookie()[0]).toMatch(/; Secure$/);
 });
 
-test('a session reads like its key, and changes things only with the header of the console', async () => {
+test("a session reads like its key, and changes only with the console's header", async () => {
   const cookie = await session();
   const services = `/projects/${installation.projectId}/services`;
   expect((await at(services, { headers: cookie })).status).toBe(200);
@@ -138,7 +138,7 @@ test('a browser is not asked for a password by its own window', async () => {
   ).toBeNull();
 });
 
-test('a link opens once, also when it is opened many times at once; an old one not at all', async () => {
+test('a link opens once, also when opened many times at once; an old one never', async () => {
   const token = await link();
   const answers = await Promise.all(Array.from({ length: 8 }, () => open(token)));
   expect(answers.map(({ status }) => status).filter((status) => status !== 401)).toEqual([204]);
@@ -177,7 +177,7 @@ test('a session ends with its time, and with its key', async () => {
   await metadata.close();
 });
 
-test('the link of a key that was revoked or has expired is answered with 401 and the way out, and sets no cookie', async () => {
+test('the link of a revoked or expired key gives 401 and the way out, no cookie', async () => {
   const metadata = await openMetadata(installation.home);
   for (const ended of ['revoked_at', 'expires_at']) {
     const token = await link();
@@ -194,7 +194,7 @@ test('the link of a key that was revoked or has expired is answered with 401 and
   await metadata.close();
 });
 
-test('a dry_run_only key makes no link and no session; a session that it has changes nothing', async () => {
+test('a dry_run_only key makes no link or session; its session changes nothing', async () => {
   const metadata = await openMetadata(installation.home);
   const cookie = await session();
   await sql`update api_keys set dry_run_only = true`.execute(metadata.db);
@@ -230,7 +230,7 @@ test('howdah console prints a new link', async () => {
   ]);
 });
 
-test('every page is the same document, under a policy that lets nothing in from elsewhere', async () => {
+test('every page is the same document, under a policy that lets nothing in', async () => {
   const pages = [
     '/',
     '/login',
@@ -279,7 +279,7 @@ test('a path that is no page and no file of the console is 404, as everywhere', 
   expect((await fetch(`${origin}/login`, { method: 'POST' })).status).toBe(405);
 });
 
-test('a browser at an unknown address gets a page; programs and paths of the API get JSON', async () => {
+test('a browser at an unknown address gets a page, programs and API paths JSON', async () => {
   const browser = { Accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
   const visit = async (path: string, init: RequestInit = {}) => {
     const { status, headers } = await fetch(`${origin}${path}`, { headers: browser, ...init });

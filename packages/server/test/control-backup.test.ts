@@ -39,7 +39,7 @@ async function createPaused(name: string): Promise<Service> {
   return cloud.until(id, 'PAUSED');
 }
 
-test('metadata, CA and keys come back; running databases do not notice and are taken over', async () => {
+test('metadata, CA and keys come back; running databases are taken over unnoticed', async () => {
   const kept = await cloud.create({ name: 'kept', service_type: 'POSTGRES' });
   const paused = await createPaused('paused');
   const lost = await createPaused('lost');

@@ -16,7 +16,8 @@
  *   roles: Record<string, string>,
  *   first?: true,
  *   at: null | {
- *     effect: string, nth: number, when: 'before' | 'during' | 'after', delayMs: number, fault: 'kill' | 'hold' | 'lose' | { server: string },
+ *     effect: string, nth: number, when: 'before' | 'during' | 'after', delayMs: number,
+ *     fault: 'kill' | 'hold' | 'lose' | { server: string },
  *   },
  * }} Plan roles: what to call services by id; one that is missing is "new", and what concerns
  * "other" ones is left out. first: of a first start, to which belongs what is made ahead. delayMs:
@@ -67,7 +68,7 @@ function readPlan() {
 }
 
 // ── names
-// ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 const ID = /^[a-z0-9]{10}$/;
 
@@ -139,14 +140,18 @@ function dataDirectory() {
 function alike(name) {
   return (
     name?.replace(
-      /(?<=(?:^|\/)data(?:\.new)?\/)(?!postgresql\.auto\.conf|recovery\.signal|backup_label|pg_wal\/WAL).+/,
+      // Files below a data directory, but those that the control plane writes.
+      new RegExp(
+        String.raw`(?<=(?:^|/)data(?:\.new)?/)` +
+          String.raw`(?!postgresql\.auto\.conf|recovery\.signal|backup_label|pg_wal/WAL).+`,
+      ),
       '*',
     ) ?? null
   );
 }
 
 // ── striking
-// ─────────────────────────────────────────────────────────────────────────────────────────────────────
+// ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Notes an effect. @returns what to fault at it with, or null: nothing */
 function note(name) {
@@ -333,8 +338,11 @@ process.kill = (pid, name) => {
 };
 
 /** Statements that change a service. */
-const TELLING =
-  /alter role|pg_backup_start|pg_backup_stop|pg_logical_emit_message|pg_reload_conf|pg_switch_wal|checkpoint/i;
+const TELLING = new RegExp(
+  'alter role|pg_backup_start|pg_backup_stop|pg_logical_emit_message|pg_reload_conf|' +
+    'pg_switch_wal|checkpoint',
+  'i',
+);
 /**
  * The destination of each socket; the texts of its prepared statements by name, and the one bound
  * last; whether a transaction is open on it, and what that has changed so far.

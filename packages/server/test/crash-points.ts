@@ -77,7 +77,10 @@ export function sample<T>(all: readonly T[], count: number, random: () => number
 export function describeHit({ effect, nth, when, delayMs, fault }: Hit): string {
   if (fault === 'lose') return `the answer lost of ${effect}${nth === 1 ? '' : ` (time ${nth})`}`;
   const victim = typeof fault === 'string' ? 'the control plane' : `PostgreSQL of ${fault.server}`;
-  return `${victim} killed ${when === 'during' ? `${delayMs} ms into` : when} ${effect}${nth === 1 ? '' : ` (time ${nth})`}`;
+  return (
+    `${victim} killed ${when === 'during' ? `${delayMs} ms into` : when} ` +
+    `${effect}${nth === 1 ? '' : ` (time ${nth})`}`
+  );
 }
 
 /** mulberry32: small, seeded, good enough to explore orderings. */

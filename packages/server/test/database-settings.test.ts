@@ -58,7 +58,7 @@ test('every service is a cluster of its own, with checksums', async () => {
 
 const contentOf = async (...path: string[]) => (await readFile(join(...path), 'utf8')).trim();
 
-test("a size sets PostgreSQL's settings, and limits that the operating system enforces where it can", async () => {
+test("a size sets PostgreSQL's settings, and limits of the operating system", async () => {
   const other = await connectTo(cloud, twin, twin.initial_password);
   expect(await value(admin, 'show shared_buffers')).toBe('512MB');
   expect(await value(other, 'show shared_buffers')).toBe('1GB');
@@ -144,7 +144,7 @@ test('PostgreSQL starts with the settings of every size', async () => {
   await rm(directory, { recursive: true });
 });
 
-test('a new password is valid at once, the old one is refused, and running sessions stay', async () => {
+test('a new password is valid at once, the old one refused, sessions stay', async () => {
   const ssl = { rejectUnauthorized: false };
   let old = twin.initial_password;
   const session = await connectTo(cloud, twin, old);
@@ -307,11 +307,13 @@ test('metrics match what the service does', async () => {
 
 /** Statements by which an extension does its work: it is not enough that it is listed. */
 const WORK_OF: Record<Addon, string> = {
-  'time-series': `create table metrics (at timestamptz not null, v float); select create_hypertable('metrics', 'at');
+  'time-series': `create table metrics (at timestamptz not null, v float);
+    select create_hypertable('metrics', 'at');
     insert into metrics select now() - n * interval '1 day', n from generate_series(1, 30) n;
     select count(*)::int from show_chunks('metrics')`,
   ai: `create table items (e vector(3)); create index on items using hnsw (e vector_l2_ops);
-    insert into items values ('[1,2,3]'), ('[4,5,6]'); select count(*)::int from (select * from items order by e <-> '[1,2,3]' limit 2) as nearest`,
+    insert into items values ('[1,2,3]'), ('[4,5,6]'); select count(*)::int
+      from (select * from items order by e <-> '[1,2,3]' limit 2) as nearest`,
 };
 
 const KINDS: [

@@ -137,7 +137,8 @@ test('tsdbadmin can make schemas, tables, grants and roles, and become its roles
     create schema sales; create table sales.orders (n int); insert into sales.orders values (1);
     create role reader login password 'reader-secret'; create role writers;
     grant usage on schema sales to reader, writers; grant select on sales.orders to reader;
-    grant writers to reader; grant pg_read_all_stats to reader; alter default privileges in schema sales grant select on tables to reader`);
+    grant writers to reader; grant pg_read_all_stats to reader;
+      alter default privileges in schema sales grant select on tables to reader`);
   await admin.query('set role reader');
   expect(await value(admin, 'select current_user')).toBe('reader');
   expect(await value(admin, 'select n from sales.orders')).toBe(1);
@@ -198,7 +199,7 @@ test('tsdbadmin can create trusted extensions, and reset pg_stat_statements', as
   expect(await rows(admin, found)).toHaveLength(0);
 });
 
-test('tsdbadmin can use logical replication: slots, publications and a connection for it', async () => {
+test('tsdbadmin can use logical replication: slots, publications, connections', async () => {
   await admin.query('create table streamed (n int); create publication p for table streamed');
   await admin.query("select pg_create_logical_replication_slot('slot_one', 'pgoutput')");
   await admin.query('insert into streamed values (1)');
@@ -242,7 +243,7 @@ test('physical replication is refused', async () => {
     );
 });
 
-test('connections need TLS and SCRAM, reach the own databases only, and cannot use our role', async () => {
+test('connections need TLS and SCRAM, reach own databases, cannot use our role', async () => {
   const password = service.initial_password;
   const ssl = { rejectUnauthorized: false };
   expect(await refusalOf({ password, ssl })).toBeNull();

@@ -106,7 +106,9 @@ function validatorOf(
   // Streams: their tests look into them.
   if (!('application/json' in response.content)) return () => null;
   const check = ajv.compile({
-    $ref: `api#/paths/${pointer(path)}/${method}/responses/${status}/content/application~1json/schema`,
+    $ref:
+      `api#/paths/${pointer(path)}/${method}` +
+      `/responses/${status}/content/application~1json/schema`,
   });
   return (body) =>
     check(body)

@@ -17,7 +17,9 @@ export function editBundle(edits) {
       for (const [pattern, replacement, count] of edits) {
         const place = new RegExp(pattern, 'g');
         const found = [...source.matchAll(place)].length;
-        if (found !== count) throw new Error('the bundle has ' + found + ' places for ' + pattern + '; expected ' + count);
+        if (found !== count)
+          throw new Error(
+            'the bundle has ' + found + ' places for ' + pattern + '; expected ' + count);
         source = source.replace(place, replacement);
       }
       return { ...loaded, source };

@@ -22,9 +22,8 @@ export let service: Service;
 /** All events, as the metadata database has them. */
 export async function allEvents(after = '0'): Promise<string[]> {
   const { rows } = await sql<{ seq: string }>`
-    select seq from events where project_id = ${cloud.projectId} and seq > ${after} order by seq`.execute(
-    metadata.db,
-  );
+    select seq from events where project_id = ${cloud.projectId} and seq > ${after}
+      order by seq`.execute(metadata.db);
   return rows.map(({ seq }) => seq);
 }
 
@@ -123,7 +122,8 @@ export function openAndStall(key: string): Socket {
   socket.on('error', () => undefined);
   socket.connect(cloud.port, '127.0.0.1');
   socket.write(
-    `GET ${BASE_PATH}/projects/${cloud.projectId}/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${key}\r\nLast-Event-ID: 0\r\n\r\n`,
+    `GET ${BASE_PATH}/projects/${cloud.projectId}/events HTTP/1.1\r\nHost: x\r\n` +
+      `Authorization: Bearer ${key}\r\nLast-Event-ID: 0\r\n\r\n`,
   );
   socket.pause();
   return socket;

@@ -102,7 +102,7 @@ test('a status and its event are in one transaction: a rollback leaves no event'
   expect(await allEvents()).toEqual(before);
 });
 
-test('a reader of events up to a number never misses a lower one: numbers follow the order of commits', async () => {
+test('a reader of events never misses a lower number: numbers follow commits', async () => {
   const after = await lastEvent();
   const seen: string[] = [];
   const stop = new AbortController();
@@ -132,7 +132,7 @@ test('a reader of events up to a number never misses a lower one: numbers follow
   );
 });
 
-test('a reader gets no gap and no duplicate, over connections that end anywhere and a control plane that is killed', async () => {
+test('a reader gets no gap and no duplicate, over lost connections and kills', async () => {
   const seed = Math.floor(Math.random() * 2 ** 31);
   process.stdout.write(`events.test.ts: seed ${seed}\n`);
   const after = await lastEvent();
@@ -218,7 +218,8 @@ test('stalled readers hold no memory, and their key can be revoked', async () =>
   const [from] = await allEvents();
   await sql`
     insert into events (seq, project_id, at, type, doc)
-    select nextval('event_seq'), ${cloud.projectId}, now(), 'service.warnings', json_build_object('data', repeat('x', 4000))::text
+    select nextval('event_seq'), ${cloud.projectId}, now(), 'service.warnings',
+      json_build_object('data', repeat('x', 4000))::text
     from generate_series(1, 20000)`.execute(metadata.db);
   expect(from).toBeDefined();
   const key = await insertKey();
@@ -238,7 +239,7 @@ test('stalled readers hold no memory, and their key can be revoked', async () =>
   await sql`delete from events where type = 'service.warnings'`.execute(metadata.db);
 });
 
-test('a second control plane sends the same events, and ends the streams of a revoked key', async () => {
+test("a second control plane sends the same events, and ends a revoked key's streams", async () => {
   const other = await openOther();
   try {
     await followBeside(other.store);
@@ -301,7 +302,7 @@ async function openOther() {
   };
 }
 
-test('a stream begins with the next event or after a named one, or is refused if that is too old', async () => {
+test('a stream begins with the next event or after a named one, not a too old one', async () => {
   const all = await allEvents();
   const middle = all.at(-5) ?? '';
   expect((await eventsUpToNow(middle)).map(({ id }) => id)).toEqual(await allEvents(middle));

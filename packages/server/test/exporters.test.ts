@@ -83,7 +83,7 @@ const connectionsIn = ({ body }: Received): number[] =>
     // The sampler's own samples have none.
     .filter((value) => value >= 1000);
 
-test('samples are pushed in order, again after a failure, while another receiver hangs', async () => {
+test('samples are pushed in order, again after a failure, while another hangs', async () => {
   const [one, two] = [
     await cloud.create({ name: 'one', service_type: 'POSTGRES' }),
     await cloud.create({ name: 'two', service_type: 'POSTGRES' }),

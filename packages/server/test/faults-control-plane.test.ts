@@ -87,7 +87,7 @@ describe('a control plane that dies', () => {
     await client.end().catch(() => undefined);
   });
 
-  test('together with all servers, as in a reboot: running services run again, paused ones stay paused', async () => {
+  test('with all servers, as in a reboot: running services run, paused ones stay', async () => {
     const runs = await cloud.create({ name: 'ran', service_type: 'POSTGRES' });
     const paused = await cloud.create({ name: 'paused', service_type: 'POSTGRES' });
     await cloud.request('POST', `/services/${paused.service_id}/stop`);
@@ -123,7 +123,7 @@ describe('a control plane that dies', () => {
 });
 
 describe('the metadata database', () => {
-  test('is started again after it died; the API answers 503 meanwhile and works afterwards', async () => {
+  test('is started again after it died; the API answers 503 meanwhile', async () => {
     const { store } = createLayout(join(cloud.home, 'data'));
     const server = await findServer(store);
     signal(server?.postmaster.pid ?? 0, 'SIGKILL');
@@ -146,7 +146,7 @@ describe('the metadata database', () => {
 
 // A file system of its own is what can be filled without harm, and it takes root to mount one.
 describe.runIf(process.getuid?.() === 0)('a full disk', () => {
-  test('is reported with figures, leaves nothing incomplete, and the fork continues once there is room', async () => {
+  test('is reported with figures, leaves nothing incomplete, continues with room', async () => {
     const disk = await makeHome();
     await run('mount', ['-t', 'tmpfs', '-o', 'size=1g,mode=0755', 'howdah-test', disk]);
     const full = await install({ HOWDAH_HOME: join(disk, 'home') });
@@ -182,7 +182,10 @@ describe.runIf(process.getuid?.() === 0)('a full disk', () => {
       await full.until(id, 'UNSTABLE');
       const [operation] = await full.operations(id);
       expect(operation?.error).toMatch(
-        /clone parent: no space left on the disk of the services: \d+ MB free, \d+ MB needed; delete services or make space on it/,
+        new RegExp(
+          'clone parent: no space left on the disk of the services: ' +
+            String.raw`\d+ MB free, \d+ MB needed; delete services or make space on it`,
+        ),
       );
       expect(await full.audit()).toEqual([]);
       expect((await client.query('select 1 as one')).rows).toEqual([{ one: 1 }]);
@@ -227,7 +230,7 @@ async function createAtOnce(count: number, deleted: number): Promise<void> {
 }
 
 describe('things at the same time', () => {
-  test('four creates: all get READY, each on its own port; a delete supersedes a create under way', () =>
+  test('four creates: all READY, each on its port; a delete supersedes a create', () =>
     createAtOnce(4, 1));
 
   test(

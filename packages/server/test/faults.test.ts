@@ -23,7 +23,7 @@ async function reasonOf(service: Pick<Service, 'service_id'>): Promise<string> {
 }
 
 describe('a database that dies', () => {
-  test('is started again at once with all committed data, and the repair is an operation', async () => {
+  test('is started again with all committed data; the repair is an operation', async () => {
     const service = await cloud.create({ name: 'dies', service_type: 'POSTGRES' });
     const client = await connectTo(cloud, service, service.initial_password);
     await client.query('create table t (n int); insert into t values (1)');
@@ -120,7 +120,7 @@ describe.concurrent('a database that hangs', () => {
 });
 
 describe('an obstacle', () => {
-  test('a port that another program took is reported, and the service starts once it is free', async () => {
+  test('a port that another program took is reported, free again it is used', async () => {
     const service = await cloud.create({ name: 'port', service_type: 'POSTGRES' });
     await cloud.request('POST', `/services/${service.service_id}/stop`);
     await cloud.until(service.service_id, 'PAUSED');
@@ -142,7 +142,7 @@ describe('an obstacle', () => {
     squatter.close();
   });
 
-  test("another server's key beside a certificate, as a crash between the two files leaves it: both are recreated", async () => {
+  test("another server's key beside a certificate, as a crash leaves it", async () => {
     const [service, other] = await Promise.all(
       ['incomplete', 'whole'].map((name) => cloud.create({ name, service_type: 'POSTGRES' })),
     );

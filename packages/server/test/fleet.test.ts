@@ -64,7 +64,7 @@ async function sequentialScans(): Promise<{ statements: number; scans: string[] 
   };
 }
 
-test('ten thousand services and a hundred thousand operations: no statement reads a table from end to end', async () => {
+test('ten thousand services, a hundred thousand operations: no statement reads all', async () => {
   await cloud.stop('SIGTERM');
   await cloud.up();
   const busy = await cloud.create({ name: 'busy', service_type: 'POSTGRES' });

@@ -141,7 +141,7 @@ describe('a parent that changes while it is forked', () => {
     },
   );
 
-  test('a pause at the point in time, then writes before the fork has recovered: the fork has none of them', async () => {
+  test('a pause at the point in time, then writes: the fork has none of them', async () => {
     const parent = await newParent('goes on');
     await insert(cloud, parent, 'before');
     await power(cloud, parent, 'stop');
@@ -162,7 +162,7 @@ describe('a parent that changes while it is forked', () => {
   });
 });
 
-test('a fork waits for a WAL segment that cannot be read for a moment, and lacks nothing', async () => {
+test('a fork waits for a WAL segment that cannot be read yet, lacks nothing', async () => {
   const parent = await newParent('file away');
   const { archive, data, socket } = createLayout(join(cloud.home, 'data')).service(
     parent.service_id,
@@ -329,7 +329,7 @@ describe('a fork that is deleted while it is made', () => {
     );
 });
 
-test('a fork whose files were not on the disk when the machine went down is recreated', async () => {
+test('a fork whose files were not on the disk at a crash is recreated', async () => {
   const parent = await newParent('outlives');
   await insert(cloud, parent, 'kept');
   await testbed.holdAt(roleOf(parent), 'rm services/new/pid');

@@ -68,7 +68,7 @@ describe('many at once', () => {
   );
 
   test(
-    'more forks than are reconciled at once, of a parent that hangs: the parent recovers, and all are provisioned',
+    'more forks than are reconciled at once, of a parent that hangs: all are provisioned',
     { tags: 'slow' },
     async () => {
       const parent = await newParent('hangs');
@@ -194,7 +194,7 @@ async function problemOfBackups(cloud: Installation, service: ServiceAccess): Pr
 
 describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
   test(
-    'during a fork or a snapshot: the reason is shown, nothing incomplete stays, and both continue once there is room',
+    'during a fork or a snapshot: shown with the reason, nothing incomplete stays',
     { tags: 'slow' },
     async () => {
       const disk = await makeHome();

@@ -39,7 +39,7 @@ afterAll(tearDown);
 const pgbouncer = (await findProgram('pgbouncer')) !== null;
 
 describe('planned changes', () => {
-  test('a switchover loses no write, also with asynchronous replication, and new connections wait for its end', async () => {
+  test('a switchover loses no write, also asynchronous; new connections wait', async () => {
     const service = await pair('swapped', 0);
     const slotsOf = async () => {
       const client = await connectTo(cloud, service, service.initial_password);
@@ -104,7 +104,7 @@ describe('planned changes', () => {
     },
   );
 
-  test('a resize restarts the standbys, then switches over, then restarts the old primary', async () => {
+  test('a resize restarts the standbys, switches over, restarts the primary', async () => {
     const service = await pair('sizes', 1, 2);
     const seen = await underLoad(service, async () => {
       await act(service, 'resize', { cpu_millis: '1000' });
@@ -354,7 +354,7 @@ describe('a failover during another change', () => {
 
 describe('backups after a failover', () => {
   test(
-    'forks of now and of points in time before and after it have their data, and a verification succeeds',
+    'forks of now and of points in time around it have their data, and verify',
     { tags: 'slow' },
     async () => {
       const service = await pair('backed up');

@@ -42,6 +42,9 @@ import {
 } from './probe.ts';
 import { during, until, untilExpected } from './until.ts';
 
+/** A position in the WAL, as PostgreSQL writes it. */
+const LSN = '[0-9A-F]+/[0-9A-F]+';
+
 beforeAll(() => setUp());
 afterEach(() => cloud.tidy());
 afterAll(tearDown);
@@ -355,7 +358,7 @@ describe('asynchronous replicas', () => {
             {
               name: 'promote',
               detail: expect.stringMatching(
-                /^member 1: \d+ bytes of WAL may be lost, [0-9A-F]+\/[0-9A-F]+ to [0-9A-F]+\/[0-9A-F]+$/,
+                new RegExp(String.raw`^member 1: \d+ bytes of WAL may be lost, ${LSN} to ${LSN}$`),
               ),
             },
           ],
@@ -365,7 +368,7 @@ describe('asynchronous replicas', () => {
     },
   );
 
-  test('a replica beyond the lag limit is not promoted: the primary is restarted and loses nothing', async () => {
+  test('a replica beyond the lag limit is not promoted: nothing is lost', async () => {
     const service = await pair('behind', 0);
     await killWhileBehind(service, 20);
     await untilRedundant(cloud, service, 1, 0);
@@ -378,7 +381,9 @@ describe('asynchronous replicas', () => {
     const steps =
       (await newest(service, 'failover'))?.steps ?? (await newest(service, 'repair'))?.steps ?? [];
     expect(steps.map(({ detail }) => detail).join()).toMatch(
-      /nobody takes over: member 1 lacks more than 1048576 bytes of WAL, from [0-9A-F]+\/[0-9A-F]+ on/,
+      new RegExp(
+        `nobody takes over: member 1 lacks more than 1048576 bytes of WAL, from ${LSN} on`,
+      ),
     );
   });
 });

@@ -154,7 +154,7 @@ describe('failover slots', () => {
     expect(numbers).toEqual(await numbersIn(service, 't'));
   });
 
-  test('after a failover a consumer goes on, with no write that the new primary lacks', async () => {
+  test('after a failover a consumer goes on, with no write the primary lacks', async () => {
     const service = await pair('killed');
     await asOwner(service, 'create table t (n int)', createSlot('kept', true));
     await asOwner(service, createSlot('ahead', false));

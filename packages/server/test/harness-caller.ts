@@ -47,7 +47,7 @@ async function pages<T>(
     const { status, body, headers } = await request(access, 'GET', next);
     if (status !== 200 || !Array.isArray(body))
       throw new Error(`${next} answered ${status}: ${JSON.stringify(body)}`);
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the answer's schema is checked elsewhere
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a schema is checked elsewhere
     for (const one of body as T[]) {
       if (found.has(idOf(one))) throw new Error(`${next} repeats ${idOf(one)}`);
       found.set(idOf(one), one);

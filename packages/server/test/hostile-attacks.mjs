@@ -10,7 +10,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 const [port, path, key] = process.argv.slice(2);
 
 const head = (method, target, bearer, more) =>
-  `${method} ${target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${bearer}\r\nContent-Type: application/json\r\n${more}`;
+  `${method} ${target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${bearer}\r\n` +
+  `Content-Type: application/json\r\n${more}`;
 const bodyHead = (more) => head('POST', `${path}/rename`, key, `${more}\r\n\r\n`);
 
 /** The bytes that an attacker sends, piece by piece, for as long as its connection is open. */

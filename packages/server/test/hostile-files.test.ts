@@ -28,7 +28,8 @@ const [haproxy, pgbouncer] = await Promise.all([findProgram('haproxy'), findProg
 const describe = anyDescribe.runIf(process.getuid?.() === 0);
 
 const SECRET =
-  '{"timestamp":"2026-01-01 00:00:00.000 UTC","error_severity":"LOG","message":"a secret of root"}\n';
+  '{"timestamp":"2026-01-01 00:00:00.000 UTC","error_severity":"LOG",' +
+  '"message":"a secret of root"}\n';
 
 let cloud: Installation;
 let outside: string;

@@ -89,7 +89,9 @@ const HOLE = [
   'create schema evil',
   'grant usage on schema evil to public',
   `create function evil.pwn() returns boolean language plpgsql as $$ begin
-     if (select r.rolsuper from pg_catalog.pg_roles r where r.rolname operator(pg_catalog.=) current_user) then raise log '${SPRUNG} by evil'; end if;
+     if (select r.rolsuper from pg_catalog.pg_roles r
+       where r.rolname operator(pg_catalog.=) current_user) then
+       raise log '${SPRUNG} by evil'; end if;
      return true;
    end $$`,
   'create view evil.pg_roles as select r.* from pg_catalog.pg_roles r where evil.pwn()',
@@ -97,7 +99,7 @@ const HOLE = [
   'create role _howdah_probe',
 ];
 
-test('reads with a key are answered while the same key has every session for statements busy', async () => {
+test('reads are answered while the same key has every session for statements busy', async () => {
   const busy = Array.from({ length: 30 }, () => ask('select pg_sleep(4)'));
   for (let n = 0; n < 20; n++) expect((await call('GET')).status).toBe(200);
   const answers = await Promise.all(busy);
@@ -107,7 +109,7 @@ test('reads with a key are answered while the same key has every session for sta
 });
 
 test.skipIf(haproxy === null)(
-  'a view of the name of a catalog before pg_catalog is not ours, and a role of the name of a drill does no harm',
+  'a view that shadows pg_catalog is not ours, and a role named like a drill is safe',
   async () => {
     await asTenant(async (client) => {
       for (const statement of HOLE) await client.query(statement);
@@ -145,12 +147,15 @@ test.skipIf(haproxy === null)(
   },
 );
 
-test('a tenant fills its database with traps, and cannot set those that need a superuser', async () => {
+test('a tenant sets traps in its database, but none that need a superuser', async () => {
   await asTenant(async (client) => {
     for (const statement of TRAPS) await client.query(statement);
     const { rows } = await client.query(
-      `select count(*) filter (where prokind = 'f')::int as functions, (select count(*)::int from pg_operator where oprnamespace = 'public'::regnamespace) as operators,
-              (select count(*)::int from pg_class where relnamespace = 'public'::regnamespace and relkind = 'v') as views
+      `select count(*) filter (where prokind = 'f')::int as functions,
+              (select count(*)::int from pg_operator where oprnamespace = 'public'::regnamespace)
+                as operators,
+              (select count(*)::int from pg_class where relnamespace = 'public'::regnamespace
+                and relkind = 'v') as views
        from pg_proc where pronamespace = 'public'::regnamespace`,
     );
     const [{ functions, operators, views }] = [Object(rows[0])];
@@ -353,7 +358,7 @@ test('a server that is stopped by a signal keeps a call waiting for seconds', as
   );
 });
 
-test('a verification examines every database, as a superuser in none, whatever limits it has', async () => {
+test('a verification examines every database, as a superuser in none', async () => {
   const others = ['elsewhere', 'limited', 'closed', 'examined'];
   for (const name of others) {
     await asTenant((client) => client.query(`create database ${name} template template0`));
@@ -380,7 +385,7 @@ test('a verification examines every database, as a superuser in none, whatever l
   expect(await sprungIn(cloud.home)).toEqual([]);
 });
 
-test('a new password lets an owner in again who set the connection limit of the database to 0', async () => {
+test('a new password lets an owner in who set the connection limit to 0', async () => {
   await asTenant((client) => client.query('alter database tsdb connection limit 0'));
   await expect(asTenant((client) => client.query('select 1'))).rejects.toThrow(/too many/);
   expect((await call('POST', '/updatePassword', { password })).status).toBe(204);

@@ -36,7 +36,8 @@ async function namesBelow(directory: string): Promise<string[]> {
 const spring = (condition: string): string => `
   begin
     if ${condition} then
-      raise log '${SPRUNG} by %, as %, in %', what, current_user, pg_catalog.current_setting('application_name');
+      raise log '${SPRUNG} by %, as %, in %', what, current_user,
+        pg_catalog.current_setting('application_name');
       raise exception '${SPRUNG} by %', what;
     end if;
     return true;
@@ -50,44 +51,59 @@ const isSuper = (role: string): string =>
  */
 const lookAlikes = (schema: string): string[] => [
   `do $do$ declare r record; begin
-     for r in select c.relname from pg_catalog.pg_class c where c.relnamespace = 11 and c.relkind in ('r', 'v') loop
+     for r in select c.relname from pg_catalog.pg_class c
+              where c.relnamespace = 11 and c.relkind in ('r', 'v') loop
        begin
-         execute format('create view ${schema}.%1$I as select t.* from pg_catalog.%1$I t where trap.spring(%2$L)', r.relname, 'view ' || r.relname);
+         execute format('create view ${schema}.%1$I as select t.* from pg_catalog.%1$I t
+           where trap.spring(%2$L)', r.relname, 'view ' || r.relname);
        exception when others then null;
        end;
      end loop;
    end $do$`,
   `do $do$ declare r record; begin
-     for r in select p.proname, pg_catalog.oidvectortypes(p.proargtypes) as takes, pg_catalog.format_type(p.prorettype, null) as gives,
-                     (select pg_catalog.string_agg('$' || n, ', ') from pg_catalog.generate_series(1, p.pronargs) n) as args
+     for r in select p.proname, pg_catalog.oidvectortypes(p.proargtypes) as takes,
+                     pg_catalog.format_type(p.prorettype, null) as gives,
+                     (select pg_catalog.string_agg('$' || n, ', ')
+                      from pg_catalog.generate_series(1, p.pronargs) n) as args
               from pg_catalog.pg_proc p
-              where p.pronamespace = 11 and p.prokind = 'f' and not p.proretset and p.provariadic = 0
-                and p.prorettype <> all ('{internal,trigger,event_trigger,record}'::pg_catalog.regtype[]) loop
+              where p.pronamespace = 11 and p.prokind = 'f'
+                and not p.proretset and p.provariadic = 0
+                and p.prorettype
+                  <> all ('{internal,trigger,event_trigger,record}'::pg_catalog.regtype[]) loop
        begin
-         execute format('create function ${schema}.%1$I(%2$s) returns %3$s language plpgsql as %4$L', r.proname, r.takes, r.gives,
-           format('begin perform trap.spring(%L); %s pg_catalog.%I(%s); end', 'function ' || r.proname,
+         execute format(
+           'create function ${schema}.%1$I(%2$s) returns %3$s language plpgsql as %4$L',
+           r.proname, r.takes, r.gives,
+           format('begin perform trap.spring(%L); %s pg_catalog.%I(%s); end',
+             'function ' || r.proname,
              case r.gives when 'void' then 'perform' else 'return' end, r.proname, r.args));
        exception when others then null;
        end;
      end loop;
    end $do$`,
   `do $do$ declare r record; begin
-     for r in select o.oprname, pg_catalog.format_type(o.oprleft, null) as l, pg_catalog.format_type(o.oprright, null) as r,
+     for r in select o.oprname, pg_catalog.format_type(o.oprleft, null) as l,
+                     pg_catalog.format_type(o.oprright, null) as r,
                      o.oprleft = 0 as prefix, p.proname
-              from pg_catalog.pg_operator o join pg_catalog.pg_proc p on p.oid = o.oprcode where o.oprnamespace = 11 loop
+              from pg_catalog.pg_operator o join pg_catalog.pg_proc p on p.oid = o.oprcode
+              where o.oprnamespace = 11 loop
        begin
-         execute format('create operator ${schema}.%s (%s rightarg = %s, function = ${schema}.%I)', r.oprname,
+         execute format(
+           'create operator ${schema}.%s (%s rightarg = %s, function = ${schema}.%I)', r.oprname,
            case when r.prefix then '' else format('leftarg = %s,', r.l) end, r.r, r.proname);
        exception when others then null;
        end;
      end loop;
    end $do$`,
   `do $do$ declare t text; begin
-     foreach t in array '{text,name,oid,regclass,regrole,regtype,regproc,regprocedure,inet,pg_lsn,int4,int8,bool,float8,json,jsonb}'::text[] loop
-       execute format('create domain ${schema}.%1$I as pg_catalog.%1$I check (trap.spring(%2$L))', t, 'domain ' || t);
+     foreach t in array '{text,name,oid,regclass,regrole,regtype,regproc,regprocedure,inet,pg_lsn,
+       int4,int8,bool,float8,json,jsonb}'::text[] loop
+       execute format('create domain ${schema}.%1$I as pg_catalog.%1$I check (trap.spring(%2$L))',
+         t, 'domain ' || t);
      end loop;
    end $do$`,
-  `create function ${schema}.step(bigint) returns bigint language plpgsql as $$ begin perform trap.spring('count'); return $1 operator(pg_catalog.+) 1; end $$`,
+  `create function ${schema}.step(bigint) returns bigint language plpgsql as $$
+     begin perform trap.spring('count'); return $1 operator(pg_catalog.+) 1; end $$`,
   `create aggregate ${schema}.count(*) (sfunc = ${schema}.step, stype = bigint, initcond = '0')`,
   // Earlier objects must not be in the way of later ones.
   'set search_path = pg_catalog',
@@ -95,9 +111,11 @@ const lookAlikes = (schema: string): string[] => [
 
 /** A table with indexes that notice in whose session they are evaluated. */
 const spyingIndex = (schema: string): string[] => [
-  `create function ${schema}.expression(n int) returns int immutable language plpgsql set search_path = pg_catalog as $$
+  `create function ${schema}.expression(n int) returns int immutable
+     language plpgsql set search_path = pg_catalog as $$
    declare what text := 'index'; begin
-     if ${isSuper('session_user')} and pg_catalog.current_setting('application_name') like 'howdah%' then
+     if ${isSuper('session_user')} and pg_catalog.current_setting('application_name') like 'howdah%'
+     then
        raise log '${SPRUNG} by an index'; raise exception '${SPRUNG} by an index';
      end if;
      return n;
@@ -115,7 +133,8 @@ export const TRAPS: readonly string[] = [
   'set search_path = pg_catalog',
   `create schema ${TRAP}`,
   `grant usage on schema ${TRAP} to public`,
-  `create function ${TRAP}.spring(what text) returns boolean language plpgsql set search_path = pg_catalog as $$ ${spring(isSuper('current_user'))} $$`,
+  `create function ${TRAP}.spring(what text) returns boolean
+     language plpgsql set search_path = pg_catalog as $$ ${spring(isSuper('current_user'))} $$`,
   ...lookAlikes(TRAP),
   ...lookAlikes('public'),
   // Nothing of ours evaluates an index's expression in a session of a superuser, not even as the
@@ -123,13 +142,17 @@ export const TRAPS: readonly string[] = [
   ...spyingIndex(TRAP),
   'create schema _howdah',
   `create table _howdah.probe (id int primary key default (${TRAP}.spring('default')::int))`,
-  `create function ${TRAP}.fire() returns trigger language plpgsql as $$ begin perform ${TRAP}.spring('trigger'); return new; end $$`,
-  `create trigger t before insert or update or delete on _howdah.probe for each row execute function ${TRAP}.fire()`,
+  `create function ${TRAP}.fire() returns trigger language plpgsql as $$
+     begin perform ${TRAP}.spring('trigger'); return new; end $$`,
+  `create trigger t before insert or update or delete on _howdah.probe
+     for each row execute function ${TRAP}.fire()`,
   `create rule r as on insert to _howdah.probe do also select ${TRAP}.spring('rule')`,
   `create type ${TRAP}.mine as (v text)`,
   ...['text', 'name', 'oid', 'regclass', 'int8', 'bool'].flatMap((type) => [
-    `create function ${TRAP}.to_mine(v pg_catalog.${type}) returns ${TRAP}.mine language plpgsql as $$ begin perform ${TRAP}.spring('cast'); return row('x'); end $$`,
-    `create cast (pg_catalog.${type} as ${TRAP}.mine) with function ${TRAP}.to_mine(pg_catalog.${type}) as implicit`,
+    `create function ${TRAP}.to_mine(v pg_catalog.${type}) returns ${TRAP}.mine
+       language plpgsql as $$ begin perform ${TRAP}.spring('cast'); return row('x'); end $$`,
+    `create cast (pg_catalog.${type} as ${TRAP}.mine)
+       with function ${TRAP}.to_mine(pg_catalog.${type}) as implicit`,
   ]),
   'alter default privileges grant all on tables to public',
   'alter default privileges in schema public grant all on functions to public',
@@ -180,7 +203,8 @@ export const SETTINGS = `do $do$ declare s record; v text; begin
            end
          end;
     begin
-      if s.name in ('search_path', 'DateStyle') then execute pg_catalog.format('alter database tsdb set %I = %s', s.name, v);
+      if s.name in ('search_path', 'DateStyle') then
+        execute pg_catalog.format('alter database tsdb set %I = %s', s.name, v);
       else execute pg_catalog.format('alter database tsdb set %I = %L', s.name, v);
       end if;
     exception when others then null;

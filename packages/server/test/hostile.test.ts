@@ -91,7 +91,8 @@ type Outcome = { name: string; end: number | 'end' };
 
 /** Begins all attacks; each goes on until `endAttacks`. */
 function beginAttacks(): ChildProcess {
-  const path = `${new URL(cloud.apiUrl).pathname}/projects/${cloud.projectId}/services/${service.service_id}`;
+  const { pathname } = new URL(cloud.apiUrl);
+  const path = `${pathname}/projects/${cloud.projectId}/services/${service.service_id}`;
   const child = fork(join(import.meta.dirname, 'hostile-attacks.mjs'), [
     String(cloud.port),
     path,
@@ -152,7 +153,9 @@ test(
     const shown = (time: { p50: number; p99: number }) =>
       `p50 ${time.p50.toFixed(1)} ms, p99 ${time.p99.toFixed(1)} ms`;
     process.stdout.write(
-      `GET: ${shown(undisturbed)}; under attack: ${shown(attacked)}; memory ${memoryBefore.toFixed(0)} MB → ${memoryDuring.toFixed(0)} MB; event loop held up for ${heldUpMs.toFixed(0)} ms at most\n`,
+      `GET: ${shown(undisturbed)}; under attack: ${shown(attacked)}; ` +
+        `memory ${memoryBefore.toFixed(0)} MB → ${memoryDuring.toFixed(0)} MB; ` +
+        `event loop held up for ${heldUpMs.toFixed(0)} ms at most\n`,
     );
     expect(memoryDuring - memoryBefore).toBeLessThan(GROWTH_MB);
     // Nothing of it stays open.

@@ -215,7 +215,7 @@ test(
   },
 );
 
-test('wrong keys from one address end in 429, valid ones never; the address is that of the client behind a trusted proxy', async () => {
+test('wrong keys of an address end in 429, valid ones never, also behind a proxy', async () => {
   cloud = await install({
     HOWDAH_FAILED_KEYS_PER_MINUTE: '5',
     HOWDAH_TRUSTED_PROXIES: '127.0.0.0/8',

@@ -372,7 +372,8 @@ describe('imports', () => {
 });
 
 test.runIf(TIMESCALE !== null)(
-  `hypertables are created as they are in the source${TIMESCALE === null ? ' (skipped: this machine has no TimescaleDB)' : ''}`,
+  'hypertables are created as they are in the source' +
+    (TIMESCALE === null ? ' (skipped: this machine has no TimescaleDB)' : ''),
   async () => {
     const created = await cloud.cli(
       ...'service create --name series --addons time-series -o json'.split(' '),

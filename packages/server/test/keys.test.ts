@@ -297,7 +297,7 @@ test('a key for forks reads, forks, and changes nothing but its forks', async ()
 // ── projects and limits
 // ──────────────────────────────────────────────────────────────────────────────────────────
 
-test('a project has what its limits allow, both figures are shown, and 20 at a time do not get past', async () => {
+test('a project has what its limits allow, also when 20 calls come at once', async () => {
   const project = await call(cloud.key, 'POST', '/projects', {
     name: 'small',
     limits: { services: 2, cpu_millis: 1500 },

@@ -260,7 +260,7 @@ async function exchange(form: Record<string, string>, address = '192.0.2.3'): Pr
   return { status: response.status, body: Object(await response.json()) };
 }
 
-test('a program that opened a browser exchanges the code for a key, with its verifier', async () => {
+test('a program that opened a browser exchanges code and verifier for a key', async () => {
   const { code, verifier } = await browserLogin();
   const got = await exchange({ code, code_verifier: verifier, redirect_uri: REDIRECT });
   expect(got).toMatchObject({ status: 200, body: { token_type: 'Bearer' } });

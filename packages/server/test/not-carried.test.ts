@@ -178,7 +178,7 @@ test('the dry run of a switchover names the slots that it removes', async () => 
   });
 });
 
-test('a tenant cannot keep a switchover from its service, nor name slots that are none', async () => {
+test('a tenant cannot prevent a switchover of its service, nor name false slots', async () => {
   const client = await connectTo(cloud, service, service.initial_password);
   await client.query(`
     create schema mine;

@@ -32,7 +32,7 @@ const cancel = (id: string) => cloud.request('POST', `/operations/${id}/cancel`)
 
 async function get(id: string): Promise<Operation> {
   const { body } = await cloud.request('GET', `/operations/${id}`);
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the answer's schema is checked elsewhere
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a schema is checked elsewhere
   return body as Operation;
 }
 
@@ -64,7 +64,7 @@ async function idsByPages(
   return { ids: all.map((one) => one[field]), pages };
 }
 
-test('an operation that goes on says how long it still takes, once others of its kind have ended', async () => {
+test('an operation tells how long it will take, once others of its kind have ended', async () => {
   const path = `/services/${service.service_id}`;
   await untilLeft(service.service_id);
   const first = await metadata.holdingReconciler(async () => {
@@ -80,9 +80,8 @@ test('an operation that goes on says how long it still takes, once others of its
   await cloud.stop('SIGTERM');
   await cloud.up();
   // Longer than all of this test takes.
-  await sql`update operations set finished = created + interval '1 hour' where kind = 'stop'`.execute(
-    metadata.db,
-  );
+  await sql`update operations set finished = created + interval '1 hour'
+    where kind = 'stop'`.execute(metadata.db);
   await untilLeft(service.service_id);
   const second = await metadata.holdingReconciler(async () => {
     const { headers } = await cloud.request('POST', `${path}/stop`);
@@ -96,7 +95,7 @@ test('an operation that goes on says how long it still takes, once others of its
   await cloud.until(service.service_id, 'READY');
 });
 
-test('a verification of a backup is cancelled wherever it is, and nothing of it stays', async () => {
+test('a verification of a backup is cancelled wherever it is, without a trace', async () => {
   const { headers } = await cloud.request('POST', `/services/${service.service_id}/backups/verify`);
   const id = headers.get('Operation-Id') ?? '';
   expect(await cancel(id)).toMatchObject({
@@ -115,7 +114,7 @@ test('a verification of a backup is cancelled wherever it is, and nothing of it 
   expect((await get(id)).status).toBe('failed');
 });
 
-test('an operation that has begun goes on to its end; the refusal names the call to make', async () => {
+test('an operation that has begun goes on; the refusal names the call to make', async () => {
   const path = `/services/${service.service_id}`;
   await untilLeft(service.service_id);
   const refusals = await metadata.holdingReconciler(async () => {
@@ -206,7 +205,7 @@ test('limits, cursors and filters that a list does not know are refused', async 
   expect((await cloud.request('GET', '/operations?service_id=%00')).body).toEqual([]);
 });
 
-test('lists by pages hold each one once, in the order of the whole, which is streamed; filters hold what they say', async () => {
+test('lists by pages hold each one once, in order; filters hold what they say', async () => {
   const path = `/services/${service.service_id}`;
   await cloud.request('POST', `${path}/stop`);
   await cloud.until(service.service_id, 'PAUSED');

@@ -65,7 +65,7 @@ anyTest.runIf(!installed)(
   },
 );
 
-test('a create with a pooler returns its endpoint, and the session pool and the transaction pool work', async () => {
+test('a create with a pooler returns its endpoint, and both of its pools work', async () => {
   const answer = await cloud.request('POST', '/services', {
     name: 'with pooler',
     service_type: 'POSTGRES',
@@ -255,7 +255,7 @@ test.each(['role', 'database'] as const)(
   },
 );
 
-test('a server whose connections are all taken refuses a client of the pooler at once', async () => {
+test('a server whose connections are all taken refuses clients of the pooler at once', async () => {
   const service = await createPooled('full');
   const owner = await connectTo(cloud, service, service.initial_password);
   await owner.query("create role app login password 'app-secret'");

@@ -45,11 +45,18 @@ export async function setUp(): Promise<void> {
     'create table kept (id int primary key, note text)',
     "insert into kept values (1, 'one'), (2, null)",
     'create sequence counter',
-    `create function writes() returns int language plpgsql security definer as $$ begin insert into kept values (99, 'written'); return 1; end $$`,
-    `create function turns() returns int language plpgsql security definer as $$ begin set transaction read write; insert into kept values (98, 'x'); return 1; end $$`,
-    `create function is_set() returns int language sql security definer set default_transaction_read_only = off as $$ insert into kept values (97, 'x') returning id $$`,
-    `create function catches() returns int language plpgsql as $$ begin perform pg_sleep(30); return 1; exception when query_canceled then perform pg_sleep(300); return 2; end $$`,
-    `create procedure commits() language plpgsql as $$ begin commit; insert into kept values (96, 'x'); end $$`,
+    `create function writes() returns int language plpgsql security definer as $$
+       begin insert into kept values (99, 'written'); return 1; end $$`,
+    `create function turns() returns int language plpgsql security definer as $$
+       begin set transaction read write; insert into kept values (98, 'x'); return 1; end $$`,
+    `create function is_set() returns int
+       language sql security definer set default_transaction_read_only = off as $$
+       insert into kept values (97, 'x') returning id $$`,
+    `create function catches() returns int language plpgsql as $$
+       begin perform pg_sleep(30); return 1;
+       exception when query_canceled then perform pg_sleep(300); return 2; end $$`,
+    `create procedure commits() language plpgsql as $$
+       begin commit; insert into kept values (96, 'x'); end $$`,
     'create table hidden (secret text)',
     "insert into hidden values ('seen')",
     'alter table hidden enable row level security',

@@ -59,7 +59,7 @@ test('an error of PostgreSQL comes with its code and position', async () => {
   expect(await refusal('copy kept to stdout')).toContain('write it as a SELECT');
 });
 
-test('a statement is refused with the reason while all connections of the server are taken', async () => {
+test('a statement is refused with the reason while all connections are taken', async () => {
   const taken: Client[] = [];
   try {
     for (;;) taken.push(await connectTo(cloud, service, service.initial_password));
@@ -179,7 +179,7 @@ test('the audit log has who ran a statement, not its text', async () => {
   expect(await entries()).not.toContain(secret);
 });
 
-test('a fork_only key queries its own forks only; viewers and dry_run_only keys query nothing', async () => {
+test('a fork_only key queries its own forks; viewers and dry_run_only keys nothing', async () => {
   const keyOf = async (body: Schemas['CreateKey']): Promise<string> => {
     const { data } = await cloud.client.POST('/projects/{project_id}/keys', {
       params: { path: { project_id: cloud.projectId } },

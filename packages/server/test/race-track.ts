@@ -66,9 +66,8 @@ export async function openTrack(cloud: Installation, plant: Plant = null) {
     name: 'racer',
     role: 'admin',
   });
-  await sql`insert into vpcs (project_id, region_code, name, cidr, made) values (${projectId}, ${LOCAL_REGION}, 'races', '10.1.0.0/16', 1)`.execute(
-    db,
-  );
+  await sql`insert into vpcs (project_id, region_code, name, cidr, made)
+    values (${projectId}, ${LOCAL_REGION}, 'races', '10.1.0.0/16', 1)`.execute(db);
   await sql`insert into allow_lists (id, project_id, description, cidr_blocks)
     values (${LIST_ID}, ${projectId}, 'races', '{10.2.0.0/16}')`.execute(db);
   await sql`insert into exporters (id, project_id, region_code, name, type, config)

@@ -34,7 +34,8 @@ async function problemOf(
   ].map((ending) => JSON.stringify(ending));
   return orders.includes(found)
     ? null
-    : `${start}: ${nameOfOne}, ${nameOfTwo}:\n  found   ${found}\n  allowed ${[...new Set(orders)].join('\n       or ')}`;
+    : `${start}: ${nameOfOne}, ${nameOfTwo}:\n  found   ${found}\n` +
+        `  allowed ${[...new Set(orders)].join('\n       or ')}`;
 }
 
 /**

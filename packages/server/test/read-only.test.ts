@@ -319,7 +319,7 @@ describe('where connections are refused', () => {
   });
 });
 
-test('a new password lets an owner write again who made its own role and database read-only', async () => {
+test('a new password lets an owner write again whose role and database are read-only', async () => {
   await admin.query(`
     alter role tsdbadmin set tsdb_admin.read_only_role = true;
     alter role tsdbadmin in database tsdb set tsdb_admin.read_only_role = true;

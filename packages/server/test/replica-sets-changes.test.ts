@@ -226,7 +226,7 @@ describe('changes', () => {
 });
 
 describe('a node that lags', () => {
-  test('gets no connections while it lags more than the limit, and the lag of each node is shown', async () => {
+  test("gets no connections while it lags too much; each node's lag is shown", async () => {
     const service = await withTable('behind');
     const set = await createSet(service, 2);
     await untilShown(set, 1);

@@ -130,7 +130,7 @@ describe('a process dies', () => {
   });
 
   test(
-    'the control plane: sessions stay, new ones are served, and a node that died meanwhile is started again',
+    'the control plane: sessions stay, new ones are served, dead nodes start again',
     { tags: 'slow' },
     async () => {
       const service = await withTable('plane');

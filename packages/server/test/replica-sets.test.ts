@@ -91,7 +91,7 @@ async function expectPurposes(set: Following, service: ServiceAccess): Promise<v
 }
 
 describe('every call', () => {
-  test('create, list, get, get as a service, resize, setEnvironment and delete answer as documented', async () => {
+  test('create, list, get, resize, setEnvironment and delete of a set answer', async () => {
     const service = await withTable('calls');
     const list = `/services/${service.service_id}/replicaSets`;
     expect((await cloud.request('GET', list)).body).toEqual([]);

@@ -77,7 +77,7 @@ const CLASSES: Record<string, 'fixed' | 'capped' | 'pruned'> = {
   webhooks: 'capped',
 };
 
-test('every table is classified, here and in the manual, and what is to be pruned has a pruning', async () => {
+test('every table is classified, here and in the manual, and pruned if it must be', async () => {
   const { rows } = await sql<{ name: string }>`
     select tablename as name from pg_tables where schemaname = 'public' order by tablename`.execute(
     metadata.db,
@@ -100,25 +100,35 @@ test('every table is classified, here and in the manual, and what is to be prune
 
 const [RECENT, OLD] = [20_000, 1500];
 
+/** Half of the keys that stay are revoked too, but not long ago. */
+const REVOKED = {
+  old: "now() - interval '31 days'",
+  recent: "case when i % 2 = 0 then now() - interval '1 day' end",
+};
+
 /** Rows of each pruned table: many that stay, and more that go than one batch. */
 const FILL: Record<string, (old: boolean, count: number) => string> = {
   api_keys: (
     old,
     n,
   ) => `insert into api_keys (public_key, project_id, name, role, secret_hash, revoked_at)
-    select 'HDk' || ${old} || i, 'rowsrows00', 'k', 'viewer', '', ${old ? "now() - interval '31 days'" : "case when i % 2 = 0 then now() - interval '1 day' end"} from generate_series(1, ${n}) i`,
+    select 'HDk' || ${old} || i, 'rowsrows00', 'k', 'viewer', '',
+      ${old ? REVOKED.old : REVOKED.recent} from generate_series(1, ${n}) i`,
   certificates: (old, n) => `insert into certificates (id, service_id, issued, document)
     select 'c${old}' || i, 'rows' || i % 50, now() - interval '${old ? 366 : 364} days', '{}'
     from generate_series(1, ${n}) i`,
   console_tokens: (old, n) => `insert into console_tokens (token_hash, kind, public_key, expires_at)
-    select 't' || ${old} || i, 'session', 'HDkfalse' || i % 1000, now() ${old ? '-' : '+'} interval '1 hour' from generate_series(1, ${n}) i`,
+    select 't' || ${old} || i, 'session', 'HDkfalse' || i % 1000,
+      now() ${old ? '-' : '+'} interval '1 hour' from generate_series(1, ${n}) i`,
   kept_answers: (old, n) => `insert into kept_answers (public_key, lookup, request, sealed, created)
-    select 'HDkfalse' || i % 1000, ('${old}' || i)::bytea, '', '', now() - interval '${old ? '25' : '23'} hours' from generate_series(1, ${n}) i`,
+    select 'HDkfalse' || i % 1000, ('${old}' || i)::bytea, '', '',
+      now() - interval '${old ? '25' : '23'} hours' from generate_series(1, ${n}) i`,
   login_requests: (
     old,
     n,
   ) => `insert into login_requests (code_hash, user_code, client_name, address, expires_at)
-    select 'l' || ${old} || i, 'l' || ${old} || i, 'c', '::1', now() ${old ? '-' : '+'} interval '1 hour'
+    select 'l' || ${old} || i, 'l' || ${old} || i, 'c', '::1',
+      now() ${old ? '-' : '+'} interval '1 hour'
     from generate_series(1, ${n}) i`,
   alert_incidents: (old, n) => `insert into alert_incidents (
       project_id, rule, subject, about, message, since, opened, resolved)
@@ -138,27 +148,36 @@ const FILL: Record<string, (old: boolean, count: number) => string> = {
     old,
     n,
   ) => `insert into deliveries (webhook_id, message_id, type, body, status, created)
-    select 'rowswebhok', '${old}' || i, 'service.status', '{}', case when i % 2 = 0 then 'pending' else 'failed' end, now() - interval '${old ? 8 : 6} days' from generate_series(1, ${n}) i`,
+    select 'rowswebhok', '${old}' || i, 'service.status', '{}', case when i % 2 = 0 then 'pending'
+      else 'failed' end, now() - interval '${old ? 8 : 6} days' from generate_series(1, ${n}) i`,
   events: (old, n) => `insert into events (seq, project_id, at, type, doc)
-    select nextval('event_seq'), 'rowsrows00', now() - interval '${old ? 8 : 6} days', 'service.status', '{}' from generate_series(1, ${n}) i`,
+    select nextval('event_seq'), 'rowsrows00', now() - interval '${old ? 8 : 6} days',
+      'service.status', '{}' from generate_series(1, ${n}) i`,
   samples: (
     old,
     n,
-  ) => `insert into samples (service_id, at, cpu_millis, memory_bytes, storage_bytes, connections, transactions_per_second)
-    select 'rows' || i % 50, now() - interval '${old ? 31 : 29} days' - i * interval '1 second', 0, 0, 0, 0, 0 from generate_series(1, ${n}) i`,
+  ) => `insert into samples (service_id, at, cpu_millis, memory_bytes, storage_bytes, connections,
+    transactions_per_second)
+    select 'rows' || i % 50, now() - interval '${old ? 31 : 29} days' - i * interval '1 second', 0,
+      0, 0, 0, 0 from generate_series(1, ${n}) i`,
   operations: (
     old,
     n,
-  ) => `insert into operations (id, project_id, service_id, kind, status, requested_by, created, finished)
-    select 'r${old}' || i, 'rowsrows00', 'rows', 'rename', 'succeeded', 'howdah', now() - interval '${old ? 366 : 364} days', now() - interval '${old ? 366 : 364} days' from generate_series(1, ${n}) i`,
+  ) => `insert into operations (id, project_id, service_id, kind, status, requested_by, created,
+    finished)
+    select 'r${old}' || i, 'rowsrows00', 'rows', 'rename', 'succeeded', 'howdah',
+      now() - interval '${old ? 366 : 364} days', now() - interval '${old ? 366 : 364} days'
+      from generate_series(1, ${n}) i`,
   audit_log: (
     old,
     n,
-  ) => `insert into audit_log (project_id, public_key, address, call, method, path, status, code, request_id, at)
-    select 'rowsrows00', 'HDr', '::1', 'x', 'POST', '/', 403, 'FORBIDDEN', gen_random_uuid(), now() - interval '${old ? 366 : 364} days' from generate_series(1, ${n}) i`,
+  ) => `insert into audit_log (project_id, public_key, address, call, method, path, status, code,
+    request_id, at)
+    select 'rowsrows00', 'HDr', '::1', 'x', 'POST', '/', 403, 'FORBIDDEN', gen_random_uuid(),
+      now() - interval '${old ? 366 : 364} days' from generate_series(1, ${n}) i`,
 };
 
-test('each pruning finds its rows by an index, takes a thousand at a time, and leaves those that are younger', async () => {
+test('each pruning uses an index, takes a thousand at a time, leaves younger rows', async () => {
   await metadata.db.transaction().execute(async (tx) => {
     await sql`set local session_replication_role = replica`.execute(tx);
     await sql`insert into projects (id, name) values ('rowsrows00', 'rows')`.execute(tx);
@@ -200,9 +219,11 @@ test('each pruning finds its rows by an index, takes a thousand at a time, and l
       while (await prune(db, 365 * 86_400_000));
       expect(before - (await countOf(table)), table).toBe(OLD);
     }
-    const trim = `explain select token_hash from console_tokens where public_key = 'HDkfalse1' and kind = 'session' order by expires_at desc offset 19`;
+    const trim = `explain select token_hash from console_tokens where public_key = 'HDkfalse1'
+      and kind = 'session' order by expires_at desc offset 19`;
     expect(JSON.stringify((await pool.query(trim)).rows)).toContain('console_tokens_of_key');
-    const keys = `explain select count(*) from (select from api_keys where project_id = 'other' limit 1000) as keys`;
+    const keys = `explain select count(*)
+      from (select from api_keys where project_id = 'other' limit 1000) as keys`;
     expect(JSON.stringify((await pool.query(keys)).rows)).toContain('api_keys_of_project');
   } finally {
     await db.destroy();
@@ -254,16 +275,15 @@ async function many(
   return seen;
 }
 
-test("a viewer's two thousand links and sessions are some rows, and it is told when to try again", async () => {
+test("a viewer's two thousand links and sessions are some rows, then it must wait", async () => {
   const viewer = await newKey('viewer');
   const seen = await many(2000, (n) =>
     callAs(viewer, 'POST', n % 2 === 0 ? '/auth/links' : '/auth/sessions'),
   );
   expect([...seen.keys()].toSorted((a, b) => a - b)).toEqual([201, 204, 429]);
   const { rows } = await sql<{ kind: string; count: number }>`
-    select kind, count(*)::int as count from console_tokens where public_key = ${viewer.split(':')[0]} group by kind`.execute(
-    metadata.db,
-  );
+    select kind, count(*)::int as count from console_tokens
+      where public_key = ${viewer.split(':')[0]} group by kind`.execute(metadata.db);
   // Those that were made at the same moment do not see each other.
   for (const { kind, count } of rows) expect(count, kind).toBeLessThanOrEqual(MAX_TOKENS + 16);
   let last = await callAs(viewer, 'POST', '/auth/links');
@@ -298,7 +318,7 @@ test('a key has at most 20 links and 20 sessions: the oldest are deleted', async
 });
 
 test(
-  'refused calls of one key are one entry for each operation and answer, with how many they were, whatever ids they make up',
+  'refused calls of one key share an entry per operation and answer, with their number',
   { tags: 'slow' },
   async () => {
     const viewer = await newKey('viewer');
@@ -369,14 +389,12 @@ test(
 test('projects, keys and VPCs have a cap that says what to do', async () => {
   await metadata.db.transaction().execute(async (tx) => {
     await sql`
-      insert into projects (id, name) select 'cap' || lpad(i::text, 7, '0'), 'cap' from generate_series(1, ${MAX_PROJECTS}::int) i`.execute(
-      tx,
-    );
+      insert into projects (id, name) select 'cap' || lpad(i::text, 7, '0'), 'cap'
+        from generate_series(1, ${MAX_PROJECTS}::int) i`.execute(tx);
     await sql`
       insert into api_keys (public_key, project_id, name, role, secret_hash)
-      select 'HDcap' || i, ${cloud.projectId}, 'cap', 'viewer', '' from generate_series(1, ${MAX_KEYS}::int) i`.execute(
-      tx,
-    );
+      select 'HDcap' || i, ${cloud.projectId}, 'cap', 'viewer', ''
+        from generate_series(1, ${MAX_KEYS}::int) i`.execute(tx);
   });
   const refused = async (path: string, body: object) => {
     const answer = await callAs(cloud.key, 'POST', path, body);
@@ -391,7 +409,8 @@ test('projects, keys and VPCs have a cap that says what to do', async () => {
   // Those that are being deleted count as well; the reconciler removes them in a moment.
   const askWithVpcs = async () => {
     const insert = `insert into vpcs (project_id, region_code, name, cidr, deleting, made)
-      select '${cloud.projectId}', 'local', 'cap', ('10.' || i || '.0.0/16')::cidr, true, 1 from generate_series(1, ${MAX_VPCS}) i`;
+      select '${cloud.projectId}', 'local', 'cap', ('10.' || i || '.0.0/16')::cidr, true, 1
+        from generate_series(1, ${MAX_VPCS}) i`;
     await metadata.db.transaction().execute(async (tx) => {
       await sql`set local session_replication_role = replica`.execute(tx);
       await sql.raw(insert).execute(tx);
@@ -406,7 +425,7 @@ test('projects, keys and VPCs have a cap that says what to do', async () => {
   await sql`delete from projects where name = 'cap'`.execute(metadata.db);
 });
 
-test('a project makes so many changes a day; then it is told to wait, and reads, dry runs and other projects go on', async () => {
+test('a project makes so many changes a day, then waits; reads and others go on', async () => {
   const projectId = newId();
   await sql`insert into projects (id, name) values (${projectId}, 'busy')`.execute(metadata.db);
   const admin = await newKey('admin', projectId);

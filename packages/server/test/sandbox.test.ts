@@ -49,7 +49,8 @@ async function inside(of: Service, script: string): Promise<string> {
   const output = join(pathsOf(of).data, 'said');
   await asSuperuser(
     of,
-    `copy (select 1) to program $program$cat >/dev/null; { ${script}; } >${output} 2>&1 || :$program$`,
+    'copy (select 1) to program ' +
+      `$program$cat >/dev/null; { ${script}; } >${output} 2>&1 || :$program$`,
   );
   return readFile(output, 'utf8');
 }
@@ -82,7 +83,7 @@ const missing = async (): Promise<string | null> => {
 };
 
 describe('the file system of a server', () => {
-  test('has its own service, and no other, no template, no metadata database, no home', async (context) => {
+  test('has its own service, and no other, no template, no home', async (context) => {
     const why = await missing();
     if (why !== null) return context.skip(why);
     const { services, root, templates, store } = machine.layout;
@@ -122,7 +123,7 @@ describe('the file system of a server', () => {
     expect(await inside(service, 'cat /etc/passwd.howdah-test')).toContain('No such file');
   });
 
-  test('is read-only but for its own directories, and runs no program from those', async (context) => {
+  test('is read-only but for its own directories, without programs there', async (context) => {
     const why = await missing();
     if (why !== null) return context.skip(why);
     const { data } = pathsOf(service);
@@ -152,7 +153,7 @@ describe('the file system of a server', () => {
     ).not.toContain('ran');
   });
 
-  test('has a private /tmp, /proc and /dev/shm, whose size suits parallel queries', async (context) => {
+  test('has a private /tmp, /proc and /dev/shm that suit parallel queries', async (context) => {
     const why = await missing();
     if (why !== null) return context.skip(why);
     const name = `howdah-test-${process.pid}`;
@@ -170,7 +171,8 @@ describe('the file system of a server', () => {
     const [, , planned] = await asSuperuser(
       service,
       `set debug_parallel_query = on; set work_mem = '64MB';
-       select count(*)::int as rows from generate_series(1, 300000) as a (n) join generate_series(1, 300000) as b (n) using (n)`,
+       select count(*)::int as rows from generate_series(1, 300000) as a (n)
+         join generate_series(1, 300000) as b (n) using (n)`,
     );
     expect(planned).toEqual([{ rows: 300_000 }]);
   });
@@ -227,7 +229,7 @@ describe('the network of a server', () => {
       `echo >/dev/${to}`,
     ]);
 
-  test('reaches neither the API nor another service, by TCP or UDP, while others do', async (context) => {
+  test('reaches neither the API nor another service, by TCP or UDP', async (context) => {
     const { refused, note } = machine.egress;
     if (!refused) return context.skip(note);
     for (const port of [cloud.port, other.endpoint.port, service.endpoint.port]) {
@@ -242,7 +244,7 @@ describe('the network of a server', () => {
     await client.end();
   });
 
-  test('stays closed after the rules of the machine were flushed, and opens when the installation is down', async (context) => {
+  test('stays closed after the rules were flushed, opens when down', async (context) => {
     const { refused, note } = machine.egress;
     if (!refused) return context.skip(note);
     const table = tableOf(machine.networkPrefix);
@@ -288,7 +290,10 @@ test(
         {
           code: 'MEMORY',
           message: expect.stringMatching(
-            /all of its memory, .* GiB \(peak 0\.1.* resize the service to the next size, lower work_mem/,
+            new RegExp(
+              String.raw`all of its memory, .* GiB \(peak 0\.1.* ` +
+                'resize the service to the next size, lower work_mem',
+            ),
           ),
         },
       ]),

@@ -292,7 +292,8 @@ test('no secret is in logs, answers, processes, metrics or files', { tags: 'slow
       ...hitsIn('what howdah up prints', Buffer.from(cloud.output.join(''))),
     );
     process.stdout.write(
-      `${hits.length + fromProcesses.length} hits of ${secrets.size} secrets in ${files} files, ${answers.length} answers, metrics, output and processes\n`,
+      `${hits.length + fromProcesses.length} hits of ${secrets.size} secrets in ` +
+        `${files} files, ${answers.length} answers, metrics, output and processes\n`,
     );
     expect([...new Set([...hits, ...fromProcesses])]).toEqual([]);
     expect(secrets.size).toBeGreaterThan(12);

@@ -96,7 +96,7 @@ test.each(Object.entries(DAMAGES))(
   },
 );
 
-test('an archive that cannot be read: the warning is shown without paths of the machine', async () => {
+test('an archive that cannot be read: the warning shows no paths of the machine', async () => {
   const { service_id: id } = await cloud.create({ name: 'archive', service_type: 'POSTGRES' });
   const { archive } = layoutOf(cloud).service(id);
   await replaceByFile(archive);

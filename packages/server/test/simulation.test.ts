@@ -39,7 +39,7 @@ const statusOf = async ({ service_id: id }: Service) => (await cloud.get(id)).st
 const kindsOf = async ({ service_id: id }: Service) =>
   (await cloud.operations(id)).map(({ kind, status }) => `${kind} ${status}`);
 
-test('the region is listed beside the real one, and creates that name none do not get it', async () => {
+test('the region is listed beside the real one, and is never the default', async () => {
   const { body } = await cloud.request('GET', '/regions');
   expect(body).toMatchObject([{ code: 'local' }, { code: 'simulated', engine: 'model' }]);
   expect(await cloud.create({ name: 'real', service_type: 'POSTGRES' })).toMatchObject({
@@ -173,7 +173,7 @@ test('a killed primary is replaced, and one without replicas repaired', async ()
   );
 });
 
-test('only an admin key of the operator reads and sets the script, and what is no script is refused', async () => {
+test('only an admin key of the operator reads and sets the script, if it is one', async () => {
   const made = await cloud.request('POST', '/keys', { name: 'developer', role: 'developer' });
   const [publicKey, secret] = ['public_key', 'secret_key'].map((field) =>
     String(Reflect.get(Object(made.body), field)),

@@ -15,7 +15,7 @@ afterAll(async () => {
   expect(await cloud?.destroy()).toEqual([]);
 });
 
-test('HOWDAH_SINGLE_PROJECT refuses services of a second project where services share a user, and only there', async () => {
+test('HOWDAH_SINGLE_PROJECT refuses a second project where services share a user', async () => {
   const first = await cloud.create({ name: 'first', service_type: 'POSTGRES' });
   const { project } = await anotherProject(cloud);
   const { body: regions } = await cloud.request('GET', '/regions');

@@ -114,7 +114,9 @@ export const ATTACKS: Record<string, (target: Target) => Promise<unknown>> = {
       ),
     ),
   'slow requests': async ({ cloud, keys }) => {
-    const head = `POST /public/api/v1/auth/links HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${keys.viewer}\r\nContent-Length: 60000\r\n`;
+    const head =
+      'POST /public/api/v1/auth/links HTTP/1.1\r\nHost: x\r\n' +
+      `Authorization: Bearer ${keys.viewer}\r\nContent-Length: 60000\r\n`;
     const sockets = Array.from({ length: 30 }, (_, n) => {
       const socket = connect({ port: cloud.port, host: '127.0.0.1', localAddress: '127.0.1.7' });
       socket.on('error', () => undefined);

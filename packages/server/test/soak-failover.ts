@@ -77,7 +77,8 @@ process.stdout.write(
   `${rounds} failovers at ${commit}, seed ${seed}: ` +
     `${lost.length} of ${load.acknowledged.length} acknowledged writes lost, ` +
     `${violations.length} of ${sampler.samples()} samples with two writers\n` +
-    `  ${gapsMs.killed.length} killed: ${words(gapsMs.killed)}\n  ${gapsMs.stopped.length} stopped: ${words(gapsMs.stopped)}\n`,
+    `  ${gapsMs.killed.length} killed: ${words(gapsMs.killed)}\n` +
+    `  ${gapsMs.stopped.length} stopped: ${words(gapsMs.stopped)}\n`,
 );
 for (const problem of problems) process.stdout.write(`${problem}\n`);
 process.exitCode = lost.length + problems.length === 0 ? 0 : 1;

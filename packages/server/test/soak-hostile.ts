@@ -119,7 +119,7 @@ async function newTenant(cloud: Installation, metadata: Records, name: string): 
     headers,
     body: JSON.stringify({ name, service_type: 'POSTGRES' }),
   });
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the answer's schema is checked elsewhere
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a schema is checked elsewhere
   const service = (await made.json()) as Tenant['service'];
   if (made.status !== 202)
     throw new Error(`create answered ${made.status}: ${JSON.stringify(service)}`);

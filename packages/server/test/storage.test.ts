@@ -121,7 +121,7 @@ describe.runIf(possible)('disk space', () => {
       await rows(service, sql);
     });
 
-  test('a quota sets what a session may take for itself, and its owner cannot change that', async () => {
+  test('a quota bounds what a session may take, and its owner cannot change that', async () => {
     expect(tenant.resources[0]?.spec.storage_gb).toBe(1);
     expect(neighbour.resources[0]?.spec.storage_gb).toBe(10);
     expect(await rows(tenant, 'show temp_file_limit')).toEqual([{ temp_file_limit: '200MB' }]);
@@ -295,11 +295,12 @@ describe.runIf(possible)('disk space', () => {
     const fill = async (path: string): Promise<void> => {
       const { bsize, bfree } = await statfs(disk.path);
       const zeros = ['if=/dev/zero', 'bs=1M', 'iflag=count_bytes', `count=${bsize * bfree}`];
-      await run('dd', [...zeros, 'conv=fsync', `of=${path}`]).catch(() => null); // it ends where others write too
+      // dd ends earlier where others write too.
+      await run('dd', [...zeros, 'conv=fsync', `of=${path}`]).catch(() => null);
     };
 
     test(
-      'ends nobody: reads, a restart of the control plane, deletes and purges work, and afterwards all is as before',
+      'ends nobody: reads, a restart, deletes and purges work, and afterwards all is as before',
       { ...TIMEOUT, tags: 'slow' },
       async () => {
         const filler = join(disk.path, 'filler');

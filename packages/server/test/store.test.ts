@@ -308,7 +308,10 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
       const after = await statfs(join(home, 'data'));
       expect((after.blocks - before.blocks) * after.bsize).toBe(GIB);
       expect((await cloud.cli('store', 'show')).stdout).toMatch(
-        /^data +.*\nfile system +btrfs, 5G, .*\ndata volume +.*data\.img\non the disk +\S+ of at most 5G/,
+        new RegExp(
+          '^data +.*\nfile system +btrfs, 5G, .*\n' +
+            String.raw`data volume +.*data\.img\non the disk +\S+ of at most 5G`,
+        ),
       );
       await down(cloud);
       expect(await exists(join(home, 'data', 'services'))).toBe(false);

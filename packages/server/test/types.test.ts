@@ -51,7 +51,7 @@ const value = async (client: Client, text: string): Promise<unknown> =>
 const hasPolicies = async (client: Client): Promise<boolean> =>
   (await value(client, 'show timescaledb.license')) === 'timescale';
 
-test('TIMESCALEDB: hypertables, aggregates, policies and jobs go on in a fork, and the parent notices nothing', async (context) => {
+test('TIMESCALEDB: hypertables, aggregates and jobs go on in a fork', async (context) => {
   if (!available.includes('TIMESCALEDB')) return context.skip();
   const parent = await cloud.create({ name: 'series', service_type: 'TIMESCALEDB' });
   const policies = await withClient(cloud, parent, async (client) => {
@@ -59,7 +59,8 @@ test('TIMESCALEDB: hypertables, aggregates, policies and jobs go on in a fork, a
       create table metrics (at timestamptz not null, device int, v float);
       select create_hypertable('metrics', 'at', chunk_time_interval => interval '1 day');
       create index on metrics (device, at);
-      insert into metrics select timestamptz '2026-01-01 12:00Z' + n * interval '1 day', n % 3, n from generate_series(0, 9) n`);
+      insert into metrics select timestamptz '2026-01-01 12:00Z' + n * interval '1 day', n % 3, n
+        from generate_series(0, 9) n`);
     const can = await hasPolicies(client);
     if (can) {
       await client.query(
@@ -127,7 +128,7 @@ const WORKERS =
   'select count(*)::int from pg_stat_activity ' +
   "where backend_type like 'TimescaleDB Background Worker%'";
 
-test('VECTOR: an index of vectors finds the same in a fork, and takes what is added', async (context) => {
+test('VECTOR: an index of vectors finds the same in a fork, and grows', async (context) => {
   if (!available.includes('VECTOR')) return context.skip();
   const parent = await cloud.create({ name: 'vectors', service_type: 'VECTOR' });
   await withClient(cloud, parent, (client) =>

@@ -16,7 +16,7 @@ import { createLayout, findProgram } from './probe.ts';
 import { until, untilExpected } from './until.ts';
 
 test(
-  'another public host and other settings for the same size reach a running server without ending a session',
+  'another public host and other settings reach a running server, no session ends',
   { tags: 'slow' },
   async () => {
     const cloud = await install();
@@ -44,7 +44,7 @@ test(
   },
 );
 
-test('a home that still has the names of an older release starts, and shows the new names', async () => {
+test('a home with the names of an older release starts, and shows the new names', async () => {
   const cloud = await install({ HOWDAH_SPARES: '0', HOWDAH_WEBHOOK_NETWORKS: '127.0.0.1' });
   const service = await cloud.create({ name: 'older', service_type: 'POSTGRES' });
   const backups = async () =>
@@ -229,7 +229,9 @@ test.concurrent(
     const metadata = await below.create({ name: 'metadata', service_type: 'POSTGRES' });
     const { host, port } = metadata.endpoint;
     const ca = join(below.home, 'ca', 'ca.pem');
-    const url = `postgres://tsdbadmin:${metadata.initial_password}@${host}:${port}/tsdb?sslmode=verify-full&sslrootcert=${ca}`;
+    const url =
+      `postgres://tsdbadmin:${metadata.initial_password}@${host}:${port}/tsdb` +
+      `?sslmode=verify-full&sslrootcert=${ca}`;
     const above = await install({ HOWDAH_DATABASE_URL: url });
     const service = await above.create({ name: 'above', service_type: 'POSTGRES' });
     await above.stop('SIGKILL');
@@ -265,14 +267,16 @@ test.concurrent(
 );
 
 test.concurrent(
-  'connections to the metadata database that are dropped without a word are recreated, and hold nothing',
+  'lost connections to the metadata database are recreated, and hold nothing',
   { tags: 'slow' },
   async ({ expect }) => {
     const below = await install();
     const metadata = await below.create({ name: 'metadata', service_type: 'POSTGRES' });
     const between = await standBetween(metadata.endpoint.port);
     const above = await install({
-      HOWDAH_DATABASE_URL: `postgres://tsdbadmin:${metadata.initial_password}@127.0.0.1:${between.port}/tsdb?sslmode=no-verify`,
+      HOWDAH_DATABASE_URL:
+        `postgres://tsdbadmin:${metadata.initial_password}@127.0.0.1:${between.port}/tsdb` +
+        '?sslmode=no-verify',
     });
     const service = await above.create({ name: 'above', service_type: 'POSTGRES' });
     const holder = await connectTo(below, metadata, metadata.initial_password);
@@ -302,7 +306,8 @@ const WAITING = "select from pg_stat_activity where wait_event_type = 'Lock'";
 const LOCKED_ANEW = `
   select from pg_locks join pg_stat_activity control using (pid)
   where locktype = 'advisory' and granted
-    and control.backend_start > (select backend_start from pg_stat_activity where pid = pg_backend_pid())`;
+    and control.backend_start > (select backend_start from pg_stat_activity
+      where pid = pg_backend_pid())`;
 
 /**
  * A way to a port on this machine on which connections can be dropped: both ends stay open, and

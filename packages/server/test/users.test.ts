@@ -191,7 +191,7 @@ describe.skipIf(!isRoot)('as root', () => {
     expect(await cloud.audit()).toEqual([]);
   });
 
-  test('a home made before, with one user for all, is migrated with one restart of each server', async () => {
+  test('a home with one user for all is migrated with one restart of each server', async () => {
     const service = serviceOf(first);
     const client = await connectTo(cloud, service, first?.initial_password ?? '');
     await client.query('create table kept (x int); insert into kept values (1)');
@@ -216,7 +216,7 @@ describe.skipIf(!isRoot)('as root', () => {
   });
 
   test.skipIf(haproxy === null)(
-    'so are a pair and its read replica set, also where the control plane is killed again and again in the meantime',
+    'so are a pair and its replica set, also while the control plane is killed often',
     { tags: 'slow' },
     async () => {
       const pair = await cloud.create({
@@ -272,7 +272,7 @@ describe.skipIf(!isRoot)('where no user is left', () => {
     expect(await small?.destroy()).toEqual([]);
   });
 
-  test('a service waits and says why, others go on, and it begins when a user is free', async () => {
+  test('a service waits and says why, others go on; a free user lets it begin', async () => {
     // A number that no other test uses.
     const uid = randomInt(1_800_000_000, 1_900_000_000);
     small = await install({ HOWDAH_UID_RANGE: `${uid}-${uid}`, HOWDAH_SPARES: '0' });
@@ -337,7 +337,8 @@ async function makeFormer(...servers: InstancePaths[]): Promise<void> {
  */
 const LOGIN = `
 const [socket, port, user, database] = process.argv.slice(1);
-const text = Buffer.from(['user', user, 'database', database, '', ''].join('\\0').slice(0, -1) + '\\0');
+const fields = ['user', user, 'database', database, '', ''];
+const text = Buffer.from(fields.join('\\0').slice(0, -1) + '\\0');
 const head = Buffer.alloc(8);
 head.writeInt32BE(8 + text.length, 0);
 head.writeInt32BE(196608, 4);

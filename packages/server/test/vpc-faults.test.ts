@@ -103,7 +103,7 @@ describe.runIf(ability.method === 'bridge' && haproxy !== null)(
     const at = stageNetworks();
 
     test(
-      'races: an attach against a set that is being made, resized or deleted, and against the end of the VPC',
+      "races: an attach against a set that is made, resized or deleted, or its VPC's end",
       { tags: 'slow' },
       async () => {
         const { cloud, own } = at();

@@ -165,7 +165,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
     await own.remove(vpc);
   });
 
-  test('leftovers of a removed installation are reported, and another installation is not touched', async () => {
+  test('leftovers of a removed installation are reported, another is not touched', async () => {
     const { cloud, own } = at();
     const vpc = await own.vpc('10.91.0.0/16');
     const name = await namespaceOf(cloud, vpc);
@@ -228,7 +228,7 @@ describe('a deleted service that can be restored', () => {
     expect(await cloud?.destroy()).toEqual([]);
   });
 
-  test('comes back into its VPC, or paused and without allowed networks if the VPC is deleted', async () => {
+  test('comes back into its VPC, or paused without networks if that is deleted', async () => {
     const own = project(cloud.request);
     const vpc = await own.vpc('10.1.0.0/24');
     const service = await cloud.create({ name: 'ghost', service_type: 'POSTGRES', vpc_id: vpc.id });

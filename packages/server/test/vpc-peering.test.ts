@@ -30,7 +30,10 @@ async function listen({ within }: Net, address: string) {
     ...within,
     process.execPath,
     '-e',
-    `const s = require('node:dgram').createSocket('udp4'); s.on('message', (_, from) => console.log(from.address)); s.bind(${PORT}, '${address}', () => console.log('ready')); process.stdin.once('end', () => process.exit()).resume()`,
+    `const s = require('node:dgram').createSocket('udp4'); ` +
+      `s.on('message', (_, from) => console.log(from.address)); ` +
+      `s.bind(${PORT}, '${address}', () => console.log('ready')); ` +
+      `process.stdin.once('end', () => process.exit()).resume()`,
   ];
   const child = spawn(program, words, { stdio: ['pipe', 'pipe', 'inherit'] });
   let said = '';
@@ -60,7 +63,8 @@ async function send({ within }: Net, from: string, to: string): Promise<void> {
     ...within,
     process.execPath,
     '-e',
-    `const s = require('node:dgram').createSocket('udp4'); s.bind(0, '${from}', () => s.send('x', ${PORT}, '${to}', () => s.close()))`,
+    `const s = require('node:dgram').createSocket('udp4'); ` +
+      `s.bind(0, '${from}', () => s.send('x', ${PORT}, '${to}', () => s.close()))`,
   ];
   await sh(program, words);
 }
@@ -68,7 +72,7 @@ async function send({ within }: Net, from: string, to: string): Promise<void> {
 describe.runIf(ability.method === 'bridge')('bridge', () => {
   const at = stageNetworks();
 
-  test('a peering routes between two VPCs and no further; ending it ends what is open', async () => {
+  test('a peering routes between two VPCs only; ending it ends what is open', async () => {
     const { cloud, own, plugged } = at();
     const [a, b, c] = [
       await own.vpc('10.82.0.0/16'),
@@ -155,7 +159,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
     },
   );
 
-  test('a packet with a forged source address does not get through, and the settings for that are kept', async () => {
+  test('a packet with a forged source does not get through; its settings are kept', async () => {
     const { cloud, own, plugged } = at();
     const [a, b, c] = [
       await own.vpc('10.95.0.0/24'),
@@ -216,7 +220,8 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       '--',
       'sh',
       '-c',
-      'for f in /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f; done',
+      'for f in /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/*/rp_filter; ' +
+        'do echo 0 > $f; done',
     ]);
     expect(await settings()).not.toBe(kept);
     await own.remove(await own.vpc('10.98.0.0/24')); // has all of them looked at
@@ -235,7 +240,11 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       const [forwarding, links, routes] = await Promise.all([
         sh('sh', [
           '-c',
-          'grep -H . /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/[adl][elo]*/forwarding /proc/sys/net/ipv4/conf/[adl][elo]*/rp_filter /proc/sys/net/ipv4/conf/all/send_redirects /proc/sys/net/ipv6/conf/[adl][elo]*/disable_ipv6 2>&1 || true',
+          'grep -H . /proc/sys/net/ipv4/ip_forward ' +
+            '/proc/sys/net/ipv4/conf/[adl][elo]*/forwarding ' +
+            '/proc/sys/net/ipv4/conf/[adl][elo]*/rp_filter ' +
+            '/proc/sys/net/ipv4/conf/all/send_redirects ' +
+            '/proc/sys/net/ipv6/conf/[adl][elo]*/disable_ipv6 2>&1 || true',
         ]),
         sh('ip', ['-o', 'link', 'show']),
         sh('ip', ['route', 'show', 'table', 'all']),
@@ -326,7 +335,7 @@ describe('address', () => {
     for (const vpc of [same, theirs]) await another.project.remove(vpc);
   });
 
-  test('between projects a peering waits for its mirror, and either side ends it for both', async () => {
+  test('between projects a peering waits for its mirror; either side ends it', async () => {
     const { cloud, own } = at();
     const another = await anotherProject(cloud);
     const [mine, theirs] = [await own.vpc('10.5.0.0/16'), await another.project.vpc('10.6.0.0/16')];

@@ -23,7 +23,7 @@ import { untilExpected } from './until.ts';
 describe('address', () => {
   const at = stageRules();
 
-  test('a service in a VPC refuses clients from elsewhere, on its port and its pooler', async () => {
+  test('a service in a VPC refuses outside clients, on its port and its pooler', async () => {
     const { cloud, own } = at();
     const vpc = await own.vpc('10.240.0.0/24');
     const service = await cloud.create({

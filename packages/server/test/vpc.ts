@@ -122,7 +122,7 @@ export const auditEnds = (cloud: Installation): Promise<void> =>
   );
 
 // ── clients
-// ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 const clients: ChildProcess[] = [];
 afterEach(async () => {
@@ -183,7 +183,7 @@ export const vpcEndpointOf = ({ vpc_endpoint: endpoint }: Service): Reachable =>
 export const LONG = 60_000;
 
 // ── networks
-// ─────────────────────────────────────────────────────────────────────────────────────────────────────
+// ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 export type Net = { name: string; within: string[]; remove: () => Promise<unknown> };
 
@@ -333,7 +333,8 @@ type PrivateAddress = { address: string; remove: () => Promise<unknown> };
  */
 async function privateAddress(): Promise<PrivateAddress | null> {
   if (root && ability.method === 'bridge') {
-    const address = `10.${100 + Math.floor(Math.random() * 100)}.${Math.floor(Math.random() * 256)}.9`;
+    const below = (bound: number): number => Math.floor(Math.random() * bound);
+    const address = `10.${100 + below(100)}.${below(256)}.9`;
     await sh('ip', ['addr', 'add', `${address}/32`, 'dev', 'lo']);
     return { address, remove: () => sh('ip', ['addr', 'del', `${address}/32`, 'dev', 'lo']) };
   }

@@ -44,7 +44,7 @@ export async function receiver(
   server.listen(0, host);
   await once(server, 'listening');
   servers.push(server);
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- of a server that listens on a port
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the server has a port
   return { url: `http://${host}:${(server.address() as AddressInfo).port}/hook`, received };
 }
 
@@ -93,9 +93,8 @@ export const rename = (name: string) =>
 
 /** As if the time until the next attempts were over. */
 export const hurry = (id: string) =>
-  sql`update deliveries set next_at = now() where webhook_id = ${id} and status = 'pending'`.execute(
-    metadata.db,
-  );
+  sql`update deliveries set next_at = now() where webhook_id = ${id}
+    and status = 'pending'`.execute(metadata.db);
 
 export async function otherProject(): Promise<{ projectId: string; key: string }> {
   const projectId = newId();

@@ -26,7 +26,8 @@ export function addMcp(program: Command): void {
         },
       );
       process.stderr.write(
-        `MCP server at ${url}; requests carry "Authorization: Bearer <public_key>:<secret_key>". Ctrl-C ends it.\n`,
+        `MCP server at ${url}; ` +
+          'requests carry "Authorization: Bearer <public_key>:<secret_key>". Ctrl-C ends it.\n',
       );
       await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
       await close();

@@ -75,7 +75,8 @@ async function up(options: Options): Promise<void> {
     stopping = true;
     await plane.close();
     say(
-      '\nThe control plane has stopped; the databases keep running. howdah up takes them over again, howdah down --databases stops them.',
+      '\nThe control plane has stopped; the databases keep running. ' +
+        'howdah up takes them over again, howdah down --databases stops them.',
     );
     process.exit(0);
   };

@@ -477,7 +477,10 @@ export function StorageCard({
         aria-label="Storage in GB"
         value={storage ?? fallback}
         onChange={(gigabytes) => onChange(gigabytes === fallback ? null : gigabytes)}
-        description="Data, WAL, temporary files and logs. A service that uses more is read-only until data is dropped or the service is resized."
+        description={
+          'Data, WAL, temporary files and logs. ' +
+          'A service that uses more is read-only until data is dropped or the service is resized.'
+        }
       />
     </Card>
   );

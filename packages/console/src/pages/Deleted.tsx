@@ -25,7 +25,10 @@ export function Deleted() {
     <>
       <PageHead
         title="Deleted services"
-        about="A deleted service can be restored for a while, with its id, endpoint, data and password."
+        about={
+          'A deleted service can be restored for a while, ' +
+          'with its id, endpoint, data and password.'
+        }
       />
       <Load query={useDeleted()}>
         {(deleted) => (

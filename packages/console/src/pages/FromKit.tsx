@@ -23,7 +23,10 @@ export function FromKit() {
     <>
       <PageHead
         title="Create from a recovery kit"
-        about="A copy of a service of another installation, from its repository, which is only read."
+        about={
+          'A copy of a service of another installation, ' +
+          'from its repository, which is only read.'
+        }
       />
       <div className={classes.form}>
         {why === null ? <Steps /> : <Denied what="create services from a kit" why={why} />}

@@ -24,7 +24,10 @@ export function Keys() {
     <>
       <PageHead
         title="Keys"
-        about="A key gives access to the API with a role. Its secret is shown once. A revoked key is refused at once."
+        about={
+          'A key gives access to the API with a role. Its secret is shown once. ' +
+          'A revoked key is refused at once.'
+        }
       />
       <div className={ui.stack}>
         {why === null ? <NewKey /> : <Denied what="create or revoke keys" why={why} />}

@@ -15,7 +15,10 @@ export function Regions() {
     <>
       <PageHead
         title="Regions"
-        about="The types and features that each region has, and the command that adds a missing one."
+        about={
+          'The types and features that each region has, ' +
+          'and the command that adds a missing one.'
+        }
       />
       <div className={ui.stack}>
         <Load query={useRegions()}>{(regions) => <List regions={regions} />}</Load>

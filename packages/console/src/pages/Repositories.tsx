@@ -33,7 +33,10 @@ export function Repositories() {
     <>
       <PageHead
         title="Repositories"
-        about="A repository keeps the backups of all services off the machine. With its recovery kit, another machine gets everything back."
+        about={
+          'A repository keeps the backups of all services off the machine. ' +
+          'With its recovery kit, another machine gets everything back.'
+        }
       />
       <div className={ui.stack}>
         {isRefused(found.error) ? (

@@ -295,8 +295,10 @@ function Row({ service, depth, parentName }: Placed & { parentName: string | und
 function select(services: readonly Service[], { text, tone, type, environment }: Filter): Placed[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = (service: Service): boolean => {
-    const about =
-      `${service.name} ${service.service_id} ${service.endpoint.host}:${service.endpoint.port} ${service.vpc_endpoint?.host ?? ''}`.toLowerCase();
+    const about = (
+      `${service.name} ${service.service_id} ` +
+      `${service.endpoint.host}:${service.endpoint.port} ${service.vpc_endpoint?.host ?? ''}`
+    ).toLowerCase();
     return (
       words.every((word) => about.includes(word)) &&
       (tone === null || lookOf(service.status).tone === tone) &&

@@ -40,6 +40,7 @@ export function Usage() {
               <div className={classes.meters}>
                 {COUNTED.map(({ name: counted, label, show }) => {
                   const limit = limits[counted] ?? null;
+                  const usedPart = limit === 0 ? 1 : Math.min(1, used[counted] / (limit ?? 1));
                   return (
                     <div key={counted}>
                       <div className={`${classes.meterHead} num`}>
@@ -51,11 +52,7 @@ export function Usage() {
                       </div>
                       {limit !== null && (
                         <div className={classes.bar}>
-                          <div
-                            style={{
-                              width: `${limit === 0 ? 100 : Math.min(100, (used[counted] / limit) * 100)}%`,
-                            }}
-                          />
+                          <div style={{ width: `${usedPart * 100}%` }} />
                         </div>
                       )}
                     </div>

@@ -27,7 +27,10 @@ export function Vpcs() {
   return (
     <ResourcePage
       title="VPCs"
-      about="A VPC is a private network. Only its clients, and those of its active peers, can connect to the services in it."
+      about={
+        'A VPC is a private network. Only its clients, and those of its active peers, ' +
+        'can connect to the services in it.'
+      }
       what="change VPCs"
       form={<NewVpc />}
       query={vpcs}

@@ -31,7 +31,10 @@ export function Webhooks() {
   return (
     <ResourcePage
       title="Webhooks"
-      about="A webhook delivers events to a program of yours. Deliveries are signed as in Standard Webhooks, and repeated until they are answered."
+      about={
+        'A webhook delivers events to a program of yours. ' +
+        'Deliveries are signed as in Standard Webhooks, and repeated until they are answered.'
+      }
       what="change webhooks"
       form={<NewWebhook />}
       query={webhooks}

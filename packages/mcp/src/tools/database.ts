@@ -68,7 +68,10 @@ export async function readTables(
   const tables = rows.map(tableOf);
   const names = tables.map((one) => `${one.schema}.${one.name}`).join(', ');
   return {
-    summary: `${names || 'No tables'}${truncated ? `; only the first ${MAX_TABLES}: name a schema or table to see others` : ''}.`,
+    summary:
+      (names || 'No tables') +
+      (truncated ? `; only the first ${MAX_TABLES}: name a schema or table to see others` : '') +
+      '.',
     data: { tables, truncated },
   };
 }
@@ -170,7 +173,9 @@ function rowsOf({
   elapsed_ms,
 }: Schemas['QueryResult']): Outcome {
   return {
-    summary: `${row_count} rows in ${elapsed_ms} ms${truncated ? '; there are more: ask for fewer, or raise max_rows' : ''}.`,
+    summary:
+      `${row_count} rows in ${elapsed_ms} ms` +
+      `${truncated ? '; there are more: ask for fewer, or raise max_rows' : ''}.`,
     data: { columns, rows, row_count, truncated, elapsed_ms },
   };
 }

@@ -25,7 +25,9 @@ export function addProjectTools(server: ToolServer, { client, projectId }: Cloud
       );
       const { role, fork_only, dry_run_only, expires_at } = key;
       return {
-        summary: `Key ${name} with the role ${role} in the project ${project.name}: it ${mayDo(key)}.`,
+        summary:
+          `Key ${name} with the role ${role} in the project ` +
+          `${project.name}: it ${mayDo(key)}.`,
         data: {
           public_key,
           name,

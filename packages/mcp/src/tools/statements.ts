@@ -114,7 +114,8 @@ async function withFork(
         ? 'it is being deleted'
         : `it could not be deleted (${String(removed)}): delete_service`;
     return {
-      summary: `${summary} On the fork ${fork.service_id}, which took ${forkMs} ms to make; ${left}.`,
+      summary: `${summary} On the fork ${fork.service_id}, which took ${forkMs} ms to make; \
+${left}.`,
       data: {
         ...data,
         fork: {

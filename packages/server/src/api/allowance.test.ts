@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { createAllowance } from './allowance.ts';
 
-test('as much as is allowed can be done at once; then each waits for its share of the time, and other names do not', () => {
+test('the allowance can be used at once; then each name waits for its own share', () => {
   let nowMs = 1_000_000;
   const allowance = createAllowance(60, 60_000, () => nowMs);
   for (let n = 0; n < 60; n++) {

@@ -418,7 +418,9 @@ function refuse(socket: Socket, plain: boolean, most: number): void {
   );
   const body = JSON.stringify(errorBody(error, randomUUID()));
   socket.end(
-    `HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\nRetry-After: 60\r\nConnection: close\r\n\r\n${body}`,
+    'HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\n' +
+      `Content-Length: ${Buffer.byteLength(body)}\r\n` +
+      `Retry-After: 60\r\nConnection: close\r\n\r\n${body}`,
     // Whatever it still sends is not waited for.
     () => socket.destroy(),
   );

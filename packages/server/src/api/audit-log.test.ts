@@ -20,7 +20,7 @@ const refused = (more: Partial<AuditFacts> = {}): AuditFacts => ({
   ...more,
 });
 
-test('calls of one key are one entry whatever service they name; another operation, answer or key is another', () => {
+test('refused calls of one key share an entry; another operation, answer or key does not', () => {
   const counts = createAuditCounts();
   for (let n = 0; n < 1000; n++)
     expect(counts.count(refused({ service_id: `made-up-${n}`, path: `/${n}` }), true)).toBe(true);
@@ -72,7 +72,7 @@ test('statements on each service are an entry of their own', () => {
   ]);
 });
 
-test('callers without a valid key have a hundred entries, whatever keys and projects they make up', () => {
+test('callers without a valid key have a hundred entries, whatever they make up', () => {
   const counts = createAuditCounts();
   let counted = 0;
   for (let n = 0; n < 5000; n++)

@@ -232,7 +232,8 @@ export function serviceOrRefuse(
   if (parent !== null && config.setsToo !== true)
     throw new ApiError(
       'INVALID_REQUEST',
-      `${serviceId} is a read replica set of ${parent}: what can be done to it is below /projects/{project_id}/services/${parent}/replicaSets/${serviceId}`,
+      `${serviceId} is a read replica set of ${parent}: what can be done to it is below ` +
+        `/projects/{project_id}/services/${parent}/replicaSets/${serviceId}`,
     );
   return service;
 }

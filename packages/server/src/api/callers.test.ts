@@ -9,7 +9,7 @@ test('every operation stands in the table of who may call it, and nothing else d
   );
 });
 
-test('every operation is in the tables of restricted keys and, unless public, of the contract', () => {
+test('every operation is in the tables of restricted keys and, unless public, the contract', () => {
   const operations = ROUTES.map(({ operationId }) => operationId).toSorted();
   expect(Object.keys(RESTRICTED).toSorted()).toEqual(operations);
   expect(

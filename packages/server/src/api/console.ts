@@ -217,7 +217,7 @@ export function consoleSessions(api: App, sessions: Sessions): void {
 }
 
 // ── files
-// ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Where the console has pages: each is the same document, which shows what its address says. */
 const PAGES = [

@@ -161,7 +161,7 @@ async function answer(error: Error) {
   return { statusCode, headers, body };
 }
 
-test('a metadata database without space to write is a reason to try again, not a defect', async () => {
+test('a metadata database without space is a reason to try again, not a defect', async () => {
   const { statusCode, headers, body } = await answer(
     Object.assign(new Error('could not extend file "base/5/16384": No space left on device'), {
       code: '53100',
@@ -242,7 +242,7 @@ const send = (bytes: string | Buffer): Promise<string> =>
     socket.write(bytes);
   });
 
-test('a method that the HTTP server does not know is 405 with the methods that there are', async () => {
+test('a method that the HTTP server does not know is 405 with the known ones', async () => {
   for (const line of ['BREW /x?y=1', 'CONNECT example.com:443', 'X-Y9 /']) {
     const answer = await send(`${line} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}`);
     expect(answer, line).toMatch(/^HTTP\/1\.1 405 Method Not Allowed\r\n/);

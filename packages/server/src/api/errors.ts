@@ -135,8 +135,12 @@ function isFastifyError(error: Error): error is FastifyError {
 }
 
 /** The texts of the driver for a broken connection, where it has no code for it. */
-const BROKEN_CONNECTION =
-  /Connection terminated|connection error and is not queryable|Client was closed|timeout exceeded when trying to connect/;
+const BROKEN_CONNECTION = [
+  /Connection terminated/,
+  /connection error and is not queryable/,
+  /Client was closed/,
+  /timeout exceeded when trying to connect/,
+];
 
 /**
  * SQLSTATE classes 08 and 57P0x, a statement or transaction that took too long (57014, 25P03), no
@@ -148,7 +152,7 @@ function isConnectionLoss(error: Error): boolean {
   return (
     /^(08|57P0|57014|25P03|53300)/.test(code) ||
     ['ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE'].includes(code) ||
-    BROKEN_CONNECTION.test(error.message)
+    BROKEN_CONNECTION.some((text) => text.test(error.message))
   );
 }
 

@@ -81,7 +81,7 @@ test('two networks overlap when one has an address of the other', () => {
   expect(overlap(trustedCidr('10.1.0.0/16'), trustedCidr('10.2.0.0/16'))).toBe(false);
 });
 
-test('every address of the lower half is handed out once, and one that was given back comes last', () => {
+test('every address of the lower half is given once; one that was returned comes last', () => {
   fc.assert(
     fc.property(fc.integer({ min: 24, max: 28 }), fc.nat(), (bits, from) => {
       const cidr = { first: trustedCidr('10.9.0.0/16').first, bits };

@@ -155,6 +155,7 @@ function createRotatedFile(path: string, rotateBytes: number) {
 
 /** The first newline ends a line of which only a part was written. */
 function droppedLine(lines: number): string {
-  const facts = { level: 40, time: Date.now(), pid: process.pid, dropped: lines };
-  return `\n${JSON.stringify({ ...facts, msg: 'lines of this log were dropped: they could not be written' })}\n`;
+  const msg = 'lines of this log were dropped: they could not be written';
+  const facts = { level: 40, time: Date.now(), pid: process.pid, dropped: lines, msg };
+  return `\n${JSON.stringify(facts)}\n`;
 }

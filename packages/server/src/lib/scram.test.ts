@@ -25,7 +25,7 @@ function accepts(verifier: string, password: string): boolean {
   );
 }
 
-test('a verifier has the form that PostgreSQL stores, with 16 bytes of salt and 4096 rounds', async () => {
+test('a verifier has the form of PostgreSQL, with 16 bytes of salt and 4096 rounds', async () => {
   const [, iterations, salt, storedKey, serverKey] =
     FORM.exec(await scramVerifier('correct horse')) ?? [];
   expect(iterations).toBe('4096');

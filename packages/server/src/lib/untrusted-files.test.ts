@@ -265,7 +265,7 @@ describe('in the place of a directory stands a link to one outside', () => {
   });
 });
 
-test('a directory that is replaced by a link while work goes on in it is worked on to the end, and nothing else', async () => {
+test('a directory that a link replaces meanwhile is worked on to the end, no other', async () => {
   const path = join(data, 'base');
   await mkdir(path);
   await writeFile(join(path, 'secret'), 'of the service');
@@ -311,7 +311,7 @@ test('a tree that is replaced by a link during its removal loses nothing outside
   expect(await stateOfOutside()).toEqual(before);
 });
 
-test("a clone is nobody else's before it is whole, and keeps no privilege of what it copies", async () => {
+test("a clone is nobody else's before it is whole, and keeps no privilege", async () => {
   await writeFile(join(data, 'program'), '#!/bin/sh\n');
   if (isRoot) await chown(join(data, 'program'), TENANT.uid, TENANT.gid);
   await run('chmod', ['4755', join(data, 'program')]);

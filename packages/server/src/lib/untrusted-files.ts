@@ -27,7 +27,7 @@ const SPARSE_MAX_BYTES = 64 * 1024 ** 2;
 const TEXT_MAX_BYTES = 1024 ** 2;
 
 // ── reading
-// ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Opens a regular file for reading. */
 export async function openFile(path: string): Promise<FileHandle> {
@@ -185,7 +185,7 @@ export async function listEntries(path: string): Promise<string[]> {
 }
 
 // ── writing
-// ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
  * Writes a file completely or not at all, and flushes it. An entry of its name is replaced, not

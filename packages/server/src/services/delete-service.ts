@@ -48,7 +48,8 @@ export async function restoreService(
     if (service.deleted_at === null)
       throw new ApiError(
         'INVALID_STATE',
-        `cannot restore a service that is ${service.status}: restore is for deleted ones${service.deleting ? ', once its processes have stopped' : ''}`,
+        `cannot restore a service that is ${service.status}: restore is for deleted ones` +
+          (service.deleting ? ', once its processes have stopped' : ''),
       );
     await keepWithinKey(tx, caller);
     await keepWithinLimits(tx, caller.projectId, weightOfRestored(service));

@@ -25,7 +25,10 @@ export async function keepWithinLimits(
     if (most === null || added <= 0 || used[limit] + added <= most) continue;
     throw new ApiError(
       'LIMIT_EXCEEDED',
-      `${limit}: the project has ${used[limit]} and may have ${most}; this would make it ${used[limit] + added}. Delete or shrink what is not needed, or have the operator raise it: howdah project limits ${projectId} --${limit.replaceAll('_', '-')} ${used[limit] + added}`,
+      `${limit}: the project has ${used[limit]} and may have ${most}; ` +
+        `this would make it ${used[limit] + added}. Delete or shrink what is not needed, ` +
+        `or have the operator raise it: howdah project limits ${projectId} ` +
+        `--${limit.replaceAll('_', '-')} ${used[limit] + added}`,
       { limit, allowed: most, used: used[limit], wanted: used[limit] + added },
     );
   }

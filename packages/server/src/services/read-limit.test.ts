@@ -54,7 +54,7 @@ test('too many waiting reads are refused with 503 and the reason', async () => {
   await Promise.all([...reads, other]);
 });
 
-test('a client that leaves is removed from the queue, and a failed read ends its turn', async () => {
+test('a client that leaves leaves the queue, and a failed read ends its turn', async () => {
   const { read, begun, end } = scene();
   const reads = [read('a', 'a1'), read('a', 'a2')];
   const client = new AbortController();

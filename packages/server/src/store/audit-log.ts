@@ -38,8 +38,10 @@ export async function raiseAuditCounts(db: Db, counts: readonly AuditCount[]): P
   if (counts.length === 0) return;
   await sql`
     update audit_log a set count = c.count, last_at = c.last_at
-    from unnest(${counts.map(({ requestId }) => requestId)}::uuid[], ${counts.map(({ count }) => count)}::int[],
-                ${counts.map(({ lastAt }) => lastAt.toISOString())}::timestamptz[]) as c (request_id, count, last_at)
+    from unnest(${counts.map(({ requestId }) => requestId)}::uuid[],
+                ${counts.map(({ count }) => count)}::int[],
+                ${counts.map(({ lastAt }) => lastAt.toISOString())}::timestamptz[])
+         as c (request_id, count, last_at)
     where a.request_id = c.request_id`.execute(db);
 }
 
@@ -91,7 +93,8 @@ export async function pruneAuditLog(db: Db, keptMs: number): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from audit_log where id = any (array(
       select a.id from audit_log a
-      where a.at < now() - ${`${keptMs} ms`}::interval and not exists (select from operations o where o.id = a.operation_id)
+      where a.at < now() - ${`${keptMs} ms`}::interval
+        and not exists (select from operations o where o.id = a.operation_id)
       limit ${PRUNE_BATCH}))`.execute(db);
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }

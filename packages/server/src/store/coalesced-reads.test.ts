@@ -31,7 +31,7 @@ test('the reads of one turn are one statement, with each key once', async () => 
   expect(await Promise.all(reads)).toEqual([a, b, a, null]);
 });
 
-test('two statements are under way at most, and the next one takes all that has come meanwhile', async () => {
+test('two statements run at most, and the next takes all that has come meanwhile', async () => {
   const { pool, asked, answers } = heldPool();
   const read = coalesced(pool, 'name', 'text');
   const reads: Promise<unknown>[] = [];
@@ -48,7 +48,7 @@ test('two statements are under way at most, and the next one takes all that has 
   await Promise.all(reads);
 });
 
-test('a statement that fails rejects its own reads, and a read is never answered from an earlier one', async () => {
+test('a statement that fails rejects its own reads; no read gets an earlier answer', async () => {
   const { pool, asked, answers } = heldPool();
   const read = coalesced(pool, 'name', 'text');
   const failing = [read('a'), read('b')];

@@ -99,9 +99,12 @@ export async function dueForVerification(
     cross join lateral (
       -- What was begun while the clock was ahead says nothing of when the next one is due.
       select coalesce(max(o.created), least(s.created, now())) as at from operations o
-      where o.service_id = s.id and o.kind = 'verifyBackup' and (o.request is null) = ${of === null} and o.created < now() + interval '1 minute'
+      where o.service_id = s.id and o.kind = 'verifyBackup' and (o.request is null) = ${of === null}
+        and o.created < now() + interval '1 minute'
     ) as last
-    where s.region_code = ${region} and s.project_id is not null and s.parent_id is null and s.deleted_at is null and s.status = 'READY' and last.at < now() - ${`${everyMs} ms`}::interval
+    where s.region_code = ${region} and s.project_id is not null and s.parent_id is null
+      and s.deleted_at is null and s.status = 'READY'
+      and last.at < now() - ${`${everyMs} ms`}::interval
     order by last.at
     limit 1`.execute(db);
   return rows[0]?.id ?? null;

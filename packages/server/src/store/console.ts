@@ -51,9 +51,8 @@ export async function insertToken(
 export async function pruneTokens(db: Db): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from console_tokens where token_hash = any (array(
-      select token_hash from console_tokens where expires_at <= now() order by expires_at limit ${sql.lit(PRUNE_BATCH)}))`.execute(
-    db,
-  );
+      select token_hash from console_tokens where expires_at <= now() order by expires_at
+        limit ${sql.lit(PRUNE_BATCH)}))`.execute(db);
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }
 

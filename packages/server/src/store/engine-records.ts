@@ -14,7 +14,8 @@ export const SERVERS = `coalesce((
   select json_agg(json_build_object('n', p.server, 'port', p.port) order by p.server)
   from server_ports p where p.service_id = s.id), '[]')`;
 /** In SQL: the recorded primary of `services s`. */
-export const PRIMARY = `coalesce((select r.server from recorded_primaries r where r.service_id = s.id), 0)`;
+export const PRIMARY = `coalesce((select r.server from recorded_primaries r
+  where r.service_id = s.id), 0)`;
 
 /** The recorded placement of a service at one moment; null: the service is gone. */
 export async function readRecord(db: Db, id: string): Promise<ClusterRecord | null> {

@@ -30,7 +30,8 @@ export async function readEvents(
   limit: number,
 ): Promise<EventRow[]> {
   const { rows } = await sql<EventRow & { written: string; flushed: boolean }>`
-    select seq, type, doc, position.written::text, pg_current_wal_flush_lsn() >= position.written as flushed
+    select seq, type, doc, position.written::text, pg_current_wal_flush_lsn() >= position.written
+      as flushed
     from events, (select pg_current_wal_insert_lsn() as written) as position
     where project_id = ${projectId} and seq > ${after}
     order by seq
@@ -67,9 +68,11 @@ export async function pruneEvents(db: Db): Promise<boolean> {
   // there is anything to remove.
   const { rows } = await sql<{ gone: number }>`
     with oldest as (select seq, at from events order by seq limit ${PRUNE_BATCH}),
-         bound as (select max(seq) as seq from oldest where at < now() - ${`${KEPT_DAYS} days`}::interval),
+         bound as (select max(seq) as seq from oldest
+           where at < now() - ${`${KEPT_DAYS} days`}::interval),
          gone as (delete from events where seq <= (select seq from bound) returning seq),
-         forgotten as (delete from event_horizon where exists (select from bound where seq is not null)),
+         forgotten as (delete from event_horizon
+           where exists (select from bound where seq is not null)),
          noted as (insert into event_horizon select seq from bound where seq is not null)
     select count(*)::int as gone from gone`.execute(db);
   return rows[0]?.gone === PRUNE_BATCH;
@@ -83,9 +86,8 @@ export async function pruneEvents(db: Db): Promise<boolean> {
 export async function pruneDeliveries(db: Db): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from deliveries where id = any (array(
-      select id from deliveries where created < now() - ${`${KEPT_DAYS} days`}::interval order by created limit ${sql.lit(PRUNE_BATCH)}))`.execute(
-    db,
-  );
+      select id from deliveries where created < now() - ${`${KEPT_DAYS} days`}::interval
+        order by created limit ${sql.lit(PRUNE_BATCH)}))`.execute(db);
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }
 

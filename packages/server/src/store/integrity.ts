@@ -60,7 +60,9 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
   await client.connect();
   try {
     const services = await client.query<Expected['services'][number]>(
-      `select id, project_id as "projectId", region_code as region, status, port, pooler, pooler_port as "poolerPort", power, project_id is null as spare, operation_id as "operationId",
+      `select id, project_id as "projectId", region_code as region, status, port, pooler,
+         pooler_port as "poolerPort", power, project_id is null as spare,
+         operation_id as "operationId",
               ${SERVERS} as servers, ${PRIMARY} as primary, vpc_id as "vpcId",
               vpc_address as "vpcAddress", parent_id as "parentId",
               project_id is not null and status <> 'READY' and (recovery is not null or not exists (
@@ -107,12 +109,14 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
  * as a query for what breaks it.
  */
 const CONTRADICTIONS = `
-  select format('operation %s (%s) is under way on service %s, which does not know of it', o.id, o.kind, o.service_id) as text
+  select format('operation %s (%s) is under way on service %s, which does not know of it', o.id,
+    o.kind, o.service_id) as text
   from operations o left join services s on s.id = o.service_id
   where o.finished is null and o.kind not in ('verifyBackup', 'runBackup', 'tryUpgrade')
     and s.operation_id is distinct from o.id
   union all
-  select format('operation %s (%s) is under way beside the others of %s, which is %s', o.id, o.kind, o.service_id, coalesce(s.status, 'gone'))
+  select format('operation %s (%s) is under way beside the others of %s, which is %s', o.id, o.kind,
+    o.service_id, coalesce(s.status, 'gone'))
   from operations o left join services s on s.id = o.service_id
   where o.finished is null and o.kind in ('verifyBackup', 'runBackup', 'tryUpgrade')
     and (s.id is null or s.deleting)
@@ -122,7 +126,8 @@ const CONTRADICTIONS = `
   union all
   select format('service %s is %s with no operation under way', id, status)
   from services
-  where operation_id is null and project_id is not null and deleted_at is null and status not in ('READY', 'PAUSED', 'UNSTABLE')
+  where operation_id is null and project_id is not null and deleted_at is null
+    and status not in ('READY', 'PAUSED', 'UNSTABLE')
   union all
   select format('service %s has no operation that created it', id) from services s
   where project_id is not null and not exists (
@@ -130,19 +135,24 @@ const CONTRADICTIONS = `
   union all
   select format('the document of service %s says another status or port than its record', id)
   from services
-  where doc <> '' and (doc::json ->> 'status' <> status or (doc::json -> 'endpoint' ->> 'port')::int <> port)
+  where doc <> '' and (doc::json ->> 'status' <> status
+    or (doc::json -> 'endpoint' ->> 'port')::int <> port)
   union all
   select format('port %s is promised to %s', port, string_agg(holder, ' and to ' order by holder))
   from promised_ports group by region_code, port having count(*) > 1
   union all
   select format('the document of service %s says another VPC than its record', id)
-  from services where doc <> '' and (doc::json #>> '{vpc_endpoint,vpc_id}') is distinct from vpc_id::text
+  from services
+  where doc <> '' and (doc::json #>> '{vpc_endpoint,vpc_id}') is distinct from vpc_id::text
   union all
-  select format('service %s is at %s of VPC %s, an address that it does not hold', s.id, s.vpc_address, s.vpc_id)
-  from services s left join vpc_addresses a on a.service_id = coalesce(s.parent_id, s.id) and a.vpc_id = s.vpc_id
+  select format('service %s is at %s of VPC %s, an address that it does not hold', s.id,
+    s.vpc_address, s.vpc_id)
+  from services s left join vpc_addresses a on a.service_id = coalesce(s.parent_id, s.id)
+    and a.vpc_id = s.vpc_id
   where s.vpc_address is not null and host(a.address) is distinct from s.vpc_address
   union all
-  select format('service %s holds %s of VPC %s, in which it is not', s.id, host(a.address), a.vpc_id)
+  select format('service %s holds %s of VPC %s, in which it is not', s.id, host(a.address),
+    a.vpc_id)
   from vpc_addresses a join services s on s.id = a.service_id
   where s.vpc_id is distinct from a.vpc_id and s.operation_id is null and s.deleted_at is null
   union all
@@ -156,29 +166,37 @@ const CONTRADICTIONS = `
   where doc <> '' and parent_id is null
     and (doc::json ->> 'allow_list_id') is distinct from allow_list_id
   union all
-  select format('peering %s of VPC %s is %s, and there is no other side to it', p.id, p.vpc_id, p.status)
+  select format('peering %s of VPC %s is %s, and there is no other side to it', p.id, p.vpc_id,
+    p.status)
   from peerings p join vpcs v on v.id = p.vpc_id
   where p.status in ('approved', 'active') and not exists (
-    select from peerings o where o.vpc_id::text = p.peer_vpc_id and o.peer_account_id = v.project_id and o.peer_vpc_id = v.id::text
+    select from peerings o where o.vpc_id::text = p.peer_vpc_id and o.peer_account_id = v.project_id
+      and o.peer_vpc_id = v.id::text
       and o.status in ('approved', 'active'))
   union all
   select format('the document of service %s says another pooler than its record', id)
   from services
-  where doc <> '' and (doc::json #>> '{connection_pooler,endpoint,port}')::int is distinct from case when pooler then pooler_port end
+  where doc <> '' and (doc::json #>> '{connection_pooler,endpoint,port}')::int
+    is distinct from case when pooler then pooler_port end
   union all
-  select format('operation %s (%s) was asked for by %s and stands in no entry of the audit log', o.id, o.kind, o.requested_by)
+  select format('operation %s (%s) was asked for by %s and stands in no entry of the audit log',
+    o.id, o.kind, o.requested_by)
   from operations o
-  where o.requested_by <> 'howdah' and not exists (select from audit_log a where a.operation_id = o.id)
+  where o.requested_by <> 'howdah'
+    and not exists (select from audit_log a where a.operation_id = o.id)
     and o.created > (select timestamp::timestamptz from kysely_migration where name = '0009_events')
   union all
   select format('service %s shows other read replica sets than it has', id)
   from services p
-  where (select coalesce(jsonb_agg(s.id order by s.created, s.id), '[]') from services s where s.parent_id = p.id)
+  where (select coalesce(jsonb_agg(s.id order by s.created, s.id), '[]') from services s
+    where s.parent_id = p.id)
         <> jsonb_path_query_array(p.read_replica_sets, '$[*].id')
   union all
-  select format('read replica set %s must be %s and its service %s %s', s.id, s.power, p.id, p.power)
+  select format('read replica set %s must be %s and its service %s %s', s.id, s.power, p.id,
+    p.power)
   from services s join services p on p.id = s.parent_id
   where not s.deleting and s.power <> case when p.deleting then 'paused' else p.power end
   union all
-  select format('the lease on service %s ended %s ago and was neither given back nor taken over', id, now() - lease_until)
+  select format('the lease on service %s ended %s ago and was neither given back nor taken over',
+    id, now() - lease_until)
   from services where lease_until < now() - interval '10 seconds'`;

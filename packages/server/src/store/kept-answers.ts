@@ -39,9 +39,8 @@ export async function claimAnswer(
   { publicKey, lookup, request }: CallName,
 ): Promise<KeptAnswer | null> {
   await sql`
-    delete from kept_answers where public_key = ${publicKey} and lookup = ${lookup} and created < now() - ${KEPT}`.execute(
-    tx,
-  );
+    delete from kept_answers where public_key = ${publicKey} and lookup = ${lookup}
+      and created < now() - ${KEPT}`.execute(tx);
   const claimed = await tx
     .insertInto('kept_answers')
     .values({ public_key: publicKey, lookup, request, sealed: Buffer.alloc(0) })
@@ -67,8 +66,7 @@ export async function keepAnswer(
 export async function pruneAnswers(db: Db): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from kept_answers where ctid = any (array(
-      select ctid from kept_answers where created < now() - ${KEPT} order by created limit ${sql.lit(PRUNE_BATCH)} for update skip locked))`.execute(
-    db,
-  );
+      select ctid from kept_answers where created < now() - ${KEPT} order by created
+        limit ${sql.lit(PRUNE_BATCH)} for update skip locked))`.execute(db);
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }

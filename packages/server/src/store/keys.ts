@@ -27,9 +27,11 @@ export type KeyRow = {
 };
 
 /** The columns of a {@link KeyRow} but its `key`, of the tables `api_keys k` and `projects p`. */
-export const KEY_COLUMNS = `k.project_id, p.name as project_name, p.operator, k.name, k.role, k.dry_run_only, k.fork_only, k.secret_hash,
+export const KEY_COLUMNS = `k.project_id, p.name as project_name, p.operator, k.name, k.role,
+            k.dry_run_only, k.fork_only, k.secret_hash,
             k.service_ttl_seconds, k.max_service_ttl_seconds, k.max_services,
-            k.created, k.last_used, k.revoked_at is null and (k.expires_at is null or k.expires_at > now()) as valid`;
+            k.created, k.last_used,
+            k.revoked_at is null and (k.expires_at is null or k.expires_at > now()) as valid`;
 
 /** Looks keys up by their public half. */
 export function keyReader(pool: Pool): (publicKey: string) => Promise<KeyRow | null> {
@@ -82,7 +84,8 @@ export async function insertKey(db: Db, key: NewKey): Promise<Key> {
 /** The number of keys of a project, ended ones too; at most `most` are counted. */
 export async function countKeys(tx: Tx, projectId: string, most: number): Promise<number> {
   const { rows } = await sql<{ count: number }>`
-    select count(*)::int as count from (select from api_keys where project_id = ${projectId} limit ${most}) as keys`.execute(
+    select count(*)::int as count
+      from (select from api_keys where project_id = ${projectId} limit ${most}) as keys`.execute(
     tx,
   );
   return rows[0]?.count ?? 0;
@@ -95,7 +98,8 @@ export async function pruneKeys(db: Db): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from api_keys where public_key = any (array(
       select public_key from api_keys
-      where (revoked_at is not null or expires_at is not null) and least(revoked_at, expires_at) < now() - ${`${ENDED_KEYS_KEPT_DAYS} days`}::interval
+      where (revoked_at is not null or expires_at is not null)
+        and least(revoked_at, expires_at) < now() - ${`${ENDED_KEYS_KEPT_DAYS} days`}::interval
       order by least(revoked_at, expires_at) limit ${sql.lit(PRUNE_BATCH)}))`.execute(db);
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }

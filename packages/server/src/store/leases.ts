@@ -106,7 +106,8 @@ export async function claimService(
 
 const NOT_FLUSHED = sql`set_config('synchronous_commit', 'off', true)`.as('not_flushed');
 
-const PARENT_IS_LOCKED = sql<boolean>`(select p.id from services p where p.id = services.parent_id for update) is not null`;
+const PARENT_IS_LOCKED = sql<boolean>`(select p.id from services p
+  where p.id = services.parent_id for update) is not null`;
 
 export async function renewLease(db: Db, id: string, token: string): Promise<void> {
   await db
@@ -178,7 +179,6 @@ export async function lockLeased(
 
 /** Makes a service due now and notifies the reconcilers. */
 export async function makeDue(tx: Tx, id: string): Promise<void> {
-  await sql`with due as (update services set due_at = now() where id = ${id}) ${serviceNotification(id)}`.execute(
-    tx,
-  );
+  await sql`with due as (update services set due_at = now() where id = ${id})
+    ${serviceNotification(id)}`.execute(tx);
 }

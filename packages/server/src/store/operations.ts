@@ -208,7 +208,8 @@ export async function pruneOperations(db: Db, keptMs: number): Promise<boolean> 
   const { numAffectedRows } = await sql`
     delete from operations where id = any (array(
       select o.id from operations o
-      where o.kind = any(${[...OPERATION_KINDS]}::text[]) and o.finished < now() - ${`${keptMs} ms`}::interval
+      where o.kind = any(${[...OPERATION_KINDS]}::text[])
+        and o.finished < now() - ${`${keptMs} ms`}::interval
         and not (o.kind in ('create', 'adopt', 'fork')
           and exists (select from services s where s.id = o.service_id))
       limit ${PRUNE_BATCH}))`.execute(db);
@@ -345,10 +346,12 @@ export async function pastDurations(
   kind: OperationKind,
 ): Promise<{ median: number; longest: number } | null> {
   const { rows } = await sql<{ median: number | null; longest: number }>`
-    select percentile_cont(0.5) within group (order by seconds) as median, max(seconds)::float8 as longest
+    select percentile_cont(0.5) within group (order by seconds) as median,
+      max(seconds)::float8 as longest
     from (
       select extract(epoch from finished - created)::float8 as seconds from operations
-      where kind = ${kind} and finished is not null and status = 'succeeded' order by finished desc limit ${PAST_RUNS}
+      where kind = ${kind} and finished is not null and status = 'succeeded' order by finished desc
+        limit ${PAST_RUNS}
     ) as past`.execute(db);
   const [row] = rows;
   return row === undefined || row.median === null

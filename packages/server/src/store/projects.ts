@@ -89,9 +89,8 @@ export async function hasLimits(db: Db, id: string): Promise<boolean> {
   const row = await db
     .selectFrom('projects')
     .select(
-      sql<boolean>`coalesce(max_services, max_replica_sets, max_cpu_millis, max_memory_gbs) is not null`.as(
-        'limited',
-      ),
+      sql<boolean>`coalesce(max_services, max_replica_sets, max_cpu_millis, max_memory_gbs)
+        is not null`.as('limited'),
     )
     .where('id', '=', id)
     .executeTakeFirst();

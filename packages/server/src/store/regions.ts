@@ -143,7 +143,8 @@ async function findFreePort(
     from (select ${begin}::int as begin, ${first}::int as first, ${last}::int as last) as range,
          generate_series(0, last - first) as step,
          lateral (select first + (begin - first + step) % (last - first + 1) as port) as candidate
-    where (select count(*) from promised_ports as promised where promised.region_code = ${region} and promised.port = candidate.port) = 0
+    where (select count(*) from promised_ports as promised where promised.region_code = ${region}
+      and promised.port = candidate.port) = 0
     limit 1`.execute(tx);
   return rows[0]?.port ?? null;
 }

@@ -56,13 +56,15 @@ export async function insertSamples(db: Db, samples: readonly Sample[]): Promise
 export async function latestSamples(db: Db): Promise<LatestSample[]> {
   const { rows } = await sql<LatestSample>`
     select distinct on (s.service_id, s.node)
-           s.service_id as "serviceId", s.node, s.cpu_millis as "cpuMillis", s.memory_bytes::float8 as "memoryBytes",
+           s.service_id as "serviceId", s.node, s.cpu_millis as "cpuMillis",
+           s.memory_bytes::float8 as "memoryBytes",
            s.storage_bytes::float8 as "storageBytes", s.connections,
            s.transactions_per_second as "transactionsPerSecond",
            s.cpu_wait_millis as "cpuWaitMillis", s.write_wait_millis as "writeWaitMillis",
            coalesce(v.cpu_millis, ${sql.lit(SHARED_CPU_MILLIS)}) as "cpuGuaranteedMillis"
     from samples s join services v on v.id = s.service_id
-    where s.at between now() - interval '150 seconds' and now() + interval '150 seconds' and v.status = 'READY' and v.project_id is not null and v.deleted_at is null
+    where s.at between now() - interval '150 seconds' and now() + interval '150 seconds'
+      and v.status = 'READY' and v.project_id is not null and v.deleted_at is null
     order by s.service_id, s.node, s.at desc`.execute(db);
   return rows;
 }
@@ -71,9 +73,8 @@ export async function latestSamples(db: Db): Promise<LatestSample[]> {
 export async function pruneSamples(db: Db): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from samples where ctid = any (array(
-      select ctid from samples where at < now() - ${`${KEPT_DAYS} days`}::interval limit ${sql.lit(PRUNE_BATCH)}))`.execute(
-    db,
-  );
+      select ctid from samples where at < now() - ${`${KEPT_DAYS} days`}::interval
+        limit ${sql.lit(PRUNE_BATCH)}))`.execute(db);
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }
 

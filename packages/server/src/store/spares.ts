@@ -82,7 +82,8 @@ export async function lockSpare(
     .where('pg_version', '=', wanted.major)
     .where(sql<boolean>`addons = ${[...wanted.addons]}::text[]`)
     .where(
-      sql<boolean>`(cpu_millis, memory_gbs) is not distinct from (${cpu_millis}::int, ${memory_gbs}::int)`,
+      sql<boolean>`(cpu_millis, memory_gbs)
+        is not distinct from (${cpu_millis}::int, ${memory_gbs}::int)`,
     )
     .orderBy('created')
     .limit(1)

@@ -135,10 +135,13 @@ export type WantedVpc = VpcSpec & {
 export const WANTED_VPCS = `
     select v.id::text as id, v.region_code as region,
            v.cidr::text as cidr, v.wanted, v.made, v.deleting,
-           array(select host(a.address) from vpc_addresses a where a.vpc_id = v.id order by a.address) as addresses,
-           coalesce((select json_agg(json_build_object('id', peer.id::text, 'cidr', peer.cidr::text) order by peer.id)
+           array(select host(a.address) from vpc_addresses a where a.vpc_id = v.id
+             order by a.address) as addresses,
+           coalesce((select json_agg(json_build_object('id', peer.id::text, 'cidr', peer.cidr::text)
+             order by peer.id)
                      from peerings p join vpcs peer on peer.id::text = p.peer_vpc_id
-                     where p.vpc_id = v.id and p.status in ('approved', 'active') and not v.deleting), '[]') as peers
+                     where p.vpc_id = v.id and p.status in ('approved', 'active')
+                       and not v.deleting), '[]') as peers
     from vpcs v order by v.id`;
 
 /** All VPCs of a region, with those that are being deleted. */
@@ -410,12 +413,17 @@ export async function refreshAllowedNetworks(db: Db, region: string): Promise<st
   const { rows } = await sql<{ id: string }>`
     with wanted as materialized (
       select v.id, v.cidr::text || array(select peer.cidr::text
-                                         from peerings p join vpcs peer on peer.id::text = p.peer_vpc_id
-                                         where p.vpc_id = v.id and p.status in ('approved', 'active') order by peer.id) as allowed_networks
+                                         from peerings p
+                                         join vpcs peer on peer.id::text = p.peer_vpc_id
+                                         where p.vpc_id = v.id
+                                           and p.status in ('approved', 'active')
+                                         order by peer.id) as allowed_networks
       from vpcs v where v.region_code = ${region}
     ), other as (
-      select s.id from services s join wanted on wanted.id = s.vpc_id and s.allowed_networks is distinct from wanted.allowed_networks
-      order by s.parent_id nulls first, s.id for update of s -- as all who lock services with their sets
+      select s.id from services s join wanted on wanted.id = s.vpc_id
+        and s.allowed_networks is distinct from wanted.allowed_networks
+      -- As all who lock services with their sets.
+      order by s.parent_id nulls first, s.id for update of s
     )
     update services s set allowed_networks = wanted.allowed_networks, due_at = now() from wanted
     where s.id = any (array(select id from other)) and wanted.id = s.vpc_id

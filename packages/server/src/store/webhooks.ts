@@ -77,8 +77,10 @@ export async function lookOverWebhooks(
   const { rows } = await sql<{ id: string; projectId: string; due: boolean }>`
     select id, project_id as "projectId",
            coalesce(lease_until < now(), true)
-           and (coalesce((select seq from events e where e.project_id = w.project_id order by seq desc limit 1) > w.fanned_out, false)
-                or coalesce((select next_at from deliveries d where d.webhook_id = w.id and d.status = 'pending' order by next_at limit 1) <= now(), false)) as due
+           and (coalesce((select seq from events e where e.project_id = w.project_id
+             order by seq desc limit 1) > w.fanned_out, false)
+                or coalesce((select next_at from deliveries d where d.webhook_id = w.id
+                  and d.status = 'pending' order by next_at limit 1) <= now(), false)) as due
     from webhooks w`.execute(db);
   return rows;
 }
@@ -114,7 +116,8 @@ export async function fanOut(db: Db, id: string): Promise<boolean> {
   const { rows } = await sql<{ taken: number }>`
     with webhook as (
            select * from webhooks where id = ${id} and (
-             select count(*) from (select from deliveries where webhook_id = ${id} and status = 'pending' limit ${sql.lit(MAX_PENDING)}) as pending
+             select count(*) from (select from deliveries where webhook_id = ${id}
+               and status = 'pending' limit ${sql.lit(MAX_PENDING)}) as pending
            ) < ${sql.lit(MAX_PENDING)} for update
          ),
          next as (
@@ -129,7 +132,9 @@ export async function fanOut(db: Db, id: string): Promise<boolean> {
            order by next.seq
            on conflict do nothing
          ),
-         noted as (update webhooks set fanned_out = greatest(fanned_out, (select max(seq) from next)) where id = ${id} and exists (select from next))
+         noted as (update webhooks
+           set fanned_out = greatest(fanned_out, (select max(seq) from next)) where id = ${id}
+           and exists (select from next))
     select count(*)::int as taken from next`.execute(db);
   return rows[0]?.taken === FAN_OUT_BATCH;
 }
@@ -142,7 +147,8 @@ export type DueDelivery = DeliveryRow & Pick<WebhookRow, 'url' | 'secret'>;
  */
 export async function nextDelivery(db: Db, webhookId: string): Promise<DueDelivery | null> {
   const { rows } = await sql<DueDelivery>`
-    with renewed as (update webhooks set lease_until = now() + ${LEASE}::interval where id = ${webhookId} returning url, secret)
+    with renewed as (update webhooks set lease_until = now() + ${LEASE}::interval
+      where id = ${webhookId} returning url, secret)
     select d.*, renewed.url, renewed.secret from deliveries d, renewed
     where d.webhook_id = ${webhookId} and d.status = 'pending' and d.next_at <= now()
     order by d.next_at, d.id

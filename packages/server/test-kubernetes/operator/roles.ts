@@ -71,5 +71,8 @@ function scriptOf(role: ManagedRole, password: string): string {
     `  connection limit ${connectionLimit} password ${literal(password)};`,
     ...inRoles.map((group) => `grant ${group} to ${name};`),
   ].join('\n');
-  return `psql --no-psqlrc --host=/tmp --username=postgres --set=ON_ERROR_STOP=1 <<'END'\n${sql}\nEND`;
+  return (
+    'psql --no-psqlrc --host=/tmp --username=postgres --set=ON_ERROR_STOP=1 ' +
+    `<<'END'\n${sql}\nEND`
+  );
 }

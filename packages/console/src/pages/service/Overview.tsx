@@ -209,7 +209,8 @@ function factsOf(
       'Standbys',
       ha.replica_count === 0
         ? 'none'
-        : `${ha.replica_count}${ha.sync_replica_count > 0 ? `, ${ha.sync_replica_count} synchronous` : ''}`,
+        : `${ha.replica_count}` +
+          (ha.sync_replica_count > 0 ? `, ${ha.sync_replica_count} synchronous` : ''),
     ],
     ...(vpc === undefined ? [] : [[`In the VPC ${vpcName}`, address(vpc)] as const]),
     [vpc === undefined ? 'Endpoint' : 'Public endpoint (closed)', address(endpoint)],

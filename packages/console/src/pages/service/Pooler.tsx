@@ -51,7 +51,10 @@ export function Pooler() {
       </Card>
       <Card
         title="Pool by transaction"
-        hint="for thousands of clients; no session state, and only protocol-level prepared statements"
+        hint={
+          'for thousands of clients; no session state, ' +
+          'and only protocol-level prepared statements'
+        }
       >
         <Code
           value={uriOf({ ...target, database: TRANSACTION_POOL_NAME }, password)}

@@ -207,7 +207,7 @@ test('a value in quotes', () => {
   expect(quoted("/it's/here")).toBe("'/it''s/here'");
 });
 
-test('a quota bounds WAL and temporary files, and by default it is no narrower than the size', () => {
+test('a quota bounds WAL and temporary files, by default no narrower than the size', () => {
   for (const size of SIZES) {
     const [bounded, unbounded] = [of(size), of(size, { storageGb: null })];
     expect(bounded['max_wal_size']).toBe(unbounded['max_wal_size']);

@@ -71,7 +71,8 @@ const END_BLOCKERS = `
 
 const END_SESSIONS = `
   select pg_catalog.pg_terminate_backend(pid) from pg_catalog.pg_stat_activity
-  where usename operator(pg_catalog.=) '${ADMIN_ROLE}' and backend_start operator(pg_catalog.<=) $1`;
+  where usename operator(pg_catalog.=) '${ADMIN_ROLE}'
+    and backend_start operator(pg_catalog.<=) $1`;
 
 /** Ends sessions now and some times later; an error is reported, since the password is set. */
 async function endOlderSessions(

@@ -20,7 +20,7 @@ test('the figures of a pod are the sum over its containers', () => {
   expect(resourcesIn({ containers })).toEqual({ cpuMillis: 252, memoryBytes: 3 * 1024 * 1024 });
 });
 
-test('usage says that figures of the pod are missing, and then that the server does not answer', async () => {
+test('usage names missing figures of the pod, then a server that does not answer', async () => {
   const cloud = await openCloud();
   try {
     const { observe } = cloud.engine;

@@ -37,10 +37,12 @@ test('every setting stands once, on a line of its own', () => {
   expect(names).not.toContain(undefined);
   expect(new Set(names).size).toBe(names.length);
   expect(conf).toContain(
-    "\ntsdb = host='/srv/it''s here/run' port=20001 dbname=tsdb pool_mode=session pool_size=41 max_db_connections=41\n",
+    "\ntsdb = host='/srv/it''s here/run' port=20001 dbname=tsdb " +
+      'pool_mode=session pool_size=41 max_db_connections=41\n',
   );
   expect(conf).toContain(
-    "\ntsdb_transaction = host='/srv/it''s here/run' port=20001 dbname=tsdb pool_mode=transaction pool_size=42 max_db_connections=42\n",
+    "\ntsdb_transaction = host='/srv/it''s here/run' port=20001 dbname=tsdb " +
+      'pool_mode=transaction pool_size=42 max_db_connections=42\n',
   );
   expect(conf).toContain('\nlisten_port = 20002\n');
   expect(conf).toContain('\nclient_tls_sslmode = require\n');

@@ -54,7 +54,8 @@ export const LOOKUP_BODY_IN_EACH_DATABASE = `with sessions as (
  * @param body of the function
  */
 export const lookupStatements = (body = LOOKUP_BODY): readonly string[] => [
-  `create or replace function ${VERIFIER_FUNCTION}(name text) returns table (role text, verifier text)
+  `create or replace function ${VERIFIER_FUNCTION}(name text)
+     returns table (role text, verifier text)
    language sql stable security definer set search_path = ''
    as $lookup$${body}$lookup$`,
   `revoke all on function ${VERIFIER_FUNCTION}(text) from public`,

@@ -28,7 +28,13 @@ type Written = { message: string; severity?: string; more?: Record<string, unkno
 const momentOf = (index: number) => new Date(START_MS + index * 1000).toISOString();
 /** A line as PostgreSQL 15 and later write them. */
 const line = ({ message, severity = 'LOG', more = {} }: Written, index: number): string =>
-  `${JSON.stringify({ timestamp: momentOf(index).replace('T', ' ').replace('Z', ' UTC'), pid: 7, error_severity: severity, message, ...more })}\n`;
+  `${JSON.stringify({
+    timestamp: momentOf(index).replace('T', ' ').replace('Z', ' UTC'),
+    pid: 7,
+    error_severity: severity,
+    message,
+    ...more,
+  })}\n`;
 
 /** Writes entries into files, one a second, `perFile` to a file. */
 async function logDirectory(
@@ -111,7 +117,7 @@ test('an entry: ISO time, severity, and detail, hint and statement after the mes
   });
 });
 
-test('newest first, page by page over files, each entry once, and no cursor after the last', async () => {
+test('newest first, page by page over files, each entry once, and an end', async () => {
   for (const [count, perFile, limit] of [
     [1234, 100, 500],
     [1000, 1000, 500],
@@ -131,7 +137,7 @@ test('newest first, page by page over files, each entry once, and no cursor afte
   }
 });
 
-test('whatever the lengths of lines and the characters at the borders of chunks, every entry comes back as it was', async () => {
+test('whatever the lengths of lines and borders of chunks, every entry comes back', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.integer({ min: 0, max: 9000 }), { minLength: 120, maxLength: 160 }),
@@ -155,7 +161,7 @@ test('whatever the lengths of lines and the characters at the borders of chunks,
 
 const timesOf = (pages: readonly LogEntry[][]) => pages.flat().map(({ timestamp }) => timestamp);
 
-test('a line longer than 64 KiB is cut and marked, at any place of its characters and escapes', async () => {
+test('a line longer than 64 KiB is cut and marked, at any character or escape', async () => {
   for (const unit of ['x', '🐘', '"', '\\', '\u0001']) {
     for (let shift = 0; shift < 12; shift++) {
       const long = 'y'.repeat(shift) + unit.repeat(200_000);
@@ -180,7 +186,7 @@ test('a line longer than 64 KiB is cut and marked, at any place of its character
 const endOf = (page: { cursor: string | null }): number =>
   page.cursor === null ? 0 : Number(Buffer.from(page.cursor, 'base64url').toString().split(':')[0]);
 
-test('a call reads 16 MiB at most, inside one line too, and its cursor reaches every line once', async () => {
+test('a call reads 16 MiB at most, and its cursor reaches every line once', async () => {
   const mb = 1024 * 1024;
   const directory = await logDirectory([
     { message: 'first' },
@@ -381,7 +387,7 @@ test('a cursor that is none of ours is refused, and never names a path', async (
     await expect(readLogs(directory, { ...ALL, cursor: bad }), bad).rejects.toThrow(BadCursor);
 });
 
-test('a cursor into a file that was taken away, or that became shorter, goes on with what there is', async () => {
+test('a cursor into a file that is gone or shorter goes on with what there is', async () => {
   const directory = await logDirectory(numbered(9), 3);
   const { cursor } = await readLogs(directory, { ...ALL, limit: 4 });
   const files = (await readdir(directory)).toSorted();

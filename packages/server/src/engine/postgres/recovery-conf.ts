@@ -17,7 +17,10 @@ export function recoveryConf(parent: Pick<ServerFiles, 'data' | 'archive'>, data
   if (parent.data === data) return recoverySettings(`cp ${archived} "%p"`);
   const inPlace = `"${relative(data, parent.data)}/pg_wal/%f"`;
   const quiet = '2>/dev/null';
-  const command = `cp ${archived} "%p" ${quiet} || { cp ${inPlace} "%p" ${quiet} && test ! -e ${archived}; } || cp ${archived} "%p" ${quiet}`;
+  const command =
+    `cp ${archived} "%p" ${quiet} || ` +
+    `{ cp ${inPlace} "%p" ${quiet} && test ! -e ${archived}; } || ` +
+    `cp ${archived} "%p" ${quiet}`;
   return recoverySettings(command);
 }
 

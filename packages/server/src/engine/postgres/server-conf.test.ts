@@ -31,7 +31,7 @@ test('every setting appears once, on a line of its own', () => {
   expect(files['postgresql.conf']).toContain('\nssl = on\n');
 });
 
-test('who may connect: the control plane by the socket, users by TLS and SCRAM to their databases', () => {
+test('who may connect: the control plane by the socket, users by TLS and SCRAM', () => {
   expect(lines(files['pg_hba.conf']).map((line) => line.split(/\s+/))).toEqual([
     ['local', 'all', 'howdah', 'peer', 'map=control'],
     ['local', 'replication', 'howdah', 'peer', 'map=replication'],
@@ -97,7 +97,7 @@ test('with others, a standby reads slots in one database, and a drill writes int
   ]);
 });
 
-test('only the control plane may connect to a fork before it is provisioned; nothing else differs', () => {
+test('only the control plane may connect to a fork before it is provisioned', () => {
   const provisioning = filesWhileProvisioning(files);
   expect(lines(provisioning['pg_hba.conf'])).toEqual(lines(files['pg_hba.conf']).slice(0, -1));
   expect({ ...provisioning, 'pg_hba.conf': files['pg_hba.conf'] }).toEqual(files);

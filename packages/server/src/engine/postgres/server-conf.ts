@@ -140,7 +140,10 @@ function postgresqlConf({
   const lines = Object.entries(settings).map(([name, value]) => `${name} = ${value}`);
   if (storageGb !== null) lines.push(`include_if_exists = ${quoted(QUOTA_FILE)}`);
   if (replicated) lines.push(`include_if_exists = ${quoted(REPLICATION_FILE)}`);
-  return `# Written by Howdah from the size of the service; changes are overwritten.\n${lines.join('\n')}\n`;
+  return (
+    '# Written by Howdah from the size of the service; changes are overwritten.\n' +
+    `${lines.join('\n')}\n`
+  );
 }
 
 /** A copy in another region replicates, and sees no database. Addresses of pods are not known. */
@@ -157,6 +160,14 @@ const SLOTS_RULES = `local     replication  ${SLOTS_ROLE}  peer map=replication
 local     ${MAINTENANCE_DATABASE}  ${SLOTS_ROLE}  peer map=replication
 local     all       ${SLOTS_ROLE}     reject
 `;
+
+/** The writer of a drill comes through the gateway of its machine. */
+const PROBE_RULES = `hostssl   ${MAINTENANCE_DATABASE}  ${PROBE_ROLE}  127.0.0.1/32  scram-sha-256
+hostssl   all       ${PROBE_ROLE}  all  reject
+`;
+
+const networkRule = (network: string): string =>
+  `hostssl   all       all     ${network}       scram-sha-256\n`;
 
 // Our own roles over the Unix socket only; users over TLS, with SCRAM, into their databases only:
 // "all" is no database for replication. All other connections are refused, those in plain text
@@ -176,8 +187,8 @@ local     ${CLOSED_DATABASES}  all  reject
 local     all       ${POOLER_ROLE}  peer map=pooler
 local     all       all     scram-sha-256
 hostssl   all       ${CONTROL_ROLE},${POOLER_ROLE},${READER_ROLE},${SLOTS_ROLE}  all  reject
-${replicated ? `hostssl   ${MAINTENANCE_DATABASE}  ${PROBE_ROLE}  127.0.0.1/32  scram-sha-256\nhostssl   all       ${PROBE_ROLE}  all  reject\n` : ''}hostssl   ${CLOSED_DATABASES}  all  all  reject
-${allowedNetworks.map((network) => `hostssl   all       all     ${network}       scram-sha-256\n`).join('')}`;
+${replicated ? PROBE_RULES : ''}hostssl   ${CLOSED_DATABASES}  all  all  reject
+${allowedNetworks.map(networkRule).join('')}`;
 
 /**
  * The service's own user, as whom a tenant may run programs one day, is our superuser in no

@@ -150,7 +150,8 @@ async function columnsOf(
   if (fields.length === 0) return [];
   const { rows } = await client.query<{ type: string }>(
     `select pg_catalog.format_type(f.id, f.modifier) as type
-     from rows from (pg_catalog.unnest($1::pg_catalog.oid[]), pg_catalog.unnest($2::pg_catalog.int4[])) with ordinality as f (id, modifier, n)
+     from rows from (pg_catalog.unnest($1::pg_catalog.oid[]),
+       pg_catalog.unnest($2::pg_catalog.int4[])) with ordinality as f (id, modifier, n)
      order by f.n`,
     [
       fields.map(({ dataTypeID }) => dataTypeID),

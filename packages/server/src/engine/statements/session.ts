@@ -127,7 +127,8 @@ export function whyFull(message: string): string {
   );
 }
 
-export const FULL_OF_STATEMENTS = `${MAX_STATEMENTS} statements run on it already: try again when one of them has ended`;
+export const FULL_OF_STATEMENTS = `${MAX_STATEMENTS} statements run on it already: \
+try again when one of them has ended`;
 
 /**
  * The answer to a statement when the database is gone, or closed by its owner; null: the error is

@@ -40,7 +40,7 @@ test.each([
   );
 });
 
-test('a change that waits for an operator that is away says so, and its service warns', async () => {
+test('a change that waits for an absent operator says so, and its service warns', async () => {
   const spec = await newSpec(cloud);
   await untilStep(cloud, spec, 'create Cluster');
   runServers(cloud);

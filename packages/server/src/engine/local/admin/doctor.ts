@@ -173,7 +173,8 @@ export function minorVersion(
 function newerMinor(source: Installation['source'], packages: string): string {
   switch (source) {
     case 'system':
-      return `${packages}; a maintenance window (HOWDAH_MAINTENANCE_WINDOW) restarts services on it`;
+      return `${packages}; a maintenance window (HOWDAH_MAINTENANCE_WINDOW) \
+restarts services on it`;
     case 'linked':
       return 'link a newer installation in its place, then restart Howdah';
     case 'npm':

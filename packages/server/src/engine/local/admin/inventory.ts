@@ -94,7 +94,8 @@ export async function takeInventory({ layout, limits, networkPrefix }: Site): Pr
   );
   const slots = await Promise.all(
     [...new Set(ours)].map(async (data) => {
-      const names = await listEntries(join(data, 'pg_replslot')).catch(() => []); // it has just been removed
+      // A directory that has just been removed has no names.
+      const names = await listEntries(join(data, 'pg_replslot')).catch(() => []);
       return names
         .filter(isFollower)
         .map((name) => ({ key: keyOf(data.slice(services.length + 1)), name }));

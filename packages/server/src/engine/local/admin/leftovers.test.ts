@@ -71,7 +71,8 @@ test('an old cgroup without a process, of an unknown installation, is found', ()
 
 test('a store image is found whose file is deleted, and where it is mounted', () => {
   const mounts =
-    '36 35 98:0 / /srv/h/data rw,noatime shared:1 - xfs /dev/loop1 rw\n37 35 98:0 / /else rw - xfs /dev/loop10 rw';
+    '36 35 98:0 / /srv/h/data rw,noatime shared:1 - xfs /dev/loop1 rw\n' +
+    '37 35 98:0 / /else rw - xfs /dev/loop10 rw';
   const devices = [
     { device: '/dev/loop1', file: '/srv/h/data.img (deleted)' },
     { device: '/dev/loop2', file: '/srv/i/data.img.new (deleted)' },

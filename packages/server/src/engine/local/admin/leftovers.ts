@@ -107,7 +107,9 @@ export function straySegments(
       .filter((one) => one.uid === uid)
       .map(({ name }) => join(SHARED_MEMORY, name));
     return {
-      found: `shared memory of user ${uid} belongs to no running server (segments: ${paths.length})`,
+      found:
+        `shared memory of user ${uid} belongs to no running server ` +
+        `(segments: ${paths.length})`,
       remedy: `rm ${paths.join(' ')}`,
     };
   });
@@ -173,7 +175,7 @@ const CONTROL_HEADER_BYTES = 16;
 const CONTROL_ITEM_BYTES = 40;
 
 // ── cgroups
-// ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Cgroups without a process, of unknown installations. */
 export function strayGroups(

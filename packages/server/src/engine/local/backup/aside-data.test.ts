@@ -7,7 +7,7 @@ import { createLayout } from '../host/layout.ts';
 import { writeMarker } from '../host/marker.ts';
 import { removeOldAside } from './aside-data.ts';
 
-test('data set aside is removed after its time, but not while its recovery is under way', async () => {
+test('data set aside is removed after its time, but not during its recovery', async () => {
   const layout = createLayout(await realpath(await mkdtemp(join(tmpdir(), 'howdah-'))));
   const machine = bareMachine(layout);
   await mkdir(layout.trash);

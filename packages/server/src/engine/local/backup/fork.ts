@@ -37,7 +37,8 @@ export async function forkData(
   const snapshots = await listSnapshots(parent);
   if (origin.strategy === 'LAST_SNAPSHOT') {
     const [newest] = snapshots;
-    if (newest === undefined) return forkNow(machine, owner, parent, target); // not even its first snapshot: it is as young as that
+    // A parent that has not even its first snapshot yet is as young as a snapshot would be.
+    if (newest === undefined) return forkNow(machine, owner, parent, target);
     await materialise(machine, owner, parent, newest, target);
     return `snapshot of ${new Date(newest.takenMs).toISOString()}, by ${machine.cloneMethod}`;
   }

@@ -88,14 +88,14 @@ const newKeeper = (repositories: readonly string[] = []) =>
     { known: () => repositories },
   );
 
-test('everything older than the window is removed, except the snapshot from which its begin is reached, and WAL since that', async () => {
+test('all before the window is removed, but for the snapshot and WAL it begins with', async () => {
   const kept = await service('a', [9, 5, 2, 1]);
   await keepBackups(newKeeper(), 'a', KEEP);
   expect(await kept.snapshots()).toEqual(['s1', 's2', 's3']);
   expect(await kept.oldestWal()).toBe(wal(2));
 });
 
-test('with everything inside the window, or a single old snapshot, nothing is removed that the window needs', async () => {
+test('with all inside the window, or one old snapshot, nothing needed is removed', async () => {
   const young = await service('young', [2, 1]);
   const old = await service('old', [400]);
   await keepBackups(newKeeper(), 'young', KEEP);
@@ -104,7 +104,7 @@ test('with everything inside the window, or a single old snapshot, nothing is re
   expect([await old.snapshots(), await old.oldestWal()]).toEqual([['s0'], wal(0)]);
 });
 
-test('the rest of an interrupted snapshot is removed, and WAL from before the oldest snapshot', async () => {
+test('the rest of an interrupted snapshot and WAL before the oldest one are removed', async () => {
   const kept = await service('a', [2]);
   const { snapshots, archive } = machine.layout.service('a');
   await mkdir(join(snapshots, 'half.new', 'data'), { recursive: true });
@@ -152,7 +152,7 @@ test('WAL that a repository lacks stays beyond the window, up to a part of the q
   expect(await kept.oldestWal()).toBe(wal(8));
 });
 
-test('a snapshot dated in the future is no reason to wait for the next one, and is warned of; the newest is so by its WAL', async () => {
+test('a snapshot dated in the future is warned of; the newest one is so by its WAL', async () => {
   await service('a', [3, 1]);
   const paths = machine.layout.service('a');
   const write = async (id: string, days: number, walPosition: string) => {
@@ -198,7 +198,7 @@ test('a snapshot is due by its age, and after WAL that is missing', async () => 
   expect(await isDue(keeper, 'a', paths, newest)).toBe(true);
 });
 
-test('nothing goes while a fork is being made of it, also while its data is still being cloned', async () => {
+test('nothing goes while a fork is made of it, also while its data is being cloned', async () => {
   const kept = await service('a', [9, 5, 1]);
   const keeper = newKeeper();
   const fork = {
@@ -243,7 +243,7 @@ test('nothing goes while a backup is read to verify it', async () => {
   expect(await kept.snapshots()).toEqual(['s1', 's2']);
 });
 
-test('a service whose archive has a gap, or is not there, or whose backup did not verify itself, warns of it', async () => {
+test('a gap in the archive, no archive or a failed verification is warned of', async () => {
   await service('a', [9, 5, 1]);
   const { archive, snapshots } = machine.layout.service('a');
   const keeper = newKeeper();
@@ -258,7 +258,8 @@ test('a service whose archive has a gap, or is not there, or whose backup did no
   const [, , third] = (
     await describeBackups(machine.layout.service('a'), POLICY, null)
   ).snapshots.toReversed();
-  const gap = `nothing between ${new Date(lostMs).toISOString()} and ${third?.taken} can be reached`;
+  const lost = new Date(lostMs).toISOString();
+  const gap = `nothing between ${lost} and ${third?.taken} can be reached`;
   expect(await backupWarnings(keeper, 'a')).toEqual([
     { code: 'ARCHIVE', message: `WAL file ${wal(3)} is missing from the archive: ${gap}` },
   ]);

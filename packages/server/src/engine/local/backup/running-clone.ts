@@ -158,7 +158,8 @@ async function cloneAtOnce(
   // from file to file.
   const { rows } = await client.query<{ old: boolean }>(
     `select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn) > $1
-            or left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) <> left(redo_wal_file, 8) as old
+            or left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) <> left(redo_wal_file, 8)
+              as old
      from pg_control_checkpoint()`,
     [REPLAY_MAX_BYTES],
   );

@@ -146,7 +146,7 @@ describe('how far a snapshot leads', () => {
     return { ...made, template: null, systemIdentifier: null };
   };
 
-  test('over archived files and those in place, up to one that is in neither; the same alone and together with others', async () => {
+  test('over files archived or in place, up to one in neither; alone and with others', async () => {
     const hourAgo = Math.floor(Date.now() / 1000) * 1000 - 3_600_000;
     const taken = await Promise.all(
       [0, 2, 4, 6].map((first, index) => snapshot(`s${index}`, hourAgo + index * 2000, first)),
@@ -205,7 +205,7 @@ describe('how far a snapshot leads', () => {
   });
 });
 
-test('a history that does not ascend is not believed: WAL files would follow each other in a circle', () => {
+test('a history that does not ascend is refused: its WAL files would form a circle', () => {
   expect(
     parseHistory('1\t0/3000000\tno recovery target specified\n2\t0/5000000\tthe same\n', 3),
   ).toEqual([

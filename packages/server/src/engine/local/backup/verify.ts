@@ -478,7 +478,8 @@ async function relationsOf(client: Client): Promise<Relations | null> {
   );
   const { rows: functions } = await client.query<{ signature: string }>(
     `select p.oid::regprocedure::text as signature from pg_proc p
-     where p.pronamespace = 'pg_catalog'::regnamespace and p.proname in ('verify_heapam', 'bt_index_check')`,
+     where p.pronamespace = 'pg_catalog'::regnamespace
+       and p.proname in ('verify_heapam', 'bt_index_check')`,
   );
   for (const { signature } of functions)
     await client.query(`grant execute on function ${signature} to ${READER_ROLE}`);
@@ -528,5 +529,6 @@ async function checkIndex(client: Client, oid: number, rows: boolean): Promise<v
 const TABLES =
   "c.relkind in ('r', 'm', 't') and c.relam = (select oid from pg_catalog.pg_am " +
   "where amname = 'heap')";
-const INDEXES = `c.relkind = 'i' and c.relam = (select oid from pg_catalog.pg_am where amname = 'btree')
-  and exists (select from pg_catalog.pg_index i where i.indexrelid = c.oid and i.indisvalid and i.indisready and i.indislive)`;
+const INDEXES = `c.relkind = 'i' and c.relam = (select oid from pg_catalog.pg_am
+  where amname = 'btree') and exists (select from pg_catalog.pg_index i
+  where i.indexrelid = c.oid and i.indisvalid and i.indisready and i.indislive)`;

@@ -7,7 +7,7 @@ import { cloneTree, type Cloning } from './clone.ts';
 
 const COPYING: Cloning = { cloneMethod: 'copy', shares: { joinCopies: () => undefined } };
 
-test('a copy has every byte and the modes, of large files too, and leaves out what it must', async () => {
+test('a copy has every byte and mode, also of large files, and leaves out the rest', async () => {
   const top = await mkdtemp(join(tmpdir(), 'howdah-clone-'));
   try {
     const [from, to] = [join(top, 'from'), join(top, 'to')];

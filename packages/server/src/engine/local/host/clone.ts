@@ -280,7 +280,8 @@ async function copyPastCache(
       started: shares.joinCopies,
     });
   } catch {
-    return false; // a file system without O_DIRECT; whatever else it is, the ordinary way meets it again
+    // The file system has no O_DIRECT; the ordinary way meets any other error again.
+    return false;
   }
   await chmod(to, found.mode & 0o777);
   return true;

@@ -201,7 +201,8 @@ async function assertPrograms(fileSystem: StoreFileSystem): Promise<void> {
   for (const program of [...programs, 'losetup', 'mount']) {
     await run('sh', ['-c', 'command -v "$1"', 'sh', program]).catch(() => {
       throw new Error(
-        `${program} is not installed, and a store needs it: apt-get install ${programs.some((name) => name === program) ? debianPackage : 'mount'}`,
+        `${program} is not installed, and a store needs it: apt-get install ` +
+          (programs.some((name) => name === program) ? debianPackage : 'mount'),
       );
     });
   }

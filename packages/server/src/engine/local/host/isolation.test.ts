@@ -30,7 +30,7 @@ test('the text about isolation names each part that is missing, once', () => {
   );
 });
 
-test('checking whether services can have users of their own does not create the registry', async () => {
+test('checking whether services can have own users does not create the registry', async () => {
   const home = await mkdtemp(join(tmpdir(), 'howdah-users-'));
   try {
     const directory = join(home, 'none', 'users');

@@ -71,7 +71,8 @@ export async function devicesOf(image: string): Promise<string[]> {
 export async function releaseDevices(image: string): Promise<void> {
   for (const device of await devicesOf(image)) {
     await run('losetup', ['--detach', device]).catch(async (error: unknown) => {
-      if ((await devicesOf(image)).includes(device)) throw error; // else it went by itself meanwhile
+      // A device that is no longer listed went by itself meanwhile.
+      if ((await devicesOf(image)).includes(device)) throw error;
     });
   }
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { markerOf } from './marker.ts';
 
-test('markers of older releases, which wrote `born`, are read; other files are no markers', async () => {
+test('markers of older releases, which wrote `born`, are read; others are none', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'hd-marker-'));
   const marker = join(directory, 'service.json');
   const read = async (text: string) => {

@@ -132,6 +132,7 @@ export async function giveTree(
   const left = await run('find', [path, '-xdev', ...several], options);
   if (left !== '')
     process.emitWarning(
-      `files with several names are not given to user ${uid}: ${left.trim().split('\n').join(', ')}`,
+      `files with several names are not given to user ${uid}: ` +
+        left.trim().split('\n').join(', '),
     );
 }

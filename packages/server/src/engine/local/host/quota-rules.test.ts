@@ -31,7 +31,7 @@ test('a service within its quota is left alone', () => {
   });
 });
 
-test('beyond the quota a service is read-only until it is below 95 %, and those that write are ended once', () => {
+test('beyond its quota a service is read-only until below 95 %; writers end once', () => {
   expect(of({ usedBytes: 10.1 * GB, beforeBytes: 9 * GB })).toEqual({
     isReadOnly: true,
     ends: 'writers',
@@ -69,7 +69,7 @@ test('on a full disk a service that grows is paused after some megabytes', () =>
   });
 });
 
-test('a service far beyond its quota that shrinks, or was started again to be cleaned up, goes on', () => {
+test('a service far beyond its quota goes on while it shrinks or is cleaned up', () => {
   expect(of({ usedBytes: 12.1 * GB, beforeBytes: 12.5 * GB, isReadOnly: true })).toMatchObject({
     ends: 'nobody',
     stops: false,

@@ -300,7 +300,8 @@ const END_SESSIONS = {
     'select pg_catalog.pg_terminate_backend(pid) from pg_catalog.pg_stat_activity ' +
     `where ${OTHERS} and backend_xid is not null`,
   all: `select pg_catalog.pg_terminate_backend(pid) from pg_catalog.pg_stat_activity
-        where ${OTHERS} and backend_type <> 'walsender' and (state <> 'idle' or backend_xid is not null)`,
+        where ${OTHERS} and backend_type <> 'walsender'
+          and (state <> 'idle' or backend_xid is not null)`,
 } as const;
 
 /**

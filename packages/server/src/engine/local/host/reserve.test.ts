@@ -13,7 +13,7 @@ test('the reserve is one percent of the disk, from 64 MiB to 1 GiB', () => {
   expect(reserveBytes(1e12)).toBe(1024 ** 3);
 });
 
-test('the reserve is given up at 98 % and made again when the disk stays below 95 % with it', () => {
+test('the reserve is given up at 98 % and made again when the disk stays below 95 %', () => {
   expect(nextReserveStep(disk(97.9), 1e9)).toBe('keep');
   expect(nextReserveStep(disk(98), 1e9)).toBe('release');
   expect(nextReserveStep(disk(98), 0)).toBe('keep');

@@ -71,7 +71,8 @@ export type Enclosure = { within: readonly string[]; mounts: string | null };
  * begins again in it.
  */
 const ROOT_AS_MOUNT =
-  'mount -n --make-private /proc && mount -n --rbind / /proc && mount -n --make-rprivate /proc && exec chroot /proc "$@"';
+  'mount -n --make-private /proc && mount -n --rbind / /proc && ' +
+  'mount -n --make-rprivate /proc && exec chroot /proc "$@"';
 
 /**
  * Mounts what file descriptor 3 lists, leaves the old root, and becomes the program. Arguments: its
@@ -80,7 +81,8 @@ const ROOT_AS_MOUNT =
  * @param left what is unmounted once the new root is in place
  */
 const enter = (left: string): string =>
-  `umask 022 && mount -n -a -T /proc/self/fd/3 && umask 077 && cd ${NEW_ROOT} && pivot_root . old && umount -n -l ${left} && cd "$1" && shift && exec "$@" 3<&-`;
+  `umask 022 && mount -n -a -T /proc/self/fd/3 && umask 077 && cd ${NEW_ROOT} && ` +
+  `pivot_root . old && umount -n -l ${left} && cd "$1" && shift && exec "$@" 3<&-`;
 
 /** Flags of `unshare` for a PID namespace. */
 export const UNSHARE_AS_ROOT = ['--pid', '--fork', '--kill-child=SIGKILL'] as const;
@@ -136,7 +138,9 @@ export async function foreseeSandbox(
   if (namespaces === 'none')
     return { way: 'none', note: noteOf('PID namespaces are not allowed here') };
   try {
-    const probe = `mount -n -t tmpfs tmpfs ${NEW_ROOT} && mkdir ${NEW_ROOT}/proc && mount -n -t proc proc ${NEW_ROOT}/proc`;
+    const probe =
+      `mount -n -t tmpfs tmpfs ${NEW_ROOT} && mkdir ${NEW_ROOT}/proc && ` +
+      `mount -n -t proc proc ${NEW_ROOT}/proc`;
     const [command, ...args] = inMounts(unshareFlags(namespaces), await findRoot());
     await run(command, [...args, 'sh', '-c', probe]);
     return { way: 'mounts', note: MOUNTS_NOTE };
@@ -146,9 +150,11 @@ export async function foreseeSandbox(
 }
 
 const MOUNTS_NOTE =
-  'a server sees its own service and a read-only system, with a private /tmp, /dev/shm, /proc and System V memory';
+  'a server sees its own service and a read-only system, with a private /tmp, /dev/shm, ' +
+  '/proc and System V memory';
 const noteOf = (why: string): string =>
-  `a server sees the whole machine as far as its user may, and a killed one leaves its shared memory behind: mount namespaces cannot be had (${why})`;
+  'a server sees the whole machine as far as its user may, and a killed one leaves its ' +
+  `shared memory behind: mount namespaces cannot be had (${why})`;
 
 async function tryOut({ within, mounts }: Enclosure, command: readonly string[]): Promise<void> {
   const file = `/dev/shm/howdah-${randomBytes(8).toString('hex')}`;

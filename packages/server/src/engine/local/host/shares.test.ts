@@ -134,7 +134,7 @@ describe('the processors', () => {
     return { shares, second, weights };
   }
 
-  test('go by weights, and a server above its guarantee weighs less while others wait', async () => {
+  test('go by weights; a server above its guarantee weighs less while others wait', async () => {
     const { second, weights } = await setUp();
     expect(await weights()).toEqual(['50', '50']);
     for (let n = 0; n < 3; n++) await second({ a: 1800, b: 100 }, 1);

@@ -48,11 +48,13 @@ export async function measure(
   const waits = { atMs, processes: runDelaysOf(processes), ...shares.contention(id) };
   const [row] = await monitor.query<{ connections: number; transactions: string; wal: string }>(
     id,
-    `select (select count(*)::int from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()
+    `select (select count(*)::int from pg_stat_activity where backend_type = 'client backend'
+       and pid <> pg_backend_pid()
                and usename is distinct from '${SLOTS_ROLE}') as connections,
             (select sum(xact_commit + xact_rollback)::text
              from pg_stat_database d where ${isOfUsers('d')}) as transactions,
-            case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_insert_lsn() end::text as wal`,
+            case when pg_is_in_recovery() then pg_last_wal_replay_lsn()
+              else pg_current_wal_insert_lsn() end::text as wal`,
   );
   const walPosition = row?.wal ?? '';
   const storageBytes =

@@ -36,7 +36,7 @@ test('every number of the range is given once', async () => {
   expect(new Set(await allocateAll())).toEqual(new Set([RANGE[0], RANGE[0] + 1, RANGE[1]]));
 });
 
-test('when all are taken, a service is refused with what to do, and none is taken from another', async () => {
+test('when all are taken, a service is refused with a remedy; none is taken away', async () => {
   await allocateAll();
   const before = await readdir(join(directory, 'registry'));
   await expect(allocateUser(registry(), join(services, 'more'))).rejects.toThrow(
@@ -45,7 +45,7 @@ test('when all are taken, a service is refused with what to do, and none is take
   expect(await readdir(join(directory, 'registry'))).toEqual(before);
 });
 
-test('the number of a deleted service is given again, that of a service being made is not', async () => {
+test('the number of a deleted service is given again, not that of one being made', async () => {
   const [first = 0] = await allocateAll();
   await rm(join(services, '0'), { recursive: true });
   await expect(allocateUser(registry(), join(services, 'more'))).rejects.toThrow(

@@ -13,7 +13,7 @@ const ALLOW_LIST = { vpc: null, allowedNetworks: ALLOWED_NETWORKS };
 const listener = (spec: Parameters<typeof listenerOf>[0]) =>
   listenerOf(spec, '127.0.0.1', 'howdah-1a2b3c4d-');
 
-test('listeners are in the network of their VPC and allow all clients there, or stay where they were and check addresses', () => {
+test('listeners are in the network of their VPC, or stay where they were', () => {
   expect(listener(OPEN)).toEqual({ address: '127.0.0.1', namespace: null, allowedNetworks: null });
   expect(listener(NETWORK)).toEqual({
     address: '10.1.0.2',

@@ -54,7 +54,9 @@ export async function probeNetworks(): Promise<NetworkAbility> {
   }
 }
 /** All that makeNetworks needs: links, addresses, settings, and a name for a namespace. */
-const PROBE = `ip link add vpc type bridge; ip link add to-1 type veth peer name to-2; ip addr add 10.0.0.1/28 dev vpc
+const PROBE = `ip link add vpc type bridge
+ip link add to-1 type veth peer name to-2
+ip addr add 10.0.0.1/28 dev vpc
 echo 1 > /proc/sys/net/ipv4/ip_forward
 mount -t tmpfs none /run; touch /run/named; mount --bind /proc/self/ns/net /run/named`;
 
@@ -159,7 +161,7 @@ function inside(name: string, command: readonly string[]): Promise<string> {
 }
 
 // ── making
-// ───────────────────────────────────────────────────────────────────────────────────────────────────────
+// ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
  * Makes the desired networks of an installation, and removes its others.
@@ -198,9 +200,12 @@ export async function makeNetworks(
  * come from elsewhere; no IPv6.
  */
 const SETTINGS = `cd /proc/sys/net
-echo 1 > ipv4/ip_forward; echo 0 > ipv4/conf/all/send_redirects; echo 0 > ipv4/conf/all/accept_source_route
+echo 1 > ipv4/ip_forward
+echo 0 > ipv4/conf/all/send_redirects; echo 0 > ipv4/conf/all/accept_source_route
 for f in ipv4/conf/*/rp_filter; do echo 1 > $f; done
-if [ -d ipv6 ]; then echo 1 > ipv6/conf/all/disable_ipv6; echo 1 > ipv6/conf/default/disable_ipv6; fi`;
+if [ -d ipv6 ]; then
+  echo 1 > ipv6/conf/all/disable_ipv6; echo 1 > ipv6/conf/default/disable_ipv6
+fi`;
 
 /** Makes what is missing in a namespace, and removes addresses that no service has any more. */
 async function make(name: string, spec: VpcSpec, home: string): Promise<void> {
@@ -262,7 +267,8 @@ async function joinPeers(prefix: string, spec: VpcSpec, specs: readonly VpcSpec[
     const { peers } = await observeNetwork(name);
     const seen = peers.find(({ id }) => id === peer.id);
     if (seen === undefined) {
-      await run('ip', ['-n', there, 'link', 'del', `${LINK}${spec.id}`]).catch(() => undefined); // the rest of an interrupted peering
+      // The other end is the rest of an interrupted peering.
+      await run('ip', ['-n', there, 'link', 'del', `${LINK}${spec.id}`]).catch(() => undefined);
       await run('ip', [
         '-n',
         name,

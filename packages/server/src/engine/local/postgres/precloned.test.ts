@@ -41,7 +41,7 @@ async function taken(name: string): Promise<string> {
   return readFile(join(to, 'global', 'pg_control'), 'utf8');
 }
 
-test('a clone is made ahead, another when it was taken, and none is taken before it is complete', async () => {
+test('a clone is made ahead, another when it is taken, and none is incomplete', async () => {
   expect(await take(join(machine.layout.root, 'too early'))).toBe(false);
   expect(await taken('first')).toBe('of the template');
   expect(await taken('second')).toBe('of the template');
@@ -73,7 +73,7 @@ test('clones of an earlier control plane are removed and never taken', async () 
   expect(await readdir(machine.layout.precloned)).toEqual([template.name]);
 });
 
-test('a clone that is taken and not yet moved is not removed, however long that takes', async () => {
+test('a clone that is taken and not yet moved is not removed, however long it takes', async () => {
   const to = join(machine.layout.root, 'slow');
   const place = join(machine.layout.precloned, template.name, 'data');
   const takeSlowly = () =>

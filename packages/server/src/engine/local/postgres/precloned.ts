@@ -88,7 +88,7 @@ export function createPrecloned(machine: Machine) {
       const moveTo = (data: string): Promise<boolean> =>
         rename(join(placeOf(template), 'data'), data).then(
           () => true,
-          () => false, // removed by hand; if the disk fails, the clone of the template fails as well
+          () => false, // removed by hand; a failing disk fails the clone of the template as well
         );
       taken.add(template.name);
       try {

@@ -150,7 +150,8 @@ const frontend = (
   backend: string,
 ): string => `frontend service
   bind ${address}:${port}
-  tcp-request connection reject unless { src -f ${relative(paths.root, allowedNetworksFile(paths))} }
+  tcp-request connection reject unless \
+{ src -f ${relative(paths.root, allowedNetworksFile(paths))} }
   default_backend ${backend}
 `;
 

@@ -150,7 +150,8 @@ async function applyToDirectory(
     case 'discard':
       // The backups stay: the service is restored from them again.
       await discard(machine, spec.id, spec.recovery === null ? paths.root : paths.data);
-      return 'the machine went down before it was on the disk, and before anybody could write to it';
+      return `the machine went down before it was on the disk, \
+and before anybody could write to it`;
     case 'clone':
       return cloneTemplate(executor, instance);
     case 'fork': {

@@ -28,7 +28,7 @@ async function checkFile(contents: Buffer, name = '16384') {
 
 // Reckoned by this code when it agreed with `pg_checksums` on all 2798 pages of a cluster of
 // PostgreSQL 15.
-test('the checksum of a page depends on its contents and its number, and not on the checksum that it carries', () => {
+test('the checksum of a page depends on its contents and number, not on the one it has', () => {
   const made = page(1, 0);
   expect(pageChecksum(made, 0)).toBe(CHECKSUM);
   expect(pageChecksum(made, 1)).not.toBe(CHECKSUM);
@@ -45,7 +45,7 @@ test('whole pages pass, never used ones too', async () => {
   expect(await checkFile(Buffer.from('x'), '16384.new')).toEqual({ files: 0, pages: 0 });
 });
 
-test('a flipped bit, a page in another place, one that is all but unused, and half a page are found', async () => {
+test('a flipped bit, a misplaced, an almost unused and half a page are found', async () => {
   const flipped = Buffer.concat([page(1, 0), page(2, 1)]);
   flipped[PAGE_BYTES + 5000] = (flipped[PAGE_BYTES + 5000] ?? 0) ^ 1;
   await expect(checkFile(flipped)).rejects.toThrow('page 1 of base/5/16384 is damaged');

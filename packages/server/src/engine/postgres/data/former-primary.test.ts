@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { removeServerState } from './former-primary.ts';
 
-test('nothing of a former primary comes back that is in no WAL: slots, statistics, snapshots', async () => {
+test('nothing of a former primary returns that is in no WAL: slots, statistics', async () => {
   const data = await mkdtemp(join(tmpdir(), 'hdk-'));
   try {
     for (const slot of ['cdc', 'member_1', 'node_abc_1', 'replica', 'cdc.tmp'])

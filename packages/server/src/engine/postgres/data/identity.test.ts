@@ -52,7 +52,7 @@ test('where none fits, none is found', () => {
   expect(findCrcOffset(damaged)).toBeNull();
 });
 
-test('a new identifier goes into the control file and every segment, and nothing else changes', async () => {
+test('a new identifier goes into the control file and all segments, nothing else', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'hd-identity-'));
   try {
     await mkdir(join(directory, 'global'));

@@ -147,7 +147,7 @@ test('the standbys that a primary waits for', () => {
   expect(nextQuorum(1, [1], [], NOBODY)).toEqual(NOBODY);
 });
 
-test('earlier quorums are kept while the current one may lack writes that they acknowledged', () => {
+test('earlier quorums are kept while the current one may lack writes they acknowledged', () => {
   const one = { count: 1, members: [1] };
   const both = { count: 2, members: [1, 2] };
   const next = (to: Quorum, now: Quorum, ...before: Quorum[]) =>

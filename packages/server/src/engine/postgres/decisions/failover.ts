@@ -86,7 +86,9 @@ export function chooseSuccessor({
     };
   return {
     n: best.n,
-    detail: `${lostBytes} bytes of WAL may be lost, ${formatLsn(best.received)} to ${formatLsn(end)}`,
+    detail:
+      `${lostBytes} bytes of WAL may be lost, ` +
+      `${formatLsn(best.received)} to ${formatLsn(end)}`,
   };
 }
 

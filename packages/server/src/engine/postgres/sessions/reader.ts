@@ -224,20 +224,26 @@ async function observeRole(
 ): Promise<RoleSeen | null> {
   const [seen] = await monitor.query<RoleSeen>(
     key,
-    `select r.rolcanlogin and r.rolinherit and r.rolbypassrls and r.rolconnlimit = $2 and r.rolpassword is null
+    `select r.rolcanlogin and r.rolinherit and r.rolbypassrls and r.rolconnlimit = $2
+       and r.rolpassword is null
               and not (r.rolsuper or r.rolcreatedb or r.rolcreaterole or r.rolreplication)
               and (r.rolvaliduntil is null or r.rolvaliduntil = 'infinity')
-              and exists (select from pg_db_role_setting s where s.setrole = r.oid and s.setdatabase = 0 and s.setconfig = array[$3])
+              and exists (select from pg_db_role_setting s where s.setrole = r.oid
+                and s.setdatabase = 0 and s.setconfig = array[$3])
               and not exists (select from pg_db_role_setting s where s.setrole = r.oid
                 and s.setdatabase = (select oid from pg_database where datname = $4))
               as sound,
             has_database_privilege(r.oid, $4, 'connect') as connects,
-            exists (select from pg_auth_members m where m.member = r.oid and m.roleid = 'pg_read_all_data'::regrole and m.inherit_option
+            exists (select from pg_auth_members m where m.member = r.oid
+              and m.roleid = 'pg_read_all_data'::regrole and m.inherit_option
                       and m.grantor = 10) as "readsAll",
-            (select m.member::regrole::text from pg_auth_members m where m.roleid = r.oid limit 1) as owner,
+            (select m.member::regrole::text from pg_auth_members m where m.roleid = r.oid
+              limit 1) as owner,
             coalesce((select json_agg(json_build_object('role', g.rolname, 'grantor', b.rolname))
-                      from pg_auth_members m join pg_roles g on g.oid = m.roleid join pg_roles b on b.oid = m.grantor
-                      where m.member = r.oid and not (m.roleid = 'pg_read_all_data'::regrole and m.grantor = 10)), '[]') as others
+                      from pg_auth_members m join pg_roles g on g.oid = m.roleid
+                        join pg_roles b on b.oid = m.grantor
+                      where m.member = r.oid and not (m.roleid = 'pg_read_all_data'::regrole
+                        and m.grantor = 10)), '[]') as others
      from pg_authid r where r.rolname = $1`,
     [READER_ROLE, MAX_STATEMENTS, `temp_file_limit=${TEMP_FILE_LIMIT}`, database],
   );

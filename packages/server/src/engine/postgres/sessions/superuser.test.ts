@@ -57,7 +57,7 @@ test('sessions in tenants’ servers are opened in one way', () => {
   );
 });
 
-test('only superuser.ts and the configuration files name our superuser as a user to connect as', () => {
+test('only superuser.ts and the configuration files name our superuser as a user', () => {
   const naming = sources.filter((path) => /user: CONTROL_ROLE|user: 'howdah'/.test(textOf(path)));
   // The metadata database is ours, and PgBouncer's console has no SQL of a tenant's.
   expect(naming.toSorted()).toEqual([
@@ -66,7 +66,7 @@ test('only superuser.ts and the configuration files name our superuser as a user
   ]);
 });
 
-test('parameters of a session are in the startup packet, which an owner of a database cannot change', () => {
+test('parameters of a session are in the startup packet, which no owner can change', () => {
   const options = startupOptions({ limitMs: 5000, major: 18, superuser: true });
   for (const part of [
     '-c search_path=pg_catalog,pg_temp',
