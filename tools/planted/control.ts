@@ -501,7 +501,7 @@ export const CONTROL_PLANTS: readonly Plant[] = [
     effect: 'a size that is larger than the machine is accepted',
     edits: [
       {
-        file: 'packages/server/src/services/common.ts',
+        file: 'packages/server/src/services/room.ts',
         from: 'const why = force ? null : whyNoRoom(',
         to: 'const why = force || size !== null ? null : whyNoRoom(',
       },

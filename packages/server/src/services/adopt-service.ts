@@ -24,12 +24,10 @@ import { insertSpare } from '../store/spares.ts';
 import type { Tx } from '../store/tables.ts';
 import { useAllowList } from './allow-lists.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
-import {
-  refuseFullDisk,
-  refuseSecondProject,
-  reserveEndpoint,
-  type ControlContext,
-} from './common.ts';
+import type { ControlContext } from './control-context.ts';
+import { reserveEndpoint } from './endpoints.ts';
+import { refuseFullDisk } from './room.ts';
+import { refuseSecondProject } from './single-project.ts';
 import { refuseMissingLibraries } from './extensions.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseWithoutAnswer } from './service-rules.ts';

@@ -21,7 +21,8 @@ import { lockAndCount, servicesWith } from '../store/resources.ts';
 import { changeService, lockService } from '../store/services.ts';
 import type { Db, Tx } from '../store/tables.ts';
 import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';
-import type { Done, ControlContext } from './common.ts';
+import type { Done } from './completion.ts';
+import type { ControlContext } from './control-context.ts';
 import { answerInWords } from './service-network.ts';
 import { changeUnderRules } from './service-rules.ts';
 

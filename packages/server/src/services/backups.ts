@@ -16,7 +16,7 @@ import { changeService, readOwnRetention } from '../store/services.ts';
 import type { Db } from '../store/tables.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
 import { refuseWithoutRepository } from './change-service.ts';
-import type { ControlContext } from './common.ts';
+import type { ControlContext } from './control-context.ts';
 import { refuseLongRetention } from './limits.ts';
 import { protectionOfRow } from '../domain/service/spec.ts';
 import { refuseUnconfirmed } from './permissions.ts';

@@ -2,7 +2,7 @@
 import { ApiError, type CertificateSummary, type SignedCertificate } from '@howdah/contract';
 import { findCertificateText, listCertificateTexts } from '../store/certificates.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
-import type { ControlContext } from './common.ts';
+import type { ControlContext } from './control-context.ts';
 
 export async function listCertificates(
   { store }: ControlContext,

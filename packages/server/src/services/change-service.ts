@@ -17,13 +17,9 @@ import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeColumns, sizeOf, protectionOfRow } from '../domain/service/spec.ts';
 import { scramVerifier } from '../lib/scram.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
-import {
-  type Done,
-  readSize,
-  refuseLargeQuota,
-  refuseWithoutRoom,
-  type ControlContext,
-} from './common.ts';
+import type { Done } from './completion.ts';
+import type { ControlContext } from './control-context.ts';
+import { readSize, refuseLargeQuota, refuseWithoutRoom } from './room.ts';
 import {
   cpuBoundOrRefuse,
   type Accepted,

@@ -16,15 +16,10 @@ import type { Origin } from '../engine/spec.ts';
 import { newId, newPassword } from '../lib/ids.ts';
 import { scramVerifier } from '../lib/scram.ts';
 import { type Caller, makeChange } from './change.ts';
-import {
-  poolerColumns,
-  refuseFullDisk,
-  refuseLargeQuota,
-  refuseSecondProject,
-  reserveEndpoint,
-  sizeOrRefuse,
-  type ControlContext,
-} from './common.ts';
+import type { ControlContext } from './control-context.ts';
+import { poolerColumns, reserveEndpoint } from './endpoints.ts';
+import { refuseFullDisk, refuseLargeQuota, sizeOrRefuse } from './room.ts';
+import { refuseSecondProject } from './single-project.ts';
 import {
   cpuBoundOrRefuse,
   refuseWithoutAnswer,

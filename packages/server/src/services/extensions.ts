@@ -4,7 +4,7 @@ import type { ServiceRow } from '../domain/service/row.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Caller } from './change.ts';
-import type { ControlContext } from './common.ts';
+import type { ControlContext } from './control-context.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
 import { type Accepted, changeUnderRules, reachEngine } from './service-rules.ts';
 import { readAddons, type ServicePlace } from '../store/service-documents.ts';

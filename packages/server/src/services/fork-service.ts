@@ -12,13 +12,9 @@ import { newPassword } from '../lib/ids.ts';
 import { parseMoment } from '../lib/moment.ts';
 import { scramVerifier } from '../lib/scram.ts';
 import { type Caller, makeChange } from './change.ts';
-import {
-  refuseFullDisk,
-  refuseLargeQuota,
-  refuseSecondProject,
-  sizeOrRefuse,
-  type ControlContext,
-} from './common.ts';
+import type { ControlContext } from './control-context.ts';
+import { refuseFullDisk, refuseLargeQuota, sizeOrRefuse } from './room.ts';
+import { refuseSecondProject } from './single-project.ts';
 import {
   cpuBoundOrRefuse,
   type Accepted,

@@ -22,7 +22,7 @@ import {
 import { lockLimits } from '../store/projects.ts';
 import type { Db, Tx } from '../store/tables.ts';
 import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';
-import type { ControlContext } from './common.ts';
+import type { ControlContext } from './control-context.ts';
 import { readProject } from './projects.ts';
 
 /** Creates a key. Its secret half is in this answer only. */

@@ -37,7 +37,7 @@ import { makeDue } from '../store/leases.ts';
 import { insertRegion, isInUse, lockRegion } from '../store/regions.ts';
 import type { ObjectStorePlace, Tx } from '../store/tables.ts';
 import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';
-import type { ControlContext } from './common.ts';
+import type { ControlContext } from './control-context.ts';
 import { findRegion } from './regions.ts';
 import { extensionsOf } from '../domain/postgres/extension-rules.ts';
 import { majorOfImage } from '../domain/postgres/image.ts';

@@ -6,7 +6,7 @@ import { recordOperation } from '../store/operations.ts';
 import { changeService } from '../store/services.ts';
 import type { Tx } from '../store/tables.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
-import type { ControlContext } from './common.ts';
+import type { ControlContext } from './control-context.ts';
 import { lockOwnService } from './service-rules.ts';
 
 /** Sets when a service expires; done when it is answered. */

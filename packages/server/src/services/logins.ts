@@ -27,7 +27,7 @@ import {
 } from '../store/logins.ts';
 import type { Db, Tx } from '../store/tables.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
-import type { ControlContext } from './common.ts';
+import type { ControlContext } from './control-context.ts';
 import { addKey, futureMoment } from './keys.ts';
 
 const LIFETIME_SECONDS = 600;

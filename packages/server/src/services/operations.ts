@@ -10,7 +10,7 @@ import {
 } from '../domain/operation.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { answerWith, type Caller, makeChange, type Outcome } from './change.ts';
-import type { ControlContext } from './common.ts';
+import type { ControlContext } from './control-context.ts';
 import type { Store } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
 import { CANCELLED_BY, endOperation, findOperation, pastDurations } from '../store/operations.ts';

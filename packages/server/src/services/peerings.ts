@@ -30,7 +30,8 @@ import {
   type VpcRow,
 } from '../store/vpcs.ts';
 import { amendAnswer, answerWith, makeChange, type Caller, type Outcome } from './change.ts';
-import { ANSWER_WITHIN_MS, type ControlContext } from './common.ts';
+import { ANSWER_WITHIN_MS } from './completion.ts';
+import type { ControlContext } from './control-context.ts';
 import { findRegion } from './regions.ts';
 
 /**

@@ -16,7 +16,7 @@ import {
   lockLimits,
 } from '../store/projects.ts';
 import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';
-import type { ControlContext } from './common.ts';
+import type { ControlContext } from './control-context.ts';
 
 export function createProject(
   { store }: ControlContext,

@@ -9,7 +9,7 @@ import { forgetPrimary } from '../store/engine-records.ts';
 import type { ServicePlace } from '../store/service-documents.ts';
 import { readUpgrades } from '../store/services.ts';
 import type { Caller } from './change.ts';
-import type { ControlContext } from './common.ts';
+import type { ControlContext } from './control-context.ts';
 import { type Accepted, changeUnderRules, reachEngine } from './service-rules.ts';
 
 /**

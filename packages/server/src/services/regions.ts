@@ -12,7 +12,7 @@ import { diskWarning } from '../domain/disk.ts';
 import { hasRoom, overcommitment, type Committed } from '../domain/service/capacity.ts';
 import type { Capabilities, DiskUsage, TypeCapability } from '../engine/engine.ts';
 import type { Region, Regions } from '../engine/regions.ts';
-import { readDisk } from './common.ts';
+import { readDisk } from './room.ts';
 
 /** A region, and the alias by which a request names it; null: its code, or no name. */
 export type NamedRegion = Readonly<{ region: Region; alias: string | null }>;

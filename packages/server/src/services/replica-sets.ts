@@ -32,17 +32,10 @@ import { findReplicaSet, changeService, lockService } from '../store/services.ts
 import type { ServicePlace } from '../store/service-documents.ts';
 import { newId } from '../lib/ids.ts';
 import { insertSpare } from '../store/spares.ts';
-import {
-  poolerColumns,
-  refuseFullDisk,
-  reserveEndpoint,
-  readSize,
-  refuseWithoutRoom,
-  sizeOrRefuse,
-  untilDone,
-  type Done,
-  type ControlContext,
-} from './common.ts';
+import { untilDone, type Done } from './completion.ts';
+import type { ControlContext } from './control-context.ts';
+import { poolerColumns, reserveEndpoint } from './endpoints.ts';
+import { refuseFullDisk, readSize, refuseWithoutRoom, sizeOrRefuse } from './room.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseByRole, refuseUnconfirmed } from './permissions.ts';

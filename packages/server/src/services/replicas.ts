@@ -5,7 +5,7 @@ import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Caller } from './change.ts';
-import type { ControlContext } from './common.ts';
+import type { ControlContext } from './control-context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { readSlotFates } from './not-carried.ts';
 import { refuseImpossible } from './regions.ts';

@@ -47,7 +47,7 @@ import {
 import type { Store } from '../store/database.ts';
 import type { Db, Tx } from '../store/tables.ts';
 import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';
-import type { ControlContext } from './common.ts';
+import type { ControlContext } from './control-context.ts';
 
 /** The context of calls on repositories. */
 export type RepositoryContext = ControlContext & {

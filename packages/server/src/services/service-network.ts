@@ -2,7 +2,9 @@
 import { ApiError } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { amendAnswer, type Caller } from './change.ts';
-import { type Done, poolerColumns, untilDone, type ControlContext } from './common.ts';
+import { type Done, untilDone } from './completion.ts';
+import type { ControlContext } from './control-context.ts';
+import { poolerColumns } from './endpoints.ts';
 import { changeUnderRules } from './service-rules.ts';
 import { joinVpc, leaveVpc } from './vpcs.ts';
 import type { Tx } from '../store/tables.ts';

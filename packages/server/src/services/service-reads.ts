@@ -21,7 +21,7 @@ import { offMachineDocument } from '../domain/repository/document.ts';
 import { bucketFor } from '../domain/series.ts';
 import { BadCursor, type LogPage, type LogQuery, StatementRefused } from '../engine/engine.ts';
 import { statesInRepositories } from '../engine/off-machine.ts';
-import type { ControlContext } from './common.ts';
+import type { ControlContext } from './control-context.ts';
 import { refuseImpossible } from './regions.ts';
 import { reachEngine } from './service-rules.ts';
 import { readRecord } from '../store/engine-records.ts';

@@ -13,7 +13,7 @@ import { sizeOf, protectionOfRow } from '../domain/service/spec.ts';
 import { EngineUnavailable } from '../engine/engine.ts';
 import { RegionNotServed, type Region } from '../engine/regions.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
-import type { ControlContext } from './common.ts';
+import type { ControlContext } from './control-context.ts';
 import { keepNotCarried } from './not-carried.ts';
 import { refuseByRole, refuseUnconfirmed } from './permissions.ts';
 import { isRegional, refuseImpossible } from './regions.ts';

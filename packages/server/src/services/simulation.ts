@@ -8,7 +8,7 @@ import {
 import { BadScript, type Simulation as SimulationFacet } from '../engine/engine.ts';
 import type { Regions } from '../engine/regions.ts';
 import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';
-import type { ControlContext } from './common.ts';
+import type { ControlContext } from './control-context.ts';
 
 /** @throws ApiError NOT_FOUND without a simulated region */
 export function readSimulation({ regions }: ControlContext): Promise<Simulation> {

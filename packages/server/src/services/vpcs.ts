@@ -27,7 +27,8 @@ import {
 import { readNetworksOfList } from '../store/allow-lists.ts';
 import { countOfProject } from '../store/resources.ts';
 import { answerWith, makeChange, type Caller, type Outcome } from './change.ts';
-import { ANSWER_WITHIN_MS, type ControlContext } from './common.ts';
+import { ANSWER_WITHIN_MS } from './completion.ts';
+import type { ControlContext } from './control-context.ts';
 import { refuseImpossible, regionOrRefuse } from './regions.ts';
 
 /** Creates a VPC, and waits a moment until the engine has made it. */

@@ -24,7 +24,7 @@ import {
   type WebhookRow,
 } from '../store/webhooks.ts';
 import { amendAnswer, answerWith, makeChange, type Caller, type Outcome } from './change.ts';
-import type { ControlContext } from './common.ts';
+import type { ControlContext } from './control-context.ts';
 
 /** The context of calls on webhooks. */
 export type WebhookContext = ControlContext & {

@@ -22,7 +22,7 @@ import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../change-requests.ts';
 import { ofProject, ofService, resourceSchemas } from './schemas.ts';
 import { restoreRisk, type RestoreRisk } from '../../domain/disk.ts';
-import { readDisk } from '../../services/common.ts';
+import { readDisk } from '../../services/room.ts';
 import { restorableUntilMs } from '../../domain/service/removal.ts';
 import { readServers } from '../../services/service-reads.ts';
 import { listDeletedServices } from '../../store/service-documents.ts';
