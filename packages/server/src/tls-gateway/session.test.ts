@@ -10,10 +10,10 @@ import {
   type Refusal,
   type Timeouts,
   leaveAfter,
-  pass,
   MAX_READS,
   readHandshake,
 } from './session.ts';
+import { pass } from '../lib/sockets.ts';
 import { sslRequest, tlsAlert } from '../lib/client-start.ts';
 
 /** No test takes as long. */

@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { pass, within } from '../lib/sockets.ts';
 import type { FullReason, Places, Leave } from './limits.ts';
 import { TooManyLookups, type Route, type Routes } from './routes.ts';
 import {
@@ -166,26 +167,6 @@ const endOf = (signal: AbortSignal): Promise<never> =>
     signal.addEventListener('abort', () => reject(new Error('it took too long'))),
   );
 
-/** @returns null: the work failed, took too long, or one of the sockets was closed */
-async function within<T>(
-  sockets: readonly Socket[],
-  limitMs: number,
-  work: (signal: AbortSignal) => Promise<T>,
-): Promise<T | null> {
-  const ending = new AbortController();
-  const end = (): void => ending.abort();
-  const timer = setTimeout(end, limitMs);
-  for (const socket of sockets) socket.once('close', end);
-  try {
-    return await work(ending.signal);
-  } catch {
-    return null;
-  } finally {
-    clearTimeout(timer);
-    for (const socket of sockets) socket.off('close', end);
-  }
-}
-
 // The two sides of a session, which end with each other.
 
 /** Leaves a place once both sides are closed. */
@@ -199,32 +180,6 @@ export function leaveAfter(sockets: readonly Socket[], leave: Leave): void {
     if (socket.closed) closed();
     else socket.once('close', closed);
   }
-}
-
-/**
- * Passes bytes on in both directions. `pipe` reads no more from one side than the other one takes,
- * so a client that stops to read costs two buffers. While one side takes nothing, the end of the
- * other one is not read either.
- *
- * @param endMs for what is on its way when one side has ended
- */
-export function pass(client: Socket, server: Socket, endMs: number): void {
-  client.pipe(server);
-  server.pipe(client);
-  endWith(client, server, endMs);
-  endWith(server, client, endMs);
-}
-
-/** Closes the other side once one is closed, after what is still to be sent. */
-function endWith(one: Socket, other: Socket, endMs: number): void {
-  const end = (): void => {
-    if (other.destroyed) return;
-    other.destroySoon();
-    const timer = setTimeout(() => other.destroy(), endMs);
-    other.once('close', () => clearTimeout(timer));
-  };
-  if (one.closed) end();
-  else one.once('close', end);
 }
 
 // Reads how a client begins, up to the name of its server. It reads no more than it needs.

@@ -4,25 +4,19 @@
  * client has limits.
  */
 import { once } from 'node:events';
-import { createServer, type Server, type Socket } from 'node:net';
-import type { Duplex } from 'node:stream';
-import { createSecureContext, TLSSocket, type SecureContext } from 'node:tls';
-import { readChunk, readStart, REQUEST_BYTES, startError } from '../../../lib/client-start.ts';
+import { createServer, type Server } from 'node:net';
+import { createSecureContext, type SecureContext } from 'node:tls';
+import { startError } from '../../../lib/client-start.ts';
 import { LEAF_DAYS, RENEW_BEFORE_DAYS, type CertificateIssuer } from '../../../lib/tls.ts';
 import type { Endpoint } from '../../spec.ts';
+import { answerClient, CANNOT_CONNECT_NOW } from './client-notice.ts';
 
 const DAY_MS = 86_400_000;
 const RENEWED_AFTER_MS = (LEAF_DAYS - RENEW_BEFORE_DAYS) * DAY_MS;
-/** A handshake takes some messages over a slow network. */
-const CLIENT_MS = 10_000;
 /** At one endpoint at a time; others are not accepted. */
 const MOST_CLIENTS = 32;
 /** For all endpoints together. A handshake takes about a millisecond of the control plane. */
 const MOST_A_SECOND = 50;
-/** A client makes at most two requests, and sends each part in one or two segments. */
-const MOST_STEPS = 16;
-/** `cannot_connect_now`: libpq tries the next host of its connection string. */
-const CODE = '57P03';
 const HINT = 'Its databases, roles and passwords are the same.';
 
 type Notice = { server: Server; error: Buffer; secure: SecureContext; madeMs: number };
@@ -40,7 +34,7 @@ export function createMovedNotices(issuer: CertificateIssuer, listenAddress: str
     const server = createServer((socket) => {
       const notice = notices.get(id);
       if (notice === undefined || !mayEnter()) socket.destroy();
-      else void answer(socket, notice);
+      else void answerClient(socket, notice);
     });
     server.maxConnections = MOST_CLIENTS;
     server.listen(port, listenAddress);
@@ -57,7 +51,7 @@ export function createMovedNotices(issuer: CertificateIssuer, listenAddress: str
      * @throws Error when the port cannot be listened on
      */
     open: async (id: string, port: number, current: Endpoint): Promise<void> => {
-      const error = startError(CODE, messageFor(current), HINT);
+      const error = startError(CANNOT_CONNECT_NOW, messageFor(current), HINT);
       const known = notices.get(id);
       if (known === undefined) {
         const [secure, madeMs] = [await makeContext(), Date.now()];
@@ -90,61 +84,4 @@ export function createRate(mostASecond: number, nowMs: () => number): () => bool
     entered += 1;
     return entered <= mostASecond;
   };
-}
-
-async function answer(socket: Socket, notice: Notice): Promise<void> {
-  const signal = AbortSignal.timeout(CLIENT_MS);
-  // Nobody can keep the control plane from ending.
-  socket.on('error', () => undefined).unref();
-  signal.addEventListener('abort', () => socket.destroy());
-  try {
-    const client = await begin(socket, notice, signal);
-    // Further bytes are read: a connection that is closed before may take the error along.
-    if (client === null) socket.destroy();
-    else client.end(notice.error).resume();
-  } catch {
-    socket.destroy();
-  }
-}
-
-/** @returns the connection of a client that begins a session; null: it does not */
-async function begin(
-  socket: Socket,
-  { secure }: Notice,
-  signal: AbortSignal,
-): Promise<Duplex | null> {
-  let client: Duplex = socket;
-  let bytes: Buffer = Buffer.alloc(0);
-  for (let step = 0; step < MOST_STEPS; step += 1) {
-    const start = readStart(bytes);
-    switch (start.kind) {
-      case 'more': {
-        const chunk = await readChunk(client, signal);
-        if (chunk === null) return null;
-        bytes = Buffer.concat([bytes, chunk]);
-        break;
-      }
-      case 'gss':
-        client.write('N');
-        bytes = bytes.subarray(REQUEST_BYTES);
-        break;
-      case 'ssl':
-      case 'tls':
-        if (client !== socket) return null;
-        if (start.kind === 'ssl') socket.write('S');
-        socket.unshift(start.kind === 'ssl' ? bytes.subarray(REQUEST_BYTES) : bytes);
-        client = withTls(socket, secure);
-        bytes = Buffer.alloc(0);
-        break;
-      case 'refused':
-        return start.why === 'no_tls' ? client : null;
-    }
-  }
-  return null;
-}
-
-/** The protocol is named by clients that begin with TLS. */
-function withTls(socket: Socket, secureContext: SecureContext): TLSSocket {
-  const options = { isServer: true, secureContext, ALPNProtocols: ['postgresql'] };
-  return new TLSSocket(socket, options).on('error', () => undefined);
 }

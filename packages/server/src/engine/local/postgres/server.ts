@@ -4,8 +4,8 @@ import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Size } from '@howdah/contract';
-import { launchDetached } from '../host/detached-program.ts';
-import { LOCAL_LISTENER, launchOptionsOf } from '../network/listener.ts';
+import { launchDetached, type Detached } from '../host/detached-program.ts';
+import { LOCAL_LISTENER, launchOptionsOf, type Listener } from '../network/listener.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { readLogs } from '../../postgres/logs.ts';
 import { withRemedy } from './start-problem.ts';
@@ -44,32 +44,31 @@ export type Server = {
   port: number | null;
 } & Started;
 
+/** All that the start of a server needs, as plain data: another process can perform it. */
+export type LaunchPlan = Readonly<{
+  paths: InstancePaths;
+  /** Whether processes of a server that was killed may be left. */
+  mayHaveOrphans: boolean;
+  program: Detached;
+}>;
+
 /**
- * Starts a server, detached: it outlives the control plane. Returns at once; ask {@link findServer}
- * and {@link phaseOf}. The caller made sure that none runs.
+ * Plans the start of a server.
  *
  * @param owner the user that it runs as; null: our own
  * @param others the directories of services that it reads beside its own
  */
-export async function launch(
+export async function planLaunch(
   machine: Machine,
   owner: Owner | null,
   paths: InstancePaths,
   bin: string,
   start: Start,
-  listener = LOCAL_LISTENER,
+  listener: Listener = LOCAL_LISTENER,
   others: readonly string[] = [],
-): Promise<void> {
-  if (machine.namespaces === 'none') await endOrphans(paths);
-  // A server that was killed leaves these; with nothing running they only mislead
-  // (docs/reliability.md, trap 1).
-  await Promise.all([
-    removeEntry(join(paths.data, 'postmaster.pid')),
-    rm(paths.pidFile, { force: true }),
-    emptyDirectory(paths.socket),
-  ]);
+): Promise<LaunchPlan> {
   const program = join(bin, 'postgres');
-  const postgres = [
+  const command = [
     program,
     '-D',
     paths.data,
@@ -77,23 +76,49 @@ export async function launch(
     `config_file=${join(paths.config, 'postgresql.conf')}`,
     ...argumentsOfStart(start),
   ];
-  await launchDetached({
-    command: postgres,
-    owner,
-    cwd: '/',
-    pidFile: paths.pidFile,
-    log: paths.startLog,
-    ...launchOptionsOf(listener),
-    // The members of a service have one marker, in the directory that all of them are below.
-    enclosure: await encloseServer(machine, {
-      program,
-      own: dirname(paths.marker),
-      others,
-      config: paths.config,
-      instead: await trustedControls(bin, machine.layout),
-      sharedMemoryBytes: sharedMemoryBytes(start.size),
-    }),
-  });
+  return {
+    paths,
+    mayHaveOrphans: machine.namespaces === 'none',
+    program: {
+      command,
+      owner,
+      cwd: '/',
+      pidFile: paths.pidFile,
+      log: paths.startLog,
+      ...launchOptionsOf(listener),
+      // The members of a service have one marker, in the directory that all of them are below.
+      enclosure: await encloseServer(machine, {
+        program,
+        own: dirname(paths.marker),
+        others,
+        config: paths.config,
+        instead: await trustedControls(bin, machine.layout),
+        sharedMemoryBytes: sharedMemoryBytes(start.size),
+      }),
+    },
+  };
+}
+
+/**
+ * Starts a server, detached: it outlives the control plane. Returns at once; ask {@link findServer}
+ * and {@link phaseOf}. The caller made sure that none runs. The parameters are those of
+ * {@link planLaunch}.
+ */
+export async function launch(...start: Parameters<typeof planLaunch>): Promise<void> {
+  await launchPlanned(await planLaunch(...start));
+}
+
+/** {@link launch}, planned before, maybe by another process. */
+export async function launchPlanned({ paths, mayHaveOrphans, program }: LaunchPlan): Promise<void> {
+  if (mayHaveOrphans) await endOrphans(paths);
+  // A server that was killed leaves these; with nothing running they only mislead
+  // (docs/reliability.md, trap 1).
+  await Promise.all([
+    removeEntry(join(paths.data, 'postmaster.pid')),
+    rm(paths.pidFile, { force: true }),
+    emptyDirectory(paths.socket),
+  ]);
+  await launchDetached(program);
 }
 
 /**
